@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The annotation that says which devices a pod holds.
+
+It is the truth about who holds what: written by the Binding in the same write as the node's name,
+read by the ledger to rebuild itself, and by the agent to inject exactly that.
+
+    gpupack.dev/devices: [{"uuid":"GPU-5a…","percent":100,"memoryMiB":81559}]
+"""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+
+from gpupack_crds.errors import DevicesAnnotationInvalid
+from gpupack_crds.wire import Wire, described
+
+WHOLE_PERCENT = 100
+
+
+class DeviceShare(Wire, frozen=True):
+    """One GPU or a share of one, as held by one pod."""
+
+    uuid: Annotated[str, described("The GPU's UUID.", min_length=1, max_length=128)]
+    percent: Annotated[
+        int, described("Percent of the GPU's compute; 100 is the whole GPU.", ge=1, le=100)
+    ]
+    memory_mib: Annotated[
+        int, described("Memory of the GPU, in MiB.", ge=1, schema={"format": "int64"})
+    ]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the GPU is held exclusively."""
+        return self.percent == WHOLE_PERCENT
+
+
+def encode_devices(devices: Iterable[DeviceShare]) -> str:
+    """Write the annotation's value."""
+    return msgspec.json.encode(tuple(devices)).decode()
+
+
+def decode_devices(annotation: str) -> tuple[DeviceShare, ...]:
+    """Read the annotation's value.
+
+    Raises:
+        DevicesAnnotationInvalid: it is not what `encode_devices` writes; no device is assumed.
+    """
+    try:
+        devices = msgspec.json.decode(annotation, type=tuple[DeviceShare, ...])
+    except msgspec.MsgspecError as error:
+        raise DevicesAnnotationInvalid(
+            f"device annotation {annotation[:200]!r}: {error}; only a Binding by gpupack writes it"
+        ) from error
+    uuids = [device.uuid for device in devices]
+    if not uuids or len(set(uuids)) != len(uuids):
+        raise DevicesAnnotationInvalid(
+            f"device annotation {annotation[:200]!r} must name each device once, at least one"
+        )
+    return devices

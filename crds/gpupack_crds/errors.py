@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of reading what the API group defines.
+
+ApiGroupError
+├── DevicesAnnotationInvalid   a pod's device annotation is not what a Binding writes
+├── ResultUnreadable           a termination message is not a result
+└── QuantityInvalid            a quantity such as 30Gi cannot be read
+"""
+
+
+class ApiGroupError(ValueError):
+    """Root: some text does not follow the API group's schema."""
+
+
+class DevicesAnnotationInvalid(ApiGroupError):
+    """A pod's device annotation is not what a Binding writes."""
+
+
+class ResultUnreadable(ApiGroupError):
+    """A termination message is not a result of schema gpupack.dev/result/v1."""
+
+
+class QuantityInvalid(ApiGroupError):
+    """A quantity such as 30Gi cannot be read."""

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the CRDs: `python -m gpupack_crds.generate FOLDER`.
+
+The types are the source; a test and `make lint` fail when the files differ from them.
+"""
+
+import pathlib
+import sys
+from typing import Any
+
+import yaml
+
+from gpupack_crds import names
+from gpupack_crds.gpujob import FIXED_FIELDS, NAME_RULES, GpuJobSpec, fixed_rule
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
+from gpupack_crds.schema import Schema, structural
+
+HEADER = "# Generated from the types in crds/gpupack_crds by `make generate`; do not edit.\n"
+
+JOB_COLUMNS = (
+    ("Phase", "string", ".status.phase", "The conditions in one word.", 0),
+    ("Workers", "integer", ".spec.workers", "Worker pods.", 0),
+    ("GPUs", "string", ".status.gpus", "GPUs of all workers.", 0),
+    ("Nodes", "string", ".status.nodes", "Nodes of the current attempt.", 0),
+    ("Reason", "string", ".status.reason", "Why it is in this phase.", 0),
+    ("Result", "string", ".status.headline", "The result in a few words.", 1),
+    ("Attempt", "integer", ".status.attempt", "The current attempt.", 1),
+    ("Message", "string", ".status.message", "Why it is in this phase.", 1),
+    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
+)
+NODE_COLUMNS = (
+    ("Mode", "string", ".status.mode", "owned or observed.", 0),
+    ("GPUs", "integer", ".status.gpus", "GPUs there are.", 0),
+    ("Healthy", "integer", ".status.healthy", "GPUs that are Healthy.", 0),
+    ("Model", "string", ".status.model", "Model of the GPUs.", 0),
+    ("Simulated", "boolean", ".status.simulated", "Whether GPUs are simulated.", 0),
+    ("Driver", "string", ".status.driverVersion", "Version of the GPU driver.", 1),
+    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
+)
+
+
+def gpujob() -> dict[str, Any]:
+    """The CRD of GPUJob."""
+    spec = structural(GpuJobSpec)
+    spec["x-kubernetes-validations"] = [
+        rule.as_schema() for rule in (*GpuJobSpec.rules, *map(fixed_rule, FIXED_FIELDS))
+    ]
+    schema = {
+        "type": "object",
+        "description": "A job on GPUs: a gang of workers that start together or not at all.",
+        "required": ["spec"],
+        "x-kubernetes-validations": [rule.as_schema() for rule in NAME_RULES],
+        "properties": _properties(spec, structural(GpuJobStatus)),
+    }
+    return _crd("GPUJob", "gj", scope="Namespaced", schema=schema, columns=JOB_COLUMNS)
+
+
+def gpunode() -> dict[str, Any]:
+    """The CRD of GPUNode."""
+    schema = {
+        "type": "object",
+        "description": "The GPUs of the node of the same name, as its agent sees them.",
+        "properties": _properties(structural(GpuNodeSpec), structural(GpuNodeStatus)),
+    }
+    return _crd("GPUNode", "gn", scope="Cluster", schema=schema, columns=NODE_COLUMNS)
+
+
+def _properties(spec: Schema, status: Schema) -> Schema:
+    return {
+        "apiVersion": {"type": "string", "description": f"{names.API_VERSION}."},
+        "kind": {"type": "string", "description": "The kind of this object."},
+        "metadata": {"type": "object"},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def _crd(
+    kind: str, short: str, *, scope: str, schema: Schema, columns: tuple[tuple[Any, ...], ...]
+) -> dict[str, Any]:
+    singular = kind.lower()
+    version = {
+        "name": names.VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_column(*column) for column in columns],
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{singular}s.{names.GROUP}"},
+        "spec": {
+            "group": names.GROUP,
+            "scope": scope,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": f"{singular}s",
+                "singular": singular,
+                "shortNames": [short],
+                "categories": ["gpupack"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+def _column(name: str, kind: str, path: str, description: str, priority: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": kind,
+        "jsonPath": path,
+        "description": description,
+        "priority": priority,
+    }
+
+
+def rendered() -> dict[str, str]:
+    """File names and contents of all CRDs."""
+    return {
+        f"{name}.yaml": HEADER + yaml.safe_dump(crd, sort_keys=False, width=100)
+        for name, crd in (("gpujobs", gpujob()), ("gpunodes", gpunode()))
+    }
+
+
+def main() -> None:
+    """Write the CRDs into the folder that the first argument names."""
+    folder = pathlib.Path(sys.argv[1])
+    for name, text in rendered().items():
+        (folder / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

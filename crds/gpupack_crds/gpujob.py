@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJob, the user's side: what to run, on how many GPUs, and what to do when it fails."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from gpupack_crds.wire import Rule, Wire, described
+
+PolicyName = Literal["first-fit", "best-fit", "worst-fit"]
+Interconnect = Literal["any", "nvlink"]
+Backend = Literal["auto", "nccl", "gloo"]
+WorkloadName = Literal["matmul", "allreduce"]
+FailureAction = Literal["Retry", "Fail", "Ignore"]
+
+MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
+PRESERVE = {"x-kubernetes-preserve-unknown-fields": True}
+
+Memory = Annotated[
+    str,
+    described(
+        "Memory of one GPU as a quantity such as 30Gi.",
+        pattern=MEMORY_PATTERN,
+        max_length=32,
+    ),
+]
+
+
+class Share(Wire, frozen=True):
+    """A part of one GPU."""
+
+    percent: Annotated[
+        int, described("Percent of one GPU's compute, 1 to 99; ask gpus: 1 for all.", ge=1, le=99)
+    ]
+    memory: Memory
+
+
+class Spread(Wire, frozen=True):
+    """Rules about the nodes that the workers of one job land on."""
+
+    max_nodes: (
+        Annotated[int, described("All workers on at most this many nodes.", ge=1, le=1024)] | None
+    ) = None
+    one_worker_per_node: Annotated[bool, described("No two workers on one node.")] = False
+
+
+class Workload(Wire, frozen=True):
+    """A built-in workload."""
+
+    name: Annotated[WorkloadName, described("Which one.")]
+    args: Annotated[
+        tuple[Annotated[str, described("One argument.", max_length=256)], ...],
+        described("Arguments of the workload, such as --size=1024.", max_length=32),
+    ] = ()
+
+
+class EnvVar(Wire, frozen=True):
+    """An environment variable; every field of Kubernetes' EnvVar is passed on."""
+
+    name: Annotated[str, described("The variable's name.", min_length=1, max_length=256)]
+
+
+Quantity = Annotated[
+    Any, described("A quantity such as 2 or 4Gi.", schema={"x-kubernetes-int-or-string": True})
+]
+Quantities = dict[str, Quantity]
+
+
+class ResourceNeeds(Wire, frozen=True):
+    """CPU, memory and the like, as in Kubernetes' ResourceRequirements."""
+
+    limits: Annotated[
+        Quantities, described("Limits, such as cpu and memory.", schema={"maxProperties": 16})
+    ] = {}
+    requests: Annotated[
+        Quantities, described("Requests, such as cpu and memory.", schema={"maxProperties": 16})
+    ] = {}
+
+
+class TemplateContainer(Wire, frozen=True):
+    """A container; every field of Kubernetes' Container is passed on."""
+
+    name: Annotated[
+        str,
+        described(
+            "The container named worker is the job; others run beside it.",
+            min_length=1,
+            max_length=63,
+        ),
+    ]
+    image: Annotated[str, described("The image.", max_length=512)] = ""
+    env: Annotated[
+        tuple[Annotated[EnvVar, described("One variable.", schema=PRESERVE)], ...],
+        described("Environment variables, added to gpupack's own.", max_length=128),
+    ] = ()
+    resources: ResourceNeeds | None = None
+
+    rules: ClassVar = (
+        Rule(
+            "!has(self.env) || self.env.all(e, !e.name.startsWith('GPUPACK_') && "
+            "!(e.name in ['NVIDIA_VISIBLE_DEVICES', 'CUDA_VISIBLE_DEVICES']))",
+            "variables of devices (GPUPACK_*, NVIDIA_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) are "
+            "set by gpupack; remove them",
+            ".env",
+        ),
+        Rule(
+            "!has(self.resources) || ((!has(self.resources.limits) || self.resources.limits.all("
+            "k, !k.startsWith('gpupack.dev/') && k != 'nvidia.com/gpu')) && "
+            "(!has(self.resources.requests) || self.resources.requests.all("
+            "k, !k.startsWith('gpupack.dev/') && k != 'nvidia.com/gpu')))",
+            "ask for GPUs by spec.gpus, not in the container's resources",
+            ".resources",
+        ),
+    )
+
+
+class TemplateSpec(Wire, frozen=True):
+    """A partial PodSpec, merged over the one that gpupack makes; every field is passed on."""
+
+    containers: Annotated[
+        tuple[Annotated[TemplateContainer, described("One container.", schema=PRESERVE)], ...],
+        described("Containers, merged by name.", max_length=8),
+    ] = ()
+    node_name: Annotated[str, described("Not allowed.", max_length=253)] = ""
+    scheduler_name: Annotated[str, described("Not allowed.", max_length=253)] = ""
+    restart_policy: Annotated[str, described("Not allowed.", max_length=32)] = ""
+    hostname: Annotated[str, described("Not allowed.", max_length=253)] = ""
+    subdomain: Annotated[str, described("Not allowed.", max_length=253)] = ""
+
+    rules: ClassVar = (
+        Rule(
+            "!has(self.nodeName)",
+            "gpupack chooses the node; use nodeSelector or affinity to narrow its choice",
+            ".nodeName",
+        ),
+        Rule(
+            "!has(self.schedulerName)",
+            "the scheduler is always gpupack's; remove schedulerName",
+            ".schedulerName",
+        ),
+        Rule(
+            "!has(self.restartPolicy)",
+            "workers are restarted together, by spec.maxRestarts; remove restartPolicy",
+            ".restartPolicy",
+        ),
+        Rule(
+            "!has(self.hostname) && !has(self.subdomain)",
+            "host names are what workers find each other by; remove hostname and subdomain",
+        ),
+    )
+
+
+class TemplateMetadata(Wire, frozen=True):
+    """Labels and annotations for the pods."""
+
+    labels: Annotated[
+        dict[str, Annotated[str, described("A value.", max_length=63)]],
+        described("Labels, added to gpupack's own.", schema={"maxProperties": 32}),
+    ] = {}
+    annotations: Annotated[
+        dict[str, Annotated[str, described("A value.", max_length=4096)]],
+        described("Annotations.", schema={"maxProperties": 32}),
+    ] = {}
+
+    rules: ClassVar = (
+        Rule(
+            "(!has(self.labels) || self.labels.all(k, !k.startsWith('gpupack.dev/'))) && "
+            "(!has(self.annotations) || self.annotations.all(k, !k.startsWith('gpupack.dev/')))",
+            "labels and annotations under gpupack.dev/ are gpupack's own; remove them",
+        ),
+    )
+
+
+class Template(Wire, frozen=True):
+    """A partial pod template, merged over the one that gpupack makes."""
+
+    metadata: TemplateMetadata | None = None
+    spec: (
+        Annotated[
+            TemplateSpec,
+            described(
+                "A partial PodSpec: containers, volumes, tolerations, nodeSelector, affinity, "
+                "securityContext and so on.",
+                schema=PRESERVE,
+            ),
+        ]
+        | None
+    ) = None
+
+
+class Distributed(Wire, frozen=True):
+    """How the processes of a job find and talk to each other."""
+
+    backend: Annotated[
+        Backend,
+        described("torch.distributed backend; auto: nccl on GPUs, gloo on simulated ones."),
+    ] = "auto"
+    processes_per_worker: (
+        Annotated[
+            int, described("Processes in each worker; one per GPU where absent.", ge=1, le=64)
+        ]
+        | None
+    ) = None
+
+
+class FailureRule(Wire, frozen=True):
+    """What to do when the worker container ends with one of these exit codes."""
+
+    exit_codes: Annotated[
+        tuple[Annotated[int, described("One exit code.", ge=1, le=255)], ...],
+        described("Exit codes that the rule is about.", min_length=1, max_length=32),
+    ]
+    action: Annotated[
+        FailureAction,
+        described(
+            "Retry: restart, not counted against maxRestarts. Fail: the job fails at once. "
+            "Ignore: the worker counts as succeeded."
+        ),
+    ]
+
+
+class GpuJobSpec(Wire, frozen=True):
+    """What to run, on how many GPUs, and what to do when it fails.
+
+    Workers start together or not at all. Everything but suspend, priority, maxRestarts,
+    activeDeadlineSeconds and ttlSecondsAfterFinished is fixed once the job exists.
+    """
+
+    workers: Annotated[
+        int, described("Number of worker pods, started all together.", ge=1, le=1024)
+    ] = 1
+    gpus: Annotated[int, described("Whole GPUs for each worker.", ge=1, le=64)] | None = None
+    share: (
+        Annotated[Share, described("A part of one GPU for each worker, instead of gpus.")] | None
+    ) = None
+    gpu_models: Annotated[
+        tuple[
+            Annotated[str, described("A model, such as H100.", min_length=1, max_length=64)], ...
+        ],
+        described(
+            "GPU models to choose from: a word of the product name is enough, case does not "
+            "matter. Empty: any.",
+            max_length=16,
+        ),
+    ] = ()
+    min_memory: (
+        Annotated[Memory, described("Least memory that each GPU must have, such as 40Gi.")] | None
+    ) = None
+    interconnect: Annotated[
+        Interconnect,
+        described("nvlink: the GPUs of one worker must reach each other over NVLink."),
+    ] = "any"
+    spread: Annotated[Spread, described("Rules about the nodes that workers land on.")] | None = (
+        None
+    )
+    policy: (
+        Annotated[
+            PolicyName,
+            described("Placement policy for this job; absent: the cluster's default."),
+        ]
+        | None
+    ) = None
+    priority: Annotated[
+        int,
+        described(
+            "Jobs of higher priority are planned first.", ge=-1_000_000_000, le=1_000_000_000
+        ),
+    ] = 0
+    workload: (
+        Annotated[Workload, described("A built-in workload to run in the worker container.")] | None
+    ) = None
+    template: (
+        Annotated[Template, described("A partial pod template, merged over gpupack's own.")] | None
+    ) = None
+    distributed: (
+        Annotated[Distributed, described("How the processes of the job talk to each other.")] | None
+    ) = None
+    failure_policy: Annotated[
+        tuple[FailureRule, ...],
+        described("Rules by exit code; the first that matches decides.", max_length=20),
+    ] = ()
+    max_restarts: Annotated[
+        int,
+        described(
+            "How often a failed job starts again. Lost nodes and the like do not count.",
+            ge=0,
+            le=100,
+        ),
+    ] = 0
+    active_deadline_seconds: (
+        Annotated[
+            int,
+            described(
+                "The job fails when it has not ended this long after it was first admitted.",
+                ge=1,
+                le=31_536_000,
+            ),
+        ]
+        | None
+    ) = None
+    ttl_seconds_after_finished: (
+        Annotated[
+            int,
+            described(
+                "The job is deleted this long after it ended; absent: kept.", ge=0, le=31_536_000
+            ),
+        ]
+        | None
+    ) = None
+    suspend: Annotated[
+        bool, described("True: the job is stopped and gives its GPUs back until false.")
+    ] = False
+
+    rules: ClassVar = (
+        Rule(
+            "has(self.gpus) != has(self.share)",
+            "set exactly one of gpus (whole GPUs for each worker) and share (a part of one GPU)",
+        ),
+        Rule(
+            "!has(self.share)",
+            "shares of a GPU are not served by this release; ask for whole GPUs with gpus",
+            ".share",
+        ),
+        Rule(
+            "has(self.workload) || (has(self.template) && has(self.template.spec) && "
+            "has(self.template.spec.containers) && self.template.spec.containers.exists("
+            "c, c.name == 'worker' && has(c.image) && size(c.image) > 0))",
+            "nothing to run: set workload.name, or a container named worker with an image in "
+            "template.spec.containers",
+        ),
+        Rule(
+            "!has(self.spread) || !has(self.spread.maxNodes) || "
+            "!has(self.spread.oneWorkerPerNode) || !self.spread.oneWorkerPerNode || "
+            "self.spread.maxNodes >= self.workers",
+            "oneWorkerPerNode needs maxNodes of at least workers; raise maxNodes or remove it",
+            ".spread",
+        ),
+        Rule(
+            "self.interconnect != 'nvlink' || (has(self.gpus) && self.gpus >= 2)",
+            "interconnect: nvlink is between the GPUs of one worker; set gpus to 2 or more",
+            ".interconnect",
+        ),
+    )
+
+
+FIXED_FIELDS = (
+    "workers",
+    "gpus",
+    "share",
+    "gpuModels",
+    "minMemory",
+    "interconnect",
+    "spread",
+    "policy",
+    "workload",
+    "template",
+    "distributed",
+    "failurePolicy",
+)
+"""Fields that may not change once a job exists: an attempt may run by them already."""
+
+
+def fixed_rule(field: str) -> Rule:
+    """A transition rule that refuses any change of one field."""
+    return Rule(
+        f"has(self.{field}) == has(oldSelf.{field}) && "
+        f"(!has(self.{field}) || self.{field} == oldSelf.{field})",
+        f"{field} cannot change once the job exists; delete the job and apply it anew",
+        f".{field}",
+    )
+
+
+NAME_RULES = (
+    Rule(
+        "size(self.metadata.name) <= 52",
+        "the name must have at most 52 characters: pods are named after it",
+    ),
+    Rule(
+        "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        "the name must be lower-case letters, digits and '-', and begin with a letter: a Service "
+        "is named after it",
+    ),
+)
+"""Rules about the whole object; CEL sees of metadata the name alone."""

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJob, the operator's side: what became of it."""
+
+from typing import Annotated, Any, Literal
+
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.wire import Timestamp, Wire, described
+
+Phase = Literal["Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
+Outcome = Literal["Succeeded", "Failed", "Infrastructure", "Suspended", "DeadlineExceeded"]
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+ATTEMPTS_KEPT = 20
+
+
+class JobCondition(Wire, frozen=True):
+    """A condition, as all of Kubernetes writes them."""
+
+    type: Annotated[str, described("What the condition is about.", min_length=1, max_length=64)]
+    status: Annotated[ConditionStatus, described("True, False or Unknown.")]
+    reason: Annotated[
+        str, described("A word for programs, in CamelCase.", min_length=1, max_length=128)
+    ]
+    message: Annotated[str, described("A sentence for people.", max_length=4096)]
+    last_transition_time: Annotated[Timestamp, described("When the status last changed.")]
+    observed_generation: Annotated[
+        int, described("The generation of the spec that was looked at.", ge=0)
+    ] = 0
+
+
+class WorkerPlacement(Wire, frozen=True):
+    """Where one worker runs: decided once, held until the attempt ends."""
+
+    worker: Annotated[int, described("The worker's index.", ge=0)]
+    node: Annotated[str, described("Name of its node.", min_length=1, max_length=253)]
+    devices: Annotated[
+        tuple[DeviceShare, ...], described("Its GPUs on that node.", min_length=1, max_length=64)
+    ]
+
+
+class Attempt(Wire, frozen=True):
+    """One try at running the job."""
+
+    number: Annotated[int, described("1 for the first.", ge=1)]
+    started_at: Annotated[Timestamp, described("When it was admitted.")]
+    finished_at: Annotated[Timestamp, described("When it ended.")] | None = None
+    outcome: (
+        Annotated[
+            Outcome,
+            described("How it ended. Infrastructure does not count against maxRestarts."),
+        ]
+        | None
+    ) = None
+    reason: Annotated[str, described("A word for programs.", max_length=128)] = ""
+    message: Annotated[str, described("A sentence for people.", max_length=1024)] = ""
+    nodes: Annotated[
+        tuple[Annotated[str, described("A node's name.", max_length=253)], ...],
+        described("The nodes it was placed on.", max_length=1024),
+    ] = ()
+
+
+class WorkerResult(Wire, frozen=True):
+    """What one worker measured, from its termination message."""
+
+    worker: Annotated[int, described("The worker's index.", ge=0)]
+    workload: Annotated[str, described("Which workload it was.", max_length=64)] = ""
+    headline: Annotated[str, described("The result in a few words.", max_length=64)] = ""
+    verified: Annotated[bool, described("Whether the result was checked, and right.")] | None = None
+    simulated: Annotated[bool, described("True: measured without a GPU.")] | None = None
+    metrics: Annotated[
+        dict[str, Any],
+        described(
+            "Figures by name, units in the names.",
+            schema={"x-kubernetes-preserve-unknown-fields": True},
+        ),
+    ] = {}
+
+
+class GpuJobStatus(Wire, frozen=True):
+    """What became of the job."""
+
+    observed_generation: Annotated[
+        int, described("The generation of the spec that this status is about.", ge=0)
+    ] = 0
+    phase: Annotated[
+        Phase, described("The conditions in one word, for people; programs read conditions.")
+    ] = "Pending"
+    reason: Annotated[
+        str, described("Why the job is in this phase, in a word.", max_length=128)
+    ] = ""
+    message: Annotated[
+        str, described("Why the job is in this phase, in a sentence.", max_length=4096)
+    ] = ""
+    conditions: Annotated[
+        tuple[JobCondition, ...],
+        described(
+            "Admitted, Running, Succeeded, Failed, ResultsValid.",
+            max_length=16,
+            schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = ()
+    attempt: Annotated[
+        int, described("Number of the current attempt, 0 before the first.", ge=0)
+    ] = 0
+    placement: Annotated[
+        tuple[WorkerPlacement, ...],
+        described("Where each worker of the current attempt runs.", max_length=1024),
+    ] = ()
+    attempts: Annotated[
+        tuple[Attempt, ...],
+        described(
+            "The attempts so far, newest last; the last 20 are kept.", max_length=ATTEMPTS_KEPT
+        ),
+    ] = ()
+    restarts: Annotated[int, described("Failed attempts that count against maxRestarts.", ge=0)] = 0
+    started_at: Annotated[Timestamp, described("When the job was first admitted.")] | None = None
+    finished_at: Annotated[Timestamp, described("When the job ended.")] | None = None
+    gpus: Annotated[str, described("GPUs of all workers, for the column.", max_length=32)] = ""
+    nodes: Annotated[
+        str, described("Nodes of the current attempt, for the column.", max_length=1024)
+    ] = ""
+    headline: Annotated[
+        str, described("The result in a few words, for the column.", max_length=64)
+    ] = ""
+    results: Annotated[
+        tuple[WorkerResult, ...], described("What the workers measured.", max_length=1024)
+    ] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job ended for good."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def holds_placement(self) -> bool:
+        """Whether the places of `placement` belong to this job, bound or not."""
+        return self.phase in {"Admitted", "Running"} and bool(self.placement)

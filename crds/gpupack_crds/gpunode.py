@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUNode: the GPUs of one node, written by that node's agent and by nobody else."""
+
+from typing import Annotated, Literal
+
+from gpupack_crds.wire import Timestamp, Wire, described
+
+Mode = Literal["owned", "observed"]
+Health = Literal["Healthy", "Degraded", "Failed"]
+
+
+class GpuDevice(Wire, frozen=True):
+    """One GPU."""
+
+    uuid: Annotated[str, described("The GPU's UUID.", min_length=1, max_length=128)]
+    index: Annotated[int, described("The GPU's index on its node, as the driver counts.", ge=0)]
+    model: Annotated[str, described("Product name, as the driver gives it.", max_length=128)]
+    memory_mib: Annotated[
+        int, described("Memory of the GPU, in MiB.", ge=1, schema={"format": "int64"})
+    ]
+    health: Annotated[
+        Health,
+        described("Healthy; Degraded (works, is used last); Failed (gets no more work)."),
+    ] = "Healthy"
+    cause: Annotated[str, described("Why the GPU is not Healthy.", max_length=256)] = ""
+    numa_node: (
+        Annotated[int, described("NUMA node that the GPU is attached to, where known.", ge=0)]
+        | None
+    ) = None
+    nvlink_clique: (
+        Annotated[
+            int,
+            described("GPUs of one number reach each other over NVLink; absent: none do.", ge=0),
+        ]
+        | None
+    ) = None
+    mig_parent: Annotated[
+        str, described("UUID of the GPU that this MIG slice is part of.", max_length=128)
+    ] = ""
+    simulated: Annotated[
+        bool, described("True: there is no such GPU; the agent runs on a simulated inventory.")
+    ] = False
+
+
+class GpuNodeStatus(Wire, frozen=True):
+    """What the agent found. Its heartbeat is the Lease gpunode-NAME, not this object."""
+
+    mode: Annotated[
+        Mode,
+        described(
+            "owned: gpupack hands out this node's GPUs. observed: another device plugin does, "
+            "and gpupack only packs nodes."
+        ),
+    ] = "owned"
+    devices: Annotated[
+        tuple[GpuDevice, ...], described("The GPUs of this node.", max_length=128)
+    ] = ()
+    gpus: Annotated[int, described("How many GPUs there are.", ge=0)] = 0
+    healthy: Annotated[int, described("How many of them are Healthy.", ge=0)] = 0
+    model: Annotated[
+        str, described("Model of the GPUs; several are joined by commas.", max_length=512)
+    ] = ""
+    simulated: Annotated[bool, described("True when any of the GPUs is simulated.")] = False
+    driver_version: Annotated[str, described("Version of the GPU driver.", max_length=64)] = ""
+    cuda_version: Annotated[
+        str, described("Newest CUDA version that the driver supports.", max_length=64)
+    ] = ""
+    agent_version: Annotated[str, described("Version of the agent.", max_length=64)] = ""
+    observed_at: Annotated[Timestamp, described("When this status last changed.")] | None = None
+
+
+class GpuNodeSpec(Wire, frozen=True):
+    """Empty: a GPUNode only reports."""

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of the API group as whole objects, and where they live in the API."""
+
+from gpupack_crds import names
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.gpunode import GpuNodeStatus
+from gpupack_kube import objects
+from gpupack_kube.resources import Resource
+
+
+class GpuJob(objects.Object, frozen=True):
+    """A GPUJob as the API server holds it."""
+
+    spec: GpuJobSpec = GpuJobSpec()
+    status: GpuJobStatus = GpuJobStatus()
+
+
+class GpuNode(objects.Object, frozen=True):
+    """A GPUNode as the API server holds it."""
+
+    status: GpuNodeStatus = GpuNodeStatus()
+
+
+GPUJOBS = Resource(names.API_PREFIX, "gpujobs", GpuJob)
+GPUNODES = Resource(names.API_PREFIX, "gpunodes", GpuNode)

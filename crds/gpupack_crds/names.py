@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every name that more than one part spells."""
+
+from typing import Final
+
+GROUP: Final = "gpupack.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+API_PREFIX: Final = f"/apis/{API_VERSION}"
+
+SCHEDULER_NAME: Final = "gpupack"
+SYSTEM_NAMESPACE: Final = "gpupack-system"
+
+GPU: Final = f"{GROUP}/gpu"
+"""Whole GPUs; advertised by the agent's device plugin, one ticket a GPU."""
+GPU_SHARE: Final = f"{GROUP}/gpu-share"
+"""A share of one GPU; advertised by the device plugin, several slots a GPU."""
+GPU_PERCENT: Final = f"{GROUP}/gpu-percent"
+"""Percent of one GPU's compute that a share asks for; advertised by nobody, read by the ledger."""
+GPU_MEMORY: Final = f"{GROUP}/gpu-memory"
+"""Memory that a share asks for, in bytes; advertised by nobody, read by the ledger."""
+
+DEVICES_ANNOTATION: Final = f"{GROUP}/devices"
+"""On a pod: its devices, written by the Binding and by nothing else."""
+JOB_LABEL: Final = f"{GROUP}/job"
+JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
+ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
+INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
+"""Set by the Job controller: the worker's index."""
+
+WORKER_CONTAINER: Final = "worker"
+RENDEZVOUS_PORT: Final = 29400
+
+PLAN_PATH: Final = f"/{VERSION}/plan"
+PLAN_AUDIENCE: Final = "gpupack-extender"
+"""Audience of the token that the plan API takes, so that it opens nothing else."""
+
+OPERATOR_LEASE: Final = "gpupack-operator"
+SCHEDULER_LEASE: Final = "gpupack-scheduler"
+HEARTBEAT_LEASE_PREFIX: Final = "gpunode-"
+
+MAX_JOB_NAME: Final = 52
+"""A Job NAME-n and its pods' host names NAME-n-i must stay within 63 characters."""
+
+
+def job_name(gpujob: str, *, attempt: int) -> str:
+    """Name of the Job that runs an attempt."""
+    return f"{gpujob}-{attempt}"
+
+
+def heartbeat_lease(node: str) -> str:
+    """Name of the Lease by which a node's agent says that it lives."""
+    return f"{HEARTBEAT_LEASE_PREFIX}{node}"

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The messages of the plan API: the operator asks, the extender's ledger answers.
+
+POST /v1alpha1/plan   PlanRequest ─► 200 PlanResponse: every worker has a place, held for now
+                                     409 PlanRefusal: not now, or never; nothing is held
+                                     400, 401, 403, 503 Problem
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpujob_status import WorkerPlacement
+from gpupack_crds.wire import Wire
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+
+
+class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
+    """Places for all workers of one attempt, or none.
+
+    Asking again for the same uid and attempt gives the same places while they are held.
+
+    Attributes:
+        spec: the job's spec; its scheduling part decides.
+        pod_spec: the PodSpec that the workers will have: its CPU and memory requests, node
+            selector, required node affinity and tolerations decide too, so that a plan does not
+            die in kube-scheduler's own filters.
+    """
+
+    namespace: Name
+    name: Name
+    uid: Name
+    attempt: Annotated[int, msgspec.Meta(ge=1)]
+    spec: GpuJobSpec
+    pod_spec: dict[str, Any]
+
+
+class PlanResponse(Wire, frozen=True):
+    """A place for every worker, in the order of their index."""
+
+    placement: tuple[WorkerPlacement, ...]
+    expires_seconds: float
+
+
+class PlanRefusal(Wire, frozen=True):
+    """Why there is no plan.
+
+    Attributes:
+        reason: the typed reason that most nodes gave, such as `TooFewFreeGpus`.
+        message: counts by cause, for people; the same for the same cluster state.
+        counts: nodes by typed reason.
+        never: no node could take it even if it were empty.
+    """
+
+    reason: str
+    message: str
+    counts: dict[str, int] = {}
+    never: bool = False
+
+
+class Problem(Wire, frozen=True):
+    """Why a call was not answered."""
+
+    reason: str
+    message: str

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes quantities in gpupack's units; the official client does the parsing."""
+
+import decimal
+
+from gpupack_core.units import MiB, MilliCpu
+from kubernetes.utils.quantity import parse_quantity
+
+from gpupack_crds.errors import QuantityInvalid
+
+_MIB_BYTES = 1024 * 1024
+_MILLI = 1000
+
+
+def mebibytes(quantity: str | float) -> MiB:
+    """Memory as MiB, rounded up, so that a request is never counted too small.
+
+    Raises:
+        QuantityInvalid: the text is no quantity, or negative.
+    """
+    return MiB(_ceiling(_parse(quantity) / _MIB_BYTES))
+
+
+def milli_cpu(quantity: str | float) -> MilliCpu:
+    """CPU as thousandths of a core, rounded up.
+
+    Raises:
+        QuantityInvalid: the text is no quantity, or negative.
+    """
+    return MilliCpu(_ceiling(_parse(quantity) * _MILLI))
+
+
+def count(quantity: str | float) -> int:
+    """A number of devices.
+
+    Raises:
+        QuantityInvalid: the text is no quantity, negative, or not a whole number.
+    """
+    parsed = _parse(quantity)
+    if parsed != parsed.to_integral_value():
+        raise QuantityInvalid(f"{quantity!r} is not a whole number of devices")
+    return int(parsed)
+
+
+def _parse(quantity: str | float) -> decimal.Decimal:
+    try:
+        parsed = decimal.Decimal(parse_quantity(quantity))
+    except (ValueError, ArithmeticError) as error:
+        raise QuantityInvalid(f"{quantity!r} is not a quantity such as 500m or 30Gi") from error
+    if not parsed.is_finite() or parsed < 0:
+        raise QuantityInvalid(f"{quantity!r} is not a finite quantity of zero or more")
+    return parsed
+
+
+def _ceiling(value: decimal.Decimal) -> int:
+    return int(value.to_integral_value(rounding=decimal.ROUND_CEILING))

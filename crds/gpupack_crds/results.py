@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a workload measured, as it stands in its container's termination message.
+
+    {"schema": "gpupack.dev/result/v1", "workload": "matmul", "headline": "0.12 TFLOP/s",
+     "verified": true, "simulated": true, "metrics": {"tflops": 0.12}}
+
+Only `schema` is required. Other keys than these are kept by nobody. docs/results.md is the
+description for users.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpupack_crds.errors import ResultUnreadable
+from gpupack_crds.wire import Wire
+
+SCHEMA = "gpupack.dev/result/v1"
+SHOWN_CHARACTERS = 80
+
+Scalar = str | int | float | bool
+
+
+class Result(Wire, frozen=True):
+    """One worker's result."""
+
+    schema: Literal["gpupack.dev/result/v1"]
+    workload: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    headline: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    verified: bool | None = None
+    simulated: bool | None = None
+    metrics: dict[str, Scalar] = {}
+
+
+def read_result(termination_message: str) -> Result | None:
+    """Read a termination message; None where the container wrote none.
+
+    Raises:
+        ResultUnreadable: it is something else; the message shows its beginning.
+    """
+    if not termination_message.strip():
+        return None
+    try:
+        return msgspec.json.decode(termination_message, type=Result)
+    except msgspec.MsgspecError as error:
+        shown = termination_message[:SHOWN_CHARACTERS]
+        raise ResultUnreadable(
+            f"termination message {shown!r} is not a result of schema {SCHEMA}: {error}"
+        ) from error

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From msgspec types to the structural schemas that CRDs carry.
+
+msgspec writes JSON Schema with references, `anyOf` for optional fields and titles; a CRD wants
+one inlined tree without them, and the CEL rules of each type beside its fields.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gpupack_crds.wire import Wire
+
+Schema = dict[str, Any]
+
+_DROPPED = {"title", "additionalProperties"}
+
+
+def structural(kind: type[Wire]) -> Schema:
+    """The structural schema of a type, references inlined, rules attached."""
+    (top,), components = msgspec.json.schema_components([kind], ref_template="{name}")
+    return _inline(top, components, _rules(kind))
+
+
+def _rules(kind: type[Wire]) -> dict[str, list[dict[str, str]]]:
+    """CEL rules by type name, of every Wire type there is."""
+    found: dict[str, list[dict[str, str]]] = {}
+    pending: list[type[Wire]] = [Wire]
+    while pending:
+        base = pending.pop()
+        pending += base.__subclasses__()
+        found[base.__name__] = [rule.as_schema() for rule in base.rules]
+    return found | {kind.__name__: [rule.as_schema() for rule in kind.rules]}
+
+
+def _inline(node: Schema, components: dict[str, Schema], rules: dict[str, Any]) -> Schema:
+    if "$ref" in node:
+        name = node["$ref"]
+        target = _inline(components[name], components, rules)
+        beside = {key: value for key, value in node.items() if key not in {"$ref", "default"}}
+        attached = {"x-kubernetes-validations": rules[name]} if rules.get(name) else {}
+        return target | beside | attached
+    if "anyOf" in node:
+        return _optional(node, components, rules)
+    built = {
+        key: _value(key, value, components, rules)
+        for key, value in node.items()
+        if _kept(key, value)
+    }
+    return {"type": "string"} | built if "enum" in built else built
+
+
+def _optional(node: Schema, components: dict[str, Schema], rules: dict[str, Any]) -> Schema:
+    """`X | None`: the field may be absent; null is never written."""
+    choices = [choice for choice in node["anyOf"] if choice != {"type": "null"}]
+    if len(choices) != 1:
+        raise TypeError(f"a structural schema cannot hold a choice: {node}")
+    beside = {key: value for key, value in node.items() if key not in {"anyOf", "default"}}
+    return _inline(choices[0], components, rules) | beside
+
+
+def _kept(key: str, value: Any) -> bool:
+    if key == "additionalProperties":
+        return isinstance(value, dict) and bool(value)
+    empty = value is None or (not value and isinstance(value, (str, list, tuple, dict)))
+    return key not in _DROPPED and not (key in {"default", "required"} and empty)
+
+
+def _value(key: str, value: Any, components: dict[str, Schema], rules: dict[str, Any]) -> Any:
+    if key == "properties":
+        return {name: _inline(field, components, rules) for name, field in value.items()}
+    if key in {"items", "additionalProperties"}:
+        return _inline(value, components, rules)
+    if key == "description":
+        return " ".join(value.split())
+    return value

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fields are spelled on the wire, and the rules that CRDs carry."""
+
+import dataclasses
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+_SPELLED = {"mib": "MiB"}
+
+
+def wire_name(field: str) -> str:
+    """Spell a Python field as Kubernetes does: `memory_mib` is `memoryMiB`."""
+    first, *rest = field.rstrip("_").split("_")
+    return first + "".join(_SPELLED.get(part, part.capitalize()) for part in rest)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """A CEL rule of a schema (`x-kubernetes-validations`).
+
+    Attributes:
+        cel: the expression, in terms of `self` and, for transitions, `oldSelf`.
+        message: what a user reads when it does not hold: what is wrong and what to write instead.
+        field_path: the field the message is about, such as `.share`.
+    """
+
+    cel: str
+    message: str
+    field_path: str = ""
+
+    def as_schema(self) -> dict[str, str]:
+        """Write the rule as the API server reads it."""
+        rule = {"rule": self.cel, "message": self.message}
+        return rule | ({"fieldPath": self.field_path} if self.field_path else {})
+
+
+class Wire(msgspec.Struct, rename=wire_name, omit_defaults=True, kw_only=True, frozen=True):
+    """Base of every type of the API group.
+
+    Decoding skips unknown fields, so that a newer API server can be talked to; the CRD's schema is
+    what refuses them.
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+
+def described(text: str, **limits: Any) -> Meta:
+    """Describe a field for `kubectl explain`, with limits such as `ge`, `max_length`.
+
+    Keywords in the wire's own spelling that msgspec does not know (`format`, `default`, CRD
+    extensions) go into `schema`.
+    """
+    schema = limits.pop("schema", None)
+    return Meta(description=text, extra_json_schema=schema, **limits)
+
+
+Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A moment as Kubernetes' metav1.Time: `2026-11-21T05:24:00Z`."""

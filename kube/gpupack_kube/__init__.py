@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asynchronous, typed access to the Kubernetes API.
+
+The official client brings configuration, TLS, tokens and connections; this package adds what
+it lacks for a scheduler: decoding straight from bytes into small typed views, a reflector that
+says how fresh it is, and one error tree.
+
+* `client.Api`: one connection; get, list, create, replace, patch, delete, watch.
+* `resources.Resource`: where a kind lives and how it is decoded.
+* `objects`: typed views of the built-in objects, holding only the fields that gpupack reads.
+* `reflector.Reflector`: list and watch into a `reflector.Store`.
+* `heartbeat`, `leader`: Leases.
+* `errors`: everything that can go wrong, as one tree.
+"""

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of the Kubernetes API, named by what a caller does about them.
+
+    KubeError
+    ├── Unreachable       no answer; the write may or may not have happened
+    └── Refused           the server answered with an error status
+        ├── NotFound      404
+        ├── Conflict      409: a precondition failed, or the object exists
+        │   └── AlreadyExists
+        ├── Expired       410: the watch is too old, list anew
+        ├── Invalid       400, 422: the object is wrong, retrying will not help
+        └── Forbidden     401, 403: the service account lacks a right
+
+The official client's and the HTTP library's errors never leave this package.
+"""
+
+import http
+
+import msgspec
+
+
+class KubeError(Exception):
+    """Root of all errors that talking to the Kubernetes API can raise."""
+
+
+class Unreachable(KubeError):
+    """The API server gave no answer. A write may have happened: read before deciding."""
+
+
+class Refused(KubeError):
+    """The API server answered with an error status.
+
+    Attributes:
+        status: the HTTP status code.
+        reason: the `reason` of the Status object, such as `AlreadyExists`, or empty.
+    """
+
+    def __init__(self, message: str, *, status: int, reason: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class NotFound(Refused):
+    """There is no such object."""
+
+
+class Conflict(Refused):
+    """A precondition (resourceVersion, uid) failed, or the object's state forbids the call."""
+
+
+class AlreadyExists(Conflict):
+    """An object of that name exists."""
+
+
+class Expired(Refused):
+    """The resourceVersion is too old to watch from: list anew."""
+
+
+class Invalid(Refused):
+    """The object was judged wrong; the message names the field."""
+
+
+class Forbidden(Refused):
+    """The caller is unknown or lacks a right."""
+
+
+_BY_STATUS: dict[int, type[Refused]] = {
+    http.HTTPStatus.BAD_REQUEST: Invalid,
+    http.HTTPStatus.UNAUTHORIZED: Forbidden,
+    http.HTTPStatus.FORBIDDEN: Forbidden,
+    http.HTTPStatus.NOT_FOUND: NotFound,
+    http.HTTPStatus.CONFLICT: Conflict,
+    http.HTTPStatus.GONE: Expired,
+    http.HTTPStatus.UNPROCESSABLE_ENTITY: Invalid,
+}
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+
+
+def from_response(status: int, body: bytes, *, call: str) -> Refused:
+    """Name the error of an HTTP answer.
+
+    Args:
+        status: HTTP status code, 400 or more.
+        body: the answer's body; a Status object, or anything at all from a proxy.
+        call: method and path, for the message.
+    """
+    try:
+        answer = msgspec.json.decode(body, type=_Status)
+    except msgspec.MsgspecError:
+        answer = _Status(message=body[:200].decode(errors="replace"))
+    kind = _BY_STATUS.get(status, Refused)
+    if answer.reason == "AlreadyExists":
+        kind = AlreadyExists
+    message = answer.message or http.HTTPStatus(status).phrase
+    return kind(f"{call}: {status} {message}", status=status, reason=answer.reason)

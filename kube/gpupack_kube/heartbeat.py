@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Lease as a heartbeat: one holder, renewed, never contended."""
+
+import datetime as dt
+
+from gpupack_kube import client, errors, objects
+from gpupack_kube.resources import LEASES
+
+
+async def beat(
+    api: client.Api, name: str, *, namespace: str, holder: str, duration_seconds: int
+) -> None:
+    """Renew the Lease `name`, or create it.
+
+    Raises:
+        KubeError: the API server could not be asked; beat again at the next interval.
+    """
+    spec = {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": duration_seconds,
+        "renewTime": timestamp(dt.datetime.now(dt.UTC)),
+    }
+    try:
+        await api.merge(LEASES, name, {"spec": spec}, namespace=namespace)
+    except errors.NotFound:
+        await api.create(LEASES, _lease(name, namespace, spec), namespace=namespace)
+
+
+def timestamp(moment: dt.datetime) -> str:
+    """Write a moment as Kubernetes' MicroTime: UTC, six decimals."""
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _lease(name: str, namespace: str, spec: objects.Json) -> objects.Json:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }

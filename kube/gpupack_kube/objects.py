@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Typed views of the built-in objects: the fields that gpupack reads, and no others.
+
+Unknown fields are skipped while decoding, which is what makes a list of ten thousand pods cheap.
+Objects that gpupack writes are built as plain dictionaries by the part that writes them.
+"""
+
+import datetime as dt
+from typing import Any
+
+import msgspec
+
+
+class View(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, frozen=True):
+    """Base of all views: camel case on the wire, absent fields take their default."""
+
+
+class OwnerReference(View, frozen=True):
+    """Who owns an object."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(View, frozen=True):
+    """The metadata of any object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    creation_timestamp: dt.datetime | None = None
+    deletion_timestamp: dt.datetime | None = None
+
+
+class Object(View, frozen=True):
+    """Anything with metadata."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace (empty for cluster-scoped kinds) and name."""
+        return self.metadata.namespace, self.metadata.name
+
+
+class ListMeta(View, frozen=True):
+    """The metadata of a list: where to watch from, and where the next page starts."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Resources(View, frozen=True):
+    """Requests and limits as the API writes them, such as `{"cpu": "500m"}`."""
+
+    requests: dict[str, str | int | float] = {}
+    limits: dict[str, str | int | float] = {}
+
+
+class Container(View, frozen=True):
+    """A container of a pod's spec."""
+
+    name: str = ""
+    image: str = ""
+    resources: Resources = Resources()
+    restart_policy: str = ""
+
+
+class Toleration(View, frozen=True):
+    """What taint a pod tolerates."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class SelectorRequirement(View, frozen=True):
+    """One requirement of a node selector term."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(View, frozen=True):
+    """Requirements that all must hold."""
+
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
+
+
+class RequiredNodeSelector(View, frozen=True):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(View, frozen=True):
+    """The required part of a pod's node affinity."""
+
+    required: RequiredNodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(View, frozen=True):
+    """The part of a pod's affinity that decides about nodes."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSpec(View, frozen=True):
+    """The spec of a pod."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: Affinity | None = None
+    overhead: dict[str, str | int | float] = {}
+
+
+class Terminated(View, frozen=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    signal: int = 0
+    started_at: dt.datetime | None = None
+    finished_at: dt.datetime | None = None
+
+
+class Waiting(View, frozen=True):
+    """Why a container does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Running(View, frozen=True):
+    """Since when a container runs."""
+
+    started_at: dt.datetime | None = None
+
+
+class ContainerState(View, frozen=True):
+    """Exactly one of the three is set."""
+
+    terminated: Terminated | None = None
+    waiting: Waiting | None = None
+    running: Running | None = None
+
+
+class ContainerStatus(View, frozen=True):
+    """What the kubelet says of a container."""
+
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class Condition(View, frozen=True):
+    """A condition of a pod, node or job."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: dt.datetime | None = None
+
+
+class PodStatus(View, frozen=True):
+    """The status of a pod."""
+
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    start_time: dt.datetime | None = None
+
+
+class Pod(Object, frozen=True):
+    """A pod."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def finished(self) -> bool:
+        """Whether no container of the pod runs or ever will again."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
+
+class Taint(View, frozen=True):
+    """A taint of a node."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(View, frozen=True):
+    """The spec of a node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(View, frozen=True):
+    """The status of a node."""
+
+    allocatable: dict[str, str | int] = {}
+    capacity: dict[str, str | int] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(Object, frozen=True):
+    """A node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class JobSpec(View, frozen=True):
+    """The spec of a Job."""
+
+    completions: int = 1
+    parallelism: int = 1
+    suspend: bool = False
+
+
+class JobStatus(View, frozen=True):
+    """The status of a Job."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class Job(Object, frozen=True):
+    """A Job."""
+
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class LeaseSpec(View, frozen=True):
+    """The spec of a Lease."""
+
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    renew_time: dt.datetime | None = None
+    acquire_time: dt.datetime | None = None
+
+
+class Lease(Object, frozen=True):
+    """A Lease."""
+
+    spec: LeaseSpec = LeaseSpec()
+
+
+Json = dict[str, Any]
+"""An object on its way to the API server."""

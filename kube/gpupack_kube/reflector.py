@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""List and watch one kind into a store, for ever.
+
+    list (paged) ─► store.replace ─► watch ─► store.upsert / store.remove
+      ▲                                │ 410 Expired, or an undecodable event: list anew
+      └────────────────────────────────┘ closed or unreachable: watch on from the last version
+
+`fresh_at` is the monotonic time of the last word from the server, bookmarks included, so that
+readiness can tell a quiet cluster from a dead connection. The official client's informer was
+not taken: it is threaded, keeps its models, and cannot say how fresh it is.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Generic, Protocol, TypeVar
+
+import tenacity
+
+from gpupack_kube import client, errors, objects
+from gpupack_kube.resources import Resource
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=objects.Object)
+S = TypeVar("S", bound=objects.Object)
+
+PAGE_ITEMS = "500"
+
+
+class Store(Protocol[S]):
+    """What a reflector fills. Calls come from one task, in the server's order."""
+
+    def replace(self, items: list[S], /) -> None:
+        """Forget everything and hold exactly these."""
+
+    def upsert(self, item: S, /) -> None:
+        """An object appeared or changed."""
+
+    def remove(self, item: S, /) -> None:
+        """An object is gone; `item` is its last state."""
+
+
+class Reflector(Generic[T]):
+    """Keeps a store equal to what the API server holds of one kind."""
+
+    def __init__(
+        self,
+        api: client.Api,
+        resource: Resource[T],
+        store: Store[T],
+        *,
+        namespace: str = "",
+        selectors: dict[str, str] | None = None,
+    ) -> None:
+        self.synced = asyncio.Event()
+        self.fresh_at = float("-inf")
+        self._api = api
+        self._resource = resource
+        self._store = store
+        self._namespace = namespace
+        self._selectors = selectors or {}
+        self._version = ""
+
+    def age_seconds(self) -> float:
+        """Seconds since the server last said anything; infinite before the first list."""
+        return time.monotonic() - self.fresh_at
+
+    async def run(self) -> None:
+        """List and watch until cancelled; errors are logged and retried with backoff."""
+        retrying = tenacity.AsyncRetrying(
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5.0),
+            retry=tenacity.retry_if_exception_type(errors.KubeError),
+            before_sleep=self._report,
+        )
+        while True:
+            await retrying(self._round)
+
+    async def _round(self) -> None:
+        if not self._version:
+            await self._list()
+        try:
+            await self._watch()
+        except errors.Expired:
+            self._version = ""
+        except (errors.Refused, errors.Unreachable):
+            raise
+        except errors.KubeError:
+            self._version = ""
+            raise
+
+    async def _list(self) -> None:
+        items: list[T] = []
+        query = {"limit": PAGE_ITEMS, **self._selectors}
+        while True:
+            meta, page = await self._api.page(self._resource, namespace=self._namespace, **query)
+            items += page
+            if not meta.continue_:
+                break
+            query["continue"] = meta.continue_
+        self._store.replace(items)
+        self._version = meta.resource_version
+        self._heard()
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        query = {"resourceVersion": self._version, **self._selectors}
+        async for event in self._api.watch(self._resource, namespace=self._namespace, **query):
+            self._apply(event)
+            self._heard()
+
+    def _apply(self, event: client.Event) -> None:
+        if event.type == "BOOKMARK":
+            bookmark = client.decode(event.object, objects.Object)
+            self._version = bookmark.metadata.resource_version
+            return
+        item = client.decode(event.object, self._resource.type)
+        self._version = item.metadata.resource_version
+        if event.type == "DELETED":
+            self._store.remove(item)
+        else:
+            self._store.upsert(item)
+
+    def _heard(self) -> None:
+        self.fresh_at = time.monotonic()
+
+    def _report(self, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        log.warning("watching %s: %s; trying again", self._resource.plural, error)

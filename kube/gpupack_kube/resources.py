@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each kind lives in the API, and what it is decoded into."""
+
+import dataclasses
+from typing import Generic, TypeVar
+
+from gpupack_kube import objects
+
+T = TypeVar("T", bound=objects.Object)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """A kind of object.
+
+    Attributes:
+        prefix: `/api/v1` or `/apis/GROUP/VERSION`.
+        plural: the name in the path, such as `pods`.
+        type: what an object is decoded into.
+    """
+
+    prefix: str
+    plural: str
+    type: type[T]
+
+    def collection(self, namespace: str = "") -> str:
+        """Path of all objects, of one namespace where one is given."""
+        middle = f"/namespaces/{namespace}" if namespace else ""
+        return f"{self.prefix}{middle}/{self.plural}"
+
+    def path(self, name: str, *, namespace: str = "", subresource: str = "") -> str:
+        """Path of one object or of a subresource of it."""
+        tail = f"/{subresource}" if subresource else ""
+        return f"{self.collection(namespace)}/{name}{tail}"
+
+
+PODS = Resource("/api/v1", "pods", objects.Pod)
+NODES = Resource("/api/v1", "nodes", objects.Node)
+SERVICES = Resource("/api/v1", "services", objects.Object)
+JOBS = Resource("/apis/batch/v1", "jobs", objects.Job)
+LEASES = Resource("/apis/coordination.k8s.io/v1", "leases", objects.Lease)
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path, not a secret
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
