@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_crds.errors import ResultUnreadable
+from gpupack_crds.results import read_result
+
+
+@pytest.mark.parametrize("message", ["", "  \n"])
+def test_a_silent_container_has_no_result(message):
+    assert read_result(message) is None
+
+
+def test_a_result_is_read_with_its_metrics():
+    message = (
+        '{"schema":"gpupack.dev/result/v1","workload":"matmul","headline":"1 TFLOP/s",'
+        '"verified":true,"simulated":true,"metrics":{"tflops":1.0,"dtype":"fp32"},"extra":1}'
+    )
+    result = read_result(message)
+    assert result is not None
+    assert (result.headline, result.metrics) == ("1 TFLOP/s", {"tflops": 1.0, "dtype": "fp32"})
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Segmentation fault",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"schema":"gpupack.dev/result/v2"}',
+        '{"schema":"gpupack.dev/result/v1","metrics":{"nested":{}}}',
+        '{"schema":"gpupack.dev/result/v1","headline":"' + "x" * 65 + '"}',
+        "\x00\xff",
+        "[" * 4000,
+    ],
+)
+def test_anything_else_is_unreadable_and_says_what_it_saw(message):
+    with pytest.raises(ResultUnreadable, match=r"gpupack\.dev/result/v1"):
+        read_result(message)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import json
+
+from aiohttp import web
+
+from gpupack_kube.reflector import Reflector
+from gpupack_kube.resources import PODS
+
+
+class Names:
+    """A store that holds the names of pods and wakes a waiter at each change."""
+
+    def __init__(self):
+        self.held = set()
+        self.changed = asyncio.Condition()
+
+    def replace(self, items):
+        self.held = {item.metadata.name for item in items}
+
+    def upsert(self, item):
+        self.held.add(item.metadata.name)
+
+    def remove(self, item):
+        self.held.discard(item.metadata.name)
+
+
+def pod(name, version):
+    return {"metadata": {"name": name, "resourceVersion": version}}
+
+
+def line(kind, item):
+    return json.dumps({"type": kind, "object": item}).encode() + b"\n"
+
+
+class Script:
+    """An API server that answers from prepared pages and notes what was asked."""
+
+    def __init__(self, *, pages, watches):
+        self.pages = pages
+        self.watches = watches
+        self.asked = []
+
+    async def answer(self, request):
+        self.asked.append(dict(request.query))
+        if "watch" not in request.query:
+            return web.json_response(self.pages.pop(0))
+        if not self.watches:
+            await asyncio.sleep(60)
+        return web.Response(body=b"".join(self.watches.pop(0)))
+
+
+async def run_until(reflector, condition):
+    task = asyncio.create_task(reflector.run())
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.01)
+    task.cancel()
+
+
+def page(items, *, version="1", more=""):
+    return {"metadata": {"resourceVersion": version, "continue": more}, "items": items}
+
+
+async def test_pages_are_joined_and_changes_applied(serve):
+    script = Script(
+        pages=[page([pod("a", "1")], more="next"), page([pod("b", "1")])],
+        watches=[[line("ADDED", pod("c", "2")), line("DELETED", pod("a", "3"))]],
+    )
+    async with serve(script.answer) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: store.held == {"b", "c"})
+    assert script.asked[1]["continue"] == "next"
+
+
+async def test_a_closed_watch_goes_on_from_the_last_version_seen(serve):
+    bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "9"}})
+    script = Script(pages=[page([])], watches=[[line("ADDED", pod("a", "5")), bookmark]])
+    async with serve(script.answer) as api:
+        await run_until(Reflector(api, PODS, Names()), lambda: len(script.asked) >= 3)
+    assert script.asked[2]["resourceVersion"] == "9"
+
+
+async def test_an_expired_watch_lists_anew_and_forgets_what_is_gone(serve):
+    gone = line("ERROR", {"code": 410, "reason": "Expired"})
+    script = Script(pages=[page([pod("a", "1")]), page([pod("b", "8")])], watches=[[gone]])
+    async with serve(script.answer) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: store.held == {"b"})
+    assert [("watch" in query) for query in script.asked[:3]] == [False, True, False]
+
+
+async def test_an_event_that_cannot_be_read_lists_anew(serve):
+    script = Script(pages=[page([]), page([pod("b", "8")])], watches=[[b"{not json\n"]])
+    async with serve(script.answer) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: store.held == {"b"})
+
+
+async def test_freshness_is_known_only_after_the_first_list(serve):
+    script = Script(pages=[page([])], watches=[])
+    async with serve(script.answer) as api:
+        reflector = Reflector(api, PODS, Names())
+        assert reflector.age_seconds() == float("inf")
+        await run_until(reflector, reflector.synced.is_set)
+    assert reflector.age_seconds() < 5
