@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One target per component; see images/gpupack_images for how they are built and named.
+#
+# - What changes rarely stands low: base, then the locked dependencies, then our own packages,
+#   copied last, so that a change of our code makes one layer of a few kilobytes.
+# - What the host needs for downloading (mirrors, proxies, certificates) comes as secrets under
+#   /run/secrets; no layer keeps them. Each may be missing: a plain `docker build` works.
+# - pip is borrowed from the tools stage while a layer is made and stays out of the images.
+
+FROM docker.io/library/debian:bookworm-slim AS base
+ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
+ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONPATH=/opt/gpupack \
+    PYTHONUNBUFFERED=1
+RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
+    --mount=type=secret,id=apt.sources --mount=type=secret,id=ca.crt \
+    apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends python3 \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
+    && python3 -m venv --without-pip /opt/venv
+
+
+FROM base AS tools
+ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
+RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
+    --mount=type=secret,id=apt.sources --mount=type=secret,id=ca.crt \
+    apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends python3-pip-whl \
+    && rm -rf /var/lib/apt/lists/* \
+    && python3 -m zipfile -e /usr/share/python-wheels/pip-*.whl /opt/pip
+
+
+# Triton compiles its launcher with gcc at run time on a GPU; torch needs libstdc++.
+FROM base AS torch
+ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
+RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
+    --mount=type=secret,id=apt.sources --mount=type=secret,id=ca.crt \
+    apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends gcc libc6-dev libpython3-dev libstdc++6 \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
+COPY workloads/requirements.lock /opt/locks/
+RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
+    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+
+
+# A home that any user may write to: Triton keeps its compiled kernels there.
+FROM torch AS workloads
+ENV HOME=/tmp
+USER 65532:65532
+ENTRYPOINT ["python", "-m", "gpupack_workloads"]
+COPY workloads /opt/gpupack/
+
+
+FROM base AS operator
+COPY operator/requirements.lock /opt/locks/
+RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
+    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+USER 65532:65532
+ENTRYPOINT ["python", "-m", "gpupack_operator"]
+COPY core crds kube operator /opt/gpupack/
+
+
+FROM base AS extender
+COPY extender/requirements.lock /opt/locks/
+RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
+    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+USER 65532:65532
+ENTRYPOINT ["python", "-m", "gpupack_extender"]
+COPY core crds kube extender /opt/gpupack/
+
+
+FROM base AS agent
+COPY agent/requirements.lock /opt/locks/
+RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
+    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+ENTRYPOINT ["python", "-m", "gpupack_agent"]
+COPY core crds kube agent /opt/gpupack/
+
+
+# What the tests run in pods.
+FROM base AS judge
+USER 65532:65532
+ENTRYPOINT ["python", "/opt/judge/judge.py"]
+COPY tests/e2e/judge /opt/judge/
+
+
+FROM torch AS workloads-test
+COPY workloads/requirements-test.lock /opt/locks/
+RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
+    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-test.lock
+ENV HOME=/tmp
+USER 65532:65532
+WORKDIR /opt/gpupack
+ENTRYPOINT ["python", "-m", "pytest", "-p", "no:cacheprovider"]
+COPY workloads tests/workloads_image /opt/gpupack/
+
+
+# What the dev cluster needs and cannot pull: binaries that it has built on the host.
+FROM scratch AS pause
+USER 65535:65535
+ENTRYPOINT ["/pause"]
+COPY .dev/bin/pause /pause
+
+
+FROM scratch AS kube-scheduler
+USER 65532:65532
+ENV PATH=/usr/local/bin
+ENTRYPOINT ["kube-scheduler"]
+COPY .dev/bin/kube /usr/local/bin/kube-scheduler

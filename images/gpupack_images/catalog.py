@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every image that the Dockerfile makes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpupack_images.errors import UnknownImage
+
+BASE = "docker.io/library/debian:bookworm-slim"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A target of the Dockerfile and the name that its result gets."""
+
+    target: str
+    name: str
+
+
+# In building order: what many images stand on first.
+# `tools` and `torch` are never run; their names keep them out of reach of pruning.
+IMAGES = (
+    Image("tools", "localhost/gpupack/tools:dev"),
+    Image("operator", "docker.io/gpupack/operator:dev"),
+    Image("extender", "docker.io/gpupack/extender:dev"),
+    Image("agent", "docker.io/gpupack/agent:dev"),
+    Image("judge", "docker.io/gpupack/judge:dev"),
+    Image("torch", "localhost/gpupack/torch:dev"),
+    Image("workloads", "docker.io/gpupack/workloads:dev"),
+    Image("workloads-test", "docker.io/gpupack/workloads-test:dev"),
+    Image("pause", "localhost/gpupack/pause:dev"),
+    Image("kube-scheduler", "registry.k8s.io/kube-scheduler:v1.36.3"),
+)
+
+
+def select(targets: Sequence[str]) -> tuple[Image, ...]:
+    """Return the images of these targets in building order; of all when none is named."""
+    unknown = set(targets) - {image.target for image in IMAGES}
+    if unknown:
+        known = ", ".join(image.target for image in IMAGES)
+        raise UnknownImage(f"no image is called {', '.join(sorted(unknown))}; there are: {known}")
+    return tuple(image for image in IMAGES if not targets or image.target in targets)

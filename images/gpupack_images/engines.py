@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two programs that can build: Docker where its daemon answers, else buildah.
+
+buildah keeps its store under .dev/images with one plain folder per layer (no metacopy, no
+redirected folders), because the dev cluster hard-links those folders into its nodes: an image
+stands on disk once, and nothing is exported or imported.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from gpupack_images.catalog import Image
+from gpupack_images.errors import NoEngine
+from gpupack_images.shell import Shell, as_root
+
+PULL_TIMEOUT_SECONDS = 300
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy")
+
+
+class Engine(Protocol):
+    """What building needs of Docker or buildah."""
+
+    def has(self, image: str) -> bool:
+        """Tell whether the image is in the local store."""
+
+    def pull(self, image: str) -> bool:
+        """Fetch an image from its registry; False when that cannot be done."""
+
+    def adopt(self, image: str, archive: Path) -> None:
+        """Make a one-layer image from a tar archive of a root file system."""
+
+    def build(self, image: Image, secrets: Mapping[str, Path]) -> None:
+        """Build one target of the Dockerfile, reusing every layer that still holds."""
+
+    def prune(self) -> None:
+        """Drop layers that no named image needs."""
+
+
+@dataclass(frozen=True)
+class Docker:
+    """Docker with BuildKit."""
+
+    shell: Shell
+
+    def has(self, image: str) -> bool:
+        """Tell whether the image is in the daemon's store."""
+        return self.shell.succeeds("docker", "image", "inspect", image)
+
+    def pull(self, image: str) -> bool:
+        """Fetch an image from its registry."""
+        return self.shell.succeeds("docker", "pull", image, timeout_seconds=PULL_TIMEOUT_SECONDS)
+
+    def adopt(self, image: str, archive: Path) -> None:
+        """Make a one-layer image from a tar archive."""
+        self.shell.run("docker", "import", str(archive), image)
+
+    def build(self, image: Image, secrets: Mapping[str, Path]) -> None:
+        """Build one target; proxies are BuildKit's predefined arguments, which leave no trace."""
+        given = [name for name in PROXY_VARIABLES if name in self.shell.environ]
+        arguments = [option for name in given for option in ("--build-arg", name)]
+        shell = replace(self.shell, environ={**self.shell.environ, "DOCKER_BUILDKIT": "1"})
+        shell.run("docker", "build", *arguments, *_options(image, secrets), ".")
+
+    def prune(self) -> None:
+        """Drop untagged images; the build cache is BuildKit's own and bounded by it."""
+        self.shell.run("docker", "image", "prune", "--force")
+
+
+@dataclass(frozen=True)
+class Buildah:
+    """buildah with a store of our own."""
+
+    shell: Shell
+    state: Path
+
+    def has(self, image: str) -> bool:
+        """Tell whether the image is in our store."""
+        return self.shell.succeeds(*self._command("inspect", "--type", "image", image))
+
+    def pull(self, image: str) -> bool:
+        """Fetch an image from its registry."""
+        return self.shell.succeeds(
+            *self._command("pull", "--quiet", image), timeout_seconds=PULL_TIMEOUT_SECONDS
+        )
+
+    def adopt(self, image: str, archive: Path) -> None:
+        """Make a one-layer image from a tar archive, by way of a working container."""
+        container = self.shell.read(*self._command("from", "scratch"))
+        try:
+            self._run("add", "--quiet", container, str(archive), "/")
+            self._run("config", "--cmd", "bash", container)
+            self._run("commit", "--quiet", container, image)
+        finally:
+            self._run("rm", container)
+
+    def build(self, image: Image, secrets: Mapping[str, Path]) -> None:
+        """Build one target without ever asking a registry."""
+        isolation = ("--isolation", "chroot", "--pull-never", "--layers", "--force-rm")
+        self._run("build", *isolation, *_options(image, secrets), ".")
+
+    def prune(self) -> None:
+        """Drop untagged images that no tagged one stands on."""
+        self._run("rmi", "--prune")
+
+    def _run(self, *arguments: str) -> None:
+        self.shell.run(*self._command(*arguments))
+
+    def _command(self, *arguments: str) -> tuple[str, ...]:
+        # A commit writes its layer to TMPDIR first: 5 GB that must not fill a small /tmp.
+        return (
+            *as_root("env", f"TMPDIR={self.state / 'tmp'}", "buildah"),
+            *("--root", str(self.state / "root"), "--runroot", str(self.state / "run")),
+            *("--storage-driver", "overlay"),
+            *("--storage-opt", "overlay.mountopt=nodev,metacopy=off,redirect_dir=off"),
+            *arguments,
+        )
+
+
+def choose_engine(wanted: str, *, shell: Shell, state: Path) -> Engine:
+    """Return the engine asked for; with `auto`, Docker where its daemon answers."""
+    if wanted in ("auto", "docker") and shell.succeeds("docker", "version"):
+        return Docker(shell)
+    if wanted in ("auto", "buildah") and shell.succeeds("buildah", "--version"):
+        (state / "tmp").mkdir(parents=True, exist_ok=True)
+        return Buildah(shell, state)
+    raise NoEngine(
+        f"engine {wanted}: no Docker daemon answers and buildah is not installed;"
+        " `make` installs buildah on Debian and Ubuntu, or start Docker"
+    )
+
+
+def _options(image: Image, secrets: Mapping[str, Path]) -> list[str]:
+    given = [("--secret", f"id={name},src={path}") for name, path in sorted(secrets.items())]
+    flat = [part for pair in given for part in pair]
+    return [*flat, "--target", image.target, "--tag", image.name]

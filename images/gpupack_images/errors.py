@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong while images are built.
+
+ImagesError
+├── CommandFailed       a program ended with an error
+├── UnknownImage        the command line names an image that the Dockerfile does not make
+└── NoEngine            neither Docker nor buildah can be used
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class ImagesError(Exception):
+    """The root of this tree; its text is for the user."""
+
+
+class CommandFailed(ImagesError):
+    """A program ended with an error."""
+
+    def __init__(self, *, command: Sequence[str], status: int, log: Path, tail: str) -> None:
+        super().__init__(f"{command[0]} ended with status {status} (all of it: {log})\n{tail}")
+
+
+class UnknownImage(ImagesError):
+    """The command line names an image that the Dockerfile does not make."""
+
+
+class NoEngine(ImagesError):
+    """Neither Docker nor buildah can be used."""
