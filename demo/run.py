@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo: four GPUJobs on the cluster that is up, from `kubectl apply` to their results.
+
+Every command is shown as a user would type it, with its real output. Ends with an error when a
+job does not do what the demo promises.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import tenacity
+
+ROOT = pathlib.Path(__file__).parents[1]
+BIN = ROOT / ".dev" / "bin"
+KUBECONFIG = ROOT / ".dev" / "kubeconfig"
+JOBS = ("matmul", "allreduce")
+WAIT_SECONDS = 120
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    began = time.monotonic()
+    kubectl("delete", "gpujobs", "--all", "--timeout=60s")
+    say("The GPUs of this cluster, as the agents report them")
+    show("get", "gpunodes")
+    say("Two jobs that fit, and one that asks for more GPUs than there are")
+    for name in (*JOBS, "too-big"):
+        show("apply", "-f", f"examples/{name}.yaml")
+    say("An invalid manifest is refused at apply: the field, and the fix")
+    refused = show("apply", "-f", "examples/invalid.yaml")
+    say("What became of them")
+    phases = wait_for_jobs()
+    show("get", "gj", "-o", "wide")
+    say("Why the big one waits")
+    show("get", "gj", "too-big", "-o", "jsonpath={.status.message}{'\\n'}")
+    promised = {"matmul": "Succeeded", "allreduce": "Succeeded", "too-big": "Pending"}
+    if phases != promised or refused == 0:
+        print(f"\nThe demo failed: {phases}, expected {promised} and a refused manifest.")
+        print("Look at .dev/log/ and `kubectl -n gpupack-system get pods`.")
+        return 1
+    say(f"Done in {time.monotonic() - began:.0f} s. The cluster stays up.")
+    print(f"  go on:     export KUBECONFIG={KUBECONFIG} PATH={BIN}:$PATH")
+    print("             kubectl describe gj allreduce; kubectl explain gpujob.spec")
+    print("  clean up:  make cluster-down   (or `make clean`, which removes images and caches too)")
+    return 0
+
+
+def wait_for_jobs() -> dict[str, str]:
+    """Wait until the jobs that fit have ended and the other waits; returns phases by name."""
+    retrying = tenacity.Retrying(
+        stop=tenacity.stop_after_delay(WAIT_SECONDS),
+        wait=tenacity.wait_fixed(0.5),
+        retry=tenacity.retry_if_result(lambda seen: not settled(seen)),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else {},
+    )
+    answer: dict[str, str] = retrying(phases_of_jobs)
+    return answer
+
+
+def settled(phases: dict[str, str]) -> bool:
+    """Whether nothing more is going to happen."""
+    ended = all(phases.get(name) in {"Succeeded", "Failed"} for name in JOBS)
+    return ended and bool(phases.get("too-big"))
+
+
+def phases_of_jobs() -> dict[str, str]:
+    """Phases of the GPUJobs by name."""
+    items = json.loads(kubectl("get", "gpujobs", "-o", "json").stdout)["items"]
+    return {job["metadata"]["name"]: job.get("status", {}).get("phase", "") for job in items}
+
+
+def kubectl(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run kubectl quietly."""
+    environ = os.environ | {"KUBECONFIG": str(KUBECONFIG)}
+    return subprocess.run(
+        [str(BIN / "kubectl"), *arguments],
+        cwd=ROOT,
+        env=environ,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+def show(*arguments: str) -> int:
+    """Run kubectl, showing the command and its output; returns its exit code."""
+    print(f"$ kubectl {' '.join(arguments)}")
+    done = kubectl(*arguments)
+    print((done.stdout + done.stderr).rstrip(), flush=True)
+    return done.returncode
+
+
+def say(text: str) -> None:
+    """Print a heading."""
+    print(f"\n{text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether annotation, container environment and status tell the same of every worker."""
+
+import dataclasses
+from typing import Any
+
+from harness import Kube, annotated_devices
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """What one source says of one worker: its node and its GPUs."""
+
+    job: str
+    worker: int
+    node: str
+    devices: tuple[str, ...]
+
+
+def told_by_status(jobs: dict[str, dict[str, Any]]) -> set[Told]:
+    """What GPUJob.status.placement says."""
+    return {
+        Told(name, place["worker"], place["node"], uuids(place["devices"]))
+        for name, job in jobs.items()
+        for place in job["status"]["placement"]
+    }
+
+
+def told_by_containers(jobs: dict[str, dict[str, Any]]) -> set[Told]:
+    """What the containers saw in their environment, as they wrote it into their results."""
+    return {
+        Told(
+            name,
+            result["worker"],
+            result["metrics"]["node"],
+            tuple(result["metrics"]["devices"].split(",")),
+        )
+        for name, job in jobs.items()
+        for result in job["status"]["results"]
+    }
+
+
+def told_by_annotations(kube: Kube) -> set[Told]:
+    """What the Bindings wrote on the pods."""
+    return {
+        Told(
+            pod["metadata"]["labels"]["gpupack.dev/job"],
+            int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]),
+            pod["spec"]["nodeName"],
+            tuple(annotated_devices(pod)),
+        )
+        for pod in kube.pods()
+    }
+
+
+def uuids(devices: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The UUIDs of a status' devices."""
+    return tuple(device["uuid"] for device in devices)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cluster suite sees of the cluster: kubectl, as a user has it."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import tenacity
+
+ROOT = pathlib.Path(__file__).parents[2]
+STATE = ROOT / ".dev"
+SYSTEM_NAMESPACE = "gpupack-system"
+JOB_LABEL = "gpupack.dev/job"
+DEVICES_ANNOTATION = "gpupack.dev/devices"
+
+T = TypeVar("T")
+
+
+class StillWaiting(AssertionError):
+    """The awaited state did not come in time."""
+
+
+def wait_for(look: Callable[[], T | None], *, seconds: float, what: str) -> T:
+    """Look until something is seen, and return it; StillWaiting says what was awaited."""
+    retrying = tenacity.Retrying(
+        stop=tenacity.stop_after_delay(seconds),
+        wait=tenacity.wait_fixed(0.2),
+        retry=tenacity.retry_if_result(lambda seen: seen is None or seen is False),
+    )
+    try:
+        return retrying(look)
+    except tenacity.RetryError as error:
+        raise StillWaiting(f"not within {seconds} s: {what}") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Kube:
+    """The cluster in one namespace."""
+
+    kubeconfig: pathlib.Path
+    namespace: str
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess:
+        """Run kubectl as the administrator, in this namespace."""
+        command = [kubectl_binary(), "--kubeconfig", str(self.kubeconfig), "-n", self.namespace]
+        return subprocess.run(
+            [*command, *arguments], input=stdin, text=True, capture_output=True, check=False
+        )
+
+    def apply(self, *manifests: dict[str, Any]) -> subprocess.CompletedProcess:
+        """`kubectl apply` these manifests; the caller judges the outcome."""
+        stream = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
+        return self.kubectl("apply", "-f", "-", stdin=stream)
+
+    def submit(self, *manifests: dict[str, Any]) -> None:
+        """Apply manifests that must be accepted."""
+        done = self.apply(*manifests)
+        assert done.returncode == 0, done.stderr
+
+    def delete(self, kind: str, name: str, *flags: str) -> None:
+        """Delete one object."""
+        done = self.kubectl("delete", kind, name, *flags)
+        assert done.returncode == 0, done.stderr
+
+    def gpujob(self, name: str) -> dict[str, Any]:
+        """One GPUJob."""
+        return json.loads(self._get("gpujob", name))
+
+    def gpujobs(self) -> list[dict[str, Any]]:
+        """All GPUJobs of the namespace."""
+        return json.loads(self._get("gpujobs"))["items"]
+
+    def gpunodes(self) -> list[dict[str, Any]]:
+        """All GPUNodes."""
+        return json.loads(self._get("gpunodes"))["items"]
+
+    def pods(self, job: str | None = None) -> list[dict[str, Any]]:
+        """Pods of the namespace, or of one GPUJob."""
+        selector = [f"--selector={JOB_LABEL}={job}"] if job else []
+        return json.loads(self._get("pods", *selector))["items"]
+
+    def events(self, name: str) -> list[str]:
+        """Reasons of the events about one object."""
+        found = json.loads(self._get("events", f"--field-selector=involvedObject.name={name}"))
+        return [event["reason"] for event in found["items"]]
+
+    def phase(self, name: str) -> str:
+        """The phase of a GPUJob, empty before the operator saw it."""
+        return self.gpujob(name).get("status", {}).get("phase", "")
+
+    def wait_phase(self, name: str, *phases: str, seconds: float = 60) -> dict[str, Any]:
+        """Wait until a GPUJob is in one of these phases, and return it."""
+
+        def look() -> dict[str, Any] | None:
+            job = self.gpujob(name)
+            return job if job.get("status", {}).get("phase") in phases else None
+
+        try:
+            return wait_for(look, seconds=seconds, what=f"{name} in {' or '.join(phases)}")
+        except StillWaiting as error:
+            status = json.dumps(self.gpujob(name).get("status", {}), indent=1)
+            raise StillWaiting(f"{error}; its status: {status}") from error
+
+    def wait_finished(self, names: Iterable[str], *, seconds: float) -> dict[str, dict[str, Any]]:
+        """Wait until all these GPUJobs ended, and return them by name."""
+        awaited = set(names)
+
+        def look() -> dict[str, dict[str, Any]] | None:
+            jobs = {job["metadata"]["name"]: job for job in self.gpujobs()}
+            ended = {
+                name
+                for name in awaited
+                if jobs[name].get("status", {}).get("phase") in {"Succeeded", "Failed"}
+            }
+            return {name: jobs[name] for name in awaited} if ended == awaited else None
+
+        return wait_for(look, seconds=seconds, what=f"{len(awaited)} jobs ended")
+
+    def _get(self, *arguments: str) -> str:
+        done = self.kubectl("get", *arguments, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def kubectl_binary() -> str:
+    """The kubectl of the development environment."""
+    return str(STATE / "bin" / "kubectl")
+
+
+def condition(job: dict[str, Any], kind: str) -> dict[str, Any]:
+    """One condition of a GPUJob; empty where there is none."""
+    conditions = job.get("status", {}).get("conditions", [])
+    return next((entry for entry in conditions if entry["type"] == kind), {})
+
+
+def annotated_devices(pod: dict[str, Any]) -> list[str]:
+    """UUIDs that a pod's annotation names."""
+    annotation = pod["metadata"]["annotations"][DEVICES_ANNOTATION]
+    return [device["uuid"] for device in json.loads(annotation)]
+
+
+def cluster_kind() -> str:
+    """Which driver the suite runs on: devcluster or kind."""
+    return os.environ.get("CLUSTER", "devcluster")

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reason to be: from `kubectl apply` to the result in the status."""
+
+import json
+
+import yaml
+from harness import ROOT, annotated_devices, condition
+
+
+def example(name):
+    return yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
+
+
+def test_a_matmul_measures_tflops_and_reports_them_in_the_status(kube):
+    kube.submit(example("matmul"))
+    job = kube.wait_phase("matmul", "Succeeded", "Failed", seconds=120)
+    assert "TFLOP/s" in job["status"]["headline"]
+    (result,) = job["status"]["results"]
+    assert result["verified"] is True
+    assert result["simulated"] is True
+    assert result["metrics"]["tflops"] > 0
+
+
+def test_an_allreduce_runs_one_worker_on_each_node_and_checks_the_sum(kube, cluster):
+    kube.submit(example("allreduce"))
+    job = kube.wait_phase("allreduce", "Succeeded", "Failed", seconds=120)
+    placed = [worker["node"] for worker in job["status"]["placement"]]
+    assert sorted(placed) == sorted(cluster.nodes())[:2]
+    assert [result["verified"] for result in job["status"]["results"]] == [True, True]
+
+
+def test_a_job_runs_any_image_and_sees_exactly_its_devices(kube, judged, refusals):
+    kube.submit(judged.job("own-image", gpus=3))
+    job = kube.wait_phase("own-image", "Succeeded", "Failed")
+    (pod,) = kube.pods("own-image")
+    (result,) = job["status"]["results"]
+    placed = [device["uuid"] for device in job["status"]["placement"][0]["devices"]]
+    assert len(set(placed)) == 3
+    assert annotated_devices(pod) == placed == result["metrics"]["devices"].split(",")
+    assert pod["spec"]["nodeName"] == job["status"]["placement"][0]["node"]
+
+
+def test_a_job_that_asks_for_too_much_waits_and_says_what_is_missing(kube, judged):
+    kube.submit(judged.job("too-big", workers=8, gpus=8))
+    job = kube.wait_phase("too-big", "Pending")
+    assert condition(job, "Admitted")["status"] == "False"
+    assert "64" in job["status"]["message"], json.dumps(job["status"])
+    assert kube.pods("too-big") == []
+
+
+def test_a_waiting_job_starts_when_the_gpus_are_free(kube, judged, refusals):
+    kube.submit(judged.job("first", workers=2, gpus=8, seconds=60))
+    kube.wait_phase("first", "Running")
+    kube.submit(judged.job("second", workers=2, gpus=8))
+    assert kube.wait_phase("second", "Pending")["status"]["message"]
+    kube.delete("gpujob", "first")
+    kube.wait_phase("second", "Succeeded")
+    assert refusals() == []
+
+
+def test_a_plain_pod_that_asks_for_gpus_is_placed_too(kube):
+    kube.submit(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "notebook"},
+            "spec": {
+                "schedulerName": "gpupack",
+                "restartPolicy": "Never",
+                "containers": [
+                    {
+                        "name": "shell",
+                        "image": "docker.io/gpupack/judge:dev",
+                        "command": ["python3", "-c", "import os; print(os.environ)"],
+                        "resources": {"limits": {"gpupack.dev/gpu": 2}},
+                    }
+                ],
+            },
+        }
+    )
+    done = kube.kubectl(
+        "wait", "pod/notebook", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s"
+    )
+    assert done.returncode == 0, done.stderr
+    (pod,) = kube.pods()
+    assert ",".join(annotated_devices(pod)) in kube.kubectl("logs", "notebook").stdout

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a job beyond the happy path."""
+
+from harness import condition, wait_for
+
+
+def outcomes(job):
+    return [attempt.get("outcome") for attempt in job["status"]["attempts"]]
+
+
+def test_a_failing_worker_fails_the_job_with_its_exit_code(kube, judged):
+    kube.submit(judged.job("broken", exit_code=7))
+    job = kube.wait_phase("broken", "Failed")
+    assert outcomes(job) == ["Failed"]
+    assert "7" in condition(job, "Failed")["message"]
+
+
+def test_a_failing_job_is_tried_again_as_often_as_it_says(kube, judged):
+    kube.submit(judged.job("stubborn", exit_code=7, maxRestarts=2))
+    job = kube.wait_phase("stubborn", "Failed", seconds=90)
+    assert outcomes(job) == ["Failed", "Failed", "Failed"]
+    assert job["status"]["restarts"] == 2
+
+
+def test_one_failed_worker_stops_the_whole_gang(kube, judged):
+    failing = judged.job("gang", workers=2, gpus=1)
+    command = 'test "$GPUPACK_WORKER_INDEX" = 0 && exit 9; exec python3 -S /judge.py 300'
+    failing["spec"]["template"]["spec"]["containers"][0]["command"] = ["sh", "-c", command]
+    kube.submit(failing)
+    job = kube.wait_phase("gang", "Failed")
+    assert "9" in condition(job, "Failed")["message"]
+
+
+def test_a_job_past_its_deadline_fails_and_gives_its_gpus_back(kube, judged):
+    kube.submit(judged.job("endless", workers=2, gpus=8, seconds=300, activeDeadlineSeconds=3))
+    job = kube.wait_phase("endless", "Failed")
+    assert outcomes(job) == ["DeadlineExceeded"]
+    kube.submit(judged.job("next", workers=2, gpus=8))
+    kube.wait_phase("next", "Succeeded")
+
+
+def test_a_finished_job_is_deleted_after_its_time_to_live(kube, judged):
+    kube.submit(judged.job("short-lived", ttlSecondsAfterFinished=1))
+    wait_for(lambda: kube.gpujobs() == [], seconds=30, what="the job is gone")
+    wait_for(lambda: kube.pods() == [], seconds=30, what="its pods are gone")
+
+
+def test_a_suspended_job_gives_its_gpus_back_and_resumes_as_a_new_attempt(kube, judged):
+    kube.submit(judged.job("pausing", workers=2, gpus=8, seconds=4))
+    kube.wait_phase("pausing", "Running")
+    kube.kubectl("patch", "gj", "pausing", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    kube.wait_phase("pausing", "Suspended")
+    wait_for(lambda: kube.pods("pausing") == [], seconds=30, what="its pods are gone")
+    kube.kubectl("patch", "gj", "pausing", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    job = kube.wait_phase("pausing", "Succeeded", "Failed")
+    assert outcomes(job) == ["Suspended", "Succeeded"]
+
+
+def test_a_job_applied_suspended_does_not_start(kube, judged):
+    kube.submit(judged.job("later", suspend=True))
+    kube.wait_phase("later", "Suspended")
+    assert kube.pods() == []
+
+
+def test_a_termination_message_that_is_no_result_is_named_and_harms_nothing(kube, judged):
+    kube.submit(judged.job("garbage", message="Segmentation fault {"))
+    job = kube.wait_phase("garbage", "Succeeded", "Failed")
+    assert job["status"]["phase"] == "Succeeded"
+    unreadable = condition(job, "ResultsValid")
+    assert (unreadable["status"], unreadable["reason"]) == ("False", "ResultUnreadable")
+    assert "Segmentation fault" in unreadable["message"]
+
+
+def test_a_template_that_no_pod_can_have_fails_with_the_api_servers_words(kube, judged):
+    bad = judged.job("impossible")
+    bad["spec"]["template"]["spec"]["volumes"] = [{"name": "locks", "hostPath": {"type": "Door"}}]
+    kube.submit(bad)
+    job = kube.wait_phase("impossible", "Failed")
+    assert condition(job, "Failed")["reason"] == "InvalidTemplate"
+    assert "volumes" in condition(job, "Failed")["message"]
+
+
+def test_deleting_a_waiting_job_leaves_nothing(kube, judged):
+    kube.submit(judged.job("waiting", workers=8, gpus=8))
+    kube.wait_phase("waiting", "Pending")
+    kube.delete("gpujob", "waiting")
+    wait_for(lambda: leftovers(kube) == "", seconds=30, what="nothing is left")
+
+
+def test_deleting_a_running_job_leaves_nothing_and_frees_its_gpus(kube, judged):
+    kube.submit(judged.job("running", workers=2, gpus=8, seconds=300))
+    kube.wait_phase("running", "Running")
+    kube.delete("gpujob", "running")
+    kube.submit(judged.job("next", workers=2, gpus=8))
+    kube.wait_phase("next", "Succeeded")
+    kube.delete("gpujob", "next")
+    wait_for(lambda: leftovers(kube) == "", seconds=30, what="nothing is left")
+
+
+def test_deleting_a_job_at_once_leaves_nothing(kube, judged):
+    for index in range(5):
+        kube.submit(judged.job(f"blink-{index}", workers=2, gpus=2, seconds=60))
+        kube.delete("gpujob", f"blink-{index}", "--wait=false")
+    wait_for(lambda: leftovers(kube) == "", seconds=60, what="nothing is left")
+
+
+def test_the_story_of_a_job_stands_in_its_events(kube, judged):
+    kube.submit(judged.job("told"))
+    kube.wait_phase("told", "Succeeded")
+    wait_for(
+        lambda: {"Admitted", "Succeeded"} <= set(kube.events("told")),
+        seconds=10,
+        what="its events",
+    )
+
+
+def leftovers(kube):
+    return kube.kubectl("get", "gpujobs,jobs,pods,services", "-o", "name").stdout

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing listens beyond loopback without asking who calls."""
+
+import json
+
+import pytest
+from harness import SYSTEM_NAMESPACE
+
+PLAN = {
+    "namespace": "default",
+    "name": "forged",
+    "uid": "1",
+    "attempt": 1,
+    "spec": {"gpus": 8, "workers": 2},
+    "podSpec": {},
+}
+CALL = """
+import json, ssl, sys, urllib.error, urllib.request
+request = urllib.request.Request(
+    "https://gpupack-extender.{namespace}.svc:8443{path}",
+    data={data!r}, headers=json.loads({headers!r}))
+try:
+    print(urllib.request.urlopen(request, context=ssl._create_unverified_context()).status)
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+"""
+
+
+def call_from_a_pod(kube, path, *, headers, data):
+    script = CALL.format(
+        namespace=SYSTEM_NAMESPACE, path=path, data=data, headers=json.dumps(headers)
+    )
+    done = kube.kubectl(
+        "run", "caller", "--image=docker.io/gpupack/judge:dev", "--restart=Never", "--rm", "-i",
+        "--quiet", "--command", "--", "python3", "-c", script,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({}, "401"), ({"Authorization": "Bearer forged"}, "401")],
+    ids=["without a token", "with a forged token"],
+)
+def test_the_plan_api_refuses_callers_it_does_not_know(kube, headers, status):
+    answer = call_from_a_pod(
+        kube, "/v1alpha1/plan", headers=headers, data=json.dumps(PLAN).encode()
+    )
+    assert answer.startswith(status), answer
+
+
+def test_the_plan_api_refuses_a_caller_without_the_right(kube):
+    token = kube.kubectl("create", "token", "default", "--audience=gpupack-extender").stdout
+    headers = {"Authorization": f"Bearer {token.strip()}"}
+    answer = call_from_a_pod(
+        kube, "/v1alpha1/plan", headers=headers, data=json.dumps(PLAN).encode()
+    )
+    assert answer.startswith("403"), answer
+
+
+def test_the_verbs_of_the_scheduler_do_not_listen_beyond_loopback(system):
+    pods = json.loads(
+        system.kubectl(
+            "get", "pods", "--selector=app.kubernetes.io/component=scheduler", "-o", "json"
+        ).stdout
+    )
+    (address,) = {pod["status"]["podIP"] for pod in pods["items"]}
+    script = f"import socket; print(socket.socket().connect_ex(('{address}', 8888)))"
+    operator = "deployment/gpupack-operator"
+    refused = system.kubectl("exec", operator, "--", "python3", "-c", script).stdout.strip()
+    assert refused == "111"
