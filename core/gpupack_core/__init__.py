@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which node and which GPUs a job gets. Pure: no I/O, no clock, no randomness.
+
+Node, Device ─────► Cluster ─┬─ decide(cluster, request, policy) ─► Placement | Refusal
+Placement ─ take, adopt ─────┘  plan_gang(cluster, gang, policy) ─► Placement per worker | Refusal
+"""
+
+from gpupack_core.arrays import Arrays, BoolArray, FloatArray, IntArray
+from gpupack_core.cluster import Cluster, Free
+from gpupack_core.decide import Ranked, decide, explain, rank
+from gpupack_core.errors import (
+    AlreadyHeld,
+    CoreError,
+    DuplicateDevice,
+    Invalid,
+    InvalidInventory,
+    InvalidPlacement,
+    InvalidRequest,
+    InvalidSelector,
+    LedgerConflict,
+    NotHeld,
+    OverAllocated,
+    UnknownDevice,
+    UnknownNode,
+    UnknownPolicy,
+)
+from gpupack_core.gang import plan_gang
+from gpupack_core.model import Device, Effect, Health, Node, Taint
+from gpupack_core.models import matches_model
+from gpupack_core.placement import Grant, Placement
+from gpupack_core.policies import POLICIES, policy_named
+from gpupack_core.policies.policy import Policy
+from gpupack_core.reasons import Count, Reason, Refusal
+from gpupack_core.request import Gang, Interconnect, Request, Share, Spread
+from gpupack_core.selector import (
+    NodeSelector,
+    Operator,
+    Requirement,
+    Term,
+    Toleration,
+    TolerationOperator,
+)
+from gpupack_core.units import (
+    WHOLE_GPU,
+    DeviceUuid,
+    Holder,
+    MiB,
+    MilliCpu,
+    MilliGpu,
+    NodeName,
+)
+
+__all__ = [
+    "POLICIES",
+    "WHOLE_GPU",
+    "AlreadyHeld",
+    "Arrays",
+    "BoolArray",
+    "Cluster",
+    "CoreError",
+    "Count",
+    "Device",
+    "DeviceUuid",
+    "DuplicateDevice",
+    "Effect",
+    "FloatArray",
+    "Free",
+    "Gang",
+    "Grant",
+    "Health",
+    "Holder",
+    "IntArray",
+    "Interconnect",
+    "Invalid",
+    "InvalidInventory",
+    "InvalidPlacement",
+    "InvalidRequest",
+    "InvalidSelector",
+    "LedgerConflict",
+    "MiB",
+    "MilliCpu",
+    "MilliGpu",
+    "Node",
+    "NodeName",
+    "NodeSelector",
+    "NotHeld",
+    "Operator",
+    "OverAllocated",
+    "Placement",
+    "Policy",
+    "Ranked",
+    "Reason",
+    "Refusal",
+    "Request",
+    "Requirement",
+    "Share",
+    "Spread",
+    "Taint",
+    "Term",
+    "Toleration",
+    "TolerationOperator",
+    "UnknownDevice",
+    "UnknownNode",
+    "UnknownPolicy",
+    "decide",
+    "explain",
+    "matches_model",
+    "plan_gang",
+    "policy_named",
+    "rank",
+]

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's books: which nodes there are, who holds what, as names over Arrays.
+
+What is held is keyed by holder and by node name, apart from the inventory: a node or a device
+may vanish while it is held and come back, and a placement may be read from the API before its
+node is. The used figures of a row always equal the sum over the holders of that node.
+"""
+
+from collections.abc import Iterable
+from copy import copy
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Self
+
+import numpy as np
+
+from gpupack_core.arrays import ABSENT, Arrays, BoolArray
+from gpupack_core.errors import (
+    AlreadyHeld,
+    DuplicateDevice,
+    NotHeld,
+    OverAllocated,
+    UnknownDevice,
+    UnknownNode,
+)
+from gpupack_core.masks import SelectorMasks, Table
+from gpupack_core.model import Device, Node, Taint
+from gpupack_core.placement import Placement
+from gpupack_core.units import DeviceUuid, Holder, MiB, MilliGpu, NodeName
+
+_LIFECYCLE_TAINTS = "node.kubernetes.io/"
+"""Kubernetes puts taints with this prefix on a node that is unwell and takes them off again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """What new work may take of a device."""
+
+    uuid: DeviceUuid
+    milli: MilliGpu
+    memory: MiB
+
+
+class Cluster:
+    """Mutable and not thread-safe; each change touches one node.
+
+    Ties between nodes go to the one added first; with `tie_seed` to the first in an order
+    drawn from seed and name, the same wherever and in whatever order the nodes are added.
+    """
+
+    def __init__(self, nodes: Iterable[Node] = (), *, tie_seed: int | None = None) -> None:
+        self.model_names: Table[str] = Table()
+        self.taint_sets: Table[tuple[Taint, ...]] = Table()
+        self.selectors = SelectorMasks()
+        self._tie_seed = tie_seed
+        self._added = 0
+        self._rows: dict[NodeName, int] = {}
+        self._columns: dict[NodeName, dict[DeviceUuid, int]] = {}
+        self._device_node: dict[DeviceUuid, NodeName] = {}
+        self._held: dict[Holder, Placement] = {}
+        self._holders: dict[NodeName, dict[Holder, Placement]] = {}
+        given = list(nodes)
+        self.row_nodes: list[Node | None] = [None] * len(given)
+        self._spare = list(range(len(given)))[::-1]
+        self.arrays = Arrays.empty(len(given), max((len(n.devices) for n in given), default=0))
+        for node in given:
+            self.set_node(node)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def nodes(self) -> tuple[Node, ...]:
+        """In the order in which they were added."""
+        return tuple(node for name in self._rows if (node := self.node(name)))
+
+    def node(self, name: NodeName) -> Node | None:
+        """What was last set, None if there is no such node."""
+        row = self._rows.get(name)
+        return None if row is None else self.row_nodes[row]
+
+    def row(self, name: NodeName) -> int | None:
+        """Where the node stands in the arrays; valid until nodes are added or removed."""
+        return self._rows.get(name)
+
+    def among(self, names: Iterable[NodeName] | None) -> BoolArray:
+        """The rows of these nodes (None: of all); names that are not known are passed over."""
+        if names is None:
+            return self.arrays.present
+        mask = np.zeros(len(self.row_nodes), np.bool_)
+        mask[[row for name in names if (row := self._rows.get(name)) is not None]] = True
+        return mask
+
+    def set_node(self, node: Node) -> None:
+        """Add a node or replace what is known of it; what is held there stays held."""
+        for device in node.devices:
+            if self._device_node.get(device.uuid, node.name) != node.name:
+                other = self._device_node[device.uuid]
+                raise DuplicateDevice(f"{device.uuid} of {node.name} is also on node {other}")
+        row = self._rows.get(node.name)
+        if row is None:
+            row = self._new_row(node.name)
+        self._forget_devices(node.name)
+        self._write_row(row, node)
+        self.selectors.correct(row, node)
+
+    def remove_node(self, name: NodeName) -> None:
+        """Its holders stay in the books, for when it comes back."""
+        row = self._rows.pop(name, None)
+        if row is None:
+            raise UnknownNode(f"node {name} is not in the cluster")
+        self._forget_devices(name)
+        del self._columns[name]
+        self.row_nodes[row] = None
+        self.arrays.clear_row(row)
+        self.selectors.correct(row, None)
+        self._spare.append(row)
+
+    def take(self, holder: Holder, placement: Placement) -> None:
+        """Hold a placement that fits; on an error nothing has changed."""
+        self._check_fits(placement)
+        self.adopt(holder, placement)
+
+    def adopt(self, holder: Holder, placement: Placement) -> None:
+        """Hold a placement that is a fact already, whether or not it fits what is known."""
+        if holder in self._held:
+            raise AlreadyHeld(f"{holder} holds devices on {self._held[holder].node} already")
+        self._held[holder] = placement
+        self._holders.setdefault(placement.node, {})[holder] = placement
+        self._book(placement, sign=1)
+
+    def give_back(self, holder: Holder) -> Placement:
+        """End a holding; the answer is what was held."""
+        placement = self._held.pop(holder, None)
+        if placement is None:
+            raise NotHeld(f"{holder} holds nothing")
+        del self._holders[placement.node][holder]
+        if not self._holders[placement.node]:
+            del self._holders[placement.node]
+        self._book(placement, sign=-1)
+        return placement
+
+    def placement_of(self, holder: Holder) -> Placement | None:
+        """What the holder holds."""
+        return self._held.get(holder)
+
+    def holders_on(self, name: NodeName) -> tuple[Holder, ...]:
+        """Who holds something on the node, also while the node is not in the cluster."""
+        return tuple(self._holders.get(name, ()))
+
+    def holders_of(self, *, node: NodeName, uuid: DeviceUuid) -> tuple[Holder, ...]:
+        """Those who hold the device or a share of it, also while it is not in the inventory."""
+        held = self._holders.get(node, {}).items()
+        return tuple(who for who, what in held if any(g.uuid == uuid for g in what.devices))
+
+    def free_devices(self, name: NodeName) -> tuple[Free, ...]:
+        """By device index; nothing is free on a device that is not healthy."""
+        row = self._rows.get(name)
+        if row is None:
+            raise UnknownNode(f"node {name} is not in the cluster")
+        milli, memory = self.arrays.free_milli[row].tolist(), self.arrays.free_memory[row].tolist()
+        return tuple(
+            Free(uuid, milli[column], memory[column])
+            for uuid, column in self._columns[name].items()
+        )
+
+    def name_at(self, row: int) -> NodeName:
+        """The name of the node in this row."""
+        node = self.row_nodes[row]
+        if node is None:
+            raise UnknownNode(f"row {row} has no node")
+        return node.name
+
+    def devices_at(self, row: int) -> tuple[Device, ...]:
+        """The devices in the order of their columns."""
+        node = self.row_nodes[row]
+        return () if node is None else tuple(sorted(node.devices, key=lambda d: d.index))
+
+    def fork(self) -> Self:
+        """An independent copy, for what-if questions."""
+        twin = copy(self)
+        twin.selectors = SelectorMasks()
+        twin._spare, twin.row_nodes = self._spare.copy(), self.row_nodes.copy()
+        twin._rows, twin._columns = self._rows.copy(), self._columns.copy()
+        twin._device_node, twin._held = self._device_node.copy(), self._held.copy()
+        twin._holders = {name: held.copy() for name, held in self._holders.items()}
+        twin.arrays = self.arrays.copy()
+        return twin
+
+    def emptied(self) -> Self:
+        """A copy as good as it can get: nothing held, all healthy, ready, uncordoned."""
+        twin = self.fork()
+        twin._held, twin._holders = {}, {}
+        twin.arrays = self.arrays.emptied()
+        for row, node in enumerate(self.row_nodes):
+            if node is not None and node.taints:
+                twin.arrays.taints[row] = self.taint_sets.number(_lasting(node.taints))
+        return twin
+
+    def _new_row(self, name: NodeName) -> int:
+        if not self._spare:
+            rows, columns = self.arrays.shape
+            self._grow(rows + max(rows // 4, 8), columns)
+        row = self._rows[name] = self._spare.pop()
+        self.arrays.order[row] = self._order(name)
+        self._added += 1
+        return row
+
+    def _grow(self, rows: int, columns: int) -> None:
+        added = range(len(self.row_nodes), rows)
+        self.row_nodes += [None] * len(added)
+        self._spare += reversed(added)
+        self.arrays = self.arrays.grown(rows, columns)
+        self.selectors.forget()
+
+    def _order(self, name: NodeName) -> int:
+        if self._tie_seed is None:
+            return self._added
+        digest = blake2b(f"{self._tie_seed}:{name}".encode(), digest_size=7).digest()
+        return int.from_bytes(digest)
+
+    def _forget_devices(self, name: NodeName) -> None:
+        for uuid in self._columns.get(name, ()):
+            del self._device_node[uuid]
+
+    def _write_row(self, row: int, node: Node) -> None:
+        rows, columns = self.arrays.shape
+        if len(node.devices) > columns:
+            self._grow(rows, len(node.devices))
+        a, order = self.arrays, int(self.arrays.order[row])
+        a.clear_row(row)
+        self.row_nodes[row] = node
+        a.order[row], a.present[row] = order, True
+        a.ready[row], a.cordoned[row] = node.ready, node.cordoned
+        a.taints[row] = self.taint_sets.number(node.taints)
+        a.cpu[row], a.ram[row], a.gpus[row] = node.cpu, node.memory, len(node.devices)
+        self._write_devices(row, node.name)
+        for placement in self._holders.get(node.name, {}).values():
+            self._charge(row, placement, sign=1)
+        a.refresh(slice(row, row + 1))
+
+    def _write_devices(self, row: int, name: NodeName) -> None:
+        a, devices, cliques = self.arrays, self.devices_at(row), Table[int]()
+        for column, device in enumerate(devices):
+            a.health[row, column] = device.health
+            a.model[row, column] = self.model_names.number(device.model)
+            a.memory[row, column] = device.memory
+            if device.clique is not None:
+                a.clique[row, column] = cliques.number(device.clique)
+            a.numa[row, column] = ABSENT if device.numa_node is None else device.numa_node
+        self._columns[name] = {device.uuid: column for column, device in enumerate(devices)}
+        self._device_node.update(dict.fromkeys(self._columns[name], name))
+
+    def _book(self, placement: Placement, *, sign: int) -> None:
+        row = self._rows.get(placement.node)
+        if row is not None:
+            self._charge(row, placement, sign=sign)
+            self.arrays.refresh(slice(row, row + 1))
+
+    def _charge(self, row: int, placement: Placement, *, sign: int) -> None:
+        columns = self._columns[placement.node]
+        for grant in placement.devices:
+            if (column := columns.get(grant.uuid)) is not None:
+                milli, memory = sign * grant.milli, sign * grant.memory
+                self.arrays.charge(row, column, milli=milli, memory=memory)
+        self.arrays.charge_node(row, cpu=sign * placement.cpu, ram=sign * placement.memory)
+
+    def _check_fits(self, placement: Placement) -> None:
+        row = self._rows.get(placement.node)
+        if row is None:
+            raise UnknownNode(f"node {placement.node} is not in the cluster")
+        a = self.arrays
+        if placement.cpu > a.free_cpu[row] or placement.memory > a.free_ram[row]:
+            raise OverAllocated(
+                f"{placement.node} has {a.free_cpu[row]} milli-CPU and {a.free_ram[row]} MiB free, "
+                f"not {placement.cpu} and {placement.memory}"
+            )
+        for grant in placement.devices:
+            column = self._columns[placement.node].get(grant.uuid)
+            if column is None:
+                raise UnknownDevice(f"node {placement.node} has no device {grant.uuid}")
+            if not a.has_room(row, column, milli=grant.milli, memory=grant.memory):
+                raise OverAllocated(
+                    f"{grant.uuid} on {placement.node} has no {grant.milli} milli-GPU and "
+                    f"{grant.memory} MiB free"
+                )
+
+
+def _lasting(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    return tuple(taint for taint in taints if not taint.key.startswith(_LIFECYCLE_TAINTS))

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One worker: the node and the devices that it gets, or why none.
+
+    worker_slots ─► nodes with room for one ─► policy.score ─► largest, ties to the first node in
+    the cluster's fixed order ─► devices within the node
+
+Nothing here is random and nothing is changed: the caller takes the placement.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpupack_core.arrays import Arrays, BoolArray, FloatArray, IntArray
+from gpupack_core.cluster import Cluster
+from gpupack_core.devices import choose_devices
+from gpupack_core.feasibility import eligible_devices, worker_slots
+from gpupack_core.model import Device
+from gpupack_core.placement import Grant, Placement
+from gpupack_core.policies.policy import Policy
+from gpupack_core.reasons import Reason, Refusal
+from gpupack_core.refuse import never_fits, node_reasons, refusal
+from gpupack_core.request import Request
+from gpupack_core.units import WHOLE_GPU, NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A node that fits, with its score (the larger, the better; scale is the policy's)."""
+
+    node: NodeName
+    score: float
+
+
+def decide(
+    cluster: Cluster,
+    request: Request,
+    policy: Policy,
+    *,
+    candidates: Iterable[NodeName] | None = None,
+) -> Placement | Refusal:
+    """Place one worker on the best of the candidates (None: of all nodes)."""
+    names = None if candidates is None else tuple(candidates)
+    rows = _fitting_rows(cluster, request, names)
+    if not len(rows):
+        never = never_fits(cluster, request)
+        return refusal(cluster, request, candidates=names, never=never)
+    row = best_row(cluster.arrays, rows, policy.score(cluster.arrays, request, rows))
+    return place(cluster, row, request)
+
+
+def rank(
+    cluster: Cluster,
+    request: Request,
+    policy: Policy,
+    *,
+    candidates: Iterable[NodeName] | None = None,
+) -> tuple[Ranked, ...]:
+    """The candidates that fit, best first, in the order in which decide would take them."""
+    rows = _fitting_rows(cluster, request, None if candidates is None else tuple(candidates))
+    scores = policy.score(cluster.arrays, request, rows)
+    best_first = np.lexsort((cluster.arrays.order[rows], -scores))
+    ordered = zip(rows[best_first].tolist(), scores[best_first].tolist(), strict=True)
+    return tuple(Ranked(cluster.name_at(row), score) for row, score in ordered)
+
+
+def explain(
+    cluster: Cluster, request: Request, *, candidates: Iterable[NodeName] | None = None
+) -> dict[NodeName, Reason]:
+    """Each candidate that does not fit, with its one reason."""
+    names = None if candidates is None else tuple(candidates)
+    return node_reasons(cluster, request, candidates=names)
+
+
+def best_row(arrays: Arrays, rows: IntArray, scores: FloatArray) -> int:
+    """The row with the largest score; of equals the first in the cluster's order."""
+    equals = rows[scores == scores.max()]
+    return int(equals[arrays.order[equals].argmin()])
+
+
+def place(cluster: Cluster, row: int, request: Request) -> Placement:
+    """The placement on a row that has room."""
+    devices = cluster.devices_at(row)
+    eligible = eligible_devices(cluster, request, row=row)
+    columns = choose_devices(cluster.arrays, row, request, eligible)
+    grants = tuple(_grant(devices[column], request) for column in columns)
+    return Placement(cluster.name_at(row), grants, request.cpu, request.memory)
+
+
+def _grant(device: Device, request: Request) -> Grant:
+    if request.share is None:
+        return Grant(device.uuid, WHOLE_GPU, device.memory)
+    return Grant(device.uuid, request.share.milli, request.share.memory)
+
+
+def _fitting_rows(
+    cluster: Cluster, request: Request, candidates: tuple[NodeName, ...] | None
+) -> IntArray:
+    fits: BoolArray = worker_slots(cluster, request) >= 1
+    if candidates is not None:
+        fits &= cluster.among(candidates)
+    return np.flatnonzero(fits)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of core. A refusal is an answer (reasons.Refusal), never an exception.
+
+CoreError
+├── Invalid              (also ValueError: an impossible state, rejected at construction)
+│   ├── InvalidInventory   device, taint or node
+│   ├── InvalidSelector    selector requirement or toleration
+│   ├── InvalidRequest     request, share, spread or gang
+│   └── InvalidPlacement   grant or placement
+├── LedgerConflict       (the cluster's books would be wrong; nothing was changed)
+│   ├── UnknownNode
+│   ├── UnknownDevice
+│   ├── DuplicateDevice    one UUID on two nodes
+│   ├── OverAllocated      more than there is
+│   ├── AlreadyHeld        the holder holds a placement already
+│   └── NotHeld            the holder holds nothing
+└── UnknownPolicy
+"""
+
+
+class CoreError(Exception):
+    """Base of all errors of gpupack_core."""
+
+
+class Invalid(CoreError, ValueError):
+    """The value cannot exist."""
+
+
+class InvalidInventory(Invalid):
+    """A device, taint or node that cannot exist."""
+
+
+class InvalidSelector(Invalid):
+    """A requirement or toleration that Kubernetes would refuse."""
+
+
+class InvalidRequest(Invalid):
+    """A request, share, spread or gang that contradicts itself."""
+
+
+class InvalidPlacement(Invalid):
+    """A grant or placement that no decision can have made."""
+
+
+class LedgerConflict(CoreError):
+    """The change contradicts what the cluster's books say; the books are as before."""
+
+
+class UnknownNode(LedgerConflict):
+    """The node is not in the cluster."""
+
+
+class UnknownDevice(LedgerConflict):
+    """The node has no such device."""
+
+
+class DuplicateDevice(LedgerConflict):
+    """One UUID on two nodes."""
+
+
+class OverAllocated(LedgerConflict):
+    """More than there is."""
+
+
+class AlreadyHeld(LedgerConflict):
+    """The holder holds a placement already."""
+
+
+class NotHeld(LedgerConflict):
+    """The holder holds nothing."""
+
+
+class UnknownPolicy(CoreError):
+    """The table of policies has no such name."""

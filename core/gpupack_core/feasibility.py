@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many workers of a request each node could take, and why one takes none.
+
+`worker_slots` is the one pass on which decide and plan_gang rest: for each node, how many
+workers fit beside each other now. Workers of a gang are identical, so the count is exact:
+whole GPUs by division (within each NVLink clique where one is asked for), shares by division
+on each device. `reasons` walks the same conditions from the most to the least lasting and gives
+every other node the first that fails; it runs only when a refusal is written.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpupack_core.arrays import ABSENT, Arrays, BoolArray, IntArray
+from gpupack_core.cluster import Cluster
+from gpupack_core.masks import models_mask, tolerated_mask
+from gpupack_core.model import Health
+from gpupack_core.reasons import Reason
+from gpupack_core.request import Request
+from gpupack_core.units import WHOLE_GPU
+
+UNLIMITED = np.int64(1 << 30)
+"""Slots of a node for workers that ask for nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Rows that fail for a reason; `nearest`: how much of it each row has."""
+
+    reason: Reason
+    fails: BoolArray
+    nearest: IntArray | None = None
+
+
+def worker_slots(cluster: Cluster, request: Request) -> IntArray:
+    """Per row: how many workers fit now."""
+    a = cluster.arrays
+    eligible = eligible_devices(cluster, request)
+    slots = _device_slots(a, request, eligible)
+    slots = np.minimum(slots, _quotient(a.free_cpu, request.cpu))
+    slots = np.minimum(slots, _quotient(a.free_ram, request.memory))
+    return np.where(_open(cluster, request), slots, 0)
+
+
+def eligible_devices(
+    cluster: Cluster, request: Request, *, row: int | None = None
+) -> BoolArray | None:
+    """Devices of an asked model and size, whatever is free on them; None: all.
+
+    With `row` one vector over the devices of that node.
+    """
+    a = cluster.arrays
+    at = slice(None) if row is None else row
+    eligible: BoolArray | None = None
+    if request.models:
+        eligible = _asked_models(cluster, request)[a.model[at]]
+    if request.min_memory:
+        large = a.memory[at] >= request.min_memory
+        eligible = large if eligible is None else eligible & large
+    return eligible
+
+
+def _asked_models(cluster: Cluster, request: Request) -> BoolArray:
+    """One truth value per model number; the last one stands for ABSENT."""
+    return np.append(models_mask(request.models, cluster.model_names), False)
+
+
+def idle_gpus(cluster: Cluster, request: Request) -> IntArray:
+    """Per row: eligible GPUs of which nothing is used, on nodes that the request may use."""
+    idle = _idle(cluster.arrays.free_milli, eligible_devices(cluster, request))
+    return np.where(_open(cluster, request), _per_node(idle), 0)
+
+
+def reasons(cluster: Cluster, request: Request) -> list[Check]:
+    """In a fixed order; a node's reason is the first check that it fails."""
+    parts = (_node_checks, _gpu_checks, _load)
+    return [check for part in parts for check in part(cluster, request)]
+
+
+def _open(cluster: Cluster, request: Request) -> BoolArray:
+    a = cluster.arrays
+    is_open = a.ready & ~a.cordoned & _tolerated(cluster, request)
+    return is_open if request.selector is None else is_open & _selected(cluster, request)
+
+
+def _tolerated(cluster: Cluster, request: Request) -> BoolArray:
+    mask = tolerated_mask(request.tolerations, cluster.taint_sets)
+    return mask[cluster.arrays.taints] if len(mask) else cluster.arrays.present
+
+
+def _selected(cluster: Cluster, request: Request) -> BoolArray:
+    if request.selector is None:
+        return cluster.arrays.present
+    return cluster.selectors.of(request.selector, cluster.row_nodes)
+
+
+def _device_slots(a: Arrays, request: Request, eligible: BoolArray | None) -> IntArray:
+    if request.share is not None:
+        parts = a.free_milli // request.share.milli
+        if request.share.memory:
+            parts = np.minimum(parts, a.free_memory // request.share.memory)
+        return _per_node(parts if eligible is None else parts * eligible)
+    if not request.gpus:
+        return np.full(len(a.gpus), UNLIMITED)
+    idle = _idle(a.free_milli, eligible)
+    if request.needs_clique:
+        return _clique_slots(a, idle, request.gpus)
+    return _per_node(idle) // request.gpus
+
+
+def _idle(free_milli: IntArray, eligible: BoolArray | None) -> BoolArray:
+    idle: BoolArray = free_milli == WHOLE_GPU
+    return idle if eligible is None else idle & eligible
+
+
+def _clique_slots(a: Arrays, idle: BoolArray, gpus: int) -> IntArray:
+    slots = np.zeros(len(idle), np.int64)
+    for clique in range(int(a.clique.max(initial=ABSENT)) + 1):
+        slots += _per_node(idle & (a.clique == clique)) // gpus
+    return slots
+
+
+def _node_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
+    a = cluster.arrays
+    yield Check(Reason.NODE_NOT_READY, ~a.ready)
+    yield Check(Reason.NODE_CORDONED, a.cordoned)
+    yield Check(Reason.TAINT_NOT_TOLERATED, ~_tolerated(cluster, request))
+    yield Check(Reason.SELECTOR_MISMATCH, ~_selected(cluster, request))
+
+
+def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
+    """What no waiting mends: the node has not the devices, or they are sick."""
+    if not request.needs_gpu:
+        return
+    a, needed = cluster.arrays, request.gpus or 1
+    here = a.health != ABSENT
+    yield Check(Reason.NO_GPUS, a.gpus == 0)
+    if request.models:
+        here = here & _asked_models(cluster, request)[a.model]
+        yield Check(Reason.MODEL_MISMATCH, ~here.any(axis=1))
+    least = max(request.min_memory, request.share.memory if request.share else 0)
+    largest = (a.memory * here).max(axis=1, initial=0)
+    here = here & (a.memory >= least)
+    yield Check(Reason.GPU_MEMORY_TOO_SMALL, ~here.any(axis=1), largest)
+    yield Check(Reason.TOO_FEW_GPUS, _per_node(here) < needed, _per_node(here))
+    if request.needs_clique:
+        yield Check(Reason.NO_NVLINK_CLIQUE, _clique_slots(a, here, needed) < 1)
+    healthy = here & (a.health == Health.HEALTHY)
+    count = _per_node(healthy)
+    slots = _clique_slots(a, healthy, needed) if request.needs_clique else count // needed
+    yield Check(Reason.GPU_FAILED, slots < 1, count)
+
+
+def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
+    """What the present holders use up."""
+    a, eligible = cluster.arrays, eligible_devices(cluster, request)
+    slots = _device_slots(a, request, eligible)
+    if request.share is not None:
+        fullest = a.free_milli if eligible is None else a.free_milli * eligible
+        yield Check(Reason.SHARE_DOES_NOT_FIT, slots < 1, fullest.max(axis=1, initial=0))
+    elif request.gpus:
+        idle = _per_node(_idle(a.free_milli, eligible))
+        yield Check(Reason.TOO_FEW_FREE_GPUS, idle < request.gpus, idle)
+        yield Check(Reason.NVLINK_CLIQUE_BUSY, slots < 1)
+    yield Check(Reason.CPU_EXHAUSTED, a.free_cpu < request.cpu, a.free_cpu)
+    yield Check(Reason.MEMORY_EXHAUSTED, a.free_ram < request.memory, a.free_ram)
+
+
+def _quotient(free: IntArray, asked: int) -> IntArray:
+    return free // asked if asked else np.full(len(free), UNLIMITED)
+
+
+def _per_node(per_device: BoolArray | IntArray) -> IntArray:
+    total: IntArray = np.add.reduce(per_device, axis=1, dtype=np.int64)
+    return total

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All workers of a gang or none.
+
+Workers are identical, so whether the gang fits is a sum: each node has room for so many of them
+(feasibility.worker_slots), at most one with `one_worker_per_node`, and the `max_nodes` largest
+must add up to the gang. The plan is therefore found exactly when there is one, and the policy is
+free to choose: workers are placed one by one on a copy of the cluster, each on the best node
+from which the rest can still be placed. Trying several node orders was rejected: it costs more
+and misses plans under `max_nodes`.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from gpupack_core.arrays import BoolArray, IntArray
+from gpupack_core.cluster import Cluster
+from gpupack_core.decide import best_row, place
+from gpupack_core.feasibility import idle_gpus, worker_slots
+from gpupack_core.placement import Placement
+from gpupack_core.policies.policy import Policy
+from gpupack_core.reasons import Refusal, counted, request_text
+from gpupack_core.refuse import refusal
+from gpupack_core.request import Gang, Spread
+from gpupack_core.units import Holder, NodeName
+
+
+def plan_gang(
+    cluster: Cluster,
+    gang: Gang,
+    policy: Policy,
+    *,
+    candidates: Iterable[NodeName] | None = None,
+) -> tuple[Placement, ...] | Refusal:
+    """The placement of each worker, by its index; the given cluster is not changed."""
+    names = None if candidates is None else tuple(candidates)
+    room = _room(cluster, gang) * cluster.among(names)
+    fitting = min(_reach(room, gang.spread.max_nodes), gang.workers)
+    plan = _Plan(cluster.fork(), gang, policy, room, workers=fitting)
+    placements = tuple(plan.next_worker() for _ in range(fitting))
+    if fitting == gang.workers:
+        return placements
+    return refusal(
+        plan.cluster,
+        gang.request,
+        candidates=names,
+        gang=_missing(cluster, gang, fitting),
+        never=_never(cluster, gang),
+    )
+
+
+class _Plan:
+    """Places workers on its own copy of the cluster, so many that they are known to fit.
+
+    Invariant: the nodes in use, together with the largest of the nodes that may still be added,
+    have room for all workers.
+    """
+
+    def __init__(
+        self, cluster: Cluster, gang: Gang, policy: Policy, room: IntArray, *, workers: int
+    ) -> None:
+        self.cluster = cluster
+        self._request, self._policy = gang.request, policy
+        self._max_nodes, self._workers = gang.spread.max_nodes, workers
+        self._room, self._slots = room, room.copy()
+        self._used = np.zeros(len(room), np.bool_)
+        self._placed = 0
+        rows = np.flatnonzero(room)
+        self._scores = np.zeros(len(room))
+        self._scores[rows] = policy.score(cluster.arrays, gang.request, rows)
+
+    def next_worker(self) -> Placement:
+        rows = np.flatnonzero(self._allowed())
+        row = best_row(self.cluster.arrays, rows, self._scores[rows])
+        placement = place(self.cluster, row, self._request)
+        self.cluster.take(Holder(f"planned worker {self._placed}"), placement)
+        self._placed += 1
+        self._slots[row] -= 1
+        self._used[row] = True
+        if self._slots[row]:
+            self._scores[row] = self._score(row)
+        return placement
+
+    def _score(self, row: int) -> float:
+        rows = np.array([row])
+        return float(self._policy.score(self.cluster.arrays, self._request, rows)[0])
+
+    def _allowed(self) -> BoolArray:
+        """Nodes that can take the next worker and leave a way to place all others."""
+        has_room: BoolArray = self._slots > 0
+        if self._max_nodes is None:
+            return has_room
+        addable = self._max_nodes - int(self._used.sum())
+        if addable < 1:
+            return has_room & self._used
+        needed = self._workers - int(self._room[self._used].sum())
+        others = _reach(np.where(self._used, 0, self._room), addable - 1)
+        return has_room & (self._used | (self._room + others >= needed))
+
+
+def _room(cluster: Cluster, gang: Gang) -> IntArray:
+    """Workers per row, not more than the gang has (which keeps sums small)."""
+    most = 1 if gang.spread.one_worker_per_node else gang.workers
+    return np.minimum(worker_slots(cluster, gang.request), most)
+
+
+def _reach(room: IntArray, nodes: int | None) -> int:
+    """How many workers the largest `nodes` rows take (None: all rows)."""
+    if nodes is None or nodes >= len(room):
+        return int(room.sum())
+    return int(np.partition(room, len(room) - nodes)[len(room) - nodes :].sum()) if nodes else 0
+
+
+def _never(cluster: Cluster, gang: Gang) -> bool:
+    """An empty inventory proves nothing: nodes may be about to report."""
+    room = _room(cluster.emptied(), gang)
+    return len(cluster) > 0 and _reach(room, gang.spread.max_nodes) < gang.workers
+
+
+def _missing(cluster: Cluster, gang: Gang, fitting: int) -> str:
+    """What was asked, how many workers fit, and how many GPUs that leaves short."""
+    workers = counted(gang.workers, "worker")
+    each = f"{request_text(gang.request)}{_spread_text(gang.spread)}"
+    return (
+        f"gang of {workers} × {each}: {fitting} of {workers} fit now{_missing_gpus(cluster, gang)}"  # noqa: RUF001
+    )
+
+
+def _missing_gpus(cluster: Cluster, gang: Gang) -> str:
+    if not gang.request.gpus:
+        return ""
+    idle = idle_gpus(cluster, gang.request)
+    asked, free = gang.workers * gang.request.gpus, int(idle.sum())
+    nodes = counted(int((idle > 0).sum()), "node")
+    stock = f"{counted(free, 'free GPU')} in {nodes}, {asked} asked"
+    if free >= asked:
+        return f"; enough GPUs but not where they are needed ({stock})"
+    missing = asked - free
+    return f"; {counted(missing, 'GPU')} {'is' if missing == 1 else 'are'} missing ({stock})"
+
+
+def _spread_text(spread: Spread) -> str:
+    nodes = "" if spread.max_nodes is None else f" on at most {counted(spread.max_nodes, 'node')}"
+    return f"{nodes}, one per node" if spread.one_worker_per_node else nodes

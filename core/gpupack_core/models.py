@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a GPU is of the model that was asked for."""
+
+import re
+
+_SEPARATORS = re.compile(r"[\s\-_/]+")
+
+
+def matches_model(asked: str, model: str) -> bool:
+    """Whether `asked` is `model` or a run of its whole words, whatever the case.
+
+    >>> matches_model("h100", "NVIDIA H100 80GB HBM3"), matches_model("A10", "NVIDIA-A100-SXM4")
+    (True, False)
+    """
+    wanted, tokens = _tokens(asked), _tokens(model)
+    starts = range(len(tokens) - len(wanted) + 1)
+    return any(tokens[start : start + len(wanted)] == wanted for start in starts)
+
+
+def _tokens(name: str) -> list[str]:
+    return [token for token in _SEPARATORS.split(name.casefold()) if token]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker gets: a node, devices of it, CPU and memory."""
+
+from dataclasses import dataclass
+
+from gpupack_core.errors import InvalidPlacement
+from gpupack_core.units import (
+    NO_CPU,
+    NO_MEMORY,
+    WHOLE_GPU,
+    DeviceUuid,
+    MiB,
+    MilliCpu,
+    MilliGpu,
+    NodeName,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One device, wholly (1000 milli and all its memory) or in part."""
+
+    uuid: DeviceUuid
+    milli: MilliGpu
+    memory: MiB
+
+    def __post_init__(self) -> None:
+        if not 0 < self.milli <= WHOLE_GPU:
+            raise InvalidPlacement(f"{self.uuid}: {self.milli} milli-GPU is not in 1..1000")
+        if self.memory < 0:
+            raise InvalidPlacement(f"{self.uuid}: {self.memory} MiB is negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`devices` empty: a CPU-only pod."""
+
+    node: NodeName
+    devices: tuple[Grant, ...] = ()
+    cpu: MilliCpu = NO_CPU
+    memory: MiB = NO_MEMORY
+
+    def __post_init__(self) -> None:
+        if len({grant.uuid for grant in self.devices}) < len(self.devices):
+            raise InvalidPlacement(f"{self.node}: a device is granted twice in one placement")
+        if self.cpu < 0 or self.memory < 0:
+            raise InvalidPlacement(f"{self.node}: negative CPU or memory")

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why something does not fit: one typed reason per node, counted.
+
+Texts are byte-stable for the same state: kube-scheduler writes them into the pod's status, and
+a text that varies would make every write trigger the next attempt.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpupack_core.request import Request
+
+
+class Reason(StrEnum):
+    """Why one node does not take a worker; conditions and events carry these names."""
+
+    NODE_UNKNOWN = "NodeUnknown"
+    NODE_NOT_READY = "NodeNotReady"
+    NODE_CORDONED = "NodeCordoned"
+    TAINT_NOT_TOLERATED = "TaintNotTolerated"
+    SELECTOR_MISMATCH = "SelectorMismatch"
+    NO_GPUS = "NoGpus"
+    MODEL_MISMATCH = "ModelMismatch"
+    GPU_MEMORY_TOO_SMALL = "GpuMemoryTooSmall"
+    TOO_FEW_GPUS = "TooFewGpus"
+    NO_NVLINK_CLIQUE = "NoNvlinkClique"
+    GPU_FAILED = "GpuFailed"
+    TOO_FEW_FREE_GPUS = "TooFewFreeGpus"
+    NVLINK_CLIQUE_BUSY = "NvlinkCliqueBusy"
+    SHARE_DOES_NOT_FIT = "ShareDoesNotFit"
+    CPU_EXHAUSTED = "CpuExhausted"
+    MEMORY_EXHAUSTED = "MemoryExhausted"
+    SPREAD_LIMIT = "SpreadLimit"
+    NO_NODES = "NoNodes"
+
+    def describe(self, request: Request, nearest: int | None = None) -> str:
+        """The reason in words. `nearest`: the most that one of these nodes has of it."""
+        text = _TEXTS[self].format(
+            gpus=counted(request.gpus or 0, "GPU"),
+            free_gpus=counted(request.gpus or 0, "free GPU"),
+            models=" or ".join(request.models),
+            asked=request_text(request),
+            gpu_memory=max(request.min_memory, request.share.memory if request.share else 0),
+            cpu=request.cpu,
+            ram=request.memory,
+        )
+        return text if nearest is None else f"{text} ({_NEAREST[self].format(nearest)})"
+
+
+_TEXTS = {
+    Reason.NODE_UNKNOWN: "no inventory from a gpupack agent",
+    Reason.NODE_NOT_READY: "node is not ready",
+    Reason.NODE_CORDONED: "node is cordoned",
+    Reason.TAINT_NOT_TOLERATED: "a taint is not tolerated",
+    Reason.SELECTOR_MISMATCH: "node selector or affinity does not match",
+    Reason.NO_GPUS: "node has no GPUs",
+    Reason.MODEL_MISMATCH: "model is not {models}",
+    Reason.GPU_MEMORY_TOO_SMALL: "GPU memory is below {gpu_memory} MiB",
+    Reason.TOO_FEW_GPUS: "fewer than {gpus} that match",
+    Reason.NO_NVLINK_CLIQUE: "no NVLink clique of {gpus}",
+    Reason.GPU_FAILED: "too few healthy GPUs",
+    Reason.TOO_FEW_FREE_GPUS: "fewer than {free_gpus}",
+    Reason.NVLINK_CLIQUE_BUSY: "no NVLink clique with {free_gpus}",
+    Reason.SHARE_DOES_NOT_FIT: "no GPU with {asked} free",
+    Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU free",
+    Reason.MEMORY_EXHAUSTED: "less than {ram} MiB of memory free",
+    Reason.SPREAD_LIMIT: "the spread rule allows no more workers here",
+    Reason.NO_NODES: "there are no nodes",
+}
+
+_NEAREST = {
+    Reason.GPU_MEMORY_TOO_SMALL: "largest: {} MiB",
+    Reason.TOO_FEW_GPUS: "most on one node: {}",
+    Reason.GPU_FAILED: "most healthy on one node: {}",
+    Reason.TOO_FEW_FREE_GPUS: "most free on one node: {}",
+    Reason.SHARE_DOES_NOT_FIT: "most free on one GPU: {} milli-GPU",
+    Reason.CPU_EXHAUSTED: "most free on one node: {}",
+    Reason.MEMORY_EXHAUSTED: "most free on one node: {}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """So many nodes failed for this reason; `nearest` as in Reason.describe."""
+
+    reason: Reason
+    nodes: int
+    nearest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing was placed. `counts` cover every node looked at, most frequent first.
+
+    `never`: it would not fit if the cluster were empty and all of it healthy; waiting is
+    futile until nodes are added or changed. `gang` says what a gang is missing.
+    """
+
+    request: Request
+    counts: tuple[Count, ...]
+    total: int
+    never: bool = False
+    gang: str = ""
+
+    @property
+    def reason(self) -> Reason:
+        """The most frequent reason, for conditions."""
+        return self.counts[0].reason if self.counts else Reason.NO_NODES
+
+    @property
+    def message(self) -> str:
+        """The whole refusal in one line."""
+        causes = "; ".join(
+            f"{counted(count.nodes, 'node')}: {count.reason.describe(self.request, count.nearest)}"
+            for count in self.counts
+        )
+        subject = "fit one more worker" if self.gang else "fit"
+        fits = f"0 of {counted(self.total, 'node')} {subject}"
+        parts = [self.gang, f"{fits}: {causes or Reason.NO_NODES.describe(self.request)}"]
+        if self.never:
+            parts.append("it would not fit on the empty cluster either")
+        return "; ".join(part for part in parts if part)
+
+
+def request_text(request: Request) -> str:
+    """«8 GPUs», «30% of a GPU and 4096 MiB», «no GPU»."""
+    if request.share is None:
+        return counted(request.gpus, "GPU") if request.gpus else "no GPU"
+    percent = f"{request.share.milli / 10:g}% of a GPU"
+    return f"{percent} and {request.share.memory} MiB" if request.share.memory else percent
+
+
+def counted(number: int, noun: str) -> str:
+    """«1 node», «2 nodes»."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

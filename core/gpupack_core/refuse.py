@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build refusals: one reason per node, counted, with the nearest miss of each."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpupack_core.arrays import BoolArray, IntArray
+from gpupack_core.cluster import Cluster
+from gpupack_core.feasibility import Check, reasons, worker_slots
+from gpupack_core.reasons import Count, Reason, Refusal
+from gpupack_core.request import Request
+from gpupack_core.units import NodeName
+
+
+def refusal(
+    cluster: Cluster,
+    request: Request,
+    *,
+    candidates: Sequence[NodeName] | None,
+    never: bool,
+    gang: str = "",
+) -> Refusal:
+    """Why none of the candidates takes one (more) worker."""
+    checks = [*reasons(cluster, request), _spread(cluster)]
+    first = _first_failing(checks, cluster.among(candidates))
+    counts = [_count(check, first == number) for number, check in enumerate(checks)]
+    unknown = 0 if candidates is None else sum(name not in cluster for name in set(candidates))
+    counts.append(Count(Reason.NODE_UNKNOWN, unknown))
+    total = sum(count.nodes for count in counts)
+    return Refusal(request, ordered(counts), total, never=never, gang=gang)
+
+
+def ordered(counts: Sequence[Count]) -> tuple[Count, ...]:
+    """Those that occur, most frequent first, then by name."""
+    found = (count for count in counts if count.nodes)
+    return tuple(sorted(found, key=lambda count: (-count.nodes, count.reason)))
+
+
+def never_fits(cluster: Cluster, request: Request) -> bool:
+    """Whether the request would not fit on the empty cluster either.
+
+    An empty inventory proves nothing: nodes may be about to report.
+    """
+    if not len(cluster):
+        return False
+    return int(worker_slots(cluster.emptied(), request).max()) < 1
+
+
+def node_reasons(
+    cluster: Cluster, request: Request, *, candidates: Sequence[NodeName] | None
+) -> dict[NodeName, Reason]:
+    """Each candidate that takes no worker, with the first reason that it fails."""
+    checks = reasons(cluster, request)
+    first = _first_failing(checks, cluster.among(candidates))
+    found = {
+        node.name: checks[number].reason
+        for node, number in zip(cluster.row_nodes, first.tolist(), strict=True)
+        if node is not None and number >= 0
+    }
+    unknown = (name for name in candidates or () if name not in cluster)
+    return found | dict.fromkeys(unknown, Reason.NODE_UNKNOWN)
+
+
+def _spread(cluster: Cluster) -> Check:
+    """What has room and yet is refused, is refused by a gang's spread rule."""
+    return Check(Reason.SPREAD_LIMIT, cluster.arrays.present)
+
+
+def _first_failing(checks: Sequence[Check], among: BoolArray) -> IntArray:
+    """Per row the number of its first failing check, or -1."""
+    first = np.full(len(among), -1)
+    for number, check in enumerate(checks):
+        first[(first < 0) & check.fails & among] = number
+    return first
+
+
+def _count(check: Check, rows: BoolArray) -> Count:
+    nodes = int(rows.sum())
+    nearest = None if check.nearest is None or not nodes else int(check.nearest[rows].max())
+    return Count(check.reason, nodes, nearest)

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Units and names. One GPU is 1000 milli-GPU, one core 1000 milli-CPU; memory is in MiB."""
+
+from typing import Final, NewType
+
+MilliGpu = NewType("MilliGpu", int)
+MilliCpu = NewType("MilliCpu", int)
+MiB = NewType("MiB", int)
+
+NodeName = NewType("NodeName", str)
+DeviceUuid = NewType("DeviceUuid", str)
+Holder = NewType("Holder", str)
+"""Who holds a placement, e.g. a pod's UID. The caller builds it, always in one place."""
+
+WHOLE_GPU: Final = MilliGpu(1000)
+NO_CPU: Final = MilliCpu(0)
+NO_MEMORY: Final = MiB(0)
