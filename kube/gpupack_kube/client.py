@@ -113,7 +113,7 @@ class Api:
 
     async def delete(
         self,
-        resource: Resource[T],
+        resource: Resource[Any],
         name: str,
         *,
         namespace: str = "",
