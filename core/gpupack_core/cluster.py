@@ -16,13 +16,12 @@ import numpy as np
 
 from gpupack_core.arrays import ABSENT, Arrays, BoolArray
 from gpupack_core.errors import (
-    AlreadyHeld,
     DuplicateDevice,
-    NotHeld,
     OverAllocated,
     UnknownDevice,
     UnknownNode,
 )
+from gpupack_core.holdings import Holdings
 from gpupack_core.masks import SelectorMasks, Table
 from gpupack_core.model import Device, Node, Taint
 from gpupack_core.placement import Placement
@@ -57,8 +56,7 @@ class Cluster:
         self._rows: dict[NodeName, int] = {}
         self._columns: dict[NodeName, dict[DeviceUuid, int]] = {}
         self._device_node: dict[DeviceUuid, NodeName] = {}
-        self._held: dict[Holder, Placement] = {}
-        self._holders: dict[NodeName, dict[Holder, Placement]] = {}
+        self._holdings = Holdings()
         given = list(nodes)
         self.row_nodes: list[Node | None] = [None] * len(given)
         self._spare = list(range(len(given)))[::-1]
@@ -125,34 +123,26 @@ class Cluster:
 
     def adopt(self, holder: Holder, placement: Placement) -> None:
         """Hold a placement that is a fact already, whether or not it fits what is known."""
-        if holder in self._held:
-            raise AlreadyHeld(f"{holder} holds devices on {self._held[holder].node} already")
-        self._held[holder] = placement
-        self._holders.setdefault(placement.node, {})[holder] = placement
+        self._holdings.add(holder, placement)
         self._book(placement, sign=1)
 
     def give_back(self, holder: Holder) -> Placement:
         """End a holding; the answer is what was held."""
-        placement = self._held.pop(holder, None)
-        if placement is None:
-            raise NotHeld(f"{holder} holds nothing")
-        del self._holders[placement.node][holder]
-        if not self._holders[placement.node]:
-            del self._holders[placement.node]
+        placement = self._holdings.remove(holder)
         self._book(placement, sign=-1)
         return placement
 
     def placement_of(self, holder: Holder) -> Placement | None:
         """What the holder holds."""
-        return self._held.get(holder)
+        return self._holdings.of(holder)
 
     def holders_on(self, name: NodeName) -> tuple[Holder, ...]:
         """Who holds something on the node, also while the node is not in the cluster."""
-        return tuple(self._holders.get(name, ()))
+        return tuple(self._holdings.on(name))
 
     def holders_of(self, *, node: NodeName, uuid: DeviceUuid) -> tuple[Holder, ...]:
         """Those who hold the device or a share of it, also while it is not in the inventory."""
-        held = self._holders.get(node, {}).items()
+        held = self._holdings.on(node).items()
         return tuple(who for who, what in held if any(g.uuid == uuid for g in what.devices))
 
     def free_devices(self, name: NodeName) -> tuple[Free, ...]:
@@ -179,24 +169,30 @@ class Cluster:
         return () if node is None else tuple(sorted(node.devices, key=lambda d: d.index))
 
     def fork(self) -> Self:
-        """An independent copy, for what-if questions."""
+        """An independent copy, for what-if questions; it shares the append-only tables."""
         twin = copy(self)
+        own = ("_rows", "_columns", "_device_node", "_spare", "_holdings", "row_nodes", "arrays")
+        vars(twin).update({name: getattr(self, name).copy() for name in own})
         twin.selectors = SelectorMasks()
-        twin._spare, twin.row_nodes = self._spare.copy(), self.row_nodes.copy()
-        twin._rows, twin._columns = self._rows.copy(), self._columns.copy()
-        twin._device_node, twin._held = self._device_node.copy(), self._held.copy()
-        twin._holders = {name: held.copy() for name, held in self._holders.items()}
-        twin.arrays = self.arrays.copy()
         return twin
 
+    def overlay(self) -> Self:
+        """A cheap sheet to plan on: starts from what is free here, knows no holders but its own.
+
+        It shares the inventory with this cluster, so neither may change nodes meanwhile.
+        """
+        return self._overlay(self.arrays.copy())
+
     def emptied(self) -> Self:
-        """A copy as good as it can get: nothing held, all healthy, ready, uncordoned."""
-        twin = self.fork()
-        twin._held, twin._holders = {}, {}
-        twin.arrays = self.arrays.emptied()
-        for row, node in enumerate(self.row_nodes):
-            if node is not None and node.taints:
-                twin.arrays.taints[row] = self.taint_sets.number(_lasting(node.taints))
+        """An overlay as good as it can get: nothing held, all healthy, ready, uncordoned."""
+        ideal = self.arrays.emptied()
+        lasting = [self.taint_sets.number(_lasting(t)) for t in tuple(self.taint_sets.values)]
+        ideal.taints = np.array(lasting, np.int32)[ideal.taints]
+        return self._overlay(ideal)
+
+    def _overlay(self, arrays: Arrays) -> Self:
+        twin = copy(self)
+        vars(twin).update(_holdings=Holdings(), arrays=arrays)
         return twin
 
     def _new_row(self, name: NodeName) -> int:
@@ -237,7 +233,7 @@ class Cluster:
         a.taints[row] = self.taint_sets.number(node.taints)
         a.cpu[row], a.ram[row], a.gpus[row] = node.cpu, node.memory, len(node.devices)
         self._write_devices(row, node.name)
-        for placement in self._holders.get(node.name, {}).values():
+        for placement in self._holdings.on(node.name).values():
             self._charge(row, placement, sign=1)
         a.refresh(slice(row, row + 1))
 

@@ -4,7 +4,7 @@
 Workers are identical, so whether the gang fits is a sum: each node has room for so many of them
 (feasibility.worker_slots), at most one with `one_worker_per_node`, and the `max_nodes` largest
 must add up to the gang. The plan is therefore found exactly when there is one, and the policy is
-free to choose: workers are placed one by one on a copy of the cluster, each on the best node
+free to choose: workers are placed one by one on an overlay of the cluster, each on the best node
 from which the rest can still be placed. Trying several node orders was rejected: it costs more
 and misses plans under `max_nodes`.
 """
@@ -36,7 +36,7 @@ def plan_gang(
     names = None if candidates is None else tuple(candidates)
     room = _room(cluster, gang) * cluster.among(names)
     fitting = min(_reach(room, gang.spread.max_nodes), gang.workers)
-    plan = _Plan(cluster.fork(), gang, policy, room, workers=fitting)
+    plan = _Plan(cluster.overlay(), gang, policy, room, workers=fitting)
     placements = tuple(plan.next_worker() for _ in range(fitting))
     if fitting == gang.workers:
         return placements
@@ -50,7 +50,7 @@ def plan_gang(
 
 
 class _Plan:
-    """Places workers on its own copy of the cluster, so many that they are known to fit.
+    """Places workers on its own overlay of the cluster, so many that they are known to fit.
 
     Invariant: the nodes in use, together with the largest of the nodes that may still be added,
     have room for all workers.
