@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specs by which the container runtime gives a container its devices.
+
+One file per set of tickets, holding one CDI device. It does two things: the runtime reads what to
+inject, and we read, after a restart of the agent, who was given what; that part stands in the
+spec's annotations. A file is written anew at each container start, by temporary file and rename,
+since the runtime may read at any moment. The temporary name does not end in .json, so that the
+runtime never sees it.
+"""
+
+import contextlib
+import logging
+import os
+import pathlib
+from typing import Any
+
+import msgspec
+
+from gpupack_agent.errors import CdiUnwritable
+from gpupack_agent.holders import Record
+from gpupack_agent.inventory.base import Injection
+from gpupack_crds import names
+from gpupack_crds.devices import DeviceShare, decode_devices, encode_devices
+
+log = logging.getLogger(__name__)
+
+CDI_VERSION = "0.6.0"
+"""The first with annotations; containerd 1.7 and later read it."""
+
+PREFIX = "gpupack.dev-alloc-"
+_RECORD = f"{names.GROUP}/record"
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """What the spec's annotation holds of a record."""
+
+    tickets: tuple[str, ...]
+    uid: str
+    namespace: str
+    name: str
+    container: str
+    devices: str
+
+
+def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[str, str]:
+    """What a container is told of its devices; void keeps NVIDIA's own runtime hook out."""
+    return {
+        "GPUPACK_DEVICES": ",".join(device.uuid for device in devices),
+        "GPUPACK_DEVICE_PERCENT": str(devices[0].percent),
+        "GPUPACK_DEVICE_MEMORY_MIB": str(devices[0].memory_mib),
+        "GPUPACK_SIMULATED": str(simulated).lower(),
+        "NVIDIA_VISIBLE_DEVICES": "void",
+    }
+
+
+def render(record: Record, injection: Injection, *, simulated: bool) -> dict[str, Any]:
+    """Build the spec of one container's devices."""
+    kind, _, device = record.cdi_name.partition("=")
+    variables = environment(record.devices, simulated=simulated)
+    edits: dict[str, Any] = {"env": [f"{name}={value}" for name, value in variables.items()]}
+    if injection.device_nodes:
+        edits["deviceNodes"] = [
+            {"path": path, "permissions": "rw"} for path in injection.device_nodes
+        ]
+    if injection.mounts:
+        edits["mounts"] = [
+            {
+                "hostPath": mount.host_path,
+                "containerPath": mount.container_path,
+                "options": ["ro", "nosuid", "nodev", "bind"],
+            }
+            for mount in injection.mounts
+        ]
+    return {
+        "cdiVersion": CDI_VERSION,
+        "kind": kind,
+        "annotations": {_RECORD: _describe(record)},
+        "devices": [{"name": device, "containerEdits": edits}],
+    }
+
+
+def read(spec: bytes) -> Record:
+    """Read back who a spec was written for; raises ValueError where it is not one of ours."""
+    tree = msgspec.json.decode(spec)
+    try:
+        written = msgspec.json.decode(tree["annotations"][_RECORD], type=_Written)
+        device = tree["devices"][0]["name"]
+        kind = tree["kind"]
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"not a spec of ours: {error!r} is missing") from error
+    return Record(
+        cdi_name=f"{kind}={device}",
+        tickets=frozenset(written.tickets),
+        uid=written.uid,
+        namespace=written.namespace,
+        name=written.name,
+        container=written.container,
+        devices=decode_devices(written.devices),
+    )
+
+
+def _describe(record: Record) -> str:
+    written = _Written(
+        tickets=tuple(sorted(record.tickets)),
+        uid=record.uid,
+        namespace=record.namespace,
+        name=record.name,
+        container=record.container,
+        devices=encode_devices(record.devices),
+    )
+    return msgspec.json.encode(written).decode()
+
+
+class SpecFolder:
+    """The folder of specs, and what stands in it.
+
+    Args:
+        path: made where it is missing; the runtime must be configured to read it.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self._records: dict[str, Record] = {}
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Everything that was given and not collected yet."""
+        return tuple(self._records.values())
+
+    def load(self) -> None:
+        """Read what an earlier agent wrote; whatever is unreadable is left alone and logged."""
+        for path in sorted(self._path.glob(f"{PREFIX}*.json")):
+            try:
+                record = read(path.read_bytes())
+            except (OSError, ValueError) as error:
+                log.error("cannot read CDI spec %s, so its holder is unknown: %s", path, error)  # noqa: TRY400 - the text says it all
+                continue
+            self._records[record.cdi_name] = record
+
+    def write(self, record: Record, injection: Injection, *, simulated: bool) -> None:
+        """Write a spec and remember the record.
+
+        Raises:
+            CdiUnwritable: nothing was given; the message names the folder and the cause.
+        """
+        spec = render(record, injection, simulated=simulated)
+        path = self._file(record)
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            _replace(path, msgspec.json.encode(spec))
+        except OSError as error:
+            raise CdiUnwritable(f"cannot write CDI spec {path}: {error}") from error
+        self._records[record.cdi_name] = record
+
+    def remove(self, record: Record) -> None:
+        """Collect the spec of a dead pod; raises CdiUnwritable."""
+        try:
+            self._file(record).unlink(missing_ok=True)
+        except OSError as error:
+            raise CdiUnwritable(f"cannot remove CDI spec {self._file(record)}: {error}") from error
+        del self._records[record.cdi_name]
+
+    def _file(self, record: Record) -> pathlib.Path:
+        return self._path / f"{PREFIX}{record.cdi_name.partition('=')[2]}.json"
+
+
+def _replace(path: pathlib.Path, content: bytes) -> None:
+    """Put a file in place whole, and keep it over a crash of the host's disk cache."""
+    temporary = path.with_suffix(".tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel says of a pod: does its cgroup exist, and is anything in it?
+
+The API can show a pod as gone (force delete) or finished (pod garbage collection of a lost node)
+while its processes still use a GPU. The pod's cgroup cannot lie: it has processes for as long as
+any container of the pod has, and the kubelet removes it when the pod is cleaned up.
+
+Counts come from `cgroup.events` (v2) and `pids.current` (v1), which see processes in any PID
+namespace; `cgroup.procs` shows an agent without hostPID nothing.
+"""
+
+import enum
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+
+_PARENT = re.compile(
+    r"kubelet|kubepods|besteffort|burstable|kubelet\.slice"
+    r"|([a-z]+-)*kubepods(-besteffort|-burstable)?\.slice"
+)
+"""Folders that can hold pods' cgroups, as the cgroupfs and systemd drivers name them."""
+
+_HIERARCHIES_V1 = ("pids", "memory", "cpu", "systemd")
+
+
+class CgroupState(enum.Enum):
+    """What is left of a pod on this node."""
+
+    ABSENT = "absent"
+    EMPTY = "empty"
+    POPULATED = "populated"
+
+
+class Cgroups:
+    """The pods' cgroups of this node, v1 or v2.
+
+    Args:
+        root: where the node's cgroup file system is seen.
+    """
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self._root = root
+
+    def state(self, uid: str) -> CgroupState:
+        """Look for the pod with this UID."""
+        found = self._find(uid)
+        if found is None:
+            return CgroupState.ABSENT
+        return CgroupState.POPULATED if _populated(found) else CgroupState.EMPTY
+
+    def _find(self, uid: str) -> pathlib.Path | None:
+        for parent in _parents(self._hierarchy()):
+            for name in _names(parent.name, uid):
+                if (parent / name).is_dir():
+                    return parent / name
+        return None
+
+    def _hierarchy(self) -> pathlib.Path:
+        """The root itself on v2; on v1 one hierarchy, since the kubelet uses all of them alike."""
+        if (self._root / "cgroup.controllers").exists():
+            return self._root
+        mounted = (self._root / name for name in _HIERARCHIES_V1)
+        return next((path for path in mounted if path.is_dir()), self._root)
+
+
+def _parents(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """All folders that can hold pods; by name: a kubelet can have a cgroup root of its own."""
+    try:
+        names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return
+    for name in names:
+        if _PARENT.fullmatch(name):
+            yield folder / name
+            yield from _parents(folder / name)
+
+
+def _names(parent: str, uid: str) -> tuple[str, str]:
+    """A pod's cgroup as the cgroupfs driver names it, and as the systemd driver does."""
+    slice_ = parent.removesuffix(".slice")
+    return f"pod{uid}", f"{slice_}-pod{uid.replace('-', '_')}.slice"
+
+
+def _populated(cgroup: pathlib.Path) -> bool:
+    """Whether any process lives in it; where the kernel does not tell, assume one."""
+    try:
+        return "populated 1" in (cgroup / "cgroup.events").read_text()
+    except OSError:
+        pass
+    try:
+        return int((cgroup / "pids.current").read_text()) > 0
+    except FileNotFoundError:
+        return cgroup.is_dir()
+    except (OSError, ValueError):
+        return True

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds which device on this node, and who stands in the way of a container start. Pure.
+
+A pod holds devices from the moment we wrote its CDI spec, which is the record of it, until it is
+dead. It is dead when
+
+* the API shows it finished and no process is left in its cgroup, or
+* the API does not know it any more (deleted, perhaps by force) and its cgroup is gone.
+
+A pod that is bound but never passed through us holds nothing yet: if the scheduler ever gave one
+device to two pods, the first to start wins and the other is told who has it. The exception is a pod
+that the API shows as started although there is no record: the record was lost, the hold was not.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+from gpupack_agent.cgroups import CgroupState
+from gpupack_agent.pods import PodView
+from gpupack_crds.devices import WHOLE_PERCENT, DeviceShare, decode_devices
+from gpupack_crds.errors import DevicesAnnotationInvalid
+from gpupack_crds.gpunode import GpuDevice
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """What a container was given: the content of its CDI spec.
+
+    Attributes:
+        cdi_name: the CDI device, named after the tickets.
+        tickets: ids that the kubelet handed out.
+    """
+
+    cdi_name: str
+    tickets: frozenset[str]
+    uid: str
+    namespace: str
+    name: str
+    container: str
+    devices: tuple[DeviceShare, ...]
+
+    @property
+    def title(self) -> str:
+        """How messages name the pod."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Holder:
+    """A live pod and what it holds."""
+
+    uid: str
+    title: str
+    devices: tuple[DeviceShare, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeView:
+    """Everything that the agent knows at one moment."""
+
+    records: tuple[Record, ...]
+    pods: Mapping[str, PodView]
+    cgroup: Callable[[str], CgroupState]
+    devices: Mapping[str, GpuDevice]
+
+
+def is_live(uid: str, node: NodeView) -> bool:
+    """Whether a pod may still have a process on this node."""
+    pod = node.pods.get(uid)
+    if pod is None:
+        return node.cgroup(uid) is not CgroupState.ABSENT
+    return not pod.finished or node.cgroup(uid) is CgroupState.POPULATED
+
+
+def live_records(node: NodeView) -> tuple[Record, ...]:
+    """The records of pods that are not dead."""
+    return tuple(record for record in node.records if is_live(record.uid, node))
+
+
+def holders(node: NodeView) -> tuple[Holder, ...]:
+    """All live pods that hold devices."""
+    recorded = {record.uid for record in node.records}
+    held = [
+        Holder(uid=record.uid, title=record.title, devices=record.devices)
+        for record in live_records(node)
+    ]
+    held += [
+        Holder(uid=pod.uid, title=pod.title, devices=_annotated(pod))
+        for pod in node.pods.values()
+        if pod.started and pod.uid not in recorded and is_live(pod.uid, node)
+    ]
+    return tuple(held)
+
+
+def obstacle(uid: str, wanted: Iterable[DeviceShare], node: NodeView) -> str:
+    """Say why pod `uid` cannot have these devices now; empty when it can.
+
+    Whole GPUs are shared with nobody; shares of one GPU may sum up to 100 percent and to its
+    memory, and never stand beside a whole one.
+    """
+    others = [holder for holder in holders(node) if holder.uid != uid]
+    reasons = (_blocked(share, others, node.devices) for share in wanted)
+    return "; ".join(reason for reason in reasons if reason)
+
+
+def _blocked(
+    wanted: DeviceShare, others: Iterable[Holder], devices: Mapping[str, GpuDevice]
+) -> str:
+    beside = [
+        (holder, held) for holder in others for held in holder.devices if held.uuid == wanted.uuid
+    ]
+    if not beside:
+        return ""
+    shares = [held for _, held in beside]
+    titles = ", ".join(sorted({holder.title for holder, _ in beside}))
+    if wanted.whole or any(share.whole for share in shares):
+        return f"device {wanted.uuid} is held by pod {titles}"
+    percent = sum(share.percent for share in shares)
+    if percent + wanted.percent > WHOLE_PERCENT:
+        return f"{percent}% of device {wanted.uuid} is held by {titles}; {wanted.percent}% asked"
+    memory = sum(share.memory_mib for share in shares)
+    if memory + wanted.memory_mib > devices[wanted.uuid].memory_mib:
+        return (
+            f"{memory} MiB of {devices[wanted.uuid].memory_mib} MiB of device {wanted.uuid} are "
+            f"held by {titles}; {wanted.memory_mib} MiB asked"
+        )
+    return ""
+
+
+def _annotated(pod: PodView) -> tuple[DeviceShare, ...]:
+    try:
+        return decode_devices(pod.annotation or "")
+    except DevicesAnnotationInvalid:
+        return ()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Once a second: collect what dead pods left, tell the kubelet what there is, show life."""
+
+import asyncio
+import dataclasses
+import logging
+import pathlib
+
+from gpupack_agent import holders, probe, tickets
+from gpupack_agent.errors import CdiUnwritable
+from gpupack_agent.holders import NodeView
+from gpupack_agent.identity import Identities
+from gpupack_agent.plugin import Plugin
+from gpupack_agent.prestart import Node
+from gpupack_agent.registration import Registration
+
+log = logging.getLogger(__name__)
+
+ROUND_SECONDS = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Household:
+    """What is kept in order."""
+
+    node: Node
+    identities: Identities
+    plugin: Plugin
+    registration: Registration
+    probe_file: pathlib.Path
+
+    async def run(self) -> None:
+        """Keep house until cancelled."""
+        while True:
+            self.round()
+            await asyncio.sleep(ROUND_SECONDS)
+
+    def round(self) -> None:
+        """Do everything once."""
+        view = self.node.observe()
+        self._collect(view)
+        self.identities.retain(view.pods.keys())
+        self.plugin.publish(whole_gpu_tickets(view))
+        probe.leave(self.probe_file, probe.Sign(registered=self.registration.complete))
+
+    def _collect(self, view: NodeView) -> None:
+        """Remove the specs of dead pods. An unremovable one is only untidy: it is tried again."""
+        for record in view.records:
+            if holders.is_live(record.uid, view):
+                continue
+            try:
+                self.node.specs.remove(record)
+            except CdiUnwritable as error:
+                log.warning("%s", error)
+            else:
+                log.info("pod %s (%s) is gone", record.title, record.uid)
+
+
+def whole_gpu_tickets(view: NodeView) -> tuple[tickets.Ticket, ...]:
+    """One ticket for each GPU that can be handed out whole."""
+    devices = tickets.whole(view.devices.values())
+    live = holders.live_records(view)
+    return tickets.grade(
+        tickets.issue("gpu", len(devices)),
+        held={each for record in live for each in record.tickets},
+        failed_and_free=tickets.failed_and_free(
+            devices, {share.uuid for record in live for share in record.devices}
+        ),
+    )

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interface between the agent and whatever knows the GPUs."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+from gpupack_crds.gpunode import GpuDevice
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Findings:
+    """What one scan found."""
+
+    devices: tuple[GpuDevice, ...]
+    driver_version: str = ""
+    cuda_version: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mount:
+    """A read-only bind mount of one host file."""
+
+    host_path: str
+    container_path: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Injection:
+    """What a container needs to use some devices, besides its environment."""
+
+    device_nodes: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+
+
+class Inventory(Protocol):
+    """A source of GPUs. `scan` and `injection` may block: call them from a thread."""
+
+    def scan(self) -> Findings:
+        """List the GPUs as they are now; raises InventoryUnavailable."""
+
+    def injection(self, uuids: Sequence[str]) -> Injection:
+        """Say what makes these devices, which the last scan found, usable in a container."""
+
+    async def changed(self) -> None:
+        """Return when a scan may find something new."""

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of the host's NVIDIA driver a container needs: device nodes and libraries.
+
+The libraries must be those of the running driver, so they are mounted from the host, under the name
+that programs look for (`libcuda.so.1`), into the folders that the dynamic loader searches without a
+cache. NVIDIA's toolkit runs a hook that rewrites the container's loader cache instead; that needs
+their binary on each host.
+"""
+
+import pathlib
+from collections.abc import Iterable, Iterator
+
+from gpupack_agent.inventory.base import Injection, Mount
+
+SHARED_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+"""Device nodes that every CUDA program opens, whichever GPU it uses."""
+
+LIBRARIES = (
+    "libcuda.so.1",
+    "libcudadebugger.so.1",
+    "libnvidia-gpucomp.so.*",
+    "libnvidia-ml.so.1",
+    "libnvidia-nvvm.so.4",
+    "libnvidia-nvvm70.so.4",
+    "libnvidia-pkcs11-openssl3.so.*",
+    "libnvidia-ptxjitcompiler.so.1",
+)
+"""File names and patterns of the libraries that compute needs (not graphics, not video)."""
+
+HOST_FOLDERS = (
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+    "usr/local/nvidia/lib64",
+    "usr/lib",
+)
+"""Where distributions, NVIDIA's installer and GPU operators put them; the first with any wins."""
+
+CONTAINER_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
+"""Searched by the loaders of Debian's family and of Red Hat's."""
+
+
+def injection(root: pathlib.Path, minors: Iterable[int]) -> Injection:
+    """Say what makes the GPUs with these minor numbers usable; `root` is where the host's / is."""
+    nodes = [f"nvidia{minor}" for minor in sorted(minors)]
+    nodes += [node for node in SHARED_NODES if (root / "dev" / node).exists()]
+    return Injection(
+        device_nodes=tuple(f"/dev/{node}" for node in nodes),
+        mounts=tuple(_mounts(root)),
+    )
+
+
+def _mounts(root: pathlib.Path) -> Iterator[Mount]:
+    for name, path in _libraries(root):
+        host_path = f"/{path.relative_to(root)}"
+        for folder in CONTAINER_FOLDERS:
+            yield Mount(host_path=host_path, container_path=f"{folder}/{name}")
+    if (root / "usr/bin/nvidia-smi").exists():
+        yield Mount(host_path="/usr/bin/nvidia-smi", container_path="/usr/bin/nvidia-smi")
+
+
+def _libraries(root: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
+    """Names and files; a link is followed within `root`, one step, as the installers make them."""
+    for folder in HOST_FOLDERS:
+        found = [
+            (path.name, _followed(path))
+            for pattern in LIBRARIES
+            for path in sorted((root / folder).glob(pattern))
+        ]
+        if found:
+            return found
+    return []
+
+
+def _followed(path: pathlib.Path) -> pathlib.Path:
+    return path.parent / path.readlink() if path.is_symlink() else path

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs that a file describes: for demo, tests and clusters without GPUs.
+
+    nodes:
+    - match: "gpupack-*"          # the first entry whose pattern fits the node's name counts
+      devices:
+      - {model: NVIDIA H200, memoryMiB: 143771, count: 8, nvlinkClique: 0, numaNode: 0}
+
+Nothing outside this module treats simulated GPUs differently, but everything says that they are:
+each carries `simulated: true` into GPUNode, container environment and results.
+"""
+
+import asyncio
+import fnmatch
+import hashlib
+import itertools
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.base import Findings, Injection
+from gpupack_crds.gpunode import GpuDevice, Health
+from gpupack_crds.wire import Wire
+
+
+class SimulatedGroup(Wire, frozen=True, forbid_unknown_fields=True):
+    """`count` GPUs that are alike. `health` and `cause` let a test make them fail."""
+
+    model: str
+    memory_mib: int
+    count: int = 1
+    nvlink_clique: int | None = None
+    numa_node: int | None = None
+    health: Health = "Healthy"
+    cause: str = ""
+
+
+class SimulatedNodes(Wire, frozen=True, forbid_unknown_fields=True):
+    """The GPUs of all nodes whose name fits `match`, a shell pattern."""
+
+    match: str
+    devices: tuple[SimulatedGroup, ...]
+
+
+class SimulatedFile(Wire, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    nodes: tuple[SimulatedNodes, ...]
+
+
+class SimulatedInventory:
+    """The GPUs that a file gives this node. The file is read again at each scan."""
+
+    def __init__(self, path: pathlib.Path, *, node: str, scan_seconds: float) -> None:
+        self._path = path
+        self._node = node
+        self._scan_seconds = scan_seconds
+
+    def scan(self) -> Findings:
+        """Read the file; a node that no entry fits has no GPUs."""
+        for entry in self._read().nodes:
+            if fnmatch.fnmatchcase(self._node, entry.match):
+                return Findings(devices=tuple(self._devices(entry.devices)))
+        return Findings(devices=())
+
+    def injection(self, uuids: Sequence[str]) -> Injection:  # noqa: ARG002 - nothing is there
+        """Nothing: the environment is all that a simulated GPU consists of."""
+        return Injection()
+
+    async def changed(self) -> None:
+        """Wait until the file is due to be read again."""
+        await asyncio.sleep(self._scan_seconds)
+
+    def _read(self) -> SimulatedFile:
+        try:
+            return msgspec.yaml.decode(self._path.read_bytes(), type=SimulatedFile)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InventoryUnavailable(f"simulated inventory {self._path}: {error}") from error
+
+    def _devices(self, groups: tuple[SimulatedGroup, ...]) -> Iterator[GpuDevice]:
+        copies = itertools.chain.from_iterable((group,) * group.count for group in groups)
+        for index, group in enumerate(copies):
+            yield GpuDevice(
+                uuid=simulated_uuid(self._node, index),
+                index=index,
+                model=group.model,
+                memory_mib=group.memory_mib,
+                health=group.health,
+                cause=group.cause,
+                numa_node=group.numa_node,
+                nvlink_clique=group.nvlink_clique,
+                simulated=True,
+            )
+
+
+def simulated_uuid(node: str, index: int) -> str:
+    """Name a GPU that does not exist: the same at each start, another on each node.
+
+    The node's name is shortened and followed by a hash of all of it: a UUID has at most 63
+    characters, so that it can also be a label's value.
+    """
+    digest = hashlib.sha256(node.encode()).hexdigest()[:8]
+    return f"GPU-sim-{node[:36]}-{digest}-{index}"

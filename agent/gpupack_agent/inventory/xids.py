@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's events: which XIDs each GPU has raised since the agent started.
+
+NVML can only wait for events by blocking, so a thread of its own does; it wakes the event loop when
+something came. Nothing from before registration is seen. An XID that matters is remembered until
+the agent restarts: a GPU may look well again without being so.
+"""
+
+import asyncio
+import collections
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from gpupack_agent.inventory import health
+
+log = logging.getLogger(__name__)
+
+WAIT_MILLISECONDS = 1000
+"""How long one call blocks; a thread that blocked for ever would never see new GPUs."""
+
+
+class XidWatcher:
+    """Collects XIDs.
+
+    Args:
+        nvml: the module `pynvml`, or anything with its functions.
+        scan_seconds: how long `changed` waits when there are no events.
+    """
+
+    def __init__(self, nvml: Any, *, scan_seconds: float) -> None:
+        self._nvml = nvml
+        self._scan_seconds = scan_seconds
+        self._events: Any = None
+        self._watched: set[str] = set()
+        self._seen: dict[str, set[int]] = collections.defaultdict(set)
+        self._lock = threading.Lock()
+        self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def seen(self, uuid: str) -> frozenset[int]:
+        """XIDs of one GPU."""
+        with self._lock:
+            return frozenset(self._seen[uuid])
+
+    def watch(self, handles: Mapping[str, Any]) -> None:
+        """Register the GPUs that are not yet; the first call starts the thread."""
+        if self._events is None:
+            self._events = self._nvml.nvmlEventSetCreate()
+            threading.Thread(target=self._run, name="nvml-events", daemon=True).start()
+        for uuid in handles.keys() - self._watched:
+            try:
+                self._register(handles[uuid])
+            except self._nvml.NVMLError as error:
+                log.info("GPU %s gives no events (%s): only scans tell its health", uuid, error)
+            self._watched.add(uuid)
+
+    async def changed(self) -> None:
+        """Return at the next event, or after `scan_seconds`."""
+        self._loop = asyncio.get_running_loop()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), self._scan_seconds)
+        self._wake.clear()
+
+    def _register(self, handle: Any) -> None:
+        wanted = (
+            self._nvml.nvmlEventTypeXidCriticalError | self._nvml.nvmlEventTypeGpuRecoveryAction
+        )
+        supported = self._nvml.nvmlDeviceGetSupportedEventTypes(handle)
+        self._nvml.nvmlDeviceRegisterEvents(handle, wanted & supported, self._events)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                event = self._nvml.nvmlEventSetWait_v2(self._events, WAIT_MILLISECONDS)
+            except self._nvml.NVMLError as error:
+                self._no_event(error)
+            else:
+                self._note(event)
+
+    def _no_event(self, error: Exception) -> None:
+        """A time-out is the ordinary case; after a lost GPU every call fails at once."""
+        if isinstance(error, self._nvml.NVMLError_Timeout):
+            return
+        log.warning("waiting for the driver's events: %s", error)
+        self._notify()
+        time.sleep(WAIT_MILLISECONDS / 1000)
+
+    def _note(self, event: Any) -> None:
+        if event.eventType == self._nvml.nvmlEventTypeXidCriticalError:
+            uuid = self._uuid(event.device)
+            log.warning("GPU %s raised XID %d", uuid, event.eventData)
+            if health.matters(event.eventData):
+                with self._lock:
+                    self._seen[uuid].add(event.eventData)
+        self._notify()
+
+    def _uuid(self, handle: Any) -> str:
+        try:
+            uuid: str = self._nvml.nvmlDeviceGetUUID(handle)
+        except self._nvml.NVMLError:
+            return "unknown"
+        return uuid
+
+    def _notify(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake.set)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tickets the kubelet says a pod holds.
+
+By `Get` alone. `List` has a side effect in the kubelet (see the .proto). The kubelet allows all its
+clients together 100 calls a second and a burst of 10; we keep below that by spacing our own.
+"""
+
+import asyncio
+import contextlib
+import pathlib
+from collections.abc import AsyncGenerator
+
+import grpc
+import grpc.aio
+
+from gpupack_agent.api import podresources_pb2 as api
+from gpupack_agent.api import podresources_pb2_grpc as service
+from gpupack_agent.errors import KubeletTooOld, KubeletUnavailable
+
+TIMEOUT_SECONDS = 5.0
+SPACING_SECONDS = 0.0125
+"""Between two calls: 80 a second at most."""
+
+RECONNECT: list[tuple[str, int]] = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+"""A kubelet is back within seconds; gRPC's own back-off goes up to two minutes."""
+
+
+class PodResources:
+    """The kubelet's PodResources service."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = service.PodResourcesListerStub(channel)
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connect(cls, socket: pathlib.Path) -> AsyncGenerator["PodResources"]:
+        """Connect to the kubelet, now or whenever it is there."""
+        async with grpc.aio.insecure_channel(f"unix:{socket}", options=RECONNECT) as channel:
+            yield cls(channel)
+
+    async def tickets(self, namespace: str, name: str, resource: str) -> dict[str, frozenset[str]]:
+        """Tickets of one resource by container; empty where the kubelet knows no such pod.
+
+        Raises:
+            KubeletUnavailable: no answer.
+            KubeletTooOld: the kubelet has no Get.
+        """
+        request = api.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
+        async with self._turn:
+            try:
+                answer = await self._stub.Get(request, timeout=TIMEOUT_SECONDS)
+            except grpc.aio.AioRpcError as error:
+                return _no_answer(error)
+            finally:
+                await asyncio.sleep(SPACING_SECONDS)
+        return _by_container(answer, resource)
+
+
+def _no_answer(error: grpc.aio.AioRpcError) -> dict[str, frozenset[str]]:
+    """An unknown pod is an untyped error in the kubelet: code UNKNOWN."""
+    if error.code() is grpc.StatusCode.UNKNOWN and "not found" in (error.details() or ""):
+        return {}
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        raise KubeletTooOld(
+            "the kubelet has no PodResources Get: use Kubernetes 1.36 or newer, or turn on its "
+            "feature gate KubeletPodResourcesGet"
+        ) from error
+    raise KubeletUnavailable(
+        f"the kubelet does not answer PodResources Get: {error.code().name} {error.details()}"
+    ) from error
+
+
+def _by_container(answer: api.GetPodResourcesResponse, resource: str) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for container in answer.pod_resources.containers:
+        ids = frozenset(
+            each
+            for devices in container.devices
+            if devices.resource_name == resource
+            for each in devices.device_ids
+        )
+        if ids:
+            found[container.name] = ids
+    return found

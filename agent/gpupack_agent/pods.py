@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pods of this node that concern the agent, kept by a watch."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+from gpupack_crds import names
+from gpupack_kube import objects
+
+RESOURCES = frozenset({names.GPU, names.GPU_SHARE})
+"""Resources that the kubelet hands out tickets for."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ask:
+    """One container's request for tickets."""
+
+    container: str
+    resource: str
+    count: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodView:
+    """What matters of a pod.
+
+    Attributes:
+        annotation: the device annotation as it stands, or None.
+        finished: no container of it runs or ever will again, says the API.
+        started: some container of it runs or has run, says the API.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    annotation: str | None = None
+    asks: tuple[Ask, ...] = ()
+    finished: bool = False
+    started: bool = False
+
+    @property
+    def title(self) -> str:
+        """How messages name the pod."""
+        return f"{self.namespace}/{self.name}"
+
+
+def view(pod: objects.Pod) -> PodView:
+    """Reduce a pod to what matters."""
+    return PodView(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        annotation=pod.metadata.annotations.get(names.DEVICES_ANNOTATION),
+        asks=tuple(_asks((*pod.spec.init_containers, *pod.spec.containers))),
+        finished=pod.finished,
+        started=any(_has_run(status) for status in pod.status.container_statuses),
+    )
+
+
+def _asks(containers: Iterable[objects.Container]) -> Iterator[Ask]:
+    for container in containers:
+        for resource, quantity in container.resources.limits.items():
+            if resource in RESOURCES and str(quantity).isdigit() and int(quantity) > 0:
+                yield Ask(container=container.name, resource=resource, count=int(quantity))
+
+
+def _has_run(status: objects.ContainerStatus) -> bool:
+    now, before = status.state, status.last_state
+    return any((now.running, now.terminated, before.running, before.terminated))
+
+
+class PodStore:
+    """Filled by a reflector; holds the pods that ask for devices or were given some."""
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, PodView] = {}
+
+    def replace(self, items: list[objects.Pod], /) -> None:
+        """Forget everything and hold exactly these."""
+        self.by_uid = {}
+        for item in items:
+            self.upsert(item)
+
+    def upsert(self, item: objects.Pod, /) -> None:
+        """A pod appeared or changed."""
+        pod = view(item)
+        if pod.asks or pod.annotation is not None:
+            self.by_uid[pod.uid] = pod
+
+    def remove(self, item: objects.Pod, /) -> None:
+        """A pod is gone."""
+        self.by_uid.pop(item.metadata.uid, None)
+
+    def asking(self, resource: str, count: int) -> list[PodView]:
+        """Pods that may be handed `count` tickets of `resource`."""
+        return [
+            pod
+            for pod in self.by_uid.values()
+            if not pod.finished
+            and any(ask.resource == resource and ask.count == count for ask in pod.asks)
+        ]

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens just before a container with devices is created.
+
+    find the pod by its tickets ─► judge: may it have what its annotation says?
+        ─► confirm with kubelet and API server that it still is that pod
+        ─► judge again and write the CDI spec
+
+Whatever time may heal is waited for here, inside the call: the watch that lags, the predecessor
+that is about to go. The kubelet's own retries come too late for that. It gives a call up after 30 s
+while our handler would go on, so nothing is written for a call that is no longer active.
+
+There is no lock. The last judgement and the writing of the spec, which is what makes a pod a
+holder, have no await between them, and the event loop has one thread: of two calls that want one
+device the second sees the first one's record. Writing therefore blocks the loop, for a kilobyte.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Callable
+
+from gpupack_agent import claim
+from gpupack_agent.cdi import SpecFolder
+from gpupack_agent.cgroups import Cgroups
+from gpupack_agent.errors import Abandoned, KubeletUnavailable, StartRefused, Unidentified
+from gpupack_agent.holders import NodeView, Record
+from gpupack_agent.identity import Identities
+from gpupack_agent.inventory.base import Inventory
+from gpupack_agent.pods import PodStore
+from gpupack_agent.roster import Roster
+from gpupack_agent.settings import PreStartSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """Where everything that a judgement rests on is kept."""
+
+    pods: PodStore
+    specs: SpecFolder
+    cgroups: Cgroups
+    roster: Roster
+
+    def observe(self) -> NodeView:
+        """Take all of it at one moment; each cgroup is looked up once at most."""
+        return NodeView(
+            records=self.specs.records,
+            pods=dict(self.pods.by_uid),
+            cgroup=functools.cache(self.cgroups.state),
+            devices=self.roster.devices,
+        )
+
+
+class PreStart:
+    """Prepares container starts."""
+
+    def __init__(
+        self,
+        node: Node,
+        identities: Identities,
+        inventory: Inventory,
+        settings: PreStartSettings,
+    ) -> None:
+        self._node = node
+        self._identities = identities
+        self._inventory = inventory
+        self._settings = settings
+
+    async def prepare(
+        self, resource: str, tickets: frozenset[str], *, active: Callable[[], bool]
+    ) -> Record:
+        """Give the container that holds these tickets its devices.
+
+        Args:
+            resource: whose tickets they are.
+            tickets: ids that the kubelet handed out.
+            active: whether the kubelet still waits for the answer.
+
+        Raises:
+            StartRefused: with what stands in the way.
+            CdiUnwritable: nothing was given.
+            KubeletTooOld: this kubelet cannot be served.
+            Abandoned: the kubelet does not wait any more.
+        """
+        began = time.monotonic()
+        while True:
+            outcome = await self._attempt(resource, tickets, active)
+            if isinstance(outcome, Record):
+                return outcome
+            waited = time.monotonic() - began
+            if waited >= self._settings.wait_seconds:
+                raise StartRefused(f"{outcome.reason} (waited {waited:.0f} s)")
+            await asyncio.sleep(self._settings.poll_seconds)
+
+    async def _attempt(
+        self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
+    ) -> Record | claim.Wait:
+        try:
+            return await self._try(resource, tickets, active)
+        except (Unidentified, KubeletUnavailable) as error:
+            return claim.Wait(str(error))
+
+    async def _try(
+        self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
+    ) -> Record | claim.Wait:
+        pod = await self._identities.find(resource, tickets)
+        first = claim.judge(pod, resource, tickets, self._node.observe())
+        if isinstance(first, claim.Wait):
+            return first
+        uuids = [device.uuid for device in first.devices]
+        injection = await asyncio.to_thread(self._inventory.injection, uuids)
+        current = await self._identities.confirm(pod, resource, tickets)
+
+        node = self._node.observe()
+        verdict = claim.judge(current, resource, tickets, node)
+        if isinstance(verdict, claim.Wait):
+            return verdict
+        if verdict != first:
+            return claim.Wait(f"pod {pod.title} changed while its devices were checked")
+        if not active():
+            raise Abandoned(f"the kubelet gave up starting pod {pod.title}")
+        simulated = any(node.devices[uuid].simulated for uuid in uuids)
+        self._node.specs.write(verdict, injection, simulated=simulated)
+        log.info("pod %s (%s) starts with %s", verdict.title, verdict.uid, ", ".join(uuids))
+        return verdict

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the agent, read from the environment once, at start."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeVar, get_args
+
+from gpupack_agent.errors import SettingsInvalid
+from gpupack_crds import names
+
+Backend = Literal["simulated", "nvml"]
+SIMULATED_FILE = pathlib.Path("/etc/gpupack/simulated.yaml")
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """Who the agent is."""
+
+    name: str
+    """NODE_NAME: the node it runs on, and the name of its GPUNode. Required."""
+
+    system_namespace: str = names.SYSTEM_NAMESPACE
+    """GPUPACK_SYSTEM_NAMESPACE: where the heartbeat Lease lies."""
+
+    heartbeat_duration_seconds: int = 40
+    """GPUPACK_HEARTBEAT_DURATION_SECONDS: after this long without a beat the agent counts as dead.
+    It beats four times as often. Shorter notices a dead node sooner and costs writes."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "NodeSettings":
+        """Read the settings; raises SettingsInvalid."""
+        name = environ.get("NODE_NAME", "")
+        if not name:
+            raise SettingsInvalid("NODE_NAME is not set: set it from the field spec.nodeName")
+        return cls(
+            name=name,
+            system_namespace=environ.get("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
+            heartbeat_duration_seconds=_read(
+                environ, "GPUPACK_HEARTBEAT_DURATION_SECONDS", _positive, 40
+            ),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InventorySettings:
+    """Where the list of GPUs comes from."""
+
+    backend: Backend = "nvml"
+    """GPUPACK_INVENTORY: `nvml` asks the driver, `simulated` reads a file."""
+
+    simulated_file: pathlib.Path = SIMULATED_FILE
+    """GPUPACK_SIMULATED_FILE: which GPUs to simulate on which nodes."""
+
+    scan_seconds: float = 10.0
+    """GPUPACK_SCAN_SECONDS: between two scans; a driver's event brings the next one forward."""
+
+    host_root: pathlib.Path = pathlib.Path("/")
+    """GPUPACK_HOST_ROOT: where the agent sees the host's root, to find driver libraries."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "InventorySettings":
+        """Read the settings; raises SettingsInvalid."""
+        return cls(
+            backend=_read(environ, "GPUPACK_INVENTORY", _backend, "nvml"),
+            simulated_file=_read(environ, "GPUPACK_SIMULATED_FILE", pathlib.Path, SIMULATED_FILE),
+            scan_seconds=_read(environ, "GPUPACK_SCAN_SECONDS", float, 10.0),
+            host_root=_read(environ, "GPUPACK_HOST_ROOT", pathlib.Path, pathlib.Path("/")),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostSettings:
+    """Folders of the host that the agent works in."""
+
+    kubelet: pathlib.Path = pathlib.Path("/var/lib/kubelet")
+    """GPUPACK_KUBELET_DIR: holds device-plugins/ and pod-resources/."""
+
+    cdi: pathlib.Path = pathlib.Path("/var/run/cdi")
+    """GPUPACK_CDI_DIR: watched by the container runtime; lost at a reboot, as it should be."""
+
+    cgroup: pathlib.Path = pathlib.Path("/sys/fs/cgroup")
+    """GPUPACK_CGROUP_DIR: the node's cgroups, not the agent's own."""
+
+    probe: pathlib.Path = pathlib.Path("/run/gpupack-agent/alive")
+    """GPUPACK_PROBE_FILE: touched by the living agent, read by `python -m gpupack_agent probe`."""
+
+    @property
+    def device_plugins(self) -> pathlib.Path:
+        """Where the kubelet and its device plugins keep their sockets."""
+        return self.kubelet / "device-plugins"
+
+    @property
+    def pod_resources_socket(self) -> pathlib.Path:
+        """Where the kubelet tells which pod holds which tickets."""
+        return self.kubelet / "pod-resources/kubelet.sock"
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "HostSettings":
+        """Read the settings."""
+        variables = {
+            "kubelet": "GPUPACK_KUBELET_DIR",
+            "cdi": "GPUPACK_CDI_DIR",
+            "cgroup": "GPUPACK_CGROUP_DIR",
+            "probe": "GPUPACK_PROBE_FILE",
+        }
+        given = {
+            field: pathlib.Path(environ[variable])
+            for field, variable in variables.items()
+            if variable in environ
+        }
+        return cls(**given)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreStartSettings:
+    """How long a container start may be held up."""
+
+    wait_seconds: float = 20.0
+    """GPUPACK_PRESTART_WAIT_SECONDS: for a predecessor to go or a watch to catch up. The kubelet
+    gives up after 30 s and retries a refusal only after 0.3, 1, 16, 27 … s, so that waiting here is
+    what makes a successor start soon."""
+
+    poll_seconds: float = 0.1
+    """Between two looks while waiting."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "PreStartSettings":
+        """Read the settings; raises SettingsInvalid."""
+        return cls(wait_seconds=_read(environ, "GPUPACK_PRESTART_WAIT_SECONDS", float, 20.0))
+
+
+def _read(environ: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
+    text = environ.get(name, "")
+    if not text:
+        return default
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise SettingsInvalid(f"{name}={text!r}: {error}") from error
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError("must be 1 or more")
+    return number
+
+
+def _backend(text: str) -> Backend:
+    for backend in get_args(Backend):
+        if text == backend:
+            return backend  # type: ignore[no-any-return]  # get_args forgets the type
+    raise ValueError(f"must be one of {', '.join(get_args(Backend))}")
