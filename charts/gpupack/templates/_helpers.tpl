@@ -1,0 +1,108 @@
+{{/*
+Names are fixed, not derived from the release: a cluster has one gpupack (one schedulerName, one
+kubelet socket per resource, one ledger). A second release fails at once on Helm's ownership check
+instead of running a second ledger that books the same devices.
+*/}}
+
+{{- define "gpupack.labels" -}}
+app.kubernetes.io/name: gpupack
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Labels that never change: selectors are immutable. Called with a part's name. */}}
+{{- define "gpupack.selector" -}}
+app.kubernetes.io/name: gpupack
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{/* Image of one of our parts. Called with (list $ part.image). */}}
+{{- define "gpupack.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $tag := $root.Values.image.tag | default $root.Chart.AppVersion -}}
+{{- printf "%s/%s:%s" $root.Values.image.registry $image.repository $tag -}}
+{{- end }}
+
+{{/*
+kube-scheduler of the cluster's own version unless a tag is given: it must not be newer than the API
+server and at most one minor release older. A vendor's suffix (v1.36.3-gke.1) names no upstream image.
+*/}}
+{{- define "gpupack.kubeSchedulerImage" -}}
+{{- $image := .Values.scheduler.kubeScheduler.image -}}
+{{- $own := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
+{{- printf "%s/%s:%s" $image.registry $image.repository ($image.tag | default $own) -}}
+{{- end }}
+
+{{/* Where pods of a part may run. Called with the part's values. */}}
+{{- define "gpupack.placement" -}}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "gpupack.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* A container that needs nothing of its node. */}}
+{{- define "gpupack.confined" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* A pod that needs nothing of its node. 65532 is the user of the images. */}}
+{{- define "gpupack.confinedPod" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{/* Environment that all our parts read. */}}
+{{- define "gpupack.commonEnv" -}}
+- name: GPUPACK_SYSTEM_NAMESPACE
+  value: {{ .Release.Namespace }}
+- name: GPUPACK_LOG_LEVEL
+  value: {{ .Values.logLevel }}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+{{- end }}
+
+{{- define "gpupack.tlsSecret" -}}
+{{- .Values.scheduler.tls.existingSecret | default "gpupack-extender-tls" -}}
+{{- end }}
+
+{{/* What values.schema.json cannot judge. */}}
+{{- define "gpupack.check" -}}
+{{- if and (eq .Values.agent.inventory "simulated") (not .Values.agent.simulated.nodes) }}
+{{- fail "agent.inventory is simulated, but agent.simulated.nodes lists no GPUs: add an entry such as {match: \"*\", devices: [{model: NVIDIA H200, memoryMiB: 143771, count: 8}]}" }}
+{{- end }}
+{{- $election := .Values.scheduler.kubeScheduler.leaderElection }}
+{{- if le (int $election.leaseDurationSeconds) (int $election.renewDeadlineSeconds) }}
+{{- fail (printf "scheduler.kubeScheduler.leaderElection: leaseDurationSeconds (%v) must be more than renewDeadlineSeconds (%v), or a second leader starts before the first one has given up" $election.leaseDurationSeconds $election.renewDeadlineSeconds) }}
+{{- end }}
+{{- end }}
