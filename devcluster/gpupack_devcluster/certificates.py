@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates and kubeconfigs. Elliptic-curve keys: all of them together take a tenth of a second."""
+
+import base64
+import datetime
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+LIFETIME = datetime.timedelta(days=365)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whom a certificate speaks for."""
+
+    file: str
+    """Base name of the files: FILE.crt, FILE.key, FILE.kubeconfig."""
+    user: str
+    groups: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """DNS names and addresses that it may serve as."""
+
+
+def control_plane_identities(*, host: str, service: str) -> tuple[Identity, ...]:
+    """What the control plane needs; `admin` is also the API server's identity towards kubelets."""
+    names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+    masters = ("system:masters",)
+    return (
+        Identity(
+            "apiserver",
+            "kube-apiserver",
+            hosts=(
+                host,
+                service,
+                "127.0.0.1",
+                "localhost",
+                *names,
+                "kubernetes.default.svc.cluster.local",
+            ),
+        ),
+        Identity("admin", "admin", groups=masters),
+        Identity("coredns", "coredns", groups=masters),
+        Identity("kwok", "kwok", groups=masters),
+        Identity("controller-manager", "system:kube-controller-manager"),
+        Identity("scheduler", "system:kube-scheduler"),
+        Identity("proxy", "system:kube-proxy"),
+    )
+
+
+def node_identity(name: str, address: str) -> Identity:
+    """The kubelet of a node."""
+    return Identity(name, f"system:node:{name}", groups=("system:nodes",), hosts=(name, address))
+
+
+class Authority:
+    """The cluster's certificate authority, kept in a folder."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self._folder = folder
+        self._server = server
+
+    def prepare(self) -> None:
+        """Make the authority and the key of service accounts, unless they stand."""
+        if (self._folder / "ca.crt").exists():
+            return
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._write_service_account_keys()
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gpupack-devcluster")])
+        builder = start(name, key.public_key()).issuer_name(name)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        write_key(self._folder / "ca.key", key)
+        write_certificate(self._folder / "ca.crt", builder.sign(key, hashes.SHA256()))
+
+    def issue(self, identity: Identity) -> None:
+        """Write certificate, key and kubeconfig of an identity, unless they stand."""
+        kubeconfig = self._folder / f"{identity.file}.kubeconfig"
+        if kubeconfig.exists():
+            return
+        key = ec.generate_private_key(ec.SECP256R1())
+        write_key(self._folder / f"{identity.file}.key", key)
+        write_certificate(self._folder / f"{identity.file}.crt", self._sign(identity, key))
+        kubeconfig.write_text(self.kubeconfig(identity.file))
+        kubeconfig.chmod(0o600)
+
+    def kubeconfig(self, file: str) -> str:
+        """A kubeconfig with everything inside: it can be copied anywhere."""
+        authority, certificate, key = (
+            base64.b64encode((self._folder / name).read_bytes()).decode()
+            for name in ("ca.crt", f"{file}.crt", f"{file}.key")
+        )
+        cluster = {"server": self._server, "certificate-authority-data": authority}
+        user = {"client-certificate-data": certificate, "client-key-data": key}
+        return yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "gpupack", "cluster": cluster}],
+                "users": [{"name": file, "user": user}],
+                "contexts": [{"name": "gpupack", "context": {"cluster": "gpupack", "user": file}}],
+                "current-context": "gpupack",
+            }
+        )
+
+    def _sign(self, identity: Identity, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+        certificate = x509.load_pem_x509_certificate((self._folder / "ca.crt").read_bytes())
+        authority = serialization.load_pem_private_key(
+            (self._folder / "ca.key").read_bytes(), password=None
+        )
+        if not isinstance(authority, ec.EllipticCurvePrivateKey):
+            raise TypeError(f"{self._folder}/ca.key is not an elliptic-curve key")
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+        builder = start(subject(identity), key.public_key()).issuer_name(certificate.subject)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        if identity.hosts:
+            alternatives = x509.SubjectAlternativeName([host_name(h) for h in identity.hosts])
+            builder = builder.add_extension(alternatives, critical=False)
+        return builder.sign(authority, hashes.SHA256())
+
+    def _write_service_account_keys(self) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        write_key(self._folder / "service-accounts.key", key)
+        public = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        (self._folder / "service-accounts.pub").write_bytes(public)
+
+
+def subject(identity: Identity) -> x509.Name:
+    """Kubernetes reads the user from the common name and groups from the organisations."""
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in identity.groups]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, identity.user)])
+
+
+def host_name(host: str) -> x509.GeneralName:
+    """An address or a DNS name."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def start(name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    """Begin a certificate; an hour back, for clocks that disagree."""
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + LIFETIME)
+    )
+
+
+def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    """PEM, readable by root alone."""
+    data = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    path.touch(mode=0o600)
+    path.write_bytes(data)
+
+
+def write_certificate(path: Path, certificate: x509.Certificate) -> None:
+    """PEM."""
+    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster as a whole: a ClusterDriver on this host's own kernel.
+
+`up` observes what runs and starts the rest, so it also finishes an `up` that was interrupted.
+`down` ends every marked process by SIGKILL. That is no rudeness: a node that goes down loses its
+power anyway, and etcd and the API server are made to survive it; only kube-scheduler is asked
+first, because it then gives its lease back and the next `up` need not wait for it.
+"""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from gpupack_devcluster import cgroups, host, kwok, loaded, network, processes
+from gpupack_devcluster.certificates import Authority
+from gpupack_devcluster.commands import (
+    cni_folder,
+    require_binaries,
+    require_root,
+    require_tools,
+)
+from gpupack_devcluster.control_plane import ALWAYS, ControlPlane, host_component
+from gpupack_devcluster.driver import HostComponent, NodeComponent
+from gpupack_devcluster.errors import ImageMissing, NotInTime, UnknownName
+from gpupack_devcluster.images import ImageStore
+from gpupack_devcluster.kubectl import Kubectl, wait_until
+from gpupack_devcluster.node import Node, node_component
+from gpupack_devcluster.node_config import NodeConfig
+from gpupack_devcluster.settings import HOST, SANDBOX_IMAGE, ClusterSettings, node_name
+from gpupack_devcluster.timing import logger, phase
+
+BINARIES = ("kube", "kubectl", "containerd", "containerd-shim-runc-v2", "ctr", "image-seed", "pause")
+
+
+class Cluster:
+    """One cluster on this host, known by its state folder."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        self._paths = settings.paths
+        self._kubectl = Kubectl(self._paths.bin / "kubectl", self._paths.kubeconfig)
+        self._control_plane = ControlPlane(settings, self._kubectl)
+        self._authority = Authority(self._paths.pki, settings.api_server)
+        self._store = ImageStore(self._paths.image_store)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self._paths.kubeconfig
+
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the real nodes that `up` made."""
+        return tuple(node_name(index) for index in self._indexes())
+
+    def up(self, *, nodes: int = 2, kwok_nodes: int = 0) -> None:
+        """Start what is not running; returns when all nodes are Ready."""
+        self._check(nodes)
+        self._prepare_host()
+        start = time.time()
+        with phase("control plane"):
+            for component in ALWAYS:
+                self._control_plane.start(component)
+            self._for_all(range(1, nodes + 1), self._boot)
+            self._control_plane.wait_for_api()
+        self._control_plane.start(HostComponent.COREDNS)
+        self._retire(surplus=[index for index in self._indexes() if index > nodes])
+        with phase(f"{nodes} nodes Ready"):
+            fresh = self._without_kubelet()
+            self._for_all(range(1, nodes + 1), self._start_daemons)
+            self._wait_ready(fresh, since=start)
+            self._wait_ready(self.nodes(), since=0)
+        self._simulate(kwok_nodes)
+
+    def down(self) -> None:
+        """Stop everything; what stays is files below the state folder."""
+        require_root()
+        with phase("stopped"):
+            self._stop_scheduler()
+            while running := processes.scan(self._paths.state):
+                processes.kill(running)
+            for index in self._indexes():
+                cgroups.remove(cgroups.host_cgroups().groups(node_name(index)))
+            network.take_down(self.settings.addresses, self._paths.state)
+            host.restore()
+
+    def reset(self) -> None:
+        """Like down, and forget etcd, certificates and the nodes' disks."""
+        self.down()
+        shutil.rmtree(self._paths.cluster, ignore_errors=True)
+        self._paths.kubeconfig.unlink(missing_ok=True)
+
+    def load(self, images: Sequence[str]) -> None:
+        """Give images to every node that runs, and to the others when they boot."""
+        require_root()
+        for image in images:
+            self._require_image(image)
+        loaded.add(self._paths.loaded_images, images)
+        running = self._running()
+        for image in images:
+            self._for_all(running, lambda index, image=image: self._give(index, image))
+
+    def power_off(self, node: str) -> None:
+        """Pull the plug of a node."""
+        require_root()
+        self.node(node).power_off()
+
+    def power_on(self, node: str) -> None:
+        """Boot a node; returns when it is Ready."""
+        require_root()
+        start = time.time()
+        index = self.node(node).config.index
+        self._boot(index)
+        self._start_daemons(index)
+        self._wait_ready([node], since=start)
+
+    def kill(self, target: str, component: str) -> None:
+        """`kill -9` one daemon of a node or of the host."""
+        require_root()
+        if target == HOST:
+            self._control_plane.kill(host_component(component))
+        else:
+            self.node(target).kill(node_component(component))
+
+    def start(self, target: str, component: str) -> None:
+        """Start a daemon that is not running."""
+        require_root()
+        if target == HOST:
+            self._control_plane.start(host_component(component))
+        else:
+            self.node(target).start(node_component(component))
+
+    def execute(self, node: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command inside a node."""
+        require_root()
+        return self.node(node).execute(command)
+
+    def node(self, name: str) -> Node:
+        """A node by its name."""
+        for index in self._indexes():
+            if node_name(index) == name:
+                return self._node(index)
+        raise UnknownName(f"no node {name!r}: {', '.join(self.nodes()) or 'the cluster has none'}")
+
+    def running_units(self) -> dict[str, int]:
+        """Daemons that run now, with their process identifiers."""
+        found = processes.scan(self._paths.state)
+        return {p.unit: p.pid for p in sorted(found, key=lambda p: p.unit) if p.is_daemon}
+
+    def ready_nodes(self) -> set[str]:
+        """Nodes that the API server holds for Ready; none if it does not answer."""
+        return self._kubectl.ready_nodes() if self._kubectl.api_is_ready() else set()
+
+    def _check(self, nodes: int) -> None:
+        require_root()
+        require_tools()
+        require_binaries(self._paths.bin, BINARIES)
+        maximum = self.settings.addresses.maximum_nodes
+        if not 1 <= nodes <= maximum:
+            raise UnknownName(f"--nodes {nodes}: between 1 and {maximum}")
+        archives = any(loaded.is_archive(i) for i in loaded.read(self._paths.loaded_images))
+        if not archives:  # an archive may well hold it
+            self._require_image(SANDBOX_IMAGE)
+
+    def _has_image(self, image: str) -> bool:
+        return Path(image).exists() if loaded.is_archive(image) else self._store.has(image)
+
+    def _require_image(self, image: str) -> None:
+        if not self._has_image(image):
+            where = self._paths.image_store
+            raise ImageMissing(f"no image {image} (store: {where}): build it first (make images)")
+
+    def _prepare_host(self) -> None:
+        with phase("host and certificates"):
+            self._paths.cluster.mkdir(parents=True, exist_ok=True)
+            masquerade = self.settings.masquerade
+            network.put_up(self.settings.addresses, self._paths.state, masquerade=masquerade)
+            host.prepare(forward=masquerade)
+            self._control_plane.prepare(self._authority)
+
+    def _boot(self, index: int) -> None:
+        """Everything of a node that needs no API server."""
+        node = self._node(index)
+        node.boot(self._authority)
+        node.start(NodeComponent.CONTAINERD)
+        for image in self._images():
+            self._give(index, image)
+
+    def _images(self) -> list[str]:
+        """What every node gets; an image that is gone from the store is not worth a dead node."""
+        wanted = dict.fromkeys([SANDBOX_IMAGE, *loaded.read(self._paths.loaded_images)])
+        found = [image for image in wanted if self._has_image(image)]
+        for image in wanted.keys() - set(found):
+            logger.warning("image %s is not in the store any more: not loaded", image)
+        return found
+
+    def _start_daemons(self, index: int) -> None:
+        running = self._running()
+        for other in running:
+            self._node(other).route_to(running)
+        self._node(index).start(NodeComponent.KUBELET)
+        self._node(index).start(NodeComponent.KUBE_PROXY)
+
+    def _give(self, index: int, image: str) -> None:
+        node = self._node(index)
+        start = time.monotonic()
+        if loaded.is_archive(image):
+            node.import_archive(Path(image))
+            logger.info("%6.2f s  %s: %s imported", time.monotonic() - start, node.name, image)
+        elif layers := node.seed(self._store.plan(image)):
+            seconds = time.monotonic() - start
+            logger.info("%6.2f s  %s: %s, %d layers", seconds, node.name, image, layers)
+
+    def _retire(self, surplus: Sequence[int]) -> None:
+        for index in surplus:
+            self._node(index).power_off()
+            self._kubectl("delete", "node", node_name(index), "--ignore-not-found")
+            shutil.rmtree(self._paths.node(node_name(index)))
+
+    def _simulate(self, count: int) -> None:
+        if count == 0 and self._control_plane.daemon(HostComponent.KWOK) is None:
+            return
+        require_binaries(self._paths.bin, ["kwok", "kwok-stages.yaml"])
+        with phase(f"{count} simulated nodes Ready"):
+            self._control_plane.start(HostComponent.KWOK)
+            kwok.set_nodes(self._kubectl, count)
+            self._wait_ready([f"kwok-{index}" for index in range(1, count + 1)], since=0)
+
+    def _wait_ready(self, names: Sequence[str], *, since: float) -> None:
+        def late() -> set[str]:
+            return set(names) - self._kubectl.ready_nodes(since=since)
+
+        try:
+            wait_until(lambda: not late(), what="Ready", seconds=self.settings.ready_seconds)
+        except NotInTime as error:
+            logs = self._paths.log
+            nodes = ", ".join(sorted(late()))
+            raise NotInTime(f"not Ready: {nodes} (logs: {logs}/NODE/*.log)") from error
+
+    def _without_kubelet(self) -> list[str]:
+        """Nodes whose heartbeats in the API are from before."""
+        units = self.running_units()
+        return [name for name in self.nodes() if f"{name}/{NodeComponent.KUBELET}" not in units]
+
+    def _stop_scheduler(self) -> None:
+        scheduler = self._control_plane.daemon(HostComponent.SCHEDULER)
+        if scheduler is not None:
+            processes.terminate([scheduler], grace_seconds=1.0)
+
+    def _node(self, index: int) -> Node:
+        config = NodeConfig(settings=self.settings, index=index, cni_folder=cni_folder())
+        return Node(config, cgroups.host_cgroups())
+
+    def _indexes(self) -> list[int]:
+        """Indexes of the nodes that have a disk."""
+        folders = (self._paths.cluster / "nodes").glob("gpupack-*")
+        matches = (re.fullmatch(r"gpupack-(\d+)", folder.name) for folder in folders)
+        return sorted(int(match[1]) for match in matches if match)
+
+    def _running(self) -> list[int]:
+        units = self.running_units()
+        return [index for index in self._indexes() if f"{node_name(index)}/init" in units]
+
+    @staticmethod
+    def _for_all(indexes: Sequence[int], action: Callable[[int], None]) -> None:
+        """Do something with several nodes at once; the first failure is raised when all are done."""
+        if not indexes:
+            return
+        with ThreadPoolExecutor(max_workers=len(indexes)) as pool:
+            for outcome in [pool.submit(action, index) for index in indexes]:
+                outcome.result()

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run programs of the host and report their failure in words."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from gpupack_devcluster.errors import CommandFailed, NotRoot, ToolMissing
+
+DEBIAN_PACKAGE = {
+    "ip": "iproute2",
+    "nft": "nftables",
+    "runc": "runc",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setsid": "util-linux",
+    "mount": "mount",
+    "conntrack": "conntrack",
+}
+CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
+CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    text_input: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run a program and return its standard output."""
+    words = [str(word) for word in command]
+    try:
+        result = subprocess.run(
+            words, input=text_input, env=environment, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError as error:
+        raise ToolMissing(f"program {words[0]} is not installed") from error
+    if result.returncode != 0:
+        last_words = (result.stderr or result.stdout).strip()[-800:]
+        raise CommandFailed(f"{' '.join(words)[:200]} failed ({result.returncode}): {last_words}")
+    return result.stdout
+
+
+def succeeds(command: Sequence[str | Path]) -> bool:
+    """Whether a program ends well; its output is nobody's business."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def require_root() -> None:
+    """Refuse to go on without root, in one line."""
+    if os.geteuid() != 0:
+        raise NotRoot("this needs root (namespaces, mounts, cgroups): run it with sudo")
+
+
+def require_tools() -> None:
+    """Check the host's programs at once, with the packages that bring the missing ones."""
+    missing = [name for name in DEBIAN_PACKAGE if shutil.which(name) is None]
+    packages = {DEBIAN_PACKAGE[name] for name in missing}
+    if not has_cni_plugins():
+        missing.append("CNI plugins")
+        packages.add("containernetworking-plugins")
+    if missing:
+        install = " ".join(sorted(packages))
+        raise ToolMissing(f"not installed: {', '.join(missing)}: apt-get install {install}")
+
+
+def require_binaries(folder: Path, names: Iterable[str]) -> None:
+    """Check that `build` has run."""
+    missing = [name for name in names if not (folder / name).exists()]
+    if missing:
+        raise ToolMissing(f"{folder} lacks {', '.join(missing)}: run `gpupack-devcluster build`")
+
+
+def has_cni_plugins() -> bool:
+    """Whether one of the usual folders holds the plugins that a node needs."""
+    return any(all((folder / name).exists() for name in CNI_PLUGINS) for folder in CNI_FOLDERS)
+
+
+def cni_folder() -> Path:
+    """The folder with the CNI plugins."""
+    found = (f for f in CNI_FOLDERS if all((f / name).exists() for name in CNI_PLUGINS))
+    folder = next(found, None)
+    if folder is None:
+        raise ToolMissing("no CNI plugins: apt-get install containernetworking-plugins")
+    return folder

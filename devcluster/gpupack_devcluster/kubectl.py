@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kubectl as a library: the few questions that the driver itself asks."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from gpupack_devcluster.commands import run, succeeds
+from gpupack_devcluster.errors import NotInTime
+
+
+class Kubectl:
+    """The API server, asked with the administrator's rights."""
+
+    def __init__(self, binary: Path, kubeconfig: Path) -> None:
+        self._command: list[str | Path] = [binary, "--kubeconfig", kubeconfig]
+
+    def __call__(self, *arguments: str, text_input: str | None = None) -> str:
+        """Run kubectl; returns its output."""
+        return run([*self._command, *arguments], text_input=text_input)
+
+    def api_is_ready(self) -> bool:
+        """Whether the API server answers and has finished starting."""
+        return succeeds([*self._command, "--request-timeout=3s", "get", "--raw", "/readyz"])
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """All Node objects."""
+        items: list[dict[str, Any]] = json.loads(self("get", "nodes", "-o", "json"))["items"]
+        return items
+
+    def ready_nodes(self, *, since: float = 0.0) -> set[str]:
+        """Nodes that are Ready by a heartbeat not older than a moment (seconds since 1970).
+
+        After a restart with etcd kept, nodes read Ready from before.
+        """
+        return {n["metadata"]["name"] for n in self.nodes() if is_ready(n, since=since)}
+
+
+def is_ready(node: dict[str, Any], *, since: float) -> bool:
+    """Judge one Node object; heartbeats are written in whole seconds."""
+    for condition in node.get("status", {}).get("conditions", []):
+        if condition["type"] == "Ready" and condition["status"] == "True":
+            heartbeat = condition.get("lastHeartbeatTime")
+            return bool(heartbeat) and datetime.fromisoformat(heartbeat).timestamp() >= int(since)
+    return False
+
+
+def wait_until(
+    condition: Callable[[], bool], *, what: str, seconds: float, pause_seconds: float = 0.1
+) -> None:
+    """Ask again and again, for a limited time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise NotInTime(f"{what}: not after {seconds:.0f} s")
+        time.sleep(pause_seconds)

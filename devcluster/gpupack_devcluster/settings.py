@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where things lie and which addresses are used."""
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HOST = "host"
+SANDBOX_IMAGE = "localhost/gpupack/pause:dev"
+
+
+def node_name(index: int) -> str:
+    """Name of the node with this index, counted from 1."""
+    return f"gpupack-{index}"
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Everything that the cluster keeps, below one folder."""
+
+    state: Path
+    """The `.dev` folder; also the mark by which the cluster's processes are known."""
+
+    @property
+    def bin(self) -> Path:
+        """Binaries that `build` makes."""
+        return self.state / "bin"
+
+    @property
+    def log(self) -> Path:
+        """Logs of the host's daemons, and a folder of logs for each node."""
+        return self.state / "log"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig, with its certificates inside."""
+        return self.state / "kubeconfig"
+
+    @property
+    def cluster(self) -> Path:
+        """What `reset` deletes."""
+        return self.state / "cluster"
+
+    @property
+    def pki(self) -> Path:
+        """Certificates, keys and the components' kubeconfigs."""
+        return self.cluster / "pki"
+
+    @property
+    def image_store(self) -> Path:
+        """Root of the containers-storage that buildah writes (driver overlay)."""
+        return self.state / "images" / "root"
+
+    @property
+    def loaded_images(self) -> Path:
+        """The images that every node gets, also those that start later."""
+        return self.cluster / "images.json"
+
+    def node(self, name: str) -> Path:
+        """One node's disk."""
+        return self.cluster / "nodes" / name
+
+    def unit_log(self, unit: str) -> Path:
+        """Log of a daemon, such as `etcd` or `gpupack-1/kubelet`."""
+        return self.log / f"{unit}.log"
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Ranges from 198.18.0.0/15, which is set aside for tests and routed nowhere."""
+
+    everything: ipaddress.IPv4Network = ipaddress.IPv4Network("198.18.0.0/15")
+    """All ranges below; unreachable on the host except where a more precise route stands."""
+    nodes: ipaddress.IPv4Network = ipaddress.IPv4Network("198.18.0.0/24")
+    """The bridge and the nodes."""
+    services: ipaddress.IPv4Network = ipaddress.IPv4Network("198.18.128.0/20")
+    """ClusterIPs."""
+    simulated_pods: ipaddress.IPv4Network = ipaddress.IPv4Network("198.18.64.0/20")
+    """Addresses that kwok writes into the status of pods that do not exist."""
+    pods: ipaddress.IPv4Network = ipaddress.IPv4Network("198.19.0.0/16")
+    """Pods: one /24 for each node."""
+    bridge: str = "gpupack0"
+    """Name of the host's bridge; one cluster can be up on a host."""
+
+    @property
+    def host(self) -> str:
+        """The host on the bridge: API server, cluster DNS, the nodes' gateway."""
+        return str(self.nodes[1])
+
+    @property
+    def kubernetes_service(self) -> str:
+        """ClusterIP of the API server."""
+        return str(self.services[1])
+
+    @property
+    def maximum_nodes(self) -> int:
+        """How many nodes the ranges hold."""
+        return 200
+
+    def node(self, index: int) -> str:
+        """Address of a node."""
+        return str(self.nodes[10 + index])
+
+    def pods_of(self, index: int) -> str:
+        """Pod range of a node."""
+        return str(list(self.pods.subnets(new_prefix=24))[index])
+
+    def veth(self, index: int) -> str:
+        """The host's end of a node's cable."""
+        return f"{self.bridge}-{index}"
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """One cluster on this host."""
+
+    paths: Paths
+    addresses: Addresses = field(default_factory=Addresses)
+    masquerade: bool = False
+    """Let pods reach beyond this machine. Off: whatever leaves the bridge is refused."""
+    ready_seconds: float = 90.0
+    """How long `up` waits for a daemon or a node."""
+    node_grace_seconds: int = 8
+    """Silence after which a node is NotReady. Kubernetes' default is 50 s: too slow for tests."""
+    node_lease_seconds: int = 4
+    """Duration of a node's lease; the kubelet renews it four times as often."""
+
+    @property
+    def api_server(self) -> str:
+        """Address of the API server, from the host and from nodes and pods."""
+        return f"https://{self.addresses.host}:6443"
