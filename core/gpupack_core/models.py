@@ -14,7 +14,7 @@ def matches_model(asked: str, model: str) -> bool:
     """
     wanted, tokens = _tokens(asked), _tokens(model)
     starts = range(len(tokens) - len(wanted) + 1)
-    return any(tokens[start : start + len(wanted)] == wanted for start in starts)
+    return bool(wanted) and any(tokens[start : start + len(wanted)] == wanted for start in starts)
 
 
 def _tokens(name: str) -> list[str]:

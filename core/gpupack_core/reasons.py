@@ -8,7 +8,7 @@ a text that varies would make every write trigger the next attempt.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpupack_core.request import Request
+from gpupack_core.request import Request, Share
 
 
 class Reason(StrEnum):
@@ -39,12 +39,15 @@ class Reason(StrEnum):
             gpus=counted(request.gpus or 0, "GPU"),
             free_gpus=counted(request.gpus or 0, "free GPU"),
             models=" or ".join(request.models),
-            asked=request_text(request),
+            share=_share_text(request.share),
             gpu_memory=max(request.min_memory, request.share.memory if request.share else 0),
             cpu=request.cpu,
             ram=request.memory,
         )
-        return text if nearest is None else f"{text} ({_NEAREST[self].format(nearest)})"
+        if nearest is None:
+            return text
+        shown = f"{nearest / 10:g}" if self is Reason.SHARE_DOES_NOT_FIT else nearest
+        return f"{text} ({_NEAREST[self].format(shown)})"
 
 
 _TEXTS = {
@@ -61,7 +64,7 @@ _TEXTS = {
     Reason.GPU_FAILED: "too few healthy GPUs",
     Reason.TOO_FEW_FREE_GPUS: "fewer than {free_gpus}",
     Reason.NVLINK_CLIQUE_BUSY: "no NVLink clique with {free_gpus}",
-    Reason.SHARE_DOES_NOT_FIT: "no GPU with {asked} free",
+    Reason.SHARE_DOES_NOT_FIT: "no GPU has {share} free",
     Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU free",
     Reason.MEMORY_EXHAUSTED: "less than {ram} MiB of memory free",
     Reason.SPREAD_LIMIT: "the spread rule allows no more workers here",
@@ -73,7 +76,7 @@ _NEAREST = {
     Reason.TOO_FEW_GPUS: "most on one node: {}",
     Reason.GPU_FAILED: "most healthy on one node: {}",
     Reason.TOO_FEW_FREE_GPUS: "most free on one node: {}",
-    Reason.SHARE_DOES_NOT_FIT: "most free on one GPU: {} milli-GPU",
+    Reason.SHARE_DOES_NOT_FIT: "most free on one GPU: {}%",
     Reason.CPU_EXHAUSTED: "most free on one node: {}",
     Reason.MEMORY_EXHAUSTED: "most free on one node: {}",
 }
@@ -114,8 +117,9 @@ class Refusal:
             f"{counted(count.nodes, 'node')}: {count.reason.describe(self.request, count.nearest)}"
             for count in self.counts
         )
-        subject = "fit one more worker" if self.gang else "fit"
-        fits = f"0 of {counted(self.total, 'node')} {subject}"
+        verb = "fits" if self.total == 1 else "fit"
+        what = " one more worker" if self.gang else ""
+        fits = f"0 of {counted(self.total, 'node')} {verb}{what}"
         parts = [self.gang, f"{fits}: {causes or Reason.NO_NODES.describe(self.request)}"]
         if self.never:
             parts.append("it would not fit on the empty cluster either")
@@ -123,11 +127,16 @@ class Refusal:
 
 
 def request_text(request: Request) -> str:
-    """«8 GPUs», «30% of a GPU and 4096 MiB», «no GPU»."""
-    if request.share is None:
-        return counted(request.gpus, "GPU") if request.gpus else "no GPU"
-    percent = f"{request.share.milli / 10:g}% of a GPU"
-    return f"{percent} and {request.share.memory} MiB" if request.share.memory else percent
+    """«8 GPUs», «30% and 4096 MiB of a GPU», «no GPU»."""
+    if request.share is not None:
+        return f"{_share_text(request.share)} of a GPU"
+    return counted(request.gpus, "GPU") if request.gpus else "no GPU"
+
+
+def _share_text(share: Share | None) -> str:
+    if share is None:
+        return ""
+    return f"{share.milli / 10:g}%" + (f" and {share.memory} MiB" if share.memory else "")
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
+import pytest
+from core_builders import BEST_FIT, cluster_of, node, place, share, taken, whole
+
+from gpupack_core import (
+    AlreadyHeld,
+    Device,
+    DuplicateDevice,
+    Grant,
+    NotHeld,
+    OverAllocated,
+    Placement,
+    UnknownDevice,
+    UnknownNode,
+    decide,
+)
+
+ONE = Placement("a", (Grant("a/0", 1000, 80_000),), 1000, 100)
+
+
+def free(cluster, name="a"):
+    return [(device.milli, device.memory) for device in cluster.free_devices(name)]
+
+
+def test_taking_and_giving_back_is_the_identity():
+    cluster = cluster_of(node("a", 2))
+    before = free(cluster)
+    cluster.take("x", ONE)
+    assert free(cluster) == [(0, 0), (1000, 80_000)]
+    assert cluster.give_back("x") == ONE
+    assert free(cluster) == before
+
+
+def test_a_holder_holds_once_and_gives_back_once():
+    cluster = cluster_of(node("a", 2))
+    cluster.take("x", ONE)
+    with pytest.raises(AlreadyHeld, match="x holds devices on a"):
+        cluster.take("x", replace(ONE, devices=()))
+    cluster.give_back("x")
+    with pytest.raises(NotHeld):
+        cluster.give_back("x")
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [
+        ONE,
+        Placement("a", (Grant("a/0", 1, 0),)),
+        Placement("a", (Grant("a/1", 501, 0),)),
+        Placement("a", (Grant("a/1", 500, 79_001),)),
+        Placement("a", cpu=63_001),
+        Placement("a", memory=511_901),
+    ],
+)
+def test_more_than_there_is_cannot_be_taken(placement):
+    cluster = cluster_of(node("a", 2))
+    cluster.take("x", ONE)
+    taken(cluster, "a", 1, milli=500, memory=1000)
+    before = free(cluster)
+    with pytest.raises(OverAllocated):
+        cluster.take("y", placement)
+    assert (free(cluster), cluster.placement_of("y")) == (before, None)
+
+
+def test_what_is_not_in_the_inventory_cannot_be_taken():
+    cluster = cluster_of(node("a", 1))
+    with pytest.raises(UnknownNode):
+        cluster.take("x", Placement("b"))
+    with pytest.raises(UnknownDevice, match="a/7"):
+        cluster.take("x", Placement("a", (Grant("a/7", 1000, 1),)))
+
+
+def test_a_device_that_vanishes_while_held_is_still_held_when_it_is_back():
+    cluster = cluster_of(node("a", 2))
+    cluster.take("x", ONE)
+    cluster.set_node(replace(node("a", 2), devices=node("a", 2).devices[1:]))
+    assert place(cluster, whole(1)) == "a/1"
+    assert cluster.holders_of(node="a", uuid="a/0") == ("x",)
+    cluster.set_node(node("a", 2))
+    assert free(cluster) == [(0, 0), (1000, 80_000)]
+
+
+def test_a_node_that_leaves_and_comes_back_has_its_holders():
+    cluster = cluster_of(node("a", 1), node("b", 1))
+    cluster.take("x", ONE)
+    cluster.remove_node("a")
+    assert ("a" in cluster, cluster.holders_on("a")) == (False, ("x",))
+    cluster.set_node(node("a", 1))
+    assert free(cluster) == [(0, 0)]
+
+
+def test_what_the_api_says_is_adopted_before_its_node_is_known():
+    cluster = cluster_of()
+    cluster.adopt("x", ONE)
+    cluster.adopt("y", ONE)
+    cluster.set_node(node("a", 2))
+    assert free(cluster) == [(0, 0), (1000, 80_000)]
+    cluster.give_back("x")
+    assert free(cluster)[0] == (0, 0)
+    cluster.give_back("y")
+    assert free(cluster)[0] == (1000, 80_000)
+
+
+def test_a_device_is_on_one_node_at_a_time():
+    cluster = cluster_of(node("a", 1))
+    twin = replace(node("b", 0), devices=(Device("a/0", 0, "H100", 1),))
+    with pytest.raises(DuplicateDevice, match="also on node a"):
+        cluster.set_node(twin)
+    cluster.remove_node("a")
+    cluster.set_node(twin)
+    assert (len(cluster), "b" in cluster) == (1, True)
+
+
+def test_nodes_and_devices_may_grow_beyond_the_first_size():
+    cluster = cluster_of(node("a", 1))
+    for number in range(40):
+        cluster.set_node(node(f"n{number}", number % 16))
+    assert len(cluster) == 41
+    assert decide(cluster, whole(15), BEST_FIT).node == "n15"
+
+
+def test_a_removed_nodes_place_is_used_again_without_leftovers():
+    cluster = taken(cluster_of(node("a", 8, cordoned=True)), "a", 0)
+    cluster.remove_node("a")
+    cluster.set_node(node("b", 2))
+    assert free(cluster, "b") == [(1000, 80_000)] * 2
+    assert [n.name for n in cluster.nodes()] == ["b"]
+    with pytest.raises(UnknownNode):
+        cluster.remove_node("a")
+
+
+def test_a_fork_and_its_origin_do_not_touch_each_other():
+    cluster = cluster_of(node("a", 2))
+    fork = cluster.fork()
+    fork.take("x", ONE)
+    fork.set_node(node("b", 4))
+    assert (len(cluster), cluster.placement_of("x"), free(cluster)[0][0]) == (1, None, 1000)
+    cluster.remove_node("a")
+    assert fork.give_back("x") == ONE
+    assert place(fork, whole(4)).startswith("b/")
+
+
+def test_devices_are_given_out_by_index_whatever_their_order():
+    shuffled = replace(node("a", 3), devices=node("a", 3).devices[::-1])
+    assert place(cluster_of(shuffled), share(10)) == "a/0"

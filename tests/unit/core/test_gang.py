@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from core_builders import (
+    BEST_FIT,
+    FIRST_FIT,
+    WORST_FIT,
+    cluster_of,
+    gang,
+    node,
+    share,
+    shown,
+    taken,
+    whole,
+)
+
+from gpupack_core import POLICIES, Interconnect, Reason, plan_gang
+
+
+def plan(cluster, asked, policy=BEST_FIT):
+    answer = plan_gang(cluster, asked, policy)
+    return [shown(p) for p in answer] if isinstance(answer, tuple) else answer
+
+
+def test_workers_share_a_node_as_long_as_it_has_room():
+    cluster = cluster_of(node("a", 4), node("b", 4))
+    assert plan(cluster, gang(3, whole(2))) == ["a/0 a/1", "a/2 a/3", "b/0 b/1"]
+
+
+def test_shares_of_a_gang_fill_one_gpu_before_the_next():
+    cluster = cluster_of(node("a", 2))
+    assert plan(cluster, gang(3, share(400))) == ["a/0", "a/0", "a/1"]
+
+
+def test_one_worker_per_node_is_kept():
+    cluster = cluster_of(node("a"), node("b"), node("c", 0))
+    placements = plan_gang(cluster, gang(2, whole(1), one_worker_per_node=True), BEST_FIT)
+    assert [p.node for p in placements] == ["a", "b"]
+    refusal = plan_gang(cluster, gang(3, whole(1), one_worker_per_node=True), BEST_FIT)
+    assert (refusal.never, refusal.reason) == (True, Reason.SPREAD_LIMIT)
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_the_policys_favourite_is_passed_over_where_it_would_break_the_node_limit(policy):
+    cluster = cluster_of(node("small", 1), node("wide", 3), node("large", 4))
+    placements = plan_gang(cluster, gang(7, whole(1), max_nodes=2), policy)
+    assert {p.node for p in placements} == {"wide", "large"}
+
+
+def test_the_policy_chooses_among_the_nodes_that_leave_a_way():
+    cluster = cluster_of(node("a", 2), node("b", 4), node("c", 4))
+    nodes = [p.node for p in plan_gang(cluster, gang(6, whole(1), max_nodes=2), FIRST_FIT)]
+    assert nodes == ["a", "a", "b", "b", "b", "b"]
+
+
+def test_worst_fit_scatters_a_gang():
+    cluster = cluster_of(node("a", 4), node("b", 4))
+    assert [p.node for p in plan_gang(cluster, gang(4, whole(1)), WORST_FIT)] == list("abab")
+
+
+def test_each_worker_has_its_own_nvlink_clique():
+    cluster = taken(cluster_of(node("a", 6, cliques=[0, 0, 0, 1, 1, 1])), "a", 0)
+    asked = gang(2, whole(2, interconnect=Interconnect.NVLINK))
+    assert plan(cluster, asked) == ["a/1 a/2", "a/3 a/4"]
+
+
+def test_a_refused_gang_counts_what_is_missing():
+    cluster = cluster_of(node("a"), node("b"), node("c", 0))
+    assert plan(cluster, gang(4, whole(8))).message == (
+        "gang of 4 workers × 8 GPUs: 2 of 4 workers fit now; 16 GPUs are missing "  # noqa: RUF001
+        "(16 free GPUs in 2 nodes, 32 asked); 0 of 3 nodes fit one more worker: "
+        "2 nodes: fewer than 8 free GPUs (most free on one node: 0); 1 node: node has no GPUs; "
+        "it would not fit on the empty cluster either"
+    )
+
+
+def test_a_gang_that_only_waits_is_not_called_impossible():
+    cluster = taken(cluster_of(node("a", 2), node("b", 2, ready=False)), "a", 0)
+    refusal = plan(cluster, gang(2, whole(2)))
+    assert (refusal.never, "3 GPUs are missing" in refusal.message) == (False, True)
+
+
+def test_scattered_gpus_are_told_apart_from_missing_ones():
+    cluster = cluster_of(node("a", 3), node("b", 3))
+    message = plan(cluster, gang(3, whole(2))).message
+    assert "enough GPUs but not where they are needed (6 free GPUs in 2 nodes, 6 asked)" in message
+
+
+def test_cpu_and_memory_limit_the_workers_of_a_node():
+    cluster = cluster_of(node("a", 8, cpu=3000), node("b", 8, memory=100))
+    placements = plan_gang(cluster, gang(4, whole(1, cpu=1000, memory=100)), BEST_FIT)
+    assert sorted(p.node for p in placements) == ["a", "a", "a", "b"]

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+from core_builders import device, node
+
+from gpupack_core import (
+    CoreError,
+    Gang,
+    Grant,
+    InvalidInventory,
+    InvalidPlacement,
+    InvalidRequest,
+    Placement,
+    Request,
+    Share,
+    Spread,
+    Taint,
+    UnknownPolicy,
+    policy_named,
+)
+
+GRANT = Grant("u", 1000, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "build"),
+    [
+        (InvalidInventory, lambda: device("a", -1)),
+        (InvalidInventory, lambda: device("a", 0, memory=0)),
+        (InvalidInventory, lambda: device("a", 0, model="")),
+        (InvalidInventory, lambda: Taint("")),
+        (InvalidInventory, lambda: node("")),
+        (InvalidInventory, lambda: node("a", cpu=-1)),
+        (InvalidInventory, lambda: replace(node("a"), devices=(device("a", 0),) * 2)),
+        (
+            InvalidInventory,
+            lambda: replace(node("a"), devices=(device("a", 0), device("b", 0))),
+        ),
+        (InvalidRequest, Request),
+        (InvalidRequest, lambda: Request(gpus=1, share=Share(1, 1))),
+        (InvalidRequest, lambda: Request(gpus=-1)),
+        (InvalidRequest, lambda: Request(gpus=1, cpu=-1)),
+        (InvalidRequest, lambda: Request(gpus=1, models=(" ",))),
+        (InvalidRequest, lambda: Share(0, 1)),
+        (InvalidRequest, lambda: Share(1000, 1)),
+        (InvalidRequest, lambda: Share(1, -1)),
+        (InvalidRequest, lambda: Spread(max_nodes=0)),
+        (InvalidRequest, lambda: Gang(0, Request(gpus=1))),
+        (InvalidRequest, lambda: Gang(3, Request(gpus=1), Spread(2, one_worker_per_node=True))),
+        (InvalidPlacement, lambda: Grant("u", 0, 1)),
+        (InvalidPlacement, lambda: Grant("u", 1001, 1)),
+        (InvalidPlacement, lambda: Grant("u", 1, -1)),
+        (InvalidPlacement, lambda: Placement("a", (GRANT, GRANT))),
+        (InvalidPlacement, lambda: Placement("a", (), -1)),
+    ],
+)
+def test_what_cannot_exist_is_rejected_when_it_is_made(error, build):
+    with pytest.raises(error) as caught:
+        build()
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, CoreError)
+
+
+def test_inventory_and_requests_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        node("a").ready = False
+    with pytest.raises(FrozenInstanceError):
+        Request(gpus=1).gpus = 2
+
+
+def test_an_unknown_policy_says_which_there_are():
+    with pytest.raises(UnknownPolicy, match="use one of: best-fit, first-fit, worst-fit"):
+        policy_named("fittest")
+    assert policy_named("best-fit").name == "best-fit"
