@@ -7,8 +7,10 @@ import pytest
 from harness import STATE, SYSTEM_NAMESPACE, Kube, cluster_kind
 from manifests import Judged
 
-from gpupack_devcluster import connect
+from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.driver import ClusterDriver
+from gpupack_devcluster.kind import KindCluster
+from gpupack_devcluster.settings import ClusterSettings, Paths
 
 
 def pytest_collection_modifyitems(items):
@@ -18,7 +20,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def cluster() -> ClusterDriver:
-    driver = connect(cluster_kind(), state=STATE)
+    settings = ClusterSettings(paths=Paths(STATE))
+    driver = KindCluster(settings) if cluster_kind() == "kind" else Cluster(settings)
     if not driver.kubeconfig.exists():
         pytest.fail("there is no cluster: run `make cluster-up` first")
     return driver

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents name files and make targets that exist."""
+
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+)
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+TARGET = re.compile(r"`make ([a-z-]+)|^make ([a-z-]+)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_links_of_a_document_lead_somewhere(document):
+    folder = (ROOT / document).parent
+    broken = [
+        link
+        for link in LINK.findall((ROOT / document).read_text())
+        if not (folder / link).resolve().exists()
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_make_targets_that_a_document_names_exist(document):
+    named = {a or b for a, b in TARGET.findall((ROOT / document).read_text())}
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+def test_every_decision_is_numbered_once_and_says_what_was_decided():
+    records = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    numbers = [int(path.name[:4]) for path in records]
+    assert numbers == list(range(1, len(records) + 1))
+    assert all("**Decision.**" in path.read_text() for path in records)
