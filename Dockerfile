@@ -6,7 +6,8 @@
 #   copied last, so that a change of our code makes one layer of a few kilobytes.
 # - What the host needs for downloading (mirrors, proxies, certificates) comes as secrets under
 #   /run/secrets; no layer keeps them. Each may be missing: a plain `docker build` works.
-# - pip is borrowed from the tools stage while a layer is made and stays out of the images.
+# - pip is never installed: it runs from Debian's wheel of it. (A stage to borrow it from would be
+#   cleaner, but buildah 1.28 mounts nothing from a stage that came from its cache.)
 
 FROM docker.io/library/debian:bookworm-slim AS base
 ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
@@ -16,19 +17,10 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
     --mount=type=secret,id=apt.sources --mount=type=secret,id=ca.crt \
     apt-get update -qq \
-    && apt-get install -qq -y --no-install-recommends python3 \
+    && apt-get install -qq -y --no-install-recommends python3 python3-pip-whl \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
-    && python3 -m venv --without-pip /opt/venv
-
-
-FROM base AS tools
-ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
-RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
-    --mount=type=secret,id=apt.sources --mount=type=secret,id=ca.crt \
-    apt-get update -qq \
-    && apt-get install -qq -y --no-install-recommends python3-pip-whl \
-    && rm -rf /var/lib/apt/lists/* \
-    && python3 -m zipfile -e /usr/share/python-wheels/pip-*.whl /opt/pip
+    && python3 -m venv --without-pip /opt/venv \
+    && ln -s /usr/share/python-wheels/pip-*.whl /opt/pip.whl
 
 
 # Triton compiles its launcher with gcc at run time on a GPU; torch needs libstdc++.
@@ -39,15 +31,18 @@ RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
     apt-get update -qq \
     && apt-get install -qq -y --no-install-recommends gcc libc6-dev libpython3-dev libstdc++6 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
-COPY workloads/requirements.lock /opt/locks/
-RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
-    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+COPY workloads/requirements-torch.lock /opt/locks/
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-torch.lock
 
 
 # A home that any user may write to: Triton keeps its compiled kernels there.
 FROM torch AS workloads
+COPY workloads/requirements.lock /opt/locks/
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
 ENV HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_workloads"]
@@ -56,9 +51,8 @@ COPY workloads /opt/gpupack/
 
 FROM base AS operator
 COPY operator/requirements.lock /opt/locks/
-RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
-    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
     python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_operator"]
@@ -67,9 +61,8 @@ COPY core crds kube operator /opt/gpupack/
 
 FROM base AS extender
 COPY extender/requirements.lock /opt/locks/
-RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
-    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
     python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_extender"]
@@ -78,9 +71,8 @@ COPY core crds kube extender /opt/gpupack/
 
 FROM base AS agent
 COPY agent/requirements.lock /opt/locks/
-RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
-    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
     python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
 ENTRYPOINT ["python", "-m", "gpupack_agent"]
 COPY core crds kube agent /opt/gpupack/
@@ -89,15 +81,14 @@ COPY core crds kube agent /opt/gpupack/
 # What the tests run in pods.
 FROM base AS judge
 USER 65532:65532
-ENTRYPOINT ["python", "/opt/judge/judge.py"]
-COPY tests/e2e/judge /opt/judge/
+ENTRYPOINT ["python3", "-S", "/judge.py"]
+COPY tests/e2e/judge /
 
 
 FROM torch AS workloads-test
 COPY workloads/requirements-test.lock /opt/locks/
-RUN --mount=type=bind,from=tools,source=/opt/pip,target=/mnt \
-    --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/mnt \
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
     python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-test.lock
 ENV HOME=/tmp
 USER 65532:65532
@@ -108,13 +99,13 @@ COPY workloads tests/workloads_image /opt/gpupack/
 
 # What the dev cluster needs and cannot pull: binaries that it has built on the host.
 FROM scratch AS pause
+COPY .dev/bin/pause /pause
 USER 65535:65535
 ENTRYPOINT ["/pause"]
-COPY .dev/bin/pause /pause
 
 
 FROM scratch AS kube-scheduler
-USER 65532:65532
-ENV PATH=/usr/local/bin
-ENTRYPOINT ["kube-scheduler"]
 COPY .dev/bin/kube /usr/local/bin/kube-scheduler
+ENV PATH=/usr/local/bin
+USER 65532:65532
+ENTRYPOINT ["kube-scheduler"]

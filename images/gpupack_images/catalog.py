@@ -18,9 +18,8 @@ class Image:
 
 
 # In building order: what many images stand on first.
-# `tools` and `torch` are never run; their names keep them out of reach of pruning.
+# `torch` is never run; its name keeps it out of reach of pruning.
 IMAGES = (
-    Image("tools", "localhost/gpupack/tools:dev"),
     Image("operator", "docker.io/gpupack/operator:dev"),
     Image("extender", "docker.io/gpupack/extender:dev"),
     Image("agent", "docker.io/gpupack/agent:dev"),

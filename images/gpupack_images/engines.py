@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two programs that can build: Docker where its daemon answers, else buildah.
 
-buildah keeps its store under .dev/images with one plain folder per layer (no metacopy, no
-redirected folders), because the dev cluster hard-links those folders into its nodes: an image
-stands on disk once, and nothing is exported or imported.
+buildah keeps its store under .dev/images (settings: storage.conf there) with one plain folder per
+layer (no metacopy, no redirected folders), because the dev cluster hard-links those folders into
+its nodes: an image stands on disk once, and nothing is exported or imported.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,16 @@ from gpupack_images.errors import NoEngine
 from gpupack_images.shell import Shell, as_root
 
 PULL_TIMEOUT_SECONDS = 300
+PRUNE_TIMEOUT_SECONDS = 300
+# A file, because buildah's own options split overlay's mount options at their commas.
+STORAGE = """\
+[storage]
+driver = "overlay"
+graphroot = "{state}/root"
+runroot = "{state}/run"
+[storage.options.overlay]
+mountopt = "nodev,metacopy=off,redirect_dir=off"
+"""
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy")
 
 
@@ -101,21 +111,19 @@ class Buildah:
         self._run("build", *isolation, *_options(image, secrets), ".")
 
     def prune(self) -> None:
-        """Drop untagged images that no tagged one stands on."""
-        self._run("rmi", "--prune")
+        """Drop untagged images that no tagged one stands on; one that is in use just stays."""
+        self.shell.succeeds(*self._command("rmi", "--prune"), timeout_seconds=PRUNE_TIMEOUT_SECONDS)
 
     def _run(self, *arguments: str) -> None:
         self.shell.run(*self._command(*arguments))
 
     def _command(self, *arguments: str) -> tuple[str, ...]:
         # A commit writes its layer to TMPDIR first: 5 GB that must not fill a small /tmp.
-        return (
-            *as_root("env", f"TMPDIR={self.state / 'tmp'}", "buildah"),
-            *("--root", str(self.state / "root"), "--runroot", str(self.state / "run")),
-            *("--storage-driver", "overlay"),
-            *("--storage-opt", "overlay.mountopt=nodev,metacopy=off,redirect_dir=off"),
-            *arguments,
+        settings = (
+            f"CONTAINERS_STORAGE_CONF={self.state / 'storage.conf'}",
+            f"TMPDIR={self.state / 'tmp'}",
         )
+        return (*as_root("env", *settings, "buildah"), *arguments)
 
 
 def choose_engine(wanted: str, *, shell: Shell, state: Path) -> Engine:
@@ -124,6 +132,7 @@ def choose_engine(wanted: str, *, shell: Shell, state: Path) -> Engine:
         return Docker(shell)
     if wanted in ("auto", "buildah") and shell.succeeds("buildah", "--version"):
         (state / "tmp").mkdir(parents=True, exist_ok=True)
+        (state / "storage.conf").write_text(STORAGE.format(state=state))
         return Buildah(shell, state)
     raise NoEngine(
         f"engine {wanted}: no Docker daemon answers and buildah is not installed;"

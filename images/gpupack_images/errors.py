@@ -10,6 +10,8 @@ ImagesError
 from collections.abc import Sequence
 from pathlib import Path
 
+WRAPPERS = ("sudo", "env")
+
 
 class ImagesError(Exception):
     """The root of this tree; its text is for the user."""
@@ -19,7 +21,8 @@ class CommandFailed(ImagesError):
     """A program ended with an error."""
 
     def __init__(self, *, command: Sequence[str], status: int, log: Path, tail: str) -> None:
-        super().__init__(f"{command[0]} ended with status {status} (all of it: {log})\n{tail}")
+        program = next(part for part in command if part not in WRAPPERS and "=" not in part)
+        super().__init__(f"{program} ended with status {status} (all of it: {log})\n{tail}")
 
 
 class UnknownImage(ImagesError):

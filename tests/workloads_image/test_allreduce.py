@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The allreduce workload: gangs of several workers as processes of this machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from gpupack_workloads.allreduce_rank import choose_backend, sizes
+from gpupack_workloads.devices import Device
+from gpupack_workloads.errors import NoSuchDevice
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the gangs here are of CPUs")
+
+
+def start(
+    *arguments: str, port: int, index: int = 0, workers: int = 1, processes: int = 1
+) -> subprocess.Popen[str]:
+    environ = os.environ | {
+        "GPUPACK_WORKERS": str(workers),
+        "GPUPACK_WORKER_INDEX": str(index),
+        "GPUPACK_RENDEZVOUS": f"127.0.0.1:{port}",
+        "GPUPACK_PROCESSES_PER_WORKER": str(processes),
+        "GPUPACK_RESULT_PATH": os.devnull,
+    }
+    command = [sys.executable, "-m", "gpupack_workloads", "allreduce", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_two_workers_sum_exactly_and_agree_on_the_time():
+    gang = [start("--json", "--size", "4096", port=29411, index=i, workers=2) for i in range(2)]
+    results = [json.loads(worker.communicate(timeout=120)[0]) for worker in gang]
+    assert [worker.returncode for worker in gang] == [0, 0]
+    assert [result["metrics"]["ranks"] for result in results] == [2, 2]
+    assert results[0]["metrics"]["bus_gb_per_s"] == results[1]["metrics"]["bus_gb_per_s"] > 0
+
+
+def test_one_worker_can_run_two_processes():
+    worker = start("--size", "64", port=29412, processes=2)
+    output, _ = worker.communicate(timeout=120)
+    assert (worker.returncode, "2 ranks" in output) == (0, True)
+
+
+def test_nccl_without_gpus_ends_with_the_status_of_no_such_device(monkeypatch):
+    monkeypatch.setenv("GPUPACK_BACKEND", "nccl")
+    worker = start(port=29413)
+    _, errors = worker.communicate(timeout=120)
+    assert (worker.returncode, "needs GPUs" in errors) == (5, True)
+
+
+def test_a_terminated_worker_ends_soon():
+    worker = start(port=29414, workers=2)
+    time.sleep(4)
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=20)
+    assert worker.returncode != 0
+
+
+def test_sizes_double_up_to_the_largest():
+    assert sizes(64) == [8, 16, 32, 64]
+    assert sizes(100) == [8, 16, 32, 64]
+    assert sizes(8) == [8]
+
+
+def test_gpus_take_nccl_and_cpus_gloo():
+    gpu, cpu = Device(torch.device("cuda", 0), "GPU"), Device(torch.device("cpu"), "CPU")
+    assert (choose_backend("auto", gpu), choose_backend("auto", cpu)) == ("nccl", "gloo")
+    with pytest.raises(NoSuchDevice):
+        choose_backend("nccl", cpu)

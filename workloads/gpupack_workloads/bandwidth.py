@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bandwidths by the method of nccl-tests.
+
+Algorithm bandwidth is the buffer's size over the time. Bus bandwidth corrects it by how often each
+byte has to cross a link, so that it can be compared with the hardware's figure whatever the number
+of ranks: an all-reduce moves 2(n-1)/n of the buffer in and out of every rank.
+"""
+
+GB = 1e9
+
+
+def algorithm_gb_per_s(*, size_bytes: int, seconds: float) -> float:
+    """Return size over time."""
+    return size_bytes / seconds / GB
+
+
+def all_reduce_bus_gb_per_s(*, size_bytes: int, seconds: float, ranks: int) -> float:
+    """Return the traffic per link; one rank alone has none."""
+    crossings = 2 * (ranks - 1) / ranks
+    return algorithm_gb_per_s(size_bytes=size_bytes, seconds=seconds) * crossings

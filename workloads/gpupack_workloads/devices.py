@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which device a process computes on: its GPU, else the CPU with a warning."""
+
+import contextlib
+import logging
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from gpupack_workloads.errors import NoSuchDevice, OutOfMemory
+from gpupack_workloads.results import Scalar
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device to compute on."""
+
+    torch: torch.device
+    name: str
+
+    @property
+    def simulated(self) -> bool:
+        """Whether this stands in for a GPU."""
+        return bool(self.torch.type == "cpu")
+
+
+def choose_device(*, require_gpu: bool, index: int = 0) -> Device:
+    """Return GPU `index` of this container, or the CPU where there is none.
+
+    Raises:
+        NoSuchDevice: a GPU is required, or there are GPUs but fewer than processes.
+    """
+    if torch.cuda.is_available():
+        return _gpu(index)
+    if require_gpu:
+        raise NoSuchDevice("a GPU is required and CUDA finds none in this container")
+    logger.warning("no GPU: computing on the CPU at a small size; times say nothing about a GPU")
+    return Device(torch.device("cpu"), f"CPU {platform.machine()}")
+
+
+def _gpu(index: int) -> Device:
+    if index >= torch.cuda.device_count():
+        raise NoSuchDevice(
+            f"process {index} has no GPU: the container has {torch.cuda.device_count()}"
+        )
+    torch.cuda.set_device(index)
+    return Device(torch.device("cuda", index), torch.cuda.get_device_name(index))
+
+
+def describe(device: Device) -> dict[str, Scalar]:
+    """Return device and versions, as metrics."""
+    facts: dict[str, Scalar] = {
+        "device": device.name,
+        "devices": os.environ.get("GPUPACK_DEVICES", ""),
+        "torch_version": str(torch.__version__),
+    }
+    if not device.simulated:
+        facts["cuda_version"] = str(torch.version.cuda)
+    return facts
+
+
+@contextlib.contextmanager
+def memory_errors(doing: str) -> Iterator[None]:
+    """Turn what torch says when memory is short into `OutOfMemory`."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise OutOfMemory(f"{doing} does not fit into memory: {error}") from error
+    except RuntimeError as error:
+        # The CPU's allocator has no error of its own.
+        if "can't allocate memory" not in str(error):
+            raise
+        raise OutOfMemory(f"{doing} does not fit into memory: {error}") from error

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a workload failed. Each kind has its exit status, for a GPUJob's failurePolicy.
+
+WorkloadError               1
+├── BadArgument             2   as click's own errors are
+├── WrongResult             3   what was computed is wrong: the hardware is suspect
+├── OutOfMemory             4
+├── NoSuchDevice            5   a GPU is required and none can be used
+└── PeersMissing            6   other workers did not come in time
+"""
+
+from typing import ClassVar
+
+
+class WorkloadError(Exception):
+    """The root of this tree; its text is for the user."""
+
+    exit_status: ClassVar[int] = 1
+
+
+class BadArgument(WorkloadError):
+    """An argument or a setting that cannot be served."""
+
+    exit_status = 2
+
+
+class WrongResult(WorkloadError):
+    """What was computed differs from the reference by more than rounding explains."""
+
+    exit_status = 3
+
+
+class OutOfMemory(WorkloadError):
+    """The problem does not fit into the device's (or the container's) memory."""
+
+    exit_status = 4
+
+
+class NoSuchDevice(WorkloadError):
+    """A GPU is required and none can be used."""
+
+    exit_status = 5
+
+
+class PeersMissing(WorkloadError):
+    """Other workers of the gang did not come in time."""
+
+    exit_status = 6
+
+
+def error_of_status(status: int, message: str) -> WorkloadError:
+    """Return the error whose exit status a process ended with."""
+    kinds = {kind.exit_status: kind for kind in WorkloadError.__subclasses__()}
+    return kinds.get(status, WorkloadError)(message)

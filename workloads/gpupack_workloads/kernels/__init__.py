@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Triton kernels: a folder each, with kernel, launcher and reference."""

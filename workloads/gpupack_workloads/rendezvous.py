@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds worker 0, and the address by which it finds us.
+
+Waiting is ours, because torch gives up quickly when a name is unknown, and the name of a
+pod appears in DNS only some time after the pod has its address.
+"""
+
+import logging
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpupack_workloads.errors import PeersMissing
+
+logger = logging.getLogger(__name__)
+
+DISCARD_PORT = 9
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for a name, and how.
+
+    Attributes:
+        deadline_seconds: after that the gang counts as broken.
+        pause_seconds: between two questions.
+        clock: seconds that only grow.
+        sleep: how to pause.
+    """
+
+    deadline_seconds: float = 120
+    pause_seconds: float = 0.25
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def wait_for_name(
+    host: str,
+    patience: Patience,
+    resolve: Callable[[str], str] = socket.gethostbyname,
+) -> str:
+    """Return the address of a host as soon as its name is known."""
+    end = patience.clock() + patience.deadline_seconds
+    while True:
+        try:
+            return resolve(host)
+        except OSError as error:
+            if patience.clock() >= end:
+                raise PeersMissing(
+                    f"the name {host} of worker 0 was unknown for"
+                    f" {patience.deadline_seconds:.0f} s: {error}"
+                ) from error
+        logger.info("waiting for the name %s", host)
+        patience.sleep(patience.pause_seconds)
+
+
+def own_address(peer: str) -> str:
+    """Return the address of ours from which a peer is reached; no packet is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((peer, DISCARD_PORT))
+        return str(probe.getsockname()[0])

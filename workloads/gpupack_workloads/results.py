@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a workload measured: schema gpupack.dev/result/v1, described in docs/results.md.
+
+The kubelet keeps 4096 bytes of a termination message. A result that is longer would be cut in the
+middle and be no JSON any more, so `encode` drops metrics from the end until it fits; the workloads
+name the important ones first.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+logger = logging.getLogger(__name__)
+
+SCHEMA = "gpupack.dev/result/v1"
+MESSAGE_BYTES = 4096
+HEADLINE_CHARACTERS = 64
+
+Scalar = str | int | float | bool
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker's result.
+
+    Attributes:
+        headline: the one figure to show in a table, with its unit.
+        verified: whether what was computed agreed with an independent reference.
+        simulated: whether no GPU was there, so that times say nothing about one.
+        metrics: figures by name; names end with their unit.
+    """
+
+    workload: str
+    headline: str
+    verified: bool
+    simulated: bool
+    metrics: dict[str, Scalar]
+    schema: str = SCHEMA
+
+    def __post_init__(self) -> None:
+        """Refuse a headline that no table can show."""
+        if len(self.headline) > HEADLINE_CHARACTERS:
+            raise ValueError(f"headline {self.headline!r} is over {HEADLINE_CHARACTERS} characters")
+
+
+def headline(figure: str, *, simulated: bool) -> str:
+    """Mark a figure that was not measured on a GPU."""
+    return f"{figure} (simulated)" if simulated else figure
+
+
+def encode(result: Result) -> bytes:
+    """Write a result as JSON that fits into a termination message."""
+    metrics = dict(result.metrics)
+    while len(text := _json(result, metrics)) > MESSAGE_BYTES and metrics:
+        metrics.popitem()
+    return text
+
+
+def report(result: Result, path: Path | None) -> None:
+    """Leave a result where the kubelet reads it; a run outside a pod has no such place."""
+    if path is None:
+        return
+    try:
+        path.write_bytes(encode(result))
+    except OSError as error:
+        logger.warning("the result could not be written to %s: %s", path, error)
+
+
+def result_path(environ: Mapping[str, str]) -> Path | None:
+    """Return the termination message's file, by the operator's word or where Kubernetes has it."""
+    named = environ.get("GPUPACK_RESULT_PATH")
+    if named:
+        return Path(named)
+    usual = Path("/dev/termination-log")
+    return usual if usual.exists() else None
+
+
+def _json(result: Result, metrics: dict[str, Scalar]) -> bytes:
+    return msgspec.json.encode(msgspec.structs.replace(result, metrics=metrics))

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator tells a worker about its gang, and the surroundings that libraries need."""
+
+import math
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpupack_workloads.errors import BadArgument
+
+DEFAULT_PORT = 29400
+BACKENDS = ("auto", "nccl", "gloo")
+
+# On a host that is shared, multicast groups of NVSwitch can be left behind by a killed process.
+NO_MULTICAST = {
+    "NCCL_NVLS_ENABLE": "0",
+    "NVSHMEM_DISABLE_NVLS": "1",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line asks for.
+
+    Attributes:
+        size: the workload's own measure of size; None takes what suits the device.
+        seed: of all random data.
+        require_gpu: fail instead of falling back to the CPU.
+    """
+
+    size: int | None = None
+    seed: int = 0
+    require_gpu: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gang:
+    """This worker's place among the workers of its job.
+
+    Attributes:
+        run: names this attempt of this job; workers of another attempt cannot join.
+        workers: how many there are.
+        index: ours, from 0.
+        host: the stable name of worker 0, where all meet.
+        port: the port there.
+        processes: processes of this worker; None means one per GPU.
+        backend: auto, nccl or gloo.
+    """
+
+    run: str = "local"
+    workers: int = 1
+    index: int = 0
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    processes: int | None = None
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Refuse a place that cannot be."""
+        if not 0 <= self.index < self.workers:
+            raise BadArgument(f"worker index {self.index} is not among {self.workers} workers")
+        if self.backend not in BACKENDS:
+            raise BadArgument(f"backend {self.backend!r} is none of {', '.join(BACKENDS)}")
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "Gang":
+        """Read what the operator has set; outside a gang, be the only worker."""
+        host, _, port = environ.get("GPUPACK_RENDEZVOUS", "").rpartition(":")
+        job, attempt = environ.get("GPUPACK_JOB", "local"), environ.get("GPUPACK_ATTEMPT", "1")
+        return cls(
+            run=f"{job}-{attempt}",
+            workers=_number(environ, "GPUPACK_WORKERS", default=1),
+            index=_number(environ, "GPUPACK_WORKER_INDEX", default=0),
+            host=host or cls.host,
+            port=int(port) if port.isdecimal() else DEFAULT_PORT,
+            processes=_number(environ, "GPUPACK_PROCESSES_PER_WORKER", default=0) or None,
+            backend=environ.get("GPUPACK_BACKEND") or "auto",
+        )
+
+
+def prepare(environ: MutableMapping[str, str]) -> None:
+    """Set what libraries read when they are imported; what a user has set stays."""
+    for name, value in NO_MULTICAST.items():
+        environ.setdefault(name, value)
+    environ.setdefault("OMP_NUM_THREADS", str(usable_cpus(Path("/sys/fs/cgroup"))))
+
+
+def usable_cpus(cgroup: Path) -> int:
+    """Count the CPUs that the container may use; more threads than that only get throttled."""
+    cpus = len(os.sched_getaffinity(0))
+    quota, period = _cpu_quota(cgroup)
+    return max(1, min(cpus, math.ceil(quota / period))) if quota > 0 else cpus
+
+
+def _cpu_quota(cgroup: Path) -> tuple[int, int]:
+    """Read the limit of cgroup v2, else of v1; a quota of 0 or less means none."""
+    try:
+        quota, period = (cgroup / "cpu.max").read_text().split()
+    except OSError:
+        quota, period = _cpu_quota_v1(cgroup / "cpu")
+    return (0 if quota == "max" else int(quota)), int(period)
+
+
+def _cpu_quota_v1(folder: Path) -> tuple[str, str]:
+    try:
+        return (
+            (folder / "cpu.cfs_quota_us").read_text().strip(),
+            (folder / "cpu.cfs_period_us").read_text().strip(),
+        )
+    except OSError:
+        return "0", "1"
+
+
+def _number(environ: Mapping[str, str], name: str, *, default: int) -> int:
+    text = environ.get(name) or str(default)
+    try:
+        return int(text)
+    except ValueError as error:
+        raise BadArgument(f"{name} is {text!r}, not a whole number") from error
