@@ -169,6 +169,7 @@ def make_link(link: Path, binary: str) -> None:
 
 def write_kwok_stages(output: Path) -> None:
     """Collect the stages from kwok's module, whose version go.sum pins."""
-    module = run(["go", "-C", MODULES / "go-tools", "list", "-m", "-f={{.Dir}}", "sigs.k8s.io/kwok"])
+    module_folder = MODULES / "go-tools"
+    module = run(["go", "-C", module_folder, "list", "-m", "-f={{.Dir}}", "sigs.k8s.io/kwok"])
     stages = [(Path(module.strip()) / stage).read_text() for stage in KWOK_STAGES]
     output.write_text("---\n".join(stages))

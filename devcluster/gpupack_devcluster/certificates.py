@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates and kubeconfigs. Elliptic-curve keys: all of them together take a tenth of a second."""
+"""Certificates and kubeconfigs; elliptic-curve keys, since those of RSA take seconds."""
 
 import base64
-import datetime
+import datetime as dt
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-LIFETIME = datetime.timedelta(days=365)
+LIFETIME = dt.timedelta(days=365)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gpupack-devcluster")])
         builder = start(name, key.public_key()).issuer_name(name)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        constraints = x509.BasicConstraints(ca=True, path_length=0)
+        builder = builder.add_extension(constraints, critical=True)
         write_key(self._folder / "ca.key", key)
         write_certificate(self._folder / "ca.crt", builder.sign(key, hashes.SHA256()))
 
@@ -149,13 +150,13 @@ def host_name(host: str) -> x509.GeneralName:
 
 def start(name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     """Begin a certificate; an hour back, for clocks that disagree."""
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(name)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_before(now - dt.timedelta(hours=1))
         .not_valid_after(now + LIFETIME)
     )
 

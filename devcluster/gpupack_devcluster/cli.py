@@ -4,13 +4,17 @@
 import logging
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from gpupack_devcluster import build as builder
 from gpupack_devcluster.cluster import Cluster
+from gpupack_devcluster.driver import ClusterDriver
 from gpupack_devcluster.errors import DevclusterError
+from gpupack_devcluster.kind import KindCluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
 
 
@@ -25,7 +29,19 @@ class OneLineErrors(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-pass_cluster = click.make_pass_decorator(Cluster)
+@dataclass(frozen=True)
+class Session:
+    """What the commands work with."""
+
+    settings: ClusterSettings
+    cluster: ClusterDriver
+
+
+DRIVERS: dict[str, Callable[[ClusterSettings], ClusterDriver]] = {
+    "devcluster": Cluster,
+    "kind": KindCluster,
+}
+pass_session = click.make_pass_decorator(Session)
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,68 +53,70 @@ pass_cluster = click.make_pass_decorator(Cluster)
     help="Folder for binaries, images, logs, kubeconfig and the cluster's data.",
 )
 @click.option("--masquerade", is_flag=True, help="Let pods reach beyond this machine.")
+@click.option(
+    "--driver",
+    type=click.Choice(list(DRIVERS)),
+    default="devcluster",
+    show_default=True,
+    envvar="CLUSTER",
+    show_envvar=True,
+    help="Our own nodes on this host's kernel, or plain kind.",
+)
 @click.pass_context
-def main(context: click.Context, state: Path, *, masquerade: bool) -> None:
+def main(context: click.Context, state: Path, driver: str, *, masquerade: bool) -> None:
     """Run a real multi-node Kubernetes cluster on this Linux host, without Docker."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    context.obj = Cluster(ClusterSettings(paths=Paths(state), masquerade=masquerade))
+    settings = ClusterSettings(paths=Paths(state), masquerade=masquerade)
+    context.obj = Session(settings, DRIVERS[driver](settings))
 
 
 @main.command()
 @click.option("--only", metavar="TARGET", help=f"One of: {', '.join(builder.TARGETS)}.")
-@pass_cluster
-def build(cluster: Cluster, only: str | None) -> None:
+@pass_session
+def build(session: Session, only: str | None) -> None:
     """Build the binaries from Go modules; skips what is up to date."""
-    builder.build(cluster.settings.paths.bin, only=only)
+    builder.build(session.settings.paths.bin, only=only)
 
 
 @main.command()
 @click.option("--nodes", default=2, show_default=True, help="Real nodes.")
 @click.option("--kwok-nodes", default=0, show_default=True, help="Simulated nodes.")
-@pass_cluster
-def up(cluster: Cluster, nodes: int, kwok_nodes: int) -> None:
+@pass_session
+def up(session: Session, nodes: int, kwok_nodes: int) -> None:
     """Start what is not running."""
-    cluster.up(nodes=nodes, kwok_nodes=kwok_nodes)
-    click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
+    session.cluster.up(nodes=nodes, kwok_nodes=kwok_nodes)
+    click.echo(f"export KUBECONFIG={session.cluster.kubeconfig}")
 
 
 @main.command()
-@pass_cluster
-def down(cluster: Cluster) -> None:
+@pass_session
+def down(session: Session) -> None:
     """Stop everything; the cluster's data stays for the next `up`."""
-    cluster.down()
+    session.cluster.down()
 
 
 @main.command()
-@pass_cluster
-def reset(cluster: Cluster) -> None:
+@pass_session
+def reset(session: Session) -> None:
     """Stop everything and delete the cluster's data."""
-    cluster.reset()
+    session.cluster.reset()
 
 
 @main.command()
-@pass_cluster
-def status(cluster: Cluster) -> None:
+@pass_session
+def status(session: Session) -> None:
     """Show what runs."""
-    units = cluster.running_units()
-    if not units:
-        click.echo("down")
-        return
-    for unit, pid in units.items():
-        click.echo(f"{unit:<32} pid {pid}")
-    ready = cluster.ready_nodes()
-    for name in cluster.nodes():
-        power = "on" if f"{name}/init" in units else "off"
-        click.echo(f"{name:<32} {power}, {'Ready' if name in ready else 'not Ready'}")
+    for line in session.cluster.describe() or ["down"]:
+        click.echo(line)
 
 
 @main.command()
 @click.argument("component")
 @click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
-@pass_cluster
-def logs(cluster: Cluster, component: str, *, follow: bool) -> None:
+@pass_session
+def logs(session: Session, component: str, *, follow: bool) -> None:
     """Show the log of COMPONENT: etcd, gpupack-1/kubelet, or kubelet for all nodes."""
-    folder = cluster.settings.paths.log
+    folder = session.settings.paths.log
     found = sorted({*folder.glob(f"{component}.log"), *folder.glob(f"*/{component}.log")})
     if not found:
         known = sorted(str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.log"))
@@ -109,48 +127,48 @@ def logs(cluster: Cluster, component: str, *, follow: bool) -> None:
 
 @main.command()
 @click.argument("images", nargs=-1, required=True, metavar="IMAGE...")
-@pass_cluster
-def load(cluster: Cluster, images: tuple[str, ...]) -> None:
+@pass_session
+def load(session: Session, images: tuple[str, ...]) -> None:
     """Give images of the local store, or archives (FILE.tar), to every node."""
-    cluster.load(images)
+    session.cluster.load(images)
 
 
 @main.command()
 @click.argument("switch", type=click.Choice(["on", "off"]))
 @click.argument("node")
-@pass_cluster
-def power(cluster: Cluster, switch: str, node: str) -> None:
+@pass_session
+def power(session: Session, switch: str, node: str) -> None:
     """Cut the power of a node, or boot it."""
     if switch == "off":
-        cluster.power_off(node)
+        session.cluster.power_off(node)
     else:
-        cluster.power_on(node)
+        session.cluster.power_on(node)
 
 
 @main.command()
 @click.argument("target", metavar="NODE|host")
 @click.argument("component")
-@pass_cluster
-def kill(cluster: Cluster, target: str, component: str) -> None:
+@pass_session
+def kill(session: Session, target: str, component: str) -> None:
     """`kill -9` a daemon of a node or of the host."""
-    cluster.kill(target, component)
+    session.cluster.kill(target, component)
 
 
 @main.command()
 @click.argument("target", metavar="NODE|host")
 @click.argument("component")
-@pass_cluster
-def start(cluster: Cluster, target: str, component: str) -> None:
+@pass_session
+def start(session: Session, target: str, component: str) -> None:
     """Start a daemon that is not running."""
-    cluster.start(target, component)
+    session.cluster.start(target, component)
 
 
 @main.command(name="exec", context_settings={"ignore_unknown_options": True})
 @click.argument("node")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@pass_cluster
-def execute(cluster: Cluster, node: str, command: tuple[str, ...]) -> None:
+@pass_session
+def execute(session: Session, node: str, command: tuple[str, ...]) -> None:
     """Run COMMAND inside a node, on this terminal."""
-    words = [*cluster.node(node).entry(), *command]
-    os.environ["PATH"] = f"{cluster.settings.paths.bin}:{os.environ['PATH']}"
+    words = [*session.cluster.entry(node), *command]
+    os.environ["PATH"] = f"{session.settings.paths.bin}:{os.environ['PATH']}"
     os.execvp(words[0], words)  # noqa: S606 - the command takes over the terminal

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from gpupack_devcluster import cgroups, host, kwok, loaded, network, processes
@@ -33,7 +34,15 @@ from gpupack_devcluster.node_config import NodeConfig
 from gpupack_devcluster.settings import HOST, SANDBOX_IMAGE, ClusterSettings, node_name
 from gpupack_devcluster.timing import logger, phase
 
-BINARIES = ("kube", "kubectl", "containerd", "containerd-shim-runc-v2", "ctr", "image-seed", "pause")
+BINARIES = (
+    "containerd",
+    "containerd-shim-runc-v2",
+    "ctr",
+    "image-seed",
+    "kube",
+    "kubectl",
+    "pause",
+)
 
 
 class Cluster:
@@ -101,7 +110,7 @@ class Cluster:
         loaded.add(self._paths.loaded_images, images)
         running = self._running()
         for image in images:
-            self._for_all(running, lambda index, image=image: self._give(index, image))
+            self._for_all(running, partial(self._give, image=image))
 
     def power_off(self, node: str) -> None:
         """Pull the plug of a node."""
@@ -133,6 +142,11 @@ class Cluster:
         else:
             self.node(target).start(node_component(component))
 
+    def entry(self, node: str) -> list[str]:
+        """Command line prefix that enters a node."""
+        require_root()
+        return self.node(node).entry()
+
     def execute(self, node: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command inside a node."""
         require_root()
@@ -150,9 +164,17 @@ class Cluster:
         found = processes.scan(self._paths.state)
         return {p.unit: p.pid for p in sorted(found, key=lambda p: p.unit) if p.is_daemon}
 
-    def ready_nodes(self) -> set[str]:
-        """Nodes that the API server holds for Ready; none if it does not answer."""
-        return self._kubectl.ready_nodes() if self._kubectl.api_is_ready() else set()
+    def describe(self) -> list[str]:
+        """Daemons with their process identifiers, then nodes."""
+        units = self.running_units()
+        if not units:
+            return []
+        ready = self._kubectl.ready_nodes() if self._kubectl.api_is_ready() else set()
+        lines = [f"{unit:<32} pid {pid}" for unit, pid in units.items()]
+        for name in self.nodes():
+            power = "on" if f"{name}/init" in units else "off"
+            lines.append(f"{name:<32} {power}, {'Ready' if name in ready else 'not Ready'}")
+        return lines
 
     def _check(self, nodes: int) -> None:
         require_root()
@@ -161,9 +183,19 @@ class Cluster:
         maximum = self.settings.addresses.maximum_nodes
         if not 1 <= nodes <= maximum:
             raise UnknownName(f"--nodes {nodes}: between 1 and {maximum}")
-        archives = any(loaded.is_archive(i) for i in loaded.read(self._paths.loaded_images))
-        if not archives:  # an archive may well hold it
+        self._check_images()
+
+    def _check_images(self) -> None:
+        """Insist on the sandbox image alone; others may have left the store."""
+        remembered = loaded.read(self._paths.loaded_images)
+        if not any(loaded.is_archive(image) for image in remembered):  # one may well hold it
             self._require_image(SANDBOX_IMAGE)
+        wanted = dict.fromkeys([SANDBOX_IMAGE, *remembered])
+        found = [image for image in wanted if self._has_image(image)]
+        for image in remembered:
+            if image not in found:
+                logger.warning("forgetting image %s: it is not in the store any more", image)
+        loaded.write(self._paths.loaded_images, found)
 
     def _has_image(self, image: str) -> bool:
         return Path(image).exists() if loaded.is_archive(image) else self._store.has(image)
@@ -186,16 +218,8 @@ class Cluster:
         node = self._node(index)
         node.boot(self._authority)
         node.start(NodeComponent.CONTAINERD)
-        for image in self._images():
+        for image in loaded.read(self._paths.loaded_images):
             self._give(index, image)
-
-    def _images(self) -> list[str]:
-        """What every node gets; an image that is gone from the store is not worth a dead node."""
-        wanted = dict.fromkeys([SANDBOX_IMAGE, *loaded.read(self._paths.loaded_images)])
-        found = [image for image in wanted if self._has_image(image)]
-        for image in wanted.keys() - set(found):
-            logger.warning("image %s is not in the store any more: not loaded", image)
-        return found
 
     def _start_daemons(self, index: int) -> None:
         running = self._running()
@@ -266,7 +290,7 @@ class Cluster:
 
     @staticmethod
     def _for_all(indexes: Sequence[int], action: Callable[[int], None]) -> None:
-        """Do something with several nodes at once; the first failure is raised when all are done."""
+        """Do something with several nodes at once; a failure is raised when all are done."""
         if not indexes:
             return
         with ThreadPoolExecutor(max_workers=len(indexes)) as pool:

@@ -101,7 +101,7 @@ def arguments(component: HostComponent, settings: ClusterSettings) -> list[str]:
         case HostComponent.COREDNS:
             return ["-conf", f"{settings.paths.cluster}/Corefile"]
         case HostComponent.KWOK:
-            return kwok(settings)
+            return kwok(settings, f"{settings.paths.pki}/kwok.kubeconfig")
 
 
 def etcd(settings: ClusterSettings) -> list[str]:
@@ -157,10 +157,10 @@ def controller_manager(settings: ClusterSettings) -> list[str]:
     ]
 
 
-def kwok(settings: ClusterSettings) -> list[str]:
+def kwok(settings: ClusterSettings, kubeconfig: str) -> list[str]:
     """Kwok, for the nodes that carry its annotation; our own stages keep Jobs running."""
     return [
-        f"--kubeconfig={settings.paths.pki}/kwok.kubeconfig",
+        f"--kubeconfig={kubeconfig}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         f"--config={settings.paths.bin}/kwok-stages.yaml",

@@ -65,5 +65,11 @@ class ClusterDriver(Protocol):
     def start(self, target: str, component: str) -> None:
         """Start a daemon that is not running."""
 
+    def entry(self, node: str) -> list[str]:
+        """Command line that, put before another one, runs it in a node."""
+
     def execute(self, node: str, command: Sequence[str]) -> CompletedProcess[str]:
         """Run a command in a node; its output is captured and its status not checked."""
+
+    def describe(self) -> list[str]:
+        """What runs, for people, one line each; nothing if the cluster is down."""

@@ -91,13 +91,15 @@ class ImageStore:
         for record in self._records():
             if stored_name(name, record.get("names") or []):
                 return record
-        raise ImageMissing(f"no image {name} in {self._root}: build it first (make images)")
+        raise ImageMissing(
+            f"no image {name} in the store {self._root}: build it first (make images)"
+        )
 
     def _records(self) -> list[dict[str, Any]]:
         return read_records(self._root / "overlay-images" / "images.json")
 
     def _big_data(self, record: dict[str, Any], key: str) -> bytes:
-        path = self._root / "overlay-images" / record["id"] / big_data_file(key)
+        path: Path = self._root / "overlay-images" / record["id"] / big_data_file(key)
         try:
             return path.read_bytes()
         except FileNotFoundError as error:
@@ -129,9 +131,7 @@ def chain_ids(digests: Sequence[str]) -> list[str]:
     return chains
 
 
-def layer_stack(
-    layers: dict[str, dict[str, Any]], top: str, digests: Sequence[str]
-) -> list[str]:
+def layer_stack(layers: dict[str, dict[str, Any]], top: str, digests: Sequence[str]) -> list[str]:
     """Identifiers of an image's layers, lowest first, checked against its configuration."""
     found: list[str] = []
     identifier = top
@@ -154,7 +154,7 @@ def manifest_key(record: dict[str, Any]) -> str:
 
 
 def big_data_file(key: str) -> str:
-    """File name that containers-storage gives a piece of data: only plain keys stand as they are."""
+    """File name that containers-storage gives a piece of data: only plain keys stay."""
     if re.fullmatch(r"[0-9a-z.]+", key):
         return key
     return "=" + base64.b64encode(key.encode()).decode()
@@ -174,9 +174,15 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def seed(binary: Path, socket: Path, plan: ImagePlan) -> int:
-    """Load an image into the containerd behind a socket; returns how many layers were new."""
-    return int(run([binary, socket], text_input=plan.to_json()))
+def seed(binary: Path, state: Path, socket: Path, plan: ImagePlan) -> int:
+    """Load an image into the containerd behind a socket; returns how many layers were new.
+
+    Hard links cannot cross mounts, not even within a file system, and buildah mounts its folder of
+    layers onto itself. So this happens in a mount namespace where the state folder is one mount.
+    """
+    one_mount = 'mount --bind "$1" "$1" && shift && exec "$@"'
+    shell = ["unshare", "--mount", "sh", "-ec", one_mount, "sh"]
+    return int(run([*shell, state, binary, socket], text_input=plan.to_json()))
 
 
 def import_archive(ctr: Path, socket: Path, archive: Path) -> None:

@@ -21,5 +21,10 @@ def read(record: Path) -> tuple[str, ...]:
 def add(record: Path, images: Iterable[str]) -> None:
     """Remember images; an archive by its full path."""
     named = [str(Path(image).resolve()) if is_archive(image) else image for image in images]
+    write(record, dict.fromkeys([*read(record), *named]))
+
+
+def write(record: Path, images: Iterable[str]) -> None:
+    """Replace the list."""
     record.parent.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps(list(dict.fromkeys([*read(record), *named]))))
+    record.write_text(json.dumps(list(images), indent=1))

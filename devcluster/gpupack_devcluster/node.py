@@ -98,7 +98,7 @@ class Node:
 
     def seed(self, plan: ImagePlan) -> int:
         """Link an image of the store into containerd; returns how many layers were new."""
-        return seed(self._paths.bin / "image-seed", self._socket(), plan)
+        return seed(self._paths.bin / "image-seed", self._paths.state, self._socket(), plan)
 
     def import_archive(self, archive: Path) -> None:
         """Unpack an image archive into containerd."""
@@ -145,7 +145,7 @@ class Node:
 
     def _wait_for_containerd(self) -> None:
         log = self._paths.unit_log(f"{self.name}/containerd")
-        ctr = [self._paths.bin / "ctr", "--address", self._socket(), "version"]
+        ctr: list[str | Path] = [self._paths.bin / "ctr", "--address", self._socket(), "version"]
         wait_until(
             lambda: self._socket().exists() and succeeds(ctr),
             what=f"containerd of {self.name} (log: {log})",

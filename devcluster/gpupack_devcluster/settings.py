@@ -7,6 +7,11 @@ from pathlib import Path
 
 HOST = "host"
 SANDBOX_IMAGE = "localhost/gpupack/pause:dev"
+TEST_RANGE = ipaddress.IPv4Network("198.18.0.0/15")
+NODES = ipaddress.IPv4Network("198.18.0.0/24")
+SERVICES = ipaddress.IPv4Network("198.18.128.0/20")
+SIMULATED_PODS = ipaddress.IPv4Network("198.18.64.0/20")
+PODS = ipaddress.IPv4Network("198.19.0.0/16")
 
 
 def node_name(index: int) -> str:
@@ -69,15 +74,15 @@ class Paths:
 class Addresses:
     """Ranges from 198.18.0.0/15, which is set aside for tests and routed nowhere."""
 
-    everything: ipaddress.IPv4Network = ipaddress.IPv4Network("198.18.0.0/15")
+    everything: ipaddress.IPv4Network = TEST_RANGE
     """All ranges below; unreachable on the host except where a more precise route stands."""
-    nodes: ipaddress.IPv4Network = ipaddress.IPv4Network("198.18.0.0/24")
+    nodes: ipaddress.IPv4Network = NODES
     """The bridge and the nodes."""
-    services: ipaddress.IPv4Network = ipaddress.IPv4Network("198.18.128.0/20")
+    services: ipaddress.IPv4Network = SERVICES
     """ClusterIPs."""
-    simulated_pods: ipaddress.IPv4Network = ipaddress.IPv4Network("198.18.64.0/20")
+    simulated_pods: ipaddress.IPv4Network = SIMULATED_PODS
     """Addresses that kwok writes into the status of pods that do not exist."""
-    pods: ipaddress.IPv4Network = ipaddress.IPv4Network("198.19.0.0/16")
+    pods: ipaddress.IPv4Network = PODS
     """Pods: one /24 for each node."""
     bridge: str = "gpupack0"
     """Name of the host's bridge; one cluster can be up on a host."""

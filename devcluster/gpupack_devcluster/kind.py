@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same vocabulary on plain kind, where Docker is.
+
+Differences that a test may notice: the host's components run in the control-plane node and come
+back by themselves; a dead node is NotReady after kube-controller-manager's default of 50 s; kind
+must be installed, and pulls its node image.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from gpupack_devcluster import control_plane, kwok, loaded, processes
+from gpupack_devcluster.commands import require_binaries, run, succeeds
+from gpupack_devcluster.driver import HostComponent
+from gpupack_devcluster.errors import NotUp, ToolMissing, UnknownName
+from gpupack_devcluster.kubectl import Kubectl, wait_until
+from gpupack_devcluster.settings import HOST, ClusterSettings
+from gpupack_devcluster.timing import phase
+
+NAME = "gpupack"
+CONTROL_PLANE = f"{NAME}-control-plane"
+SHOWN = "{{.Names}}\t{{.Status}}"
+SERVICES_OF_A_NODE = ("containerd", "kubelet")
+
+
+class KindCluster:
+    """A kind cluster named `gpupack`."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        self._kubectl = Kubectl(settings.paths.bin / "kubectl", settings.paths.kubeconfig)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.settings.paths.kubeconfig
+
+    def nodes(self) -> tuple[str, ...]:
+        """The workers."""
+        found = run(["kind", "get", "nodes", "--name", NAME]).split()
+        return tuple(sorted(name for name in found if name != CONTROL_PLANE))
+
+    def up(self, *, nodes: int = 2, kwok_nodes: int = 0) -> None:
+        """Create the cluster, or start its nodes again."""
+        for tool in ("kind", "docker"):
+            if shutil.which(tool) is None:
+                raise ToolMissing(f"CLUSTER=kind needs {tool} on PATH")
+        require_binaries(self.settings.paths.bin, ["kubectl"])
+        with phase(f"kind: {nodes} nodes Ready"):
+            if NAME in run(["kind", "get", "clusters"]).split():
+                run(["docker", "start", CONTROL_PLANE, *self.nodes()])
+                self._export_kubeconfig()
+            else:
+                self._create(nodes)
+            self._wait_ready(self.nodes())
+        if kwok_nodes:
+            self._simulate(kwok_nodes)
+
+    def down(self) -> None:
+        """Delete the cluster: kind keeps nothing."""
+        processes.kill(processes.scan(self.settings.paths.state))
+        run(["kind", "delete", "cluster", "--name", NAME])
+
+    def reset(self) -> None:
+        """Like down."""
+        self.down()
+        self.kubeconfig.unlink(missing_ok=True)
+
+    def load(self, images: Sequence[str]) -> None:
+        """Copy images of the Docker daemon, or archives, to every node."""
+        for image in images:
+            kind = "image-archive" if loaded.is_archive(image) else "docker-image"
+            run(["kind", "load", kind, image, "--name", NAME])
+
+    def power_off(self, node: str) -> None:
+        """Kill the node's container."""
+        run(["docker", "kill", self._container(node)])
+
+    def power_on(self, node: str) -> None:
+        """Start the node's container."""
+        run(["docker", "start", self._container(node)])
+        self._wait_ready([node])
+
+    def kill(self, target: str, component: str) -> None:
+        """`kill -9` one daemon; CoreDNS runs on any node."""
+        everywhere = component == HostComponent.COREDNS
+        containers = [CONTROL_PLANE, *self.nodes()] if everywhere else [self._container(target)]
+        pattern = process_pattern(component)
+        hits = [succeeds(["docker", "exec", c, "pkill", "-9", "-f", pattern]) for c in containers]
+        if not any(hits):
+            raise NotUp(f"{component} does not run on {target}")
+
+    def start(self, target: str, component: str) -> None:
+        """Start a service of a node; what runs in pods is started by the kubelet."""
+        if component in SERVICES_OF_A_NODE:
+            run(["docker", "exec", self._container(target), "systemctl", "start", component])
+
+    def entry(self, node: str) -> list[str]:
+        """Command line prefix that enters a node."""
+        return ["docker", "exec", "-i", self._container(node)]
+
+    def execute(self, node: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command inside a node."""
+        words = [*self.entry(node), *command]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    def describe(self) -> list[str]:
+        """The containers that are kind's nodes."""
+        label = f"label=io.x-k8s.kind.cluster={NAME}"
+        shown = run(["docker", "ps", "--all", "--filter", label, "--format", SHOWN])
+        return sorted(shown.splitlines())
+
+    def _create(self, nodes: int) -> None:
+        self.settings.paths.state.mkdir(parents=True, exist_ok=True)
+        config = yaml.safe_dump(cluster_config(self.settings, nodes))
+        create = ["kind", "create", "cluster", "--name", NAME, "--config", "-"]
+        run([*create, "--kubeconfig", self.kubeconfig], text_input=config)
+
+    def _export_kubeconfig(self) -> None:
+        export = ["kind", "export", "kubeconfig", "--name", NAME]
+        run([*export, "--kubeconfig", self.kubeconfig])
+
+    def _simulate(self, count: int) -> None:
+        paths = self.settings.paths
+        require_binaries(paths.bin, ["kwok", "kwok-stages.yaml"])
+        unit = HostComponent.KWOK
+        if processes.find(paths.state, unit) is None:
+            arguments = control_plane.kwok(self.settings, str(self.kubeconfig))
+            processes.spawn(
+                [str(paths.bin / unit), *arguments],
+                environment=processes.daemon_environment(paths.state, unit, paths.bin),
+                log=paths.unit_log(unit),
+            )
+        kwok.set_nodes(self._kubectl, count)
+        self._wait_ready([f"kwok-{index}" for index in range(1, count + 1)])
+
+    def _wait_ready(self, names: Sequence[str]) -> None:
+        wait_until(
+            lambda: self._kubectl.api_is_ready() and set(names) <= self._kubectl.ready_nodes(),
+            what=f"Ready: {', '.join(names)}",
+            seconds=self.settings.ready_seconds,
+        )
+
+    def _container(self, target: str) -> str:
+        """A node's container has the node's name."""
+        if target == HOST:
+            return CONTROL_PLANE
+        if target not in self.nodes():
+            raise UnknownName(f"no node {target!r}: {', '.join(self.nodes())}")
+        return target
+
+
+def process_pattern(component: str) -> str:
+    """What `pkill -f` looks for: names longer than 15 characters are cut in the process table."""
+    return f"^([^ ]*/)?{re.escape(component)}( |$)"
+
+
+def cluster_config(settings: ClusterSettings, nodes: int) -> dict[str, object]:
+    """Configuration for kind: kubelets as quick to renew their leases as in our own cluster."""
+    kubelet = {
+        "kind": "KubeletConfiguration",
+        "nodeStatusUpdateFrequency": "2s",
+        "nodeLeaseDurationSeconds": settings.node_lease_seconds,
+        "imageGCHighThresholdPercent": 100,
+    }
+    return {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [{"role": "control-plane"}, *({"role": "worker"} for _ in range(nodes))],
+        "kubeadmConfigPatches": [json.dumps(kubelet)],
+    }
