@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chart, rendered by the real helm."""
+
+import dataclasses
+import functools
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[3]
+CHART = ROOT / "charts/gpupack"
+BINARIES = ROOT / ".dev/bin"
+KUBERNETES = "v1.36.3"
+
+
+def tool(name):
+    """Path of a tool that the dev cluster's build makes."""
+    found = shutil.which(name, path=str(BINARIES)) or shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not built: run `make binaries`")
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Rendered:
+    """What helm made of some values."""
+
+    status: int
+    text: str
+    error: str
+
+    @functools.cached_property
+    def objects(self):
+        """All objects by kind and name."""
+        assert self.status == 0, self.error
+        return {
+            (item["kind"], item["metadata"]["name"]): item
+            for item in yaml.safe_load_all(self.text)
+            if item
+        }
+
+    def container(self, kind, pod, name):
+        """One container of a Deployment or DaemonSet."""
+        containers = self.objects[kind, pod]["spec"]["template"]["spec"]["containers"]
+        return next(entry for entry in containers if entry["name"] == name)
+
+
+@functools.cache
+def _render(values, files):
+    command = [tool("helm"), "template", "gpupack", str(CHART), "--namespace=gpupack-system"]
+    command.append(f"--kube-version={KUBERNETES}")
+    command += [f"--set-json={value}" for value in values]
+    command += [f"--values={CHART / file}" for file in files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return Rendered(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="session")
+def render():
+    """Render the chart with values such as `logLevel="DEBUG"`, over the defaults or a file."""
+    return lambda *values, files=(): _render(values, tuple(files))
+
+
+@pytest.fixture(scope="session")
+def helm():
+    """Run helm with these arguments."""
+    return lambda *arguments: subprocess.run(
+        [tool("helm"), *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="session")
+def conform(tmp_path_factory):
+    """Judge manifests by the schemas of Kubernetes and of our CRDs."""
+    folder = tmp_path_factory.mktemp("schemas")
+    script = ROOT / "charts/schemas.py"
+    subprocess.run([shutil.which("python3"), str(script), str(folder)], check=True)
+    location = f"{folder}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    command = [tool("kubeconform"), "-strict", f"-schema-location={location}"]
+    return lambda text: subprocess.run(
+        command, input=text, capture_output=True, text=True, check=False
+    )

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+
+import pytest
+
+CHART = pathlib.Path(__file__).parents[3] / "charts/gpupack"
+GPUS = 'agent.simulated.nodes=[{"match":"*","devices":[{"model":"A \\"b\\": #1","memoryMiB":1}]}]'
+VALUES = {
+    "defaults": ((), ()),
+    "dev cluster": ((), ("values-devcluster.yaml",)),
+    "everything on": (
+        (
+            'scheduler.mode="advisory"',
+            "scheduler.replicas=3",
+            "networkPolicy.enabled=true",
+            'networkPolicy.metricsFrom=[{"namespaceSelector":{}}]',
+            'image.pullSecrets=[{"name":"a"}]',
+            'operator.affinity={"nodeAffinity":{}}',
+            'scheduler.nodeSelector={"a":"true"}',
+            "agent.maxUnavailable=3",
+        ),
+        (),
+    ),
+    "everything off": (
+        (
+            "crds.install=false",
+            'scheduler.tls.existingSecret="mine"',
+            'operator.priorityClassName=""',
+            "agent.tolerations=[]",
+            "operator.resources={}",
+            "scheduler.extender.resources=null",
+        ),
+        (),
+    ),
+    "odd text": (
+        (
+            'agent.inventory="simulated"',
+            GPUS,
+            'image.registry="mirror.example:5000/deep/path"',
+            'image.tag="1e3"',
+            'agent.nodeSelector={"yes":"no","1":"2"}',
+            "agent.scanSeconds=0.5",
+        ),
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "files"), VALUES.values(), ids=VALUES)
+def test_every_object_fits_its_schema(render, conform, values, files):
+    rendered = render(*values, files=files)
+    assert len(rendered.objects) > 20
+    judged = conform(rendered.text)
+    assert (judged.returncode, judged.stdout + judged.stderr) == (0, "")
+
+
+def test_the_schemas_refuse_a_field_that_kubernetes_does_not_have(render, conform):
+    text = render().text.replace("containerPort: 8443", "containerPrt: 8443")
+    assert "additional properties 'containerPrt' not allowed" in conform(text).stdout
+
+
+@pytest.mark.parametrize(("values", "files"), VALUES.values(), ids=VALUES)
+def test_no_two_objects_share_a_name(render, values, files):
+    rendered = render(*values, files=files)
+    documents = [part for part in rendered.text.split("\n---") if "\nkind: " in part]
+    assert len(documents) == len(rendered.objects)
+
+
+@pytest.mark.parametrize("file", ["values.yaml", "values-devcluster.yaml"])
+def test_helm_lint_has_nothing_to_say(helm, file):
+    chart = str(CHART)
+    linted = helm("lint", "--strict", "--quiet", chart, f"--values={chart}/{file}")
+    assert (linted.returncode, linted.stdout.strip(), linted.stderr) == (0, "", "")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+import itertools
+import json
+import pathlib
+import typing
+
+import pytest
+import yaml
+
+from gpupack_crds import gpujob
+from gpupack_crds.gpunode import Health
+
+CHART = pathlib.Path(__file__).parents[3] / "charts/gpupack"
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def resolved(schema):
+    name = schema.get("$ref", "").removeprefix("#/$defs/")
+    return (SCHEMA["$defs"][name] | schema) if name else schema
+
+
+def fields(schema, path=""):
+    """Every property of a schema with its dotted path, references followed."""
+    for name, field in resolved(schema).get("properties", {}).items():
+        yield f"{path}.{name}", resolved(field)
+        yield from fields(field, f"{path}.{name}")
+    if "items" in resolved(schema):
+        yield f"{path}[]", resolved(resolved(schema)["items"])
+        yield from fields(resolved(schema)["items"], f"{path}[]")
+
+
+FIELDS = dict(fields(SCHEMA))
+FREE = (".global", ".nodeSelector", "Affinity", ".requests", ".limits", ".metricsFrom[]")
+"""Maps whose keys are the user's or Kubernetes'."""
+
+
+def test_every_value_is_described():
+    assert [path for path, field in FIELDS.items() if not field.get("description")] == []
+
+
+def test_no_object_takes_keys_that_the_chart_does_not_read():
+    objects = {path for path, field in FIELDS.items() if field.get("type") == "object"}
+    open_objects = {
+        path for path in objects if FIELDS[path].get("additionalProperties") is not False
+    }
+    assert SCHEMA["additionalProperties"] is False
+    assert {path for path in open_objects if not path.endswith(FREE)} == set()
+
+
+def keys(values, path=""):
+    for name, value in values.items():
+        yield f"{path}.{name}"
+        if isinstance(value, dict) and not f"{path}.{name}".endswith(FREE):
+            yield from keys(value, f"{path}.{name}")
+
+
+def test_every_value_of_the_schema_stands_in_the_values_file():
+    inner = ("[]", ".affinity.", ".global", ".requests", ".limits")
+    expected = {path for path in FIELDS if not any(part in path for part in inner)}
+    assert {path for path in keys(VALUES) if not path.endswith(FREE[3:5])} == expected
+
+
+def test_every_value_of_the_values_file_has_a_comment():
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    explained_by_parent = {"image", "repository", "registry", "resources", "requests", "limits"}
+    explained_by_parent |= {"priorityClassName", "nodeSelector", "tolerations", "affinity"}
+    explained_by_parent |= {"kubeScheduler", "extender", "leaderElection", "simulated"}
+    explained_by_parent |= {"crds", "networkPolicy"}
+    silent = [
+        line
+        for before, line in itertools.pairwise(lines)
+        if (name := line.strip().partition(":")[0]).isidentifier()
+        and name not in explained_by_parent
+        and not before.strip().startswith("#")
+    ]
+    assert silent == []
+
+
+def test_the_policies_are_those_of_the_api():
+    assert FIELDS[".scheduler.policy"]["enum"] == sorted(typing.get_args(gpujob.PolicyName))
+
+
+def test_the_grades_of_simulated_gpus_are_those_of_the_api():
+    grades = FIELDS[".agent.simulated.nodes[].devices[].health"]["enum"]
+    assert grades == list(typing.get_args(Health))
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ("unknown=1", "additional properties 'unknown' not allowed"),
+        ("agent.inventry=1", "additional properties 'inventry' not allowed"),
+        ("scheduler.extender.image.tag=1", "additional properties 'tag' not allowed"),
+        ('scheduler.mode="decisve"', "'decisive', 'advisory'"),
+        ('image.pullPolicy="never"', "'IfNotPresent', 'Always', 'Never'"),
+        ("scheduler.replicas=0", "minimum: got 0, want 1"),
+        ("operator.bindTimeoutSeconds=90000", "maximum: got 90,000, want 86,400"),
+        ('agent.maxUnavailable="0%"', "does not match pattern"),
+        ('agent.tolerations=[{"key":"a","efect":"b"}]', "properties 'efect' not allowed"),
+        (
+            'agent.simulated.nodes=[{"match":"*","devices":[{"model":"H200"}]}]',
+            "missing property 'memoryMiB'",
+        ),
+        ('agent.inventory="simulated"', "agent.simulated.nodes lists no GPUs: add an entry"),
+        (
+            "scheduler.kubeScheduler.leaderElection.leaseDurationSeconds=10",
+            "leaseDurationSeconds (10) must be more than renewDeadlineSeconds (10)",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_with_a_reason(render, value, complaint):
+    assert complaint in render(value).error
