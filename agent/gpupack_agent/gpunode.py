@@ -7,6 +7,7 @@ deleted and made it anew.
 """
 
 import asyncio
+import contextlib
 import datetime as dt
 import logging
 from typing import Any
@@ -23,6 +24,9 @@ from gpupack_crds.kinds import GPUNODES, GpuNode
 from gpupack_kube import client, errors
 
 log = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 60.0
+"""Between two looks at the GPUNode when nothing changes: somebody may have deleted it."""
 
 
 def status(findings: Findings) -> GpuNodeStatus:
@@ -61,27 +65,30 @@ class GpuNodeWriter:
         await self._write(current)
 
     async def run(self) -> None:
-        """Begin, then write at each change, until cancelled."""
+        """Begin, then keep up with the roster, until cancelled."""
         retrying = tenacity.AsyncRetrying(
             wait=tenacity.wait_random_exponential(multiplier=0.5, max=10.0),
             retry=tenacity.retry_if_exception_type(errors.KubeError),
             before_sleep=_report,
         )
+        change = self._roster.next_change
         await retrying(self.begin)
         self.written.set()
         while True:
-            seen = self._roster.findings
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(change.wait(), RECHECK_SECONDS)
+            change = self._roster.next_change
             await retrying(self._refresh)
-            if self._roster.findings is seen:
-                await self._roster.changed()
 
     async def _refresh(self) -> None:
         await self._write(await self._read())
 
     async def _read(self) -> GpuNode:
+        """A GPUNode that was deleted is made anew, without the GPUs that are gone."""
         try:
             return await self._api.get(GPUNODES, self._node)
         except errors.NotFound:
+            self._roster.forget_gone()
             return await self._api.create(GPUNODES, _new(self._node))
 
     async def _write(self, current: GpuNode) -> None:

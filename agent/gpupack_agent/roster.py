@@ -57,9 +57,15 @@ class Roster:
         devices = merge(remembered(recorded), self.findings.devices)
         self._set(dataclasses.replace(self.findings, devices=devices))
 
-    async def changed(self) -> None:
-        """Wait for the next change."""
-        await self._changed.wait()
+    def forget_gone(self) -> None:
+        """Keep only what the last scan found."""
+        found = tuple(device for device in self.findings.devices if device.cause != GONE)
+        self._set(dataclasses.replace(self.findings, devices=found))
+
+    @property
+    def next_change(self) -> asyncio.Event:
+        """Set by the next change after this moment; take it before reading `findings`."""
+        return self._changed
 
     def _set(self, findings: Findings) -> None:
         if findings == self.findings:

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole agent against a kubelet and an API server that speak their protocols."""
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from gpupack_agent import agent, probe
+from gpupack_agent.api import deviceplugin_pb2 as api
+from gpupack_crds import names
+
+SIMULATED = "nodes: [{match: node-1, devices: [{model: H200, memoryMiB: 1000, count: 4}]}]"
+
+
+@pytest.fixture
+def environ(cluster, kubelet, cgroups, tmp_path):
+    (tmp_path / "simulated.yaml").write_text(SIMULATED)
+    return {
+        "NODE_NAME": "node-1",
+        "KUBECONFIG": cluster.kubeconfig,
+        "GPUPACK_INVENTORY": "simulated",
+        "GPUPACK_SIMULATED_FILE": str(tmp_path / "simulated.yaml"),
+        "GPUPACK_SCAN_SECONDS": "0.1",
+        "GPUPACK_KUBELET_DIR": str(kubelet.folder),
+        "GPUPACK_CDI_DIR": str(tmp_path / "cdi"),
+        "GPUPACK_CGROUP_DIR": str(cgroups.root),
+        "GPUPACK_PROBE_FILE": str(tmp_path / "alive"),
+        "GPUPACK_PRESTART_WAIT_SECONDS": "3",
+    }
+
+
+@contextlib.asynccontextmanager
+async def running(environ):
+    task = asyncio.create_task(agent.run(agent.Settings.from_environ(environ), environ))
+    yield task
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def registered(kubelet):
+    async with asyncio.timeout(8):
+        while not kubelet.registrations:
+            await asyncio.sleep(0.02)
+    stub = kubelet.plugin()
+    stream = stub.ListAndWatch(api.Empty())
+    return stub, stream
+
+
+def uuids(cluster):
+    node = cluster.server.objects[f"{names.API_PREFIX}/gpunodes/node-1"]
+    return [device["uuid"] for device in node["status"]["devices"]]
+
+
+async def test_a_pod_gets_its_devices_from_the_start_to_the_end(
+    environ, cluster, kubelet, cgroups, build, tmp_path
+):
+    async with running(environ):
+        stub, stream = await registered(kubelet)
+        tickets = (await stream.read()).devices
+        assert [ticket.ID for ticket in tickets] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+        uuid = uuids(cluster)[1]
+        share = build.share()
+        pod = build.pod_json("a", type(share)(uuid=uuid, percent=100, memory_mib=1000))
+        cluster.server.add_pod(pod)
+        kubelet.tickets["a"] = ["gpu-3"]
+        cgroups.add("a")
+        await stub.PreStartContainer(api.PreStartContainerRequest(devices_ids=["gpu-3"]))
+        (spec,) = (tmp_path / "cdi").glob("*.json")
+        assert uuid in spec.read_text()
+        assert probe.verdict(tmp_path / "alive", ready=False) == ""
+
+
+async def test_gpunode_is_written_before_the_plugin_registers(environ, cluster, kubelet):
+    async with running(environ):
+        await registered(kubelet)
+        assert len(uuids(cluster)) == 4
+
+
+async def test_a_simulated_gpu_that_fails_leaves_allocatable(environ, kubelet, tmp_path):
+    async with running(environ):
+        _, stream = await registered(kubelet)
+        await stream.read()
+        failed = SIMULATED.replace("count: 4", "count: 4, health: Failed")
+        (tmp_path / "simulated.yaml").write_text(failed)
+        tickets = (await asyncio.wait_for(stream.read(), 5)).devices
+        assert [ticket.health for ticket in tickets] == ["Unhealthy"] * 4
+
+
+async def test_without_the_api_server_the_plugin_registers_all_the_same(
+    environ, cluster, kubelet, monkeypatch
+):
+    monkeypatch.setattr("gpupack_agent.agent.GPUNODE_SECONDS", 0.1)
+    cluster.server.down = True
+    async with running(environ):
+        await registered(kubelet)
+
+
+async def test_a_part_that_dies_ends_the_agent(environ, monkeypatch):
+    async def dies(*_arguments, **_keywords):
+        raise RuntimeError("no more heart")
+
+    monkeypatch.setattr("gpupack_agent.heartbeat.beat_forever", dies)
+    with pytest.raises(ExceptionGroup):
+        await agent.run(agent.Settings.from_environ(environ), environ)
+
+
+async def test_the_process_fails_with_a_clear_line_where_there_is_no_inventory(environ, tmp_path):
+    (tmp_path / "simulated.yaml").unlink()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "gpupack_agent", "run"),
+        env=environ | {"PYTHONPATH": ":".join(sys.path)},
+        stderr=subprocess.PIPE,
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert b"CRITICAL gpupack_agent: simulated inventory" in errors
+    assert b"Traceback" not in errors
+
+
+async def test_a_signal_ends_the_process_in_order(environ, kubelet):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "gpupack_agent", "run"),
+        env=environ | {"PYTHONPATH": ":".join(sys.path)},
+        stderr=subprocess.DEVNULL,
+    )
+    await registered(kubelet)
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert list((kubelet.folder / "device-plugins").glob("gpupack*")) == []

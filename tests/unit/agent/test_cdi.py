@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+
+import pytest
+
+from gpupack_agent.cdi import SpecFolder, read, render
+from gpupack_agent.errors import CdiUnwritable
+from gpupack_agent.inventory.base import Injection, Mount
+
+
+def test_a_container_is_told_its_devices(build):
+    record = build.record("a", build.share(0), build.share(1), tickets=["gpu-4", "gpu-5"])
+    (device,) = render(record, Injection(), simulated=True)["devices"]
+    assert device["containerEdits"] == {
+        "env": [
+            "GPUPACK_DEVICES=GPU-0,GPU-1",
+            "GPUPACK_DEVICE_PERCENT=100",
+            "GPUPACK_DEVICE_MEMORY_MIB=1000",
+            "GPUPACK_SIMULATED=true",
+            "NVIDIA_VISIBLE_DEVICES=void",
+        ]
+    }
+
+
+def test_a_real_device_comes_with_its_nodes_and_libraries(build):
+    injection = Injection(device_nodes=("/dev/nvidia3",), mounts=(Mount("/lib/a", "/lib/b"),))
+    edits = render(build.record(), injection, simulated=False)["devices"][0]["containerEdits"]
+    assert edits["deviceNodes"] == [{"path": "/dev/nvidia3", "permissions": "rw"}]
+    assert edits["mounts"][0]["containerPath"] == "/lib/b"
+    assert "ro" in edits["mounts"][0]["options"]
+    assert "GPUPACK_SIMULATED=false" in edits["env"]
+
+
+def test_a_new_agent_reads_who_was_given_what(build, tmp_path):
+    record = build.record("a", build.share(0, 40, 100), tickets=["gpu-1", "gpu-0"])
+    SpecFolder(tmp_path).write(record, Injection(), simulated=True)
+    later = SpecFolder(tmp_path)
+    later.load()
+    assert later.records == (record,)
+
+
+def test_the_runtime_sees_whole_files_only(build, tmp_path):
+    SpecFolder(tmp_path / "cdi").write(build.record(), Injection(), simulated=True)
+    (path,) = (tmp_path / "cdi").iterdir()
+    spec = json.loads(path.read_text())
+    assert path.suffix == ".json"
+    assert f"{spec['kind']}={spec['devices'][0]['name']}" == build.record().cdi_name
+
+
+def test_the_spec_of_a_dead_pod_can_be_removed(build, tmp_path):
+    folder = SpecFolder(tmp_path)
+    folder.write(build.record(), Injection(), simulated=True)
+    folder.remove(build.record())
+    assert (list(tmp_path.iterdir()), folder.records) == ([], ())
+
+
+def test_an_unwritable_folder_is_a_clear_error_and_gives_nothing(build, tmp_path):
+    (tmp_path / "cdi").touch()
+    folder = SpecFolder(tmp_path / "cdi")
+    with pytest.raises(CdiUnwritable, match="cannot write CDI spec"):
+        folder.write(build.record(), Injection(), simulated=True)
+    assert folder.records == ()
+
+
+def test_a_full_disk_leaves_the_old_spec_whole(build, tmp_path, monkeypatch):
+    folder = SpecFolder(tmp_path)
+    folder.write(build.record("a"), Injection(), simulated=True)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CdiUnwritable, match="No space left"):
+        folder.write(build.record("b"), Injection(), simulated=True)
+    (path,) = tmp_path.iterdir()
+    assert read(path.read_bytes()) == build.record("a")
+    assert folder.records == (build.record("a"),)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"annotations": {"gpupack.dev/record": "x"}}'])
+def test_a_foreign_or_garbled_file_is_left_alone(tmp_path, text):
+    path = tmp_path / "gpupack.dev-alloc-0.json"
+    path.write_text(text)
+    folder = SpecFolder(tmp_path)
+    folder.load()
+    assert folder.records == ()
+    assert path.read_text() == text

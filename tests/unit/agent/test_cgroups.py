@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_agent.cgroups import Cgroups, CgroupState
+
+UID = "1f0c-22-ab"
+
+PATHS = {
+    "guaranteed, cgroupfs": f"kubepods/pod{UID}",
+    "burstable, cgroupfs": f"kubepods/burstable/pod{UID}",
+    "besteffort, systemd": (
+        "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1f0c_22_ab.slice"
+    ),
+    "guaranteed, systemd": "kubepods.slice/kubepods-pod1f0c_22_ab.slice",
+    "kind": (
+        "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
+        "kubelet-kubepods-burstable-pod1f0c_22_ab.slice"
+    ),
+}
+
+
+def tree(root, path, **files):
+    (root / path).mkdir(parents=True)
+    for name, text in files.items():
+        (root / path / name.replace("_", ".")).write_text(text)
+    return Cgroups(root)
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
+def test_a_pod_is_found_on_v2_whatever_driver_named_its_cgroup(tmp_path, path):
+    (tmp_path / "cgroup.controllers").touch()
+    cgroups = tree(tmp_path, path, cgroup_events="populated 1\nfrozen 0\n")
+    assert cgroups.state(UID) is CgroupState.POPULATED
+    assert cgroups.state("1f0c-22") is CgroupState.ABSENT
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
+def test_a_pod_is_found_on_v1_whatever_driver_named_its_cgroup(tmp_path, path):
+    cgroups = tree(tmp_path, f"pids/{path}", pids_current="3\n")
+    assert cgroups.state(UID) is CgroupState.POPULATED
+
+
+def test_a_cgroup_without_processes_is_empty(tmp_path):
+    (tmp_path / "cgroup.controllers").touch()
+    cgroups = tree(tmp_path, f"kubepods/pod{UID}", cgroup_events="populated 0\n")
+    assert cgroups.state(UID) is CgroupState.EMPTY
+
+
+def test_a_v1_cgroup_without_processes_is_empty(tmp_path):
+    assert tree(tmp_path, f"pids/kubepods/pod{UID}", pids_current="0").state(UID) is (
+        CgroupState.EMPTY
+    )
+
+
+def test_where_the_kernel_does_not_count_a_cgroup_counts_as_populated(tmp_path):
+    assert tree(tmp_path, f"memory/kubepods/pod{UID}").state(UID) is CgroupState.POPULATED
+
+
+def test_a_folder_without_cgroups_holds_no_pod(tmp_path):
+    assert Cgroups(tmp_path / "missing").state(UID) is CgroupState.ABSENT

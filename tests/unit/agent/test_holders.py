@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpupack_agent import holders
+from gpupack_agent.cgroups import CgroupState
+
+ABSENT = {"uid-a": CgroupState.ABSENT}
+EMPTY = {"uid-a": CgroupState.EMPTY}
+
+
+def test_a_pod_that_the_api_shows_unfinished_is_live(build):
+    assert holders.is_live("uid-a", build.node(pods=[build.pod("a")], cgroups=ABSENT))
+
+
+def test_a_finished_pod_is_dead_once_its_processes_are_gone(build):
+    pods = [build.pod("a", finished=True)]
+    assert holders.is_live("uid-a", build.node(pods=pods))
+    assert not holders.is_live("uid-a", build.node(pods=pods, cgroups=EMPTY))
+
+
+def test_a_force_deleted_pod_is_live_while_its_cgroup_exists(build):
+    assert holders.is_live("uid-a", build.node())
+    assert holders.is_live("uid-a", build.node(cgroups=EMPTY))
+    assert not holders.is_live("uid-a", build.node(cgroups=ABSENT))
+
+
+def test_a_device_of_a_live_pod_is_in_the_way_and_its_holder_is_named(build):
+    node = build.node(records=[build.record("a")])
+    assert holders.obstacle("uid-b", [build.share(0)], node) == "device GPU-0 is held by pod team/a"
+    assert holders.obstacle("uid-b", [build.share(1)], node) == ""
+
+
+def test_a_pod_is_not_in_its_own_way(build):
+    assert holders.obstacle("uid-a", [build.share()], build.node(records=[build.record("a")])) == ""
+
+
+def test_a_device_of_a_dead_pod_is_free(build):
+    node = build.node(records=[build.record("a")], cgroups=ABSENT)
+    assert holders.obstacle("uid-b", [build.share()], node) == ""
+
+
+def test_a_started_pod_holds_its_devices_even_if_its_record_was_lost(build):
+    node = build.node(pods=[build.pod("a", build.share(), started=True)])
+    assert "held by pod team/a" in holders.obstacle("uid-b", [build.share()], node)
+
+
+def test_a_bound_pod_that_never_started_holds_nothing(build):
+    node = build.node(pods=[build.pod("a", build.share())])
+    assert holders.obstacle("uid-b", [build.share()], node) == ""
+
+
+@pytest.mark.parametrize(("held", "wanted"), [(100, 1), (1, 100)])
+def test_whole_and_shared_use_of_a_gpu_never_mix(build, held, wanted):
+    node = build.node(records=[build.record("a", build.share(percent=held, memory_mib=1))])
+    assert holders.obstacle("uid-b", [build.share(percent=wanted, memory_mib=1)], node)
+
+
+def test_memory_of_shares_is_summed_too(build):
+    node = build.node(records=[build.record("a", build.share(percent=1, memory_mib=600))])
+    wanted = build.share(percent=1, memory_mib=401)
+    assert "401 MiB asked" in holders.obstacle("uid-b", [wanted], node)
+
+
+@given(st.lists(st.integers(1, 100), max_size=12))
+def test_admitted_shares_never_sum_to_more_than_a_gpu(build, percents):
+    records = []
+    for number, percent in enumerate(percents):
+        share = build.share(percent=percent, memory_mib=1)
+        if not holders.obstacle(f"uid-{number}", [share], build.node(records=records)):
+            records.append(build.record(str(number), share, tickets=[f"share-{number}"]))
+    assert sum(record.devices[0].percent for record in records) <= 100

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import time
+
+import grpc
+import pytest
+
+from gpupack_agent.errors import KubeletTooOld, KubeletUnavailable
+from gpupack_agent.podresources import PodResources
+from gpupack_crds import names
+
+
+@pytest.fixture
+async def resources(kubelet):
+    async with PodResources.connect(kubelet.folder / "pod-resources/kubelet.sock") as connected:
+        yield connected
+
+
+async def test_tickets_of_a_container_are_gathered_over_all_entries(kubelet, resources):
+    kubelet.tickets["a"] = ["gpu-1", "gpu-0"]
+    found = await resources.tickets("team", "a", names.GPU)
+    assert found == {"worker": frozenset({"gpu-0", "gpu-1"})}
+
+
+async def test_tickets_of_other_resources_do_not_count(kubelet, resources):
+    kubelet.tickets["a"] = ["gpu-1"]
+    assert await resources.tickets("team", "a", "nvidia.com/gpu") == {}
+
+
+async def test_a_pod_that_the_kubelet_does_not_know_has_no_tickets(resources):
+    assert await resources.tickets("team", "nobody", names.GPU) == {}
+
+
+async def test_a_kubelet_without_get_is_too_old(kubelet, resources):
+    kubelet.error = (grpc.StatusCode.UNIMPLEMENTED, "unknown method Get")
+    with pytest.raises(KubeletTooOld, match=r"1\.36"):
+        await resources.tickets("team", "a", names.GPU)
+
+
+async def test_a_busy_kubelet_is_an_error_that_asking_again_may_heal(kubelet, resources):
+    kubelet.error = (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+    with pytest.raises(KubeletUnavailable, match="rate limit"):
+        await resources.tickets("team", "a", names.GPU)
+
+
+async def test_a_kubelet_that_is_away_is_an_error_and_one_that_comes_back_is_found(
+    kubelet, resources
+):
+    await kubelet.stop()
+    with pytest.raises(KubeletUnavailable):
+        await resources.tickets("team", "a", names.GPU)
+    await kubelet.start()
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                return await resources.tickets("team", "a", names.GPU)
+            except KubeletUnavailable:
+                await asyncio.sleep(0.05)
+
+
+async def test_many_questions_at_once_stay_below_the_kubelets_limit(kubelet, resources):
+    began = time.monotonic()
+    await asyncio.gather(*(resources.tickets("team", "a", names.GPU) for _ in range(20)))
+    assert kubelet.gets == 20
+    assert time.monotonic() - began >= 20 / 100

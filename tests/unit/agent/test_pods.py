@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+
+from gpupack_agent.pods import Ask, PodStore, view
+from gpupack_crds import names
+from gpupack_kube import objects
+
+
+def decode(body):
+    return msgspec.convert(body, objects.Pod)
+
+
+def test_a_pod_is_reduced_to_its_request_and_its_annotation(build):
+    pod = view(decode(build.pod_json("a", build.share(), phase="Succeeded")))
+    assert pod.asks == (Ask(container="worker", resource=names.GPU, count=1),)
+    assert pod.annotation == '[{"uuid":"GPU-0","percent":100,"memoryMiB":1000}]'
+    assert pod.finished
+    assert not pod.started
+
+
+def test_a_pod_has_started_once_a_container_ran(build):
+    body = build.pod_json()
+    body["status"]["containerStatuses"] = [
+        {"name": "worker", "state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 1}}}
+    ]
+    assert view(decode(body)).started
+
+
+def test_pods_that_ask_for_no_devices_are_not_kept(build):
+    store = PodStore()
+    store.replace([decode(build.pod_json("a")), decode(build.pod_json("b", gpus=0))])
+    assert [pod.name for pod in store.by_uid.values()] == ["a"]
+
+
+def test_only_unfinished_pods_that_ask_for_that_many_are_candidates(build):
+    store = PodStore()
+    store.upsert(decode(build.pod_json("one")))
+    store.upsert(decode(build.pod_json("two", gpus=2)))
+    store.upsert(decode(build.pod_json("done", phase="Failed")))
+    assert [pod.name for pod in store.asking(names.GPU, 1)] == ["one"]
+    assert store.asking(names.GPU_SHARE, 1) == []
+
+
+def test_a_pod_of_the_same_name_does_not_hide_its_predecessor(build):
+    store = PodStore()
+    store.upsert(decode(build.pod_json("a", uid="1")))
+    store.upsert(decode(build.pod_json("a", uid="2")))
+    store.remove(decode(build.pod_json("a", uid="1")))
+    assert list(store.by_uid) == ["2"]

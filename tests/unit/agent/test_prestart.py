@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import json
+
+import msgspec
+import pytest
+
+from gpupack_agent.cdi import SpecFolder
+from gpupack_agent.cgroups import Cgroups
+from gpupack_agent.errors import Abandoned, StartRefused
+from gpupack_agent.identity import Identities
+from gpupack_agent.inventory.base import Findings, Injection
+from gpupack_agent.podresources import PodResources
+from gpupack_agent.pods import PodStore
+from gpupack_agent.prestart import Node, PreStart
+from gpupack_agent.roster import Roster
+from gpupack_agent.settings import PreStartSettings
+from gpupack_crds import names
+from gpupack_kube import objects
+
+
+class Plain:
+    def injection(self, _uuids):
+        return Injection()
+
+
+class World:
+    """A node with four GPUs and the pods that a test puts there."""
+
+    def __init__(self, *, build, cluster, kubelet, resources, cgroups, cdi):
+        self.build, self.cluster, self.kubelet, self.cgroups = build, cluster, kubelet, cgroups
+        self.cdi = cdi
+        roster = Roster()
+        devices = tuple(build.device(index, simulated=True) for index in range(4))
+        roster.update(Findings(devices=devices))
+        self.node = Node(PodStore(), SpecFolder(cdi), Cgroups(cgroups.root), roster)
+        self.identities = Identities(self.node.pods, resources, cluster.api)
+        settings = PreStartSettings(wait_seconds=0.25, poll_seconds=0.02)
+        self.prestart = PreStart(self.node, self.identities, Plain(), settings)
+
+    def bind(self, name, *shares, tickets, uid=None):
+        """A pod that is bound, admitted by the kubelet, and has its sandbox."""
+        body = self.build.pod_json(name, *shares, uid=uid, gpus=len(tickets))
+        self.cluster.server.add_pod(body)
+        self.node.pods.upsert(msgspec.convert(body, objects.Pod))
+        self.kubelet.tickets[name] = tickets
+        self.cgroups.add((uid or f"uid-{name}").removeprefix("uid-"))
+
+    def force_delete(self, name):
+        """The API forgets the pod and the kubelet frees its tickets; its processes live on."""
+        path = f"/api/v1/namespaces/team/pods/{name}"
+        body = self.cluster.server.objects.pop(path)
+        self.node.pods.remove(msgspec.convert(body, objects.Pod))
+        self.kubelet.tickets.pop(name)
+
+    async def start(self, *tickets, active=lambda: True):
+        return await self.prestart.prepare(names.GPU, frozenset(tickets), active=active)
+
+    def specs(self):
+        return [json.loads(path.read_text()) for path in self.cdi.glob("*.json")]
+
+
+@pytest.fixture
+async def world(build, cluster, kubelet, cgroups, tmp_path):
+    async with PodResources.connect(kubelet.folder / "pod-resources/kubelet.sock") as resources:
+        yield World(
+            build=build,
+            cluster=cluster,
+            kubelet=kubelet,
+            resources=resources,
+            cgroups=cgroups,
+            cdi=tmp_path / "cdi",
+        )
+
+
+async def test_a_container_gets_what_its_pods_annotation_says(world, build):
+    world.bind("a", build.share(2), tickets=["gpu-0"])
+    await world.start("gpu-0")
+    (spec,) = world.specs()
+    assert "GPUPACK_DEVICES=GPU-2" in spec["devices"][0]["containerEdits"]["env"]
+
+
+async def test_the_pod_is_the_one_with_exactly_these_tickets(world, build):
+    world.bind("a", build.share(0), build.share(1), tickets=["gpu-0", "gpu-1"])
+    world.bind("b", build.share(2), build.share(3), tickets=["gpu-1", "gpu-2"])
+    record = await world.start("gpu-2", "gpu-1")
+    assert record.name == "b"
+
+
+async def test_a_pod_that_the_watch_shows_late_is_waited_for(world, build):
+    starting = asyncio.create_task(world.start("gpu-0"))
+    await asyncio.sleep(0.1)
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    assert (await starting).name == "a"
+
+
+async def test_tickets_that_fit_no_pod_are_refused_after_a_while(world, build):
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    with pytest.raises(StartRefused, match=r"no pod .* tickets gpu-7 .*team/a"):
+        await world.start("gpu-7")
+
+
+async def test_tickets_that_the_kubelet_gave_to_two_pods_start_neither(world, build):
+    world.bind("a", build.share(0), tickets=["gpu-0"])
+    world.bind("b", build.share(1), tickets=["gpu-0"])
+    with pytest.raises(StartRefused, match="several pods: team/a, team/b"):
+        await world.start("gpu-0")
+    assert world.specs() == []
+
+
+async def test_a_container_restart_is_granted_again(world, build):
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    assert await world.start("gpu-0") == await world.start("gpu-0")
+
+
+async def test_of_two_pods_on_one_device_the_second_is_told_of_the_first(world, build):
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    world.bind("b", build.share(), tickets=["gpu-1"])
+    await world.start("gpu-0")
+    with pytest.raises(StartRefused, match="device GPU-0 is held by pod team/a"):
+        await world.start("gpu-1")
+
+
+async def test_of_two_starts_at_once_for_one_device_exactly_one_wins(world, build):
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    world.bind("b", build.share(), tickets=["gpu-1"])
+    outcomes = await asyncio.gather(
+        world.start("gpu-0"), world.start("gpu-1"), return_exceptions=True
+    )
+    assert sum(isinstance(outcome, StartRefused) for outcome in outcomes) == 1
+    assert len(world.specs()) == 1
+
+
+async def test_many_pods_start_at_once_with_few_questions_to_the_kubelet(world, build):
+    for index in range(4):
+        world.bind(f"p{index}", build.share(index), tickets=[f"gpu-{index}"])
+    await asyncio.gather(*(world.start(f"gpu-{index}") for index in range(4)))
+    assert len(world.specs()) == 4
+    assert world.kubelet.gets == 8
+
+
+async def test_a_successor_waits_until_a_force_deleted_predecessors_processes_are_gone(
+    world, build
+):
+    world.bind("old", build.share(), tickets=["gpu-0"])
+    await world.start("gpu-0")
+    world.force_delete("old")
+    world.bind("new", build.share(), tickets=["gpu-1"])
+    starting = asyncio.create_task(world.start("gpu-1"))
+    await asyncio.sleep(0.1)
+    assert not starting.done()
+    world.cgroups.remove("old")
+    assert (await starting).name == "new"
+
+
+async def test_tickets_that_are_reused_too_early_keep_the_spec_of_their_last_holder(world, build):
+    world.bind("old", build.share(0), tickets=["gpu-0"])
+    await world.start("gpu-0")
+    world.force_delete("old")
+    world.bind("new", build.share(1), tickets=["gpu-0"])
+    with pytest.raises(StartRefused, match="team/old, which is not gone"):
+        await world.start("gpu-0")
+    assert [record.name for record in world.node.specs.records] == ["old"]
+
+
+async def test_a_lagging_watch_does_not_give_a_pods_devices_to_its_namesake(world, build):
+    world.bind("a", build.share(0), tickets=["gpu-0"], uid="uid-1")
+    newer = build.pod_json("a", build.share(1), uid="uid-2")
+    world.cluster.server.add_pod(newer)
+    with pytest.raises(StartRefused, match="was replaced"):
+        await world.start("gpu-0")
+    assert world.specs() == []
+
+
+async def test_a_call_for_a_dead_namesake_does_not_get_the_new_pods_devices(world, build):
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    world.cgroups.remove("a")
+    with pytest.raises(StartRefused, match="no cgroup"):
+        await world.start("gpu-0")
+
+
+async def test_the_holder_is_still_known_to_an_agent_that_was_restarted(world, build):
+    world.bind("old", build.share(), tickets=["gpu-0"])
+    await world.start("gpu-0")
+    world.force_delete("old")
+    restarted = SpecFolder(world.cdi)
+    restarted.load()
+    world.node.specs._records = {record.cdi_name: record for record in restarted.records}
+    world.bind("new", build.share(), tickets=["gpu-1"])
+    with pytest.raises(StartRefused, match="held by pod team/old"):
+        await world.start("gpu-1")
+
+
+async def test_nothing_is_written_for_a_call_that_was_given_up(world, build):
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    with pytest.raises(Abandoned):
+        await world.start("gpu-0", active=lambda: False)
+    assert world.specs() == []
+
+
+async def test_without_the_api_server_a_start_is_refused_with_the_reason(world, build):
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    world.cluster.server.down = True
+    with pytest.raises(StartRefused, match=r"cannot check which pod team/a is: .*503"):
+        await world.start("gpu-0")
+
+
+async def test_without_the_kubelets_answer_a_start_is_refused_with_the_reason(world, build):
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    await world.kubelet.stop()
+    with pytest.raises(StartRefused, match="kubelet does not answer"):
+        await world.start("gpu-0")
+
+
+async def test_a_refusal_that_waiting_cannot_change_comes_at_once(world, build):
+    world.bind("a", build.share(9), tickets=["gpu-0"])
+    with pytest.raises(StartRefused) as caught:
+        await world.start("gpu-0")
+    assert "waited" not in str(caught.value)

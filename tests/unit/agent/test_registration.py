@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import contextlib
+
+import pytest
+
+from gpupack_agent.api import deviceplugin_pb2 as api
+from gpupack_agent.plugin import Plugin
+from gpupack_agent.registration import Registration
+from gpupack_crds import names
+
+
+async def prepare(_resource, _tickets, *, active):
+    del active
+
+
+async def until(condition):
+    async with asyncio.timeout(8):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def registration(kubelet):
+    plugin = Plugin(names.GPU, prepare)
+    kept = Registration(plugin, kubelet.folder / "device-plugins")
+    task = asyncio.create_task(kept.run())
+    yield kept
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def sockets(kubelet):
+    return {path.name for path in (kubelet.folder / "device-plugins").glob("gpupack*.sock")}
+
+
+async def watched(kubelet):
+    """Do what a kubelet does after Register: keep a ListAndWatch open."""
+    stream = kubelet.plugin().ListAndWatch(api.Empty())
+    await stream.read()
+    return stream
+
+
+async def test_a_plugin_registers_with_its_resource_and_its_options(kubelet, registration):
+    await until(lambda: kubelet.registrations)
+    request = kubelet.registrations[0]
+    assert (request.version, request.resource_name) == ("v1beta1", names.GPU)
+    assert request.options.pre_start_required
+    assert not registration.complete
+    await watched(kubelet)
+    assert registration.complete
+
+
+async def test_a_restarted_kubelet_gets_a_fresh_socket(kubelet, registration):
+    await until(lambda: kubelet.registrations)
+    await watched(kubelet)
+    await kubelet.stop()
+    await kubelet.start()
+    await until(lambda: len(kubelet.registrations) == 2)
+    first, second = (request.endpoint for request in kubelet.registrations)
+    assert first != second
+    await watched(kubelet)
+    assert registration.complete
+    assert sockets(kubelet) == {second}
+
+
+async def test_a_socket_that_somebody_deleted_is_made_anew(kubelet, registration):
+    await until(lambda: kubelet.registrations)
+    await watched(kubelet)
+    (kubelet.folder / "device-plugins" / kubelet.registrations[0].endpoint).unlink()
+    await until(lambda: len(kubelet.registrations) == 2)
+    await watched(kubelet)
+    assert registration.complete
+
+
+async def test_a_kubelet_that_never_listens_is_told_again(kubelet, registration, monkeypatch):
+    monkeypatch.setattr("gpupack_agent.registration.STREAM_SECONDS", 0.1)
+    monkeypatch.setattr("gpupack_agent.registration.TICK_SECONDS", 0.1)
+    await until(lambda: len(kubelet.registrations) >= 2)
+    assert not registration.complete
+
+
+async def test_an_agent_that_starts_before_the_kubelet_registers_when_it_comes(
+    kubelet, registration
+):
+    del registration
+    await kubelet.stop()
+    kubelet.registrations.clear()
+    (kubelet.folder / "device-plugins/kubelet.sock").unlink(missing_ok=True)
+    await kubelet.start()
+    await until(lambda: kubelet.registrations)
+
+
+async def test_sockets_of_a_killed_agent_are_swept_and_those_of_others_are_not(kubelet):
+    folder = kubelet.folder / "device-plugins"
+    (folder / "gpupack.gpu.dead.sock").touch()
+    (folder / "gpupack.gpu-share.other.sock").touch()
+    task = asyncio.create_task(Registration(Plugin(names.GPU, prepare), folder).run())
+    await until(lambda: kubelet.registrations)
+    left = sockets(kubelet) - {kubelet.registrations[0].endpoint}
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert left == {"gpupack.gpu-share.other.sock"}
+    assert sockets(kubelet) == left

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.simulated import SimulatedInventory, simulated_uuid
+
+FILE = """
+nodes:
+- match: "gpu-*"
+  devices:
+  - {model: NVIDIA H200, memoryMiB: 143771, count: 2, nvlinkClique: 0, numaNode: 1}
+  - {model: NVIDIA A100, memoryMiB: 81920, health: Failed, cause: a test}
+- match: "*"
+  devices: []
+"""
+
+
+def scan(tmp_path, node, text=FILE):
+    path = tmp_path / "simulated.yaml"
+    path.write_text(text)
+    return SimulatedInventory(path, node=node, scan_seconds=1).scan().devices
+
+
+def test_a_node_gets_the_gpus_of_the_first_entry_that_fits_its_name(tmp_path):
+    devices = scan(tmp_path, "gpu-7")
+    assert [each.model for each in devices] == ["NVIDIA H200", "NVIDIA H200", "NVIDIA A100"]
+    assert [each.index for each in devices] == [0, 1, 2]
+    assert (devices[0].memory_mib, devices[0].nvlink_clique, devices[0].numa_node) == (143771, 0, 1)
+    assert (devices[2].health, devices[2].cause) == ("Failed", "a test")
+
+
+def test_every_simulated_gpu_says_that_it_is(tmp_path):
+    assert all(each.simulated for each in scan(tmp_path, "gpu-7"))
+
+
+def test_a_node_that_only_the_catch_all_fits_has_no_gpus(tmp_path):
+    assert scan(tmp_path, "cpu-1") == ()
+
+
+def test_uuids_are_the_same_at_each_start_and_differ_between_nodes_of_long_names():
+    long = "node-" + "x" * 200
+    assert simulated_uuid(long, 3) == simulated_uuid(long, 3)
+    assert simulated_uuid(long, 3) != simulated_uuid(long + "y", 3)
+    assert len(simulated_uuid(long, 127)) <= 63
+
+
+@pytest.mark.parametrize("text", ["nodes: 3", "nodes: [{match: a, devices: [{modle: x}]}]", "{"])
+def test_a_wrong_file_is_an_error_that_names_it(tmp_path, text):
+    with pytest.raises(InventoryUnavailable, match=r"simulated\.yaml"):
+        scan(tmp_path, "gpu-7", text)
+
+
+def test_a_missing_file_is_an_error_that_names_it(tmp_path):
+    with pytest.raises(InventoryUnavailable, match="nothing-here"):
+        SimulatedInventory(tmp_path / "nothing-here", node="a", scan_seconds=1).scan()
