@@ -2,10 +2,12 @@
 """When a GPU is of the model that was asked for."""
 
 import re
+from functools import lru_cache
 
 _SEPARATORS = re.compile(r"[\s\-_/]+")
 
 
+@lru_cache(maxsize=4096)
 def matches_model(asked: str, model: str) -> bool:
     """Whether `asked` is `model` or a run of its whole words, whatever the case.
 

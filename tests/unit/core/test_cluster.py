@@ -113,6 +113,14 @@ def test_a_device_is_on_one_node_at_a_time():
     assert (len(cluster), "b" in cluster) == (1, True)
 
 
+def test_a_device_that_left_one_node_may_appear_on_another():
+    cluster = cluster_of(node("a", 1))
+    cluster.set_node(node("a", 0))
+    cluster.set_node(replace(node("b", 0), devices=node("a", 1).devices))
+    assert place(cluster, whole(1)) == "a/0"
+    assert decide(cluster, whole(1), BEST_FIT).node == "b"
+
+
 def test_nodes_and_devices_may_grow_beyond_the_first_size():
     cluster = cluster_of(node("a", 1))
     for number in range(40):

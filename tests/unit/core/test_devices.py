@@ -25,6 +25,12 @@ def test_of_equally_full_gpus_the_one_with_less_memory_left_then_the_first():
     assert place(cluster_of(node("b", 2)), share(100)) == "b/0"
 
 
+def test_milli_gpu_left_counts_before_memory_left():
+    cluster = taken(cluster_of(node("a", 2)), "a", 0, milli=100, memory=50_000)
+    taken(cluster, "a", 1, milli=500, memory=1000)
+    assert place(cluster, share(100)) == "a/1"
+
+
 def test_whole_and_shared_never_meet_on_one_gpu():
     cluster = taken(cluster_of(node("a", 2)), "a", 0, milli=1, memory=1)
     assert place(cluster, whole(1)) == "a/1"
@@ -45,7 +51,8 @@ def test_one_gpu_is_taken_from_a_broken_clique_first():
 
 
 def test_a_gpu_without_nvlink_goes_first():
-    assert place(cluster_of(node("a", 3, cliques=[0, 0, None])), whole(1)) == "a/2"
+    cluster = cluster_of(node("a", 4, cliques=[0, 0, None, None]))
+    assert place(cluster, whole(1)) == "a/2"
 
 
 def test_within_a_clique_one_numa_node_is_preferred():
