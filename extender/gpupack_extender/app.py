@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the parts are put together, and their life."""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from gpupack_crds.kinds import GPUJOBS, GPUNODES
+from gpupack_extender.access import Access
+from gpupack_extender.binding import Binder
+from gpupack_extender.doubts import Doubts
+from gpupack_extender.errors import TaskEnded
+from gpupack_extender.filtering import Filter
+from gpupack_extender.leadership import Leadership
+from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.metrics import LedgerCollector, Metrics
+from gpupack_extender.plan_api import PlanApi
+from gpupack_extender.planning import Plan
+from gpupack_extender.ranking import Prioritize
+from gpupack_extender.readiness import Readiness
+from gpupack_extender.reserving import Reserve
+from gpupack_extender.servers import Server, plan_server, verbs_server
+from gpupack_extender.settings import Settings, Standing
+from gpupack_extender.verbs import Verbs
+from gpupack_kube.client import Api
+from gpupack_kube.reflector import Reflector
+from gpupack_kube.resources import LEASES, NODES, PODS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """Everything that runs."""
+
+    reflectors: dict[str, Reflector[Any]]
+    doubts: Doubts
+    verbs: Verbs
+    plan_api: PlanApi
+
+
+def build(settings: Settings, api: Api) -> App:
+    """Put the parts together."""
+    clock, decisions, standing = time.monotonic, settings.decisions, settings.standing
+    ledger = Ledger(clock)
+    leadership = Leadership(pod_name=standing.pod_name, clock=clock)
+    reflectors = _reflectors(api, ledger, leadership, standing)
+    readiness = Readiness(
+        watches=reflectors,
+        leadership=leadership,
+        fresh_seconds=standing.fresh_seconds,
+        settle_seconds=decisions.plan_hold_seconds,
+    )
+    metrics = Metrics()
+    metrics.registry.register(LedgerCollector(ledger, reflectors))
+    verbs = Verbs(
+        filter_pod=Filter(ledger, decisions),
+        prioritize_pod=Prioritize(ledger, decisions),
+        binder=Binder(api, ledger, Reserve(ledger, decisions)),
+        readiness=readiness,
+        metrics=metrics,
+    )
+    plan_api = PlanApi(
+        make_plan=Plan(ledger, decisions),
+        access=Access(api, clock=clock),
+        readiness=readiness,
+        metrics=metrics,
+    )
+    return App(reflectors=reflectors, doubts=Doubts(api, ledger), verbs=verbs, plan_api=plan_api)
+
+
+async def run(app: App, settings: Settings, stop: asyncio.Event) -> None:
+    """Run everything until `stop`, or until an essential task ends.
+
+    Raises:
+        ExceptionGroup: an essential task died; the others were cancelled.
+    """
+    servers = (
+        verbs_server(app.verbs.app(), settings.serving),
+        plan_server(app.plan_api.app(), settings.serving),
+    )
+    async with asyncio.TaskGroup() as group:
+        watching = [
+            group.create_task(_essential(name, reflector.run()))
+            for name, reflector in app.reflectors.items()
+        ]
+        asking = group.create_task(_essential("doubts", app.doubts.run()))
+        serving = [group.create_task(_serve(server, stop)) for server in servers]
+        await stop.wait()
+        for server in servers:
+            server.should_exit = True
+        await asyncio.gather(*serving)
+        for task in (*watching, asking):
+            task.cancel()
+
+
+def _reflectors(
+    api: Api, ledger: Ledger, leadership: Leadership, standing: Standing
+) -> dict[str, Reflector[Any]]:
+    lease = {"fieldSelector": f"metadata.name={standing.leader_lease}"}
+    return {
+        "nodes": Reflector(api, NODES, ledger.nodes),
+        "gpunodes": Reflector(api, GPUNODES, ledger.gpus),
+        "gpujobs": Reflector(api, GPUJOBS, ledger.jobs),
+        "pods": Reflector(api, PODS, ledger.pods),
+        "leader": Reflector(
+            api, LEASES, leadership, namespace=standing.system_namespace, selectors=lease
+        ),
+    }
+
+
+async def _serve(server: Server, stop: asyncio.Event) -> None:
+    await server.serve()
+    if not stop.is_set():
+        raise TaskEnded(f"the server on port {server.config.port} ended by itself")
+
+
+async def _essential(name: str, work: Coroutine[Any, Any, None]) -> None:
+    await work
+    raise TaskEnded(f"{name} ended by itself")

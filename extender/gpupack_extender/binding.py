@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bind: one Binding, node and devices in one write.
+
+    Reserve ─► POST Binding ─┬─ answered: written                            ─► landed
+                             ├─ refused, pod gone or bound elsewhere         ─► not landed
+                             └─ no answer, 5xx, or a Conflict: read the pod  ─► by what it says
+
+A lost reply is a question, not a failure. A pod read as unbound after a lost reply proves
+nothing, since the write may still be on its way: it is sent again (the pod's UID is its
+precondition, so it cannot land twice) until something is known, and if nothing is, the place
+stays held and `doubts` goes on asking.
+
+Each bind runs as a task of its own: kube-scheduler gives up waiting after httpTimeout, but a
+write cannot be given up half-way. A second call for the same pod waits for the same task.
+"""
+
+import asyncio
+import logging
+
+from gpupack_crds import names
+from gpupack_crds.devices import encode_devices
+from gpupack_extender.errors import BindRefused
+from gpupack_extender.ledger import claims
+from gpupack_extender.ledger.claims import PodClaim, State
+from gpupack_extender.ledger.ledger import Ledger, Outcome
+from gpupack_extender.reserving import Reserve
+from gpupack_extender.wire import BindingArgs
+from gpupack_kube import errors, objects
+from gpupack_kube.client import Api
+from gpupack_kube.resources import PODS
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+PAUSE_SECONDS = 0.2
+FIRST_SERVER_ERROR = 500
+
+
+class Binder:
+    """The bind verb."""
+
+    def __init__(self, api: Api, ledger: Ledger, reserve: Reserve) -> None:
+        self._api = api
+        self._ledger = ledger
+        self._reserve = reserve
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def bind(self, call: BindingArgs) -> None:
+        """Bind the pod; returning means that it is bound.
+
+        Raises:
+            BindRefused: the ledger or the API server refuses; the place is free again.
+            KubeError: it is not known whether the pod is bound; the place stays held.
+        """
+        task = self._running.get(call.pod_uid)
+        if task is None:
+            task = asyncio.create_task(self._bind(call))
+            self._running[call.pod_uid] = task
+            task.add_done_callback(lambda done: self._finished(call, done))
+        await asyncio.shield(task)
+
+    def _finished(self, call: BindingArgs, task: asyncio.Task[None]) -> None:
+        """Forget the task; its error is retrieved here too, as no caller may be left."""
+        del self._running[call.pod_uid]
+        if not task.cancelled() and (error := task.exception()):
+            log.warning("binding %s/%s: %s", call.pod_namespace, call.pod_name, error)
+
+    async def _bind(self, call: BindingArgs) -> None:
+        pod = self._ledger.pods.waiting(call.pod_uid) or await self._read(call)
+        if pod is None:
+            raise BindRefused(f"there is no pod of UID {call.pod_uid}")
+        if pod.spec.node_name == call.node:
+            return
+        claim = self._reserve(pod, call.node)
+        if claim.state in {State.LANDED, State.BOUND}:
+            return
+        outcome, error = Outcome.UNKNOWN, ""
+        try:
+            outcome, error = await self._settle(call, claim)
+        finally:
+            self._ledger.end_bind(call.pod_uid, outcome)
+        if outcome is Outcome.NOT_LANDED:
+            raise BindRefused(error)
+        if outcome is Outcome.UNKNOWN:
+            raise errors.Unreachable(f"it is not known whether the pod is bound: {error}")
+
+    async def _settle(self, call: BindingArgs, claim: PodClaim) -> tuple[Outcome, str]:
+        """Send the Binding until it is known what became of it, or for a few tries."""
+        may_have_landed, error = claim.in_doubt, ""
+        for attempt in range(TRIES):
+            await asyncio.sleep(PAUSE_SECONDS * attempt)
+            try:
+                await self._write(call, claim)
+            except errors.KubeError as failure:
+                may_have_landed = may_have_landed or not _was_refused(failure)
+                error = str(failure)
+            else:
+                return Outcome.LANDED, ""
+            outcome = await self._ask(call, claim, may_have_landed=may_have_landed)
+            if outcome is not Outcome.UNKNOWN:
+                return outcome, error
+        return Outcome.UNKNOWN, error
+
+    async def _write(self, call: BindingArgs, claim: PodClaim) -> None:
+        path = PODS.path(call.pod_name, namespace=call.pod_namespace, subresource="binding")
+        await self._api.post(path, binding(call, claim), objects.Object)
+
+    async def _ask(self, call: BindingArgs, claim: PodClaim, *, may_have_landed: bool) -> Outcome:
+        try:
+            pod = await self._read(call)
+        except errors.KubeError as error:
+            log.warning("reading pod %s/%s: %s", call.pod_namespace, call.pod_name, error)
+            return Outcome.UNKNOWN
+        return judge(pod, claim, may_have_landed=may_have_landed)
+
+    async def _read(self, call: BindingArgs) -> objects.Pod | None:
+        return await read_pod(
+            self._api, namespace=call.pod_namespace, name=call.pod_name, uid=call.pod_uid
+        )
+
+
+def binding(call: BindingArgs, claim: PodClaim) -> objects.Json:
+    """Node and devices; the annotation is merged into the pod in the same write."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": call.pod_name,
+            "namespace": call.pod_namespace,
+            "uid": call.pod_uid,
+            "annotations": {names.DEVICES_ANNOTATION: annotation(claim)},
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": claim.placement.node},
+    }
+
+
+def annotation(claim: PodClaim) -> str:
+    """The value of the devices annotation."""
+    return encode_devices(claims.shares(claim.placement))
+
+
+def judge(pod: objects.Pod | None, claim: PodClaim, *, may_have_landed: bool) -> Outcome:
+    """What a pod, read after the write, says about it.
+
+    Args:
+        pod: the pod of the claim's UID; None if there is none.
+        claim: what was written.
+        may_have_landed: a write was sent and not refused, so it may still arrive.
+    """
+    if pod is None:
+        return Outcome.NOT_LANDED
+    if pod.spec.node_name:
+        written = pod.metadata.annotations.get(names.DEVICES_ANNOTATION)
+        ours = (claim.placement.node, annotation(claim))
+        return Outcome.LANDED if (pod.spec.node_name, written) == ours else Outcome.NOT_LANDED
+    if pod.metadata.deletion_timestamp is not None:
+        return Outcome.NOT_LANDED
+    return Outcome.UNKNOWN if may_have_landed else Outcome.NOT_LANDED
+
+
+async def read_pod(api: Api, *, namespace: str, name: str, uid: str) -> objects.Pod | None:
+    """Read the pod of this UID; None where it is gone or another has taken its name."""
+    try:
+        pod = await api.get(PODS, name, namespace=namespace)
+    except errors.NotFound:
+        return None
+    return pod if pod.metadata.uid == uid else None
+
+
+def _was_refused(error: errors.KubeError) -> bool:
+    """Whether the server said no. A 5xx can be a timeout after the write went through."""
+    return isinstance(error, errors.Refused) and error.status < FIRST_SERVER_ERROR

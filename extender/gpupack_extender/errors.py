@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of the extender, named by what the caller is told.
+
+ExtenderError
+├── SettingsInvalid      a variable of the environment is wrong; the process does not start
+├── CallInvalid          the HTTP call is malformed; answered 4xx, nothing changed
+│   └── CallTooLarge     413
+├── Denied               the caller is unknown (401) or lacks the right (403)
+├── AskInvalid           a pod or a job asks for something that cannot be read or served
+├── BindRefused          the ledger does not give this pod this node
+├── InventoryInvalid     a GPUNode contradicts itself or another; the node gets no work
+├── NotReady             not the leader, or what is known is too old to decide on
+└── TaskEnded            an essential task ended by itself; the process ends non-zero
+"""
+
+import http
+
+
+class ExtenderError(Exception):
+    """Root of all errors of the extender."""
+
+
+class SettingsInvalid(ExtenderError, ValueError):
+    """A variable of the environment is wrong."""
+
+
+class CallInvalid(ExtenderError):
+    """The HTTP call is malformed; nothing has changed."""
+
+    status = http.HTTPStatus.BAD_REQUEST
+
+
+class CallTooLarge(CallInvalid):
+    """The body is larger than any real call."""
+
+    status = http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+
+class Denied(ExtenderError):
+    """The caller is unknown or lacks the right.
+
+    Attributes:
+        status: 401 or 403.
+    """
+
+    def __init__(self, message: str, *, status: http.HTTPStatus) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class AskInvalid(ExtenderError, ValueError):
+    """A pod or a job asks for something that cannot be read or served."""
+
+
+class BindRefused(ExtenderError):
+    """The ledger does not give this pod this node."""
+
+
+class InventoryInvalid(ExtenderError, ValueError):
+    """A GPUNode contradicts itself or another."""
+
+
+class NotReady(ExtenderError):
+    """Not the leader, or what is known is too old to decide on."""
+
+
+class TaskEnded(ExtenderError):
+    """An essential task ended by itself."""

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Node and its GPUNode as one node of core."""
+
+import gpupack_core as core
+from gpupack_crds import quantity
+from gpupack_crds.errors import QuantityInvalid
+from gpupack_crds.gpunode import GpuDevice
+from gpupack_crds.kinds import GpuNode
+from gpupack_extender.errors import InventoryInvalid
+from gpupack_kube import objects
+
+_HEALTH = {
+    "Healthy": core.Health.HEALTHY,
+    "Degraded": core.Health.DEGRADED,
+    "Failed": core.Health.FAILED,
+}
+
+
+def core_node(node: objects.Node, gpus: GpuNode) -> core.Node:
+    """Join what Kubernetes and what our agent know of a node.
+
+    Raises:
+        InventoryInvalid: two devices of one index or UUID, an empty model and the like.
+    """
+    try:
+        return core.Node(
+            name=core.NodeName(node.metadata.name),
+            devices=tuple(map(_device, gpus.status.devices)),
+            cpu=quantity.milli_cpu(node.status.allocatable.get("cpu", 0)),
+            memory=core.MiB(quantity.mebibytes(node.status.allocatable.get("memory", 0))),
+            labels=node.metadata.labels,
+            taints=tuple(map(_taint, node.spec.taints)),
+            ready=_is_ready(node),
+            cordoned=node.spec.unschedulable,
+        )
+    except (core.Invalid, QuantityInvalid, ValueError) as error:
+        raise InventoryInvalid(
+            f"node {node.metadata.name} gets no work, its inventory is wrong: {error}"
+        ) from error
+
+
+def _device(device: GpuDevice) -> core.Device:
+    return core.Device(
+        uuid=core.DeviceUuid(device.uuid),
+        index=device.index,
+        model=device.model,
+        memory=core.MiB(device.memory_mib),
+        numa_node=device.numa_node,
+        clique=device.nvlink_clique,
+        health=_HEALTH[device.health],
+    )
+
+
+def _taint(taint: objects.Taint) -> core.Taint:
+    return core.Taint(taint.key, taint.value, core.Effect(taint.effect))
+
+
+def _is_ready(node: objects.Node) -> bool:
+    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)

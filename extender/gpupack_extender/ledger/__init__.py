@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place that knows who holds what.
+
+    planned ──(GPUJob.status shows attempt n placed)──► written ─┐ a worker's place
+       │ hold deadline                                    │ attempt over
+       ▼                                                  ▼
+      free                                               free
+                              assumed ──────────────► binding ──► landed ──► bound   a pod's place
+    filter of a plain pod ──►   │ deadline               │          │          │
+                                ▼                        ▼          ▼          ▼
+                              free            not landed: free   pod terminal or gone: free
+                                              unknown: doubtful, held until known
+
+A worker's place and the place of the pod that runs it are the same devices: while a pod holds
+them the worker's claim is not counted. What was bound stays held until the API says that the
+pod is terminal or gone; the end of an attempt alone frees no device that a pod may still use.
+
+All of it is derived: reflectors rebuild it from Nodes, GPUNodes, GPUJobs and Pods. Calls are
+synchronous and come from one event loop; that no call awaits between looking and holding is the
+lock that concurrent binds need.
+
+* `workers`: which worker a pod is. `claims`: one place and who claims it.
+* `books`: claims, and the cluster's arrays kept equal to them.
+* `ledger`: what calls do to the books. `fleet`, `jobs`, `pods`: what watch events do.
+"""

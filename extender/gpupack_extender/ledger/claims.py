@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One place and who claims it."""
+
+import dataclasses
+import enum
+import math
+
+import gpupack_core as core
+from gpupack_crds import devices
+from gpupack_extender.ledger.workers import Worker
+
+_MILLI_PER_PERCENT = 10
+
+
+class State(enum.StrEnum):
+    """How a claim came about, which decides how it ends."""
+
+    PLANNED = "planned"
+    """The plan API answered it. Ends at its deadline, or becomes written."""
+    WRITTEN = "written"
+    """It stands in a GPUJob's status. Ends with the attempt."""
+    ASSUMED = "assumed"
+    """filter answered it. Ends at its deadline, or becomes binding."""
+    BINDING = "binding"
+    """A Binding is on its way. Ends when it is known what became of it."""
+    DOUBTFUL = "doubtful"
+    """A Binding was sent and not answered. Ends when it is known what became of it."""
+    LANDED = "landed"
+    """The Binding was written; the watch has not shown it yet."""
+    BOUND = "bound"
+    """The API shows the pod bound. Ends when the pod is terminal or gone."""
+
+
+MAY_BE_WRITTEN = frozenset({State.BINDING, State.DOUBTFUL, State.LANDED, State.BOUND})
+"""States in which the API holds the claim, or may."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerClaim:
+    """The place of a worker, planned or written."""
+
+    worker: Worker
+    placement: core.Placement
+    state: State
+    deadline: float = math.inf
+    """Ledger's clock, seconds."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PodClaim:
+    """The place of a pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    placement: core.Placement
+    state: State
+    worker: Worker | None = None
+    deadline: float = math.inf
+    """Ledger's clock, seconds; of an assumed claim."""
+    since: float = 0.0
+    """When the claim came into its state, ledger's clock."""
+    in_doubt: bool = False
+    """A Binding was sent earlier and not answered: it may still land."""
+
+
+def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:
+    """A placement's devices as annotation and status spell them."""
+    return tuple(
+        devices.DeviceShare(
+            uuid=grant.uuid, percent=grant.milli // _MILLI_PER_PERCENT, memory_mib=grant.memory
+        )
+        for grant in placement.devices
+    )
+
+
+def placement(
+    node: str,
+    held: tuple[devices.DeviceShare, ...],
+    *,
+    cpu: core.MilliCpu,
+    memory: core.MiB,
+) -> core.Placement:
+    """Devices as annotation and status spell them, as a placement."""
+    grants = tuple(
+        core.Grant(
+            core.DeviceUuid(share.uuid),
+            core.MilliGpu(share.percent * _MILLI_PER_PERCENT),
+            core.MiB(share.memory_mib),
+        )
+        for share in held
+    )
+    return core.Placement(core.NodeName(node), grants, cpu, memory)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs as the watch shows them: which attempt is admitted, and where it is placed."""
+
+import logging
+
+import gpupack_core as core
+from gpupack_crds.gpujob_status import WorkerPlacement
+from gpupack_crds.kinds import GpuJob
+from gpupack_extender import asks
+from gpupack_extender.ledger import claims
+from gpupack_extender.ledger.books import Books
+from gpupack_extender.ledger.claims import State, WorkerClaim
+from gpupack_extender.ledger.workers import Attempt, Worker
+
+log = logging.getLogger(__name__)
+
+
+class Jobs:
+    """A reflector's store."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._current: dict[str, Attempt] = {}
+
+    def is_known(self, attempt: Attempt) -> bool:
+        """Whether the watch has shown this attempt, or a later one of the same job."""
+        current = self._current.get(attempt.job_uid)
+        return current is not None and current.number >= attempt.number
+
+    def upsert(self, job: GpuJob) -> None:
+        """A GPUJob appeared or changed."""
+        attempt = _attempt(job)
+        self._current[attempt.job_uid] = attempt
+        written = self._written(job, attempt)
+        for worker in self._books.workers_of(attempt.job_uid):
+            was_written = self._books.workers[worker].state is State.WRITTEN
+            is_superseded = bool(written) and worker.attempt == attempt
+            if worker not in written and (was_written or is_superseded):
+                self._books.drop_worker(worker)
+        for claim in written.values():
+            self._see_written(claim)
+
+    def remove(self, job: GpuJob) -> None:
+        """A GPUJob is gone; its pods hold what they hold until they are gone too."""
+        self._forget(job.metadata.uid)
+
+    def replace(self, jobs: list[GpuJob]) -> None:
+        """These are all GPUJobs. A plan may be for one younger than the list: it has a deadline."""
+        listed = {job.metadata.uid for job in jobs}
+        for uid in sorted(self._current.keys() - listed):
+            self._forget(uid)
+        for job in jobs:
+            self.upsert(job)
+
+    def _forget(self, job_uid: str) -> None:
+        self._current.pop(job_uid, None)
+        for worker in self._books.workers_of(job_uid):
+            self._books.drop_worker(worker)
+
+    def _see_written(self, claim: WorkerClaim) -> None:
+        if self._books.workers.get(claim.worker) != claim:
+            self._books.put_worker(claim)
+            worker = claim.worker
+            name = f"worker {worker.index} of {worker.attempt}"
+            self._books.report_overbooked(claim.placement, of=name)
+
+    def _written(self, job: GpuJob, attempt: Attempt) -> dict[Worker, WorkerClaim]:
+        if not job.status.holds_placement:
+            return {}
+        needs = asks.template_needs(job.spec)
+        try:
+            found = [self._claim(attempt, placed, needs) for placed in job.status.placement]
+        except core.Invalid as error:
+            log.error("placement of %s is wrong: %s", attempt, error)  # noqa: TRY400 - not a bug
+            return {}
+        return {claim.worker: claim for claim in found}
+
+    def _claim(
+        self,
+        attempt: Attempt,
+        placed: WorkerPlacement,
+        needs: tuple[core.MilliCpu, core.MiB],
+    ) -> WorkerClaim:
+        """CPU and memory are those of the plan; the status does not tell them after a restart."""
+        worker = Worker(attempt, placed.worker)
+        planned = self._books.workers.get(worker)
+        cpu, memory = (planned.placement.cpu, planned.placement.memory) if planned else needs
+        placement = claims.placement(placed.node, placed.devices, cpu=cpu, memory=memory)
+        return WorkerClaim(worker=worker, placement=placement, state=State.WRITTEN)
+
+
+def _attempt(job: GpuJob) -> Attempt:
+    return Attempt(
+        namespace=job.metadata.namespace,
+        job=job.metadata.name,
+        job_uid=job.metadata.uid,
+        number=job.status.attempt,
+    )

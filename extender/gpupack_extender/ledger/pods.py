@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods as the watch shows them: who is bound where, who waits, who is gone.
+
+Every pod of the cluster counts, ours or not: the others take CPU and memory. A pod's devices are
+those of its annotation, whoever its scheduler was: to count a device as free that the annotation
+names would be the only unsafe reading.
+"""
+
+import logging
+
+import gpupack_core as core
+from gpupack_crds import devices, names
+from gpupack_crds.errors import DevicesAnnotationInvalid
+from gpupack_extender import asks
+from gpupack_extender.errors import AskInvalid
+from gpupack_extender.ledger import claims
+from gpupack_extender.ledger.books import Books
+from gpupack_extender.ledger.claims import PodClaim, State
+from gpupack_extender.ledger.workers import worker_of
+from gpupack_kube import objects
+
+log = logging.getLogger(__name__)
+
+
+class Pods:
+    """A reflector's store."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._waiting: dict[str, objects.Pod] = {}
+
+    def waiting(self, uid: str) -> objects.Pod | None:
+        """A pod that asks for GPUs and is not bound yet."""
+        return self._waiting.get(uid)
+
+    def upsert(self, pod: objects.Pod) -> None:
+        """A pod appeared or changed."""
+        if pod.finished:
+            self.remove(pod)
+        elif pod.spec.node_name:
+            self._waiting.pop(pod.metadata.uid, None)
+            self._see_bound(pod)
+        elif asks.asks_for_gpus(pod.spec):
+            self._waiting[pod.metadata.uid] = pod
+            self._drop_assumption_if_deleting(pod)
+
+    def remove(self, pod: objects.Pod) -> None:
+        """A pod is terminal or gone."""
+        self._waiting.pop(pod.metadata.uid, None)
+        self._free(pod.metadata.uid)
+
+    def replace(self, pods: list[objects.Pod]) -> None:
+        """These are all pods.
+
+        Only what the watch once showed bound can be missed in a list: a pod that was just
+        assumed or bound by us may be younger than the list is.
+        """
+        listed = {pod.metadata.uid for pod in pods}
+        bound = {uid for uid, claim in self._books.pods.items() if claim.state is State.BOUND}
+        for uid in sorted(bound - listed):
+            self._free(uid)
+        self._waiting.clear()
+        for pod in pods:
+            self.upsert(pod)
+
+    def _free(self, uid: str) -> None:
+        """The one way in which what was bound becomes free.
+
+        A force-deleted pod is gone from the API before its containers are: a fence that waits
+        for the agent's word belongs here.
+        """
+        self._books.drop_pod(uid)
+
+    def _see_bound(self, pod: objects.Pod) -> None:
+        placement = _placement(pod)
+        claim = PodClaim(
+            uid=pod.metadata.uid,
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            placement=placement,
+            state=State.BOUND,
+            worker=worker_of(pod),
+        )
+        if self._books.pods.get(claim.uid) != claim:
+            self._books.put_pod(claim)
+            self._books.report_overbooked(placement, of=f"pod {claim.namespace}/{claim.name}")
+
+    def _drop_assumption_if_deleting(self, pod: objects.Pod) -> None:
+        claim = self._books.pods.get(pod.metadata.uid)
+        if claim and claim.state is State.ASSUMED and pod.metadata.deletion_timestamp:
+            self._books.drop_pod(claim.uid)
+
+
+def _placement(pod: objects.Pod) -> core.Placement:
+    cpu, memory = _needs(pod)
+    return claims.placement(pod.spec.node_name, _devices(pod), cpu=cpu, memory=memory)
+
+
+def _devices(pod: objects.Pod) -> tuple[devices.DeviceShare, ...]:
+    annotation = pod.metadata.annotations.get(names.DEVICES_ANNOTATION)
+    if annotation is None:
+        return ()
+    try:
+        return devices.decode_devices(annotation)
+    except DevicesAnnotationInvalid as error:
+        log.error("pod %s holds no device: %s", "/".join(pod.key), error)  # noqa: TRY400
+        return ()
+
+
+def _needs(pod: objects.Pod) -> tuple[core.MilliCpu, core.MiB]:
+    try:
+        return asks.needs(pod.spec)
+    except AskInvalid as error:
+        log.warning("pod %s is counted without CPU and memory: %s", "/".join(pod.key), error)
+        return core.MilliCpu(0), core.MiB(0)

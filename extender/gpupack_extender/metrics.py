@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the extender counts. State is read from the ledger when it is asked for, not kept twice."""
+
+import collections
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+
+import prometheus_client as prometheus
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+import gpupack_core as core
+from gpupack_extender.ledger.claims import State
+from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.readiness import Watch
+
+_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
+
+
+class Metrics:
+    """Counts calls by verb and outcome, and their time."""
+
+    def __init__(self) -> None:
+        self.registry = prometheus.CollectorRegistry()
+        self._calls = prometheus.Counter(
+            "gpupack_extender_calls",
+            "Calls answered, by verb and outcome.",
+            ["verb", "outcome"],
+            registry=self.registry,
+        )
+        self._seconds = prometheus.Histogram(
+            "gpupack_extender_call_seconds",
+            "Time to answer a call, by verb.",
+            ["verb"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+
+    @contextlib.contextmanager
+    def timed(self, verb: str) -> Iterator[None]:
+        """Measure one call."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds.labels(verb).observe(time.perf_counter() - start)
+
+    def count(self, verb: str, outcome: str) -> None:
+        """Count one answer."""
+        self._calls.labels(verb, outcome).inc()
+
+    def text(self) -> bytes:
+        """Write everything in Prometheus' text format."""
+        return prometheus.generate_latest(self.registry)
+
+
+class LedgerCollector(Collector):
+    """Claims by state, devices by state, and how old the watches are."""
+
+    def __init__(self, ledger: Ledger, watches: Mapping[str, Watch]) -> None:
+        self._ledger = ledger
+        self._watches = watches
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the ledger as it is now."""
+        yield self._claims()
+        yield self._devices()
+        yield self._ages()
+        yield CounterMetricFamily(
+            "gpupack_extender_contradictions",
+            "How often the API showed a device claimed beyond what it has.",
+            value=self._ledger.books.contradictions,
+        )
+
+    def _claims(self) -> Metric:
+        books = self._ledger.books
+        states = [claim.state for claim in books.workers.values()]
+        counts = collections.Counter(states + [claim.state for claim in books.pods.values()])
+        family = GaugeMetricFamily("gpupack_extender_claims", "Claims by state.", labels=["state"])
+        for state in State:
+            family.add_metric([state.value], counts[state])
+        return family
+
+    def _devices(self) -> Metric:
+        counts = collections.Counter(_device_states(self._ledger.cluster))
+        family = GaugeMetricFamily("gpupack_extender_devices", "GPUs by state.", labels=["state"])
+        for state in ("free", "held", "unhealthy"):
+            family.add_metric([state], counts[state])
+        return family
+
+    def _ages(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_extender_watch_age_seconds",
+            "Seconds since the API server last said anything, by kind.",
+            labels=["kind"],
+        )
+        for kind, watch in self._watches.items():
+            family.add_metric([kind], watch.age_seconds())
+        return family
+
+
+def _device_states(cluster: core.Cluster) -> Iterator[str]:
+    for node in cluster.nodes():
+        free = {each.uuid for each in cluster.free_devices(node.name) if each.milli}
+        for device in node.devices:
+            if device.health is not core.Health.HEALTHY:
+                yield "unhealthy"
+            else:
+                yield "free" if device.uuid in free else "held"

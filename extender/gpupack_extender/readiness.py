@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When the extender may decide.
+
+filter and bind need watches that are synced and fresh. The plan API also needs the leader, and
+one that has led for as long as a plan is held: until then the operator may be writing a plan of
+the predecessor's, or of this process before it was killed, that nobody here knows of.
+"""
+
+import asyncio
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Protocol
+
+from gpupack_extender.errors import NotReady
+from gpupack_extender.leadership import Leadership
+
+
+class Watch(Protocol):
+    """What readiness asks of a reflector."""
+
+    synced: asyncio.Event
+
+    def age_seconds(self) -> float:
+        """Seconds since the server last said anything."""
+
+
+class Missing(enum.StrEnum):
+    """Why not."""
+
+    SYNC = "WatchNotSynced"
+    FRESHNESS = "WatchStale"
+    LEADERSHIP = "NotLeader"
+    SETTLING = "PlansOfPredecessorMayBePending"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """Judges watches and leadership."""
+
+    watches: Mapping[str, Watch]
+    leadership: Leadership
+    fresh_seconds: float
+    settle_seconds: float
+
+    def missing_to_decide(self) -> str:
+        """What filter and bind lack; empty if nothing."""
+        for name, watch in self.watches.items():
+            if not watch.synced.is_set():
+                return f"{Missing.SYNC}: {name}"
+            if watch.age_seconds() > self.fresh_seconds:
+                return f"{Missing.FRESHNESS}: {name}"
+        return ""
+
+    def missing_to_plan(self) -> str:
+        """What the plan API lacks; empty if nothing."""
+        if missing := self.missing_to_decide():
+            return missing
+        if not self.leadership.held:
+            return Missing.LEADERSHIP
+        if self.leadership.held_seconds < self.settle_seconds:
+            return Missing.SETTLING
+        return ""
+
+    def require_to_decide(self) -> None:
+        """Refuse unless filter and bind may be answered.
+
+        Raises:
+            NotReady: the message says what is missing.
+        """
+        _require(self.missing_to_decide())
+
+    def require_to_plan(self) -> None:
+        """Refuse unless plans may be made.
+
+        Raises:
+            NotReady: the message says what is missing.
+        """
+        _require(self.missing_to_plan())
+
+
+def _require(missing: str) -> None:
+    if missing:
+        raise NotReady(f"gpupack does not decide now: {missing}")

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first half of bind: look once more, and hold.
+
+filter and bind are two calls, binds overlap, and in advisory mode kube-scheduler chose the node:
+whatever filter said is looked at anew here. Nothing awaits between the look and the hold.
+"""
+
+import dataclasses
+
+import gpupack_core as core
+from gpupack_extender import asks
+from gpupack_extender.errors import AskInvalid, BindRefused
+from gpupack_extender.ledger.claims import PodClaim, State
+from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.ledger.workers import Worker, worker_of
+from gpupack_extender.settings import Decisions
+from gpupack_kube import objects
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reserve:
+    """Holds a pod's place on a node while its Binding is on the way."""
+
+    ledger: Ledger
+    decisions: Decisions
+
+    def __call__(self, pod: objects.Pod, node: str) -> PodClaim:
+        """Hold the place; a claim that is bound or landed already is returned as it is.
+
+        Raises:
+            BindRefused: the ledger does not give this pod this node.
+        """
+        self.ledger.expire()
+        held = self.ledger.books.pods.get(pod.metadata.uid)
+        if held is not None and held.placement.node == node and _is_settled(held):
+            return held
+        placement = self._placement(pod, held, node)
+        obstacle = self.ledger.books.obstacle(placement)
+        if obstacle:
+            raise BindRefused(obstacle)
+        return self.ledger.start_bind(pod, placement)
+
+    def _placement(self, pod: objects.Pod, held: PodClaim | None, node: str) -> core.Placement:
+        worker = worker_of(pod)
+        if held is not None:
+            placement = held.placement
+        elif worker is not None:
+            placement = self._planned(worker)
+        else:
+            placement = self._decided(pod, node)
+        if placement.node != node:
+            raise BindRefused(f"the pod's place is on node {placement.node}, not on {node}")
+        return placement
+
+    def _planned(self, worker: Worker) -> core.Placement:
+        claim = self.ledger.books.workers.get(worker)
+        if claim is None:
+            raise BindRefused(f"{worker.attempt} has no place for worker {worker.index}")
+        others = self.ledger.books.pods_of(worker)
+        if others:
+            raise BindRefused(f"the worker's place is held by pod {others[0].name}")
+        return claim.placement
+
+    def _decided(self, pod: objects.Pod, node: str) -> core.Placement:
+        try:
+            request = asks.pod_request(pod)
+        except AskInvalid as error:
+            raise BindRefused(str(error)) from error
+        policy = core.policy_named(self.decisions.policy)
+        chosen = core.decide(self.ledger.cluster, request, policy, candidates=[core.NodeName(node)])
+        if isinstance(chosen, core.Refusal):
+            raise BindRefused(chosen.message)
+        return chosen
+
+
+def _is_settled(claim: PodClaim) -> bool:
+    return claim.state in {State.LANDED, State.BOUND}

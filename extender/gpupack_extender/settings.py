@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings, read from the environment once at start."""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import gpupack_core as core
+from gpupack_crds import names
+from gpupack_extender.errors import SettingsInvalid
+
+T = TypeVar("T")
+
+
+class Mode(enum.StrEnum):
+    """Who chooses the node of a pod that belongs to no plan."""
+
+    DECISIVE = "decisive"
+    """The extender: filter answers one node."""
+    ADVISORY = "advisory"
+    """kube-scheduler: filter passes every node that fits, prioritize ranks them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """How places are chosen and for how long an answer holds them."""
+
+    mode: Mode = Mode.DECISIVE
+    """GPUPACK_MODE."""
+    policy: str = "best-fit"
+    """GPUPACK_POLICY: the placement policy where a job names none."""
+    plan_hold_seconds: float = 10.0
+    """GPUPACK_PLAN_HOLD_SECONDS: a plan that is not written into the GPUJob by then is gone.
+
+    A new leader makes no plan for as long, so that it cannot contradict its predecessor's."""
+    assume_seconds: float = 30.0
+    """GPUPACK_ASSUME_SECONDS: a place that filter gave is free again when no bind came by then."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Where the servers listen."""
+
+    verbs_port: int = 8888
+    """GPUPACK_VERBS_PORT, on 127.0.0.1 only: kube-scheduler is in the same pod."""
+    plan_port: int = 8443
+    """GPUPACK_PLAN_PORT, HTTPS on all addresses: plan API, health, readiness, metrics."""
+    tls_cert: str = ""
+    """GPUPACK_TLS_CERT: path of the certificate chain (PEM)."""
+    tls_key: str = ""
+    """GPUPACK_TLS_KEY: path of the certificate's key (PEM)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """When the extender may speak for the cluster."""
+
+    system_namespace: str = names.SYSTEM_NAMESPACE
+    """GPUPACK_SYSTEM_NAMESPACE: where the leader's Lease is."""
+    leader_lease: str = names.SCHEDULER_LEASE
+    """GPUPACK_LEADER_LEASE: the Lease of kube-scheduler's own leader election."""
+    pod_name: str = ""
+    """POD_NAME: kube-scheduler's identity in that Lease begins with it."""
+    fresh_seconds: float = 90.0
+    """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is decided.
+
+    Bookmarks come once a minute: below 75 a quiet cluster would look dead."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings."""
+
+    decisions: Decisions
+    serving: Serving
+    standing: Standing
+    log_level: str = "INFO"
+    """GPUPACK_LOG_LEVEL."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "Settings":
+        """Read all settings.
+
+        Raises:
+            SettingsInvalid: the message names the variable, its value and what it may be.
+        """
+        return cls(
+            decisions=_decisions(environ),
+            serving=_serving(environ),
+            standing=_standing(environ),
+            log_level=environ.get("GPUPACK_LOG_LEVEL", "INFO").upper(),
+        )
+
+
+def _decisions(environ: Mapping[str, str]) -> Decisions:
+    return Decisions(
+        mode=_read(environ, "GPUPACK_MODE", Mode, Mode.DECISIVE, "decisive or advisory"),
+        policy=_read(
+            environ, "GPUPACK_POLICY", _policy, "best-fit", "one of " + ", ".join(core.POLICIES)
+        ),
+        plan_hold_seconds=_seconds(environ, "GPUPACK_PLAN_HOLD_SECONDS", 10.0),
+        assume_seconds=_seconds(environ, "GPUPACK_ASSUME_SECONDS", 30.0),
+    )
+
+
+def _serving(environ: Mapping[str, str]) -> Serving:
+    return Serving(
+        verbs_port=_read(environ, "GPUPACK_VERBS_PORT", _port, 8888, "a port, 1 to 65535"),
+        plan_port=_read(environ, "GPUPACK_PLAN_PORT", _port, 8443, "a port, 1 to 65535"),
+        tls_cert=_required(environ, "GPUPACK_TLS_CERT", "the path of the certificate"),
+        tls_key=_required(environ, "GPUPACK_TLS_KEY", "the path of the certificate's key"),
+    )
+
+
+def _standing(environ: Mapping[str, str]) -> Standing:
+    return Standing(
+        system_namespace=environ.get("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
+        leader_lease=environ.get("GPUPACK_LEADER_LEASE", names.SCHEDULER_LEASE),
+        pod_name=_required(environ, "POD_NAME", "this pod's name (downward API)"),
+        fresh_seconds=_seconds(environ, "GPUPACK_FRESH_SECONDS", 90.0),
+    )
+
+
+def _required(environ: Mapping[str, str], name: str, meaning: str) -> str:
+    if not environ.get(name):
+        raise SettingsInvalid(f"{name} is not set; set it to {meaning}")
+    return environ[name]
+
+
+def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
+    return _read(environ, name, _positive, default, "seconds, more than 0 and at most 3600")
+
+
+def _read(
+    environ: Mapping[str, str], name: str, parse: Callable[[str], T], default: T, allowed: str
+) -> T:
+    text = environ.get(name, "")
+    if not text:
+        return default
+    try:
+        return parse(text)
+    except (ValueError, KeyError) as error:
+        raise SettingsInvalid(f"{name}={text!r} is not valid; set it to {allowed}") from error
+
+
+def _policy(text: str) -> str:
+    return core.POLICIES[text].name
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 < port < 1 << 16:
+        raise ValueError(text)
+    return port
+
+
+def _positive(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 3600:  # noqa: PLR2004 - an hour; nan fails too
+        raise ValueError(text)
+    return seconds

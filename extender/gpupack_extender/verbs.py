@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs that kube-scheduler calls, over HTTP on the loopback.
+
+What cannot be decided is told in the answer's Error, which kube-scheduler retries; only a
+malformed call gets another status than 200.
+"""
+
+import dataclasses
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gpupack_extender import endpoints
+from gpupack_extender.binding import Binder
+from gpupack_extender.errors import AskInvalid, BindRefused, NotReady
+from gpupack_extender.filtering import Filter
+from gpupack_extender.metrics import Metrics
+from gpupack_extender.ranking import Prioritize
+from gpupack_extender.readiness import Readiness
+from gpupack_extender.wire import BindingArgs, BindingResult, ExtenderArgs, FilterResult
+from gpupack_kube.errors import KubeError
+
+PREFIX = "/scheduler"
+LIMIT_BYTES = 8 << 20
+"""Twenty thousand of the longest node names and the largest pod that etcd takes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Verbs:
+    """filter, prioritize, bind."""
+
+    filter_pod: Filter
+    prioritize_pod: Prioritize
+    binder: Binder
+    readiness: Readiness
+    metrics: Metrics
+
+    def app(self) -> Starlette:
+        """The routes."""
+        verbs = {"filter": self.filter, "prioritize": self.prioritize, "bind": self.bind}
+        return Starlette(
+            routes=[
+                Route(f"{PREFIX}/{name}", endpoints.guarded(endpoint), methods=["POST"])
+                for name, endpoint in verbs.items()
+            ]
+        )
+
+    async def filter(self, request: Request) -> Response:
+        """Which nodes the pod may go to."""
+        call = await endpoints.read(request, ExtenderArgs, limit_bytes=LIMIT_BYTES)
+        with self.metrics.timed("filter"):
+            result = self._filter(call)
+        self.metrics.count("filter", _outcome(result))
+        return endpoints.answer(result)
+
+    async def prioritize(self, request: Request) -> Response:
+        """How good each of the nodes that passed is."""
+        call = await endpoints.read(request, ExtenderArgs, limit_bytes=LIMIT_BYTES)
+        with self.metrics.timed("prioritize"):
+            result = self.prioritize_pod(call)
+        self.metrics.count("prioritize", "ranked")
+        return endpoints.answer(result)
+
+    async def bind(self, request: Request) -> Response:
+        """Write the pod's node and devices."""
+        call = await endpoints.read(request, BindingArgs, limit_bytes=LIMIT_BYTES)
+        with self.metrics.timed("bind"):
+            result, outcome = await self._bind(call)
+        self.metrics.count("bind", outcome)
+        return endpoints.answer(result)
+
+    def _filter(self, call: ExtenderArgs) -> FilterResult:
+        try:
+            self.readiness.require_to_decide()
+            return self.filter_pod(call)
+        except (NotReady, AskInvalid) as error:
+            return FilterResult(error=str(error))
+
+    async def _bind(self, call: BindingArgs) -> tuple[BindingResult, str]:
+        try:
+            self.readiness.require_to_decide()
+            await self.binder.bind(call)
+        except (NotReady, BindRefused) as error:
+            return BindingResult(error=str(error)), "refused"
+        except KubeError as error:
+            return BindingResult(error=str(error)), "unknown"
+        return BindingResult(), "bound"
+
+
+def _outcome(result: FilterResult) -> str:
+    if result.error:
+        return "error"
+    return "placed" if result.node_names else "refused"

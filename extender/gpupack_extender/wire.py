@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kube-scheduler's extender messages (k8s.io/kube-scheduler/extender/v1), the fields we use.
+
+Their Go types carry no JSON tags, so keys are Go names; absent values come as null. Names end in
+URLs of the API server: whatever is no Kubernetes name is refused while decoding.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from gpupack_kube import objects
+
+Name = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+]
+Uid = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+
+
+class Go(msgspec.Struct, rename="pascal", kw_only=True, frozen=True):
+    """Keys are Go names."""
+
+
+class ExtenderArgs(Go, frozen=True):
+    """Arguments of filter and prioritize. `nodeCacheCapable: true` makes NodeNames be set."""
+
+    pod: objects.Pod
+    node_names: list[str]
+
+
+class FilterResult(Go, frozen=True, omit_defaults=True):
+    """Which nodes pass, and why the others do not.
+
+    Attributes:
+        failed_nodes: evicting pods there could help.
+        failed_and_unresolvable_nodes: evicting could not help.
+        error: nothing was decided; kube-scheduler asks again after a backoff.
+    """
+
+    node_names: list[str] | None = None
+    failed_nodes: dict[str, str] = {}
+    failed_and_unresolvable_nodes: dict[str, str] = {}
+    error: str = ""
+
+
+class HostPriority(Go, frozen=True):
+    """One node's score, 0 to 10."""
+
+    host: str
+    score: int
+
+
+class BindingArgs(Go, frozen=True):
+    """Arguments of bind."""
+
+    pod_name: Name
+    pod_namespace: Name
+    pod_uid: Uid = msgspec.field(name="PodUID")
+    node: Name
+
+
+class BindingResult(Go, frozen=True):
+    """Empty error: the pod is bound."""
+
+    error: str = ""
