@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rights of each service account, as `kubectl auth can-i --list` prints them.
+
+A row is (resource or path, names that it is limited to, verbs in alphabetical order).
+"""
+
+READ = "get list watch"
+READ_UPDATE = "get list patch update watch"
+
+EVERYBODY = {
+    ("selfsubjectaccessreviews.authorization.k8s.io", "", "create"),
+    ("selfsubjectreviews.authentication.k8s.io", "", "create"),
+    ("selfsubjectrulesreviews.authorization.k8s.io", "", "create"),
+    ("/.well-known/openid-configuration", "", "get"),
+    ("/.well-known/openid-configuration/", "", "get"),
+    ("/api", "", "get"),
+    ("/api/*", "", "get"),
+    ("/apis", "", "get"),
+    ("/apis/*", "", "get"),
+    ("/healthz", "", "get"),
+    ("/livez", "", "get"),
+    ("/openapi", "", "get"),
+    ("/openapi/*", "", "get"),
+    ("/openid/v1/jwks", "", "get"),
+    ("/openid/v1/jwks/", "", "get"),
+    ("/readyz", "", "get"),
+    ("/version", "", "get"),
+    ("/version/", "", "get"),
+}
+"""What Kubernetes gives to each service account."""
+
+KUBE_SCHEDULER = {
+    ("bindings", "", "create"),
+    ("csidrivers.storage.k8s.io", "", READ),
+    ("csinodes.storage.k8s.io", "", READ),
+    ("csistoragecapacities.storage.k8s.io", "", READ),
+    ("deviceclasses.resource.k8s.io", "", READ),
+    ("events", "", "create patch update"),
+    ("events.events.k8s.io", "", "create patch update"),
+    (
+        "leasecandidates.coordination.k8s.io",
+        "",
+        "create delete deletecollection get list patch update watch",
+    ),
+    ("leases.coordination.k8s.io", "", "create"),
+    ("leases.coordination.k8s.io", "kube-scheduler", "get list update watch"),
+    ("namespaces", "", READ),
+    ("nodes", "", READ),
+    ("persistentvolumeclaims", "", READ_UPDATE),
+    ("persistentvolumes", "", READ_UPDATE),
+    ("poddisruptionbudgets.policy", "", READ),
+    ("pods", "", "delete get list watch"),
+    ("pods/binding", "", "create"),
+    ("pods/finalizers", "", "update"),
+    ("pods/status", "", "patch update"),
+    ("replicasets.apps", "", READ),
+    ("replicasets.extensions", "", READ),
+    ("replicationcontrollers", "", READ),
+    ("resourceclaims.resource.k8s.io", "", "create delete get list patch update watch"),
+    ("resourceclaims.resource.k8s.io/binding", "", "patch update"),
+    ("resourceclaims.resource.k8s.io/status", "", READ_UPDATE),
+    ("resourceslices.resource.k8s.io", "", READ),
+    ("services", "", READ),
+    ("statefulsets.apps", "", READ),
+    ("storageclasses.storage.k8s.io", "", READ),
+    ("subjectaccessreviews.authorization.k8s.io", "", "create"),
+    ("tokenreviews.authentication.k8s.io", "", "create"),
+    ("volumeattachments.storage.k8s.io", "", READ),
+}
+"""system:kube-scheduler and system:volume-scheduler of Kubernetes 1.36."""
+
+IN_ANY_NAMESPACE = {
+    "gpupack-agent": {
+        ("gpunodes.gpupack.dev", "", "create get"),
+        ("gpunodes.gpupack.dev/status", "", "update"),
+        ("pods", "", READ),
+    },
+    "gpupack-operator": {
+        ("events.events.k8s.io", "", "create"),
+        ("gpujobs.gpupack.dev", "", "delete get list watch"),
+        ("gpujobs.gpupack.dev/plan", "", "create"),
+        ("gpujobs.gpupack.dev/status", "", "update"),
+        ("gpunodes.gpupack.dev", "", "list watch"),
+        ("jobs.batch", "", "create delete get list patch watch"),
+        ("pods", "", "list watch"),
+        ("services", "", "create get"),
+    },
+    "gpupack-scheduler": KUBE_SCHEDULER
+    | {
+        ("gpujobs.gpupack.dev", "", READ),
+        ("gpunodes.gpupack.dev", "", READ),
+    },
+}
+
+IN_THE_SYSTEM_NAMESPACE = {
+    "gpupack-agent": {("leases.coordination.k8s.io", "", "create patch")},
+    "gpupack-operator": {
+        ("leases.coordination.k8s.io", "", "create"),
+        ("leases.coordination.k8s.io", "gpupack-operator", "get update"),
+    },
+    "gpupack-scheduler": {
+        ("leases.coordination.k8s.io", "gpupack-scheduler", "get list update watch"),
+    },
+}
+"""What comes on top there."""

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only a real API server shows of the chart."""
+
+import subprocess
+
+import pytest
+import yaml
+from harness import ROOT, STATE, SYSTEM_NAMESPACE
+
+
+@pytest.fixture
+def upgrade(system):
+    """What `helm upgrade` would apply now, as objects by kind and name."""
+    command = [str(STATE / "bin/helm"), "upgrade", "gpupack", str(ROOT / "charts/gpupack")]
+    command += ["--namespace", SYSTEM_NAMESPACE, "--kubeconfig", str(system.kubeconfig)]
+    command += ["--reuse-values", "--dry-run=server", "--output=yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    manifests = yaml.safe_load_all(yaml.safe_load(done.stdout)["manifest"])
+    return {(item["kind"], item["metadata"]["name"]): item for item in manifests if item}
+
+
+def test_an_upgrade_keeps_the_certificate(system, upgrade):
+    stored = system.kubectl("get", "secret", "gpupack-extender-tls", "--output=yaml").stdout
+    assert upgrade["Secret", "gpupack-extender-tls"]["data"] == yaml.safe_load(stored)["data"]
+
+
+def test_kube_scheduler_is_of_the_clusters_own_version(system, upgrade):
+    version = yaml.safe_load(system.kubectl("version", "--output=yaml").stdout)["serverVersion"]
+    pod = upgrade["Deployment", "gpupack-scheduler"]["spec"]["template"]["spec"]
+    images = {container["name"]: container["image"] for container in pod["containers"]}
+    assert images["kube-scheduler"].endswith(":" + version["gitVersion"].partition("-")[0])
+
+
+def test_every_rendered_object_is_accepted_as_it_is(system, upgrade):
+    stream = yaml.safe_dump_all(upgrade.values())
+    answer = system.kubectl(
+        "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict",
+        "-f", "-", stdin=stream,
+    )  # fmt: skip
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("account", "verb", "allowed"),
+    [("view", "get", "yes"), ("view", "create", "no"), ("edit", "create", "yes")],
+)
+def test_the_clusters_own_roles_cover_gpujobs(kube, account, verb, allowed):
+    kube.kubectl("create", "serviceaccount", account)
+    name = f"{kube.namespace}:{account}"
+    kube.kubectl(
+        "create", "rolebinding", account, f"--clusterrole={account}", f"--serviceaccount={name}"
+    )
+    user = f"--as=system:serviceaccount:{name}"
+    assert kube.kubectl("auth", "can-i", verb, "gpujobs", user).stdout.strip() == allowed
+    plan = kube.kubectl("auth", "can-i", "create", "gpujobs", "--subresource=plan", user)
+    assert plan.stdout.strip() == "no"

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each service account may do is exactly what stands in rbac_expected.py."""
+
+import re
+
+import pytest
+from harness import SYSTEM_NAMESPACE
+from rbac_expected import EVERYBODY, IN_ANY_NAMESPACE, IN_THE_SYSTEM_NAMESPACE
+
+ROW = re.compile(r"^(?P<resource>\S*) +\[(?P<urls>.*?)\] +\[(?P<names>.*?)\] +\[(?P<verbs>.*?)\]$")
+
+
+def granted(kube, account, namespace):
+    """Rows of `kubectl auth can-i --list`, as rbac_expected.py writes them."""
+    user = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"
+    done = kube.kubectl(
+        "auth", "can-i", "--list", "--no-headers", f"--as={user}", f"--namespace={namespace}"
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [ROW.fullmatch(line.rstrip()) for line in done.stdout.splitlines()]
+    return {
+        (row["resource"] or row["urls"], row["names"], " ".join(sorted(row["verbs"].split())))
+        for row in rows
+    }
+
+
+@pytest.mark.parametrize("account", sorted(IN_ANY_NAMESPACE))
+def test_an_account_may_do_in_any_namespace_what_the_table_says(system, account):
+    assert granted(system, account, "default") == EVERYBODY | IN_ANY_NAMESPACE[account]
+
+
+@pytest.mark.parametrize("account", sorted(IN_THE_SYSTEM_NAMESPACE))
+def test_an_account_may_do_a_little_more_in_the_system_namespace(system, account):
+    more = EVERYBODY | IN_ANY_NAMESPACE[account] | IN_THE_SYSTEM_NAMESPACE[account]
+    assert granted(system, account, SYSTEM_NAMESPACE) == more
+
+
+def test_only_the_service_accounts_of_the_table_hold_rights(system):
+    accounts = system.kubectl("get", "serviceaccounts", "--output=name").stdout.split()
+    assert {name.removeprefix("serviceaccount/") for name in accounts} == {
+        *IN_ANY_NAMESPACE,
+        "default",
+    }
