@@ -166,6 +166,7 @@ class Cluster:
 
     def describe(self) -> list[str]:
         """Daemons with their process identifiers, then nodes."""
+        require_root()  # others cannot see what is ours
         units = self.running_units()
         if not units:
             return []

@@ -4,6 +4,9 @@
 All listen on the bridge's address or on loopback, never on the host's real interfaces.
 """
 
+import os
+from pathlib import Path
+
 from gpupack_devcluster import processes
 from gpupack_devcluster.certificates import Authority, control_plane_identities
 from gpupack_devcluster.driver import HostComponent
@@ -41,6 +44,7 @@ class ControlPlane:
         (paths.cluster / "Corefile").write_text(corefile(self._settings))
         paths.kubeconfig.touch(mode=0o600)
         paths.kubeconfig.write_text((paths.pki / "admin.kubeconfig").read_text())
+        give_to_caller(paths.kubeconfig)
 
     def daemon(self, component: HostComponent) -> Process | None:
         """A daemon, if it runs."""
@@ -73,6 +77,12 @@ class ControlPlane:
             what=f"API server (log: {log})",
             seconds=self._settings.ready_seconds,
         )
+
+
+def give_to_caller(path: Path) -> None:
+    """Under sudo, let the person who called use a file that only its owner may read."""
+    if "SUDO_UID" in os.environ:
+        os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
 
 
 def host_component(name: str) -> HostComponent:
