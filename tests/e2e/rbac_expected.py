@@ -87,8 +87,8 @@ IN_ANY_NAMESPACE = {
     },
     "gpupack-scheduler": KUBE_SCHEDULER
     | {
-        ("gpujobs.gpupack.dev", "", READ),
-        ("gpunodes.gpupack.dev", "", READ),
+        ("gpujobs.gpupack.dev", "", "list watch"),
+        ("gpunodes.gpupack.dev", "", "list watch"),
     },
 }
 
