@@ -3,6 +3,7 @@
 
     KubeError
     ├── Unreachable       no answer; the write may or may not have happened
+    ├── LeaseLost         another candidate may work now
     └── Refused           the server answered with an error status
         ├── NotFound      404
         ├── Conflict      409: a precondition failed, or the object exists
@@ -25,6 +26,10 @@ class KubeError(Exception):
 
 class Unreachable(KubeError):
     """The API server gave no answer. A write may have happened: read before deciding."""
+
+
+class LeaseLost(KubeError):
+    """Another candidate for a Lease may work now: stop writing."""
 
 
 class Refused(KubeError):

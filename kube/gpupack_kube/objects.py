@@ -38,6 +38,7 @@ class ObjectMeta(View, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
     creation_timestamp: dt.datetime | None = None
     deletion_timestamp: dt.datetime | None = None
+    deletion_grace_period_seconds: int = 0
 
 
 class Object(View, frozen=True):
@@ -243,6 +244,7 @@ class JobSpec(View, frozen=True):
     completions: int = 1
     parallelism: int = 1
     suspend: bool = False
+    active_deadline_seconds: int | None = None
 
 
 class JobStatus(View, frozen=True):
@@ -251,6 +253,7 @@ class JobStatus(View, frozen=True):
     active: int = 0
     succeeded: int = 0
     failed: int = 0
+    start_time: dt.datetime | None = None
     conditions: tuple[Condition, ...] = ()
 
 

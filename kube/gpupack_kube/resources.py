@@ -38,6 +38,7 @@ PODS = Resource("/api/v1", "pods", objects.Pod)
 NODES = Resource("/api/v1", "nodes", objects.Node)
 SERVICES = Resource("/api/v1", "services", objects.Object)
 JOBS = Resource("/apis/batch/v1", "jobs", objects.Job)
+EVENTS = Resource("/apis/events.k8s.io/v1", "events", objects.Object)
 LEASES = Resource("/apis/coordination.k8s.io/v1", "leases", objects.Lease)
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path, not a secret
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m gpupack_operator` runs the operator; `… probe` tells the kubelet how it is."""
+
+import asyncio
+import logging
+import os
+import sys
+
+import click
+
+from gpupack_operator import liveness
+from gpupack_operator.errors import OperatorError, SettingInvalid
+from gpupack_operator.settings import Settings, heartbeat_file
+
+log = logging.getLogger("gpupack_operator")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Run GPUJobs."""
+    if context.invoked_subcommand is None:
+        run()
+
+
+@main.command()
+def probe() -> None:
+    """Fail unless the operator has reported lately that it is well."""
+    try:
+        liveness.probe(heartbeat_file(os.environ))
+    except OperatorError as error:
+        sys.exit(str(error))
+
+
+def run() -> None:
+    """Run until SIGTERM; any other end is an error."""
+    # kopf costs half a second to import: the probe must not pay for it.
+    from gpupack_kube.errors import LeaseLost  # noqa: PLC0415
+    from gpupack_operator import service  # noqa: PLC0415
+
+    try:
+        settings = Settings.from_environ(os.environ)
+    except SettingInvalid as error:
+        sys.exit(str(error))
+    logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(service.serve(settings, os.environ))
+    except (OperatorError, LeaseLost) as error:
+        log.error("%s; stopping", error)  # noqa: TRY400 - the cause is known, the stack is not news
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries decisions out: the only place that writes."""
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gpupack_crds import names
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_crds.plan import PlanRefusal, PlanRequest
+from gpupack_kube import errors
+from gpupack_kube.client import Api
+from gpupack_kube.objects import Json
+from gpupack_kube.resources import EVENTS, JOBS, SERVICES, Resource
+from gpupack_operator.decision.attempts import distinct_nodes
+from gpupack_operator.decision.model import (
+    Action,
+    Answer,
+    AskPlan,
+    CreateChildren,
+    DeleteGpuJob,
+    DeleteJob,
+    NotCreated,
+    NotPlanned,
+    Planned,
+    SetDeadline,
+    StopJob,
+)
+from gpupack_operator.decision.notices import Notice
+from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.errors import PlanUnanswered
+from gpupack_operator.manifests import pod
+from gpupack_operator.manifests.event import event
+from gpupack_operator.manifests.job import job as job_manifest
+from gpupack_operator.manifests.owner import is_ours
+from gpupack_operator.manifests.service import service
+from gpupack_operator.plans import PlanClient
+from gpupack_operator.world import Seen
+
+log = logging.getLogger(__name__)
+
+
+class Actor:
+    """Writes to the API server and asks the plan API."""
+
+    def __init__(
+        self, api: Api, plans: PlanClient, *, defaults: pod.PodDefaults, reporter: str
+    ) -> None:
+        self._api = api
+        self._plans = plans
+        self._defaults = defaults
+        self._reporter = reporter
+
+    async def write_status(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
+        """Replace the status of exactly the version that was looked at.
+
+        Raises:
+            Conflict: the GPUJob has changed since.
+        """
+        meta = job.metadata
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "GPUJob",
+            "metadata": {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
+            "status": msgspec.to_builtins(status),
+        }
+        return await self._api.replace(
+            GPUJOBS, meta.name, body, namespace=meta.namespace, subresource="status"
+        )
+
+    async def act(self, seen: Seen, action: Action) -> Answer | None:
+        """Carry out one action; an answer asks for another decision."""
+        match action:
+            case AskPlan():
+                return await self._plan(seen, action)
+            case CreateChildren():
+                return await self._create(seen, action)
+            case DeleteJob():
+                await self._delete(seen.job, action)
+            case StopJob():
+                await self._patch(seen.job, action.name, {"suspend": True})
+            case SetDeadline():
+                await self._patch(seen.job, action.name, {"activeDeadlineSeconds": action.seconds})
+            case DeleteGpuJob():
+                await self._delete_gpujob(seen.job)
+        return None
+
+    async def post(self, job: GpuJob, notices: Iterable[Notice]) -> None:
+        """Post events; they are for people, so a lost one is only logged."""
+        for notice in notices:
+            body = event(job, notice, now=dt.datetime.now(dt.UTC), reporter=self._reporter)
+            try:
+                await self._api.create(EVENTS, body, namespace=job.metadata.namespace)
+            except errors.KubeError as error:
+                log.warning("cannot post an event about %s: %s", job.metadata.name, error)
+
+    async def _plan(self, seen: Seen, action: AskPlan) -> Answer:
+        job = seen.job
+        template = self._template(seen, action.attempt)
+        request = PlanRequest(
+            namespace=job.metadata.namespace,
+            name=job.metadata.name,
+            uid=job.metadata.uid,
+            attempt=action.attempt,
+            spec=job.spec,
+            pod_spec=template["spec"],
+        )
+        try:
+            answer = await self._plans.ask(request)
+        except PlanUnanswered as error:
+            reason = Reason.PLAN_DENIED if error.denied else Reason.SCHEDULER_UNAVAILABLE
+            return NotPlanned(reason=reason, message=str(error))
+        if isinstance(answer, PlanRefusal):
+            return NotPlanned(reason=answer.reason, message=answer.message)
+        return Planned(placement=answer.placement)
+
+    async def _create(self, seen: Seen, action: CreateChildren) -> Answer | None:
+        """Service and Job side by side: the pods need the Service's name only when they run."""
+        manifest = job_manifest(
+            seen.job,
+            self._template(seen, action.attempt),
+            attempt=action.attempt,
+            nodes=distinct_nodes(seen.job.status.placement),
+            deadline_seconds=action.deadline_seconds,
+        )
+        problems = await asyncio.gather(
+            self._ensure(JOBS, manifest, seen.job),
+            self._ensure(SERVICES, service(seen.job), seen.job),
+        )
+        return next((problem for problem in problems if problem), None)
+
+    async def _ensure(self, resource: Resource[Any], body: Json, job: GpuJob) -> NotCreated | None:
+        """Create a child; that it exists already is fine if it is ours."""
+        namespace = job.metadata.namespace
+        try:
+            await self._api.create(resource, body, namespace=namespace)
+        except errors.AlreadyExists:
+            return await self._whose(resource, body["metadata"]["name"], job)
+        except errors.Invalid as error:
+            return NotCreated(reason=Reason.INVALID_TEMPLATE, message=str(error), for_good=True)
+        except errors.Forbidden as error:
+            return NotCreated(reason=Reason.CREATION_FORBIDDEN, message=str(error), for_good=False)
+        return None
+
+    async def _whose(self, resource: Resource[Any], name: str, job: GpuJob) -> NotCreated | None:
+        found = await self._api.get(resource, name, namespace=job.metadata.namespace)
+        if is_ours(found, job):
+            return None
+        message = (
+            f"{body_kind(resource)} {name} exists and belongs to something else; "
+            "delete it, or apply the GPUJob under another name"
+        )
+        return NotCreated(reason=Reason.NAME_TAKEN, message=message, for_good=False)
+
+    async def _delete(self, job: GpuJob, action: DeleteJob) -> None:
+        try:
+            namespace = job.metadata.namespace
+            await self._api.delete(JOBS, action.name, namespace=namespace, uid=action.uid)
+        except (errors.NotFound, errors.Conflict):
+            log.debug("Job %s is gone already", action.name)
+
+    async def _patch(self, job: GpuJob, name: str, spec: Json) -> None:
+        try:
+            await self._api.merge(JOBS, name, {"spec": spec}, namespace=job.metadata.namespace)
+        except errors.NotFound:
+            log.debug("Job %s is gone already", name)
+
+    async def _delete_gpujob(self, job: GpuJob) -> None:
+        meta = job.metadata
+        try:
+            await self._api.delete(GPUJOBS, meta.name, namespace=meta.namespace, uid=meta.uid)
+        except (errors.NotFound, errors.Conflict):
+            log.debug("GPUJob %s is gone already", meta.name)
+
+    def _template(self, seen: Seen, attempt: int) -> Json:
+        return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
+
+
+def body_kind(resource: Resource[Any]) -> str:
+    """What people call it."""
+    return resource.plural.removesuffix("s").capitalize()

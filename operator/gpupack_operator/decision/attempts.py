@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of attempts in a status."""
+
+import datetime as dt
+
+from msgspec import structs
+
+from gpupack_crds.gpujob_status import (
+    ATTEMPTS_KEPT,
+    Attempt,
+    GpuJobStatus,
+    WorkerPlacement,
+)
+from gpupack_operator.decision import times
+from gpupack_operator.decision.conditions import clipped
+from gpupack_operator.decision.view import Verdict
+
+MESSAGE_CHARACTERS = 1024
+FIRST_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
+HEALTHY_SECONDS = 300.0
+"""An attempt that ran this long ends a row of failures."""
+
+
+def current(status: GpuJobStatus) -> Attempt | None:
+    """The attempt that has not ended, if there is one."""
+    last = status.attempts[-1] if status.attempts else None
+    return last if last and last.finished_at is None else None
+
+
+def opened(
+    status: GpuJobStatus, placement: tuple[WorkerPlacement, ...], now: dt.datetime
+) -> GpuJobStatus:
+    """Begin the next attempt: number, places and time stand in the status before anything runs."""
+    number = status.attempt + 1
+    nodes = distinct_nodes(placement)
+    attempt = Attempt(number=number, started_at=times.write(now), nodes=nodes)
+    return structs.replace(
+        status,
+        attempt=number,
+        placement=placement,
+        attempts=(*status.attempts, attempt)[-ATTEMPTS_KEPT:],
+        nodes=shortened(nodes),
+        started_at=status.started_at or times.write(now),
+    )
+
+
+def closed(status: GpuJobStatus, verdict: Verdict, now: dt.datetime) -> GpuJobStatus:
+    """End the current attempt; where it ran stays in its entry."""
+    ended = structs.replace(
+        status.attempts[-1],
+        finished_at=times.write(now),
+        outcome=verdict.outcome,
+        reason=str(verdict.reason),
+        message=clipped(verdict.message, MESSAGE_CHARACTERS),
+    )
+    return structs.replace(status, attempts=(*status.attempts[:-1], ended))
+
+
+def next_start(status: GpuJobStatus) -> dt.datetime | None:
+    """When the next attempt may begin: later after each failure in a row; None for at once."""
+    row = 0
+    for attempt in reversed(status.attempts):
+        if attempt.outcome not in {"Failed", "Infrastructure"}:
+            break
+        row += 1
+        if _seconds(attempt) >= HEALTHY_SECONDS:
+            break
+    if row == 0 or status.attempts[-1].finished_at is None:
+        return None
+    seconds = min(FIRST_BACKOFF_SECONDS * 2 ** (row - 1), MAX_BACKOFF_SECONDS)
+    return times.after(times.read(status.attempts[-1].finished_at), seconds)
+
+
+def distinct_nodes(placement: tuple[WorkerPlacement, ...]) -> tuple[str, ...]:
+    """The nodes of a placement, each once, in the order of the workers."""
+    return tuple(dict.fromkeys(place.node for place in placement))
+
+
+def shortened(nodes: tuple[str, ...], characters: int = 40) -> str:
+    """Nodes for a column: all of them, or the first few and how many more."""
+    shown = list(nodes)
+    while len(shown) > 1 and len(",".join(shown)) > characters:
+        shown.pop()
+    more = len(nodes) - len(shown)
+    return ",".join(shown) + (f" +{more}" if more else "")
+
+
+def _seconds(attempt: Attempt) -> float:
+    end = attempt.finished_at or attempt.started_at
+    return (times.read(end) - times.read(attempt.started_at)).total_seconds()

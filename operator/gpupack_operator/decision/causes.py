@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What broke an attempt first.
+
+One broken worker breaks the others: peers lose their connection and exit, and the Job controller
+deletes those that are left. So every pod is asked what happened to it and when, and the earliest
+answer is the cause. It is the application's failure only if a container ended with an error by
+itself: not deleted before, not disrupted by Kubernetes, not rejected or lost by its kubelet.
+Moments have whole seconds; of two in the same second the application's failure comes first,
+because the Job controller's deletions follow it at once.
+"""
+
+import dataclasses
+import datetime as dt
+
+from gpupack_crds import names
+from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.times import after
+from gpupack_operator.decision.view import AttemptView, Finding, Verdict
+from gpupack_operator.decision.workers import Exit, Worker
+
+SETTLE_SECONDS = 2.0
+"""How long the news about other pods may take: a deletion is often the echo of a failure."""
+
+LOST_CONTAINER = "ContainerStatusUnknown"
+SHOWN_CHARACTERS = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """What happened to one worker."""
+
+    at: dt.datetime
+    own_failure: bool
+    verdict: Verdict
+
+
+def first_cause(view: AttemptView) -> Finding | None:
+    """The earliest cause that the failure policy does not ignore."""
+    found = [cause for worker in view.workers if (cause := cause_of(worker, view))]
+    causes = [cause for cause in found if not _ignored(cause, view)]
+    if not causes:
+        return None
+    first = min(causes, key=lambda cause: (cause.at, not cause.own_failure))
+    settled = first.at if first.own_failure else after(first.at, SETTLE_SECONDS)
+    return Finding(due=settled, verdict=first.verdict)
+
+
+def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
+    """What happened to a worker; None where nothing went wrong."""
+    if worker.succeeded:
+        return None
+    if worker.exit and _by_itself(worker, worker.exit):
+        return _own_failure(worker, worker.exit, view.now)
+    return _infrastructure(worker, view.now)
+
+
+def _ignored(cause: Cause, view: AttemptView) -> bool:
+    return cause.own_failure and view.action_for(cause.verdict.exit_code) == "Ignore"
+
+
+def _by_itself(worker: Worker, exit_: Exit) -> bool:
+    if worker.disruption or worker.pod.status.reason or exit_.state.reason == LOST_CONTAINER:
+        return False
+    deleted_at, finished_at = worker.deleted_at, exit_.state.finished_at
+    return deleted_at is None or (finished_at is not None and finished_at < deleted_at)
+
+
+def _own_failure(worker: Worker, exit_: Exit, now: dt.datetime) -> Cause:
+    is_worker = exit_.container == names.WORKER_CONTAINER
+    killed = exit_.state.reason == "OOMKilled"
+    verdict = Verdict(
+        outcome="Failed",
+        reason=Reason.OUT_OF_MEMORY if killed else Reason.WORKER_FAILED,
+        message=f"{_who(worker)}: {_how(exit_)}",
+        exit_code=exit_.state.exit_code if is_worker else None,
+    )
+    return Cause(at=exit_.state.finished_at or now, own_failure=True, verdict=verdict)
+
+
+def _infrastructure(worker: Worker, now: dt.datetime) -> Cause | None:
+    if target := worker.disruption:
+        at, reason, message = target.last_transition_time, target.reason, target.message
+    elif worker.deleted_at:
+        at, reason, message = worker.deleted_at, str(Reason.POD_DELETED), "the pod was deleted"
+    elif worker.exit:
+        at, reason, message = worker.exit.state.finished_at, worker.exit.state.reason, "it was lost"
+    elif worker.pod.status.phase == "Failed":
+        at, reason, message = worker.pod.status.start_time, "", "its node rejected it"
+    else:
+        return None
+    status = worker.pod.status
+    verdict = Verdict(
+        outcome="Infrastructure",
+        reason=status.reason or reason or Reason.POD_REJECTED,
+        message=f"{_who(worker)}: {status.message or message}",
+    )
+    return Cause(at=at or now, own_failure=False, verdict=verdict)
+
+
+def _who(worker: Worker) -> str:
+    node = worker.pod.spec.node_name
+    return f"worker {worker.index}" + (f" on node {node}" if node else "")
+
+
+def _how(exit_: Exit) -> str:
+    state = exit_.state
+    said = state.message.strip()
+    text = f"container {exit_.container} ended with exit code {state.exit_code}"
+    text += f" ({state.reason})" if state.reason else ""
+    return text + (f": {said[:SHOWN_CHARACTERS]}" if said and not said.startswith("{") else "")

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conditions, and the phase that is derived from them."""
+
+import datetime as dt
+import enum
+
+from msgspec import structs
+
+from gpupack_crds.gpujob_status import (
+    ConditionStatus,
+    GpuJobStatus,
+    JobCondition,
+    Phase,
+)
+from gpupack_operator.decision import times
+from gpupack_operator.decision.reasons import Reason
+
+MESSAGE_CHARACTERS = 2048
+
+
+class Type(enum.StrEnum):
+    """What a condition is about."""
+
+    ADMITTED = "Admitted"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    RESULTS_VALID = "ResultsValid"
+
+
+class Writer:
+    """Changes conditions of one status at one moment; a value, in spite of its methods' names."""
+
+    def __init__(self, *, now: dt.datetime, generation: int) -> None:
+        self._now = times.write(now)
+        self._generation = generation
+
+    def first(self, status: GpuJobStatus) -> GpuJobStatus:
+        """Give a status all conditions: one that is missing would leave `kubectl wait` guessing."""
+        there = {condition.type for condition in status.conditions}
+        for kind in Type:
+            if kind not in there:
+                status = self.set(status, kind, "Unknown", Reason.NOT_YET, "")
+        return status
+
+    def set(
+        self,
+        status: GpuJobStatus,
+        kind: Type,
+        value: ConditionStatus,
+        reason: str,
+        message: str,
+    ) -> GpuJobStatus:
+        """Set one condition; its transition time moves only with its value."""
+        old = get(status, kind)
+        moved = old is None or old.status != value
+        since = self._now if old is None or moved else old.last_transition_time
+        new = JobCondition(
+            type=kind.value,
+            status=value,
+            reason=str(reason),
+            message=clipped(message),
+            last_transition_time=since,
+            observed_generation=self._generation,
+        )
+        others = {condition.type: condition for condition in status.conditions}
+        changed = structs.replace(status, conditions=tuple((others | {kind.value: new}).values()))
+        return summed_up(changed)
+
+
+def get(status: GpuJobStatus, kind: Type) -> JobCondition | None:
+    """The condition of a type, if it was ever set."""
+    return next((found for found in status.conditions if found.type == kind), None)
+
+
+def clipped(message: str, characters: int = MESSAGE_CHARACTERS) -> str:
+    """A message that the CRD's schema takes."""
+    return message if len(message) <= characters else message[: characters - 1] + "…"
+
+
+def summed_up(status: GpuJobStatus) -> GpuJobStatus:
+    """Phase, reason and message, from the conditions alone."""
+    phase, deciding = _deciding(status)
+    return structs.replace(
+        status,
+        phase=phase,
+        reason=deciding.reason if deciding else "",
+        message=deciding.message if deciding else "",
+    )
+
+
+_PHASES: tuple[tuple[Type, Phase], ...] = (
+    (Type.FAILED, "Failed"),
+    (Type.SUCCEEDED, "Succeeded"),
+    (Type.RUNNING, "Running"),
+    (Type.ADMITTED, "Admitted"),
+)
+"""The first condition that is true gives the phase."""
+
+
+def _deciding(status: GpuJobStatus) -> tuple[Phase, JobCondition | None]:
+    for kind, phase in _PHASES:
+        condition = get(status, kind)
+        if condition and condition.status == "True":
+            return phase, condition
+    admitted = get(status, Type.ADMITTED)
+    suspended = admitted is not None and admitted.reason == Reason.SUSPENDED
+    return ("Suspended" if suspended else "Pending"), admitted

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a GPUJob: what was observed in, what to do out.
+
+| the GPUJob …                          | is judged by        |
+|---|---|
+| is being deleted                      | nobody: garbage collection removes what it owns |
+| has ended                             | `ended.py`: time to live, stopping what still runs |
+| has an attempt that has not ended     | `running.py`: go on, restart, succeed, fail |
+| has none, suspended or not            | `waiting.py`: clear up, wait, plan, admit |
+
+A pass may take several steps: where an action has an answer (a plan, a refused creation), decide
+is asked again with the answer in the observation. Everything else follows from the API objects, so
+an operator that starts anew at any point goes on from there.
+"""
+
+from msgspec import structs
+
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_operator.decision import attempts, ended, running, waiting
+from gpupack_operator.decision.conditions import Writer
+from gpupack_operator.decision.model import Decision, Observation
+
+
+def decide(observation: Observation) -> Decision:
+    """What to do about a GPUJob now."""
+    job = observation.job
+    if job.metadata.deletion_timestamp is not None:
+        return Decision(status=job.status)
+    write = Writer(now=observation.now, generation=job.metadata.generation)
+    status = write.first(_up_to_date(observation))
+    if status.finished:
+        return ended.decide(observation, status)
+    attempt = attempts.current(status)
+    if attempt:
+        return running.decide(observation, status, attempt, write)
+    return waiting.decide(observation, status, write)
+
+
+def _up_to_date(observation: Observation) -> GpuJobStatus:
+    spec = observation.job.spec
+    return structs.replace(
+        observation.job.status,
+        observed_generation=observation.job.metadata.generation,
+        gpus=str(spec.workers * (spec.gpus or 1)),
+    )

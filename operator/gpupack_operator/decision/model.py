@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vocabulary: what goes into a decision and what comes out."""
+
+import dataclasses
+import datetime as dt
+
+from gpupack_crds.gpujob_status import GpuJobStatus, WorkerPlacement
+from gpupack_crds.kinds import GpuJob
+from gpupack_kube.objects import Job, Pod
+from gpupack_operator.decision.reasons import Reason
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How long the operator waits before it gives an attempt up.
+
+    Attributes:
+        bind_seconds: from admission until all workers are bound.
+        start_seconds: from a pod's binding until its containers can be created.
+        image_seconds: from a pod's binding until its image can be pulled.
+    """
+
+    bind_seconds: float = 60
+    start_seconds: float = 60
+    image_seconds: float = 120
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan API gave every worker a place."""
+
+    placement: tuple[WorkerPlacement, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotPlanned:
+    """There is no plan for now; `reason` is the extender's, or says why it gave no answer."""
+
+    reason: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotCreated:
+    """The API server refused the Service or the Job of an attempt.
+
+    Attributes:
+        reason: typed cause.
+        message: what the API server said.
+        for_good: the same object will never be accepted: it is wrong.
+    """
+
+    reason: Reason
+    message: str
+    for_good: bool
+
+
+Answer = Planned | NotPlanned | NotCreated
+"""What came of the action of an earlier step of the same pass."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Observation:
+    """All that a decision is made from.
+
+    Attributes:
+        job: the GPUJob.
+        jobs: its Jobs, of any attempt. That the current attempt's is missing has been confirmed.
+        pods: its pods, of any attempt.
+        now: the time.
+        limits: how long to wait for things.
+        refusals: refused plans in a row since something was last freed.
+        answer: of an action earlier in this pass.
+    """
+
+    job: GpuJob
+    jobs: tuple[Job, ...]
+    pods: tuple[Pod, ...]
+    now: dt.datetime
+    limits: Limits = Limits()
+    refusals: int = 0
+    answer: Answer | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AskPlan:
+    """Ask the plan API for places for all workers of an attempt."""
+
+    attempt: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreateChildren:
+    """Create the Service and the Job of an attempt."""
+
+    attempt: int
+    deadline_seconds: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete a Job and its pods."""
+
+    name: str
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StopJob:
+    """Stop a Job's running pods and keep the others, for their logs."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetDeadline:
+    """Bring a Job's own deadline in line with an edited GPUJob."""
+
+    name: str
+    seconds: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteGpuJob:
+    """The time to live after the end is over."""
+
+
+Action = AskPlan | CreateChildren | DeleteJob | StopJob | SetDeadline | DeleteGpuJob
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do: write the status, then act, then look again.
+
+    Attributes:
+        status: the status that the GPUJob should have, written first and only if it differs.
+        actions: in order.
+        again_at: when to look again even if nothing happens; None: only when something does.
+    """
+
+    status: GpuJobStatus
+    actions: tuple[Action, ...] = ()
+    again_at: dt.datetime | None = None

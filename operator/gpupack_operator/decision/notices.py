@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user would want to read in `kubectl describe`: the difference of two statuses."""
+
+import dataclasses
+from typing import Literal
+
+from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
+from gpupack_operator.decision.reasons import Reason
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Notice:
+    """An event about a GPUJob, not yet posted."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+
+
+def notices(old: GpuJobStatus, new: GpuJobStatus) -> tuple[Notice, ...]:
+    """What changed, in the order in which it happened."""
+    found = [
+        _attempt_ended(old, new),
+        _phase_changed(old, new),
+        _waits_for_another_reason(old, new),
+    ]
+    return tuple(notice for notice in found if notice)
+
+
+def _attempt_ended(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
+    last = _last_ended(new)
+    if last is None or last == _last_ended(old) or new.finished or last.outcome == "Suspended":
+        return None
+    note = f"attempt {last.number} ended ({last.reason}): {last.message}; starting another"
+    return Notice(type="Warning", reason=Reason.RESTARTING, note=note)
+
+
+def _phase_changed(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
+    if new.phase in {old.phase, "Pending"}:
+        return None
+    failed = new.phase == "Failed"
+    reason = new.reason if failed else {"Running": "Started"}.get(new.phase, new.phase)
+    return Notice(type="Warning" if failed else "Normal", reason=reason, note=new.message)
+
+
+def _waits_for_another_reason(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
+    """Counts in the message change often; the reason is what is worth an event."""
+    silent = {Reason.RESTARTING, Reason.QUEUED, Reason.NOT_YET, old.reason}
+    if new.phase != "Pending" or new.reason in silent:
+        return None
+    note = f"waiting ({new.reason}): {new.message}"
+    return Notice(type="Normal", reason="Waiting", note=note)
+
+
+def _last_ended(status: GpuJobStatus) -> Attempt | None:
+    ended = [attempt for attempt in status.attempts if attempt.outcome]
+    return ended[-1] if ended else None

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has the attempt ended, and how? One rule after the other; the first that is due decides.
+
+Every rule says from when on its verdict holds, so that a timeout is an ordinary finding that lies
+in the future, and the earliest of those is when to look again.
+"""
+
+import datetime as dt
+from collections.abc import Callable
+
+from gpupack_crds.gpujob_status import Outcome
+from gpupack_operator.decision import causes, times
+from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.view import AttemptView, Finding, Verdict
+from gpupack_operator.decision.workers import Worker, by_index
+
+NEWS_SECONDS = 3.0
+"""A Job's end can be known before those of its pods: two watches."""
+
+IMAGE_TROUBLE = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"}
+START_TROUBLE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+
+
+def judge(view: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:
+    """The verdict, or None and when to look again."""
+    findings = [finding for rule in RULES if (finding := rule(view))]
+    for finding in findings:
+        if finding.due <= view.now:
+            return finding.verdict, None
+    return None, times.earliest(*(finding.due for finding in findings))
+
+
+def completed(view: AttemptView) -> Finding | None:
+    """The Job is complete, and its pods' results are there or will not come."""
+    complete = view.job_condition("Complete")
+    if not complete:
+        return None
+    seen = [worker for worker in by_index(view.workers).values() if worker.succeeded]
+    at_once = len(seen) >= view.spec.workers or not complete.last_transition_time
+    due = (
+        view.now
+        if at_once
+        else times.after(complete.last_transition_time or view.now, NEWS_SECONDS)
+    )
+    count = view.spec.workers
+    message = "the worker completed" if count == 1 else f"all {count} workers completed"
+    return Finding(due, _verdict("Succeeded", Reason.COMPLETED, message))
+
+
+def out_of_time(view: AttemptView) -> Finding | None:
+    """The GPUJob's deadline."""
+    if view.deadline is None:
+        return None
+    seconds = view.spec.active_deadline_seconds
+    message = f"the job had not ended {seconds} s (activeDeadlineSeconds) after its admission"
+    return Finding(view.deadline, _verdict("DeadlineExceeded", Reason.DEADLINE_EXCEEDED, message))
+
+
+def failures_ignored(view: AttemptView) -> Finding | None:
+    """Every worker ended, well or by an exit code that the failure policy ignores."""
+    if not view.job_condition("Failed"):
+        return None
+    workers = by_index(view.workers)
+    failed = [worker for worker in workers.values() if not worker.succeeded]
+    ignored = [worker for worker in failed if _is_ignored(worker, view)]
+    if len(workers) < view.spec.workers or not failed or len(ignored) < len(failed):
+        return None
+    which = ", ".join(str(worker.index) for worker in ignored)
+    message = f"all workers ended; failurePolicy ignores the exit codes of workers {which}"
+    return Finding(view.now, _verdict("Succeeded", Reason.FAILURES_IGNORED, message))
+
+
+def job_gone(view: AttemptView) -> Finding | None:
+    """Somebody deleted the Job."""
+    missing = view.job is None and (view.running or view.workers)
+    going = view.job is not None and view.job.metadata.deletion_timestamp is not None
+    if not missing and not going:
+        return None
+    message = f"the Job of attempt {view.number} was deleted"
+    return Finding(view.now, _verdict("Infrastructure", Reason.JOB_DELETED, message))
+
+
+def job_failed(view: AttemptView) -> Finding | None:
+    """The Job failed, and no pod is left that says why."""
+    failed = view.job_condition("Failed")
+    if not failed:
+        return None
+    message = f"a pod is gone, and with it the reason why it ended; its Job says: {failed.message}"
+    due = times.after(failed.last_transition_time or view.now, NEWS_SECONDS)
+    return Finding(due, _verdict("Infrastructure", Reason.POD_LOST, message))
+
+
+def not_bound(view: AttemptView) -> Finding | None:
+    """Not all workers have a node."""
+    workers = by_index(view.workers)
+    bound = sum(worker.bound for worker in workers.values())
+    if bound >= view.spec.workers:
+        return None
+    seconds = view.limits.bind_seconds
+    unbound = next((worker for worker in workers.values() if not worker.bound), None)
+    why = _why_unbound(unbound) if unbound else "see the events of the Job"
+    message = f"{bound} of {view.spec.workers} workers were bound within {seconds:.0f} s: {why}"
+    due = times.after(view.started_at, seconds)
+    return Finding(due, _verdict("Infrastructure", Reason.BIND_TIMEOUT, message))
+
+
+def not_starting(view: AttemptView) -> Finding | None:
+    """A bound worker whose containers cannot start."""
+    found = [finding for worker in view.workers if (finding := _trouble(worker, view))]
+    return min(found, key=lambda finding: finding.due, default=None)
+
+
+Rule = Callable[[AttemptView], Finding | None]
+
+RULES: tuple[Rule, ...] = (
+    completed,
+    out_of_time,
+    causes.first_cause,
+    failures_ignored,
+    job_gone,
+    job_failed,
+    not_bound,
+    not_starting,
+)
+
+
+def _verdict(outcome: Outcome, reason: Reason, message: str, *, for_good: bool = False) -> Verdict:
+    return Verdict(outcome=outcome, reason=reason, message=message, for_good=for_good)
+
+
+def _is_ignored(worker: Worker, view: AttemptView) -> bool:
+    cause = causes.cause_of(worker, view)
+    return bool(
+        cause and cause.own_failure and view.action_for(cause.verdict.exit_code) == "Ignore"
+    )
+
+
+def _why_unbound(worker: Worker) -> str:
+    scheduled = worker.condition("PodScheduled")
+    said = scheduled.message if scheduled and scheduled.message else "no scheduler has answered"
+    return f"pod {worker.pod.metadata.name}: {said}"
+
+
+def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
+    waiting, bound_at = worker.waiting, worker.bound_at
+    if not waiting or not bound_at or worker.started:
+        return None
+    message = f"worker {worker.index} on node {worker.pod.spec.node_name}: {waiting.reason}"
+    message += f": {waiting.message}" if waiting.message else ""
+    if waiting.reason in IMAGE_TROUBLE:
+        due = times.after(bound_at, view.limits.image_seconds)
+        return Finding(due, _verdict("Failed", Reason.IMAGE_PULL, message, for_good=True))
+    if waiting.reason in START_TROUBLE:
+        due = times.after(bound_at, view.limits.start_seconds)
+        return Finding(due, _verdict("Infrastructure", Reason.START_TIMEOUT, message))
+    return None

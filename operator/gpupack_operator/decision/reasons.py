@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every reason that the operator itself writes.
+
+Three kinds come from elsewhere and are passed on as they are: why a plan was refused
+(`TooFewFreeGpus` …, from the extender), why a kubelet rejected a pod (`UnexpectedAdmissionError`
+…), and why a pod was disrupted (`DeletionByTaintManager` …, from its DisruptionTarget condition).
+"""
+
+import enum
+
+
+class Reason(enum.StrEnum):
+    """A word for programs."""
+
+    # Waiting
+    QUEUED = "Queued"
+    NOT_YET = "NotYet"
+    SCHEDULER_UNAVAILABLE = "SchedulerUnavailable"
+    PLAN_DENIED = "PlanDenied"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+
+    # Going on
+    ADMITTED = "Admitted"
+    STARTING = "Starting"
+    ALL_WORKERS_RUNNING = "AllWorkersRunning"
+    ENDED = "Ended"
+
+    # Ended well
+    COMPLETED = "Completed"
+    FAILURES_IGNORED = "FailuresIgnored"
+    RESULTS_READ = "ResultsRead"
+    NO_RESULTS = "NoResults"
+    RESULT_UNREADABLE = "ResultUnreadable"
+
+    # The job's own failure
+    WORKER_FAILED = "WorkerFailed"
+    OUT_OF_MEMORY = "OutOfMemory"
+    IMAGE_PULL = "ImagePull"
+    INVALID_TEMPLATE = "InvalidTemplate"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+
+    # Infrastructure
+    POD_REJECTED = "PodRejected"
+    POD_DELETED = "PodDeleted"
+    POD_LOST = "PodLost"
+    JOB_DELETED = "JobDeleted"
+    BIND_TIMEOUT = "BindTimeout"
+    START_TIMEOUT = "StartTimeout"
+    NAME_TAKEN = "NameTaken"
+    CREATION_FORBIDDEN = "CreationForbidden"

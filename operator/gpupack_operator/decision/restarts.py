@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a job that lost an attempt get another one?
+
+| how it ended                               | another attempt | counts against maxRestarts |
+|---|---|---|
+| infrastructure, suspended                  | yes             | no  |
+| failed, failurePolicy says Retry           | yes             | no  |
+| failed, failurePolicy says Fail            | no              |     |
+| failed otherwise                           | while restarts < maxRestarts | yes |
+| deadline, or the same again for certain    | no              |     |
+"""
+
+import enum
+
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_operator.decision.view import AttemptView, Verdict
+
+
+class Step(enum.Enum):
+    """What follows an attempt that did not succeed."""
+
+    GIVE_UP = enum.auto()
+    RETRY = enum.auto()
+    RETRY_COUNTED = enum.auto()
+
+
+def next_step(verdict: Verdict, view: AttemptView, status: GpuJobStatus) -> Step:
+    """Look the verdict up in the table above."""
+    if verdict.for_good or verdict.outcome == "DeadlineExceeded":
+        return Step.GIVE_UP
+    if verdict.outcome in {"Infrastructure", "Suspended"}:
+        return Step.RETRY
+    action = view.action_for(verdict.exit_code)
+    if action == "Retry":
+        return Step.RETRY
+    if action == "Fail" or status.restarts >= view.spec.max_restarts:
+        return Step.GIVE_UP
+    return Step.RETRY_COUNTED

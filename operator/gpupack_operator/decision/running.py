@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPUJob with an attempt that has not ended: go on, or end it and say what follows."""
+
+import datetime as dt
+import math
+
+from msgspec import structs
+
+from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
+from gpupack_kube.objects import Job
+from gpupack_operator.decision import attempts, ended, outcome, readings, restarts, times
+from gpupack_operator.decision.conditions import Type, Writer
+from gpupack_operator.decision.ended import deletion
+from gpupack_operator.decision.model import (
+    Action,
+    CreateChildren,
+    Decision,
+    NotCreated,
+    Observation,
+    SetDeadline,
+)
+from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.restarts import Step
+from gpupack_operator.decision.view import AttemptView, Verdict, view
+from gpupack_operator.decision.workers import by_index
+
+DEADLINE_SLACK_SECONDS = 2.0
+"""Whole seconds on both sides: a Job's deadline within this of the GPUJob's is the same."""
+
+JOB_GOING_SECONDS = 5.0
+"""How soon to look whether a deleted Job is gone, should no event say so."""
+
+
+def decide(
+    observation: Observation, status: GpuJobStatus, attempt: Attempt, write: Writer
+) -> Decision:
+    """Judge the attempt and act on it."""
+    seen = view(observation, status, attempt)
+    verdict, again_at = _verdict(observation, seen)
+    if verdict:
+        return _ended(observation, status, seen, verdict, write)
+    if seen.job is None:
+        return Decision(status=status, actions=(creation(seen),), again_at=again_at)
+    status = _progress(seen, status, write)
+    return Decision(status=status, actions=_deadline(seen, seen.job), again_at=again_at)
+
+
+def creation(seen: AttemptView) -> CreateChildren:
+    """Create what the attempt needs; the Job may use what is left of the deadline."""
+    left = None
+    if seen.deadline is not None:
+        left = max(1, math.ceil((seen.deadline - seen.now).total_seconds()) + 1)
+    return CreateChildren(attempt=seen.number, deadline_seconds=left)
+
+
+def _verdict(
+    observation: Observation, seen: AttemptView
+) -> tuple[Verdict | None, dt.datetime | None]:
+    if isinstance(observation.answer, NotCreated):
+        return _refused(observation.answer), None
+    verdict, again_at = outcome.judge(seen)
+    if observation.job.spec.suspend and (verdict is None or verdict.outcome != "Succeeded"):
+        message = "spec.suspend is true"
+        return Verdict(outcome="Suspended", reason=Reason.SUSPENDED, message=message), None
+    return verdict, again_at
+
+
+def _refused(answer: NotCreated) -> Verdict:
+    return Verdict(
+        outcome="Failed" if answer.for_good else "Infrastructure",
+        reason=answer.reason,
+        message=answer.message,
+        for_good=answer.for_good,
+    )
+
+
+def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobStatus:
+    if seen.running:
+        return status
+    count = seen.spec.workers
+    started = sum(worker.started for worker in by_index(seen.workers).values())
+    if started < count:
+        message = f"{started} of {count} workers have started"
+        return write.set(status, Type.RUNNING, "False", Reason.STARTING, message)
+    message = f"attempt {seen.number} on {status.nodes}"
+    return write.set(status, Type.RUNNING, "True", Reason.ALL_WORKERS_RUNNING, message)
+
+
+def _deadline(seen: AttemptView, job: Job) -> tuple[Action, ...]:
+    """The deadline may be edited while the job runs; its Job follows."""
+    started, has = job.status.start_time, job.spec.active_deadline_seconds
+    if seen.deadline is None:
+        return () if has is None else (SetDeadline(name=job.metadata.name, seconds=None),)
+    if started is None:
+        return ()
+    wanted = max(1, math.ceil((seen.deadline - started).total_seconds()) + 1)
+    if has is not None and abs(has - wanted) <= DEADLINE_SLACK_SECONDS:
+        return ()
+    return (SetDeadline(name=job.metadata.name, seconds=wanted),)
+
+
+def _ended(
+    observation: Observation,
+    status: GpuJobStatus,
+    seen: AttemptView,
+    verdict: Verdict,
+    write: Writer,
+) -> Decision:
+    status = attempts.closed(status, verdict, observation.now)
+    if verdict.outcome == "Succeeded":
+        return _succeeded(observation, status, seen, verdict, write)
+    step = restarts.next_step(verdict, seen, status)
+    if step is Step.GIVE_UP:
+        return _failed(observation, status, verdict, write)
+    counted = status.restarts + (step is Step.RETRY_COUNTED)
+    status = structs.replace(status, placement=(), nodes="", restarts=counted)
+    status = _waiting_again(status, verdict, write)
+    deletions: tuple[Action, ...] = deletion(seen.job) if seen.job else ()
+    wait = JOB_GOING_SECONDS if seen.job else 0.0
+    again_at = times.after(observation.now, wait)
+    return Decision(status=status, actions=deletions, again_at=again_at)
+
+
+def _succeeded(
+    observation: Observation,
+    status: GpuJobStatus,
+    seen: AttemptView,
+    verdict: Verdict,
+    write: Writer,
+) -> Decision:
+    found = readings.read(seen.workers)
+    status = structs.replace(status, results=found.results, headline=found.headline)
+    status = ended_now(status, observation.now)
+    status = _results_condition(status, found, write)
+    message = f"{verdict.message}: {found.headline}" if found.headline else verdict.message
+    status = write.set(status, Type.RUNNING, "False", Reason.ENDED, "")
+    status = write.set(status, Type.FAILED, "False", verdict.reason, "")
+    status = write.set(status, Type.SUCCEEDED, "True", verdict.reason, message)
+    return ended.decide(observation, status)
+
+
+def _results_condition(
+    status: GpuJobStatus, found: readings.Readings, write: Writer
+) -> GpuJobStatus:
+    if found.problems:
+        message = "; ".join(found.problems)
+        return write.set(status, Type.RESULTS_VALID, "False", Reason.RESULT_UNREADABLE, message)
+    if not found.results:
+        message = "no worker wrote a result"
+        return write.set(status, Type.RESULTS_VALID, "Unknown", Reason.NO_RESULTS, message)
+    message = f"results of {len(found.results)} workers were read"
+    return write.set(status, Type.RESULTS_VALID, "True", Reason.RESULTS_READ, message)
+
+
+def _failed(
+    observation: Observation, status: GpuJobStatus, verdict: Verdict, write: Writer
+) -> Decision:
+    status = failed(status, reason=verdict.reason, message=verdict.message, write=write)
+    status = ended_now(status, observation.now)
+    return ended.decide(observation, status)
+
+
+def failed(status: GpuJobStatus, *, reason: str, message: str, write: Writer) -> GpuJobStatus:
+    """The conditions of a job that failed."""
+    status = write.set(status, Type.RUNNING, "False", Reason.ENDED, "")
+    status = write.set(status, Type.SUCCEEDED, "False", reason, "")
+    return write.set(status, Type.FAILED, "True", reason, message)
+
+
+def ended_now(status: GpuJobStatus, now: dt.datetime) -> GpuJobStatus:
+    """The job has ended for good; its time to live begins."""
+    return structs.replace(status, finished_at=times.write(now))
+
+
+def _waiting_again(status: GpuJobStatus, verdict: Verdict, write: Writer) -> GpuJobStatus:
+    suspended = verdict.outcome == "Suspended"
+    reason = Reason.SUSPENDED if suspended else Reason.RESTARTING
+    message = f"attempt {status.attempt} ended ({verdict.reason}): {verdict.message}"
+    status = write.set(status, Type.RUNNING, "False", reason, "")
+    return write.set(
+        status, Type.ADMITTED, "False", reason, verdict.message if suspended else message
+    )

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt as it was observed, and what may be found out about it."""
+
+import dataclasses
+import datetime as dt
+
+from gpupack_crds import names
+from gpupack_crds.gpujob import FailureAction, GpuJobSpec
+from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome
+from gpupack_kube.objects import Condition, Job
+from gpupack_operator.decision import times
+from gpupack_operator.decision.model import Limits, Observation
+from gpupack_operator.decision.workers import Worker
+from gpupack_operator.manifests.owner import attempt_of
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How an attempt ended.
+
+    Attributes:
+        outcome: what it counts as.
+        reason: typed cause, ours or Kubernetes' own.
+        message: a sentence for people.
+        exit_code: of the worker container, where that is what failed.
+        for_good: another attempt would end the same way.
+    """
+
+    outcome: Outcome
+    reason: str
+    message: str
+    exit_code: int | None = None
+    for_good: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """A verdict, and from when on it holds if nothing changes until then."""
+
+    due: dt.datetime
+    verdict: Verdict
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AttemptView:
+    """One attempt: its Job, its pods, and the rules that it is judged by."""
+
+    number: int
+    started_at: dt.datetime
+    running: bool
+    job: Job | None
+    workers: tuple[Worker, ...]
+    spec: GpuJobSpec
+    deadline: dt.datetime | None
+    now: dt.datetime
+    limits: Limits
+
+    def job_condition(self, kind: str) -> Condition | None:
+        """A condition of the Job that is true."""
+        conditions = self.job.status.conditions if self.job else ()
+        return next((c for c in conditions if c.type == kind and c.status == "True"), None)
+
+    def action_for(self, exit_code: int | None) -> FailureAction | None:
+        """What the failure policy says about an exit code; the first rule that matches decides."""
+        for rule in self.spec.failure_policy:
+            if exit_code in rule.exit_codes:
+                return rule.action
+        return None
+
+
+def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> AttemptView:
+    """Look at one attempt of what was observed."""
+    name = names.job_name(observation.job.metadata.name, attempt=attempt.number)
+    jobs = [job for job in observation.jobs if job.metadata.name == name]
+    pods = [pod for pod in observation.pods if attempt_of(pod) == attempt.number]
+    return AttemptView(
+        number=attempt.number,
+        started_at=times.read(attempt.started_at),
+        running=status.phase == "Running",
+        job=jobs[0] if jobs else None,
+        workers=tuple(Worker(pod) for pod in pods),
+        spec=observation.job.spec,
+        deadline=times.deadline(observation.job.spec, status),
+        now=observation.now,
+        limits=observation.limits,
+    )

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPUJob without a current attempt: clear up after the last one, wait, plan, admit.
+
+The next attempt begins only when no pod of an earlier one can run any more: two of them could
+write the same checkpoint. A pod that is past its grace period hangs on a node that does not
+answer; it is not waited for, and the ledger does not hand out its devices before it is gone.
+"""
+
+import datetime as dt
+
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_kube.objects import Pod
+from gpupack_operator.decision import attempts, ended, running, times
+from gpupack_operator.decision.conditions import Type, Writer
+from gpupack_operator.decision.ended import deletion
+from gpupack_operator.decision.model import (
+    AskPlan,
+    Decision,
+    NotPlanned,
+    Observation,
+    Planned,
+)
+from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.view import view
+
+LOOK_SECONDS = 5.0
+"""How often to look at what should be going away without being asked."""
+
+FIRST_RETRY_SECONDS = 2.0
+MAX_RETRY_SECONDS = 15.0
+
+
+def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
+    """Take the first step that can be taken."""
+    actions = tuple(action for job in observation.jobs for action in deletion(job))
+    if observation.job.spec.suspend:
+        status = _set(status, Reason.SUSPENDED, "spec.suspend is true", write)
+        return Decision(status=status, actions=actions)
+    deadline = times.deadline(observation.job.spec, status)
+    if deadline is not None and deadline <= observation.now:
+        return _out_of_time(observation, status, write)
+    if status.phase == "Suspended":
+        status = _set(status, Reason.QUEUED, "the job was resumed", write)
+    ready_at = _ready_at(observation, status)
+    if ready_at is not None:
+        again_at = times.earliest(ready_at, deadline)
+        return Decision(status=status, actions=actions, again_at=again_at)
+    return _plan(observation, status, write)
+
+
+def _ready_at(observation: Observation, status: GpuJobStatus) -> dt.datetime | None:
+    """When to look whether the next attempt can begin; None: now."""
+    if observation.jobs:
+        return times.after(observation.now, LOOK_SECONDS)
+    lingering = [pod for pod in observation.pods if _lingers(pod, observation.now)]
+    if lingering:
+        return times.after(observation.now, LOOK_SECONDS)
+    start = attempts.next_start(status)
+    return start if start is not None and start > observation.now else None
+
+
+def _lingers(pod: Pod, now: dt.datetime) -> bool:
+    """Whether a pod of an earlier attempt may still run something."""
+    if pod.finished:
+        return False
+    grace_ends = pod.metadata.deletion_timestamp
+    return grace_ends is None or now < times.after(grace_ends, LOOK_SECONDS)
+
+
+def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
+    answer = observation.answer
+    if isinstance(answer, Planned):
+        return _admitted(observation, status, answer, write)
+    if isinstance(answer, NotPlanned):
+        status = _set(status, answer.reason, answer.message, write)
+        return Decision(status=status, again_at=_retry_at(observation))
+    return Decision(status=observation.job.status, actions=(AskPlan(status.attempt + 1),))
+
+
+def _retry_at(observation: Observation) -> dt.datetime:
+    doublings = min(max(observation.refusals - 1, 0), 8)
+    seconds = min(FIRST_RETRY_SECONDS * 2**doublings, MAX_RETRY_SECONDS)
+    return times.after(observation.now, seconds)
+
+
+def _admitted(
+    observation: Observation, status: GpuJobStatus, plan: Planned, write: Writer
+) -> Decision:
+    status = attempts.opened(status, plan.placement, observation.now)
+    count = observation.job.spec.workers
+    message = f"attempt {status.attempt} has {status.gpus} GPUs on {status.nodes}"
+    status = write.set(status, Type.ADMITTED, "True", Reason.ADMITTED, message)
+    starting = f"0 of {count} workers have started"
+    status = write.set(status, Type.RUNNING, "False", Reason.STARTING, starting)
+    seen = view(observation, status, status.attempts[-1])
+    return Decision(
+        status=status,
+        actions=(running.creation(seen),),
+        again_at=times.after(observation.now, observation.limits.bind_seconds),
+    )
+
+
+def _out_of_time(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
+    message = "activeDeadlineSeconds was over before the job could start again"
+    status = running.failed(status, reason=Reason.DEADLINE_EXCEEDED, message=message, write=write)
+    status = running.ended_now(status, observation.now)
+    return ended.decide(observation, status)
+
+
+def _set(status: GpuJobStatus, reason: str, message: str, write: Writer) -> GpuJobStatus:
+    return write.set(status, Type.ADMITTED, "False", reason, message)

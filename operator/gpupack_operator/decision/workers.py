@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts about the pods of one attempt."""
+
+import dataclasses
+import datetime as dt
+
+from gpupack_crds import names
+from gpupack_kube.objects import Condition, ContainerStatus, Pod, Terminated, Waiting
+
+STARTED_PHASES = {"Running", "Succeeded", "Failed"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exit:
+    """A container that ended with an error.
+
+    Attributes:
+        container: its name.
+        state: exit code, reason and message.
+    """
+
+    container: str
+    state: Terminated
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Worker:
+    """One pod of an attempt, and what can be said about it."""
+
+    pod: Pod
+
+    @property
+    def index(self) -> int:
+        """The worker's index; the Job controller writes it."""
+        text = self.pod.metadata.labels.get(names.INDEX_LABEL, "")
+        return int(text) if text.isdecimal() else -1
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether all its containers ended well."""
+        return self.pod.status.phase == "Succeeded"
+
+    @property
+    def started(self) -> bool:
+        """Whether its containers run or ran."""
+        return self.pod.status.phase in STARTED_PHASES
+
+    @property
+    def bound(self) -> bool:
+        """Whether it has a node."""
+        return bool(self.pod.spec.node_name)
+
+    @property
+    def bound_at(self) -> dt.datetime | None:
+        """When it was bound."""
+        scheduled = self.condition("PodScheduled")
+        return scheduled.last_transition_time if scheduled and self.bound else None
+
+    @property
+    def deleted_at(self) -> dt.datetime | None:
+        """When its deletion was asked for: deletionTimestamp lies a grace period later."""
+        end = self.pod.metadata.deletion_timestamp
+        grace = self.pod.metadata.deletion_grace_period_seconds
+        return end - dt.timedelta(seconds=grace) if end else None
+
+    @property
+    def disruption(self) -> Condition | None:
+        """Why Kubernetes itself ended the pod, if it did."""
+        target = self.condition("DisruptionTarget")
+        return target if target and target.status == "True" else None
+
+    @property
+    def exit(self) -> Exit | None:
+        """The container that failed: the worker's first, then any other."""
+        failed = [
+            Exit(container=status.name, state=status.state.terminated)
+            for status in self._statuses()
+            if status.state.terminated and status.state.terminated.exit_code != 0
+        ]
+        return min(
+            failed, key=lambda found: found.container != names.WORKER_CONTAINER, default=None
+        )
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """Why a container does not start, if one does not."""
+        found = [status.state.waiting for status in self._statuses() if status.state.waiting]
+        return found[0] if found else None
+
+    @property
+    def result(self) -> str:
+        """The worker container's termination message."""
+        for status in self.pod.status.container_statuses:
+            if status.name == names.WORKER_CONTAINER and status.state.terminated:
+                return status.state.terminated.message
+        return ""
+
+    def condition(self, kind: str) -> Condition | None:
+        """A condition of the pod."""
+        return next((found for found in self.pod.status.conditions if found.type == kind), None)
+
+    def _statuses(self) -> tuple[ContainerStatus, ...]:
+        return self.pod.status.container_statuses + self.pod.status.init_container_statuses
+
+
+def by_index(workers: tuple[Worker, ...]) -> dict[int, Worker]:
+    """One pod for each index, in order: a succeeded one rather than its duplicate."""
+    ordered = sorted(workers, key=lambda worker: (worker.index, worker.succeeded))
+    return {worker.index: worker for worker in ordered if worker.index >= 0}

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong in the operator itself.
+
+OperatorError
+├── SettingInvalid   an environment variable is missing or cannot be used
+├── PlanUnanswered   the plan API gave no plan and no refusal
+├── WatchStale       a watch does not keep up with the API server
+└── Unwell           the probe: the operator does not report that it is well
+
+A refused plan is an answer, not an error. Errors of the API server are gpupack_kube's.
+"""
+
+
+class OperatorError(Exception):
+    """Root: something in the operator went wrong."""
+
+
+class SettingInvalid(OperatorError):
+    """An environment variable is missing or cannot be used."""
+
+
+class PlanUnanswered(OperatorError):
+    """The plan API could not be asked, or said neither yes nor no.
+
+    Attributes:
+        denied: it refused the caller; asking again will not help before somebody mends it.
+    """
+
+    def __init__(self, message: str, *, denied: bool = False) -> None:
+        super().__init__(message)
+        self.denied = denied
+
+
+class WatchStale(OperatorError):
+    """A watch does not keep up with the API server: start anew."""
+
+
+class Unwell(OperatorError):
+    """The operator has not reported for a while that it is well."""

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Job that runs one attempt.
+
+A new Job for each attempt, because a Job's own retries neither see a kubelet's rejection nor go
+on while a pod hangs on a dead node. So within a Job nothing is retried: the first failed worker
+fails the Job, and its controller stops the others. Where the failure policy ignores some exit
+codes, each index fails alone instead and the others run on; the operator judges the outcome.
+"""
+
+from gpupack_crds import names
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.kinds import GpuJob
+from gpupack_kube.objects import Json
+from gpupack_operator.manifests import owner
+from gpupack_operator.manifests.affinity import pinned
+
+
+def job(
+    gpujob: GpuJob,
+    template: Json,
+    *,
+    attempt: int,
+    nodes: tuple[str, ...],
+    deadline_seconds: int | None,
+) -> Json:
+    """The Job NAME-n.
+
+    Args:
+        gpujob: its owner.
+        template: pod template, not pinned yet.
+        attempt: n.
+        nodes: planned nodes; the pods can run nowhere else.
+        deadline_seconds: what is left of the GPUJob's deadline.
+    """
+    workers = gpujob.spec.workers
+    spec: Json = {
+        "completionMode": "Indexed",
+        "completions": workers,
+        "parallelism": workers,
+        "podReplacementPolicy": "Failed",
+        "template": template | {"spec": pinned(template["spec"], nodes)},
+        **_backoff(gpujob.spec),
+    }
+    if deadline_seconds is not None:
+        spec["activeDeadlineSeconds"] = deadline_seconds
+    name = names.job_name(gpujob.metadata.name, attempt=attempt)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": owner.metadata(gpujob, name=name, attempt=attempt),
+        "spec": spec,
+    }
+
+
+def _backoff(spec: GpuJobSpec) -> Json:
+    ignores = any(rule.action == "Ignore" for rule in spec.failure_policy)
+    return {"backoffLimitPerIndex": 0} if ignores else {"backoffLimit": 0}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pass over one GPUJob: observe, decide, write the status, act, and say when to look again."""
+
+import dataclasses
+import datetime as dt
+import logging
+
+from gpupack_crds import names
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_kube import errors
+from gpupack_kube.client import Api
+from gpupack_kube.objects import Job
+from gpupack_kube.resources import JOBS
+from gpupack_operator.actions import Actor
+from gpupack_operator.decision import attempts
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import Answer, Decision, Limits, NotPlanned, Observation
+from gpupack_operator.decision.notices import Notice, notices
+from gpupack_operator.waitlist import Key, Waitlist
+from gpupack_operator.world import Seen, World
+
+log = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """Brings GPUJobs nearer to what they ask for, one pass at a time."""
+
+    def __init__(
+        self, api: Api, actor: Actor, world: World, waitlist: Waitlist, limits: Limits
+    ) -> None:
+        self._api = api
+        self._actor = actor
+        self._world = world
+        self._waitlist = waitlist
+        self._limits = limits
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass; returns after how many seconds to look again, if at all.
+
+        Raises:
+            KubeError: something could not be read or written; try again later.
+        """
+        seen = self._world.gpujob(key)
+        if seen is None:
+            self._waitlist.leave(key)
+            return None
+        try:
+            again_at = await self._steps(key, seen)
+        except errors.Conflict:
+            await self._refresh(key)
+            return 0.0
+        return None if again_at is None else (again_at - _now()).total_seconds()
+
+    async def _steps(self, key: Key, seen: Seen) -> dt.datetime | None:
+        observation = await self._observe(key, seen)
+        news: list[Notice] = []
+        try:
+            while True:
+                decision = decide(observation)
+                job = await self._write(observation.job, decision.status)
+                news += notices(observation.job.status, job.status)
+                self._remember(key, observation, decision)
+                answer = await self._act(Seen(job=job, template=seen.template), decision)
+                if answer is None:
+                    return decision.again_at
+                observation = self._answered(key, observation, job, answer)
+        finally:
+            await self._report(seen.job, news)
+
+    def _answered(
+        self, key: Key, observation: Observation, job: GpuJob, answer: Answer
+    ) -> Observation:
+        refusals = self._waitlist.refusals(key) + isinstance(answer, NotPlanned)
+        return dataclasses.replace(
+            observation, job=job, answer=answer, now=_now(), refusals=refusals
+        )
+
+    async def _observe(self, key: Key, seen: Seen) -> Observation:
+        uid = seen.job.metadata.uid
+        jobs = self._world.jobs_of(uid)
+        return Observation(
+            job=seen.job,
+            jobs=jobs + await self._overlooked(seen.job, jobs),
+            pods=self._world.pods_of(uid),
+            now=_now(),
+            limits=self._limits,
+            refusals=self._waitlist.refusals(key),
+        )
+
+    async def _overlooked(self, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """The current attempt's Job, where the watch does not show it: is it really missing?"""
+        attempt = attempts.current(job.status)
+        if attempt is None:
+            return ()
+        name = names.job_name(job.metadata.name, attempt=attempt.number)
+        if any(found.metadata.name == name for found in jobs):
+            return ()
+        try:
+            found = await self._api.get(JOBS, name, namespace=job.metadata.namespace)
+        except errors.NotFound:
+            return ()
+        ours = found.metadata.labels.get(names.JOB_UID_LABEL) == job.metadata.uid
+        return (found,) if ours else ()
+
+    async def _write(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
+        if status == job.status:
+            return job
+        written = await self._actor.write_status(job, status)
+        self._world.wrote(written)
+        return written
+
+    async def _report(self, job: GpuJob, news: list[Notice]) -> None:
+        """Tell what has been written, and no sooner."""
+        for notice in news:
+            log.info("%s/%s: %s: %s", *job.key, notice.reason, notice.note)
+        await self._actor.post(job, news)
+
+    async def _act(self, seen: Seen, decision: Decision) -> Answer | None:
+        for action in decision.actions:
+            if answer := await self._actor.act(seen, action):
+                return answer
+        return None
+
+    def _remember(self, key: Key, observation: Observation, decision: Decision) -> None:
+        """Whose plan was refused waits for something to be freed."""
+        if isinstance(observation.answer, NotPlanned):
+            created = observation.job.metadata.creation_timestamp or observation.now
+            priority = observation.job.spec.priority
+            self._waitlist.refused(key, priority=priority, created=created)
+        elif decision.status.phase != "Pending":
+            self._waitlist.leave(key)
+
+    async def _refresh(self, key: Key) -> None:
+        """Somebody else wrote: read the newest version instead of waiting for the watch."""
+        try:
+            self._world.wrote(await self._api.get(GPUJOBS, key.name, namespace=key.namespace))
+        except errors.NotFound:
+            log.debug("GPUJob %s/%s is gone", *key)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
