@@ -49,7 +49,15 @@ ENTRYPOINT ["python", "-m", "gpupack_workloads"]
 COPY workloads /opt/gpupack/
 
 
-FROM base AS operator
+# What operator, extender and agent have in common.
+FROM base AS services
+COPY requirements-services.lock /opt/locks/
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-services.lock
+
+
+FROM services AS operator
 COPY operator/requirements.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
     PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
@@ -59,7 +67,7 @@ ENTRYPOINT ["python", "-m", "gpupack_operator"]
 COPY core crds kube operator /opt/gpupack/
 
 
-FROM base AS extender
+FROM services AS extender
 COPY extender/requirements.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
     PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
@@ -69,7 +77,7 @@ ENTRYPOINT ["python", "-m", "gpupack_extender"]
 COPY core crds kube extender /opt/gpupack/
 
 
-FROM base AS agent
+FROM services AS agent
 COPY agent/requirements.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
     PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
@@ -98,6 +106,7 @@ COPY workloads tests/workloads_image /opt/gpupack/
 
 
 # What the dev cluster needs and cannot pull: binaries that it has built on the host.
+# (COPY comes first: buildah caches nothing that follows an empty step on scratch.)
 FROM scratch AS pause
 COPY .dev/bin/pause /pause
 USER 65535:65535

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: build, list."""
+"""The command line: build, identify, list."""
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import click
 
 from gpupack_images.base import ensure_base
-from gpupack_images.catalog import IMAGES, select
-from gpupack_images.engines import choose_engine
+from gpupack_images.catalog import IMAGES, Image, select
+from gpupack_images.engines import Engine, choose_engine
 from gpupack_images.errors import ImagesError
 from gpupack_images.host import read_host, write_secrets
 from gpupack_images.shell import Shell
@@ -29,32 +31,63 @@ def list_images() -> None:
         click.echo(f"{image.target:16} {image.name}")
 
 
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments that the commands share."""
+    for option in (
+        click.option("--root", type=click.Path(path_type=Path), default=Path(), help="Repository."),
+        click.option("--engine", type=click.Choice(["auto", "docker", "buildah"]), default="auto"),
+        click.argument("targets", nargs=-1),
+    ):
+        command = option(command)
+    return command
+
+
 @main.command()
-@click.argument("targets", nargs=-1)
-@click.option("--engine", type=click.Choice(["auto", "docker", "buildah"]), default="auto")
-@click.option("--root", type=click.Path(path_type=Path), default=Path(), help="The repository.")
+@options
 def build(targets: tuple[str, ...], engine: str, root: Path) -> None:
     """Build the images of TARGETS, or all of them; what has not changed is reused."""
-    try:
-        build_images(targets, engine=engine, root=root.resolve())
-    except ImagesError as error:
-        raise click.ClickException(str(error)) from error
+    with _one_line_errors():
+        workshop = open_workshop(engine, root)
+        workshop.shell.log.write_bytes(b"")
+        build_images(select(targets), workshop)
 
 
-def build_images(targets: tuple[str, ...], *, engine: str, root: Path) -> None:
-    """Bring the base, then build each image, printing its seconds."""
-    images = select(targets)
-    state = root / ".dev" / "images"
+@main.command()
+@options
+def identify(targets: tuple[str, ...], engine: str, root: Path) -> None:
+    """Print the IDs of the images of TARGETS, or of all."""
+    with _one_line_errors():
+        workshop = open_workshop(engine, root)
+        for image in select(targets):
+            click.echo(f"{image.name} {workshop.engine.identify(image.name)}")
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where images are built and with what."""
+
+    state: Path
+    shell: Shell
+    engine: Engine
+
+
+def open_workshop(engine: str, root: Path) -> Workshop:
+    """Prepare the state folder and find the engine."""
+    state = root.resolve() / ".dev" / "images"
     state.mkdir(parents=True, exist_ok=True)
-    shell = Shell(folder=root, log=state / "build.log", environ=os.environ)
-    shell.log.write_bytes(b"")
-    builder = choose_engine(engine, shell=shell, state=state)
+    shell = Shell(folder=root.resolve(), log=state / "build.log", environ=os.environ)
+    return Workshop(state, shell, choose_engine(engine, shell=shell, state=state))
+
+
+def build_images(images: Sequence[Image], workshop: Workshop) -> None:
+    """Bring the base, then build each image, printing its seconds."""
+    engine, state = workshop.engine, workshop.state
     host = read_host(os.environ)
     secrets = write_secrets(host, state / "secrets")
-    _timed("base", partial(ensure_base, builder, host=host, shell=shell, state=state))
+    _timed("base", partial(ensure_base, engine, host=host, shell=workshop.shell, state=state))
     for image in images:
-        _timed(image.target, partial(builder.build, image, secrets))
-    builder.prune()
+        _timed(image.target, partial(engine.build, image, secrets))
+    engine.prune()
 
 
 def _timed(name: str, work: Callable[[], str | None]) -> None:
@@ -62,3 +95,11 @@ def _timed(name: str, work: Callable[[], str | None]) -> None:
     outcome = work()
     seconds = time.monotonic() - start
     click.echo(f"  image {name:16} {seconds:6.1f} s" + (f"  ({outcome})" if outcome else ""))
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+    try:
+        yield
+    except ImagesError as error:
+        raise click.ClickException(str(error)) from error

@@ -35,6 +35,9 @@ class Engine(Protocol):
     def has(self, image: str) -> bool:
         """Tell whether the image is in the local store."""
 
+    def identify(self, image: str) -> str:
+        """Return the ID of an image in the local store: another content has another."""
+
     def pull(self, image: str) -> bool:
         """Fetch an image from its registry; False when that cannot be done."""
 
@@ -57,6 +60,10 @@ class Docker:
     def has(self, image: str) -> bool:
         """Tell whether the image is in the daemon's store."""
         return self.shell.succeeds("docker", "image", "inspect", image)
+
+    def identify(self, image: str) -> str:
+        """Return the image's ID."""
+        return self.shell.read("docker", "image", "inspect", "--format", "{{.Id}}", image)
 
     def pull(self, image: str) -> bool:
         """Fetch an image from its registry."""
@@ -88,6 +95,11 @@ class Buildah:
     def has(self, image: str) -> bool:
         """Tell whether the image is in our store."""
         return self.shell.succeeds(*self._command("inspect", "--type", "image", image))
+
+    def identify(self, image: str) -> str:
+        """Return the image's ID."""
+        form = ("--type", "image", "--format", "{{.FromImageID}}")
+        return self.shell.read(*self._command("inspect", *form, image))
 
     def pull(self, image: str) -> bool:
         """Fetch an image from its registry."""

@@ -37,7 +37,7 @@ class Shell:
         """Tell whether a program is there and ends well in time."""
         try:
             self.read(*command, timeout_seconds=timeout_seconds)
-        except (OSError, subprocess.SubprocessError):
+        except (OSError, subprocess.TimeoutExpired, CommandFailed):
             return False
         return True
 
@@ -49,9 +49,13 @@ class Shell:
             env=self.environ,
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
             timeout=timeout_seconds,
         )
+        if done.returncode != 0:
+            raise CommandFailed(
+                command=command, status=done.returncode, log=self.log, tail=done.stderr.strip()
+            )
         return done.stdout.strip()
 
     def _tail(self) -> str:

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Everything is made below .dev/. Targets can be interrupted and run again: what stands is kept, by
+# content (stamps named by a hash), not by time. Every step prints its seconds and logs to .dev/log/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# devcluster: our own nodes on this host's kernel; kind: plain kind, where Docker is.
+export CLUSTER ?= devcluster
+ifndef PYTHON
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; \
+  done || true)
+$(if $(PYTHON),,$(error Python 3.11 or newer is not on PATH; install it or set PYTHON))
+endif
+
+DEV := .dev
+BIN := $(DEV)/bin
+VENV := $(DEV)/venv
+PY := $(VENV)/bin/python
+STAMPS := $(DEV)/stamps
+STEP := .ci/step
+COMPONENTS := core crds kube agent extender operator workloads devcluster images
+# Only the cluster, the image build and the host's packages need root.
+export SUDO := $(if $(filter 0,$(shell id -u)),,sudo -E env PATH=$(PATH))
+
+hash = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
+VENV_STAMP := $(STAMPS)/venv-$(call hash,requirements-dev.lock)
+IMAGES_STAMP := $(STAMPS)/images
+
+APP_IMAGES := operator extender agent judge torch workloads workloads-test
+HOST_IMAGES := $(if $(filter kind,$(CLUSTER)),,pause kube-scheduler)
+LOADED := $(foreach image,operator extender agent judge workloads workloads-test,docker.io/gpupack/$(image):dev) \
+	$(if $(filter kind,$(CLUSTER)),,registry.k8s.io/kube-scheduler:v1.36.3)
+GENERATED = $(wildcard crds/*.yaml charts/gpupack/files/crds/*.yaml agent/gpupack_agent/api/*_pb2*)
+
+
+##@ For everybody
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+.PHONY: demo
+demo: ## A real cluster on this machine and GPUJobs from apply to result; the cluster stays up
+	@$(MAKE) cluster-up
+	@$(PY) demo/run.py
+
+.PHONY: cluster-up
+cluster-up: ## Start the cluster, load the images, install the chart
+	@$(MAKE) setup
+	@$(STEP) cluster $(SUDO) $(PY) -m gpupack_devcluster up
+	@$(STEP) load $(SUDO) $(PY) -m gpupack_devcluster load $(LOADED)
+	@$(STEP) install .ci/install-chart
+
+.PHONY: setup
+setup: ## What cluster-up needs: libraries, binaries, images; side by side
+	@$(MAKE) -j4 parts
+
+.PHONY: cluster-down
+cluster-down: ## Stop the cluster; its data stay for the next start
+	@$(STEP) cluster-down $(SUDO) $(PY) -m gpupack_devcluster down
+
+.PHONY: clean
+clean: ## Stop the cluster and delete everything that was made
+	@[ ! -x $(PY) ] || $(STEP) cluster-reset $(SUDO) $(PY) -m gpupack_devcluster reset
+	@$(SUDO) rm -rf $(DEV)
+
+
+##@ For developers
+
+.PHONY: test
+test: ## All tests; those of the cluster on the real one
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test $(SUDO) $(PY) -m pytest -m "not gpu"
+
+.PHONY: test-unit
+test-unit: venv ## The tests that need no cluster
+	@STEP_SHOW=1 $(STEP) test-unit $(PY) -m pytest -m "not e2e and not gpu" tests/unit
+
+.PHONY: test-e2e
+test-e2e: ## The tests of the cluster
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test-e2e $(SUDO) $(PY) -m pytest -m "not gpu" tests/e2e
+
+.PHONY: lint
+lint: venv ## Style, types, layers, generated files, chart
+	@$(STEP) ruff $(VENV)/bin/ruff check
+	@$(STEP) ruff-format $(VENV)/bin/ruff format --check
+	@$(STEP) mypy $(VENV)/bin/mypy
+	@$(STEP) layers $(VENV)/bin/lint-imports
+	@$(STEP) generated .ci/check-generated $(GENERATED)
+	@$(STEP) chart .ci/check-chart
+
+.PHONY: generate
+generate: venv ## Write what is generated from Python types and .proto files
+	@$(STEP) generate-crds $(PY) -m gpupack_crds.generate crds
+	@$(STEP) generate-chart-crds cp crds/gpujobs.yaml crds/gpunodes.yaml charts/gpupack/files/crds/
+	@$(STEP) generate-protos $(PY) agent/generate.py
+
+.PHONY: images
+images: app-images host-images ## Build the container images
+
+.PHONY: binaries
+binaries: venv host ## Build the cluster's binaries
+	@$(STEP) binaries $(PY) -m gpupack_devcluster build
+
+.PHONY: lock
+lock: venv ## Choose the newest versions that fit and lock them with their hashes
+	@$(STEP) lock .ci/lock
+
+
+# Set-up, in parts that can go on side by side: Go compiles while images download.
+
+.PHONY: parts
+parts: binaries images
+
+.PHONY: disk
+disk: | $(DEV)
+	@PYTHONPATH=images $(PYTHON) -m gpupack_images.disk $(DEV) $(if $(wildcard $(IMAGES_STAMP)),--set-up)
+
+.PHONY: host
+host: disk
+	@$(STEP) host .ci/host-packages
+
+.PHONY: app-images
+app-images: venv host
+	@STEP_SHOW=1 $(STEP) images $(SUDO) $(PY) -m gpupack_images build $(APP_IMAGES)
+	@touch $(IMAGES_STAMP)
+
+.PHONY: host-images
+host-images: app-images binaries
+	@[ -z "$(HOST_IMAGES)" ] || \
+	  STEP_SHOW=1 $(STEP) host-images $(SUDO) $(PY) -m gpupack_images build $(HOST_IMAGES)
+
+.PHONY: venv
+venv: $(VENV_STAMP)
+
+$(VENV_STAMP): | disk $(STAMPS)
+	@$(STEP) venv .ci/make-venv $(PYTHON) $(VENV) $(COMPONENTS)
+	@rm -f $(STAMPS)/venv-* && touch $@
+
+$(DEV) $(STAMPS):
+	@mkdir -p $@
