@@ -11,8 +11,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,11 +25,13 @@ from gpupack_devcluster.commands import (
 )
 from gpupack_devcluster.control_plane import ALWAYS, ControlPlane, host_component
 from gpupack_devcluster.driver import HostComponent, NodeComponent
-from gpupack_devcluster.errors import ImageMissing, NotInTime, UnknownName
+from gpupack_devcluster.errors import ImageMissing, UnknownName
 from gpupack_devcluster.images import ImageStore
-from gpupack_devcluster.kubectl import Kubectl, wait_until
+from gpupack_devcluster.kubectl import Kubectl
+from gpupack_devcluster.locking import locked
 from gpupack_devcluster.node import Node, node_component
 from gpupack_devcluster.node_config import NodeConfig
+from gpupack_devcluster.parallel import for_all
 from gpupack_devcluster.settings import HOST, SANDBOX_IMAGE, ClusterSettings, node_name
 from gpupack_devcluster.timing import logger, phase
 
@@ -68,49 +69,32 @@ class Cluster:
     def up(self, *, nodes: int = 2, kwok_nodes: int = 0) -> None:
         """Start what is not running; returns when all nodes are Ready."""
         self._check(nodes)
-        self._prepare_host()
-        start = time.time()
-        with phase("control plane"):
-            for component in ALWAYS:
-                self._control_plane.start(component)
-            self._for_all(range(1, nodes + 1), self._boot)
-            self._control_plane.wait_for_api()
-        self._control_plane.start(HostComponent.COREDNS)
-        self._retire(surplus=[index for index in self._indexes() if index > nodes])
-        with phase(f"{nodes} nodes Ready"):
-            fresh = self._without_kubelet()
-            self._for_all(range(1, nodes + 1), self._start_daemons)
-            self._wait_ready(fresh, since=start)
-            self._wait_ready(self.nodes(), since=0)
-        self._simulate(kwok_nodes)
+        with locked(self._paths.lock):
+            self._up(nodes, kwok_nodes)
 
     def down(self) -> None:
         """Stop everything; what stays is files below the state folder."""
         require_root()
-        with phase("stopped"):
-            self._stop_scheduler()
-            while running := processes.scan(self._paths.state):
-                processes.kill(running)
-            for index in self._indexes():
-                cgroups.remove(cgroups.host_cgroups().groups(node_name(index)))
-            network.take_down(self.settings.addresses, self._paths.state)
-            host.restore()
+        with locked(self._paths.lock), phase("stopped"):
+            self._down()
 
     def reset(self) -> None:
         """Like down, and forget etcd, certificates and the nodes' disks."""
         self.down()
-        shutil.rmtree(self._paths.cluster, ignore_errors=True)
-        self._paths.kubeconfig.unlink(missing_ok=True)
+        with locked(self._paths.lock), phase("data deleted"):
+            shutil.rmtree(self._paths.cluster, ignore_errors=True)
+            self._paths.kubeconfig.unlink(missing_ok=True)
 
     def load(self, images: Sequence[str]) -> None:
         """Give images to every node that runs, and to the others when they boot."""
         require_root()
         for image in images:
             self._require_image(image)
-        loaded.add(self._paths.loaded_images, images)
-        running = self._running()
-        for image in images:
-            self._for_all(running, partial(self._give, image=image))
+        with locked(self._paths.lock):
+            loaded.add(self._paths.loaded_images, images)
+            running = self._running()
+            for image in images:
+                for_all(running, partial(self._give, image=image))
 
     def power_off(self, node: str) -> None:
         """Pull the plug of a node."""
@@ -177,6 +161,33 @@ class Cluster:
             lines.append(f"{name:<32} {power}, {'Ready' if name in ready else 'not Ready'}")
         return lines
 
+    def _up(self, nodes: int, kwok_nodes: int) -> None:
+        self._check_images()
+        self._prepare_host()
+        start = time.time()
+        with phase("control plane"):
+            for component in ALWAYS:
+                self._control_plane.start(component)
+            for_all(range(1, nodes + 1), self._boot)
+            self._control_plane.wait_for_api()
+        self._control_plane.start(HostComponent.COREDNS)
+        self._retire(surplus=[index for index in self._indexes() if index > nodes])
+        with phase(f"{nodes} nodes Ready"):
+            fresh = self._without_kubelet()
+            for_all(range(1, nodes + 1), self._start_daemons)
+            self._wait_ready(fresh, since=start)
+            self._wait_ready(self.nodes(), since=0)
+        self._simulate(kwok_nodes)
+
+    def _down(self) -> None:
+        self._stop_scheduler()
+        while running := processes.scan(self._paths.state):
+            processes.kill(running)
+        for index in self._indexes():
+            cgroups.remove(cgroups.host_cgroups().groups(node_name(index)))
+        network.take_down(self.settings.addresses, self._paths.state)
+        host.restore()
+
     def _check(self, nodes: int) -> None:
         require_root()
         require_tools()
@@ -184,7 +195,6 @@ class Cluster:
         maximum = self.settings.addresses.maximum_nodes
         if not 1 <= nodes <= maximum:
             raise UnknownName(f"--nodes {nodes}: between 1 and {maximum}")
-        self._check_images()
 
     def _check_images(self) -> None:
         """Insist on the sandbox image alone; others may have left the store."""
@@ -255,15 +265,12 @@ class Cluster:
             self._wait_ready([f"kwok-{index}" for index in range(1, count + 1)], since=0)
 
     def _wait_ready(self, names: Sequence[str], *, since: float) -> None:
-        def late() -> set[str]:
-            return set(names) - self._kubectl.ready_nodes(since=since)
-
-        try:
-            wait_until(lambda: not late(), what="Ready", seconds=self.settings.ready_seconds)
-        except NotInTime as error:
-            logs = self._paths.log
-            nodes = ", ".join(sorted(late()))
-            raise NotInTime(f"not Ready: {nodes} (logs: {logs}/NODE/*.log)") from error
+        self._kubectl.wait_ready(
+            names,
+            since=since,
+            seconds=self.settings.ready_seconds,
+            hint=f"logs: {self._paths.log}/NODE/*.log",
+        )
 
     def _without_kubelet(self) -> list[str]:
         """Nodes whose heartbeats in the API are from before."""
@@ -288,12 +295,3 @@ class Cluster:
     def _running(self) -> list[int]:
         units = self.running_units()
         return [index for index in self._indexes() if f"{node_name(index)}/init" in units]
-
-    @staticmethod
-    def _for_all(indexes: Sequence[int], action: Callable[[int], None]) -> None:
-        """Do something with several nodes at once; a failure is raised when all are done."""
-        if not indexes:
-            return
-        with ThreadPoolExecutor(max_workers=len(indexes)) as pool:
-            for outcome in [pool.submit(action, index) for index in indexes]:
-                outcome.result()

@@ -141,11 +141,9 @@ class KindCluster:
         self._wait_ready([f"kwok-{index}" for index in range(1, count + 1)])
 
     def _wait_ready(self, names: Sequence[str]) -> None:
-        wait_until(
-            lambda: self._kubectl.api_is_ready() and set(names) <= self._kubectl.ready_nodes(),
-            what=f"Ready: {', '.join(names)}",
-            seconds=self.settings.ready_seconds,
-        )
+        seconds = self.settings.ready_seconds
+        wait_until(self._kubectl.api_is_ready, what="API server of kind", seconds=seconds)
+        self._kubectl.wait_ready(names, seconds=seconds, hint="kind export logs")
 
     def _container(self, target: str) -> str:
         """A node's container has the node's name."""

@@ -3,7 +3,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,20 @@ class Kubectl:
         After a restart with etcd kept, nodes read Ready from before.
         """
         return {n["metadata"]["name"] for n in self.nodes() if is_ready(n, since=since)}
+
+    def wait_ready(
+        self, names: Sequence[str], *, seconds: float, since: float = 0.0, hint: str
+    ) -> None:
+        """Wait until all these nodes are Ready; says which were not, and where to look."""
+
+        def late() -> set[str]:
+            return set(names) - self.ready_nodes(since=since)
+
+        try:
+            wait_until(lambda: not late(), what="Ready", seconds=seconds)
+        except NotInTime as error:
+            nodes = ", ".join(sorted(late()))
+            raise NotInTime(f"not Ready after {seconds:.0f} s: {nodes} ({hint})") from error
 
 
 def is_ready(node: dict[str, Any], *, since: float) -> bool:

@@ -47,6 +47,11 @@ class Paths:
         return self.state / "cluster"
 
     @property
+    def lock(self) -> Path:
+        """Locked while the cluster as a whole is changed."""
+        return self.state / "cluster.lock"
+
+    @property
     def pki(self) -> Path:
         """Certificates, keys and the components' kubeconfigs."""
         return self.cluster / "pki"
