@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 SCHEMA = "gpupack.dev/result/v1"
 MESSAGE_BYTES = 4096
 HEADLINE_CHARACTERS = 64
+USUAL_PATH = Path("/dev/termination-log")
 
 Scalar = str | int | float | bool
 
@@ -72,8 +73,7 @@ def result_path(environ: Mapping[str, str]) -> Path | None:
     named = environ.get("GPUPACK_RESULT_PATH")
     if named:
         return Path(named)
-    usual = Path("/dev/termination-log")
-    return usual if usual.exists() else None
+    return USUAL_PATH if USUAL_PATH.exists() else None
 
 
 def _json(result: Result, metrics: dict[str, Scalar]) -> bytes:

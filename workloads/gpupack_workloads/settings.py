@@ -9,7 +9,6 @@ from pathlib import Path
 
 from gpupack_workloads.errors import BadArgument
 
-DEFAULT_PORT = 29400
 BACKENDS = ("auto", "nccl", "gloo")
 
 # On a host that is shared, multicast groups of NVSwitch can be left behind by a killed process.
@@ -53,7 +52,7 @@ class Gang:
     workers: int = 1
     index: int = 0
     host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
+    port: int = 29400
     processes: int | None = None
     backend: str = "auto"
 
@@ -67,14 +66,15 @@ class Gang:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Gang":
         """Read what the operator has set; outside a gang, be the only worker."""
-        host, _, port = environ.get("GPUPACK_RENDEZVOUS", "").rpartition(":")
-        job, attempt = environ.get("GPUPACK_JOB", "local"), environ.get("GPUPACK_ATTEMPT", "1")
+        host, port = _endpoint(environ, "GPUPACK_RENDEZVOUS")
+        job = environ.get("GPUPACK_JOB") or "local"
+        attempt = environ.get("GPUPACK_ATTEMPT") or "1"
         return cls(
             run=f"{job}-{attempt}",
             workers=_number(environ, "GPUPACK_WORKERS", default=1),
             index=_number(environ, "GPUPACK_WORKER_INDEX", default=0),
-            host=host or cls.host,
-            port=int(port) if port.isdecimal() else DEFAULT_PORT,
+            host=host,
+            port=port,
             processes=_number(environ, "GPUPACK_PROCESSES_PER_WORKER", default=0) or None,
             backend=environ.get("GPUPACK_BACKEND") or "auto",
         )
@@ -119,3 +119,13 @@ def _number(environ: Mapping[str, str], name: str, *, default: int) -> int:
         return int(text)
     except ValueError as error:
         raise BadArgument(f"{name} is {text!r}, not a whole number") from error
+
+
+def _endpoint(environ: Mapping[str, str], name: str) -> tuple[str, int]:
+    text = environ.get(name)
+    if not text:
+        return Gang.host, Gang.port
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise BadArgument(f"{name} is {text!r}, not HOST:PORT")
+    return host, int(port)

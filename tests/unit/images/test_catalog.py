@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+import re
+
+import pytest
+
+from gpupack_images.catalog import BASE, IMAGES, select
+from gpupack_images.errors import UnknownImage
+
+ROOT = pathlib.Path(__file__).parents[3]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+LOCKS = sorted([*ROOT.glob("requirements*.lock"), *ROOT.glob("*/requirements*.lock")])
+STAGES = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)
+
+
+def test_every_image_is_a_target_of_the_dockerfile():
+    assert {image.target for image in IMAGES} <= {name for _, name in STAGES}
+
+
+def test_every_target_is_an_image_or_the_base_of_one():
+    parents = {parent for parent, _ in STAGES}
+    assert {name for _, name in STAGES} <= {image.target for image in IMAGES} | parents
+
+
+def test_the_one_outside_base_is_the_one_that_can_be_made_without_a_registry():
+    stages = {name for _, name in STAGES}
+    assert {parent for parent, _ in STAGES} - stages == {BASE, "scratch"}
+
+
+def test_images_are_selected_in_building_order():
+    assert [image.target for image in select(["pause", "operator"])] == ["operator", "pause"]
+    assert select([]) == IMAGES
+
+
+def test_an_unknown_image_is_refused_with_what_there_is():
+    with pytest.raises(UnknownImage, match="no image is called opertor; there are: operator, ext"):
+        select(["opertor"])
+
+
+def test_no_dependency_is_installed_without_its_hash():
+    installs = re.findall(r"pip install .*", DOCKERFILE)
+    assert installs
+    assert all("--require-hashes" in line and "--no-cache-dir" in line for line in installs)
+
+
+def test_our_own_code_is_copied_last():
+    for stage in DOCKERFILE.split("\nFROM ")[1:]:
+        steps = re.findall(r"^(COPY|RUN) (.*)", stage, flags=re.MULTILINE)
+        code = [number for number, (_, rest) in enumerate(steps) if " /opt/gpupack/" in rest]
+        assert code in ([], [len(steps) - 1]), stage
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_lock_names_no_address_and_no_path(lock):
+    lines = [line for line in lock.read_text().splitlines() if "--hash" not in line]
+    assert not [line for line in lines if "://" in line or " /" in line or "--index" in line]

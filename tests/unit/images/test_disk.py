@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_images.disk import GB, main, missing_room
+
+
+@pytest.mark.parametrize(("free", "set_up"), [(25, False), (3, True)])
+def test_enough_room_is_no_problem(free, set_up):
+    assert missing_room(free_bytes=free * GB, set_up=set_up) is None
+
+
+def test_too_little_room_says_how_much_is_needed_and_what_to_do():
+    problem = missing_room(free_bytes=24 * GB, set_up=False)
+    assert problem is not None
+    assert problem.startswith("24.0 GB of disk are free and 25 GB are needed")
+    assert "larger disk" in problem
+
+
+def test_the_check_ends_with_an_error_and_names_the_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("gpupack_images.disk.NEEDED_FROM_NOTHING_GB", 10**9)
+    assert main([str(tmp_path)]) == 1
+    assert f"not enough room in {tmp_path}: " in capsys.readouterr().err

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line does around a workload; the workloads themselves need torch."""
+
+import json
+import sys
+import types
+
+import pytest
+from click.testing import CliRunner
+
+from gpupack_workloads.cli import main
+from gpupack_workloads.errors import (
+    NoSuchDevice,
+    OutOfMemory,
+    WorkloadError,
+    WrongResult,
+    error_of_status,
+)
+from gpupack_workloads.results import Result
+
+DONE = Result(workload="matmul", headline="2 TFLOP/s", verified=True, simulated=True, metrics={})
+
+
+@pytest.fixture
+def invoke(monkeypatch, tmp_path):
+    """Runs the command line with a workload that answers so; returns outcome and message."""
+
+    def invoke(*arguments, answer=DONE):
+        def run(*_):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        module = types.SimpleNamespace(run=run)
+        monkeypatch.setitem(sys.modules, f"gpupack_workloads.{arguments[0]}", module)
+        message = tmp_path / "message"
+        outcome = CliRunner(env={"GPUPACK_RESULT_PATH": str(message)}).invoke(main, arguments)
+        return outcome, message.read_text() if message.exists() else ""
+
+    return invoke
+
+
+def test_a_workload_leaves_its_result_in_the_termination_message_and_says_its_headline(invoke):
+    outcome, message = invoke("matmul")
+    assert (outcome.exit_code, outcome.stdout) == (0, "2 TFLOP/s\n")
+    assert json.loads(message)["headline"] == "2 TFLOP/s"
+
+
+def test_json_prints_the_whole_result(invoke):
+    outcome, message = invoke("allreduce", "--json")
+    assert json.loads(outcome.stdout) == json.loads(message)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(OutOfMemory("m"), 4), (NoSuchDevice("d"), 5), (WorkloadError("e"), 1)]
+)
+def test_each_kind_of_error_has_its_exit_status_and_no_result(invoke, error, status):
+    outcome, message = invoke("matmul", answer=error)
+    assert (outcome.exit_code, message) == (status, "")
+
+
+def test_a_wrong_result_is_reported_as_not_verified(invoke):
+    outcome, message = invoke("matmul", answer=WrongResult("off by one"))
+    assert outcome.exit_code == 3
+    assert json.loads(message)["verified"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["matmul", "--size", "0"], "0 is not in the range"),
+        (["matmul", "--size", "many"], "is not a valid integer"),
+        (["allreduce", "--seed", "-1"], "-1 is not in the range"),
+        (["softmax"], "No such command 'softmax'"),
+    ],
+)
+def test_bad_arguments_end_with_status_2_before_torch_is_imported(arguments, message):
+    outcome = CliRunner().invoke(main, arguments)
+    assert (outcome.exit_code, message in outcome.output) == (2, True)
+    assert "torch" not in sys.modules
+
+
+def test_an_exit_status_leads_back_to_its_error():
+    for kind in WorkloadError.__subclasses__():
+        assert type(error_of_status(kind.exit_status, "")) is kind
+    assert type(error_of_status(-9, "killed")) is WorkloadError

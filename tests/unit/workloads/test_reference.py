@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpupack_workloads.kernels.gemm.reference import compare
+
+HALVES = {"float32": np.float32, "float16": np.float16}
+
+
+def matrices(size, dtype, seed):
+    chance = np.random.default_rng(seed)
+    a, b = chance.standard_normal((size, size)), chance.standard_normal((size, size))
+    return a.astype(dtype).astype(np.float64), b.astype(dtype).astype(np.float64)
+
+
+@given(size=st.integers(1, 96), seed=st.integers(0, 1000), dtype=st.sampled_from(list(HALVES)))
+def test_a_product_in_single_precision_rounded_once_agrees(size, seed, dtype):
+    a, b = matrices(size, HALVES[dtype], seed)
+    c = (a.astype(np.float32) @ b.astype(np.float32)).astype(HALVES[dtype])
+    assert compare(a=a, b=b, c=c.astype(np.float64), dtype=dtype).holds
+
+
+@pytest.mark.parametrize("wrong", [0.01, np.nan, np.inf])
+def test_one_wrong_element_is_found(wrong):
+    a, b = matrices(64, np.float32, 1)
+    c = a @ b
+    c[17, 42] += wrong
+    agreement = compare(a=a, b=b, c=c, dtype="float32")
+    assert not agreement.holds
+
+
+def test_the_element_that_exceeds_its_bound_most_is_shown():
+    a, b = matrices(8, np.float32, 1)
+    c = a @ b
+    c[3, 4] += 0.5
+    c[5, 6] += 0.001
+    agreement = compare(a=a, b=b, c=c, dtype="float32")
+    assert agreement.error == pytest.approx(0.5)
+    assert 0 < agreement.bound < 0.001
+
+
+def test_a_product_of_zeros_has_room_for_nothing_but_the_smallest_number():
+    zeros = np.zeros((4, 4))
+    assert compare(a=zeros, b=zeros, c=zeros, dtype="float16").holds
+    assert not compare(a=zeros, b=zeros, c=zeros + 1e-6, dtype="float16").holds

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+import socket
+
+import pytest
+
+from gpupack_workloads.errors import PeersMissing
+from gpupack_workloads.rendezvous import Patience, own_address, wait_for_name
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def patience(self, seconds):
+        return Patience(
+            deadline_seconds=seconds, pause_seconds=1, clock=lambda: self.now, sleep=self.sleep
+        )
+
+
+def test_a_name_that_appears_later_is_waited_for():
+    clock = Clock()
+
+    def resolve(host):
+        if clock.now < 5:
+            raise socket.gaierror(-2, "Name or service not known")
+        return "198.51.100.7"
+
+    assert wait_for_name("peer", clock.patience(10), resolve) == "198.51.100.7"
+    assert clock.now == 5
+
+
+def test_a_name_that_never_appears_ends_the_wait_and_is_named():
+    def resolve(host):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    with pytest.raises(PeersMissing, match="name peer of worker 0 was unknown for 10 s") as caught:
+        wait_for_name("peer", Clock().patience(10), resolve)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_loopback_is_reached_from_loopback():
+    assert own_address("127.0.0.1") == "127.0.0.1"
