@@ -43,6 +43,8 @@ def run() -> None:
     except SettingInvalid as error:
         sys.exit(str(error))
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    # One line for each handler of each event says nothing about a job.
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     try:
         asyncio.run(service.serve(settings, os.environ))
     except (OperatorError, LeaseLost) as error:

@@ -37,7 +37,7 @@ def registry(world: World, ear: Ear, *, in_cluster: bool) -> kopf.OperatorRegist
             return kopf.login_with_service_account(**kwargs)
         return kopf.login_with_kubeconfig(**kwargs)
 
-    @kopf.on.startup(registry=found)
+    @kopf.on.startup(registry=found, errors=kopf.ErrorsMode.PERMANENT)
     async def bind(**indices: Any) -> None:
         world.gpujobs, world.jobs = indices["gpujobs"], indices["jobs"]
         world.pods = indices["pods"]
@@ -46,16 +46,16 @@ def registry(world: World, ear: Ear, *, in_cluster: bool) -> kopf.OperatorRegist
 
 
 def _indices(found: kopf.OperatorRegistry) -> None:
-    @kopf.index(*GPUJOBS, registry=found)
+    @kopf.index(*GPUJOBS, id="gpujobs", registry=found)
     async def gpujobs(body: Body, **_: Any) -> dict[Key, Seen]:
         seen = read_gpujob(body)
         return {Key(*seen.job.key): seen}
 
-    @kopf.index(*JOBS, registry=found)
+    @kopf.index(*JOBS, id="jobs", registry=found)
     async def jobs(body: Body, labels: Body, **_: Any) -> dict[str, Job]:
         return {labels.get(names.JOB_UID_LABEL, ""): msgspec.convert(dict(body), Job)}
 
-    @kopf.index(*PODS, registry=found)
+    @kopf.index(*PODS, id="pods", registry=found)
     async def pods(body: Body, labels: Body, **_: Any) -> dict[str, Pod]:
         return {labels.get(names.JOB_UID_LABEL, ""): msgspec.convert(dict(body), Pod)}
 

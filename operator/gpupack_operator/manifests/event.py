@@ -2,6 +2,7 @@
 """An event about a GPUJob, as events.k8s.io/v1 wants it."""
 
 import datetime as dt
+import uuid
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
@@ -20,7 +21,7 @@ def event(job: GpuJob, notice: Notice, *, now: dt.datetime, reporter: str) -> Js
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {
-            "generateName": f"{job.metadata.name}.",
+            "name": f"{job.metadata.name}.{uuid.uuid4().hex[:16]}",
             "namespace": job.metadata.namespace,
         },
         "eventTime": timestamp(now),
