@@ -3,14 +3,16 @@
 
 Differences that a test may notice: the host's components run in the control-plane node and come
 back by themselves; a dead node is NotReady after kube-controller-manager's default of 50 s; kind
-must be installed, and pulls its node image.
+must be installed, and pulls its node image (KIND_IMAGE names another one).
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -32,8 +34,11 @@ SERVICES_OF_A_NODE = ("containerd", "kubelet")
 class KindCluster:
     """A kind cluster named `gpupack`."""
 
-    def __init__(self, settings: ClusterSettings) -> None:
+    def __init__(
+        self, settings: ClusterSettings, *, environ: Mapping[str, str] = os.environ
+    ) -> None:
         self.settings = settings
+        self._image = environ.get("KIND_IMAGE", "")
         self._kubectl = Kubectl(settings.paths.bin / "kubectl", settings.paths.kubeconfig)
 
     @property
@@ -84,8 +89,9 @@ class KindCluster:
 
     def power_on(self, node: str) -> None:
         """Start the node's container."""
+        start = time.time()
         run(["docker", "start", self._container(node)])
-        self._wait_ready([node])
+        self._wait_ready([node], since=start)
 
     def kill(self, target: str, component: str) -> None:
         """`kill -9` one daemon; CoreDNS runs on any node."""
@@ -120,6 +126,8 @@ class KindCluster:
         self.settings.paths.state.mkdir(parents=True, exist_ok=True)
         config = yaml.safe_dump(cluster_config(self.settings, nodes))
         create = ["kind", "create", "cluster", "--name", NAME, "--config", "-"]
+        if self._image:
+            create.append(f"--image={self._image}")
         run([*create, "--kubeconfig", self.kubeconfig], text_input=config)
 
     def _export_kubeconfig(self) -> None:
@@ -140,10 +148,10 @@ class KindCluster:
         kwok.set_nodes(self._kubectl, count)
         self._wait_ready([f"kwok-{index}" for index in range(1, count + 1)])
 
-    def _wait_ready(self, names: Sequence[str]) -> None:
+    def _wait_ready(self, names: Sequence[str], *, since: float = 0.0) -> None:
         seconds = self.settings.ready_seconds
         wait_until(self._kubectl.api_is_ready, what="API server of kind", seconds=seconds)
-        self._kubectl.wait_ready(names, seconds=seconds, hint="kind export logs")
+        self._kubectl.wait_ready(names, since=since, seconds=seconds, hint="kind export logs")
 
     def _container(self, target: str) -> str:
         """A node's container has the node's name."""
@@ -163,6 +171,7 @@ def cluster_config(settings: ClusterSettings, nodes: int) -> dict[str, object]:
     """Configuration for kind: kubelets as quick to renew their leases as in our own cluster."""
     kubelet = {
         "kind": "KubeletConfiguration",
+        "failCgroupV1": False,
         "nodeStatusUpdateFrequency": "2s",
         "nodeLeaseDurationSeconds": settings.node_lease_seconds,
         "imageGCHighThresholdPercent": 100,
