@@ -88,20 +88,28 @@ test-e2e: ## The tests of the cluster
 	@$(MAKE) cluster-up
 	@STEP_SHOW=1 $(STEP) test-e2e $(SUDO) $(PY) -m pytest -m "not gpu" tests/e2e
 
-.PHONY: lint
-lint: venv ## Style, types, layers, generated files, chart
+LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-chart
+.PHONY: lint $(LINTS)
+lint: $(LINTS) ## Style, types, layers, generated files, chart; `make -k lint` shows all that fails
+$(LINTS): venv
+lint-ruff:
 	@$(STEP) ruff $(VENV)/bin/ruff check
+lint-format:
 	@$(STEP) ruff-format $(VENV)/bin/ruff format --check
+lint-types:
 	@$(STEP) mypy $(VENV)/bin/mypy
+lint-layers:
 	@$(STEP) layers $(VENV)/bin/lint-imports
+lint-generated:
 	@$(STEP) generated .ci/check-generated $(GENERATED)
+lint-chart:
 	@$(STEP) chart .ci/check-chart
 
 .PHONY: generate
 generate: venv ## Write what is generated from Python types and .proto files
 	@$(STEP) generate-crds $(PY) -m gpupack_crds.generate crds
 	@$(STEP) generate-chart-crds cp crds/gpujobs.yaml crds/gpunodes.yaml charts/gpupack/files/crds/
-	@$(STEP) generate-protos $(PY) agent/generate.py
+	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(STEP) generate-protos $(PY) agent/generate.py
 
 .PHONY: images
 images: app-images host-images ## Build the container images

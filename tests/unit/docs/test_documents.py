@@ -11,7 +11,7 @@ DOCUMENTS = sorted(
     path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
 )
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-TARGET = re.compile(r"`make ([a-z-]+)|^make ([a-z-]+)", re.MULTILINE)
+TARGET = re.compile(r"`make ([a-z0-9-]+)|^make ([a-z0-9-]+)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
@@ -28,7 +28,7 @@ def test_links_of_a_document_lead_somewhere(document):
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_make_targets_that_a_document_names_exist(document):
     named = {a or b for a, b in TARGET.findall((ROOT / document).read_text())}
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert named <= targets
 
 
