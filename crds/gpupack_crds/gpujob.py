@@ -173,17 +173,15 @@ class Template(Wire, frozen=True):
     """A partial pod template, merged over the one that gpupack makes."""
 
     metadata: TemplateMetadata | None = None
-    spec: (
-        Annotated[
-            TemplateSpec,
-            described(
-                "A partial PodSpec: containers, volumes, tolerations, nodeSelector, affinity, "
-                "securityContext and so on.",
-                schema=PRESERVE,
-            ),
-        ]
-        | None
-    ) = None
+    # Annotated around the union: inside of it, msgspec drops what is said about a struct.
+    spec: Annotated[
+        TemplateSpec | None,
+        described(
+            "A partial PodSpec: containers, volumes, tolerations, nodeSelector, affinity, "
+            "securityContext and so on.",
+            schema=PRESERVE,
+        ),
+    ] = None
 
 
 class Distributed(Wire, frozen=True):

@@ -49,6 +49,19 @@ def test_every_list_and_text_has_a_limit_so_that_rules_stay_cheap(crd):
     assert endless == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".spec.template.spec",
+        ".spec.template.spec.containers[]",
+        ".spec.template.spec.containers[].env[]",
+    ],
+)
+def test_fields_of_the_pod_template_that_gpupack_does_not_know_are_kept(path):
+    found = dict(fields(schema_of(generate.gpujob())))
+    assert found[path]["x-kubernetes-preserve-unknown-fields"] is True
+
+
 def test_every_rule_tells_the_user_what_to_do():
     rules = [
         rule
