@@ -12,6 +12,7 @@ is told from ours.
 """
 
 import json
+import socket
 from pathlib import Path
 
 from gpupack_devcluster.commands import run, succeeds
@@ -115,9 +116,9 @@ def owner(addresses: Addresses) -> str | None:
 
 def link_exists(name: str) -> bool:
     """Whether the host has a network interface of this name."""
-    return Path(f"/sys/class/net/{name}").exists()
+    return name in links()
 
 
 def links() -> list[str]:
     """Names of the host's network interfaces."""
-    return [folder.name for folder in Path("/sys/class/net").iterdir()]
+    return [name for _, name in socket.if_nameindex()]
