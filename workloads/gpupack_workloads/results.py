@@ -32,12 +32,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         metrics: figures by name; names end with their unit.
     """
 
+    schema: str = SCHEMA
     workload: str
     headline: str
     verified: bool
     simulated: bool
     metrics: dict[str, Scalar]
-    schema: str = SCHEMA
 
     def __post_init__(self) -> None:
         """Refuse a headline that no table can show."""
