@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from gpupack_agent import agent, probe
+from gpupack_agent import probe
 from gpupack_agent.errors import AgentError
 from gpupack_agent.settings import HostSettings
 
@@ -29,7 +29,7 @@ def run() -> None:
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     failed = False
     try:
-        asyncio.run(_until_signal(agent.Settings.from_environ(os.environ)))
+        asyncio.run(_until_signal())
     except* AgentError as expected:
         failed = True
         for error in expected.exceptions:
@@ -49,8 +49,11 @@ def probe_command(*, ready: bool) -> None:
         raise click.ClickException(problem)
 
 
-async def _until_signal(settings: agent.Settings) -> None:
+async def _until_signal() -> None:
     """A signal ends the agent in order: sockets are removed, the kubelet sees us go."""
+    from gpupack_agent import agent  # noqa: PLC0415 - costs a probe, every few seconds, 0.3 s
+
+    settings = agent.Settings.from_environ(os.environ)
     serving = asyncio.create_task(agent.run(settings, os.environ))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

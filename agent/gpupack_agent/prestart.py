@@ -21,9 +21,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from gpupack_agent import claim
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
+from gpupack_agent.claim import Wait, judge
 from gpupack_agent.errors import Abandoned, KubeletUnavailable, StartRefused, Unidentified
 from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.identity import Identities
@@ -86,43 +86,52 @@ class PreStart:
             Abandoned: the kubelet does not wait any more.
         """
         began = time.monotonic()
-        while True:
-            outcome = await self._attempt(resource, tickets, active)
-            if isinstance(outcome, Record):
-                return outcome
-            waited = time.monotonic() - began
-            if waited >= self._settings.wait_seconds:
-                raise StartRefused(f"{outcome.reason} (waited {waited:.0f} s)")
-            await asyncio.sleep(self._settings.poll_seconds)
+        reason = "kubelet or API server do not answer"
+        try:
+            async with asyncio.timeout(self._settings.wait_seconds):
+                while isinstance(outcome := await self._attempt(resource, tickets, active), Wait):
+                    reason = outcome.reason
+                    await asyncio.sleep(self._settings.poll_seconds)
+        except TimeoutError:
+            waited = f"waited {self._settings.wait_seconds:.0f} s"
+            raise StartRefused(f"{reason} ({waited})") from None
+        _report(outcome, seconds=time.monotonic() - began)
+        return outcome
 
     async def _attempt(
         self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
-    ) -> Record | claim.Wait:
+    ) -> Record | Wait:
         try:
             return await self._try(resource, tickets, active)
         except (Unidentified, KubeletUnavailable) as error:
-            return claim.Wait(str(error))
+            return Wait(str(error))
 
     async def _try(
         self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
-    ) -> Record | claim.Wait:
+    ) -> Record | Wait:
         pod = await self._identities.find(resource, tickets)
-        first = claim.judge(pod, resource, tickets, self._node.observe())
-        if isinstance(first, claim.Wait):
+        first = judge(pod, resource, tickets, self._node.observe())
+        if isinstance(first, Wait):
             return first
         uuids = [device.uuid for device in first.devices]
         injection = await asyncio.to_thread(self._inventory.injection, uuids)
         current = await self._identities.confirm(pod, resource, tickets)
 
         node = self._node.observe()
-        verdict = claim.judge(current, resource, tickets, node)
-        if isinstance(verdict, claim.Wait):
+        verdict = judge(current, resource, tickets, node)
+        if isinstance(verdict, Wait):
             return verdict
         if verdict != first:
-            return claim.Wait(f"pod {pod.title} changed while its devices were checked")
+            return Wait(f"pod {pod.title} changed while its devices were checked")
         if not active():
             raise Abandoned(f"the kubelet gave up starting pod {pod.title}")
         simulated = any(node.devices[uuid].simulated for uuid in uuids)
         self._node.specs.write(verdict, injection, simulated=simulated)
-        log.info("pod %s (%s) starts with %s", verdict.title, verdict.uid, ", ".join(uuids))
         return verdict
+
+
+def _report(record: Record, *, seconds: float) -> None:
+    uuids = ", ".join(device.uuid for device in record.devices)
+    log.info(
+        "pod %s (%s) starts with %s, after %.0f ms", record.title, record.uid, uuids, seconds * 1000
+    )

@@ -105,12 +105,13 @@ def folder():
 
 
 class ApiServer:
-    """Objects by path, as the real one stores them; `down` makes it answer 503."""
+    """Objects by path, as the real one stores them; `down` answers 503, `silent` never answers."""
 
     def __init__(self):
         self.objects = {}
         self.writes = []
         self.down = False
+        self.silent = False
         self._watchers = []
 
     def add_pod(self, body):
@@ -120,6 +121,8 @@ class ApiServer:
             events.put_nowait({"type": "ADDED", "object": body})
 
     async def handle(self, request):
+        if self.silent:
+            await asyncio.sleep(60)
         if self.down:
             return web.json_response({"message": "down"}, status=503)
         if "watch" in request.query:

@@ -7,6 +7,7 @@ import contextlib
 import queue
 import types
 
+import pynvml
 import pytest
 
 from gpupack_agent.errors import InventoryUnavailable
@@ -109,6 +110,12 @@ def gpu(index, **facts):
 def inventory(tmp_path, *gpus):
     nvml = FakeNvml(*gpus)
     return nvml, NvmlInventory(nvml, XidWatcher(nvml, scan_seconds=5), host_root=tmp_path)
+
+
+def test_every_name_that_the_fake_has_is_pynvmls_own():
+    names = {name for name in vars(FakeNvml) if name.lower().startswith("nvml")}
+    assert len(names) > 20
+    assert not [name for name in names if not hasattr(pynvml, name)]
 
 
 def test_a_scan_tells_what_the_driver_tells(tmp_path):

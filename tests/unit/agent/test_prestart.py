@@ -205,6 +205,13 @@ async def test_without_the_api_server_a_start_is_refused_with_the_reason(world, 
         await world.start("gpu-0")
 
 
+async def test_an_api_server_that_says_nothing_does_not_hold_a_start_up_for_longer(world, build):
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    world.cluster.server.silent = True
+    with pytest.raises(StartRefused, match="do not answer"):
+        await asyncio.wait_for(world.start("gpu-0"), 2)
+
+
 async def test_without_the_kubelets_answer_a_start_is_refused_with_the_reason(world, build):
     world.bind("a", build.share(), tickets=["gpu-0"])
     await world.kubelet.stop()
