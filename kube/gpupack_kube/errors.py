@@ -38,12 +38,14 @@ class Refused(KubeError):
     Attributes:
         status: the HTTP status code.
         reason: the `reason` of the Status object, such as `AlreadyExists`, or empty.
+        said: the server's message alone, for people who do not know of the call.
     """
 
-    def __init__(self, message: str, *, status: int, reason: str) -> None:
+    def __init__(self, message: str, *, status: int, reason: str, said: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.said = said or message
 
 
 class NotFound(Refused):
@@ -103,4 +105,5 @@ def from_response(status: int, body: bytes, *, call: str) -> Refused:
     if answer.reason == "AlreadyExists":
         kind = AlreadyExists
     message = answer.message or http.HTTPStatus(status).phrase
-    return kind(f"{call}: {status} {message}", status=status, reason=answer.reason)
+    text = f"{call}: {status} {message}"
+    return kind(text, status=status, reason=answer.reason, said=message)

@@ -147,9 +147,11 @@ class Actor:
         except errors.AlreadyExists:
             return await self._whose(resource, body["metadata"]["name"], job)
         except errors.Invalid as error:
-            return NotCreated(reason=Reason.INVALID_TEMPLATE, message=str(error), for_good=True)
+            reason, said = Reason.INVALID_TEMPLATE, error.said
+            return NotCreated(reason=reason, message=said, for_good=True)
         except errors.Forbidden as error:
-            return NotCreated(reason=Reason.CREATION_FORBIDDEN, message=str(error), for_good=False)
+            reason, said = Reason.CREATION_FORBIDDEN, error.said
+            return NotCreated(reason=reason, message=said, for_good=False)
         return None
 
     async def _whose(self, resource: Resource[Any], name: str, job: GpuJob) -> NotCreated | None:

@@ -102,7 +102,18 @@ def _deciding(status: GpuJobStatus) -> tuple[Phase, JobCondition | None]:
     for kind, phase in _PHASES:
         condition = get(status, kind)
         if condition and condition.status == "True":
-            return phase, condition
+            return phase, _trouble(status) if kind is Type.ADMITTED else condition
+    return _not_running(status)
+
+
+def _not_running(status: GpuJobStatus) -> tuple[Phase, JobCondition | None]:
     admitted = get(status, Type.ADMITTED)
     suspended = admitted is not None and admitted.reason == Reason.SUSPENDED
     return ("Suspended" if suspended else "Pending"), admitted
+
+
+def _trouble(status: GpuJobStatus) -> JobCondition | None:
+    """Of an admitted job that does not run yet: what keeps it, or where it has its places."""
+    running = get(status, Type.RUNNING)
+    waits_quietly = running is None or running.reason == Reason.STARTING
+    return get(status, Type.ADMITTED) if waits_quietly else running

@@ -16,28 +16,28 @@ from gpupack_operator.decision.model import (
 
 ENDS = {"Complete", "Failed"}
 
+CONTROLLER_SECONDS = 10.0
+"""How long the Job controller may take to end a Job by itself. Stopping one deletes all pods that
+have not ended in its eyes, and with them the logs that say why the job failed."""
+
 
 def decide(observation: Observation, status: GpuJobStatus) -> Decision:
     """Clear up, and delete the GPUJob when its time to live is over."""
+    finished_at = times.read(status.finished_at) if status.finished_at else observation.now
     ttl = observation.job.spec.ttl_seconds_after_finished
-    if ttl is None or status.finished_at is None:
-        return Decision(status=status, actions=clearing(observation, status))
-    over = times.after(times.read(status.finished_at), ttl)
-    if over <= observation.now:
+    over = None if ttl is None else times.after(finished_at, ttl)
+    if over is not None and over <= observation.now:
         return Decision(status=status, actions=(DeleteGpuJob(),))
-    return Decision(status=status, actions=clearing(observation, status), again_at=over)
-
-
-def clearing(observation: Observation, status: GpuJobStatus) -> tuple[Action, ...]:
-    """Delete the Jobs of earlier attempts; stop the last where the operator gave it up."""
     last = names.job_name(observation.job.metadata.name, attempt=status.attempt)
-    actions: list[Action] = []
-    for job in observation.jobs:
-        if job.metadata.name != last:
-            actions += deletion(job)
-        elif not _at_rest(job):
-            actions.append(StopJob(name=last))
-    return tuple(actions)
+    earlier = [job for job in observation.jobs if job.metadata.name != last]
+    actions = tuple(action for job in earlier for action in deletion(job))
+    if all(_at_rest(job) for job in observation.jobs if job not in earlier):
+        return Decision(status=status, actions=actions, again_at=over)
+    stop_at = times.after(finished_at, CONTROLLER_SECONDS)
+    if stop_at <= observation.now:
+        actions = (*actions, StopJob(name=last))
+        return Decision(status=status, actions=actions, again_at=over)
+    return Decision(status=status, actions=actions, again_at=times.earliest(over, stop_at))
 
 
 def deletion(job: Job) -> tuple[Action, ...]:

@@ -152,5 +152,5 @@ def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
         return Finding(due, _verdict("Failed", Reason.IMAGE_PULL, message, for_good=True))
     if waiting.reason in START_TROUBLE:
         due = times.after(bound_at, view.limits.start_seconds)
-        return Finding(due, _verdict("Infrastructure", Reason.START_TIMEOUT, message))
+        return Finding(due, _verdict("Infrastructure", Reason.CANNOT_START, message))
     return None

@@ -46,6 +46,6 @@ class Reason(enum.StrEnum):
     POD_LOST = "PodLost"
     JOB_DELETED = "JobDeleted"
     BIND_TIMEOUT = "BindTimeout"
-    START_TIMEOUT = "StartTimeout"
+    CANNOT_START = "CannotStart"
     NAME_TAKEN = "NameTaken"
     CREATION_FORBIDDEN = "CreationForbidden"

@@ -27,6 +27,9 @@ from gpupack_operator.decision.workers import by_index
 DEADLINE_SLACK_SECONDS = 2.0
 """Whole seconds on both sides: a Job's deadline within this of the GPUJob's is the same."""
 
+STARTING_MESSAGE = "not all workers have started"
+"""Without a count: a thousand workers would be a thousand writes."""
+
 JOB_GOING_SECONDS = 5.0
 """How soon to look whether a deleted Job is gone, should no event say so."""
 
@@ -77,11 +80,13 @@ def _refused(answer: NotCreated) -> Verdict:
 def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobStatus:
     if seen.running:
         return status
-    count = seen.spec.workers
     started = sum(worker.started for worker in by_index(seen.workers).values())
-    if started < count:
-        message = f"{started} of {count} workers have started"
-        return write.set(status, Type.RUNNING, "False", Reason.STARTING, message)
+    if started < seen.spec.workers:
+        trouble = outcome.not_starting(seen)
+        if trouble is None:
+            return write.set(status, Type.RUNNING, "False", Reason.STARTING, STARTING_MESSAGE)
+        verdict = trouble.verdict
+        return write.set(status, Type.RUNNING, "False", verdict.reason, verdict.message)
     message = f"attempt {seen.number} on {status.nodes}"
     return write.set(status, Type.RUNNING, "True", Reason.ALL_WORKERS_RUNNING, message)
 

@@ -87,11 +87,9 @@ def _admitted(
     observation: Observation, status: GpuJobStatus, plan: Planned, write: Writer
 ) -> Decision:
     status = attempts.opened(status, plan.placement, observation.now)
-    count = observation.job.spec.workers
     message = f"attempt {status.attempt} has {status.gpus} GPUs on {status.nodes}"
     status = write.set(status, Type.ADMITTED, "True", Reason.ADMITTED, message)
-    starting = f"0 of {count} workers have started"
-    status = write.set(status, Type.RUNNING, "False", Reason.STARTING, starting)
+    status = write.set(status, Type.RUNNING, "False", Reason.STARTING, running.STARTING_MESSAGE)
     seen = view(observation, status, status.attempts[-1])
     return Decision(
         status=status,
