@@ -24,6 +24,7 @@ VALUES = {
     "everything off": (
         (
             "crds.install=false",
+            "admission.protectDevices=false",
             'scheduler.tls.existingSecret="mine"',
             'operator.priorityClassName=""',
             "agent.tolerations=[]",

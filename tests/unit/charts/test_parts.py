@@ -159,3 +159,9 @@ def test_one_part_alone_may_do_what_is_its_own(render, resource, verb, holder):
         if resource in rule.get("resources", []) and verb in rule["verbs"]
     }
     assert holders == {holder}
+
+
+def test_the_policy_guards_the_annotation_that_the_code_reads(render):
+    policy = render().objects["ValidatingAdmissionPolicy", "gpupack-devices"]
+    for variable in policy["spec"]["variables"]:
+        assert f"'{names.DEVICES_ANNOTATION}' in " in variable["expression"]

@@ -66,7 +66,7 @@ def test_every_value_of_the_values_file_has_a_comment():
     explained_by_parent = {"image", "repository", "registry", "resources", "requests", "limits"}
     explained_by_parent |= {"priorityClassName", "nodeSelector", "tolerations", "affinity"}
     explained_by_parent |= {"kubeScheduler", "extender", "leaderElection", "simulated"}
-    explained_by_parent |= {"crds", "networkPolicy"}
+    explained_by_parent |= {"crds", "admission", "networkPolicy"}
     silent = [
         line
         for before, line in itertools.pairwise(lines)
