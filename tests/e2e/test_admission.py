@@ -46,11 +46,12 @@ def test_a_binding_with_devices_is_the_schedulers_alone(kube):
     assert bind(kube, SCHEDULER).returncode == 0
 
 
-@pytest.mark.parametrize("change", [f"{DEVICES_ANNOTATION}=[1]", f"{DEVICES_ANNOTATION}-"])
-def test_devices_of_a_bound_pod_can_neither_be_changed_nor_taken_away(kube, change):
+@pytest.mark.parametrize("change", ["=[1]", "-"], ids=["changed", "taken away"])
+def test_devices_of_a_bound_pod_stay_what_they_are(kube, change):
     kube.submit(pod())
     bind(kube, SCHEDULER)
-    assert REFUSAL in kube.kubectl("annotate", "--overwrite", "pod", "idle", change).stderr
+    wish = f"{DEVICES_ANNOTATION}{change}"
+    assert REFUSAL in kube.kubectl("annotate", "--overwrite", "pod", "idle", wish).stderr
 
 
 def test_a_status_update_is_no_way_around(kube):

@@ -3,7 +3,9 @@ import pathlib
 
 import pytest
 
-CHART = pathlib.Path(__file__).parents[3] / "charts/gpupack"
+ROOT = pathlib.Path(__file__).parents[3]
+CHART = ROOT / "charts/gpupack"
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 GPUS = 'agent.simulated.nodes=[{"match":"*","devices":[{"model":"A \\"b\\": #1","memoryMiB":1}]}]'
 VALUES = {
     "defaults": ((), ()),
@@ -58,6 +60,12 @@ def test_every_object_fits_its_schema(render, conform, values, files):
 def test_the_schemas_refuse_a_field_that_kubernetes_does_not_have(render, conform):
     text = render().text.replace("containerPort: 8443", "containerPrt: 8443")
     assert "additional properties 'containerPrt' not allowed" in conform(text).stdout
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_fits_the_schemas(conform, example):
+    judged = conform(example.read_text())
+    assert (judged.returncode, judged.stdout + judged.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("values", "files"), VALUES.values(), ids=VALUES)
