@@ -31,6 +31,8 @@ hash = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
 VENV_STAMP := $(STAMPS)/venv-$(call hash,requirements-dev.lock)
 IMAGES_STAMP := $(STAMPS)/images
 
+# The dev cluster's nodes hard-link the layers of buildah's store; kind loads from Docker.
+export ENGINE := $(if $(filter kind,$(CLUSTER)),docker,buildah)
 APP_IMAGES := operator extender agent judge torch workloads workloads-test
 HOST_IMAGES := $(if $(filter kind,$(CLUSTER)),,pause kube-scheduler)
 LOADED := $(foreach image,operator extender agent judge workloads workloads-test,docker.io/gpupack/$(image):dev) \
@@ -138,13 +140,13 @@ host: disk
 
 .PHONY: app-images
 app-images: venv host
-	@STEP_SHOW=1 $(STEP) images $(SUDO) $(PY) -m gpupack_images build $(APP_IMAGES)
+	@STEP_SHOW=1 $(STEP) images $(SUDO) $(PY) -m gpupack_images build --engine $(ENGINE) $(APP_IMAGES)
 	@touch $(IMAGES_STAMP)
 
 .PHONY: host-images
 host-images: app-images binaries
 	@[ -z "$(HOST_IMAGES)" ] || \
-	  STEP_SHOW=1 $(STEP) host-images $(SUDO) $(PY) -m gpupack_images build $(HOST_IMAGES)
+	  STEP_SHOW=1 $(STEP) host-images $(SUDO) $(PY) -m gpupack_images build --engine $(ENGINE) $(HOST_IMAGES)
 
 .PHONY: venv
 venv: $(VENV_STAMP)

@@ -78,7 +78,9 @@ class Docker:
         given = [name for name in PROXY_VARIABLES if name in self.shell.environ]
         arguments = [option for name in given for option in ("--build-arg", name)]
         shell = replace(self.shell, environ={**self.shell.environ, "DOCKER_BUILDKIT": "1"})
-        shell.run("docker", "build", *arguments, *_options(image, secrets), ".")
+        # The host's network, as with buildah: a mirror or proxy may listen on the host alone.
+        network = ("--network", "host")
+        shell.run("docker", "build", *network, *arguments, *_options(image, secrets), ".")
 
     def prune(self) -> None:
         """Drop untagged images; the build cache is BuildKit's own and bounded by it."""

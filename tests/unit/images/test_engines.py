@@ -70,7 +70,7 @@ def test_docker_gets_the_hosts_proxies_only_as_arguments_that_leave_no_trace(hos
     docker = Docker(host.shell(https_proxy="http://proxy.example:3128"))
     docker.build(IMAGE, {"pip.conf": host.folder / "pip.conf"})
     [call] = host.calls()
-    assert call.startswith("docker build --build-arg https_proxy --secret id=pip.conf,src=")
+    assert "--build-arg https_proxy --secret id=pip.conf,src=" in call
     assert call.endswith("--target operator --tag docker.io/gpupack/operator:dev .")
     assert "proxy.example" not in call
 
