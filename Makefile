@@ -71,6 +71,9 @@ cluster-down: ## Stop the cluster; its data stay for the next start
 .PHONY: clean
 clean: ## Stop the cluster and delete everything that was made
 	@[ ! -x $(PY) ] || $(STEP) cluster-reset $(SUDO) $(PY) -m gpupack_devcluster reset
+	@# An image build that was interrupted leaves mounts behind.
+	@awk -v below=$(CURDIR)/$(DEV)/ 'index($$2, below) == 1 {print $$2}' /proc/mounts | sort -r | \
+	  xargs -r $(SUDO) umount
 	@$(SUDO) rm -rf $(DEV)
 
 

@@ -2,6 +2,7 @@
 """The command line: build, identify, list."""
 
 import contextlib
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -48,8 +49,9 @@ def build(targets: tuple[str, ...], engine: str, root: Path) -> None:
     """Build the images of TARGETS, or all of them; what has not changed is reused."""
     with _one_line_errors():
         workshop = open_workshop(engine, root)
-        workshop.shell.log.write_bytes(b"")
-        build_images(select(targets), workshop)
+        with _alone(workshop.state / "lock"):
+            workshop.shell.log.write_bytes(b"")
+            build_images(select(targets), workshop)
 
 
 @main.command()
@@ -82,6 +84,7 @@ def open_workshop(engine: str, root: Path) -> Workshop:
 def build_images(images: Sequence[Image], workshop: Workshop) -> None:
     """Bring the base, then build each image, printing its seconds."""
     engine, state = workshop.engine, workshop.state
+    engine.recover()
     host = read_host(os.environ)
     secrets = write_secrets(host, state / "secrets")
     _timed("base", partial(ensure_base, engine, host=host, shell=workshop.shell, state=state))
@@ -95,6 +98,14 @@ def _timed(name: str, work: Callable[[], str | None]) -> None:
     outcome = work()
     seconds = time.monotonic() - start
     click.echo(f"  image {name:16} {seconds:6.1f} s" + (f"  ({outcome})" if outcome else ""))
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Wait until no other build is running on this store."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

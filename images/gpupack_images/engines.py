@@ -47,6 +47,9 @@ class Engine(Protocol):
     def build(self, image: Image, secrets: Mapping[str, Path]) -> None:
         """Build one target of the Dockerfile, reusing every layer that still holds."""
 
+    def recover(self) -> None:
+        """Drop what an interrupted build has left; nobody else may be building."""
+
     def prune(self) -> None:
         """Drop layers that no named image needs."""
 
@@ -81,6 +84,9 @@ class Docker:
         # The host's network, as with buildah: a mirror or proxy may listen on the host alone.
         network = ("--network", "host")
         shell.run("docker", "build", *network, *arguments, *_options(image, secrets), ".")
+
+    def recover(self) -> None:
+        """Do nothing: the daemon keeps its own house."""
 
     def prune(self) -> None:
         """Drop untagged images; the build cache is BuildKit's own and bounded by it."""
@@ -123,6 +129,11 @@ class Buildah:
         """Build one target without ever asking a registry."""
         isolation = ("--isolation", "chroot", "--pull-never", "--layers", "--force-rm")
         self._run("build", *isolation, *_options(image, secrets), ".")
+
+    def recover(self) -> None:
+        """Drop working containers and half-written layers: up to 10 GB of torch."""
+        self._run("rm", "--all")
+        self.shell.run(*as_root("find", str(self.state / "tmp"), "-mindepth", "1", "-delete"))
 
     def prune(self) -> None:
         """Drop untagged images that no tagged one stands on; one that is in use just stays."""

@@ -79,3 +79,15 @@ def test_a_build_that_fails_shows_the_end_of_its_output(host):
     host.install("docker", "echo no space left on device; exit 7")
     with pytest.raises(CommandFailed, match=r"(?s)docker ended with status 7.*no space left"):
         Docker(host.shell()).build(IMAGE, {})
+
+
+def test_what_an_interrupted_build_left_goes_before_the_next_one(host):
+    host.install("buildah")
+    for name in ("env", "find"):
+        (host.folder / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    left = host.folder / "state/tmp/storage123"
+    left.mkdir(parents=True)
+    (left / "layer.tar").write_text("half a layer")
+    chosen("buildah", host).recover()
+    assert host.calls()[-1] == "buildah rm --all"
+    assert not left.exists()
