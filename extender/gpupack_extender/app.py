@@ -54,9 +54,9 @@ def build(settings: Settings, api: Api) -> App:
     metrics = Metrics()
     metrics.registry.register(LedgerCollector(ledger, reflectors))
     verbs = Verbs(
-        filter_pod=Filter(ledger, decisions),
+        filter_pod=Filter(ledger, decisions, readiness.require_to_decide),
         prioritize_pod=Prioritize(ledger, decisions),
-        binder=Binder(api, ledger, Reserve(ledger, decisions)),
+        binder=Binder(api, ledger, Reserve(ledger, decisions, readiness.require_to_decide)),
         readiness=readiness,
         metrics=metrics,
     )

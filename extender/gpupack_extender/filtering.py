@@ -10,6 +10,7 @@ that varies would make each write trigger the next call.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import gpupack_core as core
 from gpupack_extender import asks
@@ -37,12 +38,15 @@ class Filter:
 
     ledger: Ledger
     decisions: Decisions
+    may_decide: Callable[[], None]
+    """Raises NotReady while no new place may be given."""
 
     def __call__(self, call: ExtenderArgs) -> FilterResult:
         """Answer one call.
 
         Raises:
             AskInvalid: the pod asks for something that cannot be read or served.
+            NotReady: a new place would have to be decided about, and none may be now.
         """
         self.ledger.expire()
         held = self.ledger.books.pods.get(call.pod.metadata.uid)
@@ -78,6 +82,7 @@ class Filter:
                 self.ledger.renew(held, seconds=self.decisions.assume_seconds)
                 return FilterResult(node_names=[held.placement.node])
             self.ledger.release(held)
+        self.may_decide()
         request = asks.pod_request(call.pod)
         chosen = core.decide(self.ledger.cluster, request, self._policy, candidates=_names(call))
         if isinstance(chosen, core.Refusal):
@@ -86,6 +91,7 @@ class Filter:
         return FilterResult(node_names=[chosen.node])
 
     def _every(self, call: ExtenderArgs) -> FilterResult:
+        self.may_decide()
         request = asks.pod_request(call.pod)
         ranked = core.rank(self.ledger.cluster, request, self._policy, candidates=_names(call))
         fits = {each.node for each in ranked}

@@ -51,7 +51,7 @@ class PlanApi:
         await self.access.known(authorization, audience=names.PLAN_AUDIENCE)
         call = await endpoints.read(request, PlanRequest, limit_bytes=LIMIT_BYTES)
         await self.access.may_plan(authorization, namespace=call.namespace)
-        self.readiness.require_to_plan()
+        self.readiness.require_to_decide()
         with self.metrics.timed("plan"):
             result = self.make_plan(call)
         if isinstance(result, PlanRefusal):
@@ -66,7 +66,7 @@ class PlanApi:
 
     async def readyz(self, _: Request) -> Response:
         """Whether plans can be asked for here."""
-        missing = self.readiness.missing_to_plan()
+        missing = self.readiness.missing_to_decide()
         code = http.HTTPStatus.SERVICE_UNAVAILABLE if missing else http.HTTPStatus.OK
         return PlainTextResponse(missing or "ok", code)
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the extender may decide.
+"""When the extender may speak.
 
-filter and bind need watches that are synced and fresh. The plan API also needs the leader, and
-one that has led for as long as a plan is held: until then the operator may be writing a plan of
-the predecessor's, or of this process before it was killed, that nobody here knows of.
+To answer from what is held, watches must be synced and fresh. To decide about new places it must
+also be the leader, and have been for as long as a plan is held: until then the operator may be
+writing a plan of the predecessor's, or of this process before it was killed, that nobody here
+knows of. Pods of written plans are placed meanwhile; plain pods and new plans wait.
 """
 
 import asyncio
@@ -43,8 +44,8 @@ class Readiness:
     fresh_seconds: float
     settle_seconds: float
 
-    def missing_to_decide(self) -> str:
-        """What filter and bind lack; empty if nothing."""
+    def missing_to_answer(self) -> str:
+        """What is missing to answer from what is held; empty if nothing."""
         for name, watch in self.watches.items():
             if not watch.synced.is_set():
                 return f"{Missing.SYNC}: {name}"
@@ -52,9 +53,9 @@ class Readiness:
                 return f"{Missing.FRESHNESS}: {name}"
         return ""
 
-    def missing_to_plan(self) -> str:
-        """What the plan API lacks; empty if nothing."""
-        if missing := self.missing_to_decide():
+    def missing_to_decide(self) -> str:
+        """What is missing to decide about new places; empty if nothing."""
+        if missing := self.missing_to_answer():
             return missing
         if not self.leadership.held:
             return Missing.LEADERSHIP
@@ -62,21 +63,21 @@ class Readiness:
             return Missing.SETTLING
         return ""
 
+    def require_to_answer(self) -> None:
+        """Refuse unless calls may be answered from what is held.
+
+        Raises:
+            NotReady: the message says what is missing.
+        """
+        _require(self.missing_to_answer())
+
     def require_to_decide(self) -> None:
-        """Refuse unless filter and bind may be answered.
+        """Refuse unless new places may be decided about.
 
         Raises:
             NotReady: the message says what is missing.
         """
         _require(self.missing_to_decide())
-
-    def require_to_plan(self) -> None:
-        """Refuse unless plans may be made.
-
-        Raises:
-            NotReady: the message says what is missing.
-        """
-        _require(self.missing_to_plan())
 
 
 def _require(missing: str) -> None:

@@ -6,6 +6,7 @@ whatever filter said is looked at anew here. Nothing awaits between the look and
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import gpupack_core as core
 from gpupack_extender import asks
@@ -23,12 +24,15 @@ class Reserve:
 
     ledger: Ledger
     decisions: Decisions
+    may_decide: Callable[[], None]
+    """Raises NotReady while no new place may be given."""
 
     def __call__(self, pod: objects.Pod, node: str) -> PodClaim:
         """Hold the place; a claim that is bound or landed already is returned as it is.
 
         Raises:
             BindRefused: the ledger does not give this pod this node.
+            NotReady: a new place would have to be decided about, and none may be now.
         """
         self.ledger.expire()
         held = self.ledger.books.pods.get(pod.metadata.uid)
@@ -62,6 +66,7 @@ class Reserve:
         return claim.placement
 
     def _decided(self, pod: objects.Pod, node: str) -> core.Placement:
+        self.may_decide()
         try:
             request = asks.pod_request(pod)
         except AskInvalid as error:

@@ -73,14 +73,14 @@ class Verbs:
 
     def _filter(self, call: ExtenderArgs) -> FilterResult:
         try:
-            self.readiness.require_to_decide()
+            self.readiness.require_to_answer()
             return self.filter_pod(call)
         except (NotReady, AskInvalid) as error:
             return FilterResult(error=str(error))
 
     async def _bind(self, call: BindingArgs) -> tuple[BindingResult, str]:
         try:
-            self.readiness.require_to_decide()
+            self.readiness.require_to_answer()
             await self.binder.bind(call)
         except (NotReady, BindRefused) as error:
             return BindingResult(error=str(error)), "refused"

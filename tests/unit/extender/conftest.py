@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the builders importable: tests have no packages."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from api_server import ApiServer, connected
+from extender_builders import World
+
+
+@pytest.fixture
+def world():
+    """Two nodes of four GPUs, nothing held."""
+    built = World()
+    built.add_node("a")
+    built.add_node("b")
+    return built
+
+
+@pytest.fixture
+def server():
+    """An API server without pods."""
+    return ApiServer()
+
+
+@pytest.fixture
+async def api(server):
+    """A connection to it."""
+    async with connected(server) as connection:
+        yield connection

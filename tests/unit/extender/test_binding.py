@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One Binding, and what became of it."""
+
+import asyncio
+
+import pytest
+from extender_builders import job, pod, whole
+
+from gpupack_crds.devices import decode_devices
+from gpupack_extender import binding
+from gpupack_extender.binding import Binder
+from gpupack_extender.doubts import Doubts
+from gpupack_extender.errors import BindRefused
+from gpupack_extender.wire import BindingArgs
+from gpupack_kube import errors
+
+
+@pytest.fixture
+def binder(world, server, api, monkeypatch):
+    monkeypatch.setattr(binding, "PAUSE_SECONDS", 0.01)
+    server.add(pod("p"))
+    world.ledger.pods.upsert(pod("p"))
+    world.filter(pod("p"), nodes=["a"])
+    return Binder(api, world.ledger, world.reserve)
+
+
+def to(node, name="p"):
+    return BindingArgs(pod_name=name, pod_namespace="team", pod_uid=f"uid-{name}", node=node)
+
+
+async def test_node_and_devices_are_written_in_one_call(binder, server):
+    await binder.bind(to("a"))
+    (written,) = server.bindings
+    assert (written["metadata"]["uid"], written["target"]["name"]) == ("uid-p", "a")
+    annotation = server.pods["p"]["metadata"]["annotations"]["gpupack.dev/devices"]
+    assert decode_devices(annotation) == whole("a", 0)
+
+
+async def test_a_worker_gets_the_devices_of_its_plan(binder, world, server):
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=[("b", [1, 3])]))
+    worker = pod("w", gpus=2, worker=("train", 1, 0))
+    server.add(worker)
+    await binder.bind(to("b", name="w"))
+    annotation = server.pods["w"]["metadata"]["annotations"]["gpupack.dev/devices"]
+    assert decode_devices(annotation) == whole("b", 1, 3)
+
+
+@pytest.mark.parametrize("fault", ["lost after", "timeout after"])
+async def test_a_lost_reply_to_a_write_that_landed_is_success(binder, world, server, fault):
+    server.faults = [fault]
+    await binder.bind(to("a"))
+    assert len(server.bindings) == 1
+    assert world.states() == ["landed"]
+
+
+async def test_a_call_that_got_lost_is_sent_again(binder, world, server):
+    server.faults = ["lost before"]
+    await binder.bind(to("a"))
+    assert len(server.bindings) == 2
+    assert world.states() == ["landed"]
+
+
+async def test_a_bind_that_nobody_answers_keeps_its_place(binder, world, server):
+    server.faults = ["lost before"] * binding.TRIES
+    with pytest.raises(errors.Unreachable, match="not known whether the pod is bound"):
+        await binder.bind(to("a"))
+    assert world.states() == ["doubtful"]
+    assert world.filter(pod("p")).node_names == ["a"]
+
+
+async def test_a_second_try_settles_the_doubt(binder, world, server):
+    server.faults = ["lost before"] * binding.TRIES
+    with pytest.raises(errors.Unreachable):
+        await binder.bind(to("a"))
+    await binder.bind(to("a"))
+    assert world.states() == ["landed"]
+
+
+async def test_a_refused_write_frees_the_place(binder, world, server):
+    server.faults = ["forbidden"]
+    with pytest.raises(BindRefused, match="403 Forbidden by the test"):
+        await binder.bind(to("a"))
+    assert world.states() == []
+
+
+async def test_a_pod_that_another_scheduler_bound_frees_the_place(binder, world, server):
+    server.add(pod("p", on="b"))
+    with pytest.raises(BindRefused, match="409 Conflict"):
+        await binder.bind(to("a"))
+    assert world.states() == []
+
+
+async def test_a_pod_that_is_gone_frees_the_place(binder, world, server):
+    server.pods.clear()
+    with pytest.raises(BindRefused):
+        await binder.bind(to("a"))
+    assert world.states() == []
+
+
+async def test_binding_twice_writes_once(binder, server):
+    await asyncio.gather(binder.bind(to("a")), binder.bind(to("a")))
+    await binder.bind(to("a"))
+    assert len(server.bindings) == 1
+
+
+async def test_binds_of_one_place_at_once_give_it_to_one_pod(binder, world, server):
+    for name in ("q", "r", "s", "t", "u"):
+        server.add(pod(name))
+    calls = [binder.bind(to("a", name=name)) for name in ("p", "q", "r", "s", "t", "u")]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(each) for each in results if each] == [BindRefused, BindRefused]
+    assert world.free("a") == []
+
+
+async def test_a_caller_that_gives_up_does_not_stop_the_bind(binder, world, server):
+    caller = asyncio.create_task(binder.bind(to("a")))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await binder.bind(to("a"))
+    assert len(server.bindings) == 1
+    assert world.states() == ["landed"]
+
+
+async def test_an_unknown_pod_is_refused(binder):
+    with pytest.raises(BindRefused, match="there is no pod of UID uid-x"):
+        await binder.bind(to("a", name="x"))
+
+
+async def test_a_doubt_is_settled_by_reading_the_pod(binder, api, world, server):
+    server.faults = ["lost before"] * binding.TRIES
+    with pytest.raises(errors.Unreachable):
+        await binder.bind(to("a"))
+    server.pods.clear()
+    (claim,) = world.ledger.unconfirmed(older_than_seconds=0)
+    await Doubts(api, world.ledger).ask(claim)
+    assert world.states() == []
+
+
+async def test_an_unbound_pod_leaves_the_doubt_until_no_write_can_arrive(
+    binder, api, world, server
+):
+    server.faults = ["lost before"] * binding.TRIES
+    with pytest.raises(errors.Unreachable):
+        await binder.bind(to("a"))
+    (claim,) = world.ledger.unconfirmed(older_than_seconds=0)
+    await Doubts(api, world.ledger).ask(claim)
+    assert world.states() == ["doubtful"]
+    world.now += 181
+    await Doubts(api, world.ledger).ask(claim)
+    assert world.states() == []

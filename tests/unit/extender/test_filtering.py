@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Given what the cluster holds, which node does a pod get?"""
+
+import pytest
+from extender_builders import World, gpu_node, job, node, plan_request, pod, whole
+
+from gpupack_crds import names
+from gpupack_extender.errors import AskInvalid
+from gpupack_extender.settings import Mode
+
+WORKER = {"worker": ("train", 1, 0)}
+
+
+def test_a_planned_pod_gets_its_planned_node(world):
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=[("b", [2])]))
+    assert world.filter(pod("p", **WORKER)).node_names == ["b"]
+
+
+def test_a_planned_pod_gets_its_node_before_the_watch_shows_the_plan(world):
+    planned = world.plan(plan_request("train")).placement[0].node
+    assert world.filter(pod("p", **WORKER)).node_names == [planned]
+
+
+def test_a_planned_pod_whose_node_is_filtered_out_is_told_so(world):
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=[("b", [2])]))
+    result = world.filter(pod("p", **WORKER), nodes=["a"])
+    assert result.failed_and_unresolvable_nodes == {
+        "a": "the worker is planned on node b, which kube-scheduler's own filters exclude"
+    }
+
+
+def test_a_worker_of_an_unknown_job_is_asked_again_later(world):
+    result = world.filter(pod("p", **WORKER))
+    assert result.error == "attempt 1 of GPUJob team/train is not known yet"
+
+
+def test_a_worker_of_an_ended_attempt_gets_no_node(world):
+    world.ledger.jobs.upsert(job("train", attempt=2, phase="Admitted", placed=[("b", [2])]))
+    result = world.filter(pod("p", **WORKER))
+    assert set(result.failed_and_unresolvable_nodes.values()) == {
+        "attempt 1 of GPUJob team/train is not admitted"
+    }
+
+
+def test_a_second_pod_of_a_worker_does_not_get_the_place_again(world):
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Running", placed=[("b", [2])]))
+    world.ledger.pods.upsert(pod("p", on="b", devices=whole("b", 2), **WORKER))
+    result = world.filter(pod("q", **WORKER))
+    assert set(result.failed_and_unresolvable_nodes.values()) == {
+        "the worker's place is held by pod p"
+    }
+
+
+def test_a_planned_pod_waits_while_its_gpu_is_failed(world):
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=[("b", [2])]))
+    world.ledger.gpus.upsert(gpu_node("b", failed=[2]))
+    result = world.filter(pod("p", **WORKER))
+    assert "GPU GPU-b-2 on node b failed" in result.failed_and_unresolvable_nodes["b"]
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        pod("p", **WORKER, namespace="other"),
+        pod("p", **WORKER, ownerReferences=[]),
+        pod("p", **WORKER, ownerReferences=[{"kind": "Job", "name": "train-1"}]),
+        pod(
+            "p", **WORKER, ownerReferences=[{"kind": "Job", "name": "other-1", "controller": True}]
+        ),
+    ],
+)
+def test_labels_alone_do_not_take_a_workers_place(world, stranger):
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=[("b", [2])]))
+    world.filter(stranger)
+    claims = world.ledger.books.pods.values()
+    assert not any(whole("b", 2)[0].uuid in str(claim.placement) for claim in claims)
+
+
+def test_a_plain_pod_gets_one_node_and_its_place_is_assumed(world):
+    assert len(world.filter(pod("p")).node_names) == 1
+    assert world.states() == ["assumed"]
+
+
+def test_a_repeated_call_gets_the_same_node_and_renews_the_place(world):
+    first = world.filter(pod("p")).node_names
+    world.now += 20
+    assert world.filter(pod("p")).node_names == first
+    world.now += 20
+    world.ledger.expire()
+    assert world.states() == ["assumed"]
+
+
+def test_a_repeated_call_without_its_node_is_decided_anew(world):
+    (first,) = world.filter(pod("p")).node_names
+    (other,) = {"a", "b"} - {first}
+    assert world.filter(pod("p"), nodes=[other]).node_names == [other]
+    assert world.free(first) == [0, 1, 2, 3]
+
+
+def test_an_assumed_place_is_free_after_its_deadline(world):
+    world.filter(pod("p", gpus=4), nodes=["a"])
+    world.now += 31
+    assert world.filter(pod("q", gpus=4), nodes=["a"]).node_names == ["a"]
+
+
+def test_a_full_node_fails_in_a_way_that_evicting_could_help(world):
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0, 1, 2, 3), gpus=4))
+    assert world.filter(pod("q"), nodes=["a"]).failed_nodes == {"a": "fewer than 1 free GPU"}
+
+
+def test_a_small_node_fails_in_a_way_that_evicting_cannot_help(world):
+    result = world.filter(pod("q", gpus=5), nodes=["a"])
+    assert result.failed_and_unresolvable_nodes == {"a": "fewer than 5 GPUs that match"}
+
+
+def test_a_node_without_inventory_is_named(world):
+    world.ledger.nodes.upsert(node("c"))
+    result = world.filter(pod("p"), nodes=["c"])
+    assert result.failed_and_unresolvable_nodes == {"c": "no inventory from a gpupack agent"}
+
+
+def test_texts_are_the_same_for_the_same_state(world):
+    answers = {str(world.filter(pod("p", gpus=9))) for _ in range(3)}
+    assert len(answers) == 1
+
+
+def test_cpu_of_other_pods_counts(world):
+    world.ledger.pods.upsert(pod("web", gpus=0, cpu="31500m", on="a"))
+    result = world.filter(pod("p", cpu="1"), nodes=["a"])
+    assert result.failed_nodes == {"a": "fewer than 1000 milli-CPU free"}
+
+
+def test_advisory_mode_passes_every_node_that_fits():
+    world = World(mode=Mode.ADVISORY)
+    for name, gpus in (("a", 4), ("b", 4), ("c", 1)):
+        world.add_node(name, gpus=gpus)
+    assert world.filter(pod("p", gpus=2), nodes=["a", "b", "c"]).node_names == ["a", "b"]
+    assert world.states() == []
+
+
+def test_advisory_mode_ranks_by_policy():
+    world = World(mode=Mode.ADVISORY)
+    world.add_node("a")
+    world.add_node("b")
+    world.ledger.pods.upsert(pod("p", on="b", devices=whole("b", 0)))
+    scores = world.prioritize(pod("q"))
+    assert scores["b"] == 10
+    assert scores["a"] < 10
+
+
+def test_a_pod_that_asks_for_nothing_of_ours_is_an_error(world):
+    with pytest.raises(AskInvalid, match=r"0 containers of pod p ask for gpupack\.dev/gpu"):
+        world.filter(pod("p", gpus=0))
+
+
+def test_a_share_is_refused_by_name(world):
+    asking = pod("p", gpus=0)
+    asking.spec.containers[0].resources.limits[names.GPU_SHARE] = "1"
+    with pytest.raises(AskInvalid, match="shares of a GPU are not served"):
+        world.filter(asking)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What events and calls do to what is held."""
+
+import logging
+
+import pytest
+from extender_builders import gpu_node, job, node, plan_request, pod, whole
+
+from gpupack_crds.plan import PlanRefusal
+from gpupack_extender.errors import AskInvalid, BindRefused
+from gpupack_extender.ledger.ledger import Outcome
+
+WORKER = {"worker": ("train", 1, 0)}
+
+
+def admitted(*placed, attempt=1):
+    return job("train", attempt=attempt, phase="Admitted", placed=placed)
+
+
+def test_plan_status_and_pod_of_a_worker_are_one_place(world):
+    placed = world.plan(plan_request("train", gpus=2)).placement[0]
+    world.ledger.jobs.upsert(admitted((placed.node, [0, 1])))
+    bound = pod("p", gpus=2, on=placed.node, devices=whole(placed.node, 0, 1), **WORKER)
+    world.ledger.pods.upsert(bound)
+    assert world.free(placed.node) == [2, 3]
+
+
+def test_a_plan_is_the_same_when_asked_again(world):
+    first = world.plan(plan_request("train", workers=3))
+    world.now += 9
+    assert world.plan(plan_request("train", workers=3)) == first
+    world.now += 9
+    assert world.plan(plan_request("train", workers=3)) == first
+
+
+def test_a_plan_is_free_after_its_deadline(world):
+    world.plan(plan_request("train", workers=8))
+    world.now += 10
+    assert not isinstance(world.plan(plan_request("other", workers=8)), PlanRefusal)
+
+
+def test_a_written_plan_has_no_deadline(world):
+    world.ledger.jobs.upsert(admitted(("a", [0])))
+    world.now += 1e6
+    world.ledger.expire()
+    assert world.free("a") == [1, 2, 3]
+
+
+def test_a_plan_that_lost_a_gpu_is_made_anew(world):
+    before = world.plan(plan_request("train")).placement[0]
+    number = int(before.devices[0].uuid[-1])
+    world.ledger.gpus.upsert(gpu_node(before.node, failed=[number]))
+    assert world.plan(plan_request("train")).placement[0].devices != before.devices
+
+
+def test_a_gang_that_does_not_fit_holds_nothing(world):
+    refusal = world.plan(plan_request("train", workers=9))
+    assert refusal.never
+    assert world.states() == []
+
+
+def test_a_gang_that_fits_later_is_not_refused_for_ever(world):
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
+    refusal = world.plan(plan_request("train", workers=8))
+    assert not refusal.never
+    assert refusal.counts == {"TooFewFreeGpus": 2}
+
+
+def test_the_end_of_an_attempt_frees_places_without_a_pod(world):
+    world.ledger.jobs.upsert(admitted(("a", [0]), ("a", [1])))
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 1), worker=("train", 1, 1)))
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Pending"))
+    assert world.free("a") == [0, 2, 3]
+
+
+def test_a_deleted_job_frees_no_gpu_that_a_pod_holds(world):
+    world.ledger.jobs.upsert(admitted(("a", [0])))
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0), **WORKER))
+    world.ledger.jobs.remove(admitted(("a", [0])))
+    assert world.free("a") == [1, 2, 3]
+
+
+def test_a_pod_that_is_being_deleted_still_holds(world):
+    deleting = {"deletionTimestamp": "2026-11-21T05:24:00Z"}
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0), **deleting))
+    assert world.free("a") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_terminal_pod_holds_nothing(world, phase):
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0), phase=phase))
+    assert world.free("a") == [0, 1, 2, 3]
+
+
+def test_a_bound_pod_that_is_not_in_a_new_list_is_gone(world):
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
+    world.ledger.pods.replace([])
+    assert world.free("a") == [0, 1, 2, 3]
+
+
+def test_a_bind_in_flight_outlives_a_list_that_does_not_show_it(world):
+    (where,) = world.filter(pod("p")).node_names
+    world.reserve(pod("p"), where)
+    world.ledger.end_bind("uid-p", Outcome.LANDED)
+    world.ledger.pods.replace([])
+    assert world.states() == ["landed"]
+
+
+def test_a_bind_that_did_not_land_gives_the_workers_place_back_to_the_worker(world):
+    world.ledger.jobs.upsert(admitted(("a", [0])))
+    world.reserve(pod("p", **WORKER), "a")
+    world.ledger.end_bind("uid-p", Outcome.NOT_LANDED)
+    assert world.states() == ["written"]
+    assert world.free("a") == [1, 2, 3]
+
+
+def test_an_unanswered_bind_has_no_deadline(world):
+    (where,) = world.filter(pod("p")).node_names
+    world.reserve(pod("p"), where)
+    world.ledger.end_bind("uid-p", Outcome.UNKNOWN)
+    world.now += 1e6
+    world.ledger.expire()
+    assert world.states() == ["doubtful"]
+
+
+def test_what_the_watch_showed_stands_against_a_late_answer(world):
+    (where,) = world.filter(pod("p")).node_names
+    world.reserve(pod("p"), where)
+    world.ledger.pods.upsert(pod("p", on=where, devices=whole(where, 0)))
+    world.ledger.end_bind("uid-p", Outcome.NOT_LANDED)
+    assert world.states() == ["bound"]
+
+
+def test_two_pods_on_one_gpu_are_reported_and_both_stay_held(world, caplog):
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
+    world.ledger.pods.upsert(pod("q", on="a", devices=whole("a", 0)))
+    assert world.ledger.books.contradictions == 1
+    assert caplog.records[-1].levelno == logging.ERROR
+    world.ledger.pods.remove(pod("p"))
+    assert world.free("a") == [1, 2, 3]
+
+
+def test_a_worker_whose_gpu_another_holds_is_not_bound(world):
+    world.ledger.jobs.upsert(admitted(("a", [0])))
+    world.ledger.pods.upsert(pod("q", on="a", devices=whole("a", 0)))
+    with pytest.raises(BindRefused, match="GPU-a-0 on node a is claimed by others too"):
+        world.reserve(pod("p", **WORKER), "a")
+
+
+def test_a_pod_is_not_bound_to_a_node_that_filter_did_not_give(world):
+    (where,) = world.filter(pod("p")).node_names
+    (other,) = {"a", "b"} - {where}
+    with pytest.raises(BindRefused, match=f"place is on node {where}, not on {other}"):
+        world.reserve(pod("p"), other)
+
+
+def test_a_gpu_that_vanished_and_came_back_is_still_held(world):
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 3)))
+    world.ledger.gpus.upsert(gpu_node("a", gpus=3))
+    world.ledger.gpus.upsert(gpu_node("a", gpus=4))
+    assert world.free("a") == [0, 1, 2]
+
+
+def test_a_pod_listed_before_its_node_is_counted(world):
+    world.ledger.pods.upsert(pod("p", on="c", devices=whole("c", 0)))
+    world.add_node("c")
+    assert world.free("c") == [1, 2, 3]
+
+
+def test_an_unreadable_annotation_holds_no_device_and_is_reported(world, caplog):
+    forged = {"annotations": {"gpupack.dev/devices": "[{]"}}
+    world.ledger.pods.upsert(pod("p", on="a", **forged))
+    assert world.free("a") == [0, 1, 2, 3]
+    assert "pod team/p holds no device" in caplog.text
+
+
+def test_a_gpu_that_two_nodes_claim_stays_with_the_first(world, caplog):
+    world.ledger.nodes.upsert(node("c"))
+    world.ledger.gpus.upsert(gpu_node("c", prefix="a"))
+    assert "c" not in world.ledger.cluster
+    assert "node c gets no work" in caplog.text
+    world.ledger.gpus.remove(gpu_node("a"))
+    assert "c" in world.ledger.cluster
+
+
+def test_an_observed_node_gets_no_work_yet(world):
+    world.ledger.gpus.upsert(gpu_node("a", mode="observed"))
+    assert "a" not in world.ledger.cluster
+
+
+def test_a_plan_counts_cpu_of_the_pod_spec(world):
+    container = {"name": "worker", "resources": {"requests": {"cpu": "20"}}}
+    request = plan_request("train", workers=3, pod_spec={"containers": [container]})
+    assert world.plan(request).counts == {"CpuExhausted": 2}
+
+
+def test_a_plan_respects_the_pods_node_selector(world):
+    world.ledger.nodes.upsert(node("b", labels={"zone": "east"}))
+    pod_spec = {"containers": [{"name": "worker"}], "nodeSelector": {"zone": "east"}}
+    placement = world.plan(plan_request("train", workers=4, pod_spec=pod_spec)).placement
+    assert {each.node for each in placement} == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("pod_spec", "text"),
+    [
+        ({"containers": 3}, r"podSpec: Expected `array`, got `int` - at `\$.containers`"),
+        ({"tolerations": [{"key": "x", "operator": "Near"}]}, "'Near' is not a valid"),
+        ({"containers": [{"resources": {"requests": {"cpu": "fast"}}}]}, "'fast' is not a quan"),
+    ],
+)
+def test_an_unreadable_pod_spec_is_refused_with_the_place_of_the_error(world, pod_spec, text):
+    with pytest.raises(AskInvalid, match=text):
+        world.plan(plan_request("train", pod_spec=pod_spec))
