@@ -50,8 +50,8 @@ def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
     if worker.succeeded:
         return None
     if worker.exit and _by_itself(worker, worker.exit):
-        return _own_failure(worker, worker.exit, view.now)
-    return _infrastructure(worker, view.now)
+        return _own_failure(worker, worker.exit, view.started_at)
+    return _infrastructure(worker, view.started_at)
 
 
 def _ignored(cause: Cause, view: AttemptView) -> bool:
@@ -65,7 +65,7 @@ def _by_itself(worker: Worker, exit_: Exit) -> bool:
     return deleted_at is None or (finished_at is not None and finished_at < deleted_at)
 
 
-def _own_failure(worker: Worker, exit_: Exit, now: dt.datetime) -> Cause:
+def _own_failure(worker: Worker, exit_: Exit, otherwise: dt.datetime) -> Cause:
     is_worker = exit_.container == names.WORKER_CONTAINER
     killed = exit_.state.reason == "OOMKilled"
     verdict = Verdict(
@@ -74,10 +74,11 @@ def _own_failure(worker: Worker, exit_: Exit, now: dt.datetime) -> Cause:
         message=f"{_who(worker)}: {_how(exit_)}",
         exit_code=exit_.state.exit_code if is_worker else None,
     )
-    return Cause(at=exit_.state.finished_at or now, own_failure=True, verdict=verdict)
+    return Cause(at=exit_.state.finished_at or otherwise, own_failure=True, verdict=verdict)
 
 
-def _infrastructure(worker: Worker, now: dt.datetime) -> Cause | None:
+def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
+    """A moment that nobody wrote down must not be `now`: it would never settle."""
     if target := worker.disruption:
         at, reason, message = target.last_transition_time, target.reason, target.message
     elif worker.deleted_at:
@@ -85,7 +86,7 @@ def _infrastructure(worker: Worker, now: dt.datetime) -> Cause | None:
     elif worker.exit:
         at, reason, message = worker.exit.state.finished_at, worker.exit.state.reason, "it was lost"
     elif worker.pod.status.phase == "Failed":
-        at, reason, message = worker.pod.status.start_time, "", "its node rejected it"
+        at, reason, message = worker.bound_at, "", "its node rejected it"
     else:
         return None
     status = worker.pod.status
@@ -94,7 +95,7 @@ def _infrastructure(worker: Worker, now: dt.datetime) -> Cause | None:
         reason=status.reason or reason or Reason.POD_REJECTED,
         message=f"{_who(worker)}: {status.message or message}",
     )
-    return Cause(at=at or now, own_failure=False, verdict=verdict)
+    return Cause(at=at or otherwise, own_failure=False, verdict=verdict)
 
 
 def _who(worker: Worker) -> str:

@@ -26,7 +26,8 @@ from gpupack_operator.decision.view import view
 LOOK_SECONDS = 5.0
 """How often to look at what should be going away without being asked."""
 
-FIRST_RETRY_SECONDS = 2.0
+FIRST_RETRY_SECONDS = 0.5
+"""Soon at first: what was just freed may not have reached the ledger when we heard of it."""
 MAX_RETRY_SECONDS = 15.0
 
 

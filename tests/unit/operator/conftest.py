@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builders of what the API server holds, with the times that the tests are about."""
+
+import datetime as dt
+import types
+
+import msgspec
+import pytest
+
+from gpupack_crds import names
+from gpupack_crds.gpujob_status import GpuJobStatus, WorkerPlacement
+from gpupack_crds.kinds import GpuJob
+from gpupack_kube.objects import Job, Pod
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import Observation, Planned
+
+START = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
+UID = "uid-of-train"
+
+
+def at(seconds):
+    """A moment so many seconds after the job was admitted."""
+    return START + dt.timedelta(seconds=seconds)
+
+
+def stamp(seconds):
+    return at(seconds).isoformat().replace("+00:00", "Z")
+
+
+def gpujob(*, status=None, deleted=None, generation=1, **spec):
+    meta = {
+        "name": "train",
+        "namespace": "team",
+        "uid": UID,
+        "resourceVersion": "7",
+        "generation": generation,
+        "creationTimestamp": stamp(-1),
+    }
+    if deleted is not None:
+        meta["deletionTimestamp"] = stamp(deleted)
+    job = msgspec.convert({"metadata": meta, "spec": {"gpus": 1, **spec}}, GpuJob)
+    return msgspec.structs.replace(job, status=status or GpuJobStatus())
+
+
+def placement(*nodes):
+    device = {"uuid": "GPU-1", "percent": 100, "memoryMiB": 80000}
+    return msgspec.convert(
+        [{"worker": i, "node": node, "devices": [device]} for i, node in enumerate(nodes)],
+        tuple[WorkerPlacement, ...],
+    )
+
+
+def job(*, attempt=1, conditions=(), deleted=None, suspend=False, deadline=None, started=0):
+    meta = {
+        "name": f"train-{attempt}",
+        "uid": f"uid-of-train-{attempt}",
+        "labels": {names.JOB_UID_LABEL: UID, names.ATTEMPT_LABEL: str(attempt)},
+    }
+    if deleted is not None:
+        meta["deletionTimestamp"] = stamp(deleted)
+    found = [
+        {"type": kind, "status": "True", "lastTransitionTime": stamp(when)}
+        for kind, when in conditions
+    ]
+    spec = {"suspend": suspend} | ({} if deadline is None else {"activeDeadlineSeconds": deadline})
+    status = {"conditions": found, "startTime": stamp(started)}
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Job)
+
+
+def pod(
+    index=0,
+    *,
+    attempt=1,
+    phase="Running",
+    node="a",
+    bound=1,
+    exit_code=None,
+    ended=None,
+    container_reason="Error",
+    container="worker",
+    message="",
+    waiting=None,
+    deleted=None,
+    disrupted=None,
+    reason="",
+):
+    """A worker pod; `deleted` is when its deletion was asked for, with 30 s of grace."""
+    labels = {names.ATTEMPT_LABEL: str(attempt), names.INDEX_LABEL: str(index)}
+    meta = {"name": f"train-{attempt}-{index}-x", "uid": f"pod-{attempt}-{index}", "labels": labels}
+    if deleted is not None:
+        meta |= {"deletionTimestamp": stamp(deleted + 30), "deletionGracePeriodSeconds": 30}
+    conditions = []
+    if node:
+        conditions.append(
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(bound)}
+        )
+    if disrupted:
+        when, why = disrupted
+        conditions.append(
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": why,
+                "lastTransitionTime": stamp(when),
+            }
+        )
+    state = {}
+    if exit_code is not None:
+        state["terminated"] = {
+            "exitCode": exit_code,
+            "reason": container_reason,
+            "message": message,
+            "finishedAt": stamp(ended or 0),
+        }
+    if waiting:
+        state["waiting"] = {"reason": waiting, "message": "because"}
+    statuses = [{"name": container, "state": state}] if state else []
+    body = {
+        "metadata": meta,
+        "spec": {"nodeName": node},
+        "status": {
+            "phase": phase,
+            "reason": reason,
+            "conditions": conditions,
+            "containerStatuses": statuses,
+        },
+    }
+    return msgspec.convert(body, Pod)
+
+
+def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0):
+    return Observation(
+        job=gpujob_,
+        jobs=tuple(jobs),
+        pods=tuple(pods),
+        now=at(now),
+        answer=answer,
+        refusals=refusals,
+    )
+
+
+def admitted(*, nodes=("a",), now=0, **spec):
+    """A GPUJob whose first attempt was admitted at `now`."""
+    fresh = gpujob(workers=len(nodes), **spec)
+    decision = decide(see(fresh, answer=Planned(placement(*nodes)), now=now))
+    return msgspec.structs.replace(fresh, status=decision.status)
+
+
+def after(job_, decision):
+    """The GPUJob with the status that was decided."""
+    return msgspec.structs.replace(job_, status=decision.status)
+
+
+@pytest.fixture
+def build():
+    return types.SimpleNamespace(
+        UID=UID,
+        admitted=admitted,
+        after=after,
+        at=at,
+        gpujob=gpujob,
+        job=job,
+        placement=placement,
+        pod=pod,
+        see=see,
+        stamp=stamp,
+    )

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
+from gpupack_operator.decision import attempts
+from gpupack_operator.decision.view import Verdict
+
+LOST = Verdict(outcome="Infrastructure", reason="PodLost", message="m" * 2000)
+
+
+def failing(build, count, *, seconds=1, outcome="Infrastructure"):
+    """A status with so many attempts in a row, each so long, the last ending at second 1000."""
+    entry = {"started_at": build.stamp(1000 - seconds), "finished_at": build.stamp(1000)}
+    return GpuJobStatus(
+        attempts=tuple(Attempt(number=n + 1, outcome=outcome, **entry) for n in range(count))
+    )
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (20, 60)])
+def test_each_failure_in_a_row_doubles_the_wait(build, count, seconds):
+    assert attempts.next_start(failing(build, count)) == build.at(1000 + seconds)
+
+
+def test_a_long_healthy_run_begins_a_new_row(build):
+    assert attempts.next_start(failing(build, 9, seconds=400)) == build.at(1001)
+
+
+def test_a_suspended_job_starts_again_at_once(build):
+    assert attempts.next_start(failing(build, 1, outcome="Suspended")) is None
+
+
+def test_an_attempt_keeps_its_nodes_and_cause(build):
+    status = attempts.opened(GpuJobStatus(), build.placement("b", "a", "b"), build.at(0))
+    status = attempts.closed(status, LOST, build.at(9))
+    assert status.attempts[0].nodes == ("b", "a")
+    assert status.attempts[0].finished_at == build.stamp(9)
+    assert len(status.attempts[0].message) == 1024
+
+
+def test_the_last_twenty_attempts_are_kept(build):
+    status = GpuJobStatus()
+    for _ in range(25):
+        status = attempts.opened(status, build.placement("a"), build.at(0))
+        status = attempts.closed(status, LOST, build.at(1))
+    assert [entry.number for entry in status.attempts] == list(range(6, 26))
+
+
+def test_many_nodes_are_shortened_for_the_column():
+    assert attempts.shortened(("gpu-1", "gpu-2")) == "gpu-1,gpu-2"
+    assert attempts.shortened(tuple(f"gpu-node-{n:03}" for n in range(100))).endswith(" +97")

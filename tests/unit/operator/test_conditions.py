@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_operator.decision.conditions import Type, Writer, clipped, get
+from gpupack_operator.decision.reasons import Reason
+
+
+def written(build, *steps):
+    """A status after (seconds, type, value, reason)."""
+    status = Writer(now=build.at(0), generation=1).first(GpuJobStatus())
+    for seconds, kind, value, reason in steps:
+        status = Writer(now=build.at(seconds), generation=2).set(status, kind, value, reason, "m")
+    return status
+
+
+def test_all_conditions_are_there_from_the_first_write_on(build):
+    assert {found.type for found in written(build).conditions} == set(Type)
+
+
+def test_the_transition_time_moves_only_with_the_value(build):
+    status = written(build, (5, Type.ADMITTED, "False", "A"), (9, Type.ADMITTED, "False", "B"))
+    condition = get(status, Type.ADMITTED)
+    assert (condition.last_transition_time, condition.reason) == (build.stamp(5), "B")
+    assert condition.observed_generation == 2
+
+
+@pytest.mark.parametrize(
+    ("steps", "phase"),
+    [
+        ([], "Pending"),
+        ([(1, Type.ADMITTED, "False", Reason.RESTARTING)], "Pending"),
+        ([(1, Type.ADMITTED, "False", Reason.SUSPENDED)], "Suspended"),
+        ([(1, Type.ADMITTED, "True", Reason.ADMITTED)], "Admitted"),
+        ([(1, Type.ADMITTED, "True", "A"), (2, Type.RUNNING, "True", "R")], "Running"),
+        ([(1, Type.ADMITTED, "True", "A"), (2, Type.SUCCEEDED, "True", "S")], "Succeeded"),
+        ([(1, Type.ADMITTED, "True", "A"), (2, Type.FAILED, "True", "F")], "Failed"),
+    ],
+)
+def test_the_phase_follows_from_the_conditions(build, steps, phase):
+    assert written(build, *steps).phase == phase
+
+
+def test_the_reason_is_that_of_the_condition_that_decides(build):
+    status = written(build, (1, Type.ADMITTED, "True", "A"), (2, Type.FAILED, "True", "F"))
+    assert (status.reason, status.message) == ("F", "m")
+
+
+def test_a_long_message_is_cut_to_what_the_schema_takes():
+    assert len(clipped("x" * 9999)) == 2048
+    assert clipped("short") == "short"

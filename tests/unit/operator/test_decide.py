@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+from msgspec import structs
+
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import (
+    AskPlan,
+    CreateChildren,
+    DeleteJob,
+    NotCreated,
+    NotPlanned,
+    Planned,
+    SetDeadline,
+)
+from gpupack_operator.decision.reasons import Reason
+
+
+def test_a_new_job_is_planned_before_anything_is_written(build):
+    job = build.gpujob()
+    decision = decide(build.see(job))
+    assert decision.actions == (AskPlan(attempt=1),)
+    assert decision.status == job.status
+
+
+def test_a_planned_job_is_admitted_in_one_write_and_then_created(build):
+    decision = decide(build.see(build.gpujob(workers=2), answer=Planned(build.placement("a", "b"))))
+    assert decision.status.phase == "Admitted"
+    assert (decision.status.attempt, decision.status.nodes, decision.status.gpus) == (1, "a,b", "2")
+    assert decision.status.holds_placement
+    assert decision.actions == (CreateChildren(attempt=1, deadline_seconds=None),)
+
+
+def test_a_refused_job_waits_with_the_extender_s_reason(build):
+    refusal = NotPlanned(reason="TooFewFreeGpus", message="2 nodes: fewer than 1 free GPU")
+    decision = decide(build.see(build.gpujob(), answer=refusal, refusals=1))
+    assert (decision.status.phase, decision.status.reason) == ("Pending", "TooFewFreeGpus")
+    assert decision.status.message == refusal.message
+    assert decision.again_at == build.at(10.5)
+
+
+def test_a_job_that_is_refused_for_the_same_reason_again_is_not_rewritten(build):
+    refusal = NotPlanned(reason="TooFewFreeGpus", message="2 nodes: fewer than 1 free GPU")
+    first = decide(build.see(build.gpujob(), answer=refusal, now=10))
+    second = decide(build.see(build.after(build.gpujob(), first), answer=refusal, now=99))
+    assert second.status == first.status
+
+
+def test_refusals_in_a_row_are_asked_about_less_and_less_often(build):
+    refusal = NotPlanned(reason="TooFewFreeGpus", message="full")
+    waits = [
+        decide(build.see(build.gpujob(), answer=refusal, now=0, refusals=n)).again_at
+        for n in (1, 2, 3, 9, 100)
+    ]
+    assert waits == [build.at(0.5), build.at(1), build.at(2), build.at(15), build.at(15)]
+
+
+def test_an_admitted_job_whose_job_is_missing_gets_it_after_an_operator_restart(build):
+    decision = decide(build.see(build.admitted()))
+    assert decision.actions == (CreateChildren(attempt=1, deadline_seconds=None),)
+
+
+def test_a_job_runs_when_all_workers_have_started(build):
+    job = build.admitted(nodes=("a", "b"))
+    one = decide(
+        build.see(job, jobs=[build.job()], pods=[build.pod(0), build.pod(1, phase="Pending")])
+    )
+    both = decide(build.see(job, jobs=[build.job()], pods=[build.pod(0), build.pod(1)]))
+    assert (one.status.phase, both.status.phase) == ("Admitted", "Running")
+
+
+def test_a_complete_job_has_succeeded_with_the_headline_of_worker_0(build):
+    text = '{"schema":"gpupack.dev/result/v1","headline":"9 TFLOP/s"}'
+    pods = [build.pod(0, phase="Succeeded", exit_code=0, message=text, ended=9)]
+    decision = decide(
+        build.see(build.admitted(), jobs=[build.job(conditions=[("Complete", 9)])], pods=pods)
+    )
+    assert (decision.status.phase, decision.status.headline) == ("Succeeded", "9 TFLOP/s")
+    assert decision.status.attempts[-1].outcome == "Succeeded"
+    assert decision.actions == ()
+
+
+def test_a_succeeded_job_still_says_where_it_ran(build):
+    pods = [build.pod(phase="Succeeded", exit_code=0, ended=9)]
+    jobs = [build.job(conditions=[("Complete", 9)])]
+    decision = decide(build.see(build.admitted(), jobs=jobs, pods=pods))
+    assert decision.status.placement[0].node == "a"
+    assert not decision.status.holds_placement
+
+
+def test_a_complete_job_waits_a_moment_for_the_news_of_its_pods(build):
+    jobs = [build.job(conditions=[("Complete", 9)])]
+    early = decide(build.see(build.admitted(), jobs=jobs, now=10))
+    late = decide(build.see(build.admitted(), jobs=jobs, now=12))
+    assert (early.status.phase, early.again_at) == ("Admitted", build.at(12))
+    assert late.status.phase == "Succeeded"
+
+
+def test_a_failed_worker_fails_a_job_without_restarts(build):
+    pods = [build.pod(phase="Failed", exit_code=3, ended=9)]
+    decision = decide(build.see(build.admitted(), jobs=[build.job()], pods=pods))
+    assert (decision.status.phase, decision.status.reason) == ("Failed", Reason.WORKER_FAILED)
+    assert "exit code 3" in decision.status.message
+
+
+def test_a_failed_worker_restarts_a_job_that_has_restarts_left(build):
+    pods = [build.pod(phase="Failed", exit_code=3, ended=9)]
+    job = build.admitted(maxRestarts=1)
+    decision = decide(build.see(job, jobs=[build.job()], pods=pods))
+    assert (decision.status.phase, decision.status.restarts) == ("Pending", 1)
+    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1"),)
+    assert not decision.status.placement
+
+
+def test_the_next_attempt_waits_until_no_pod_of_the_last_one_can_run(build):
+    job = _restarting(build)
+    pods = [build.pod(deleted=10)]
+    assert decide(build.see(job, pods=pods, now=35)).actions == ()
+    assert decide(build.see(job, now=35)).actions == (AskPlan(attempt=2),)
+
+
+def test_a_pod_past_its_grace_period_on_a_dead_node_is_not_waited_for(build):
+    job = _restarting(build)
+    decision = decide(build.see(job, pods=[build.pod(deleted=10)], now=46))
+    assert decision.actions == (AskPlan(attempt=2),)
+
+
+def test_a_job_left_over_from_an_ended_attempt_is_deleted_after_an_operator_restart(build):
+    decision = decide(build.see(_restarting(build), jobs=[build.job()], now=60))
+    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1"),)
+
+
+def test_a_suspended_job_gives_its_places_back_and_is_not_planned(build):
+    job = build.admitted()
+    job = structs.replace(job, spec=structs.replace(job.spec, suspend=True))
+    decision = decide(build.see(job, jobs=[build.job()], pods=[build.pod()]))
+    assert (decision.status.phase, decision.status.placement) == ("Suspended", ())
+    assert decision.status.attempts[-1].outcome == "Suspended"
+    assert decide(build.see(build.after(job, decision), now=60)).actions == ()
+
+
+def test_a_resumed_job_starts_at_once_and_counts_no_restart(build):
+    running = build.admitted()
+    suspended = structs.replace(running, spec=structs.replace(running.spec, suspend=True))
+    decision = decide(build.see(suspended, jobs=[build.job()], pods=[build.pod()]))
+    resumed = build.after(running, decision)
+    assert decide(build.see(resumed, now=10)).actions == (AskPlan(attempt=2),)
+    assert decision.status.restarts == 0
+
+
+def test_a_job_that_is_being_deleted_is_left_to_garbage_collection(build):
+    job = build.gpujob(deleted=5)
+    decision = decide(build.see(job, jobs=[build.job()], pods=[build.pod()]))
+    assert (decision.status, decision.actions) == (job.status, ())
+
+
+def test_a_template_that_the_api_refuses_fails_the_job_with_its_message(build):
+    refused = NotCreated(reason=Reason.INVALID_TEMPLATE, message="spec.x: wrong", for_good=True)
+    decision = decide(build.see(build.admitted(maxRestarts=9), answer=refused))
+    assert (decision.status.phase, decision.status.message) == ("Failed", "spec.x: wrong")
+
+
+def test_a_taken_name_is_tried_again_later_without_counting(build):
+    taken = NotCreated(reason=Reason.NAME_TAKEN, message="Service train exists", for_good=False)
+    decision = decide(build.see(build.admitted(), answer=taken))
+    assert (decision.status.phase, decision.status.restarts) == ("Pending", 0)
+    assert "Service train exists" in decision.status.message
+
+
+def test_a_job_may_use_what_is_left_of_its_deadline(build):
+    job = build.admitted(activeDeadlineSeconds=100)
+    decision = decide(build.see(job, now=40))
+    assert decision.actions == (CreateChildren(attempt=1, deadline_seconds=61),)
+
+
+def test_an_edited_deadline_is_passed_on_to_the_running_job(build):
+    job = build.admitted(activeDeadlineSeconds=500)
+    decision = decide(build.see(job, jobs=[build.job(deadline=100)], pods=[build.pod()]))
+    assert decision.actions == (SetDeadline(name="train-1", seconds=501),)
+
+
+def test_a_deadline_also_ends_a_job_that_waits_for_its_next_attempt(build):
+    job = _restarting(build, activeDeadlineSeconds=20)
+    decision = decide(build.see(job, now=21))
+    assert (decision.status.phase, decision.status.reason) == ("Failed", Reason.DEADLINE_EXCEEDED)
+
+
+def test_the_running_condition_says_what_keeps_an_admitted_job(build):
+    pods = [build.pod(phase="Pending", waiting="ImagePullBackOff")]
+    decision = decide(build.see(build.admitted(), jobs=[build.job()], pods=pods))
+    assert (decision.status.phase, decision.status.reason) == ("Admitted", Reason.IMAGE_PULL)
+    assert "ImagePullBackOff" in decision.status.message
+
+
+def _restarting(build, **spec):
+    """A job whose first attempt ended at second 10."""
+    job = build.admitted(maxRestarts=1, **spec)
+    pods = [build.pod(phase="Failed", exit_code=3, ended=9)]
+    return build.after(job, decide(build.see(job, jobs=[build.job()], pods=pods)))

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_crds import names
+from gpupack_operator.manifests.affinity import REQUIRED, pinned
+from gpupack_operator.manifests.job import job
+from gpupack_operator.manifests.pod import PodDefaults, template
+from gpupack_operator.manifests.service import service
+
+DEFAULTS = PodDefaults(workload_image="gpupack/workloads:1")
+
+
+@pytest.fixture
+def pod_template(build):
+    def made(user=None, defaults=DEFAULTS, **spec):
+        found = template(build.gpujob(**spec), user or {}, attempt=2, defaults=defaults)
+        return found, found["spec"]["containers"][0]
+
+    return made
+
+
+@pytest.fixture
+def job_spec(build, pod_template):
+    def made(deadline=None, nodes=("a",), **spec):
+        gpujob = build.gpujob(**spec)
+        made_from = pod_template(**spec)[0]
+        manifest = job(gpujob, made_from, attempt=2, nodes=nodes, deadline_seconds=deadline)
+        return manifest["spec"]
+
+    return made
+
+
+def node_terms(pod_spec):
+    return pod_spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+
+
+def test_a_built_in_workload_is_the_image_s_argument(pod_template):
+    _, worker = pod_template(workload={"name": "matmul", "args": ["--size=64"]})
+    assert worker["image"] == "gpupack/workloads:1"
+    assert worker["args"] == ["matmul", "--size=64"]
+
+
+def test_a_worker_asks_for_its_gpus_and_nothing_else(pod_template):
+    _, worker = pod_template(gpus=4)
+    assert worker["resources"] == {"limits": {names.GPU: "4"}}
+
+
+def test_workers_know_where_to_meet(pod_template):
+    _, worker = pod_template(workers=2, gpus=4)
+    env = {each["name"]: each.get("value") for each in worker["env"]}
+    assert env["GPUPACK_RENDEZVOUS"] == "train-2-0.train.team.svc:29400"
+    assert (env["GPUPACK_WORKERS"], env["GPUPACK_PROCESSES_PER_WORKER"]) == ("2", "4")
+
+
+def test_the_user_s_labels_do_not_replace_ours(pod_template):
+    found, _ = pod_template({"metadata": {"labels": {"team": "x", names.JOB_LABEL: "y"}}})
+    assert found["metadata"]["labels"]["team"] == "x"
+    assert found["metadata"]["labels"][names.JOB_LABEL] == "train"
+    assert found["metadata"]["labels"][names.ATTEMPT_LABEL] == "2"
+
+
+def test_fields_that_gpupack_does_not_know_reach_the_pod(pod_template):
+    found, _ = pod_template({"spec": {"dnsPolicy": "Default", "containers": []}})
+    assert found["spec"]["dnsPolicy"] == "Default"
+
+
+def test_the_preemption_policy_comes_from_a_class_because_admission_refuses_it_on_pods(
+    pod_template,
+):
+    assert "preemptionPolicy" not in pod_template()[0]["spec"]
+    assert "priorityClassName" not in pod_template()[0]["spec"]
+    found, _ = pod_template(defaults=PodDefaults(workload_image="x", priority_class="quiet"))
+    assert found["spec"]["priorityClassName"] == "quiet"
+
+
+def test_workers_leave_a_lost_node_soon(pod_template):
+    found, _ = pod_template()
+    assert {each["tolerationSeconds"] for each in found["spec"]["tolerations"]} == {20}
+
+
+def test_a_pod_is_pinned_to_each_planned_node_by_its_own_term():
+    found = node_terms(pinned({}, ("a", "b")))
+    assert found == [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        for node in ("a", "b")
+    ]
+
+
+def test_pinning_keeps_what_the_template_asks_of_nodes():
+    zone = {"key": "zone", "operator": "In", "values": ["x"]}
+    old = {"key": "old", "operator": "DoesNotExist"}
+    required = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [e]} for e in (zone, old)]}}
+    spec = {"affinity": {"nodeAffinity": required, "podAffinity": {"x": 1}}}
+    found = pinned(spec, ("a", "b"))
+    assert [term["matchExpressions"] for term in node_terms(found)] == [[zone]] * 2 + [[old]] * 2
+    assert found["affinity"]["podAffinity"] == {"x": 1}
+
+
+def test_within_a_job_nothing_is_retried(job_spec):
+    spec = job_spec(workers=3)
+    assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (3, 3, 0)
+    assert "activeDeadlineSeconds" not in spec
+
+
+def test_a_job_that_ignores_exit_codes_lets_each_index_fail_alone(job_spec):
+    spec = job_spec(failurePolicy=[{"exitCodes": [3], "action": "Ignore"}])
+    assert spec["backoffLimitPerIndex"] == 0
+    assert "backoffLimit" not in spec
+
+
+def test_a_job_has_what_is_left_of_the_deadline(job_spec):
+    assert job_spec(deadline=42)["activeDeadlineSeconds"] == 42
+
+
+def test_children_go_with_the_gpujob_even_if_the_operator_is_down(build):
+    owner = service(build.gpujob())["metadata"]["ownerReferences"][0]
+    assert (owner["uid"], owner["blockOwnerDeletion"]) == (build.UID, False)
+
+
+def test_workers_find_each_other_before_they_are_ready(build):
+    spec = service(build.gpujob())["spec"]
+    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+import copy
+
+import pytest
+
+from gpupack_operator.manifests.merge import merged
+
+OURS = {
+    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+    "tolerations": [{"key": "a"}],
+    "containers": [
+        {
+            "name": "worker",
+            "image": "ours",
+            "args": ["matmul"],
+            "env": [{"name": "A", "value": "1"}],
+            "resources": {"limits": {"gpupack.dev/gpu": "2"}},
+            "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+        }
+    ],
+    "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}],
+}
+
+
+def worker(**patch):
+    return merged(OURS, {"containers": [{"name": "worker", **patch}]})["containers"][0]
+
+
+@pytest.mark.parametrize(
+    ("patch", "field", "expected"),
+    [
+        ({"image": "theirs"}, "image", "theirs"),
+        ({"args": ["x"]}, "args", ["x"]),
+        (
+            {"env": [{"name": "B", "value": "2"}]},
+            "env",
+            [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+        ),
+        ({"env": [{"name": "A", "value": "9"}]}, "env", [{"name": "A", "value": "9"}]),
+        (
+            {"resources": {"limits": {"cpu": "4"}}},
+            "resources",
+            {"limits": {"gpupack.dev/gpu": "2", "cpu": "4"}},
+        ),
+        (
+            {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+            "volumeMounts",
+            [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "data", "mountPath": "/data"}],
+        ),
+    ],
+)
+def test_a_container_of_the_same_name_is_merged(patch, field, expected):
+    assert worker(**patch)[field] == expected
+
+
+def test_other_containers_stand_beside_ours():
+    found = merged(OURS, {"containers": [{"name": "logger", "image": "x"}]})
+    assert [container["name"] for container in found["containers"]] == ["worker", "logger"]
+
+
+def test_maps_are_merged_and_scalars_replaced():
+    found = merged(OURS, {"securityContext": {"runAsUser": 7}, "priorityClassName": "high"})
+    assert found["securityContext"] == {
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "runAsUser": 7,
+    }
+    assert found["priorityClassName"] == "high"
+
+
+def test_tolerations_are_appended_once():
+    found = merged(OURS, {"tolerations": [{"key": "b"}, {"key": "a"}]})
+    assert found["tolerations"] == [{"key": "a"}, {"key": "b"}]
+
+
+def test_a_volume_from_the_same_source_is_merged():
+    found = merged(OURS, {"volumes": [{"name": "shm", "emptyDir": {"sizeLimit": "1Gi"}}]})
+    assert found["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+
+
+def test_a_volume_from_another_source_replaces_ours():
+    theirs = {"name": "shm", "hostPath": {"path": "/dev/shm"}}
+    assert merged(OURS, {"volumes": [theirs]})["volumes"] == [theirs]
+
+
+def test_neither_side_is_changed():
+    base, patch = copy.deepcopy(OURS), {"containers": [{"name": "worker", "env": [{"name": "B"}]}]}
+    merged(base, copy.deepcopy(patch))["containers"][0]["env"].append("x")
+    assert base == OURS

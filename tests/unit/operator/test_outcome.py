@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from msgspec import structs
+
+from gpupack_operator.decision.outcome import judge
+from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.view import view
+
+
+@pytest.fixture
+def verdict(build):
+    """The verdict about attempt 1 of two workers, at second 30."""
+
+    def judged(*pods, job=None, now=30, running=True, jobs=None, **spec):
+        gpujob = build.admitted(nodes=("a", "b"), **spec)
+        status = structs.replace(gpujob.status, phase="Running" if running else "Admitted")
+        seen = build.see(
+            gpujob, jobs=[job or build.job()] if jobs is None else jobs, pods=pods, now=now
+        )
+        return judge(view(seen, status, status.attempts[-1]))
+
+    return judged
+
+
+FAILURES = [
+    ("exits by itself", {"exit_code": 3, "ended": 20}, "Failed", Reason.WORKER_FAILED),
+    (
+        "out of memory",
+        {"exit_code": 137, "ended": 20, "container_reason": "OOMKilled"},
+        "Failed",
+        Reason.OUT_OF_MEMORY,
+    ),
+    (
+        "fails, then is deleted",
+        {"exit_code": 3, "ended": 20, "deleted": 22},
+        "Failed",
+        Reason.WORKER_FAILED,
+    ),
+    (
+        "is deleted, then fails",
+        {"exit_code": 143, "ended": 22, "deleted": 20},
+        "Infrastructure",
+        Reason.POD_DELETED,
+    ),
+    ("is deleted", {"phase": "Running", "deleted": 20}, "Infrastructure", Reason.POD_DELETED),
+    (
+        "is evicted by a taint",
+        {"phase": "Running", "deleted": 20, "disrupted": (20, "DeletionByTaintManager")},
+        "Infrastructure",
+        "DeletionByTaintManager",
+    ),
+    (
+        "is evicted by its kubelet",
+        {"exit_code": 137, "ended": 20, "reason": "Evicted"},
+        "Infrastructure",
+        "Evicted",
+    ),
+    (
+        "is rejected by its kubelet",
+        {"reason": "UnexpectedAdmissionError"},
+        "Infrastructure",
+        "UnexpectedAdmissionError",
+    ),
+    ("is rejected without a word", {}, "Infrastructure", Reason.POD_REJECTED),
+    (
+        "is lost by its kubelet",
+        {"exit_code": 137, "ended": 20, "container_reason": "ContainerStatusUnknown"},
+        "Infrastructure",
+        "ContainerStatusUnknown",
+    ),
+    (
+        "has a failed sidecar",
+        {"exit_code": 1, "ended": 20, "container": "logger"},
+        "Failed",
+        Reason.WORKER_FAILED,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("worker", "outcome", "reason"),
+    [case[1:] for case in FAILURES],
+    ids=[case[0] for case in FAILURES],
+)
+def test_a_worker_that(verdict, build, worker, outcome, reason):
+    found, _ = verdict(build.pod(0, **{"phase": "Failed", **worker}), build.pod(1))
+    assert (found.outcome, found.reason) == (outcome, reason)
+
+
+def test_the_earliest_failure_is_the_cause(verdict, build):
+    late = build.pod(0, phase="Failed", exit_code=1, ended=25)
+    early = build.pod(1, phase="Failed", exit_code=2, ended=20)
+    assert verdict(late, early)[0].exit_code == 2
+
+
+def test_a_worker_that_fails_because_its_peer_was_deleted_is_not_the_cause(verdict, build):
+    deleted = build.pod(0, deleted=20)
+    peer = build.pod(1, phase="Failed", exit_code=1, ended=22)
+    assert verdict(deleted, peer)[0].reason == Reason.POD_DELETED
+
+
+def test_the_job_controller_s_deletion_in_the_same_second_is_not_the_cause(verdict, build):
+    failed = build.pod(0, phase="Failed", exit_code=1, ended=20)
+    assert verdict(failed, build.pod(1, deleted=20))[0].reason == Reason.WORKER_FAILED
+
+
+def test_a_deletion_is_judged_only_after_news_of_a_failure_could_have_come(verdict, build):
+    found, again_at = verdict(build.pod(0, deleted=20), build.pod(1), now=21)
+    assert (found, again_at) == (None, build.at(22))
+
+
+def test_a_deleted_job_is_infrastructure(verdict, build):
+    assert verdict(jobs=[])[0].reason == Reason.JOB_DELETED
+    assert verdict(job=build.job(deleted=20))[0].reason == Reason.JOB_DELETED
+
+
+def test_a_failed_job_without_a_pod_that_says_why_is_infrastructure(verdict, build):
+    failed = build.job(conditions=[("Failed", 20)])
+    assert verdict(build.pod(0), job=failed, now=21)[0] is None
+    assert verdict(build.pod(0), job=failed, now=23)[0].reason == Reason.POD_LOST
+
+
+def test_workers_that_are_not_bound_in_time_are_given_up(verdict, build):
+    pods = (build.pod(0), build.pod(1, node="", phase="Pending"))
+    assert verdict(*pods, running=False, now=59) == (None, build.at(60))
+    found, _ = verdict(*pods, running=False, now=60)
+    assert (found.outcome, found.reason) == ("Infrastructure", Reason.BIND_TIMEOUT)
+    assert found.message.startswith("1 of 2 workers")
+
+
+def test_a_job_without_pods_is_given_up_too(verdict):
+    assert verdict(running=False, now=60)[0].reason == Reason.BIND_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("waiting", "due", "outcome"),
+    [
+        ("CreateContainerConfigError", 61, "Infrastructure"),
+        ("CreateContainerError", 61, "Infrastructure"),
+        ("ImagePullBackOff", 121, "Failed"),
+        ("ErrImagePull", 121, "Failed"),
+    ],
+)
+def test_a_container_that_cannot_start(verdict, build, waiting, due, outcome):
+    pods = (build.pod(0), build.pod(1, phase="Pending", waiting=waiting, bound=1))
+    assert verdict(*pods, running=False, now=due - 1) == (None, build.at(due))
+    assert verdict(*pods, running=False, now=due)[0].outcome == outcome
+
+
+def test_a_slow_image_pull_is_waited_for(verdict, build):
+    pods = (build.pod(0), build.pod(1, phase="Pending", waiting="ContainerCreating"))
+    assert verdict(*pods, running=False, now=3600) == (None, None)
+
+
+def test_the_deadline_ends_whatever_runs(verdict, build):
+    pods = (build.pod(0), build.pod(1))
+    assert verdict(*pods, activeDeadlineSeconds=40) == (None, build.at(40))
+    found, _ = verdict(*pods, activeDeadlineSeconds=40, now=40)
+    assert found.outcome == "DeadlineExceeded"
+
+
+IGNORE_6 = [{"exitCodes": [6], "action": "Ignore"}]
+
+
+def test_an_ignored_exit_code_lets_the_others_run_on(verdict, build):
+    ignored = build.pod(0, phase="Failed", exit_code=6, ended=20)
+    assert verdict(ignored, build.pod(1), failurePolicy=IGNORE_6)[0] is None
+
+
+def test_a_job_whose_only_failures_are_ignored_has_succeeded(verdict, build):
+    pods = [
+        build.pod(0, phase="Failed", exit_code=6, ended=20),
+        build.pod(1, phase="Succeeded", exit_code=0, ended=25),
+    ]
+    failed = build.job(conditions=[("Failed", 26)])
+    found, _ = verdict(*pods, job=failed, failurePolicy=IGNORE_6)
+    assert (found.outcome, found.reason) == ("Succeeded", Reason.FAILURES_IGNORED)
+
+
+def test_a_failure_that_is_not_ignored_still_counts(verdict, build):
+    pods = [
+        build.pod(0, phase="Failed", exit_code=6, ended=20),
+        build.pod(1, phase="Failed", exit_code=7, ended=25),
+    ]
+    assert verdict(*pods, failurePolicy=IGNORE_6)[0].exit_code == 7

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from gpupack_operator import __main__, liveness
+from gpupack_operator.errors import SettingInvalid, Unwell
+from gpupack_operator.settings import Settings
+
+NEEDED = {"POD_NAME": "operator-0", "GPUPACK_WORKLOAD_IMAGE": "gpupack/workloads:1"}
+
+
+def test_what_must_be_set_is_little():
+    settings = Settings.from_environ(NEEDED)
+    assert settings.lease.holder == "operator-0"
+    assert settings.plan.url == "https://gpupack-extender.gpupack-system.svc:8443"
+    assert settings.limits.bind_seconds == 60
+
+
+@pytest.mark.parametrize("missing", sorted(NEEDED))
+def test_a_missing_variable_is_named(missing):
+    environ = {name: value for name, value in NEEDED.items() if name != missing}
+    with pytest.raises(SettingInvalid, match=missing):
+        Settings.from_environ(environ)
+
+
+def test_a_number_that_is_none_is_named_with_its_value():
+    with pytest.raises(SettingInvalid, match="GPUPACK_BIND_TIMEOUT_SECONDS='soon'"):
+        Settings.from_environ(NEEDED | {"GPUPACK_BIND_TIMEOUT_SECONDS": "soon"})
+
+
+def test_a_fresh_heartbeat_is_well(tmp_path):
+    (tmp_path / "beat").touch()
+    result = CliRunner().invoke(
+        __main__.main, ["probe"], env={"GPUPACK_HEARTBEAT_FILE": str(tmp_path / "beat")}
+    )
+    assert result.exit_code == 0
+
+
+def test_an_old_heartbeat_is_not(tmp_path):
+    heartbeat = tmp_path / "beat"
+    heartbeat.touch()
+    os.utime(heartbeat, (0, time.time() - 60))
+    with pytest.raises(Unwell, match="60 s old"):
+        liveness.probe(heartbeat)
+
+
+def test_no_heartbeat_is_not_either(tmp_path):
+    with pytest.raises(Unwell, match="has not started"):
+        liveness.probe(tmp_path / "beat")
