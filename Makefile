@@ -24,8 +24,8 @@ PY := $(VENV)/bin/python
 STAMPS := $(DEV)/stamps
 STEP := .ci/step
 COMPONENTS := core crds kube agent extender operator workloads devcluster images
-# Only the cluster, the image build and the host's packages need root.
-export SUDO := $(if $(filter 0,$(shell id -u)),,sudo -E env PATH=$(PATH))
+# Only our own cluster and its image store need root.
+export SUDO := $(if $(filter kind,$(CLUSTER))$(filter 0,$(shell id -u)),,sudo -E env PATH=$(PATH))
 
 hash = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
 VENV_STAMP := $(STAMPS)/venv-$(call hash,requirements-dev.lock)
@@ -57,6 +57,7 @@ demo: ## A real cluster on this machine and GPUJobs from apply to result; the cl
 cluster-up: ## Start the cluster, load the images, install the chart
 	@$(MAKE) setup
 	@$(STEP) cluster $(SUDO) $(PY) -m gpupack_devcluster up
+	@[ -z "$(SUDO)" ] || $(SUDO) chown $(shell id -u) $(DEV)/kubeconfig
 	@$(STEP) load $(SUDO) $(PY) -m gpupack_devcluster load $(LOADED)
 	@$(STEP) install .ci/install-chart
 
