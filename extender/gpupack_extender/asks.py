@@ -17,6 +17,7 @@ from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_extender.errors import AskInvalid
+from gpupack_extender.limits import believed
 from gpupack_kube import objects
 
 _OURS = (names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
@@ -48,8 +49,9 @@ def pod_request(pod: objects.Pod) -> core.Request:
     if any(name != names.GPU for name in _OURS if name in container.resources.limits):
         raise AskInvalid(f"shares of a GPU are not served by this release; ask for {names.GPU}")
     try:
-        return _request(pod.spec, gpus=quantity.count(container.resources.limits[names.GPU]))
-    except (QuantityInvalid, core.Invalid, ValueError) as error:
+        gpus = quantity.count(container.resources.limits[names.GPU])
+        return _request(pod.spec, gpus=believed(gpus))
+    except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
         raise AskInvalid(f"pod {pod.metadata.name}: {error}") from error
 
 
@@ -66,11 +68,11 @@ def gang(spec: GpuJobSpec, pod_spec: objects.PodSpec) -> core.Gang:
             pod_spec,
             gpus=spec.gpus,
             models=spec.gpu_models,
-            min_memory=quantity.mebibytes(spec.min_memory or 0),
+            min_memory=core.MiB(believed(quantity.mebibytes(spec.min_memory or 0))),
             interconnect=core.Interconnect(spec.interconnect),
         )
         return core.Gang(spec.workers, request, _spread(spec))
-    except (QuantityInvalid, core.Invalid, ValueError) as error:
+    except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
         raise AskInvalid(f"spec cannot be planned: {error}") from error
 
 
@@ -104,9 +106,10 @@ def needs(spec: objects.PodSpec) -> tuple[core.MilliCpu, core.MiB]:
     """
     try:
         cpu = sum(map(_milli_cpu, _peak(spec, "cpu")))
-        return core.MilliCpu(cpu), core.MiB(sum(map(_mebibytes, _peak(spec, "memory"))))
-    except QuantityInvalid as error:
+        memory = sum(map(_mebibytes, _peak(spec, "memory")))
+    except (QuantityInvalid, ArithmeticError) as error:
         raise AskInvalid(f"requests cannot be counted: {error}") from error
+    return core.MilliCpu(believed(cpu)), core.MiB(believed(memory))
 
 
 def _request(

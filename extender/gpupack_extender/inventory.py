@@ -7,6 +7,7 @@ from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpunode import GpuDevice
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.errors import InventoryInvalid
+from gpupack_extender.limits import MOST_GPU_MEMORY, believed
 from gpupack_kube import objects
 
 _HEALTH = {
@@ -22,24 +23,27 @@ def core_node(node: objects.Node, gpus: GpuNode) -> core.Node:
     Raises:
         InventoryInvalid: two devices of one index or UUID, an empty model and the like.
     """
+    allocatable = node.status.allocatable
     try:
         return core.Node(
             name=core.NodeName(node.metadata.name),
             devices=tuple(map(_device, gpus.status.devices)),
-            cpu=quantity.milli_cpu(node.status.allocatable.get("cpu", 0)),
-            memory=core.MiB(quantity.mebibytes(node.status.allocatable.get("memory", 0))),
+            cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
+            memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
             labels=node.metadata.labels,
             taints=tuple(map(_taint, node.spec.taints)),
             ready=_is_ready(node),
             cordoned=node.spec.unschedulable,
         )
-    except (core.Invalid, QuantityInvalid, ValueError) as error:
+    except (core.Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
         raise InventoryInvalid(
             f"node {node.metadata.name} gets no work, its inventory is wrong: {error}"
         ) from error
 
 
 def _device(device: GpuDevice) -> core.Device:
+    if device.memory_mib > MOST_GPU_MEMORY:
+        raise InventoryInvalid(f"{device.uuid} has {device.memory_mib} MiB; no GPU has")
     return core.Device(
         uuid=core.DeviceUuid(device.uuid),
         index=device.index,

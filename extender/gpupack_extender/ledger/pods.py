@@ -17,6 +17,7 @@ from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.books import Books
 from gpupack_extender.ledger.claims import PodClaim, State
 from gpupack_extender.ledger.workers import worker_of
+from gpupack_extender.limits import MOST_GPU_MEMORY
 from gpupack_kube import objects
 
 log = logging.getLogger(__name__)
@@ -72,18 +73,39 @@ class Pods:
         self._books.drop_pod(uid)
 
     def _see_bound(self, pod: objects.Pod) -> None:
-        placement = _placement(pod)
+        cpu, memory = self._needs(pod)
+        held = self._devices(pod)
         claim = PodClaim(
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
-            placement=placement,
+            placement=claims.placement(pod.spec.node_name, held, cpu=cpu, memory=memory),
             state=State.BOUND,
             worker=worker_of(pod),
         )
         if self._books.pods.get(claim.uid) != claim:
             self._books.put_pod(claim)
-            self._books.report_overbooked(placement, of=f"pod {claim.namespace}/{claim.name}")
+            name = f"pod {claim.namespace}/{claim.name}"
+            self._books.report_overbooked(claim.placement, of=name)
+
+    def _devices(self, pod: objects.Pod) -> tuple[devices.DeviceShare, ...]:
+        try:
+            return _annotated(pod)
+        except DevicesAnnotationInvalid as error:
+            self._complain(pod, f"holds no device: {error}")
+            return ()
+
+    def _needs(self, pod: objects.Pod) -> tuple[core.MilliCpu, core.MiB]:
+        try:
+            return asks.needs(pod.spec)
+        except AskInvalid as error:
+            self._complain(pod, f"is counted without CPU and memory: {error}")
+            return core.MilliCpu(0), core.MiB(0)
+
+    def _complain(self, pod: objects.Pod, text: str) -> None:
+        """Once for a pod: each of its kubelet's status writes comes by here."""
+        if pod.metadata.uid not in self._books.pods:
+            log.error("pod %s/%s %s", *pod.key, text)
 
     def _drop_assumption_if_deleting(self, pod: objects.Pod) -> None:
         claim = self._books.pods.get(pod.metadata.uid)
@@ -91,25 +113,11 @@ class Pods:
             self._books.drop_pod(claim.uid)
 
 
-def _placement(pod: objects.Pod) -> core.Placement:
-    cpu, memory = _needs(pod)
-    return claims.placement(pod.spec.node_name, _devices(pod), cpu=cpu, memory=memory)
-
-
-def _devices(pod: objects.Pod) -> tuple[devices.DeviceShare, ...]:
+def _annotated(pod: objects.Pod) -> tuple[devices.DeviceShare, ...]:
     annotation = pod.metadata.annotations.get(names.DEVICES_ANNOTATION)
     if annotation is None:
         return ()
-    try:
-        return devices.decode_devices(annotation)
-    except DevicesAnnotationInvalid as error:
-        log.error("pod %s holds no device: %s", "/".join(pod.key), error)  # noqa: TRY400
-        return ()
-
-
-def _needs(pod: objects.Pod) -> tuple[core.MilliCpu, core.MiB]:
-    try:
-        return asks.needs(pod.spec)
-    except AskInvalid as error:
-        log.warning("pod %s is counted without CPU and memory: %s", "/".join(pod.key), error)
-        return core.MilliCpu(0), core.MiB(0)
+    held = devices.decode_devices(annotation)
+    if any(share.memory_mib > MOST_GPU_MEMORY for share in held):
+        raise DevicesAnnotationInvalid("no GPU has as much memory as the annotation says")
+    return held

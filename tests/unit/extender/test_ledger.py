@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What events and calls do to what is held."""
 
+import contextlib
 import logging
 
+import msgspec
 import pytest
 from extender_builders import gpu_node, job, node, plan_request, pod, whole
 
@@ -213,3 +215,23 @@ def test_a_plan_respects_the_pods_node_selector(world):
 def test_an_unreadable_pod_spec_is_refused_with_the_place_of_the_error(world, pod_spec, text):
     with pytest.raises(AskInvalid, match=text):
         world.plan(plan_request("train", pod_spec=pod_spec))
+
+
+@pytest.mark.parametrize("cpu", ["9E", "1e300", "1e9999999"])
+def test_amounts_beyond_any_machine_break_nothing(world, cpu):
+    world.ledger.pods.upsert(pod("p", cpu=cpu, on="a"))
+    with contextlib.suppress(AskInvalid):
+        assert world.filter(pod("q", cpu=cpu, gpus="9E"), nodes=["b"]).node_names == []
+    assert world.free("a") == [0, 1, 2, 3]
+
+
+def test_an_annotation_beyond_any_gpu_holds_no_device(world, caplog):
+    share = msgspec.structs.replace(whole("a", 0)[0], memory_mib=1 << 40)
+    world.ledger.pods.upsert(pod("p", on="a", devices=[share]))
+    assert world.free("a") == [0, 1, 2, 3]
+    assert "no GPU has as much memory" in caplog.text
+
+
+def test_a_job_that_asks_for_memory_beyond_any_gpu_is_refused(world):
+    refusal = world.plan(plan_request("train", minMemory="9" * 30 + "Ti"))
+    assert refusal.counts == {"GpuMemoryTooSmall": 2}

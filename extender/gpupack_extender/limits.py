@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The largest amounts that are believed.
+
+Users write quantities such as 9E into pods, and core counts in 64 bits (GPU memory in 32): what
+is larger than any machine is cut or refused here, so that sums over all pods stay within them.
+"""
+
+from typing import Final
+
+import gpupack_core as core
+
+MOST_PER_POD: Final = 1 << 40
+"""Milli-CPU or MiB of one pod or node."""
+
+MOST_GPU_MEMORY: Final = core.MiB(1 << 24)
+"""16 TiB on one GPU."""
+
+
+def believed(amount: int) -> int:
+    """The amount, or the most that is believed: either way too much for any node."""
+    return min(amount, MOST_PER_POD)
