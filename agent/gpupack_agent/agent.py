@@ -126,10 +126,15 @@ async def _serve(
     async with asyncio.TaskGroup() as parts:
         parts.create_task(watch.run(), name="pods")
         parts.create_task(_scan_forever(inventory, roster), name="inventory")
-        parts.create_task(heartbeat.beat_forever(api, settings.node, holder=settings.holder))
+        parts.create_task(
+            heartbeat.beat_forever(api, settings.node, holder=settings.holder), name="heartbeat"
+        )
         parts.create_task(writer.run(), name="gpunode")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(writer.written.wait(), GPUNODE_SECONDS)
+            async with asyncio.timeout(GPUNODE_SECONDS):
+                await writer.written.wait()
+        # Once before the plugin registers: a kubelet that hears of no tickets rejects pods.
+        household.round()
         parts.create_task(household.run(), name="household")
         parts.create_task(registration.run(), name="registration")
 

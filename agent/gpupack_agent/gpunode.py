@@ -76,7 +76,8 @@ class GpuNodeWriter:
         self.written.set()
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(change.wait(), RECHECK_SECONDS)
+                async with asyncio.timeout(RECHECK_SECONDS):
+                    await change.wait()
             change = self._roster.next_change
             await retrying(self._refresh)
 

@@ -169,5 +169,11 @@ def identity(socket: pathlib.Path) -> Identity | None:
 
 
 async def _event(inotify: Inotify) -> None:
+    """Wait for an event or a tick.
+
+    Not by asyncio.wait_for: before Python 3.12 it loses a cancellation that comes together with the
+    result, and the agent would never end.
+    """
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(inotify.get(), TICK_SECONDS)
+        async with asyncio.timeout(TICK_SECONDS):
+            await inotify.get()

@@ -62,7 +62,8 @@ class XidWatcher:
         """Return at the next event, or after `scan_seconds`."""
         self._loop = asyncio.get_running_loop()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), self._scan_seconds)
+            async with asyncio.timeout(self._scan_seconds):
+                await self._wake.wait()
         self._wake.clear()
 
     def _register(self, handle: Any) -> None:
