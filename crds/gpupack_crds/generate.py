@@ -26,7 +26,6 @@ JOB_COLUMNS = (
     ("Reason", "string", ".status.reason", "Why it is in this phase.", 0),
     ("Result", "string", ".status.headline", "The result in a few words.", 1),
     ("Attempt", "integer", ".status.attempt", "The current attempt.", 1),
-    ("Message", "string", ".status.message", "Why it is in this phase.", 1),
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
 )
 NODE_COLUMNS = (
