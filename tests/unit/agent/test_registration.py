@@ -3,10 +3,11 @@ import asyncio
 import contextlib
 
 import pytest
+from asyncinotify import Inotify, Mask
 
 from gpupack_agent.api import deviceplugin_pb2 as api
 from gpupack_agent.plugin import Plugin
-from gpupack_agent.registration import Registration
+from gpupack_agent.registration import Registration, _event
 from gpupack_crds import names
 
 
@@ -104,3 +105,21 @@ async def test_sockets_of_a_killed_agent_are_swept_and_those_of_others_are_not(k
         await task
     assert left == {"gpupack.gpu-share.other.sock"}
     assert sockets(kubelet) == left
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_cancellation_that_comes_with_an_event_is_not_lost(folder, turns):
+    async def for_ever():
+        with Inotify() as inotify:
+            inotify.add_watch(folder, Mask.CREATE)
+            while True:
+                await _event(inotify)
+
+    task = asyncio.create_task(for_ever())
+    await asyncio.sleep(0.01)
+    (folder / "new").touch()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=1)
+    assert done == {task}
