@@ -24,7 +24,11 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with Api.connect(environ) as api:
-        await app.run(app.build(settings, api), settings, stop)
+        log.info(
+            "verbs on 127.0.0.1:%s, plan API on :%s",
+            *(settings.serving.verbs_port, settings.serving.plan_port),
+        )
+        await app.run(app.build(settings, api), stop)
 
 
 def main() -> None:

@@ -35,8 +35,7 @@ class App:
 
     reflectors: dict[str, Reflector[Any]]
     doubts: Doubts
-    verbs: Verbs
-    plan_api: PlanApi
+    servers: tuple[Server, ...]
 
 
 def build(settings: Settings, api: Api) -> App:
@@ -66,28 +65,31 @@ def build(settings: Settings, api: Api) -> App:
         readiness=readiness,
         metrics=metrics,
     )
-    return App(reflectors=reflectors, doubts=Doubts(api, ledger), verbs=verbs, plan_api=plan_api)
+    return App(
+        reflectors=reflectors,
+        doubts=Doubts(api, ledger),
+        servers=(
+            verbs_server(verbs.app(), settings.serving),
+            plan_server(plan_api.app(), settings.serving),
+        ),
+    )
 
 
-async def run(app: App, settings: Settings, stop: asyncio.Event) -> None:
+async def run(app: App, stop: asyncio.Event) -> None:
     """Run everything until `stop`, or until an essential task ends.
 
     Raises:
         ExceptionGroup: an essential task died; the others were cancelled.
     """
-    servers = (
-        verbs_server(app.verbs.app(), settings.serving),
-        plan_server(app.plan_api.app(), settings.serving),
-    )
     async with asyncio.TaskGroup() as group:
         watching = [
             group.create_task(_essential(name, reflector.run()))
             for name, reflector in app.reflectors.items()
         ]
         asking = group.create_task(_essential("doubts", app.doubts.run()))
-        serving = [group.create_task(_serve(server, stop)) for server in servers]
+        serving = [group.create_task(_serve(server, stop)) for server in app.servers]
         await stop.wait()
-        for server in servers:
+        for server in app.servers:
             server.should_exit = True
         await asyncio.gather(*serving)
         for task in (*watching, asking):
@@ -110,7 +112,10 @@ def _reflectors(
 
 
 async def _serve(server: Server, stop: asyncio.Event) -> None:
-    await server.serve()
+    try:
+        await server.serve()
+    finally:
+        server.close()
     if not stop.is_set():
         raise TaskEnded(f"the server on port {server.config.port} ended by itself")
 

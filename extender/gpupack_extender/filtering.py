@@ -84,7 +84,7 @@ class Filter:
             self.ledger.release(held)
         self.may_decide()
         request = asks.pod_request(call.pod)
-        chosen = core.decide(self.ledger.cluster, request, self._policy, candidates=_names(call))
+        chosen = core.decide(self.ledger.cluster, request, self._policy, candidates=call.node_names)
         if isinstance(chosen, core.Refusal):
             return self._refused(request, call)
         self.ledger.assume(call.pod, chosen, seconds=self.decisions.assume_seconds)
@@ -93,7 +93,7 @@ class Filter:
     def _every(self, call: ExtenderArgs) -> FilterResult:
         self.may_decide()
         request = asks.pod_request(call.pod)
-        ranked = core.rank(self.ledger.cluster, request, self._policy, candidates=_names(call))
+        ranked = core.rank(self.ledger.cluster, request, self._policy, candidates=call.node_names)
         fits = {each.node for each in ranked}
         refused = self._refused(request, call)
         return FilterResult(
@@ -104,7 +104,7 @@ class Filter:
 
     def _refused(self, request: core.Request, call: ExtenderArgs) -> FilterResult:
         """Why each node that does not fit does not."""
-        reasons = core.explain(self.ledger.cluster, request, candidates=_names(call))
+        reasons = core.explain(self.ledger.cluster, request, candidates=call.node_names)
         texts = {reason: reason.describe(request) for reason in set(reasons.values())}
         failed: dict[str, str] = {}
         lasting: dict[str, str] = {}
@@ -140,7 +140,3 @@ def _nowhere(call: ExtenderArgs, text: str) -> FilterResult:
     return FilterResult(
         node_names=[], failed_and_unresolvable_nodes=dict.fromkeys(call.node_names, text)
     )
-
-
-def _names(call: ExtenderArgs) -> list[core.NodeName]:
-    return [core.NodeName(name) for name in call.node_names]

@@ -6,10 +6,13 @@ longer see counts as lost when it would be for its holder: a partitioned extende
 beside its successor.
 """
 
+import logging
 import math
 from collections.abc import Callable
 
 from gpupack_kube import objects
+
+log = logging.getLogger(__name__)
 
 
 class Leadership:
@@ -38,6 +41,7 @@ class Leadership:
             return
         now = self._clock()
         if not self.held:
+            log.info("leading as %s", lease.spec.holder_identity)
             self._since = now
         self._until = now + lease.spec.lease_duration_seconds
 
@@ -53,4 +57,6 @@ class Leadership:
             self.upsert(lease)
 
     def _lose(self) -> None:
+        if self.held:
+            log.info("not leading any more")
         self._since, self._until = math.inf, -math.inf

@@ -48,7 +48,7 @@ class Prioritize:
             self.ledger.cluster,
             asks.pod_request(call.pod),
             core.policy_named(self.decisions.policy),
-            candidates=[core.NodeName(name) for name in call.node_names],
+            candidates=call.node_names,
         )
         levels = sorted({each.score for each in ranked}, reverse=True)
         step = {score: BEST - BEST * i // len(levels) for i, score in enumerate(levels)}

@@ -25,6 +25,11 @@ class Server(uvicorn.Server):
         """Capture none."""
         yield
 
+    def close(self) -> None:
+        """Stop listening at once, as when the rest of the process has died."""
+        for listener in self.servers:
+            listener.close()
+
 
 def verbs_server(app: Starlette, serving: Serving) -> Server:
     """Reachable from the same pod alone."""
@@ -48,6 +53,7 @@ def _config(app: Starlette, *, host: str, port: int) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="warning",
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+import gpupack_core as core
 from gpupack_kube import objects
 
 Name = Annotated[
@@ -25,7 +26,7 @@ class ExtenderArgs(Go, frozen=True):
     """Arguments of filter and prioritize. `nodeCacheCapable: true` makes NodeNames be set."""
 
     pod: objects.Pod
-    node_names: list[str]
+    node_names: list[core.NodeName]
 
 
 class FilterResult(Go, frozen=True, omit_defaults=True):
@@ -37,7 +38,7 @@ class FilterResult(Go, frozen=True, omit_defaults=True):
         error: nothing was decided; kube-scheduler asks again after a backoff.
     """
 
-    node_names: list[str] | None = None
+    node_names: list[core.NodeName] | None = None
     failed_nodes: dict[str, str] = {}
     failed_and_unresolvable_nodes: dict[str, str] = {}
     error: str = ""

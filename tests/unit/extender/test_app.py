@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of the process: nothing essential may die unnoticed."""
+
+import asyncio
+
+import pytest
+from starlette.applications import Starlette
+
+from gpupack_extender.app import App, run
+from gpupack_extender.errors import TaskEnded
+from gpupack_extender.servers import verbs_server
+from gpupack_extender.settings import Serving
+
+
+class Task:
+    """Stands where a reflector or the doubts do."""
+
+    def __init__(self, ends_after=3600.0):
+        self.seconds = ends_after
+
+    async def run(self):
+        await asyncio.sleep(self.seconds)
+
+
+def app(reflector):
+    server = verbs_server(Starlette(), Serving(verbs_port=0))
+    return App(reflectors={"pods": reflector}, doubts=Task(), servers=(server,))
+
+
+async def test_stopping_ends_everything():
+    stop = asyncio.Event()
+    running = asyncio.create_task(run(app(Task()), stop))
+    await asyncio.sleep(0.05)
+    stop.set()
+    await asyncio.wait_for(running, timeout=5)
+
+
+async def test_a_watch_that_ends_ends_the_process():
+    with pytest.raises(ExceptionGroup) as group:
+        await asyncio.wait_for(run(app(Task(ends_after=0.05)), asyncio.Event()), timeout=5)
+    assert str(group.value.exceptions[0]) == "pods ended by itself"
+    assert group.group_contains(TaskEnded)
+
+
+async def test_a_server_that_ends_ends_the_process():
+    built = app(Task())
+    built.servers[0].should_exit = True
+    with pytest.raises(ExceptionGroup) as group:
+        await asyncio.wait_for(run(built, asyncio.Event()), timeout=5)
+    assert group.group_contains(TaskEnded, match="server on port 0 ended by itself")
