@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_kube.resources import PODS
+from gpupack_operator.audit import Audit, Watched
+from gpupack_operator.errors import WatchStale
+from gpupack_operator.world import World
+
+PATH = "/api/v1/pods"
+
+
+class Scene:
+    """Pods in the API server, and what a watch has indexed of them."""
+
+    def __init__(self, server):
+        self.server = server
+        self.indexed = {}
+        self.world = World()
+        self.audit = Audit(server.api, self.world, namespace="")
+
+    def there(self, **versions):
+        self.server.objects = {
+            f"{PATH}/{uid}": {"metadata": {"name": uid, "uid": uid, "resourceVersion": version}}
+            for uid, version in versions.items()
+        }
+
+    async def check(self):
+        await self.audit._check(Watched(PODS, "", lambda: self.indexed))
+
+
+@pytest.fixture
+def scene(server):
+    return Scene(server)
+
+
+async def test_a_pod_that_is_indexed_but_gone_is_a_ghost(scene, build):
+    scene.there(a="1")
+    scene.indexed = {"a": "1", "pod-1-0": "1"}
+    scene.world.pods = {build.UID: [build.pod(0)]}
+    await scene.check()
+    assert scene.world.pods_of(build.UID) == ()
+
+
+async def test_news_that_are_on_their_way_are_no_dead_watch(scene):
+    scene.there(a="2")
+    scene.indexed = {"a": "1"}
+    await scene.check()
+    scene.there(a="3")
+    scene.indexed = {"a": "2"}
+    await scene.check()
+
+
+async def test_a_change_that_is_not_heard_of_until_the_next_audit_proves_a_dead_watch(scene):
+    scene.there(a="2")
+    scene.indexed = {"a": "1"}
+    await scene.check()
+    with pytest.raises(WatchStale, match="1 pods"):
+        await scene.check()

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+import contextlib
+
+import pytest
+from aiohttp import web
+
+from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
+from gpupack_operator.errors import PlanUnanswered
+from gpupack_operator.plans import PlanClient
+from gpupack_operator.settings import PlanSettings
+
+PLACE = {"worker": 0, "node": "a", "devices": [{"uuid": "G", "percent": 100, "memoryMiB": 1}]}
+
+
+@pytest.fixture
+def request_(build):
+    job = build.gpujob()
+    return PlanRequest(
+        namespace="team", name="train", uid="u", attempt=1, spec=job.spec, pod_spec={"a": 1}
+    )
+
+
+@pytest.fixture
+def plan_api(tmp_path):
+    """A plan API on loopback that gives one answer and notes the questions."""
+    (tmp_path / "token").write_text("secret\n")
+
+    @contextlib.asynccontextmanager
+    async def serving(status, body):
+        asked = []
+
+        async def answer(request):
+            asked.append((request.path, request.headers["Authorization"], await request.json()))
+            return web.json_response(body, status=status)
+
+        app = web.Application()
+        app.router.add_post("/{path:.*}", answer)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with contextlib.aclosing(
+            PlanClient(PlanSettings(url=url, ca=None, token=tmp_path / "token"))
+        ) as client:
+            yield client, asked
+        await runner.cleanup()
+
+    return serving
+
+
+async def test_a_plan_is_asked_for_with_the_pod_s_own_token(plan_api, request_):
+    async with plan_api(200, {"placement": [PLACE], "expiresSeconds": 10}) as (client, asked):
+        answer = await client.ask(request_)
+    assert isinstance(answer, PlanResponse)
+    path, token, question = asked[0]
+    assert (path, token) == ("/v1alpha1/plan", "Bearer secret")
+    assert question["podSpec"] == {"a": 1}
+
+
+async def test_a_refusal_is_an_answer(plan_api, request_):
+    async with plan_api(409, {"reason": "TooFewFreeGpus", "message": "full"}) as (client, _):
+        answer = await client.ask(request_)
+    assert answer == PlanRefusal(reason="TooFewFreeGpus", message="full")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "denied"),
+    [
+        (503, {"reason": "NotReady", "message": "not the leader"}, False),
+        (403, {"reason": "Forbidden", "message": "no"}, True),
+        (200, {"placement": "nonsense"}, False),
+        (500, "nonsense", False),
+    ],
+)
+async def test_anything_else_is_no_answer(plan_api, request_, status, body, denied):
+    async with plan_api(status, body) as (client, _):
+        with pytest.raises(PlanUnanswered) as raised:
+            await client.ask(request_)
+    assert raised.value.denied is denied
+
+
+async def test_nobody_there_is_no_answer(tmp_path, request_):
+    (tmp_path / "token").write_text("secret")
+    settings = PlanSettings(url="http://127.0.0.1:1", ca=None, token=tmp_path / "token")
+    with pytest.raises(PlanUnanswered, match="does not answer"):
+        await PlanClient(settings).ask(request_)
+
+
+async def test_a_missing_token_is_no_answer(tmp_path, request_):
+    settings = PlanSettings(url="http://127.0.0.1:1", ca=None, token=tmp_path / "none")
+    with pytest.raises(PlanUnanswered):
+        await PlanClient(settings).ask(request_)

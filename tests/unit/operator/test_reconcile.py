@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_crds.plan import PlanRefusal, PlanResponse
+from gpupack_operator.actions import Actor
+from gpupack_operator.decision.model import Limits
+from gpupack_operator.manifests.pod import PodDefaults
+from gpupack_operator.reconcile import Reconciler
+from gpupack_operator.waitlist import Key, Waitlist
+from gpupack_operator.world import World, read_gpujob
+
+KEY = Key("team", "train")
+JOBS = "/apis/batch/v1/namespaces/team/jobs"
+SERVICES = "/api/v1/namespaces/team/services"
+GPUJOB = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/train"
+FULL = PlanRefusal(reason="TooFewFreeGpus", message="full")
+
+
+class Plans:
+    """A ledger that always answers the same."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.asked = 0
+
+    async def ask(self, _request):
+        self.asked += 1
+        return self.answer
+
+
+class Scene:
+    """A GPUJob in the API server, in the watch's index, and one reconciler."""
+
+    def __init__(self, server, build):
+        meta = {"name": "train", "namespace": "team", "uid": build.UID, "resourceVersion": "7"}
+        template = {"spec": {"volumes": [{"name": "data", "emptyDir": {}}]}}
+        spec = {"gpus": 1, "workload": {"name": "matmul"}, "template": template}
+        self.body = server.put(GPUJOB, {"metadata": meta, "spec": spec})
+        self.server = server
+        self.world = World(gpujobs={KEY: [read_gpujob(self.body)]})
+        self.waitlist = Waitlist()
+        self.plans = Plans(PlanResponse(placement=build.placement("a"), expires_seconds=10))
+        defaults = PodDefaults(workload_image="x")
+        actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
+        self.reconciler = Reconciler(server.api, actor, self.world, self.waitlist, Limits())
+
+    async def reconcile(self):
+        return await self.reconciler.reconcile(KEY)
+
+    @property
+    def status(self):
+        return self.server.objects[GPUJOB]["status"]
+
+    def restart(self):
+        """The operator starts anew: it knows what the API server holds, and nothing else."""
+        self.world.__init__(gpujobs={KEY: [read_gpujob(self.server.objects[GPUJOB])]})
+
+
+@pytest.fixture
+def scene(server, build):
+    return Scene(server, build)
+
+
+async def test_places_are_written_before_anything_is_created(scene):
+    await scene.reconcile()
+    first, *others = [path for _, path in scene.server.writes if "/events" not in path]
+    assert first == f"{GPUJOB}/status"
+    assert set(others) == {JOBS, SERVICES}
+    assert scene.status["placement"][0]["node"] == "a"
+
+
+async def test_the_whole_template_reaches_the_job(scene):
+    await scene.reconcile()
+    pod_spec = scene.server.objects[f"{JOBS}/train-1"]["spec"]["template"]["spec"]
+    assert {"name": "data", "emptyDir": {}} in pod_spec["volumes"]
+
+
+async def test_a_second_pass_changes_nothing(scene):
+    await scene.reconcile()
+    writes = list(scene.server.writes)
+    await scene.reconcile()
+    assert scene.server.writes == writes
+    assert scene.plans.asked == 1
+
+
+async def test_an_operator_that_died_between_status_and_job_creates_the_job(scene):
+    await scene.reconcile()
+    del scene.server.objects[f"{JOBS}/train-1"]
+    scene.restart()
+    await scene.reconcile()
+    assert f"{JOBS}/train-1" in scene.server.objects
+    assert scene.plans.asked == 1
+
+
+async def test_a_refused_job_is_put_on_the_waitlist(scene):
+    scene.plans.answer = FULL
+    assert await scene.reconcile() == pytest.approx(0.5, abs=0.2)
+    assert scene.waitlist.freed() == (KEY,)
+    assert (scene.status["reason"], scene.server.names("POST")) == ("TooFewFreeGpus", [])
+
+
+async def test_a_spec_that_changed_meanwhile_is_looked_at_first(scene):
+    newer = scene.body["metadata"] | {"resourceVersion": "8"}
+    scene.server.put(GPUJOB, scene.body | {"metadata": newer})
+    assert await scene.reconcile() == 0.0
+    assert scene.server.names("POST") == []
+    await scene.reconcile()
+    assert f"{JOBS}/train-1" in scene.server.objects
+
+
+async def test_a_service_of_somebody_else_is_not_taken(scene):
+    scene.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
+    await scene.reconcile()
+    assert scene.status["attempts"][0]["reason"] == "NameTaken"
+    assert scene.status["attempts"][0]["outcome"] == "Infrastructure"
+
+
+async def test_a_template_that_the_api_refuses_fails_the_job(scene):
+    scene.server.refuse["jobs"] = (422, "Invalid")
+    await scene.reconcile()
+    assert (scene.status["phase"], scene.status["reason"]) == ("Failed", "InvalidTemplate")
+    assert scene.status["message"] == "Invalid for a test"
+
+
+async def test_events_follow_the_write(scene):
+    await scene.reconcile()
+    assert scene.server.writes[-1][1] == "/apis/events.k8s.io/v1/namespaces/team/events"
+
+
+async def test_a_gpujob_that_is_gone_needs_nothing(scene):
+    scene.world.gpujobs = {}
+    assert await scene.reconcile() is None
