@@ -226,9 +226,9 @@ class GpuJobSpec(Wire, frozen=True):
         int, described("Number of worker pods, started all together.", ge=1, le=1024)
     ] = 1
     gpus: Annotated[int, described("Whole GPUs for each worker.", ge=1, le=64)] | None = None
-    share: (
-        Annotated[Share, described("A part of one GPU for each worker, instead of gpus.")] | None
-    ) = None
+    share: Annotated[
+        Share | None, described("A part of one GPU for each worker, instead of gpus.")
+    ] = None
     gpu_models: Annotated[
         tuple[
             Annotated[str, described("A model, such as H100.", min_length=1, max_length=64)], ...
@@ -246,7 +246,7 @@ class GpuJobSpec(Wire, frozen=True):
         Interconnect,
         described("nvlink: the GPUs of one worker must reach each other over NVLink."),
     ] = "any"
-    spread: Annotated[Spread, described("Rules about the nodes that workers land on.")] | None = (
+    spread: Annotated[Spread | None, described("Rules about the nodes that workers land on.")] = (
         None
     )
     policy: (
@@ -262,15 +262,15 @@ class GpuJobSpec(Wire, frozen=True):
             "Jobs of higher priority are planned first.", ge=-1_000_000_000, le=1_000_000_000
         ),
     ] = 0
-    workload: (
-        Annotated[Workload, described("A built-in workload to run in the worker container.")] | None
-    ) = None
-    template: (
-        Annotated[Template, described("A partial pod template, merged over gpupack's own.")] | None
-    ) = None
-    distributed: (
-        Annotated[Distributed, described("How the processes of the job talk to each other.")] | None
-    ) = None
+    workload: Annotated[
+        Workload | None, described("A built-in workload to run in the worker container.")
+    ] = None
+    template: Annotated[
+        Template | None, described("A partial pod template, merged over gpupack's own.")
+    ] = None
+    distributed: Annotated[
+        Distributed | None, described("How the processes of the job talk to each other.")
+    ] = None
     failure_policy: Annotated[
         tuple[FailureRule, ...],
         described("Rules by exit code; the first that matches decides.", max_length=20),

@@ -3,13 +3,15 @@
 
 import decimal
 
-from gpupack_core.units import MiB, MilliCpu
 from kubernetes.utils.quantity import parse_quantity
 
+from gpupack_core.units import MiB, MilliCpu
 from gpupack_crds.errors import QuantityInvalid
 
 _MIB_BYTES = 1024 * 1024
 _MILLI = 1000
+_MOST = 2**63
+"""Kubernetes keeps quantities in 64 bits."""
 
 
 def mebibytes(quantity: str | float) -> MiB:
@@ -47,8 +49,8 @@ def _parse(quantity: str | float) -> decimal.Decimal:
         parsed = decimal.Decimal(parse_quantity(quantity))
     except (ValueError, ArithmeticError) as error:
         raise QuantityInvalid(f"{quantity!r} is not a quantity such as 500m or 30Gi") from error
-    if not parsed.is_finite() or parsed < 0:
-        raise QuantityInvalid(f"{quantity!r} is not a finite quantity of zero or more")
+    if not parsed.is_finite() or not 0 <= parsed <= _MOST:
+        raise QuantityInvalid(f"{quantity!r} is not a quantity between zero and 2^63")
     return parsed
 
 

@@ -2,7 +2,7 @@
 """A Node and its GPUNode as one node of core."""
 
 import gpupack_core as core
-from gpupack_crds import quantity
+from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpunode import GpuDevice
 from gpupack_crds.kinds import GpuNode
@@ -32,7 +32,7 @@ def core_node(node: objects.Node, gpus: GpuNode) -> core.Node:
             memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
             labels=node.metadata.labels,
             taints=tuple(map(_taint, node.spec.taints)),
-            ready=_is_ready(node),
+            ready=_is_ready(node) and _hands_out_tickets(node),
             cordoned=node.spec.unschedulable,
         )
     except (core.Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
@@ -57,6 +57,14 @@ def _device(device: GpuDevice) -> core.Device:
 
 def _taint(taint: objects.Taint) -> core.Taint:
     return core.Taint(taint.key, taint.value, core.Effect(taint.effect))
+
+
+def _hands_out_tickets(node: objects.Node) -> bool:
+    """Whether the kubelet counts any ticket of our device plugin.
+
+    While the agent is away it counts none, and would fail for good every pod that is bound there.
+    """
+    return quantity.count(node.status.allocatable.get(names.GPU, 0)) > 0
 
 
 def _is_ready(node: objects.Node) -> bool:

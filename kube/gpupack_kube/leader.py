@@ -79,11 +79,13 @@ class Election:
     async def _try(self) -> bool:
         started = self._clock()
         try:
-            lease = await asyncio.wait_for(self._read(), self._patience())
+            async with asyncio.timeout(self._patience()):
+                lease = await self._read()
             if lease and not self._free(lease):
                 self._renewed_at = float("-inf")
                 return False
-            await asyncio.wait_for(self._write(lease, holder=self._holder), self._patience())
+            async with asyncio.timeout(self._patience()):
+                await self._write(lease, holder=self._holder)
         except (errors.KubeError, TimeoutError) as error:
             log.warning("cannot take or renew the Lease %s: %s", self._name, error)
             return False

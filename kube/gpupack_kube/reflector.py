@@ -27,6 +27,9 @@ S = TypeVar("S", bound=objects.Object)
 
 PAGE_ITEMS = "500"
 
+PAUSE_SECONDS = 0.2
+"""Between two watches, so that a server which closes each at once is not asked without a break."""
+
 
 class Store(Protocol[S]):
     """What a reflector fills. Calls come from one task, in the server's order."""
@@ -75,6 +78,7 @@ class Reflector(Generic[T]):
         )
         while True:
             await retrying(self._round)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _round(self) -> None:
         if not self._version:

@@ -66,9 +66,9 @@ def uuid(node_name, number):
     return f"GPU-{node_name}-{number}"
 
 
-def node(name, *, cpu="32", memory="256Gi", ready=True, cordoned=False, labels=None):
+def node(name, *, cpu="32", memory="256Gi", ready=True, cordoned=False, labels=None, tickets=8):
     status = {
-        "allocatable": {"cpu": cpu, "memory": memory},
+        "allocatable": {"cpu": cpu, "memory": memory, "gpupack.dev/gpu": tickets},
         "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
     }
     built = {

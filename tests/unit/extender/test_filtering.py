@@ -119,6 +119,12 @@ def test_a_node_without_inventory_is_named(world):
     assert result.failed_and_unresolvable_nodes == {"c": "no inventory from a gpupack agent"}
 
 
+def test_a_node_whose_kubelet_counts_no_tickets_gets_no_work(world):
+    world.ledger.nodes.upsert(node("a", tickets=0))
+    result = world.filter(pod("p"), nodes=["a"])
+    assert result.failed_and_unresolvable_nodes == {"a": "node is not ready"}
+
+
 def test_texts_are_the_same_for_the_same_state(world):
     answers = {str(world.filter(pod("p", gpus=9))) for _ in range(3)}
     assert len(answers) == 1
