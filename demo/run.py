@@ -18,17 +18,18 @@ ROOT = pathlib.Path(__file__).parents[1]
 BIN = ROOT / ".dev" / "bin"
 KUBECONFIG = ROOT / ".dev" / "kubeconfig"
 JOBS = ("matmul", "allreduce")
+WAITING_JOB = "too-big"
 WAIT_SECONDS = 120
 
 
 def main() -> int:
     """Run the demo; returns the exit code."""
     began = time.monotonic()
-    kubectl("delete", "gpujobs", "--all", "--timeout=60s")
+    kubectl("delete", "gpujobs", *JOBS, WAITING_JOB, "--ignore-not-found", "--timeout=60s")
     say("The GPUs of this cluster, as the agents report them")
     show("get", "gpunodes")
     say("Two jobs that fit, and one that asks for more GPUs than there are")
-    for name in (*JOBS, "too-big"):
+    for name in (*JOBS, WAITING_JOB):
         show("apply", "-f", f"examples/{name}.yaml")
     say("An invalid manifest is refused at apply: the field, and the fix")
     refused = show("apply", "-f", "examples/invalid.yaml")
@@ -36,11 +37,11 @@ def main() -> int:
     phases = wait_for_jobs()
     show("get", "gj", "-o", "wide")
     say("Why the big one waits")
-    show("get", "gj", "too-big", "-o", "jsonpath={.status.message}{'\\n'}")
-    promised = {"matmul": "Succeeded", "allreduce": "Succeeded", "too-big": "Pending"}
+    show("get", "gj", WAITING_JOB, "-o", "jsonpath={.status.message}{'\\n'}")
+    promised = {"matmul": "Succeeded", "allreduce": "Succeeded", WAITING_JOB: "Pending"}
     if phases != promised or refused == 0:
         print(f"\nThe demo failed: {phases}, expected {promised} and a refused manifest.")
-        print("Look at .dev/log/ and `kubectl -n gpupack-system get pods`.")
+        print("Look into .dev/log/ and `kubectl -n gpupack-system get pods`.")
         return 1
     say(f"Done in {time.monotonic() - began:.0f} s. The cluster stays up.")
     print(f"  go on:     export KUBECONFIG={KUBECONFIG} PATH={BIN}:$PATH")
@@ -64,12 +65,13 @@ def wait_for_jobs() -> dict[str, str]:
 def settled(phases: dict[str, str]) -> bool:
     """Whether nothing more is going to happen."""
     ended = all(phases.get(name) in {"Succeeded", "Failed"} for name in JOBS)
-    return ended and bool(phases.get("too-big"))
+    return ended and bool(phases.get(WAITING_JOB))
 
 
 def phases_of_jobs() -> dict[str, str]:
-    """Phases of the GPUJobs by name."""
-    items = json.loads(kubectl("get", "gpujobs", "-o", "json").stdout)["items"]
+    """Phases of the demo's GPUJobs by name."""
+    got = kubectl("get", "gpujobs", *JOBS, WAITING_JOB, "-o", "json")
+    items = json.loads(got.stdout)["items"] if got.returncode == 0 else []
     return {job["metadata"]["name"]: job.get("status", {}).get("phase", "") for job in items}
 
 

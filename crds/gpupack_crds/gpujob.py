@@ -3,6 +3,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
+from gpupack_crds.names import MAX_JOB_NAME
 from gpupack_crds.wire import Rule, Wire, described
 
 PolicyName = Literal["first-fit", "best-fit", "worst-fit"]
@@ -52,10 +53,14 @@ class Workload(Wire, frozen=True):
     ] = ()
 
 
+Argument = Annotated[str, described("One word of the command line.", max_length=32768)]
+
+
 class EnvVar(Wire, frozen=True):
     """An environment variable; every field of Kubernetes' EnvVar is passed on."""
 
     name: Annotated[str, described("The variable's name.", min_length=1, max_length=256)]
+    value: Annotated[str, described("The variable's value.", max_length=32768)] = ""
 
 
 Quantity = Annotated[
@@ -87,6 +92,12 @@ class TemplateContainer(Wire, frozen=True):
         ),
     ]
     image: Annotated[str, described("The image.", max_length=512)] = ""
+    command: Annotated[
+        tuple[Argument, ...], described("The program, instead of the image's.", max_length=64)
+    ] = ()
+    args: Annotated[
+        tuple[Argument, ...], described("The program's arguments.", max_length=256)
+    ] = ()
     env: Annotated[
         tuple[Annotated[EnvVar, described("One variable.", schema=PRESERVE)], ...],
         described("Environment variables, added to gpupack's own.", max_length=128),
@@ -112,6 +123,15 @@ class TemplateContainer(Wire, frozen=True):
     )
 
 
+Forbidden = Annotated[str, described("Not allowed.", max_length=253)]
+
+
+class SchedulingGate(Wire, frozen=True):
+    """A gate that keeps a pod from being scheduled."""
+
+    name: Annotated[str, described("The gate's name.", max_length=317)]
+
+
 class TemplateSpec(Wire, frozen=True):
     """A partial PodSpec, merged over the one that gpupack makes; every field is passed on."""
 
@@ -119,11 +139,21 @@ class TemplateSpec(Wire, frozen=True):
         tuple[Annotated[TemplateContainer, described("One container.", schema=PRESERVE)], ...],
         described("Containers, merged by name.", max_length=8),
     ] = ()
-    node_name: Annotated[str, described("Not allowed.", max_length=253)] = ""
-    scheduler_name: Annotated[str, described("Not allowed.", max_length=253)] = ""
-    restart_policy: Annotated[str, described("Not allowed.", max_length=32)] = ""
-    hostname: Annotated[str, described("Not allowed.", max_length=253)] = ""
-    subdomain: Annotated[str, described("Not allowed.", max_length=253)] = ""
+    init_containers: Annotated[
+        tuple[Annotated[TemplateContainer, described("One container.", schema=PRESERVE)], ...],
+        described("Containers that run before the others; they get no GPUs.", max_length=8),
+    ] = ()
+    node_name: Forbidden = ""
+    scheduler_name: Forbidden = ""
+    restart_policy: Forbidden = ""
+    hostname: Forbidden = ""
+    subdomain: Forbidden = ""
+    priority_class_name: Forbidden = ""
+    preemption_policy: Forbidden = ""
+    scheduling_gates: Annotated[
+        tuple[Annotated[SchedulingGate, described("One gate.")], ...],
+        described("Not allowed.", max_length=8),
+    ] = ()
 
     rules: ClassVar = (
         Rule(
@@ -144,6 +174,16 @@ class TemplateSpec(Wire, frozen=True):
         Rule(
             "!has(self.hostname) && !has(self.subdomain)",
             "host names are what workers find each other by; remove hostname and subdomain",
+        ),
+        Rule(
+            "!has(self.priorityClassName) && !has(self.preemptionPolicy)",
+            "a worker must not evict others one by one; use spec.priority and remove "
+            "priorityClassName and preemptionPolicy",
+        ),
+        Rule(
+            "!has(self.schedulingGates)",
+            "a gated worker would hold its GPUs and not start; use spec.suspend",
+            ".schedulingGates",
         ),
     )
 
@@ -259,7 +299,9 @@ class GpuJobSpec(Wire, frozen=True):
     priority: Annotated[
         int,
         described(
-            "Jobs of higher priority are planned first.", ge=-1_000_000_000, le=1_000_000_000
+            "A job waits behind jobs of higher priority that wait for GPUs.",
+            ge=-1_000_000_000,
+            le=1_000_000_000,
         ),
     ] = 0
     workload: Annotated[
@@ -318,6 +360,10 @@ class GpuJobSpec(Wire, frozen=True):
             ".share",
         ),
         Rule(
+            "!has(self.gpus) || self.workers * self.gpus <= 4096",
+            "a job can have at most 4096 GPUs in all (workers x gpus); lower one of them",
+        ),
+        Rule(
             "has(self.workload) || (has(self.template) && has(self.template.spec) && "
             "has(self.template.spec.containers) && self.template.spec.containers.exists("
             "c, c.name == 'worker' && has(c.image) && size(c.image) > 0))",
@@ -368,8 +414,8 @@ def fixed_rule(field: str) -> Rule:
 
 NAME_RULES = (
     Rule(
-        "size(self.metadata.name) <= 52",
-        "the name must have at most 52 characters: pods are named after it",
+        f"size(self.metadata.name) <= {MAX_JOB_NAME}",
+        f"the name must have at most {MAX_JOB_NAME} characters: pods are named after it",
     ),
     Rule(
         "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",

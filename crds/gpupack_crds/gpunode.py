@@ -20,7 +20,10 @@ class GpuDevice(Wire, frozen=True):
     ]
     health: Annotated[
         Health,
-        described("Healthy; Degraded (works, is used last); Failed (gets no more work)."),
+        described(
+            "Healthy; Degraded: what holds it goes on, and it gets no new work; Failed: it does "
+            "not work."
+        ),
     ] = "Healthy"
     cause: Annotated[str, described("Why the GPU is not Healthy.", max_length=256)] = ""
     numa_node: (

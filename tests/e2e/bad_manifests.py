@@ -144,6 +144,30 @@ BAD = [
         "variables of devices (GPUPACK_*, NVIDIA_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) are set",
     ),
     Bad(
+        "GPUs for an init container",
+        {
+            "spec.template.spec.initContainers": [
+                {"name": "prepare", "resources": {"limits": {"gpupack.dev/gpu": 1}}}
+            ]
+        },
+        "ask for GPUs by spec.gpus, not in the container's resources",
+    ),
+    Bad(
+        "a priority class that evicts others",
+        {"spec.template.spec.priorityClassName": "system-node-critical"},
+        "a worker must not evict others one by one; use spec.priority",
+    ),
+    Bad(
+        "a gate that keeps workers from starting",
+        {"spec.template.spec.schedulingGates": [{"name": "example.test/later"}]},
+        "a gated worker would hold its GPUs and not start; use spec.suspend",
+    ),
+    Bad(
+        "more GPUs than one job can have",
+        {"spec.workers": 1024, "spec.gpus": 8},
+        "a job can have at most 4096 GPUs in all (workers x gpus); lower one of them",
+    ),
+    Bad(
         "a label of gpupack's own",
         {"spec.template.metadata.labels": {"gpupack.dev/job": "other"}},
         "labels and annotations under gpupack.dev/ are gpupack's own; remove them",

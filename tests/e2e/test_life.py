@@ -115,4 +115,6 @@ def test_the_story_of_a_job_stands_in_its_events(kube, judged):
 
 
 def leftovers(kube):
-    return kube.kubectl("get", "gpujobs,jobs,pods,services", "-o", "name").stdout
+    done = kube.kubectl("get", "gpujobs,jobs,pods,services", "-o", "name")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
