@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that stand in the API's types and in the code that honours them are the same."""
+
+from typing import get_args
+
+from gpupack_core import POLICIES
+from gpupack_crds.gpujob import PolicyName, WorkloadName
+from gpupack_workloads import cli
+
+
+def test_the_api_names_every_policy_that_there_is():
+    assert set(get_args(PolicyName)) == set(POLICIES)
+
+
+def test_the_api_names_every_workload_that_there_is():
+    assert set(get_args(WorkloadName)) == set(cli.main.commands)
