@@ -233,5 +233,5 @@ def test_an_annotation_beyond_any_gpu_holds_no_device(world, caplog):
 
 
 def test_a_job_that_asks_for_memory_beyond_any_gpu_is_refused(world):
-    refusal = world.plan(plan_request("train", minMemory="9" * 30 + "Ti"))
+    refusal = world.plan(plan_request("train", minMemory="8000000Ti"))
     assert refusal.counts == {"GpuMemoryTooSmall": 2}
