@@ -17,6 +17,7 @@ from gpupack_operator.decision import attempts
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import Answer, Decision, Limits, NotPlanned, Observation
 from gpupack_operator.decision.notices import Notice, notices
+from gpupack_operator.manifests.owner import is_ours
 from gpupack_operator.waitlist import Key, Waitlist
 from gpupack_operator.world import Seen, World
 
@@ -77,12 +78,12 @@ class Reconciler:
         )
 
     async def _observe(self, key: Key, seen: Seen) -> Observation:
-        uid = seen.job.metadata.uid
-        jobs = self._world.jobs_of(uid)
+        jobs = self._world.jobs_of(seen.job)
+        jobs += await self._overlooked(seen.job, jobs)
         return Observation(
             job=seen.job,
-            jobs=jobs + await self._overlooked(seen.job, jobs),
-            pods=self._world.pods_of(uid),
+            jobs=jobs,
+            pods=self._world.pods_of(seen.job, jobs),
             now=_now(),
             limits=self._limits,
             refusals=self._waitlist.refusals(key),
@@ -100,8 +101,7 @@ class Reconciler:
             found = await self._api.get(JOBS, name, namespace=job.metadata.namespace)
         except errors.NotFound:
             return ()
-        ours = found.metadata.labels.get(names.JOB_UID_LABEL) == job.metadata.uid
-        return (found,) if ours else ()
+        return (found,) if is_ours(found, job) else ()
 
     async def _write(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
         if status == job.status:

@@ -10,13 +10,14 @@ kopf fills three indices. Two things they cannot know are added here:
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube.objects import Job, Json, Object, Pod
+from gpupack_operator.manifests import owner
 from gpupack_operator.waitlist import Key
 
 Index = Mapping[Any, Iterable[Any]]
@@ -55,13 +56,15 @@ class World:
         self._written.pop(key, None)
         return seen
 
-    def jobs_of(self, uid: str) -> tuple[Job, ...]:
-        """The Jobs of a GPUJob."""
-        return tuple(self._present(self.jobs.get(uid, ())))
+    def jobs_of(self, job: GpuJob) -> tuple[Job, ...]:
+        """The Jobs that a GPUJob controls."""
+        labelled = self._present(self.jobs.get(job.metadata.uid, ()))
+        return tuple(found for found in labelled if owner.is_ours(found, job))
 
-    def pods_of(self, uid: str) -> tuple[Pod, ...]:
-        """The pods of a GPUJob."""
-        return tuple(self._present(self.pods.get(uid, ())))
+    def pods_of(self, job: GpuJob, jobs: Collection[Job]) -> tuple[Pod, ...]:
+        """The pods of a GPUJob's Jobs, and those that have outlived theirs."""
+        labelled = self._present(self.pods.get(job.metadata.uid, ()))
+        return tuple(pod for pod in labelled if owner.is_worker(pod, job, jobs))
 
     def keys(self) -> tuple[Key, ...]:
         """All GPUJobs."""

@@ -72,7 +72,7 @@ def failures_ignored(view: AttemptView) -> Finding | None:
 
 def job_gone(view: AttemptView) -> Finding | None:
     """Somebody deleted the Job."""
-    missing = view.job is None and (view.running or view.workers)
+    missing = view.job is None and view.running
     going = view.job is not None and view.job.metadata.deletion_timestamp is not None
     if not missing and not going:
         return None

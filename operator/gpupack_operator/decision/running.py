@@ -22,7 +22,7 @@ from gpupack_operator.decision.model import (
 from gpupack_operator.decision.reasons import Reason
 from gpupack_operator.decision.restarts import Step
 from gpupack_operator.decision.view import AttemptView, Verdict, view
-from gpupack_operator.decision.workers import by_index
+from gpupack_operator.decision.workers import by_index, may_run
 
 DEADLINE_SLACK_SECONDS = 2.0
 """Whole seconds on both sides: a Job's deadline within this of the GPUJob's is the same."""
@@ -43,9 +43,19 @@ def decide(
     if verdict:
         return _ended(observation, status, seen, verdict, write)
     if seen.job is None:
-        return Decision(status=status, actions=(creation(seen),), again_at=again_at)
+        return _created(observation, status, seen, again_at)
     status = _progress(seen, status, write)
     return Decision(status=status, actions=_deadline(seen, seen.job), again_at=again_at)
+
+
+def _created(
+    observation: Observation, status: GpuJobStatus, seen: AttemptView, again_at: dt.datetime | None
+) -> Decision:
+    """Workers of a Job that was deleted before all had started must be gone first."""
+    if any(may_run(pod, observation.now) for pod in observation.pods):
+        look_at = times.after(observation.now, JOB_GOING_SECONDS)
+        return Decision(status=status, again_at=times.earliest(again_at, look_at))
+    return Decision(status=status, actions=(creation(seen),), again_at=again_at)
 
 
 def creation(seen: AttemptView) -> CreateChildren:

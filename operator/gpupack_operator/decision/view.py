@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt as it was observed, and what may be found out about it."""
+"""One attempt as it was observed, and what may be found out about it.
+
+Only pods of the Job that is seen are its workers: one whose Job is gone says nothing about an
+attempt that still runs.
+"""
 
 import dataclasses
 import datetime as dt
@@ -7,11 +11,11 @@ import datetime as dt
 from gpupack_crds import names
 from gpupack_crds.gpujob import FailureAction, GpuJobSpec
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome
-from gpupack_kube.objects import Condition, Job
+from gpupack_kube.objects import Condition, Job, Pod
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Limits, Observation
 from gpupack_operator.decision.workers import Worker
-from gpupack_operator.manifests.owner import attempt_of
+from gpupack_operator.manifests.owner import controller
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +75,21 @@ class AttemptView:
 def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> AttemptView:
     """Look at one attempt of what was observed."""
     name = names.job_name(observation.job.metadata.name, attempt=attempt.number)
-    jobs = [job for job in observation.jobs if job.metadata.name == name]
-    pods = [pod for pod in observation.pods if attempt_of(pod) == attempt.number]
+    job = next((job for job in observation.jobs if job.metadata.name == name), None)
+    pods = [pod for pod in observation.pods if job and _belongs(pod, job)]
     return AttemptView(
         number=attempt.number,
         started_at=times.read(attempt.started_at),
         running=status.phase == "Running",
-        job=jobs[0] if jobs else None,
+        job=job,
         workers=tuple(Worker(pod) for pod in pods),
         spec=observation.job.spec,
         deadline=times.deadline(observation.job.spec, status),
         now=observation.now,
         limits=observation.limits,
     )
+
+
+def _belongs(pod: Pod, job: Job) -> bool:
+    owner = controller(pod)
+    return owner is not None and owner.uid == job.metadata.uid

@@ -9,7 +9,6 @@ answer; it is not waited for, and the ledger does not hand out its devices befor
 import datetime as dt
 
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_kube.objects import Pod
 from gpupack_operator.decision import attempts, ended, running, times
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.ended import deletion
@@ -22,6 +21,7 @@ from gpupack_operator.decision.model import (
 )
 from gpupack_operator.decision.reasons import Reason
 from gpupack_operator.decision.view import view
+from gpupack_operator.decision.workers import may_run
 
 LOOK_SECONDS = 5.0
 """How often to look at what should be going away without being asked."""
@@ -53,19 +53,10 @@ def _ready_at(observation: Observation, status: GpuJobStatus) -> dt.datetime | N
     """When to look whether the next attempt can begin; None: now."""
     if observation.jobs:
         return times.after(observation.now, LOOK_SECONDS)
-    lingering = [pod for pod in observation.pods if _lingers(pod, observation.now)]
-    if lingering:
+    if any(may_run(pod, observation.now) for pod in observation.pods):
         return times.after(observation.now, LOOK_SECONDS)
     start = attempts.next_start(status)
     return start if start is not None and start > observation.now else None
-
-
-def _lingers(pod: Pod, now: dt.datetime) -> bool:
-    """Whether a pod of an earlier attempt may still run something."""
-    if pod.finished:
-        return False
-    grace_ends = pod.metadata.deletion_timestamp
-    return grace_ends is None or now < times.after(grace_ends, LOOK_SECONDS)
 
 
 def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:

@@ -7,6 +7,9 @@ import datetime as dt
 from gpupack_crds import names
 from gpupack_kube.objects import Condition, ContainerStatus, Pod, Terminated, Waiting
 
+LATE_SECONDS = 5.0
+"""How much later than its grace period a pod that is deleted may end."""
+
 STARTED_PHASES = {"Running", "Succeeded", "Failed"}
 
 
@@ -101,6 +104,14 @@ class Worker:
 
     def _statuses(self) -> tuple[ContainerStatus, ...]:
         return self.pod.status.container_statuses + self.pod.status.init_container_statuses
+
+
+def may_run(pod: Pod, now: dt.datetime) -> bool:
+    """Whether a pod that should be gone may still run something."""
+    if pod.finished:
+        return False
+    grace_ends = pod.metadata.deletion_timestamp
+    return grace_ends is None or now < grace_ends + dt.timedelta(seconds=LATE_SECONDS)
 
 
 def by_index(workers: tuple[Worker, ...]) -> dict[int, Worker]:

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names, labels and owner of everything that belongs to a GPUJob."""
+"""Names, labels and owner of everything that belongs to a GPUJob.
+
+Labels find children; the controller's ownerReference says whose they are. Anybody who may create
+a pod anywhere can label it as he likes, so a label alone proves nothing.
+"""
+
+from collections.abc import Collection
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube.objects import Json, Object
+from gpupack_kube.objects import Job, Json, Object, OwnerReference, Pod
 
 
 def metadata(job: GpuJob, *, name: str, attempt: int | None = None) -> Json:
@@ -32,8 +38,32 @@ def labels(job: GpuJob, *, attempt: int | None = None) -> dict[str, str]:
 
 
 def is_ours(child: Object, job: GpuJob) -> bool:
-    """Whether an object of the right name was made for this GPUJob, and not for another."""
-    return any(owner.uid == job.metadata.uid for owner in child.metadata.owner_references)
+    """Whether a Job or Service is controlled by this GPUJob, and not by another of its name."""
+    owner = controller(child)
+    near = child.metadata.namespace == job.metadata.namespace
+    return near and owner is not None and owner.uid == job.metadata.uid
+
+
+def is_worker(pod: Pod, job: GpuJob, jobs: Collection[Job]) -> bool:
+    """Whether a pod belongs to one of a GPUJob's Jobs, or to one that is gone already.
+
+    Args:
+        pod: a pod with the GPUJob's labels.
+        job: the GPUJob.
+        jobs: its Jobs that still exist.
+    """
+    owner = controller(pod)
+    if owner is None or pod.metadata.namespace != job.metadata.namespace:
+        return False
+    if any(owner.uid == found.metadata.uid for found in jobs):
+        return True
+    name = names.job_name(job.metadata.name, attempt=attempt_of(pod))
+    return (owner.kind, owner.name) == ("Job", name)
+
+
+def controller(child: Object) -> OwnerReference | None:
+    """The one owner that makes and removes an object."""
+    return next((owner for owner in child.metadata.owner_references if owner.controller), None)
 
 
 def attempt_of(child: Object) -> int:

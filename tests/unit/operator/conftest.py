@@ -52,11 +52,17 @@ def placement(*nodes):
     )
 
 
+def owned_by(kind, name, uid):
+    return {"kind": kind, "name": name, "uid": uid, "controller": True}
+
+
 def job(*, attempt=1, conditions=(), deleted=None, suspend=False, deadline=None, started=0):
     meta = {
         "name": f"train-{attempt}",
+        "namespace": "team",
         "uid": f"uid-of-train-{attempt}",
         "labels": {names.JOB_UID_LABEL: UID, names.ATTEMPT_LABEL: str(attempt)},
+        "ownerReferences": [owned_by("GPUJob", "train", UID)],
     }
     if deleted is not None:
         meta["deletionTimestamp"] = stamp(deleted)
@@ -88,7 +94,13 @@ def pod(
 ):
     """A worker pod; `deleted` is when its deletion was asked for, with 30 s of grace."""
     labels = {names.ATTEMPT_LABEL: str(attempt), names.INDEX_LABEL: str(index)}
-    meta = {"name": f"train-{attempt}-{index}-x", "uid": f"pod-{attempt}-{index}", "labels": labels}
+    meta = {
+        "name": f"train-{attempt}-{index}-x",
+        "namespace": "team",
+        "uid": f"pod-{attempt}-{index}",
+        "labels": labels,
+        "ownerReferences": [owned_by("Job", f"train-{attempt}", f"uid-of-train-{attempt}")],
+    }
     if deleted is not None:
         meta |= {"deletionTimestamp": stamp(deleted + 30), "deletionGracePeriodSeconds": 30}
     conditions = []

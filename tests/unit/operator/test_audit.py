@@ -38,7 +38,7 @@ async def test_a_pod_that_is_indexed_but_gone_is_a_ghost(scene, build):
     scene.indexed = {"a": "1", "pod-1-0": "1"}
     scene.world.pods = {build.UID: [build.pod(0)]}
     await scene.check()
-    assert scene.world.pods_of(build.UID) == ()
+    assert scene.world.pods_of(build.gpujob(), [build.job()]) == ()
 
 
 async def test_news_that_are_on_their_way_are_no_dead_watch(scene):

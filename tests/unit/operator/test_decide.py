@@ -58,6 +58,13 @@ def test_an_admitted_job_whose_job_is_missing_gets_it_after_an_operator_restart(
     assert decision.actions == (CreateChildren(attempt=1, deadline_seconds=None),)
 
 
+def test_pods_whose_job_is_gone_do_not_decide_and_must_be_gone_before_it_is_created(build):
+    orphan = build.pod(phase="Failed", exit_code=3, ended=9)
+    assert decide(build.see(build.admitted(), pods=[orphan])).status.phase == "Admitted"
+    decision = decide(build.see(build.admitted(), pods=[build.pod()]))
+    assert (decision.actions, decision.again_at) == ((), build.at(15))
+
+
 def test_a_job_runs_when_all_workers_have_started(build):
     job = build.admitted(nodes=("a", "b"))
     one = decide(

@@ -15,6 +15,14 @@ def version(job, number, **status):
     return structs.replace(job, metadata=meta, status=GpuJobStatus(**status))
 
 
+def altered(item, *, namespace="team", owner_references=None, **owner):
+    """An object with other ownership; `owner` changes fields of its controller."""
+    owners = [structs.replace(found, **owner) for found in item.metadata.owner_references]
+    owners = tuple(owners) if owner_references is None else owner_references
+    meta = structs.replace(item.metadata, namespace=namespace, owner_references=owners)
+    return structs.replace(item, metadata=meta)
+
+
 @pytest.fixture
 def world(build):
     found = World(gpujobs={KEY: [Seen(job=version(build.gpujob(), 9), template={"spec": {}})]})
@@ -47,7 +55,34 @@ def test_the_echo_of_our_own_write_is_recognised(world, build):
 
 def test_ghosts_are_left_out(world, build):
     world.mark_gone("pod-1-0")
-    assert [pod.metadata.uid for pod in world.pods_of(build.UID)] == ["pod-1-1"]
+    pods = world.pods_of(build.gpujob(), [build.job()])
+    assert [pod.metadata.uid for pod in pods] == ["pod-1-1"]
+
+
+def test_a_job_that_only_bears_the_labels_is_not_ours(world, build):
+    foreign = (
+        altered(build.job(), namespace="other"),
+        altered(build.job(), owner_references=()),
+        altered(build.job(), controller=False),
+        altered(build.job(), uid="uid-of-another"),
+    )
+    world.jobs = {build.UID: [*foreign, build.job()]}
+    assert world.jobs_of(build.gpujob()) == (build.job(),)
+
+
+def test_a_pod_that_only_bears_the_labels_is_not_ours(world, build):
+    foreign = (
+        altered(build.pod(), namespace="other"),
+        altered(build.pod(), owner_references=()),
+        altered(build.pod(), controller=False),
+        altered(build.pod(), uid="uid-of-another", name="another"),
+    )
+    world.pods = {build.UID: [*foreign, build.pod()]}
+    assert world.pods_of(build.gpujob(), [build.job()]) == (build.pod(),)
+
+
+def test_a_pod_that_has_outlived_its_job_is_known_by_its_owner_s_name(world, build):
+    assert world.pods_of(build.gpujob(), []) == (build.pod(0), build.pod(1))
 
 
 def test_the_template_is_kept_as_it_was_written():
