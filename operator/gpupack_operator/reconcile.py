@@ -87,6 +87,7 @@ class Reconciler:
             now=_now(),
             limits=self._limits,
             refusals=self._waitlist.refusals(key),
+            told_at=self._waitlist.told_at(key),
         )
 
     async def _overlooked(self, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -128,6 +129,8 @@ class Reconciler:
             created = observation.job.metadata.creation_timestamp or observation.now
             priority = observation.job.spec.priority
             self._waitlist.refused(key, priority=priority, created=created)
+            if decision.status != observation.job.status:
+                self._waitlist.told(key, observation.now)
         elif decision.status.phase != "Pending":
             self._waitlist.leave(key)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs whose plan was refused: who is asked first when something is freed, and how often."""
+"""GPUJobs whose plan was refused: who asks first when something is freed, who knows what."""
 
 import dataclasses
 import datetime as dt
@@ -17,6 +17,7 @@ class Key(NamedTuple):
 class _Entry:
     rank: tuple[int, dt.datetime, Key]
     refusals: int = 0
+    told_at: dt.datetime | None = None
 
 
 class Waitlist:
@@ -30,6 +31,16 @@ class Waitlist:
         entry = self._entries.setdefault(key, _Entry(rank=(0, created, key)))
         entry.rank = (-priority, created, key)
         entry.refusals += 1
+
+    def told(self, key: Key, at: dt.datetime) -> None:
+        """The status of a waiting GPUJob was written."""
+        if entry := self._entries.get(key):
+            entry.told_at = at
+
+    def told_at(self, key: Key) -> dt.datetime | None:
+        """When the status of a waiting GPUJob was last written; None where we did not."""
+        entry = self._entries.get(key)
+        return entry.told_at if entry else None
 
     def leave(self, key: Key) -> None:
         """A GPUJob waits no longer."""

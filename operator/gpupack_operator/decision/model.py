@@ -70,6 +70,7 @@ class Observation:
         now: the time.
         limits: how long to wait for things.
         refusals: refused plans in a row since something was last freed.
+        told_at: when the status last said why the job waits, where this operator wrote it.
         answer: of an action earlier in this pass.
     """
 
@@ -79,6 +80,7 @@ class Observation:
     now: dt.datetime
     limits: Limits = Limits()
     refusals: int = 0
+    told_at: dt.datetime | None = None
     answer: Answer | None = None
 
 

@@ -30,6 +30,10 @@ FIRST_RETRY_SECONDS = 0.5
 """Soon at first: what was just freed may not have reached the ledger when we heard of it."""
 MAX_RETRY_SECONDS = 15.0
 
+QUIET_SECONDS = 10.0
+"""How long a text may be out of date while its reason holds. Whatever is freed changes the counts
+in the texts of all who wait: written at once, one event would cost as many writes."""
+
 
 def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
     """Take the first step that can be taken."""
@@ -64,9 +68,22 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
     if isinstance(answer, Planned):
         return _admitted(observation, status, answer, write)
     if isinstance(answer, NotPlanned):
-        status = _set(status, answer.reason, answer.message, write)
-        return Decision(status=status, again_at=_retry_at(observation))
+        return _refused(observation, status, answer, write)
     return Decision(status=observation.job.status, actions=(AskPlan(status.attempt + 1),))
+
+
+def _refused(
+    observation: Observation, status: GpuJobStatus, answer: NotPlanned, write: Writer
+) -> Decision:
+    """Say why; a newer text for the same reason may have to wait."""
+    retry_at = _retry_at(observation)
+    told = _set(status, answer.reason, answer.message, write)
+    if told.reason != status.reason or told.message == status.message or not observation.told_at:
+        return Decision(status=told, again_at=retry_at)
+    tell_at = times.after(observation.told_at, QUIET_SECONDS)
+    if tell_at <= observation.now:
+        return Decision(status=told, again_at=retry_at)
+    return Decision(status=status, again_at=times.earliest(retry_at, tell_at))
 
 
 def _retry_at(observation: Observation) -> dt.datetime:

@@ -142,7 +142,7 @@ def pod(
     return msgspec.convert(body, Pod)
 
 
-def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0):
+def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0, told=None):
     return Observation(
         job=gpujob_,
         jobs=tuple(jobs),
@@ -150,6 +150,7 @@ def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0):
         now=at(now),
         answer=answer,
         refusals=refusals,
+        told_at=None if told is None else at(told),
     )
 
 

@@ -99,6 +99,15 @@ async def test_a_refused_job_is_put_on_the_waitlist(scene):
     assert (scene.status["reason"], scene.server.names("POST")) == ("TooFewFreeGpus", [])
 
 
+async def test_a_waiting_job_is_not_rewritten_for_another_count(scene):
+    scene.plans.answer = FULL
+    await scene.reconcile()
+    scene.plans.answer = PlanRefusal(reason=FULL.reason, message="2 free")
+    await scene.reconcile()
+    assert scene.server.names("PUT") == [f"{GPUJOB}/status"]
+    assert scene.plans.asked == 2
+
+
 async def test_a_spec_that_changed_meanwhile_is_looked_at_first(scene):
     newer = scene.body["metadata"] | {"resourceVersion": "8"}
     scene.server.put(GPUJOB, scene.body | {"metadata": newer})

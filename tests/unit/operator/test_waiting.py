@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from msgspec import structs
+
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import NotPlanned
+
+
+def refusal(message, reason="TooFewFreeGpus"):
+    return NotPlanned(reason=reason, message=message)
+
+
+@pytest.fixture
+def waiting(build):
+    """A job whose status says since second 10 that 3 GPUs are free."""
+    job = build.gpujob()
+    return build.after(job, decide(build.see(job, answer=refusal("3 free"), now=10)))
+
+
+def test_another_count_alone_is_not_written_at_once_but_soon(waiting, build):
+    seen = build.see(waiting, answer=refusal("2 free"), now=12, refusals=9, told=10)
+    decision = decide(seen)
+    assert decision.status == waiting.status
+    assert decision.again_at == build.at(20)
+
+
+def test_the_newer_text_does_come(waiting, build):
+    decision = decide(build.see(waiting, answer=refusal("2 free"), now=20, told=10))
+    assert decision.status.message == "2 free"
+
+
+def test_another_reason_is_written_at_once(waiting, build):
+    answer = refusal("1 failed", reason="GpuFailed")
+    assert decide(build.see(waiting, answer=answer, now=11, told=10)).status.reason == "GpuFailed"
+
+
+def test_a_text_that_another_operator_wrote_is_replaced_at_once(waiting, build):
+    decision = decide(build.see(waiting, answer=refusal("2 free"), now=11))
+    assert decision.status.message == "2 free"
+
+
+def test_an_edited_spec_is_acknowledged_even_while_the_text_waits(waiting, build):
+    edited = structs.replace(waiting, metadata=structs.replace(waiting.metadata, generation=2))
+    status = decide(build.see(edited, answer=refusal("2 free"), now=12, told=10)).status
+    assert (status.observed_generation, status.message) == (2, "3 free")
