@@ -7,7 +7,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from gpupack_crds.kinds import GPUJOBS, GPUNODES
+from gpupack_crds.kinds import GPUNODES
 from gpupack_extender.access import Access
 from gpupack_extender.binding import Binder
 from gpupack_extender.doubts import Doubts
@@ -15,6 +15,7 @@ from gpupack_extender.errors import TaskEnded
 from gpupack_extender.filtering import Filter
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.ledger.placed_job import PLACED_JOBS
 from gpupack_extender.metrics import LedgerCollector, Metrics
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.planning import Plan
@@ -103,7 +104,7 @@ def _reflectors(
     return {
         "nodes": Reflector(api, NODES, ledger.nodes),
         "gpunodes": Reflector(api, GPUNODES, ledger.gpus),
-        "gpujobs": Reflector(api, GPUJOBS, ledger.jobs),
+        "gpujobs": Reflector(api, PLACED_JOBS, ledger.jobs),
         "pods": Reflector(api, PODS, ledger.pods),
         "leader": Reflector(
             api, LEASES, leadership, namespace=standing.system_namespace, selectors=lease

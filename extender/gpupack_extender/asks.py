@@ -76,12 +76,10 @@ def gang(spec: GpuJobSpec, pod_spec: objects.PodSpec) -> core.Gang:
         raise AskInvalid(f"spec cannot be planned: {error}") from error
 
 
-def template_needs(spec: GpuJobSpec) -> tuple[core.MilliCpu, core.MiB]:
+def template_needs(pod_spec: dict[str, Any]) -> tuple[core.MilliCpu, core.MiB]:
     """CPU and memory of a worker as far as its GPUJob tells; nothing where it cannot be read."""
-    if spec.template is None or spec.template.spec is None:
-        return core.MilliCpu(0), core.MiB(0)
     try:
-        return needs(read_pod_spec(msgspec.to_builtins(spec.template.spec)))
+        return needs(read_pod_spec(pod_spec))
     except AskInvalid:
         return core.MilliCpu(0), core.MiB(0)
 

@@ -67,6 +67,7 @@ class LedgerCollector(Collector):
         yield self._claims()
         yield self._devices()
         yield self._ages()
+        yield self._unreadable()
         yield CounterMetricFamily(
             "gpupack_extender_contradictions",
             "How often the API showed a device claimed beyond what it has.",
@@ -97,6 +98,16 @@ class LedgerCollector(Collector):
         )
         for kind, watch in self._watches.items():
             family.add_metric([kind], watch.age_seconds())
+        return family
+
+    def _unreadable(self) -> Metric:
+        family = CounterMetricFamily(
+            "gpupack_extender_unreadable_objects",
+            "Objects of the API server that were passed over, by kind.",
+            labels=["kind"],
+        )
+        for kind, watch in self._watches.items():
+            family.add_metric([kind], watch.unreadable)
         return family
 
 

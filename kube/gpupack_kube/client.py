@@ -75,9 +75,12 @@ class Api:
         self, resource: Resource[T], *, namespace: str = "", **query: str
     ) -> tuple[objects.ListMeta, list[T]]:
         """Read one page of a list; `query` holds `limit`, `continue`, selectors."""
-        body = await self._send("GET", resource.collection(namespace), query=query)
-        page = decode(body, Page)
+        page = await self.raw_page(resource, namespace=namespace, **query)
         return page.metadata, [decode(item, resource.type) for item in page.items or ()]
+
+    async def raw_page(self, resource: Resource[Any], *, namespace: str = "", **query: str) -> Page:
+        """Read one page of a list and leave it to the caller to decode its items."""
+        return decode(await self._send("GET", resource.collection(namespace), query=query), Page)
 
     async def create(self, resource: Resource[T], body: objects.Json, *, namespace: str = "") -> T:
         """Create an object; raises AlreadyExists where there is one of that name."""

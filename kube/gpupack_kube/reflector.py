@@ -2,8 +2,11 @@
 """List and watch one kind into a store, for ever.
 
     list (paged) ─► store.replace ─► watch ─► store.upsert / store.remove
-      ▲                                │ 410 Expired, or an undecodable event: list anew
+      ▲                                │ 410 Expired, or a broken line: list anew
       └────────────────────────────────┘ closed or unreachable: watch on from the last version
+
+An object that cannot be read, as one that a newer release wrote, stops nobody else's: it is
+logged, counted and passed over. A watch keeps what was last known of it; a list leaves it out.
 
 `fresh_at` is the monotonic time of the last word from the server, bookmarks included, so that
 readiness can tell a quiet cluster from a dead connection. The official client's informer was
@@ -15,6 +18,7 @@ import logging
 import time
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
 import tenacity
 
 from gpupack_kube import client, errors, objects
@@ -58,6 +62,8 @@ class Reflector(Generic[T]):
     ) -> None:
         self.synced = asyncio.Event()
         self.fresh_at = float("-inf")
+        self.unreadable = 0
+        """How many objects could not be read."""
         self._api = api
         self._resource = resource
         self._store = store
@@ -97,13 +103,13 @@ class Reflector(Generic[T]):
         items: list[T] = []
         query = {"limit": PAGE_ITEMS, **self._selectors}
         while True:
-            meta, page = await self._api.page(self._resource, namespace=self._namespace, **query)
-            items += page
-            if not meta.continue_:
+            page = await self._api.raw_page(self._resource, namespace=self._namespace, **query)
+            items += filter(None, map(self._read, page.items or ()))
+            if not page.metadata.continue_:
                 break
-            query["continue"] = meta.continue_
+            query["continue"] = page.metadata.continue_
         self._store.replace(items)
-        self._version = meta.resource_version
+        self._version = page.metadata.resource_version
         self._heard()
         self.synced.set()
 
@@ -115,15 +121,28 @@ class Reflector(Generic[T]):
 
     def _apply(self, event: client.Event) -> None:
         if event.type == "BOOKMARK":
-            bookmark = client.decode(event.object, objects.Object)
-            self._version = bookmark.metadata.resource_version
+            self._version = _metadata(event.object).resource_version
             return
-        item = client.decode(event.object, self._resource.type)
-        self._version = item.metadata.resource_version
+        item = self._read(event.object)
+        metadata = item.metadata if item else _metadata(event.object)
+        self._version = metadata.resource_version
         if event.type == "DELETED":
-            self._store.remove(item)
-        else:
+            self._store.remove(item or self._nothing_but(metadata))
+        elif item:
             self._store.upsert(item)
+
+    def _read(self, raw: msgspec.Raw) -> T | None:
+        try:
+            return client.decode(raw, self._resource.type)
+        except errors.KubeError as error:
+            self.unreadable += 1
+            title = f"{self._resource.plural} {_title(raw)}"
+            log.error("%s is passed over: %s", title, error)  # noqa: TRY400 - not a bug
+            return None
+
+    def _nothing_but(self, metadata: objects.ObjectMeta) -> T:
+        """What is gone is known by its metadata."""
+        return msgspec.convert({"metadata": metadata}, self._resource.type)
 
     def _heard(self) -> None:
         self.fresh_at = time.monotonic()
@@ -131,3 +150,14 @@ class Reflector(Generic[T]):
     def _report(self, state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         log.warning("watching %s: %s; trying again", self._resource.plural, error)
+
+
+def _title(raw: msgspec.Raw) -> str:
+    try:
+        return "/".join(client.decode(raw, objects.Object).key)
+    except errors.KubeError:
+        return "of unreadable metadata"
+
+
+def _metadata(raw: msgspec.Raw) -> objects.ObjectMeta:
+    return client.decode(raw, objects.Object).metadata

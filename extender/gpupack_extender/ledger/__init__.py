@@ -22,4 +22,5 @@ lock that concurrent binds need.
 * `workers`: which worker a pod is. `claims`: one place and who claims it.
 * `books`: claims, and the cluster's arrays kept equal to them.
 * `ledger`: what calls do to the books. `fleet`, `jobs`, `pods`: what watch events do.
+* `placed_job`: a GPUJob as far as `jobs` reads it.
 """

@@ -5,11 +5,11 @@ import logging
 
 import gpupack_core as core
 from gpupack_crds.gpujob_status import WorkerPlacement
-from gpupack_crds.kinds import GpuJob
 from gpupack_extender import asks
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.books import Books
 from gpupack_extender.ledger.claims import State, WorkerClaim
+from gpupack_extender.ledger.placed_job import PlacedJob
 from gpupack_extender.ledger.workers import Attempt, Worker
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class Jobs:
         current = self._current.get(attempt.job_uid)
         return current is not None and current.number >= attempt.number
 
-    def upsert(self, job: GpuJob) -> None:
+    def upsert(self, job: PlacedJob) -> None:
         """A GPUJob appeared or changed."""
         attempt = _attempt(job)
         self._current[attempt.job_uid] = attempt
@@ -40,11 +40,11 @@ class Jobs:
         for claim in written.values():
             self._see_written(claim)
 
-    def remove(self, job: GpuJob) -> None:
+    def remove(self, job: PlacedJob) -> None:
         """A GPUJob is gone; its pods hold what they hold until they are gone too."""
         self._forget(job.metadata.uid)
 
-    def replace(self, jobs: list[GpuJob]) -> None:
+    def replace(self, jobs: list[PlacedJob]) -> None:
         """These are all GPUJobs. A plan may be for one younger than the list: it has a deadline."""
         listed = {job.metadata.uid for job in jobs}
         for uid in sorted(self._current.keys() - listed):
@@ -64,10 +64,10 @@ class Jobs:
             name = f"worker {worker.index} of {worker.attempt}"
             self._books.report_overbooked(claim.placement, of=name)
 
-    def _written(self, job: GpuJob, attempt: Attempt) -> dict[Worker, WorkerClaim]:
+    def _written(self, job: PlacedJob, attempt: Attempt) -> dict[Worker, WorkerClaim]:
         if not job.status.holds_placement:
             return {}
-        needs = asks.template_needs(job.spec)
+        needs = asks.template_needs(job.pod_spec)
         try:
             found = [self._claim(attempt, placed, needs) for placed in job.status.placement]
         except core.Invalid as error:
@@ -89,7 +89,7 @@ class Jobs:
         return WorkerClaim(worker=worker, placement=placement, state=State.WRITTEN)
 
 
-def _attempt(job: GpuJob) -> Attempt:
+def _attempt(job: PlacedJob) -> Attempt:
     return Attempt(
         namespace=job.metadata.namespace,
         job=job.metadata.name,

@@ -5,11 +5,12 @@ import msgspec
 
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, encode_devices
-from gpupack_crds.kinds import GpuJob, GpuNode
+from gpupack_crds.kinds import GpuNode
 from gpupack_crds.plan import PlanRequest
 from gpupack_extender.errors import NotReady
 from gpupack_extender.filtering import Filter
 from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.ledger.placed_job import PlacedJob
 from gpupack_extender.planning import Plan
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
@@ -138,7 +139,7 @@ def _worker_of(job_name, attempt, index):
     return labels, [owner]
 
 
-def job(name, *, attempt=0, phase="Pending", placed=(), gpus=1, workers=1):
+def job(name, *, attempt=0, phase="Pending", placed=(), **spec):
     """A GPUJob; `placed` holds (node, GPU numbers) per worker."""
     placement = [
         {"worker": index, "node": where, "devices": msgspec.to_builtins(whole(where, *numbers))}
@@ -146,10 +147,10 @@ def job(name, *, attempt=0, phase="Pending", placed=(), gpus=1, workers=1):
     ]
     built = {
         "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"},
-        "spec": {"workers": workers, "gpus": gpus},
+        "spec": {"gpus": 1, **spec},
         "status": {"attempt": attempt, "phase": phase, "placement": placement},
     }
-    return msgspec.convert(built, GpuJob)
+    return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
 
 
 def plan_request(name, *, attempt=1, workers=1, gpus=1, pod_spec=None, **spec):

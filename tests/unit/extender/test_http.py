@@ -35,6 +35,7 @@ class FakeWatch:
         self.synced = asyncio.Event()
         self.synced.set()
         self.age = 1.0
+        self.unreadable = 0
 
     def age_seconds(self):
         return self.age
@@ -253,4 +254,5 @@ async def test_metrics_tell_claims_and_devices(plans):
         text = await response.text()
     assert 'gpupack_extender_claims{state="planned"} 3.0' in text
     assert 'gpupack_extender_devices{state="free"} 5.0' in text
+    assert 'gpupack_extender_unreadable_objects_total{kind="pods"} 0.0' in text
     assert 'gpupack_extender_calls_total{outcome="placed",verb="plan"} 1.0' in text

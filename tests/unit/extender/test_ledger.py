@@ -75,6 +75,22 @@ def test_the_end_of_an_attempt_frees_places_without_a_pod(world):
     assert world.free("a") == [0, 2, 3]
 
 
+def test_a_job_that_a_newer_release_wrote_keeps_its_places(world):
+    newer = {"failurePolicy": [{"exitCodes": [1], "action": "Snooze"}], "policy": "newest-fit"}
+    written = job("train", attempt=1, phase="Preempting", placed=[("a", [0])], **newer)
+    world.ledger.jobs.upsert(written)
+    assert world.free("a") == [1, 2, 3]
+
+
+def test_cpu_of_a_written_place_is_that_of_the_jobs_template(world):
+    asking = {"name": "worker", "resources": {"requests": {"cpu": "20"}}}
+    template = {"spec": {"containers": [asking], "overhead": {"cpu": "2"}}}
+    placed = job("train", attempt=1, phase="Admitted", placed=[("a", [0])], template=template)
+    world.ledger.jobs.upsert(placed)
+    (claim,) = world.ledger.books.workers.values()
+    assert claim.placement.cpu == 22000
+
+
 def test_a_deleted_job_frees_no_gpu_that_a_pod_holds(world):
     world.ledger.jobs.upsert(admitted(("a", [0])))
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0), **WORKER))

@@ -37,6 +37,7 @@ class Cluster(RuleBasedStateMachine):
         self.world.add_node("a")
         self.world.add_node("b")
         self.pods, self.jobs, self.plans = {}, {}, {}
+        self.gpus = {}
         self.events = {"pods": collections.deque(), "jobs": collections.deque()}
         self.on_the_way = {}
         self.lagged = False
@@ -100,12 +101,13 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=JOBS, gpus=st.integers(1, 3))
     def a_job_is_planned(self, name, gpus):
-        current = self.jobs.get(f"uid-{name}") or job(name, gpus=gpus)
+        current = self.jobs.get(f"uid-{name}") or job(name)
         if current.metadata.uid not in self.jobs:
+            self.gpus[name] = gpus
             self.write("jobs", current.metadata.uid, current)
         if current.status.phase == "Admitted" or self.world.now < self.world.decides_from:
             return
-        asked = plan_request(name, attempt=current.status.attempt + 1, gpus=current.spec.gpus)
+        asked = plan_request(name, attempt=current.status.attempt + 1, gpus=self.gpus[name])
         plan = self.world.plan(asked)
         if isinstance(plan, PlanResponse):
             self.plans[name] = (plan, asked.attempt, self.world.now + plan.expires_seconds)
@@ -144,7 +146,7 @@ class Cluster(RuleBasedStateMachine):
         if current is not None and current.status.phase == "Admitted":
             made = pod(
                 f"{name}-{next(self.serial)}",
-                gpus=current.spec.gpus,
+                gpus=self.gpus[name],
                 worker=(name, current.status.attempt, 0),
             )
             self.write("pods", made.metadata.uid, made)

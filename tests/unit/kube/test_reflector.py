@@ -97,6 +97,39 @@ async def test_an_event_that_cannot_be_read_lists_anew(serve):
         await run_until(Reflector(api, PODS, store), lambda: store.held == {"b"})
 
 
+UNREADABLE = {"metadata": {"name": "a", "resourceVersion": "7"}, "status": {"phase": 3}}
+
+
+async def test_an_object_that_cannot_be_read_stops_no_other(serve, caplog):
+    events = [line("MODIFIED", UNREADABLE), line("ADDED", pod("b", "8"))]
+    script = Script(pages=[page([pod("a", "1")])], watches=[events])
+    async with serve(script.answer) as api:
+        store = Names()
+        reflector = Reflector(api, PODS, store)
+        await run_until(reflector, lambda: len(script.asked) >= 3)
+    assert store.held == {"a", "b"}
+    assert (script.asked[2]["resourceVersion"], reflector.unreadable) == ("8", 1)
+    assert "pods /a is passed over: cannot read a Pod" in caplog.text
+
+
+async def test_a_list_leaves_out_what_cannot_be_read(serve):
+    script = Script(pages=[page([UNREADABLE, pod("b", "1")])], watches=[])
+    async with serve(script.answer) as api:
+        store = Names()
+        reflector = Reflector(api, PODS, store)
+        await run_until(reflector, reflector.synced.is_set)
+    assert (store.held, reflector.unreadable) == ({"b"}, 1)
+
+
+async def test_what_cannot_be_read_is_removed_when_it_is_gone(serve):
+    events = [line("DELETED", UNREADABLE)]
+    script = Script(pages=[page([pod("a", "1")])], watches=[events])
+    async with serve(script.answer) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: len(script.asked) >= 3)
+    assert store.held == set()
+
+
 async def test_freshness_is_known_only_after_the_first_list(serve):
     script = Script(pages=[page([])], watches=[])
     async with serve(script.answer) as api:
