@@ -31,20 +31,19 @@ def judge(view: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:
 
 
 def completed(view: AttemptView) -> Finding | None:
-    """The Job is complete, and its pods' results are there or will not come."""
-    complete = view.job_condition("Complete")
+    """All workers have succeeded; their Job says so too, about a second later.
+
+    Where the Job says it first, the news of the pods, and with them the results, are waited for.
+    """
+    count, complete = view.spec.workers, view.job_condition("Complete")
+    message = "the worker completed" if count == 1 else f"all {count} workers completed"
+    verdict = _verdict("Succeeded", Reason.COMPLETED, message)
+    if _all_succeeded(view):
+        return Finding(view.now, verdict)
     if not complete:
         return None
-    seen = [worker for worker in by_index(view.workers).values() if worker.succeeded]
-    at_once = len(seen) >= view.spec.workers or not complete.last_transition_time
-    due = (
-        view.now
-        if at_once
-        else times.after(complete.last_transition_time or view.now, NEWS_SECONDS)
-    )
-    count = view.spec.workers
-    message = "the worker completed" if count == 1 else f"all {count} workers completed"
-    return Finding(due, _verdict("Succeeded", Reason.COMPLETED, message))
+    known_at = complete.last_transition_time
+    return Finding(times.after(known_at, NEWS_SECONDS) if known_at else view.now, verdict)
 
 
 def out_of_time(view: AttemptView) -> Finding | None:
@@ -126,6 +125,11 @@ RULES: tuple[Rule, ...] = (
 
 def _verdict(outcome: Outcome, reason: Reason, message: str, *, for_good: bool = False) -> Verdict:
     return Verdict(outcome=outcome, reason=reason, message=message, for_good=for_good)
+
+
+def _all_succeeded(view: AttemptView) -> bool:
+    workers = by_index(view.workers)
+    return all(index in workers and workers[index].succeeded for index in range(view.spec.workers))
 
 
 def _is_ignored(worker: Worker, view: AttemptView) -> bool:

@@ -159,6 +159,18 @@ def test_the_deadline_ends_whatever_runs(verdict, build):
     assert found.outcome == "DeadlineExceeded"
 
 
+def test_workers_that_have_all_succeeded_need_no_word_of_their_job(verdict, build):
+    pods = [build.pod(i, phase="Succeeded", exit_code=0, ended=20) for i in (0, 1)]
+    assert verdict(*pods)[0].outcome == "Succeeded"
+
+
+@pytest.mark.parametrize("others", [[], [0], [2]], ids=["one pod", "twice", "no such worker"])
+def test_every_worker_must_have_succeeded(verdict, build, others):
+    pods = [build.pod(i, phase="Succeeded", exit_code=0, ended=20) for i in (0, *others)]
+    stranger = build.pod(1, attempt=2, phase="Succeeded", exit_code=0, ended=20)
+    assert verdict(*pods, stranger)[0] is None
+
+
 IGNORE_6 = [{"exitCodes": [6], "action": "Ignore"}]
 
 
