@@ -165,3 +165,9 @@ def test_the_policy_guards_the_annotation_that_the_code_reads(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-devices"]
     for variable in policy["spec"]["variables"]:
         assert f"'{names.DEVICES_ANNOTATION}' in " in variable["expression"]
+
+
+def test_agents_are_held_to_the_lease_that_the_code_beats(render):
+    policy = render().objects["ValidatingAdmissionPolicy", "gpupack-agents"]
+    own = next(v for v in policy["spec"]["variables"] if v["name"] == "own")
+    assert f"'{names.HEARTBEAT_LEASE_PREFIX}' + variables.node" in own["expression"]
