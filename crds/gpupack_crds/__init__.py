@@ -2,7 +2,8 @@
 """The API group gpupack.dev/v1alpha1.
 
 * `names`: every name that more than one part spells (resources, labels, annotations, variables).
-* `gpujob`, `gpunode`: the kinds as types; the CRDs beside this package are generated from them.
+* `gpujob`, `template`, `gpujob_status`, `gpunode`, `kinds`: the kinds as types; the CRDs beside
+  this package are generated from them.
 * `devices`: the annotation that says which devices a pod holds.
 * `plan`: the messages of the plan API between operator and extender.
 * `results`: what a workload writes into its termination message.
