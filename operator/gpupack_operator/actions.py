@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries decisions out: the only place that writes."""
 
-import asyncio
 import datetime as dt
 import logging
 from collections.abc import Iterable
@@ -27,6 +26,7 @@ from gpupack_operator.decision.model import (
     DeleteJob,
     NotCreated,
     NotPlanned,
+    NotYet,
     Planned,
     SetDeadline,
     StopJob,
@@ -37,7 +37,7 @@ from gpupack_operator.errors import PlanUnanswered
 from gpupack_operator.manifests import pod
 from gpupack_operator.manifests.event import event
 from gpupack_operator.manifests.job import job as job_manifest
-from gpupack_operator.manifests.owner import is_ours
+from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
 from gpupack_operator.manifests.service import service
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.world import Seen
@@ -125,7 +125,7 @@ class Actor:
         return Planned(placement=answer.placement)
 
     async def _create(self, seen: Seen, action: CreateChildren) -> Answer | None:
-        """Service and Job side by side: the pods need the Service's name only when they run."""
+        """The Service first: where there is a Job, no later pass looks for the Service."""
         manifest = job_manifest(
             seen.job,
             self._template(seen, action.attempt),
@@ -133,13 +133,12 @@ class Actor:
             nodes=distinct_nodes(seen.job.status.placement),
             deadline_seconds=action.deadline_seconds,
         )
-        problems = await asyncio.gather(
-            self._ensure(JOBS, manifest, seen.job),
-            self._ensure(SERVICES, service(seen.job), seen.job),
-        )
-        return next((problem for problem in problems if problem), None)
+        problem = await self._ensure(SERVICES, service(seen.job), seen.job)
+        return problem or await self._ensure(JOBS, manifest, seen.job)
 
-    async def _ensure(self, resource: Resource[Any], body: Json, job: GpuJob) -> NotCreated | None:
+    async def _ensure(
+        self, resource: Resource[Any], body: Json, job: GpuJob
+    ) -> NotCreated | NotYet | None:
         """Create a child; that it exists already is fine if it is ours."""
         namespace = job.metadata.namespace
         try:
@@ -154,8 +153,15 @@ class Actor:
             return NotCreated(reason=reason, message=said, for_good=False)
         return None
 
-    async def _whose(self, resource: Resource[Any], name: str, job: GpuJob) -> NotCreated | None:
-        found = await self._api.get(resource, name, namespace=job.metadata.namespace)
+    async def _whose(
+        self, resource: Resource[Any], name: str, job: GpuJob
+    ) -> NotCreated | NotYet | None:
+        try:
+            found = await self._api.get(resource, name, namespace=job.metadata.namespace)
+        except errors.NotFound:
+            return NotYet()
+        if found.metadata.deletion_timestamp or is_predecessor_s(found, job):
+            return NotYet()
         if is_ours(found, job):
             return None
         message = (

@@ -55,7 +55,12 @@ class NotCreated:
     for_good: bool
 
 
-Answer = Planned | NotPlanned | NotCreated
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotYet:
+    """A child's name is free in a moment: what has it is on its way out."""
+
+
+Answer = Planned | NotPlanned | NotCreated | NotYet
 """What came of the action of an earlier step of the same pass."""
 
 

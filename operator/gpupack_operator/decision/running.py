@@ -16,6 +16,7 @@ from gpupack_operator.decision.model import (
     CreateChildren,
     Decision,
     NotCreated,
+    NotYet,
     Observation,
     SetDeadline,
 )
@@ -29,6 +30,9 @@ DEADLINE_SLACK_SECONDS = 2.0
 
 STARTING_MESSAGE = "not all workers have started"
 """Without a count: a thousand workers would be a thousand writes."""
+
+NAME_LOOK_SECONDS = 1.0
+"""How soon to look whether a child of a deleted namesake is gone."""
 
 JOB_GOING_SECONDS = 5.0
 """How soon to look whether a deleted Job is gone, should no event say so."""
@@ -52,6 +56,9 @@ def _created(
     observation: Observation, status: GpuJobStatus, seen: AttemptView, again_at: dt.datetime | None
 ) -> Decision:
     """Workers of a Job that was deleted before all had started must be gone first."""
+    if isinstance(observation.answer, NotYet):
+        look_at = times.after(observation.now, NAME_LOOK_SECONDS)
+        return Decision(status=status, again_at=times.earliest(again_at, look_at))
     if any(may_run(pod, observation.now) for pod in observation.pods):
         look_at = times.after(observation.now, JOB_GOING_SECONDS)
         return Decision(status=status, again_at=times.earliest(again_at, look_at))

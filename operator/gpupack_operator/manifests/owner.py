@@ -44,6 +44,14 @@ def is_ours(child: Object, job: GpuJob) -> bool:
     return near and owner is not None and owner.uid == job.metadata.uid
 
 
+def is_predecessor_s(child: Object, job: GpuJob) -> bool:
+    """Whether a child of the right name is left over from a deleted GPUJob of the same name."""
+    owner = controller(child)
+    if owner is None or owner.uid == job.metadata.uid:
+        return False
+    return (owner.kind, owner.name) == ("GPUJob", job.metadata.name)
+
+
 def is_worker(pod: Pod, job: GpuJob, jobs: Collection[Job]) -> bool:
     """Whether a pod belongs to one of a GPUJob's Jobs, or to one that is gone already.
 

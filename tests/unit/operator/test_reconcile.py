@@ -13,6 +13,10 @@ KEY = Key("team", "train")
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
 SERVICES = "/api/v1/namespaces/team/services"
 GPUJOB = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/train"
+PREDECESSOR_S = {
+    "ownerReferences": [{"kind": "GPUJob", "name": "train", "uid": "old", "controller": True}]
+}
+GOING = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
 FULL = PlanRefusal(reason="TooFewFreeGpus", message="full")
 
 
@@ -122,6 +126,17 @@ async def test_a_service_of_somebody_else_is_not_taken(scene):
     await scene.reconcile()
     assert scene.status["attempts"][0]["reason"] == "NameTaken"
     assert scene.status["attempts"][0]["outcome"] == "Infrastructure"
+
+
+@pytest.mark.parametrize("child", [f"{SERVICES}/train", f"{JOBS}/train-1"])
+@pytest.mark.parametrize("meta", [PREDECESSOR_S, GOING], ids=["predecessor's", "going"])
+async def test_a_namesake_on_its_way_out_is_waited_for(scene, child, meta):
+    scene.server.put(child, {"metadata": {"name": child.rpartition("/")[2]} | meta})
+    assert await scene.reconcile() == pytest.approx(1, abs=0.2)
+    assert (scene.status["phase"], scene.status["attempt"]) == ("Admitted", 1)
+    del scene.server.objects[child]
+    await scene.reconcile()
+    assert {f"{SERVICES}/train", f"{JOBS}/train-1"} <= scene.server.objects.keys()
 
 
 async def test_a_template_that_the_api_refuses_fails_the_job(scene):
