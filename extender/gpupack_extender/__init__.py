@@ -10,6 +10,7 @@
 * `filtering`, `ranking`, `planning`: what one call means, as functions of the ledger.
 * `binding`: the only write to the API, and what became of it; `doubts`: writes without an answer.
 * `wire`: kube-scheduler's messages. `verbs`, `plan_api`: HTTP around the above.
-* `access`: who may call the plan API. `readiness`, `leadership`, `metrics`: how it does.
+* `access`: who may call the plan API. `readiness`, `leadership`, `takeover`, `metrics`: how it
+  does.
 * `app`: how the parts are put together; `__main__` runs it.
 """

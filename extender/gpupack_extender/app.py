@@ -24,8 +24,10 @@ from gpupack_extender.readiness import Readiness
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.servers import Server, plan_server, verbs_server
 from gpupack_extender.settings import Settings, Standing
+from gpupack_extender.takeover import Takeover
 from gpupack_extender.verbs import Verbs
 from gpupack_kube.client import Api
+from gpupack_kube.objects import Lease
 from gpupack_kube.reflector import Reflector
 from gpupack_kube.resources import LEASES, NODES, PODS
 
@@ -43,11 +45,14 @@ def build(settings: Settings, api: Api) -> App:
     """Put the parts together."""
     clock, decisions, standing = time.monotonic, settings.decisions, settings.standing
     ledger = Ledger(clock)
-    leadership = Leadership(pod_name=standing.pod_name, clock=clock)
-    reflectors = _reflectors(api, ledger, leadership, standing)
+    sources = _reflectors(api, ledger)
+    takeover = Takeover(sources.values(), clock=clock)
+    leadership = Leadership(pod_name=standing.pod_name, clock=clock, gained=takeover.begin)
+    reflectors = {**sources, "leader": _leader_reflector(api, leadership, standing)}
     readiness = Readiness(
         watches=reflectors,
         leadership=leadership,
+        takeover=takeover,
         fresh_seconds=standing.fresh_seconds,
         settle_seconds=decisions.plan_hold_seconds,
     )
@@ -56,7 +61,12 @@ def build(settings: Settings, api: Api) -> App:
     verbs = Verbs(
         filter_pod=Filter(ledger, decisions, readiness.require_to_decide),
         prioritize_pod=Prioritize(ledger, decisions),
-        binder=Binder(api, ledger, Reserve(ledger, decisions, readiness.require_to_decide)),
+        binder=Binder(
+            api,
+            ledger,
+            Reserve(ledger, decisions, readiness.require_to_decide),
+            leads=lambda: leadership.held,
+        ),
         readiness=readiness,
         metrics=metrics,
     )
@@ -97,19 +107,19 @@ async def run(app: App, stop: asyncio.Event) -> None:
             task.cancel()
 
 
-def _reflectors(
-    api: Api, ledger: Ledger, leadership: Leadership, standing: Standing
-) -> dict[str, Reflector[Any]]:
-    lease = {"fieldSelector": f"metadata.name={standing.leader_lease}"}
+def _reflectors(api: Api, ledger: Ledger) -> dict[str, Reflector[Any]]:
+    """What decisions rest on."""
     return {
         "nodes": Reflector(api, NODES, ledger.nodes),
         "gpunodes": Reflector(api, GPUNODES, ledger.gpus),
         "gpujobs": Reflector(api, PLACED_JOBS, ledger.jobs),
         "pods": Reflector(api, PODS, ledger.pods),
-        "leader": Reflector(
-            api, LEASES, leadership, namespace=standing.system_namespace, selectors=lease
-        ),
     }
+
+
+def _leader_reflector(api: Api, leadership: Leadership, standing: Standing) -> Reflector[Lease]:
+    lease = {"fieldSelector": f"metadata.name={standing.leader_lease}"}
+    return Reflector(api, LEASES, leadership, namespace=standing.system_namespace, selectors=lease)
 
 
 async def _serve(server: Server, stop: asyncio.Event) -> None:

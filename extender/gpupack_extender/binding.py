@@ -8,7 +8,8 @@
 A lost reply is a question, not a failure. A pod read as unbound after a lost reply proves
 nothing, since the write may still be on its way: it is sent again (the pod's UID is its
 precondition, so it cannot land twice) until something is known, and if nothing is, the place
-stays held and `doubts` goes on asking.
+stays held and `doubts` goes on asking. A plain pod's place is this process's word alone: once
+the Lease is lost nothing more is sent for it, as a successor may have given the place away.
 
 Each bind runs as a task of its own: kube-scheduler gives up waiting after httpTimeout, but a
 write cannot be given up half-way. A second call for the same pod waits for the same task.
@@ -16,6 +17,7 @@ write cannot be given up half-way. A second call for the same pod waits for the 
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from gpupack_crds import names
 from gpupack_crds.devices import encode_devices
@@ -39,10 +41,13 @@ FIRST_SERVER_ERROR = 500
 class Binder:
     """The bind verb."""
 
-    def __init__(self, api: Api, ledger: Ledger, reserve: Reserve) -> None:
+    def __init__(
+        self, api: Api, ledger: Ledger, reserve: Reserve, *, leads: Callable[[], bool]
+    ) -> None:
         self._api = api
         self._ledger = ledger
         self._reserve = reserve
+        self._leads = leads
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def bind(self, call: BindingArgs) -> None:
@@ -89,6 +94,9 @@ class Binder:
         may_have_landed, error = claim.in_doubt, ""
         for attempt in range(TRIES):
             await asyncio.sleep(PAUSE_SECONDS * attempt)
+            if claim.worker is None and not self._leads():
+                unsent = Outcome.UNKNOWN if may_have_landed else Outcome.NOT_LANDED
+                return unsent, error or "the Lease was lost before the binding was sent"
             try:
                 await self._write(call, claim)
             except errors.KubeError as failure:

@@ -16,11 +16,18 @@ log = logging.getLogger(__name__)
 
 
 class Leadership:
-    """A reflector's store for one Lease."""
+    """A reflector's store for one Lease; `gained` is called whenever leading begins."""
 
-    def __init__(self, *, pod_name: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        pod_name: str,
+        clock: Callable[[], float],
+        gained: Callable[[], None] = lambda: None,
+    ) -> None:
         self._prefix = f"{pod_name}_"
         self._clock = clock
+        self._gained = gained
         self._since = math.inf
         self._until = -math.inf
 
@@ -43,6 +50,7 @@ class Leadership:
         if not self.held:
             log.info("leading as %s", lease.spec.holder_identity)
             self._since = now
+            self._gained()
         self._until = now + lease.spec.lease_duration_seconds
 
     def remove(self, _: objects.Lease) -> None:

@@ -2,9 +2,10 @@
 """When the extender may speak.
 
 To answer from what is held, watches must be synced and fresh. To decide about new places it must
-also be the leader, and have been for as long as a plan is held: until then the operator may be
-writing a plan of the predecessor's, or of this process before it was killed, that nobody here
-knows of. Pods of written plans are placed meanwhile; plain pods and new plans wait.
+also be the leader, have been for as long as a plan is held, and have listed everything since: until
+then the operator may be writing a plan of the predecessor's, or of this process before it was
+killed, that nobody here knows of. Pods of written plans are placed meanwhile; plain pods and new
+plans wait.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from typing import Protocol
 
 from gpupack_extender.errors import NotReady
 from gpupack_extender.leadership import Leadership
+from gpupack_extender.takeover import Takeover
 
 
 class Watch(Protocol):
@@ -34,6 +36,7 @@ class Missing(enum.StrEnum):
     FRESHNESS = "WatchStale"
     LEADERSHIP = "NotLeader"
     SETTLING = "PlansOfPredecessorMayBePending"
+    LISTING = "WritesOfPredecessorMayBeUnseen"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class Readiness:
 
     watches: Mapping[str, Watch]
     leadership: Leadership
+    takeover: Takeover
     fresh_seconds: float
     settle_seconds: float
 
@@ -62,6 +66,8 @@ class Readiness:
             return Missing.LEADERSHIP
         if self.leadership.held_seconds < self.settle_seconds:
             return Missing.SETTLING
+        if not self.takeover.is_complete:
+            return Missing.LISTING
         return ""
 
     def require_to_answer(self) -> None:

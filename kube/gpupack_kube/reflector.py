@@ -11,6 +11,10 @@ logged, counted and passed over. A watch keeps what was last known of it; a list
 `fresh_at` is the monotonic time of the last word from the server, bookmarks included, so that
 readiness can tell a quiet cluster from a dead connection. The official client's informer was
 not taken: it is threaded, keeps its models, and cannot say how fresh it is.
+
+A watch may lag behind, or be dead for a while unnoticed. Who must know the present state asks
+for `list_anew` and waits until `listed_at` is later: a list holds all that was written before
+it was asked for.
 """
 
 import asyncio
@@ -62,6 +66,8 @@ class Reflector(Generic[T]):
     ) -> None:
         self.synced = asyncio.Event()
         self.fresh_at = float("-inf")
+        self.listed_at = float("-inf")
+        """Monotonic time at which the last complete list was asked for."""
         self.unreadable = 0
         """How many objects could not be read."""
         self._api = api
@@ -70,10 +76,18 @@ class Reflector(Generic[T]):
         self._namespace = namespace
         self._selectors = selectors or {}
         self._version = ""
+        self._anew = False
+        self._watching: asyncio.Timeout | None = None
 
     def age_seconds(self) -> float:
         """Seconds since the server last said anything; infinite before the first list."""
         return time.monotonic() - self.fresh_at
+
+    def list_anew(self) -> None:
+        """Leave the watch and list again, as soon as the running task gets to it."""
+        self._anew = True
+        if self._watching and not self._watching.expired():
+            self._watching.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         """List and watch until cancelled; errors are logged and retried with backoff."""
@@ -87,7 +101,7 @@ class Reflector(Generic[T]):
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _round(self) -> None:
-        if not self._version:
+        while self._anew or not self._version:
             await self._list()
         try:
             await self._watch()
@@ -100,6 +114,7 @@ class Reflector(Generic[T]):
             raise
 
     async def _list(self) -> None:
+        started, self._anew, self._version = time.monotonic(), False, ""
         items: list[T] = []
         query = {"limit": PAGE_ITEMS, **self._selectors}
         while True:
@@ -110,14 +125,22 @@ class Reflector(Generic[T]):
             query["continue"] = page.metadata.continue_
         self._store.replace(items)
         self._version = page.metadata.resource_version
+        self.listed_at = started
         self._heard()
         self.synced.set()
 
     async def _watch(self) -> None:
         query = {"resourceVersion": self._version, **self._selectors}
-        async for event in self._api.watch(self._resource, namespace=self._namespace, **query):
-            self._apply(event)
-            self._heard()
+        events = self._api.watch(self._resource, namespace=self._namespace, **query)
+        try:
+            async with asyncio.timeout(None) as self._watching:
+                async for event in events:
+                    self._apply(event)
+                    self._heard()
+        except TimeoutError:
+            log.info("listing %s anew", self._resource.plural)
+        finally:
+            self._watching = None
 
     def _apply(self, event: client.Event) -> None:
         if event.type == "BOOKMARK":

@@ -20,6 +20,8 @@ class ApiServer:
         self.pods = {}
         self.faults = []
         self.bindings = []
+        self.bound = lambda: None
+        """Called with each Binding that is sent."""
         self.reviews = 0
         self.users = {"operator-token": ("operator", ["gpupack-extender"])}
         self.allowed = {"operator"}
@@ -43,6 +45,7 @@ class ApiServer:
         fault = self.faults.pop(0) if self.faults else "none"
         body = await request.json()
         self.bindings.append(body)
+        self.bound()
         pod = self.pods.get(request.match_info["name"])
         if fault == "lost before":
             request.transport.abort()

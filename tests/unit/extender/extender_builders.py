@@ -27,6 +27,7 @@ class World:
     def __init__(self, *, mode=Mode.DECISIVE):
         self.now = 1000.0
         self.decides_from = 0.0
+        self.leads = True
         self.decisions = Decisions(mode=mode)
         self.use(Ledger(lambda: self.now))
 

@@ -6,10 +6,11 @@ import asyncio
 import pytest
 from starlette.applications import Starlette
 
-from gpupack_extender.app import App, run
+from gpupack_extender.app import App, build, run
 from gpupack_extender.errors import TaskEnded
 from gpupack_extender.servers import verbs_server
-from gpupack_extender.settings import Serving
+from gpupack_extender.settings import Serving, Settings
+from gpupack_kube import objects
 
 
 class Task:
@@ -25,6 +26,16 @@ class Task:
 def app(reflector):
     server = verbs_server(Starlette(), Serving(verbs_port=0))
     return App(reflectors={"pods": reflector}, doubts=Task(), servers=(server,))
+
+
+async def test_a_new_leader_lists_all_that_decisions_rest_on(server, api):
+    environ = {"GPUPACK_TLS_CERT": "/tls.crt", "GPUPACK_TLS_KEY": "/tls.key", "POD_NAME": "s-1"}
+    built = build(Settings.from_environ(environ), api)
+    leader = built.reflectors["leader"]
+    spec = objects.LeaseSpec(holder_identity="s-1_0c7a", lease_duration_seconds=15)
+    leader._store.upsert(objects.Lease(spec=spec))
+    told = {name for name, reflector in built.reflectors.items() if reflector._anew}
+    assert told == {"nodes", "gpunodes", "gpujobs", "pods"}
 
 
 async def test_stopping_ends_everything():

@@ -21,7 +21,7 @@ def binder(world, server, api, monkeypatch):
     server.add(pod("p"))
     world.ledger.pods.upsert(pod("p"))
     world.filter(pod("p"), nodes=["a"])
-    return Binder(api, world.ledger, world.reserve)
+    return Binder(api, world.ledger, world.reserve, leads=lambda: world.leads)
 
 
 def to(node, name="p"):
@@ -58,6 +58,30 @@ async def test_a_call_that_got_lost_is_sent_again(binder, world, server):
     await binder.bind(to("a"))
     assert len(server.bindings) == 2
     assert world.states() == ["landed"]
+
+
+async def test_a_call_that_got_lost_is_not_sent_again_once_the_lease_is_lost(binder, world, server):
+    server.faults = ["lost before"]
+    server.bound = lambda: setattr(world, "leads", False)
+    with pytest.raises(errors.Unreachable, match="not known whether the pod is bound"):
+        await binder.bind(to("a"))
+    assert len(server.bindings) == 1
+    assert world.states() == ["doubtful"]
+
+
+async def test_nothing_is_sent_for_a_plain_pod_without_the_lease(binder, world, server):
+    world.leads = False
+    with pytest.raises(BindRefused, match="the Lease was lost before the binding was sent"):
+        await binder.bind(to("a"))
+    assert (server.bindings, world.states()) == ([], [])
+
+
+async def test_a_written_plan_is_bound_without_the_lease(binder, world, server):
+    world.leads = False
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=[("b", [1])]))
+    server.add(pod("w", worker=("train", 1, 0)))
+    await binder.bind(to("b", name="w"))
+    assert len(server.bindings) == 1
 
 
 async def test_a_bind_that_nobody_answers_keeps_its_place(binder, world, server):

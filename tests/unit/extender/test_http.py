@@ -20,6 +20,7 @@ from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.servers import verbs_server
 from gpupack_extender.settings import Serving
+from gpupack_extender.takeover import Takeover
 from gpupack_extender.verbs import LIMIT_BYTES, Verbs
 from gpupack_kube import objects
 
@@ -62,14 +63,18 @@ async def parts(world, api):
     world.now += 60
     watch = FakeWatch()
     readiness = Readiness(
-        watches={"pods": watch}, leadership=leadership, fresh_seconds=90, settle_seconds=10
+        watches={"pods": watch},
+        leadership=leadership,
+        takeover=Takeover([], clock=lambda: world.now),
+        fresh_seconds=90,
+        settle_seconds=10,
     )
     metrics = Metrics()
     metrics.registry.register(LedgerCollector(world.ledger, {"pods": watch}))
     verbs = Verbs(
         filter_pod=world.filter_pod,
         prioritize_pod=world.prioritize_pod,
-        binder=Binder(api, world.ledger, world.reserve),
+        binder=Binder(api, world.ledger, world.reserve, leads=lambda: world.leads),
         readiness=readiness,
         metrics=metrics,
     )

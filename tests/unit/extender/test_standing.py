@@ -7,6 +7,7 @@ from gpupack_extender.errors import SettingsInvalid
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.settings import Settings
+from gpupack_extender.takeover import Takeover
 from gpupack_kube import objects
 
 ENVIRON = {"GPUPACK_TLS_CERT": "/tls.crt", "GPUPACK_TLS_KEY": "/tls.key", "POD_NAME": "s-1"}
@@ -52,8 +53,52 @@ def test_a_lease_that_is_not_renewed_is_lost(leadership, clock):
     assert not leadership.held
 
 
-def test_a_new_leader_decides_only_when_its_predecessors_plans_are_over(leadership, clock):
-    readiness = Readiness(watches={}, leadership=leadership, fresh_seconds=90, settle_seconds=10)
+class Source:
+    """Stands where a reflector does."""
+
+    listed_at = 0.0
+    asked = 0
+
+    def list_anew(self):
+        self.asked += 1
+
+
+@pytest.fixture
+def source():
+    return Source()
+
+
+@pytest.fixture
+def readiness(clock, source):
+    takeover = Takeover([source], clock=clock)
+    return Readiness(
+        watches={},
+        leadership=Leadership(pod_name="s-1", clock=clock, gained=takeover.begin),
+        takeover=takeover,
+        fresh_seconds=90,
+        settle_seconds=10,
+    )
+
+
+def test_a_new_leader_decides_only_when_all_is_listed_since(readiness, source, clock):
+    readiness.leadership.upsert(lease("s-1_0c7a"))
+    clock.now += 14
+    readiness.leadership.upsert(lease("s-1_0c7a"))
+    assert readiness.missing_to_decide() == "WritesOfPredecessorMayBeUnseen"
+    source.listed_at = 100.5
+    assert readiness.missing_to_decide() == ""
+    assert source.asked == 1
+
+
+def test_who_leads_again_lists_again(readiness, source, clock):
+    for _ in range(2):
+        readiness.leadership.upsert(lease("s-1_0c7a"))
+        clock.now += 15
+    assert source.asked == 2
+
+
+def test_a_new_leader_decides_only_when_its_predecessors_plans_are_over(readiness, source, clock):
+    leadership, source.listed_at = readiness.leadership, clock.now
     leadership.upsert(lease("s-1_0c7a"))
     clock.now += 9
     assert readiness.missing_to_decide() == "PlansOfPredecessorMayBePending"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import json
+import time
 
 from aiohttp import web
 
@@ -128,6 +129,37 @@ async def test_what_cannot_be_read_is_removed_when_it_is_gone(serve):
         store = Names()
         await run_until(Reflector(api, PODS, store), lambda: len(script.asked) >= 3)
     assert store.held == set()
+
+
+async def test_a_silent_watch_is_left_when_a_new_list_is_asked_for(serve):
+    script = Script(pages=[page([pod("a", "1")]), page([pod("b", "9")])], watches=[])
+    async with serve(script.answer) as api:
+        store = Names()
+        reflector = Reflector(api, PODS, store)
+        task = asyncio.create_task(reflector.run())
+        async with asyncio.timeout(5):
+            while len(script.asked) < 2:
+                await asyncio.sleep(0.01)
+            asked_at = time.monotonic()
+            reflector.list_anew()
+            while reflector.listed_at < asked_at:
+                await asyncio.sleep(0.01)
+        task.cancel()
+    assert store.held == {"b"}
+
+
+async def test_a_list_that_was_under_way_does_not_count_as_a_new_one(serve):
+    script = Script(pages=[page([]), page([pod("b", "9")])], watches=[])
+
+    async def answer(request):
+        if len(script.asked) == 0:
+            reflector.list_anew()
+        return await script.answer(request)
+
+    async with serve(answer) as api:
+        store = Names()
+        reflector = Reflector(api, PODS, store)
+        await run_until(reflector, lambda: store.held == {"b"})
 
 
 async def test_freshness_is_known_only_after_the_first_list(serve):
