@@ -33,7 +33,7 @@ from gpupack_operator.decision.model import (
 )
 from gpupack_operator.decision.notices import Notice
 from gpupack_operator.decision.reasons import Reason
-from gpupack_operator.errors import PlanUnanswered
+from gpupack_operator.errors import PlanInvalid, PlanUnanswered
 from gpupack_operator.manifests import pod
 from gpupack_operator.manifests.event import event
 from gpupack_operator.manifests.job import job as job_manifest
@@ -120,6 +120,8 @@ class Actor:
         except PlanUnanswered as error:
             reason = Reason.PLAN_DENIED if error.denied else Reason.SCHEDULER_UNAVAILABLE
             return NotPlanned(reason=reason, message=str(error))
+        except PlanInvalid as error:
+            return NotPlanned(reason=Reason.INVALID_TEMPLATE, message=str(error), for_good=True)
         if isinstance(answer, PlanRefusal):
             return NotPlanned(reason=answer.reason, message=answer.message)
         return Planned(placement=answer.placement)

@@ -4,6 +4,7 @@
 OperatorError
 ├── SettingInvalid   an environment variable is missing or cannot be used
 ├── PlanUnanswered   the plan API gave no plan and no refusal
+├── PlanInvalid      the plan API cannot read what the job asks for
 ├── WatchStale       a watch does not keep up with the API server
 └── Unwell           the probe: the operator does not report that it is well
 
@@ -29,6 +30,10 @@ class PlanUnanswered(OperatorError):
     def __init__(self, message: str, *, denied: bool = False) -> None:
         super().__init__(message)
         self.denied = denied
+
+
+class PlanInvalid(OperatorError):
+    """The plan API cannot read or serve what the job asks for; asking again changes nothing."""
 
 
 class WatchStale(OperatorError):

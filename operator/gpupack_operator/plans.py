@@ -14,11 +14,14 @@ import msgspec
 
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse, Problem
-from gpupack_operator.errors import PlanUnanswered
+from gpupack_operator.errors import PlanInvalid, PlanUnanswered
 from gpupack_operator.settings import PlanSettings
 
 CALL_SECONDS = 10.0
-OK, CONFLICT, DENIED = 200, 409, {400, 401, 403}
+OK, BAD_REQUEST, CONFLICT, DENIED = 200, 400, 409, {401, 403}
+ASK_INVALID = "AskInvalid"
+"""The plan API's reason for a spec or template that cannot be read. A call that it cannot decode
+is no fault of the job's: the two sides' versions differ for as long as a rollout takes."""
 
 
 class PlanClient:
@@ -34,6 +37,7 @@ class PlanClient:
 
         Raises:
             PlanUnanswered: there is neither a plan nor a refusal.
+            PlanInvalid: the spec or the template cannot be read.
         """
         async with self._turn:
             try:
@@ -81,15 +85,18 @@ def _answer(status: int, body: bytes) -> PlanResponse | PlanRefusal:
             return msgspec.json.decode(body, type=PlanRefusal)
     except msgspec.MsgspecError as error:
         raise PlanUnanswered(f"the plan API's answer cannot be read: {error}") from error
-    raise PlanUnanswered(f"the plan API says {status}: {_problem(body)}", denied=status in DENIED)
+    problem = _problem(body)
+    if status == BAD_REQUEST and problem.reason == ASK_INVALID:
+        raise PlanInvalid(problem.message)
+    said = f"{problem.reason}: {problem.message}"
+    raise PlanUnanswered(f"the plan API says {status}: {said}", denied=status in DENIED)
 
 
-def _problem(body: bytes) -> str:
+def _problem(body: bytes) -> Problem:
     try:
-        problem = msgspec.json.decode(body, type=Problem)
+        return msgspec.json.decode(body, type=Problem)
     except msgspec.MsgspecError:
-        return body[:200].decode(errors="replace")
-    return f"{problem.reason}: {problem.message}"
+        return Problem(reason="not of the API's form", message=body[:200].decode(errors="replace"))
 
 
 def _said(error: Exception) -> str:

@@ -34,10 +34,17 @@ class Planned:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotPlanned:
-    """There is no plan for now; `reason` is the extender's, or says why it gave no answer."""
+    """There is no plan.
+
+    Attributes:
+        reason: the extender's, or why it gave no answer.
+        message: the extender's.
+        for_good: what the job asks for cannot be read; no plan will ever be made.
+    """
 
     reason: str
     message: str
+    for_good: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

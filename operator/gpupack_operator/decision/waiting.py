@@ -43,7 +43,9 @@ def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Dec
         return Decision(status=status, actions=actions)
     deadline = times.deadline(observation.job.spec, status)
     if deadline is not None and deadline <= observation.now:
-        return _out_of_time(observation, status, write)
+        message = "activeDeadlineSeconds was over before the job could start again"
+        reason = Reason.DEADLINE_EXCEEDED
+        return _failed(observation, status, write, reason=reason, message=message)
     if status.phase == "Suspended":
         status = _set(status, Reason.QUEUED, "the job was resumed", write)
     ready_at = _ready_at(observation, status)
@@ -67,6 +69,8 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
     answer = observation.answer
     if isinstance(answer, Planned):
         return _admitted(observation, status, answer, write)
+    if isinstance(answer, NotPlanned) and answer.for_good:
+        return _failed(observation, status, write, reason=answer.reason, message=answer.message)
     if isinstance(answer, NotPlanned):
         return _refused(observation, status, answer, write)
     return Decision(status=observation.job.status, actions=(AskPlan(status.attempt + 1),))
@@ -107,9 +111,10 @@ def _admitted(
     )
 
 
-def _out_of_time(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
-    message = "activeDeadlineSeconds was over before the job could start again"
-    status = running.failed(status, reason=Reason.DEADLINE_EXCEEDED, message=message, write=write)
+def _failed(
+    observation: Observation, status: GpuJobStatus, write: Writer, *, reason: str, message: str
+) -> Decision:
+    status = running.failed(status, reason=reason, message=message, write=write)
     status = running.ended_now(status, observation.now)
     return ended.decide(observation, status)
 

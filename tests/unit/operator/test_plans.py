@@ -5,7 +5,7 @@ import pytest
 from aiohttp import web
 
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
-from gpupack_operator.errors import PlanUnanswered
+from gpupack_operator.errors import PlanInvalid, PlanUnanswered
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.settings import PlanSettings
 
@@ -70,6 +70,8 @@ async def test_a_refusal_is_an_answer(plan_api, request_):
         (403, {"reason": "Forbidden", "message": "no"}, True),
         (200, {"placement": "nonsense"}, False),
         (500, "nonsense", False),
+        (400, {"reason": "CallInvalid", "message": "unknown field `x`"}, False),
+        (400, "a proxy's page", False),
     ],
 )
 async def test_anything_else_is_no_answer(plan_api, request_, status, body, denied):
@@ -77,6 +79,13 @@ async def test_anything_else_is_no_answer(plan_api, request_, status, body, deni
         with pytest.raises(PlanUnanswered) as raised:
             await client.ask(request_)
     assert raised.value.denied is denied
+
+
+async def test_what_cannot_be_read_is_invalid_with_the_api_s_message(plan_api, request_):
+    body = {"reason": "AskInvalid", "message": "cpu: 'many' is no quantity"}
+    async with plan_api(400, body) as (client, _):
+        with pytest.raises(PlanInvalid, match=r"^cpu: 'many' is no quantity$"):
+            await client.ask(request_)
 
 
 async def test_nobody_there_is_no_answer(tmp_path, request_):

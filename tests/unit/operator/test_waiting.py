@@ -29,6 +29,16 @@ def test_the_newer_text_does_come(waiting, build):
     assert decision.status.message == "2 free"
 
 
+def test_what_the_plan_api_cannot_read_fails_the_job(build):
+    answer = NotPlanned(reason="InvalidTemplate", message="cpu: 'many'", for_good=True)
+    status = decide(build.see(build.gpujob(maxRestarts=9), answer=answer)).status
+    assert (status.phase, status.reason, status.message) == (
+        "Failed",
+        "InvalidTemplate",
+        "cpu: 'many'",
+    )
+
+
 def test_another_reason_is_written_at_once(waiting, build):
     answer = refusal("1 failed", reason="GpuFailed")
     assert decide(build.see(waiting, answer=answer, now=11, told=10)).status.reason == "GpuFailed"
