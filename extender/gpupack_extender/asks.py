@@ -7,7 +7,7 @@ more, plus overhead.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,6 +26,12 @@ _ANY_MEMORY = core.MiB(0)
 
 _milli_cpu = functools.lru_cache(maxsize=1024)(quantity.milli_cpu)
 _mebibytes = functools.lru_cache(maxsize=1024)(quantity.mebibytes)
+
+_MEASURES: Mapping[str, Callable[[str | int | float], int]] = {
+    "cpu": _milli_cpu,
+    "memory": _mebibytes,
+    names.GPU: quantity.count,
+}
 
 
 def asks_for_gpus(spec: objects.PodSpec) -> bool:
@@ -110,6 +116,18 @@ def needs(spec: objects.PodSpec) -> tuple[core.MilliCpu, core.MiB]:
     return core.MilliCpu(believed(cpu)), core.MiB(believed(memory))
 
 
+def tickets(spec: objects.PodSpec) -> int:
+    """GPUs that the kubelet counts for a pod, by its resources alone.
+
+    Raises:
+        AskInvalid: a quantity cannot be read.
+    """
+    try:
+        return believed(sum(map(quantity.count, _peak(spec, names.GPU))))
+    except QuantityInvalid as error:
+        raise AskInvalid(f"GPUs cannot be counted: {error}") from error
+
+
 def _request(
     spec: objects.PodSpec,
     *,
@@ -151,7 +169,7 @@ def _is_sidecar(container: objects.Container) -> bool:
 
 def _peak(spec: objects.PodSpec, name: str) -> Iterable[str | int | float]:
     """The quantities whose sum is what the pod needs of one resource."""
-    measure = _milli_cpu if name == "cpu" else _mebibytes
+    measure = _MEASURES[name]
     peak = _asked(_long_running(spec), name)
     sidecars: list[objects.Container] = []
     for container in spec.init_containers:

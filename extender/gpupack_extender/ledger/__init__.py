@@ -21,6 +21,7 @@ lock that concurrent binds need.
 
 * `workers`: which worker a pod is. `claims`: one place and who claims it.
 * `books`: claims, and the cluster's arrays kept equal to them.
+* `tickets`: GPUs set aside for pods that the kubelet counts and no annotation explains.
 * `ledger`: what calls do to the books. `fleet`, `jobs`, `pods`: what watch events do.
 * `placed_job`: a GPUJob as far as `jobs` reads it.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims, and the cluster's arrays kept equal to them.
 
-Invariant: core's cluster holds exactly the pods' claims, and those workers' claims that no pod's
-claim covers. Only this module takes from and gives back to the cluster.
+Invariant: core's cluster holds exactly the pods' claims, those workers' claims that no pod's claim
+covers, and what `tickets` sets aside. Only the two modules take from and give back to the cluster.
 
 A pod covers its worker only if it holds the same devices on the same node. Should the API ever
 say otherwise, both stay held: a device too many is held, never a device twice given out.
@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import gpupack_core as core
 from gpupack_extender.ledger.claims import PodClaim, WorkerClaim
+from gpupack_extender.ledger.tickets import Tickets
 from gpupack_extender.ledger.workers import Worker, pod_holder
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Books:
         self.pods: dict[str, PodClaim] = {}
         self.contradictions = 0
         """How often the API showed a device claimed beyond what it has."""
+        self._tickets = Tickets(cluster)
         self._of_job: dict[str, set[Worker]] = defaultdict(set)
         self._serving: dict[Worker, set[str]] = defaultdict(set)
 
@@ -60,12 +62,15 @@ class Books:
         """Add a pod's claim or replace the one there is."""
         before = self.pods.get(claim.uid)
         self.pods[claim.uid] = claim
+        if before and before.placement.node != claim.placement.node:
+            self._tickets.count(claim.uid, node=before.placement.node, tickets=0)
         if before and before.worker and before.worker != claim.worker:
             self._leave(claim.uid, before.worker)
         if claim.worker:
             self._serving[claim.worker].add(claim.uid)
             self._book_worker(claim.worker)
         self._book(pod_holder(claim.uid), claim.placement)
+        self._tickets.count(claim.uid, node=claim.placement.node, tickets=claim.tickets)
 
     def drop_pod(self, uid: str) -> None:
         """End a pod's claim. Its worker's claim, if there is one, counts again."""
@@ -73,8 +78,13 @@ class Books:
         if claim is None:
             return
         self._book(pod_holder(uid), None)
+        self._tickets.count(uid, node=claim.placement.node, tickets=0)
         if claim.worker:
             self._leave(uid, claim.worker)
+
+    def node_changed(self, name: core.NodeName) -> None:
+        """The cluster has other devices there now."""
+        self._tickets.seat(name)
 
     def obstacle(self, placement: core.Placement) -> str:
         """Why a held place cannot be used now; empty if it can."""
@@ -133,8 +143,10 @@ class Books:
             return
         if held is not None:
             self.cluster.give_back(holder)
+            self._tickets.seat(held.node)
         if placement is not None:
             self.cluster.adopt(holder, placement)
+            self._tickets.seat(placement.node)
 
 
 def _same_devices(one: core.Placement, other: core.Placement) -> bool:

@@ -62,6 +62,8 @@ class PodClaim:
     """When the claim came into its state, ledger's clock."""
     in_doubt: bool = False
     """A Binding was sent earlier and not answered: it may still land."""
+    tickets: int = 0
+    """GPUs that the kubelet counts for the pod beyond those of its placement."""
 
 
 def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:

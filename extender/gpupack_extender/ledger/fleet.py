@@ -52,8 +52,9 @@ class ByName(Generic[T]):
 class Fleet:
     """Keeps the cluster's nodes as the API has them."""
 
-    def __init__(self, cluster: core.Cluster) -> None:
+    def __init__(self, cluster: core.Cluster, changed: Callable[[core.NodeName], None]) -> None:
         self._cluster = cluster
+        self._changed = changed
         self._rejected: set[str] = set()
         self.nodes: ByName[objects.Node] = ByName(self._join)
         self.gpus: ByName[GpuNode] = ByName(self._join)
@@ -81,7 +82,9 @@ class Fleet:
     def _set(self, node: core.Node) -> None:
         if self._cluster.node(node.name) != node:
             self._cluster.set_node(node)
+            self._changed(node.name)
 
     def _remove(self, name: str) -> None:
         if name in self._cluster:
             self._cluster.remove_node(core.NodeName(name))
+            self._changed(core.NodeName(name))

@@ -40,7 +40,7 @@ class Ledger:
         self._clock = clock
         self.cluster = core.Cluster()
         self.books = Books(self.cluster)
-        fleet = Fleet(self.cluster)
+        fleet = Fleet(self.cluster, self.books.node_changed)
         self.nodes, self.gpus = fleet.nodes, fleet.gpus
         self.jobs = Jobs(self.books)
         self.pods = Pods(self.books)

@@ -3,7 +3,8 @@
 
 Every pod of the cluster counts, ours or not: the others take CPU and memory. A pod's devices are
 those of its annotation, whoever its scheduler was: to count a device as free that the annotation
-names would be the only unsafe reading.
+names would be the only unsafe reading. GPUs that it asks for beyond those are tickets of the
+kubelet's that somebody else's binding spent.
 """
 
 import logging
@@ -82,6 +83,7 @@ class Pods:
             placement=claims.placement(pod.spec.node_name, held, cpu=cpu, memory=memory),
             state=State.BOUND,
             worker=worker_of(pod),
+            tickets=self._tickets(pod, held),
         )
         if self._books.pods.get(claim.uid) != claim:
             self._books.put_pod(claim)
@@ -94,6 +96,17 @@ class Pods:
         except DevicesAnnotationInvalid as error:
             self._complain(pod, f"holds no device: {error}")
             return ()
+
+    def _tickets(self, pod: objects.Pod, held: tuple[devices.DeviceShare, ...]) -> int:
+        try:
+            unnamed = asks.tickets(pod.spec) - len(held)
+        except AskInvalid as error:
+            self._complain(pod, f"is counted without GPUs: {error}")
+            return 0
+        if unnamed > 0:
+            text = "which its annotation does not name: gpupack did not bind it"
+            self._complain(pod, f"holds {unnamed} of the kubelet's {names.GPU}, {text}")
+        return max(unnamed, 0)
 
     def _needs(self, pod: objects.Pod) -> tuple[core.MilliCpu, core.MiB]:
         try:

@@ -44,6 +44,11 @@ def pod_holder(uid: str) -> core.Holder:
     return core.Holder(f"pod/{uid}")
 
 
+def ticket_holder(node: core.NodeName) -> core.Holder:
+    """The name under which core's books know a node's pods that hold tickets alone."""
+    return core.Holder(f"tickets/{node}")
+
+
 def worker_of(pod: objects.Pod) -> Worker | None:
     """Which worker the pod is; None for a pod of its own."""
     labels = pod.metadata.labels

@@ -188,7 +188,7 @@ def test_a_pod_listed_before_its_node_is_counted(world):
 
 def test_an_unreadable_annotation_holds_no_device_and_is_reported(world, caplog):
     forged = {"annotations": {"gpupack.dev/devices": "[{]"}}
-    world.ledger.pods.upsert(pod("p", on="a", **forged))
+    world.ledger.pods.upsert(pod("p", gpus=0, on="a", **forged))
     assert world.free("a") == [0, 1, 2, 3]
     assert "pod team/p holds no device" in caplog.text
 
@@ -235,7 +235,7 @@ def test_an_unreadable_pod_spec_is_refused_with_the_place_of_the_error(world, po
 
 @pytest.mark.parametrize("cpu", ["9E", "1e300", "1e9999999"])
 def test_amounts_beyond_any_machine_break_nothing(world, cpu):
-    world.ledger.pods.upsert(pod("p", cpu=cpu, on="a"))
+    world.ledger.pods.upsert(pod("p", gpus=0, cpu=cpu, on="a"))
     with contextlib.suppress(AskInvalid):
         assert world.filter(pod("q", cpu=cpu, gpus="9E"), nodes=["b"]).node_names == []
     assert world.free("a") == [0, 1, 2, 3]
@@ -243,7 +243,7 @@ def test_amounts_beyond_any_machine_break_nothing(world, cpu):
 
 def test_an_annotation_beyond_any_gpu_holds_no_device(world, caplog):
     share = msgspec.structs.replace(whole("a", 0)[0], memory_mib=1 << 40)
-    world.ledger.pods.upsert(pod("p", on="a", devices=[share]))
+    world.ledger.pods.upsert(pod("p", gpus=0, on="a", devices=[share]))
     assert world.free("a") == [0, 1, 2, 3]
     assert "no GPU has as much memory" in caplog.text
 
