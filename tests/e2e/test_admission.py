@@ -3,6 +3,7 @@
 
 Devices: a pod's annotation comes with the scheduler's Binding or not at all. Tried as the
 administrator; the pods name a scheduler that does not exist.
+Pods that ask for GPUs: they come to gpupack's scheduler, and it can serve them, or not at all.
 Agents: each writes for its own node alone. Tried without effect (dry run), since real agents and
 real elections use the same objects.
 """
@@ -71,6 +72,123 @@ def test_everything_else_of_a_bound_pod_can_be_annotated(kube):
     bind(kube, SCHEDULER)
     done = kube.kubectl("annotate", "--overwrite", "pod", "idle", "owner=b")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def asking(name="main", *, resource="gpupack.dev/gpu", **container):
+    """A container that asks for GPUs."""
+    image = "docker.io/gpupack/judge:dev"
+    return {"name": name, "image": image, "resources": {"limits": {resource: "1"}}} | container
+
+
+PLAIN = {"name": "plain", "image": "docker.io/gpupack/judge:dev"}
+
+
+def try_pod(kube, *containers, **spec):
+    """What is said to a pod for gpupack's scheduler, tried without effect."""
+    manifest = pod()
+    manifest["spec"] |= {"schedulerName": "gpupack", "containers": containers} | spec
+    return kube.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest)).stderr
+
+
+ASKS = {
+    "a container": ((asking(),), {}),
+    "one of two containers": ((PLAIN, asking()), {}),
+    "a sidecar": ((PLAIN,), {"initContainers": [asking(restartPolicy="Always")]}),
+    "with variables of its own": ((asking(env=[{"name": "GPUPACK_JOB", "value": "a"}]),), {}),
+    "beside a container that hides GPUs from itself": (
+        (asking(), PLAIN | {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]}),
+        {},
+    ),
+}
+WAYS_ROUND = {
+    "another scheduler": ((asking(),), {"schedulerName": "a"}, '"gpupack" (it is "a")'),
+    "the default scheduler": (
+        (asking(),),
+        {"schedulerName": None},
+        'set spec.schedulerName to "gpupack" (it is "default-scheduler")',
+    ),
+    "a node": ((asking(),), {"nodeName": "a"}, "remove spec.nodeName"),
+    "a sidecar of another scheduler": (
+        (PLAIN,),
+        {"schedulerName": "a", "initContainers": [asking(restartPolicy="Always")]},
+        "set spec.schedulerName",
+    ),
+    "an init container of another scheduler": (
+        (PLAIN,),
+        {"schedulerName": "a", "initContainers": [asking()]},
+        "set spec.schedulerName",
+    ),
+    "an init container": (
+        (PLAIN,),
+        {"initContainers": [asking("early")]},
+        "init container early cannot have GPUs",
+    ),
+    "two containers": ((asking("a"), asking("b")), {}, "let only one of a, b ask"),
+    "a container and a sidecar": (
+        (asking("a"),),
+        {"initContainers": [asking("b", restartPolicy="Always")]},
+        "let only one of a, b ask",
+    ),
+    "a container that asks for none": (
+        (asking(resources={"limits": {"gpupack.dev/gpu": "0"}}),),
+        {"schedulerName": "a"},
+        "set spec.schedulerName",
+    ),
+}
+
+
+@pytest.mark.parametrize(("containers", "spec"), ASKS.values(), ids=ASKS)
+def test_a_pod_that_gpupack_can_serve_may_ask(kube, containers, spec):
+    assert try_pod(kube, *containers, **spec) == ""
+
+
+@pytest.mark.parametrize(("containers", "spec", "refusal"), WAYS_ROUND.values(), ids=WAYS_ROUND)
+def test_no_pod_gets_gpus_past_the_ledger(kube, containers, spec, refusal):
+    assert refusal in try_pod(kube, *containers, **spec)
+
+
+@pytest.mark.parametrize("resource", ["gpu-share", "gpu-percent", "gpu-memory"])
+def test_shares_are_refused_until_they_are_served(kube, resource):
+    limits = {"gpupack.dev/gpu": "1", f"gpupack.dev/{resource}": "1"}
+    refused = try_pod(kube, asking(resources={"limits": limits}))
+    assert "shares are not served by this release" in refused
+    assert f"in place of gpupack.dev/{resource}" in refused
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "NVIDIA_VISIBLE_DEVICES",
+        "CUDA_VISIBLE_DEVICES",
+        "GPUPACK_SIMULATED",
+        "GPUPACK_DEVICES",
+        "GPUPACK_DEVICE_PERCENT",
+    ],
+)
+def test_a_pod_does_not_say_which_gpus_it_sees(kube, variable):
+    environment = [{"name": "A", "value": "a"}, {"name": variable, "value": "all"}]
+    refusal = f"remove the variables {variable} from container main"
+    assert refusal in try_pod(kube, asking(env=environment))
+
+
+@pytest.mark.parametrize("kind", ["requests", "limits"])
+def test_the_needs_of_a_pod_as_a_whole_name_no_gpus(kube, kind):
+    amounts = {kind: {"gpupack.dev/gpu": "1"}}
+    assert "spec.resources" in try_pod(kube, PLAIN, resources=amounts)
+
+
+@pytest.mark.parametrize(
+    ("subresource", "field"),
+    [("resize", "containers"), ("ephemeralcontainers", "ephemeralContainers")],
+)
+def test_a_pod_that_runs_does_not_begin_to_ask(kube, subresource, field):
+    kube.submit(pod())
+    container = asking("main" if field == "containers" else "late")
+    change = json.dumps({"spec": {field: [container]}})
+    flags = ("--type=strategic", f"--subresource={subresource}", "--patch", change)
+    done = kube.kubectl("patch", "pod", "idle", *flags)
+    assert done.returncode != 0
+    assert "resources" in done.stderr
 
 
 def as_agent_of(node):

@@ -27,6 +27,7 @@ VALUES = {
         (
             "crds.install=false",
             "admission.protectDevices=false",
+            "admission.checkPods=false",
             'scheduler.tls.existingSecret="mine"',
             'operator.priorityClassName=""',
             "agent.tolerations=[]",

@@ -171,3 +171,11 @@ def test_agents_are_held_to_the_lease_that_the_code_beats(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-agents"]
     own = next(v for v in policy["spec"]["variables"] if v["name"] == "own")
     assert f"'{names.HEARTBEAT_LEASE_PREFIX}' + variables.node" in own["expression"]
+
+
+def test_pods_are_checked_for_every_resource_and_the_schedulers_name(render):
+    policy = render().objects["ValidatingAdmissionPolicy", "gpupack-pods"]["spec"]
+    listed = [names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY]
+    assert policy["matchConditions"][0]["expression"].endswith(f"name in {listed}))")
+    wanted = f"object.spec.schedulerName == '{names.SCHEDULER_NAME}'"
+    assert wanted in [validation["expression"] for validation in policy["validations"]]
