@@ -27,7 +27,7 @@ def core_node(node: objects.Node, gpus: GpuNode) -> core.Node:
     try:
         return core.Node(
             name=core.NodeName(node.metadata.name),
-            devices=tuple(map(_device, gpus.status.devices)),
+            devices=tuple(map(_device, _whole_gpus(gpus.status.devices))),
             cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
             memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
             labels=node.metadata.labels,
@@ -39,6 +39,12 @@ def core_node(node: objects.Node, gpus: GpuNode) -> core.Node:
         raise InventoryInvalid(
             f"node {node.metadata.name} gets no work, its inventory is wrong: {error}"
         ) from error
+
+
+def _whole_gpus(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
+    """Devices that may be handed out as whole GPUs: no MIG slice, and no GPU cut into slices."""
+    parents = {device.mig_parent for device in devices}
+    return [each for each in devices if not each.mig_parent and each.uuid not in parents]
 
 
 def _device(device: GpuDevice) -> core.Device:

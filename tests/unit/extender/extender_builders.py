@@ -81,7 +81,7 @@ def node(name, *, cpu="32", memory="256Gi", ready=True, cordoned=False, labels=N
     return msgspec.convert(built, objects.Node)
 
 
-def gpu_node(name, *, gpus=4, failed=(), mode="owned", prefix=None):
+def gpu_node(name, *, gpus=4, failed=(), mode="owned", prefix=None, sliced=()):
     devices = [
         {
             "uuid": uuid(prefix or name, number),
@@ -92,7 +92,12 @@ def gpu_node(name, *, gpus=4, failed=(), mode="owned", prefix=None):
         }
         for number in range(gpus)
     ]
-    built = {"metadata": {"name": name}, "status": {"mode": mode, "devices": devices}}
+    slices = [
+        {**devices[number], "uuid": f"MIG-{name}-{number}", "migParent": devices[number]["uuid"]}
+        for number in sliced
+    ]
+    status = {"mode": mode, "devices": devices + slices}
+    built = {"metadata": {"name": name}, "status": status}
     return msgspec.convert(built, GpuNode)
 
 
@@ -105,7 +110,7 @@ def whole(node_name, *numbers):
 
 
 def pod(name, *, gpus=1, on="", devices=None, phase="Pending", cpu="1", worker=None, **metadata):
-    """A pod; `worker` (job, attempt, index) makes it one of a GPUJob, `devices` annotates it."""
+    """A pod; `devices` annotates it, `worker` (job, attempt, index, UID) makes it a GPUJob's."""
     labels, owners = _worker_of(*worker) if worker else ({}, [])
     annotations = {names.DEVICES_ANNOTATION: encode_devices(devices)} if devices else {}
     limits = {"cpu": cpu} | ({names.GPU: str(gpus)} if gpus else {})
@@ -129,15 +134,19 @@ def pod(name, *, gpus=1, on="", devices=None, phase="Pending", cpu="1", worker=N
     return msgspec.convert(built, objects.Pod)
 
 
-def _worker_of(job_name, attempt, index):
+def _worker_of(job_name, attempt, index, uid=None):
     labels = {
         names.JOB_LABEL: job_name,
-        names.JOB_UID_LABEL: f"uid-{job_name}",
+        names.JOB_UID_LABEL: uid or f"uid-{job_name}",
         names.ATTEMPT_LABEL: str(attempt),
         names.INDEX_LABEL: str(index),
     }
-    owner = {"kind": "Job", "name": f"{job_name}-{attempt}", "controller": True}
-    return labels, [owner]
+    return labels, [owner(f"{job_name}-{attempt}")]
+
+
+def owner(name, **changes):
+    """A reference to a Job as the Job controller writes it."""
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": name, "controller": True, **changes}
 
 
 def job(name, *, attempt=0, phase="Pending", placed=(), **spec):

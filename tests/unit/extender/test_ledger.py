@@ -202,6 +202,12 @@ def test_a_gpu_that_two_nodes_claim_stays_with_the_first(world, caplog):
     assert "c" in world.ledger.cluster
 
 
+def test_a_gpu_cut_into_slices_and_its_slices_are_no_whole_gpus(world):
+    world.ledger.gpus.upsert(gpu_node("a", sliced=[1, 1]))
+    devices = world.ledger.cluster.node("a").devices
+    assert [device.uuid for device in devices] == ["GPU-a-0", "GPU-a-2", "GPU-a-3"]
+
+
 def test_an_observed_node_gets_no_work_yet(world):
     world.ledger.gpus.upsert(gpu_node("a", mode="observed"))
     assert "a" not in world.ledger.cluster
