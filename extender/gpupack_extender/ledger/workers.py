@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which worker of which attempt a pod is.
 
-Labels alone can be written by anyone. A pod is a worker only if the Job of that attempt controls
-it, and the key holds the namespace: nobody can take a place of another namespace's job.
+A pod is a worker if its labels say so and its owner reference names the Job of that attempt as
+its controller. Its key holds the namespace and the GPUJob's UID: it gets a place only where that
+very GPUJob of its own namespace has one.
+
+The namespace is the boundary of trust. Labels and owner references are the pod author's words,
+and the Job's UID is not known here: who may create pods in a namespace can take the place of a
+worker there, but of no other namespace's.
 """
 
 import dataclasses
@@ -62,10 +67,10 @@ def worker_of(pod: objects.Pod) -> Worker | None:
         worker = Worker(attempt, int(labels[names.INDEX_LABEL]))
     except (KeyError, ValueError):
         return None
-    return worker if _is_controlled_by_job_of(pod, attempt) else None
+    return worker if _names_its_job(pod, attempt) else None
 
 
-def _is_controlled_by_job_of(pod: objects.Pod, attempt: Attempt) -> bool:
-    name = names.job_name(attempt.job, attempt=attempt.number)
+def _names_its_job(pod: objects.Pod, attempt: Attempt) -> bool:
+    job = ("batch/v1", "Job", names.job_name(attempt.job, attempt=attempt.number))
     owners = pod.metadata.owner_references
-    return any(o.controller and (o.kind, o.name) == ("Job", name) for o in owners)
+    return any(o.controller and (o.api_version, o.kind, o.name) == job for o in owners)

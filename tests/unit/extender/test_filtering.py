@@ -2,7 +2,7 @@
 """Given what the cluster holds, which node does a pod get?"""
 
 import pytest
-from extender_builders import World, gpu_node, job, node, plan_request, pod, whole
+from extender_builders import World, gpu_node, job, node, owner, plan_request, pod, whole
 
 from gpupack_crds import names
 from gpupack_extender.errors import AskInvalid
@@ -63,10 +63,11 @@ def test_a_planned_pod_waits_while_its_gpu_is_failed(world):
     [
         pod("p", **WORKER, namespace="other"),
         pod("p", **WORKER, ownerReferences=[]),
-        pod("p", **WORKER, ownerReferences=[{"kind": "Job", "name": "train-1"}]),
-        pod(
-            "p", **WORKER, ownerReferences=[{"kind": "Job", "name": "other-1", "controller": True}]
-        ),
+        pod("p", **WORKER, ownerReferences=[owner("train-1", controller=False)]),
+        pod("p", **WORKER, ownerReferences=[owner("train-1", kind="ReplicaSet")]),
+        pod("p", **WORKER, ownerReferences=[owner("train-1", apiVersion="example.org/v1")]),
+        pod("p", **WORKER, ownerReferences=[owner("other-1")]),
+        pod("p", worker=("train", 1, 0, "uid-of-the-job-deleted-before")),
     ],
 )
 def test_labels_alone_do_not_take_a_workers_place(world, stranger):
