@@ -4,13 +4,18 @@
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import gpupack_core as core
 from gpupack_crds import names
 from gpupack_extender.errors import SettingsInvalid
 
 T = TypeVar("T")
+
+LEAST_FRESH: Final = 75.0
+"""Seconds. Bookmarks come once a minute: with less a quiet cluster would look dead."""
+
+LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class Mode(enum.StrEnum):
@@ -63,9 +68,8 @@ class Standing:
     pod_name: str = ""
     """POD_NAME: kube-scheduler's identity in that Lease begins with it."""
     fresh_seconds: float = 90.0
-    """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is decided.
-
-    Bookmarks come once a minute: below 75 a quiet cluster would look dead."""
+    """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is decided; LEAST_FRESH or
+    more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +93,9 @@ class Settings:
             decisions=_decisions(environ),
             serving=_serving(environ),
             standing=_standing(environ),
-            log_level=environ.get("GPUPACK_LOG_LEVEL", "INFO").upper(),
+            log_level=_read(
+                environ, "GPUPACK_LOG_LEVEL", _level, "INFO", "one of " + ", ".join(LOG_LEVELS)
+            ),
         )
 
 
@@ -118,7 +124,9 @@ def _standing(environ: Mapping[str, str]) -> Standing:
         system_namespace=environ.get("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
         leader_lease=environ.get("GPUPACK_LEADER_LEASE", names.SCHEDULER_LEASE),
         pod_name=_required(environ, "POD_NAME", "this pod's name (downward API)"),
-        fresh_seconds=_seconds(environ, "GPUPACK_FRESH_SECONDS", 90.0),
+        fresh_seconds=_read(
+            environ, "GPUPACK_FRESH_SECONDS", _fresh, 90.0, f"{LEAST_FRESH:g} to 3600 seconds"
+        ),
     )
 
 
@@ -146,6 +154,19 @@ def _read(
 
 def _policy(text: str) -> str:
     return core.POLICIES[text].name
+
+
+def _level(text: str) -> str:
+    if text.upper() not in LOG_LEVELS:
+        raise ValueError(text)
+    return text.upper()
+
+
+def _fresh(text: str) -> float:
+    seconds = _positive(text)
+    if seconds < LEAST_FRESH:
+        raise ValueError(text)
+    return seconds
 
 
 def _port(text: str) -> int:

@@ -119,6 +119,8 @@ def test_settings_have_defaults():
         ("GPUPACK_POLICY", "x", "GPUPACK_POLICY='x' is not valid; set it to one of "),
         ("GPUPACK_VERBS_PORT", "0", "set it to a port, 1 to 65535"),
         ("GPUPACK_ASSUME_SECONDS", "nan", "set it to seconds, more than 0"),
+        ("GPUPACK_FRESH_SECONDS", "74.9", "='74.9' is not valid; set it to 75 to 3600 seconds"),
+        ("GPUPACK_LOG_LEVEL", "loud", "set it to one of DEBUG, INFO, WARNING, ERROR, CRITICAL"),
         ("POD_NAME", "", "POD_NAME is not set; set it to this pod's name"),
     ],
 )
