@@ -5,15 +5,22 @@ The API can show a pod as gone (force delete) or finished (pod garbage collectio
 while its processes still use a GPU. The pod's cgroup cannot lie: it has processes for as long as
 any container of the pod has, and the kubelet removes it when the pod is cleaned up.
 
+Nothing but "there is no such folder" counts as absence. Whatever else keeps us from looking (no
+free file descriptor, an I/O error) leaves open whether the pod lives; then it counts as alive,
+since the record that it holds its GPUs goes with its death.
+
 Counts come from `cgroup.events` (v2) and `pids.current` (v1), which see processes in any PID
 namespace; `cgroup.procs` shows an agent without hostPID nothing.
 """
 
 import enum
+import logging
 import os
 import pathlib
 import re
 from collections.abc import Iterator
+
+log = logging.getLogger(__name__)
 
 _PARENT = re.compile(
     r"kubelet|kubepods|besteffort|burstable|kubelet\.slice"
@@ -44,6 +51,13 @@ class Cgroups:
 
     def state(self, uid: str) -> CgroupState:
         """Look for the pod with this UID."""
+        try:
+            return self._look(uid)
+        except OSError as error:
+            log.warning("pod %s counts as alive, its cgroup cannot be read: %s", uid, error)
+            return CgroupState.POPULATED
+
+    def _look(self, uid: str) -> CgroupState:
         found = self._find(uid)
         if found is None:
             return CgroupState.ABSENT
@@ -52,28 +66,41 @@ class Cgroups:
     def _find(self, uid: str) -> pathlib.Path | None:
         for parent in _parents(self._hierarchy()):
             for name in _names(parent.name, uid):
-                if (parent / name).is_dir():
+                if _exists(parent / name):
                     return parent / name
         return None
 
     def _hierarchy(self) -> pathlib.Path:
         """The root itself on v2; on v1 one hierarchy, since the kubelet uses all of them alike."""
-        if (self._root / "cgroup.controllers").exists():
+        if _exists(self._root / "cgroup.controllers"):
             return self._root
         mounted = (self._root / name for name in _HIERARCHIES_V1)
-        return next((path for path in mounted if path.is_dir()), self._root)
+        return next(filter(_exists, mounted), self._root)
+
+
+def _exists(path: pathlib.Path) -> bool:
+    """Unlike Path.exists, which takes some errors, in newer Pythons all, for absence."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _parents(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """All folders that can hold pods; by name: a kubelet can have a cgroup root of its own."""
-    try:
-        names = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
-    except OSError:
-        return
-    for name in names:
+    for name in _folders(folder):
         if _PARENT.fullmatch(name):
             yield folder / name
             yield from _parents(folder / name)
+
+
+def _folders(folder: pathlib.Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.is_dir()]
+    except FileNotFoundError:
+        return []
 
 
 def _names(parent: str, uid: str) -> tuple[str, str]:
@@ -86,11 +113,14 @@ def _populated(cgroup: pathlib.Path) -> bool:
     """Whether any process lives in it; where the kernel does not tell, assume one."""
     try:
         return "populated 1" in (cgroup / "cgroup.events").read_text()
-    except OSError:
-        pass
+    except FileNotFoundError:
+        return _populated_v1(cgroup)
+
+
+def _populated_v1(cgroup: pathlib.Path) -> bool:
     try:
         return int((cgroup / "pids.current").read_text()) > 0
     except FileNotFoundError:
-        return cgroup.is_dir()
-    except (OSError, ValueError):
+        return _exists(cgroup)
+    except ValueError:
         return True

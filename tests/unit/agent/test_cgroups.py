@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+import resource
+
 import pytest
 
 from gpupack_agent.cgroups import Cgroups, CgroupState
@@ -24,6 +27,17 @@ def tree(root, path, **files):
     for name, text in files.items():
         (root / path / name.replace("_", ".")).write_text(text)
     return Cgroups(root)
+
+
+@contextlib.contextmanager
+def no_free_file_descriptor():
+    """Every open() fails with EMFILE."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS.keys())
@@ -58,3 +72,24 @@ def test_where_the_kernel_does_not_count_a_cgroup_counts_as_populated(tmp_path):
 
 def test_a_folder_without_cgroups_holds_no_pod(tmp_path):
     assert Cgroups(tmp_path / "missing").state(UID) is CgroupState.ABSENT
+
+
+@pytest.mark.parametrize("uid", [UID, "absent"])
+def test_a_pod_counts_as_alive_while_its_cgroup_cannot_be_looked_for(tmp_path, caplog, uid):
+    (tmp_path / "cgroup.controllers").touch()
+    cgroups = tree(tmp_path, f"kubepods/pod{UID}", cgroup_events="populated 0\n")
+    with no_free_file_descriptor():
+        assert cgroups.state(uid) is CgroupState.POPULATED
+    assert "Too many open files" in caplog.text
+    assert cgroups.state(uid) is not CgroupState.POPULATED
+
+
+@pytest.mark.parametrize("file", ["cgroup.events", "pids.current"])
+def test_a_pod_counts_as_alive_while_its_processes_cannot_be_counted(tmp_path, file):
+    cgroups = tree(tmp_path, f"pids/kubepods/pod{UID}/{file}")
+    assert cgroups.state(UID) is CgroupState.POPULATED
+
+
+def test_a_loop_of_links_is_no_absence(tmp_path):
+    (tmp_path / "kubepods").symlink_to(tmp_path / "kubepods")
+    assert Cgroups(tmp_path).state(UID) is CgroupState.POPULATED
