@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gpupack_core.reasons import Reason as Refused
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob
@@ -27,13 +28,14 @@ from gpupack_operator.decision.model import (
     NotCreated,
     NotPlanned,
     NotYet,
+    PlanLater,
     Planned,
     SetDeadline,
     StopJob,
 )
 from gpupack_operator.decision.notices import Notice
 from gpupack_operator.decision.reasons import Reason
-from gpupack_operator.errors import PlanInvalid, PlanUnanswered
+from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered
 from gpupack_operator.manifests import pod
 from gpupack_operator.manifests.event import event
 from gpupack_operator.manifests.job import job as job_manifest
@@ -43,6 +45,18 @@ from gpupack_operator.plans import PlanClient
 from gpupack_operator.world import Seen
 
 log = logging.getLogger(__name__)
+
+ROOM_REASONS = frozenset(
+    {
+        Refused.TOO_FEW_FREE_GPUS,
+        Refused.NVLINK_CLIQUE_BUSY,
+        Refused.SHARE_DOES_NOT_FIT,
+        Refused.CPU_EXHAUSTED,
+        Refused.MEMORY_EXHAUSTED,
+        Refused.SPREAD_LIMIT,
+    }
+)
+"""What others hold. A failed GPU or a node that is away comes back by no other job's end."""
 
 
 class Actor:
@@ -117,13 +131,15 @@ class Actor:
         )
         try:
             answer = await self._plans.ask(request)
+        except PlanBusy:
+            return PlanLater()
         except PlanUnanswered as error:
             reason = Reason.PLAN_DENIED if error.denied else Reason.SCHEDULER_UNAVAILABLE
             return NotPlanned(reason=reason, message=str(error))
         except PlanInvalid as error:
             return NotPlanned(reason=Reason.INVALID_TEMPLATE, message=str(error), for_good=True)
         if isinstance(answer, PlanRefusal):
-            return NotPlanned(reason=answer.reason, message=answer.message)
+            return _not_planned(answer)
         return Planned(placement=answer.placement)
 
     async def _create(self, seen: Seen, action: CreateChildren) -> Answer | None:
@@ -194,6 +210,11 @@ class Actor:
 
     def _template(self, seen: Seen, attempt: int) -> Json:
         return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
+
+
+def _not_planned(refusal: PlanRefusal) -> NotPlanned:
+    lacks_room = not refusal.never and not ROOM_REASONS.isdisjoint(refusal.counts)
+    return NotPlanned(reason=refusal.reason, message=refusal.message, lacks_room=lacks_room)
 
 
 def body_kind(resource: Resource[Any]) -> str:

@@ -4,6 +4,7 @@
 OperatorError
 ├── SettingInvalid   an environment variable is missing or cannot be used
 ├── PlanUnanswered   the plan API gave no plan and no refusal
+├── PlanBusy         another job is being planned
 ├── PlanInvalid      the plan API cannot read what the job asks for
 ├── WatchStale       a watch does not keep up with the API server
 └── Unwell           the probe: the operator does not report that it is well
@@ -30,6 +31,10 @@ class PlanUnanswered(OperatorError):
     def __init__(self, message: str, *, denied: bool = False) -> None:
         super().__init__(message)
         self.denied = denied
+
+
+class PlanBusy(OperatorError):
+    """Another job is being planned: nobody waits for it, ask again."""
 
 
 class PlanInvalid(OperatorError):

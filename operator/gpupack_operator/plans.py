@@ -4,20 +4,26 @@
 Connections are kept open, because a TLS handshake costs more than a plan. After any trouble they
 are dropped: a kept connection leads to the same pod behind the Service for ever, even when that
 is no longer the leader. Nothing is retried here; the job waits and says why.
+
+One plan is made at a time, and nobody waits for his turn here: a call may take ten seconds when
+the extender hangs, and whoever waited would be a worker less for the jobs that run.
 """
 
-import asyncio
 import ssl
+import time
+from collections.abc import Callable
 
 import aiohttp
 import msgspec
 
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse, Problem
-from gpupack_operator.errors import PlanInvalid, PlanUnanswered
+from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered
 from gpupack_operator.settings import PlanSettings
 
 CALL_SECONDS = 10.0
+PAUSE_SECONDS = 2.0
+"""How long the next calls are answered like one that got no answer, without being made."""
 OK, BAD_REQUEST, CONFLICT, DENIED = 200, 400, 409, {401, 403}
 ASK_INVALID = "AskInvalid"
 """The plan API's reason for a spec or template that cannot be read. A call that it cannot decode
@@ -25,26 +31,51 @@ is no fault of the job's: the two sides' versions differ for as long as a rollou
 
 
 class PlanClient:
-    """Asks for places. Plans are asked for one at a time, in the order of the calls."""
+    """Asks for places.
 
-    def __init__(self, settings: PlanSettings) -> None:
+    Args:
+        settings: where, and with which token.
+        on_free: called when the next plan can be asked for.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        settings: PlanSettings,
+        *,
+        on_free: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings
+        self._on_free = on_free
+        self._clock = clock
         self._session: aiohttp.ClientSession | None = None
-        self._turn = asyncio.Lock()
+        self._busy = False
+        self._trouble: PlanUnanswered | None = None
+        self._paused_until = 0.0
 
     async def ask(self, request: PlanRequest) -> PlanResponse | PlanRefusal:
         """Ask for places for all workers of an attempt.
 
         Raises:
+            PlanBusy: another call is under way.
             PlanUnanswered: there is neither a plan nor a refusal.
             PlanInvalid: the spec or the template cannot be read.
         """
-        async with self._turn:
-            try:
-                return await self._post(request)
-            except PlanUnanswered:
-                await self.aclose()
-                raise
+        if self._busy:
+            raise PlanBusy("another job is being planned")
+        if self._trouble and self._clock() < self._paused_until:
+            raise PlanUnanswered(str(self._trouble), denied=self._trouble.denied)
+        self._busy = True
+        try:
+            return await self._post(request)
+        except PlanUnanswered as error:
+            self._trouble, self._paused_until = error, self._clock() + PAUSE_SECONDS
+            await self.aclose()
+            raise
+        finally:
+            self._busy = False
+            self._on_free()
 
     async def aclose(self) -> None:
         """Drop all connections."""

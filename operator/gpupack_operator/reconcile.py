@@ -15,10 +15,19 @@ from gpupack_kube.resources import JOBS
 from gpupack_operator.actions import Actor
 from gpupack_operator.decision import attempts
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import Answer, Decision, Limits, NotPlanned, Observation
+from gpupack_operator.decision.model import (
+    Answer,
+    AskPlan,
+    Behind,
+    Decision,
+    Limits,
+    NotPlanned,
+    Observation,
+    PlanLater,
+)
 from gpupack_operator.decision.notices import Notice, notices
 from gpupack_operator.manifests.owner import is_ours
-from gpupack_operator.waitlist import Key, Waitlist
+from gpupack_operator.waitlist import Key, Rank, Waitlist
 from gpupack_operator.world import Seen, World
 
 log = logging.getLogger(__name__)
@@ -119,20 +128,29 @@ class Reconciler:
 
     async def _act(self, seen: Seen, decision: Decision) -> Answer | None:
         for action in decision.actions:
+            if isinstance(action, AskPlan) and (first := self._ahead_of(seen.job)):
+                return Behind(first)
             if answer := await self._actor.act(seen, action):
                 return answer
         return None
 
+    def _ahead_of(self, job: GpuJob) -> Key | None:
+        return self._waitlist.ahead_of(job.spec.priority)
+
     def _remember(self, key: Key, observation: Observation, decision: Decision) -> None:
-        """Whose plan was refused waits for something to be freed."""
-        if isinstance(observation.answer, NotPlanned):
-            created = observation.job.metadata.creation_timestamp or observation.now
-            priority = observation.job.spec.priority
-            self._waitlist.refused(key, priority=priority, created=created)
-            if decision.status != observation.job.status:
-                self._waitlist.told(key, observation.now)
-        elif decision.status.phase != "Pending":
-            self._waitlist.leave(key)
+        """Who got no plan waits for something to be freed."""
+        waitlist, rank = self._waitlist, _rank(key, observation)
+        match observation.answer:
+            case PlanLater():
+                waitlist.line_up(rank)
+            case NotPlanned(lacks_room=lacks_room):
+                waitlist.refused(rank, lacks_room=lacks_room)
+            case Behind(job=first):
+                waitlist.stand_behind(rank, Key(*first))
+            case _ if decision.status.phase != "Pending":
+                waitlist.leave(key)
+        if decision.status.phase == "Pending" and decision.status != observation.job.status:
+            waitlist.told(key, observation.now)
 
     async def _refresh(self, key: Key) -> None:
         """Somebody else wrote: read the newest version instead of waiting for the watch."""
@@ -140,6 +158,11 @@ class Reconciler:
             self._world.wrote(await self._api.get(GPUJOBS, key.name, namespace=key.namespace))
         except errors.NotFound:
             log.debug("GPUJob %s/%s is gone", *key)
+
+
+def _rank(key: Key, observation: Observation) -> Rank:
+    created = observation.job.metadata.creation_timestamp or observation.now
+    return Rank(-observation.job.spec.priority, created, key)
 
 
 def _now() -> dt.datetime:

@@ -82,9 +82,9 @@ async def _elected(election: Election) -> bool:
 async def _lead(
     settings: Settings, environ: Mapping[str, str], api: Api, election: Election
 ) -> None:
-    world, waitlist = World(), Waitlist()
     queue: WorkQueue[Key] = WorkQueue(asyncio.get_running_loop().call_later)
-    plans = PlanClient(settings.plan)
+    world, waitlist = World(), Waitlist(queue.add)
+    plans = PlanClient(settings.plan, on_free=waitlist.next_turn)
     actor = Actor(api, plans, defaults=settings.pods, reporter=settings.lease.holder)
     reconciler = Reconciler(api, actor, world, waitlist, settings.limits)
     crew = Crew(queue, reconciler.reconcile)

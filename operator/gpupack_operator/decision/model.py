@@ -40,11 +40,29 @@ class NotPlanned:
         reason: the extender's, or why it gave no answer.
         message: the extender's.
         for_good: what the job asks for cannot be read; no plan will ever be made.
+        lacks_room: it would fit if others had ended; None: the extender has not said.
     """
 
     reason: str
     message: str
     for_good: bool = False
+    lacks_room: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlanLater:
+    """Another job is being planned just now."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Behind:
+    """A job of higher priority lacks room: what is freed is for that one first.
+
+    Attributes:
+        job: its namespace and name.
+    """
+
+    job: tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +85,7 @@ class NotYet:
     """A child's name is free in a moment: what has it is on its way out."""
 
 
-Answer = Planned | NotPlanned | NotCreated | NotYet
+Answer = Planned | NotPlanned | PlanLater | Behind | NotCreated | NotYet
 """What came of the action of an earlier step of the same pass."""
 
 

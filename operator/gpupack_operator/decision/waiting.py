@@ -14,9 +14,11 @@ from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.ended import deletion
 from gpupack_operator.decision.model import (
     AskPlan,
+    Behind,
     Decision,
     NotPlanned,
     Observation,
+    PlanLater,
     Planned,
 )
 from gpupack_operator.decision.reasons import Reason
@@ -69,25 +71,49 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
     answer = observation.answer
     if isinstance(answer, Planned):
         return _admitted(observation, status, answer, write)
+    if isinstance(answer, PlanLater):
+        again_at = times.after(observation.now, FIRST_RETRY_SECONDS)
+        return Decision(status=observation.job.status, again_at=again_at)
+    if isinstance(answer, Behind):
+        return _behind(observation, status, answer, write)
     if isinstance(answer, NotPlanned) and answer.for_good:
         return _failed(observation, status, write, reason=answer.reason, message=answer.message)
     if isinstance(answer, NotPlanned):
-        return _refused(observation, status, answer, write)
+        again_at = _retry_at(observation)
+        reason, message = answer.reason, answer.message
+        return _told(observation, status, again_at, write, reason=reason, message=message)
     return Decision(status=observation.job.status, actions=(AskPlan(status.attempt + 1),))
 
 
-def _refused(
-    observation: Observation, status: GpuJobStatus, answer: NotPlanned, write: Writer
+def _behind(
+    observation: Observation, status: GpuJobStatus, answer: Behind, write: Writer
 ) -> Decision:
-    """Say why; a newer text for the same reason may have to wait."""
-    retry_at = _retry_at(observation)
-    told = _set(status, answer.reason, answer.message, write)
+    """The waitlist wakes the job when the one before it waits no longer."""
+    namespace, name = answer.job
+    near = namespace == observation.job.metadata.namespace
+    first = name if near else "a job of another namespace"
+    message = f"behind {first}, which has a higher priority and waits for room"
+    again_at = times.after(observation.now, MAX_RETRY_SECONDS)
+    return _told(observation, status, again_at, write, reason=Reason.QUEUED, message=message)
+
+
+def _told(
+    observation: Observation,
+    status: GpuJobStatus,
+    again_at: dt.datetime,
+    write: Writer,
+    *,
+    reason: str,
+    message: str,
+) -> Decision:
+    """Say why the job waits; a newer text for the same reason may have to wait."""
+    told = _set(status, reason, message, write)
     if told.reason != status.reason or told.message == status.message or not observation.told_at:
-        return Decision(status=told, again_at=retry_at)
+        return Decision(status=told, again_at=again_at)
     tell_at = times.after(observation.told_at, QUIET_SECONDS)
     if tell_at <= observation.now:
-        return Decision(status=told, again_at=retry_at)
-    return Decision(status=status, again_at=times.earliest(retry_at, tell_at))
+        return Decision(status=told, again_at=again_at)
+    return Decision(status=status, again_at=times.earliest(again_at, tell_at))
 
 
 def _retry_at(observation: Observation) -> dt.datetime:

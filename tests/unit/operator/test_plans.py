@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
 import contextlib
 
 import pytest
 from aiohttp import web
 
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
-from gpupack_operator.errors import PlanInvalid, PlanUnanswered
+from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.settings import PlanSettings
 
 PLACE = {"worker": 0, "node": "a", "devices": [{"uuid": "G", "percent": 100, "memoryMiB": 1}]}
+FULL = {"reason": "TooFewFreeGpus", "message": "full"}
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def plan_api(tmp_path):
     (tmp_path / "token").write_text("secret\n")
 
     @contextlib.asynccontextmanager
-    async def serving(status, body):
+    async def serving(status, body, **options):
         asked = []
 
         async def answer(request):
@@ -40,7 +42,7 @@ def plan_api(tmp_path):
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         async with contextlib.aclosing(
-            PlanClient(PlanSettings(url=url, ca=None, token=tmp_path / "token"))
+            PlanClient(PlanSettings(url=url, ca=None, token=tmp_path / "token"), **options)
         ) as client:
             yield client, asked
         await runner.cleanup()
@@ -58,7 +60,7 @@ async def test_a_plan_is_asked_for_with_the_pod_s_own_token(plan_api, request_):
 
 
 async def test_a_refusal_is_an_answer(plan_api, request_):
-    async with plan_api(409, {"reason": "TooFewFreeGpus", "message": "full"}) as (client, _):
+    async with plan_api(409, FULL) as (client, _):
         answer = await client.ask(request_)
     assert answer == PlanRefusal(reason="TooFewFreeGpus", message="full")
 
@@ -86,6 +88,28 @@ async def test_what_cannot_be_read_is_invalid_with_the_api_s_message(plan_api, r
     async with plan_api(400, body) as (client, _):
         with pytest.raises(PlanInvalid, match=r"^cpu: 'many' is no quantity$"):
             await client.ask(request_)
+
+
+async def test_nobody_waits_for_a_turn(plan_api, request_):
+    freed = []
+    async with plan_api(409, FULL, on_free=lambda: freed.append(1)) as (client, asked):
+        first = asyncio.create_task(client.ask(request_))
+        await asyncio.sleep(0)
+        with pytest.raises(PlanBusy):
+            await client.ask(request_)
+        assert freed == []
+        await first
+    assert (len(asked), freed) == (1, [1])
+
+
+async def test_after_a_call_without_an_answer_others_are_not_made_for_a_while(plan_api, request_):
+    now = [0.0]
+    async with plan_api(503, {}, clock=lambda: now[0]) as (client, asked):
+        for moment, calls in ((0.0, 1), (1.9, 1), (2.1, 2)):
+            now[0] = moment
+            with pytest.raises(PlanUnanswered, match="says 503"):
+                await client.ask(request_)
+            assert len(asked) == calls
 
 
 async def test_nobody_there_is_no_answer(tmp_path, request_):

@@ -4,6 +4,7 @@ import pytest
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_operator.actions import Actor
 from gpupack_operator.decision.model import Limits
+from gpupack_operator.errors import PlanBusy
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.reconcile import Reconciler
 from gpupack_operator.waitlist import Key, Waitlist
@@ -29,6 +30,8 @@ class Plans:
 
     async def ask(self, _request):
         self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
         return self.answer
 
 
@@ -47,6 +50,15 @@ class Scene:
         defaults = PodDefaults(workload_image="x")
         actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
         self.reconciler = Reconciler(server.api, actor, self.world, self.waitlist, Limits())
+
+    def add(self, name, **spec):
+        """Another GPUJob."""
+        meta = self.body["metadata"] | {"name": name, "uid": f"uid-of-{name}"}
+        body = self.body | {"metadata": meta, "spec": self.body["spec"] | spec}
+        self.server.put(GPUJOB.replace("train", name), body)
+        key = Key("team", name)
+        self.world.gpujobs[key] = [read_gpujob(body)]
+        return key
 
     async def reconcile(self):
         return await self.reconciler.reconcile(KEY)
@@ -101,6 +113,28 @@ async def test_a_refused_job_is_put_on_the_waitlist(scene):
     assert await scene.reconcile() == pytest.approx(0.5, abs=0.2)
     assert scene.waitlist.freed() == (KEY,)
     assert (scene.status["reason"], scene.server.names("POST")) == ("TooFewFreeGpus", [])
+
+
+async def test_a_job_that_could_not_ask_is_woken_when_it_can(scene):
+    woken = []
+    scene.waitlist.__init__(woken.append)
+    scene.plans.answer = PlanBusy("another")
+    assert await scene.reconcile() == pytest.approx(0.5, abs=0.2)
+    scene.waitlist.next_turn()
+    assert (woken, scene.server.writes) == ([KEY], [])
+
+
+@pytest.mark.parametrize(
+    ("never", "reason", "asked"),
+    [(False, "TooFewFreeGpus", 0), (True, "TooFewFreeGpus", 1), (False, "GpuFailed", 1)],
+)
+async def test_what_is_freed_is_for_a_higher_priority_that_lacks_room(scene, never, reason, asked):
+    urgent = scene.add("urgent", priority=5)
+    scene.plans.answer = PlanRefusal(reason=reason, message="", counts={reason: 1}, never=never)
+    await scene.reconciler.reconcile(urgent)
+    scene.plans.asked = 0
+    await scene.reconcile()
+    assert scene.plans.asked == asked
 
 
 async def test_a_waiting_job_is_not_rewritten_for_another_count(scene):

@@ -3,7 +3,7 @@ import pytest
 from msgspec import structs
 
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import NotPlanned
+from gpupack_operator.decision.model import Behind, NotPlanned, PlanLater
 
 
 def refusal(message, reason="TooFewFreeGpus"):
@@ -37,6 +37,22 @@ def test_what_the_plan_api_cannot_read_fails_the_job(build):
         "InvalidTemplate",
         "cpu: 'many'",
     )
+
+
+def test_a_job_that_could_not_ask_asks_again_soon_and_writes_nothing(build):
+    decision = decide(build.see(build.gpujob(), answer=PlanLater()))
+    assert (decision.status, decision.actions) == (build.gpujob().status, ())
+    assert decision.again_at == build.at(10.5)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "text"), [("team", "behind urgent,"), ("other", "behind a job of another")]
+)
+def test_a_job_behind_another_says_so_without_naming_strangers(build, namespace, text):
+    decision = decide(build.see(build.gpujob(), answer=Behind((namespace, "urgent"))))
+    assert (decision.status.reason, decision.actions) == ("Queued", ())
+    assert decision.status.message.startswith(text)
+    assert decision.again_at == build.at(25)
 
 
 def test_another_reason_is_written_at_once(waiting, build):

@@ -2,8 +2,10 @@
 import pytest
 
 from gpupack_operator.hearing import Ear
-from gpupack_operator.waitlist import Key, Waitlist
+from gpupack_operator.waitlist import Key, Rank, Waitlist
 from gpupack_operator.world import World
+
+FIRST, BEHIND = Key("team", "first"), Key("team", "behind")
 
 
 class Heard:
@@ -20,7 +22,7 @@ class Heard:
 def waitlist(build):
     found = Waitlist()
     for name, priority, age in (("late", 0, 30), ("early", 0, 10), ("urgent", 9, 50)):
-        found.refused(Key("team", name), priority=priority, created=build.at(age))
+        found.refused(Rank(-priority, build.at(age), Key("team", name)), lacks_room=False)
     return found
 
 
@@ -48,9 +50,64 @@ def test_whoever_has_its_places_waits_no_longer(waitlist):
     assert [key.name for key in waitlist.freed()] == ["early", "late"]
 
 
+def test_those_in_line_are_planned_one_after_the_other_in_order(build):
+    woken = []
+    waitlist = Waitlist(woken.append)
+    for name, priority in (("b", 0), ("c", 0), ("a", 9)):
+        waitlist.line_up(Rank(-priority, build.at(0), Key("team", name)))
+    waitlist.leave(Key("team", "b"))
+    for _ in range(3):
+        waitlist.next_turn()
+    assert [key.name for key in woken] == ["a", "c"]
+
+
+@pytest.fixture
+def short(build):
+    """Waitlists where `first` of priority 5 lacks room, or not; and who was woken."""
+
+    def waiting(*, lacks_room=True):
+        woken = []
+        found = Waitlist(woken.append)
+        found.refused(Rank(-5, build.at(0), FIRST), lacks_room=lacks_room)
+        return found, woken
+
+    return waiting
+
+
+def test_strictly_higher_priority_that_lacks_room_goes_first(short):
+    assert short()[0].ahead_of(4) == FIRST
+    assert short()[0].ahead_of(5) is None
+    assert short(lacks_room=False)[0].ahead_of(4) is None
+
+
+@pytest.mark.parametrize("ending", ["admitted", "refused for ever"])
+def test_who_stands_behind_is_woken_when_the_first_no_longer_waits_for_room(short, build, ending):
+    waitlist, woken = short()
+    waitlist.stand_behind(Rank(0, build.at(1), BEHIND), FIRST)
+    assert woken == []
+    if ending == "admitted":
+        waitlist.leave(FIRST)
+    else:
+        waitlist.refused(Rank(-5, build.at(0), FIRST), lacks_room=False)
+    assert woken == [BEHIND]
+
+
+def test_a_call_without_an_answer_costs_nobody_his_turn(short, build):
+    waitlist, _ = short()
+    waitlist.refused(Rank(-5, build.at(0), FIRST), lacks_room=None)
+    assert waitlist.ahead_of(0) == FIRST
+
+
+def test_who_comes_too_late_to_stand_behind_is_woken_at_once(short, build):
+    waitlist, woken = short()
+    waitlist.leave(FIRST)
+    waitlist.stand_behind(Rank(0, build.at(1), BEHIND), FIRST)
+    assert woken == [BEHIND]
+
+
 def test_patience_is_renewed_when_something_is_freed(waitlist, build):
     key = Key("team", "late")
-    waitlist.refused(key, priority=0, created=build.at(30))
+    waitlist.refused(Rank(0, build.at(30), key), lacks_room=True)
     assert waitlist.refusals(key) == 2
     waitlist.freed()
     assert waitlist.refusals(key) == 0
