@@ -70,7 +70,6 @@ class Container(View, frozen=True):
     """A container of a pod's spec."""
 
     name: str = ""
-    image: str = ""
     resources: Resources = Resources()
     restart_policy: str = ""
 
@@ -123,7 +122,6 @@ class PodSpec(View, frozen=True):
     """The spec of a pod."""
 
     node_name: str = ""
-    scheduler_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     node_selector: dict[str, str] = {}
@@ -138,8 +136,6 @@ class Terminated(View, frozen=True):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
-    signal: int = 0
-    started_at: dt.datetime | None = None
     finished_at: dt.datetime | None = None
 
 
@@ -151,9 +147,7 @@ class Waiting(View, frozen=True):
 
 
 class Running(View, frozen=True):
-    """Since when a container runs."""
-
-    started_at: dt.datetime | None = None
+    """A container runs; nothing more is read of it."""
 
 
 class ContainerState(View, frozen=True):
@@ -168,8 +162,6 @@ class ContainerStatus(View, frozen=True):
     """What the kubelet says of a container."""
 
     name: str = ""
-    ready: bool = False
-    restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
 
@@ -193,7 +185,6 @@ class PodStatus(View, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
-    start_time: dt.datetime | None = None
 
 
 class Pod(Object, frozen=True):
@@ -227,7 +218,6 @@ class NodeStatus(View, frozen=True):
     """The status of a node."""
 
     allocatable: dict[str, str | int] = {}
-    capacity: dict[str, str | int] = {}
     conditions: tuple[Condition, ...] = ()
 
 
@@ -241,8 +231,6 @@ class Node(Object, frozen=True):
 class JobSpec(View, frozen=True):
     """The spec of a Job."""
 
-    completions: int = 1
-    parallelism: int = 1
     suspend: bool = False
     active_deadline_seconds: int | None = None
 
@@ -250,9 +238,6 @@ class JobSpec(View, frozen=True):
 class JobStatus(View, frozen=True):
     """The status of a Job."""
 
-    active: int = 0
-    succeeded: int = 0
-    failed: int = 0
     start_time: dt.datetime | None = None
     conditions: tuple[Condition, ...] = ()
 
@@ -269,7 +254,6 @@ class LeaseSpec(View, frozen=True):
 
     holder_identity: str = ""
     lease_duration_seconds: int = 0
-    renew_time: dt.datetime | None = None
     acquire_time: dt.datetime | None = None
 
 
