@@ -2,6 +2,7 @@
 """The list of attempts in a status."""
 
 import datetime as dt
+import itertools
 
 from msgspec import structs
 
@@ -13,6 +14,7 @@ from gpupack_crds.gpujob_status import (
 )
 from gpupack_operator.decision import times
 from gpupack_operator.decision.conditions import clipped
+from gpupack_operator.decision.reasons import Reason
 from gpupack_operator.decision.view import Verdict
 
 MESSAGE_CHARACTERS = 1024
@@ -20,6 +22,17 @@ FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 HEALTHY_SECONDS = 300.0
 """An attempt that ran this long ends a row of failures."""
+
+MAX_STUCK_BACKOFF_SECONDS = 600.0
+NEVER_RAN = {
+    Reason.BIND_TIMEOUT,
+    Reason.CANNOT_START,
+    Reason.NAME_TAKEN,
+    Reason.CREATION_FORBIDDEN,
+}
+"""Ends of attempts that never ran. The more of them in a row, the likelier it is that the job is
+the cause itself (a volume claim that nobody fills), and each keeps GPUs from others for a minute.
+"""
 
 
 def current(status: GpuJobStatus) -> Attempt | None:
@@ -59,17 +72,14 @@ def closed(status: GpuJobStatus, verdict: Verdict, now: dt.datetime) -> GpuJobSt
 
 def next_start(status: GpuJobStatus) -> dt.datetime | None:
     """When the next attempt may begin: later after each failure in a row; None for at once."""
-    row = 0
-    for attempt in reversed(status.attempts):
-        if attempt.outcome not in {"Failed", "Infrastructure"}:
-            break
-        row += 1
-        if _seconds(attempt) >= HEALTHY_SECONDS:
-            break
-    if row == 0 or status.attempts[-1].finished_at is None:
+    last = status.attempts[-1] if status.attempts else None
+    failures = _failures(status)
+    if failures == 0 or last is None or last.finished_at is None:
         return None
-    seconds = min(FIRST_BACKOFF_SECONDS * 2 ** (row - 1), MAX_BACKOFF_SECONDS)
-    return times.after(times.read(status.attempts[-1].finished_at), seconds)
+    seconds = min(_doubled(failures), MAX_BACKOFF_SECONDS)
+    if stuck := _stuck(status):
+        seconds = max(seconds, min(_doubled(stuck), MAX_STUCK_BACKOFF_SECONDS))
+    return times.after(times.read(last.finished_at), seconds)
 
 
 def distinct_nodes(placement: tuple[WorkerPlacement, ...]) -> tuple[str, ...]:
@@ -84,6 +94,28 @@ def shortened(nodes: tuple[str, ...], characters: int = 40) -> str:
         shown.pop()
     more = len(nodes) - len(shown)
     return ",".join(shown) + (f" +{more}" if more else "")
+
+
+def _failures(status: GpuJobStatus) -> int:
+    """Failed attempts in a row, back to the last that was healthy for a while."""
+    row = 0
+    for attempt in reversed(status.attempts):
+        if attempt.outcome not in {"Failed", "Infrastructure"}:
+            break
+        row += 1
+        if _seconds(attempt) >= HEALTHY_SECONDS:
+            break
+    return row
+
+
+def _stuck(status: GpuJobStatus) -> int:
+    """Attempts in a row that never ran."""
+    newest_first = reversed(status.attempts)
+    return sum(1 for _ in itertools.takewhile(lambda each: each.reason in NEVER_RAN, newest_first))
+
+
+def _doubled(row: int) -> float:
+    return FIRST_BACKOFF_SECONDS * 2.0 ** (row - 1)
 
 
 def _seconds(attempt: Attempt) -> float:

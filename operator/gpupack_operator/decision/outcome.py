@@ -9,6 +9,7 @@ import datetime as dt
 from collections.abc import Callable
 
 from gpupack_crds.gpujob_status import Outcome
+from gpupack_kube.objects import Waiting
 from gpupack_operator.decision import causes, times
 from gpupack_operator.decision.reasons import Reason
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
@@ -19,6 +20,19 @@ NEWS_SECONDS = 3.0
 
 IMAGE_TROUBLE = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"}
 START_TROUBLE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+CONFIG_TROUBLE = "CreateContainerConfigError"
+NODE_S_FAULT = (
+    "gpupack: ",
+    "PreStartContainer",
+    "endpoint not found in cache",
+    "no devices found allocated",
+    "rpc error",
+    "timed out waiting",
+    "services have not yet been read",
+)
+"""The kubelet reports two kinds of trouble as CreateContainerConfigError: what the template names
+does not exist (`secret "x" not found`), or the node could not do its part. The agent's refusals come
+as `device plugin PreStartContainer rpc failed with err: rpc error: … desc = gpupack: …`."""
 
 
 def judge(view: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:
@@ -156,5 +170,14 @@ def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
         return Finding(due, _verdict("Failed", Reason.IMAGE_PULL, message, for_good=True))
     if waiting.reason in START_TROUBLE:
         due = times.after(bound_at, view.limits.start_seconds)
+        if _is_template_s_fault(waiting):
+            return Finding(due, _verdict("Failed", Reason.CANNOT_START, message, for_good=True))
         return Finding(due, _verdict("Infrastructure", Reason.CANNOT_START, message))
     return None
+
+
+def _is_template_s_fault(waiting: Waiting) -> bool:
+    """Without a text nobody knows; another attempt may tell."""
+    said = waiting.message
+    known = waiting.reason == CONFIG_TROUBLE and said != ""
+    return known and not any(mark in said for mark in NODE_S_FAULT)

@@ -88,6 +88,7 @@ def pod(
     container="worker",
     message="",
     waiting=None,
+    said="because",
     deleted=None,
     disrupted=None,
     reason="",
@@ -127,7 +128,7 @@ def pod(
             "finishedAt": stamp(ended or 0),
         }
     if waiting:
-        state["waiting"] = {"reason": waiting, "message": "because"}
+        state["waiting"] = {"reason": waiting, "message": said}
     statuses = [{"name": container, "state": state}] if state else []
     body = {
         "metadata": meta,

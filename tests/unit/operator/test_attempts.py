@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+from msgspec import structs
 
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
 from gpupack_operator.decision import attempts
@@ -8,9 +9,10 @@ from gpupack_operator.decision.view import Verdict
 LOST = Verdict(outcome="Infrastructure", reason="PodLost", message="m" * 2000)
 
 
-def failing(build, count, *, seconds=1, outcome="Infrastructure"):
+def failing(build, count, *, seconds=1, outcome="Infrastructure", reason="PodLost"):
     """A status with so many attempts in a row, each so long, the last ending at second 1000."""
     entry = {"started_at": build.stamp(1000 - seconds), "finished_at": build.stamp(1000)}
+    entry["reason"] = reason
     return GpuJobStatus(
         attempts=tuple(Attempt(number=n + 1, outcome=outcome, **entry) for n in range(count))
     )
@@ -19,6 +21,18 @@ def failing(build, count, *, seconds=1, outcome="Infrastructure"):
 @pytest.mark.parametrize(("count", "seconds"), [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (20, 60)])
 def test_each_failure_in_a_row_doubles_the_wait(build, count, seconds):
     assert attempts.next_start(failing(build, count)) == build.at(1000 + seconds)
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(1, 1), (7, 64), (10, 512), (11, 600), (20, 600)])
+def test_attempts_that_never_ran_are_repeated_less_and_less_often(build, count, seconds):
+    status = failing(build, count, seconds=400, reason="BindTimeout")
+    assert attempts.next_start(status) == build.at(1000 + seconds)
+
+
+def test_an_attempt_that_ran_ends_a_row_of_those_that_did_not(build):
+    stuck, ran = failing(build, 9, reason="CannotStart"), failing(build, 1)
+    status = structs.replace(stuck, attempts=(*stuck.attempts, *ran.attempts))
+    assert attempts.next_start(status) == build.at(1060)
 
 
 def test_a_long_healthy_run_begins_a_new_row(build):

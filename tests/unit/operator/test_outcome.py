@@ -6,6 +6,11 @@ from gpupack_operator.decision.outcome import judge
 from gpupack_operator.decision.reasons import Reason
 from gpupack_operator.decision.view import view
 
+AGENT_S_REFUSAL = (
+    "device plugin PreStartContainer rpc failed with err: rpc error: code = FailedPrecondition "
+    "desc = gpupack: device GPU-1 failed: XID 79"
+)
+
 
 @pytest.fixture
 def verdict(build):
@@ -133,18 +138,28 @@ def test_a_job_without_pods_is_given_up_too(verdict):
 
 
 @pytest.mark.parametrize(
-    ("waiting", "due", "outcome"),
+    ("waiting", "said", "due", "outcome"),
     [
-        ("CreateContainerConfigError", 61, "Infrastructure"),
-        ("CreateContainerError", 61, "Infrastructure"),
-        ("ImagePullBackOff", 121, "Failed"),
-        ("ErrImagePull", 121, "Failed"),
+        ("CreateContainerConfigError", 'secret "token" not found', 61, "Failed"),
+        ("CreateContainerConfigError", AGENT_S_REFUSAL, 61, "Infrastructure"),
+        ("CreateContainerConfigError", "", 61, "Infrastructure"),
+        ("CreateContainerError", "because", 61, "Infrastructure"),
+        ("ImagePullBackOff", "because", 121, "Failed"),
+        ("ErrImagePull", "because", 121, "Failed"),
     ],
 )
-def test_a_container_that_cannot_start(verdict, build, waiting, due, outcome):
-    pods = (build.pod(0), build.pod(1, phase="Pending", waiting=waiting, bound=1))
+def test_a_container_that_cannot_start(verdict, build, waiting, said, due, outcome):
+    pods = (build.pod(0), build.pod(1, phase="Pending", waiting=waiting, said=said, bound=1))
     assert verdict(*pods, running=False, now=due - 1) == (None, build.at(due))
     assert verdict(*pods, running=False, now=due)[0].outcome == outcome
+
+
+def test_what_the_template_lacks_is_told_in_the_kubelet_s_words_and_not_tried_again(verdict, build):
+    said = 'configmap "settings" not found'
+    stuck = build.pod(1, phase="Pending", waiting="CreateContainerConfigError", said=said)
+    found, _ = verdict(build.pod(0), stuck, running=False, now=61)
+    assert (found.reason, found.for_good) == (Reason.CANNOT_START, True)
+    assert found.message.endswith(said)
 
 
 def test_a_slow_image_pull_is_waited_for(verdict, build):
