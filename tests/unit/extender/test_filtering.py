@@ -5,7 +5,7 @@ import pytest
 from extender_builders import World, gpu_node, job, node, owner, plan_request, pod, whole
 
 from gpupack_crds import names
-from gpupack_extender.errors import AskInvalid
+from gpupack_extender.errors import AskInvalid, BindRefused
 from gpupack_extender.settings import Mode
 
 WORKER = {"worker": ("train", 1, 0)}
@@ -129,6 +129,23 @@ def test_a_node_whose_kubelet_counts_no_tickets_gets_no_work(world):
 def test_texts_are_the_same_for_the_same_state(world):
     answers = {str(world.filter(pod("p", gpus=9))) for _ in range(3)}
     assert len(answers) == 1
+
+
+@pytest.mark.parametrize("asked", [{"gpus": 9}, {"gpus": 2}, {"cpu": "900"}])
+def test_texts_do_not_change_with_nodes_that_are_not_asked_about(asked):
+    world = World(mode=Mode.ADVISORY)
+    world.add_node("a")
+    world.ledger.pods.upsert(pod("p", gpus=3, on="a", devices=whole("a", 0, 1, 2)))
+    before = texts(world, pod("q", **asked))
+    world.add_node("b", gpus=2)
+    world.ledger.pods.upsert(pod("r", on="b", devices=whole("b", 0)))
+    assert texts(world, pod("q", **asked)) == before
+
+
+def texts(world, asking):
+    with pytest.raises(BindRefused) as refused:
+        world.reserve(asking, "a")
+    return str(world.filter(asking, nodes=["a"])), str(refused.value)
 
 
 def test_cpu_of_other_pods_counts(world):
