@@ -156,6 +156,11 @@ class Cluster(RuleBasedStateMachine):
         made = pod(f"plain-{next(self.serial)}", gpus=gpus)
         self.write("pods", made.metadata.uid, made)
 
+    @rule(gpus=st.integers(1, 4), node=st.sampled_from(["a", "b"]))
+    def a_pod_is_bound_by_another_scheduler(self, gpus, node):
+        made = pod(f"foreign-{next(self.serial)}", gpus=gpus, on=node)
+        self.write("pods", made.metadata.uid, made)
+
     @precondition(lambda self: self.pods)
     @rule(number=PICK, gone=st.booleans())
     def a_pod_ends(self, number, gone):
@@ -245,7 +250,7 @@ class Cluster(RuleBasedStateMachine):
             each.uuid
             for p in live
             for each in msgspec.json.decode(
-                p.metadata.annotations["gpupack.dev/devices"],
+                p.metadata.annotations.get("gpupack.dev/devices", "[]"),
                 type=tuple[claims.devices.DeviceShare, ...],
             )
         )
