@@ -11,8 +11,8 @@ import sys
 import click
 
 from gpupack_agent import probe
-from gpupack_agent.errors import AgentError
-from gpupack_agent.settings import HostSettings
+from gpupack_agent.errors import AgentError, SettingsInvalid
+from gpupack_agent.settings import HostSettings, log_level
 
 log = logging.getLogger("gpupack_agent")
 
@@ -25,7 +25,10 @@ def main() -> None:
 @main.command()
 def run() -> None:
     """Serve this node's GPUs until a signal."""
-    level = os.environ.get("GPUPACK_LOG_LEVEL", "INFO").upper()
+    try:
+        level = log_level(os.environ)
+    except SettingsInvalid as wrong:
+        raise click.ClickException(str(wrong)) from wrong
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     failed = False
     try:

@@ -66,8 +66,8 @@ def _no_answer(error: grpc.aio.AioRpcError) -> dict[str, frozenset[str]]:
         return {}
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
         raise KubeletTooOld(
-            "the kubelet has no PodResources Get: use Kubernetes 1.36 or newer, or turn on its "
-            "feature gate KubeletPodResourcesGet"
+            "the kubelet has no PodResources Get: use Kubernetes 1.36 or newer, or 1.34 or 1.35 "
+            "with the kubelet's feature gate KubeletPodResourcesGet on"
         ) from error
     raise KubeletUnavailable(
         f"the kubelet does not answer PodResources Get: {error.code().name} {error.details()}"

@@ -2,6 +2,7 @@
 """Settings of the agent, read from the environment once, at start."""
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeVar, get_args
@@ -10,6 +11,9 @@ from gpupack_agent.errors import SettingsInvalid
 from gpupack_crds import names
 
 Backend = Literal["simulated", "nvml"]
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+KUBELET_PATIENCE_SECONDS = 30
+"""After this long the kubelet gives up a PreStartContainer call."""
 SIMULATED_FILE = pathlib.Path("/etc/gpupack/simulated.yaml")
 
 T = TypeVar("T")
@@ -26,8 +30,9 @@ class NodeSettings:
     """GPUPACK_SYSTEM_NAMESPACE: where the heartbeat Lease lies."""
 
     heartbeat_duration_seconds: int = 40
-    """GPUPACK_HEARTBEAT_DURATION_SECONDS: after this long without a beat the agent counts as dead.
-    It beats four times as often. Shorter notices a dead node sooner and costs writes."""
+    """GPUPACK_HEARTBEAT_DURATION_SECONDS: duration of the heartbeat Lease, which is renewed four
+    times as often. People see by it that the agent lives; nothing acts on it yet, it is there for
+    the fencing of lost nodes. Shorter shows a loss sooner and costs writes."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "NodeSettings":
@@ -55,7 +60,8 @@ class InventorySettings:
     """GPUPACK_SIMULATED_FILE: which GPUs to simulate on which nodes."""
 
     scan_seconds: float = 10.0
-    """GPUPACK_SCAN_SECONDS: between two scans; a driver's event brings the next one forward."""
+    """GPUPACK_SCAN_SECONDS: between two scans, more than 0; a driver's event brings the next one
+    forward."""
 
     host_root: pathlib.Path = pathlib.Path("/")
     """GPUPACK_HOST_ROOT: where the agent sees the host's root, to find driver libraries."""
@@ -66,7 +72,7 @@ class InventorySettings:
         return cls(
             backend=_read(environ, "GPUPACK_INVENTORY", _backend, "nvml"),
             simulated_file=_read(environ, "GPUPACK_SIMULATED_FILE", pathlib.Path, SIMULATED_FILE),
-            scan_seconds=_read(environ, "GPUPACK_SCAN_SECONDS", float, 10.0),
+            scan_seconds=_read(environ, "GPUPACK_SCAN_SECONDS", _seconds, 10.0),
             host_root=_read(environ, "GPUPACK_HOST_ROOT", pathlib.Path, pathlib.Path("/")),
         )
 
@@ -119,9 +125,10 @@ class PreStartSettings:
     """How long a container start may be held up."""
 
     wait_seconds: float = 20.0
-    """GPUPACK_PRESTART_WAIT_SECONDS: for a predecessor to go or a watch to catch up. The kubelet
-    gives up after 30 s and retries a refusal only after 0.3, 1, 16, 27 … s, so that waiting here is
-    what makes a successor start soon."""
+    """GPUPACK_PRESTART_WAIT_SECONDS: for a predecessor to go or a watch to catch up; more than 0,
+    since asking kubelet and API server is part of it. The kubelet gives up after 30 s and retries a
+    refusal only after 0.3, 1, 16, 27 … s, so that waiting here is what makes a successor start
+    soon."""
 
     poll_seconds: float = 0.1
     """Between two looks while waiting."""
@@ -129,7 +136,12 @@ class PreStartSettings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "PreStartSettings":
         """Read the settings; raises SettingsInvalid."""
-        return cls(wait_seconds=_read(environ, "GPUPACK_PRESTART_WAIT_SECONDS", float, 20.0))
+        return cls(wait_seconds=_read(environ, "GPUPACK_PRESTART_WAIT_SECONDS", _wait, 20.0))
+
+
+def log_level(environ: Mapping[str, str]) -> str:
+    """GPUPACK_LOG_LEVEL: how much the agent says, INFO if not set; raises SettingsInvalid."""
+    return _read(environ, "GPUPACK_LOG_LEVEL", _level, "INFO")
 
 
 def _read(environ: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
@@ -147,6 +159,27 @@ def _positive(text: str) -> int:
     if number < 1:
         raise ValueError("must be 1 or more")
     return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError("must be a finite number, more than 0")
+    return seconds
+
+
+def _wait(text: str) -> float:
+    seconds = _seconds(text)
+    if seconds >= KUBELET_PATIENCE_SECONDS:
+        raise ValueError(f"must be less than the kubelet's {KUBELET_PATIENCE_SECONDS} s")
+    return seconds
+
+
+def _level(text: str) -> str:
+    level = text.upper()
+    if level not in LOG_LEVELS:
+        raise ValueError(f"must be one of {', '.join(LOG_LEVELS)}")
+    return level
 
 
 def _backend(text: str) -> Backend:

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
 from gpupack_agent.agent import Settings
 from gpupack_agent.errors import SettingsInvalid
-from gpupack_agent.settings import HostSettings, InventorySettings, NodeSettings
+from gpupack_agent.settings import (
+    HostSettings,
+    InventorySettings,
+    NodeSettings,
+    PreStartSettings,
+    log_level,
+)
 
 
 def test_the_node_name_is_all_that_is_required():
@@ -37,3 +45,30 @@ def test_an_unknown_backend_is_named_with_the_known_ones():
 def test_a_heartbeat_of_no_length_is_refused(value):
     with pytest.raises(SettingsInvalid, match="HEARTBEAT"):
         NodeSettings.from_environ({"NODE_NAME": "n", "GPUPACK_HEARTBEAT_DURATION_SECONDS": value})
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
+def test_scans_without_a_pause_between_them_are_refused(value):
+    with pytest.raises(SettingsInvalid, match=f"GPUPACK_SCAN_SECONDS='{value}': "):
+        InventorySettings.from_environ({"GPUPACK_SCAN_SECONDS": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"), [("0", "more than 0"), ("inf", "finite"), ("30", "the kubelet's 30 s")]
+)
+def test_a_wait_that_no_start_can_survive_is_refused(value, reason):
+    with pytest.raises(SettingsInvalid, match=reason):
+        PreStartSettings.from_environ({"GPUPACK_PRESTART_WAIT_SECONDS": value})
+
+
+def test_the_log_level_is_read_in_any_case():
+    assert [log_level({}), log_level({"GPUPACK_LOG_LEVEL": "debug"})] == ["INFO", "DEBUG"]
+
+
+def test_a_wrong_log_level_is_one_line_on_the_command_line():
+    command = [sys.executable, "-m", "gpupack_agent", "run"]
+    environ = {"GPUPACK_LOG_LEVEL": "loud", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    allowed = "DEBUG, INFO, WARNING, ERROR"
+    assert done.stderr == f"Error: GPUPACK_LOG_LEVEL='loud': must be one of {allowed}\n"
+    assert done.returncode == 1
