@@ -98,6 +98,9 @@ seccompProfile:
 
 {{/* What values.schema.json cannot judge. */}}
 {{- define "gpupack.check" -}}
+{{- if not .Values.image.registry }}
+{{- fail "set image.registry to where your images are, such as registry.example.com/team: the project publishes none" }}
+{{- end }}
 {{- if and (eq .Values.agent.inventory "simulated") (not .Values.agent.simulated.nodes) }}
 {{- fail "agent.inventory is simulated, but agent.simulated.nodes lists no GPUs: add an entry such as {match: \"*\", devices: [{model: NVIDIA H200, memoryMiB: 143771, count: 8}]}" }}
 {{- end }}

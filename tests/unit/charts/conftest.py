@@ -14,6 +14,8 @@ ROOT = pathlib.Path(__file__).parents[3]
 CHART = ROOT / "charts/gpupack"
 BINARIES = ROOT / ".dev/bin"
 KUBERNETES = "v1.36.3"
+REGISTRY = 'image.registry="registry.example"'
+"""The one value without a default."""
 
 
 def tool(name):
@@ -52,6 +54,7 @@ class Rendered:
 def _render(values, files):
     command = [tool("helm"), "template", "gpupack", str(CHART), "--namespace=gpupack-system"]
     command.append(f"--kube-version={KUBERNETES}")
+    command += [] if files else [f"--set-json={REGISTRY}"]
     command += [f"--set-json={value}" for value in values]
     command += [f"--values={CHART / file}" for file in files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -60,7 +63,7 @@ def _render(values, files):
 
 @pytest.fixture(scope="session")
 def render():
-    """Render the chart with values such as `logLevel="DEBUG"`, over the defaults or a file."""
+    """Render the chart with values such as `logLevel="DEBUG"`, over REGISTRY or over a file."""
     return lambda *values, files=(): _render(values, tuple(files))
 
 

@@ -76,8 +76,9 @@ def test_no_two_objects_share_a_name(render, values, files):
     assert len(documents) == len(rendered.objects)
 
 
-@pytest.mark.parametrize("file", ["values.yaml", "values-devcluster.yaml"])
-def test_helm_lint_has_nothing_to_say(helm, file):
-    chart = str(CHART)
-    linted = helm("lint", "--strict", "--quiet", chart, f"--values={chart}/{file}")
+@pytest.mark.parametrize(
+    "values", ["--set=image.registry=a", f"--values={CHART}/values-devcluster.yaml"]
+)
+def test_helm_lint_has_nothing_to_say(helm, values):
+    linted = helm("lint", "--strict", "--quiet", str(CHART), values)
     assert (linted.returncode, linted.stdout.strip(), linted.stderr) == (0, "", "")

@@ -94,8 +94,12 @@ def test_the_grades_of_simulated_gpus_are_those_of_the_api():
         ("scheduler.extender.image.tag=1", "additional properties 'tag' not allowed"),
         ('scheduler.mode="decisve"', "'decisive', 'advisory'"),
         ('image.pullPolicy="never"', "'IfNotPresent', 'Always', 'Never'"),
+        ('image.registry=""', "set image.registry to where your images are"),
+        ('image.registry="a/"', "does not match pattern"),
+        ("scheduler.extender.freshSeconds=74", "minimum: got 74, want 75"),
         ("scheduler.replicas=0", "minimum: got 0, want 1"),
         ("operator.bindTimeoutSeconds=90000", "maximum: got 90,000, want 86,400"),
+        ("agent.preStartWaitSeconds=0", "minimum: got 0, want 1"),
         ('agent.maxUnavailable="0%"', "does not match pattern"),
         ('agent.tolerations=[{"key":"a","efect":"b"}]', "properties 'efect' not allowed"),
         (
