@@ -3,6 +3,7 @@
 
 import datetime as dt
 import logging
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ from gpupack_core.reasons import Reason as Refused
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob
-from gpupack_crds.plan import PlanRefusal, PlanRequest
+from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
 from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.objects import Json
@@ -45,6 +46,9 @@ from gpupack_operator.plans import PlanClient
 from gpupack_operator.world import Seen
 
 log = logging.getLogger(__name__)
+
+PLAN_MARGIN_SECONDS = 1.0
+"""What is left of a plan when its write is given up: the write may still be under way."""
 
 ROOM_REASONS = frozenset(
     {
@@ -129,6 +133,7 @@ class Actor:
             spec=job.spec,
             pod_spec=template["spec"],
         )
+        asked_at = time.monotonic()
         try:
             answer = await self._plans.ask(request)
         except PlanBusy:
@@ -140,7 +145,7 @@ class Actor:
             return NotPlanned(reason=Reason.INVALID_TEMPLATE, message=str(error), for_good=True)
         if isinstance(answer, PlanRefusal):
             return _not_planned(answer)
-        return Planned(placement=answer.placement)
+        return _planned(answer, asked_at)
 
     async def _create(self, seen: Seen, action: CreateChildren) -> Answer | None:
         """The Service first: where there is a Job, no later pass looks for the Service."""
@@ -210,6 +215,15 @@ class Actor:
 
     def _template(self, seen: Seen, attempt: int) -> Json:
         return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
+
+
+def _planned(answer: PlanResponse, asked_at: float) -> Answer:
+    """The hold began at some moment after the question."""
+    seconds = answer.expires_seconds - (time.monotonic() - asked_at) - PLAN_MARGIN_SECONDS
+    if seconds > 0:
+        return Planned(placement=answer.placement, seconds=seconds)
+    message = f"a plan held for {answer.expires_seconds:.0f} s came too late to be written down"
+    return NotPlanned(reason=Reason.SCHEDULER_UNAVAILABLE, message=message)
 
 
 def _not_planned(refusal: PlanRefusal) -> NotPlanned:

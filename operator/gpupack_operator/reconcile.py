@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """One pass over one GPUJob: observe, decide, write the status, act, and say when to look again."""
 
+import asyncio
 import dataclasses
 import datetime as dt
 import logging
+
+import msgspec
 
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kube import errors
 from gpupack_kube.client import Api
-from gpupack_kube.objects import Job
-from gpupack_kube.resources import JOBS
+from gpupack_kube.objects import Job, Json
+from gpupack_kube.resources import JOBS, Resource
 from gpupack_operator.actions import Actor
 from gpupack_operator.decision import attempts
 from gpupack_operator.decision.decide import decide
@@ -24,13 +27,16 @@ from gpupack_operator.decision.model import (
     NotPlanned,
     Observation,
     PlanLater,
+    Planned,
 )
 from gpupack_operator.decision.notices import Notice, notices
 from gpupack_operator.manifests.owner import is_ours
 from gpupack_operator.waitlist import Key, Rank, Waitlist
-from gpupack_operator.world import Seen, World
+from gpupack_operator.world import AnyGpuJob, Seen, World, read_gpujob
 
 log = logging.getLogger(__name__)
+
+ANY_GPUJOBS = Resource(GPUJOBS.prefix, GPUJOBS.plural, AnyGpuJob)
 
 
 class Reconciler:
@@ -44,6 +50,7 @@ class Reconciler:
         self._world = world
         self._waitlist = waitlist
         self._limits = limits
+        self._doubtful: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns after how many seconds to look again, if at all.
@@ -51,15 +58,17 @@ class Reconciler:
         Raises:
             KubeError: something could not be read or written; try again later.
         """
+        if key in self._doubtful:
+            await self._refresh(key)
         seen = self._world.gpujob(key)
         if seen is None:
             self._waitlist.leave(key)
             return None
         try:
             again_at = await self._steps(key, seen)
-        except errors.Conflict:
-            await self._refresh(key)
-            return 0.0
+        except errors.KubeError:
+            self._doubtful.add(key)
+            raise
         return None if again_at is None else (again_at - _now()).total_seconds()
 
     async def _steps(self, key: Key, seen: Seen) -> dt.datetime | None:
@@ -68,7 +77,7 @@ class Reconciler:
         try:
             while True:
                 decision = decide(observation)
-                job = await self._write(observation.job, decision.status)
+                job = await self._write(observation, decision.status, seen.template)
                 news += notices(observation.job.status, job.status)
                 self._remember(key, observation, decision)
                 answer = await self._act(Seen(job=job, template=seen.template), decision)
@@ -113,11 +122,21 @@ class Reconciler:
             return ()
         return (found,) if is_ours(found, job) else ()
 
-    async def _write(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
+    async def _write(
+        self, observation: Observation, status: GpuJobStatus, template: Json
+    ) -> GpuJob:
+        """A plan that is written after it has expired may give away what others hold by then."""
+        job, answer = observation.job, observation.answer
         if status == job.status:
             return job
-        written = await self._actor.write_status(job, status)
-        self._world.wrote(written)
+        seconds = answer.seconds if isinstance(answer, Planned) else None
+        try:
+            async with asyncio.timeout(seconds):
+                written = await self._actor.write_status(job, status)
+        except TimeoutError as error:
+            message = f"the plan's {seconds:.1f} s were over before the status was written"
+            raise errors.Unreachable(message) from error
+        self._world.wrote(Seen(job=written, template=template))
         return written
 
     async def _report(self, job: GpuJob, news: list[Notice]) -> None:
@@ -153,11 +172,16 @@ class Reconciler:
             waitlist.told(key, observation.now)
 
     async def _refresh(self, key: Key) -> None:
-        """Somebody else wrote: read the newest version instead of waiting for the watch."""
+        """Somebody else wrote, or a write of ours has had no answer: do not trust the watch."""
+        seen = self._world.gpujob(key)
         try:
-            self._world.wrote(await self._api.get(GPUJOBS, key.name, namespace=key.namespace))
+            found = await self._api.get(ANY_GPUJOBS, key.name, namespace=key.namespace)
         except errors.NotFound:
-            log.debug("GPUJob %s/%s is gone", *key)
+            if seen:
+                self._world.mark_gone(seen.job.metadata.uid)
+        else:
+            self._world.wrote(read_gpujob(msgspec.to_builtins(found)))
+        self._doubtful.discard(key)
 
 
 def _rank(key: Key, observation: Observation) -> Rank:

@@ -6,7 +6,8 @@ kopf fills three indices. Two things they cannot know are added here:
 * What we wrote ourselves a moment ago: the newest answer to a write wins over an older watch
   event, so that a pass never decides by a status that the one before has replaced.
 * What is gone: after a broken watch kopf lists anew, but drops nothing that is no longer listed.
-  `audit` finds such ghosts; a uid never comes back, so they are left out for good.
+  `audit` and failing passes find such ghosts; a uid never comes back, so they are left out for
+  good. Until one is found, a namesake that lives is told from it by its newer resourceVersion.
 """
 
 import dataclasses
@@ -34,6 +35,13 @@ class Seen:
     template: Json
 
 
+class AnyGpuJob(Object, frozen=True):
+    """A GPUJob as it was written, for reading it past the watch."""
+
+    spec: Json = {}
+    status: Json = {}
+
+
 @dataclasses.dataclass(slots=True)
 class World:
     """Read access to everything that was observed."""
@@ -41,18 +49,16 @@ class World:
     gpujobs: Index = dataclasses.field(default_factory=dict)
     jobs: Index = dataclasses.field(default_factory=dict)
     pods: Index = dataclasses.field(default_factory=dict)
-    _written: dict[Key, GpuJob] = dataclasses.field(default_factory=dict)
+    _written: dict[Key, Seen] = dataclasses.field(default_factory=dict)
     _gone: set[str] = dataclasses.field(default_factory=set)
 
     def gpujob(self, key: Key) -> Seen | None:
         """The newest state of a GPUJob; None where there is none."""
-        seen = next(iter(self._living(self.gpujobs.get(key, ()))), None)
-        if seen is None:
-            self._written.pop(key, None)
-            return None
+        living = self._living(self.gpujobs.get(key, ()))
+        seen = max(living, key=lambda found: version(found.job), default=None)
         written = self._written.get(key)
-        if written and _is_newer(written, seen.job):
-            return Seen(job=written, template=seen.template)
+        if seen and written and self._is_newer(written, seen):
+            return written
         self._written.pop(key, None)
         return seen
 
@@ -70,14 +76,14 @@ class World:
         """All GPUJobs."""
         return tuple(self.gpujobs)
 
-    def wrote(self, job: GpuJob) -> None:
-        """The API server's answer to a write of ours."""
-        self._written[Key(*job.key)] = job
+    def wrote(self, seen: Seen) -> None:
+        """The API server's answer to a write, or to a read past the watch."""
+        self._written[Key(*seen.job.key)] = seen
 
     def is_echo(self, key: Key, version: str) -> bool:
         """Whether a watch event only repeats our own newest write."""
         written = self._written.get(key)
-        return written is not None and written.metadata.resource_version == version
+        return written is not None and written.job.metadata.resource_version == version
 
     def mark_gone(self, uid: str) -> None:
         """An object is gone although nobody was told."""
@@ -85,6 +91,10 @@ class World:
 
     def _living(self, found: Iterable[Seen]) -> Iterator[Seen]:
         return (seen for seen in found if seen.job.metadata.uid not in self._gone)
+
+    def _is_newer(self, written: Seen, seen: Seen) -> bool:
+        gone = written.job.metadata.uid in self._gone
+        return not gone and version(written.job) > version(seen.job)
 
     def _present(self, found: Iterable[Any]) -> Iterator[Any]:
         return (item for item in found if item.metadata.uid not in self._gone)
@@ -103,8 +113,3 @@ def read_gpujob(body: Mapping[str, Any]) -> Seen:
 def version(item: Object) -> int:
     """An object's resourceVersion; they are comparable within one kind."""
     return int(item.metadata.resource_version or 0)
-
-
-def _is_newer(written: GpuJob, seen: GpuJob) -> bool:
-    same = written.metadata.uid == seen.metadata.uid
-    return same and version(written) > version(seen)

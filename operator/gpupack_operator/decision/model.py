@@ -27,9 +27,15 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan API gave every worker a place."""
+    """The plan API gave every worker a place.
+
+    Attributes:
+        placement: in the order of the workers.
+        seconds: how long the places are still held for certain; by then they must be written.
+    """
 
     placement: tuple[WorkerPlacement, ...]
+    seconds: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

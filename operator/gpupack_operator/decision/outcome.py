@@ -31,8 +31,8 @@ NODE_S_FAULT = (
     "services have not yet been read",
 )
 """The kubelet reports two kinds of trouble as CreateContainerConfigError: what the template names
-does not exist (`secret "x" not found`), or the node could not do its part. The agent's refusals come
-as `device plugin PreStartContainer rpc failed with err: rpc error: … desc = gpupack: …`."""
+does not exist (`secret "x" not found`), or the node could not do its part. The agent's refusals
+come as `device plugin PreStartContainer rpc failed with err: rpc error: … desc = gpupack: …`."""
 
 
 def judge(view: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builders of what the API server holds, with the times that the tests are about."""
 
+import asyncio
 import datetime as dt
 import types
 
@@ -158,7 +159,7 @@ def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0, told=None
 def admitted(*, nodes=("a",), now=0, **spec):
     """A GPUJob whose first attempt was admitted at `now`."""
     fresh = gpujob(workers=len(nodes), **spec)
-    decision = decide(see(fresh, answer=Planned(placement(*nodes)), now=now))
+    decision = decide(see(fresh, answer=Planned(placement(*nodes), seconds=9), now=now))
     return msgspec.structs.replace(fresh, status=decision.status)
 
 
@@ -190,6 +191,7 @@ class ApiServer:
         self.objects = {}
         self.writes = []
         self.refuse = {}
+        self.slow = {}
 
     def put(self, path, item):
         """Store an object without a note."""
@@ -204,6 +206,7 @@ class ApiServer:
             code, reason = self.refuse[kind]
             return _status(code, reason)
         body = await request.json()
+        await asyncio.sleep(self.slow.get(request.method, 0))
         self.writes.append((request.method, request.path))
         return getattr(self, f"_{request.method.lower()}")(request.path, body)
 
@@ -227,6 +230,8 @@ class ApiServer:
 
     def _put(self, path, body):
         name = path.removesuffix("/status")
+        if name not in self.objects:
+            return _status(404, "NotFound")
         current = self.objects[name]
         version = current["metadata"]["resourceVersion"]
         if body["metadata"]["resourceVersion"] != version:

@@ -22,7 +22,9 @@ def test_a_new_job_is_planned_before_anything_is_written(build):
 
 
 def test_a_planned_job_is_admitted_in_one_write_and_then_created(build):
-    decision = decide(build.see(build.gpujob(workers=2), answer=Planned(build.placement("a", "b"))))
+    decision = decide(
+        build.see(build.gpujob(workers=2), answer=Planned(build.placement("a", "b"), 9))
+    )
     assert decision.status.phase == "Admitted"
     assert (decision.status.attempt, decision.status.nodes, decision.status.gpus) == (1, "a,b", "2")
     assert decision.status.holds_placement

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
+
 import pytest
 
 from gpupack_crds.plan import PlanRefusal, PlanResponse
+from gpupack_kube.errors import Conflict, NotFound, Unreachable
 from gpupack_operator.actions import Actor
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.errors import PlanBusy
@@ -149,10 +152,47 @@ async def test_a_waiting_job_is_not_rewritten_for_another_count(scene):
 async def test_a_spec_that_changed_meanwhile_is_looked_at_first(scene):
     newer = scene.body["metadata"] | {"resourceVersion": "8"}
     scene.server.put(GPUJOB, scene.body | {"metadata": newer})
-    assert await scene.reconcile() == 0.0
+    with pytest.raises(Conflict):
+        await scene.reconcile()
     assert scene.server.names("POST") == []
     await scene.reconcile()
     assert f"{JOBS}/train-1" in scene.server.objects
+
+
+async def test_a_namesake_that_the_watch_does_not_show_is_found(scene):
+    meta = scene.body["metadata"] | {"resourceVersion": "8", "uid": "new"}
+    scene.server.put(GPUJOB, scene.body | {"metadata": meta})
+    with pytest.raises(Conflict):
+        await scene.reconcile()
+    await scene.reconcile()
+    job = scene.server.objects[f"{JOBS}/train-1"]
+    assert job["metadata"]["ownerReferences"][0]["uid"] == "new"
+    assert {"name": "data", "emptyDir": {}} in job["spec"]["template"]["spec"]["volumes"]
+
+
+async def test_a_ghost_is_left_alone_once_a_write_has_missed_it(scene):
+    del scene.server.objects[GPUJOB]
+    with pytest.raises(NotFound):
+        await scene.reconcile()
+    assert await scene.reconcile() is None
+    assert scene.plans.asked == 1
+
+
+async def test_a_plan_is_not_written_after_it_has_expired_and_the_job_is_read_first(scene, build):
+    scene.plans.answer = PlanResponse(placement=build.placement("a"), expires_seconds=1.1)
+    scene.server.slow["PUT"] = 0.3
+    with pytest.raises(Unreachable, match="before the status was written"):
+        await scene.reconcile()
+    await asyncio.sleep(0.4)
+    await scene.reconcile()
+    assert f"{JOBS}/train-1" in scene.server.objects
+    assert scene.plans.asked == 1
+
+
+async def test_a_plan_that_came_too_late_is_asked_for_again(scene, build):
+    scene.plans.answer = PlanResponse(placement=build.placement("a"), expires_seconds=1)
+    await scene.reconcile()
+    assert scene.status["reason"] == "SchedulerUnavailable"
 
 
 async def test_a_service_of_somebody_else_is_not_taken(scene):

@@ -10,9 +10,10 @@ from gpupack_operator.world import Seen, World, read_gpujob
 KEY = Key("team", "train")
 
 
-def version(job, number, **status):
-    meta = structs.replace(job.metadata, resource_version=str(number))
-    return structs.replace(job, metadata=meta, status=GpuJobStatus(**status))
+def seen(job, number, *, uid=None, template=None, **status):
+    meta = structs.replace(job.metadata, resource_version=str(number), uid=uid or job.metadata.uid)
+    job = structs.replace(job, metadata=meta, status=GpuJobStatus(**status))
+    return Seen(job=job, template=template or {"spec": {}})
 
 
 def altered(item, *, namespace="team", owner_references=None, **owner):
@@ -25,30 +26,47 @@ def altered(item, *, namespace="team", owner_references=None, **owner):
 
 @pytest.fixture
 def world(build):
-    found = World(gpujobs={KEY: [Seen(job=version(build.gpujob(), 9), template={"spec": {}})]})
+    found = World(gpujobs={KEY: [seen(build.gpujob(), 9)]})
     found.pods = {build.UID: [build.pod(0), build.pod(1)]}
     return found
 
 
 def test_our_own_newer_write_wins_over_the_watch(world, build):
-    world.wrote(version(build.gpujob(), 10, attempt=1))
+    world.wrote(seen(build.gpujob(), 10, attempt=1))
     assert world.gpujob(KEY).job.status.attempt == 1
     assert world.gpujob(KEY).template == {"spec": {}}
 
 
 def test_the_watch_wins_once_it_has_caught_up(world, build):
-    world.wrote(version(build.gpujob(), 8, attempt=1))
+    world.wrote(seen(build.gpujob(), 8, attempt=1))
     assert world.gpujob(KEY).job.status.attempt == 0
 
 
 def test_a_write_to_a_namesake_that_is_gone_does_not_count(world, build):
-    other = version(build.gpujob(), 99, attempt=1)
-    world.wrote(structs.replace(other, metadata=structs.replace(other.metadata, uid="old")))
+    world.wrote(seen(build.gpujob(), 8, uid="old", attempt=1))
     assert world.gpujob(KEY).job.status.attempt == 0
 
 
+def test_a_namesake_that_was_read_past_the_watch_wins_with_its_own_template(world, build):
+    world.wrote(seen(build.gpujob(), 10, uid="new", template={"metadata": {}}))
+    assert world.gpujob(KEY).job.metadata.uid == "new"
+    assert world.gpujob(KEY).template == {"metadata": {}}
+
+
+def test_of_two_namesakes_in_the_index_the_newer_lives(world, build):
+    world.gpujobs[KEY].append(seen(build.gpujob(), 10, uid="new"))
+    world.gpujobs[KEY].append(seen(build.gpujob(), 8, uid="old"))
+    assert world.gpujob(KEY).job.metadata.uid == "new"
+
+
+def test_what_was_written_to_a_ghost_is_forgotten_with_it(world, build):
+    world.wrote(seen(build.gpujob(), 10, uid="new"))
+    world.mark_gone("new")
+    assert world.gpujob(KEY).job.metadata.uid == build.UID
+
+
 def test_the_echo_of_our_own_write_is_recognised(world, build):
-    world.wrote(version(build.gpujob(), 10))
+    world.wrote(seen(build.gpujob(), 10))
     assert world.is_echo(KEY, "10")
     assert not world.is_echo(KEY, "11")
 
