@@ -3,16 +3,14 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
 from gpupack_crds import names
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.errors import SettingInvalid
 from gpupack_operator.manifests.pod import PodDefaults
 
-T = TypeVar("T")
-
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_EXTENDER = f"https://gpupack-extender.{names.SYSTEM_NAMESPACE}.svc:8443"
 DEFAULT_TOKEN = "/var/run/secrets/gpupack/token"  # noqa: S105 - a path, not a secret
 DEFAULT_HEARTBEAT = "/tmp/gpupack-operator.heartbeat"  # noqa: S108 - the pod's own emptyDir
@@ -85,7 +83,7 @@ class Settings:
             namespace=environ.get("GPUPACK_WATCH_NAMESPACE", ""),
             reconcilers=_number(environ, "GPUPACK_RECONCILERS", 8),
             heartbeat=heartbeat_file(environ),
-            log_level=environ.get("GPUPACK_LOG_LEVEL", "INFO").upper(),
+            log_level=_log_level(environ),
         )
 
 
@@ -117,7 +115,7 @@ def _pods(environ: Mapping[str, str]) -> PodDefaults:
         workload_image=_required(environ, "GPUPACK_WORKLOAD_IMAGE"),
         priority_class=environ.get("GPUPACK_PRIORITY_CLASS", ""),
         shm_size=environ.get("GPUPACK_SHM_SIZE", "8Gi"),
-        evict_seconds=_number(environ, "GPUPACK_EVICT_SECONDS", 20),
+        evict_seconds=_number(environ, "GPUPACK_EVICT_SECONDS", 20, least=0),
     )
 
 
@@ -136,13 +134,20 @@ def _required(environ: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _number(environ: Mapping[str, str], name: str, default: int) -> int:
-    return _parsed(environ, name, default, int)
-
-
-def _parsed(environ: Mapping[str, str], name: str, default: T, parse: Callable[[str], T]) -> T:
+def _number(environ: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
     text = environ.get(name, "")
     try:
-        return parse(text) if text else default
+        number = int(text) if text else default
     except ValueError as error:
         raise SettingInvalid(f"{name}={text!r} is not a number") from error
+    if number < least:
+        raise SettingInvalid(f"{name}={text!r} is too small; the least is {least}")
+    return number
+
+
+def _log_level(environ: Mapping[str, str]) -> str:
+    level = environ.get("GPUPACK_LOG_LEVEL", "") or "INFO"
+    if level.upper() not in LOG_LEVELS:
+        known = ", ".join(LOG_LEVELS)
+        raise SettingInvalid(f"GPUPACK_LOG_LEVEL={level!r} is no log level; take one of {known}")
+    return level.upper()

@@ -37,7 +37,7 @@ class Cause:
 def first_cause(view: AttemptView) -> Finding | None:
     """The earliest cause that the failure policy does not ignore."""
     found = [cause for worker in view.workers if (cause := cause_of(worker, view))]
-    causes = [cause for cause in found if not _ignored(cause, view)]
+    causes = [cause for cause in found if not is_ignored(cause, view)]
     if not causes:
         return None
     first = min(causes, key=lambda cause: (cause.at, not cause.own_failure))
@@ -54,7 +54,8 @@ def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
     return _infrastructure(worker, view.started_at)
 
 
-def _ignored(cause: Cause, view: AttemptView) -> bool:
+def is_ignored(cause: Cause, view: AttemptView) -> bool:
+    """Whether the failure policy lets a worker that failed by itself count as succeeded."""
     return cause.own_failure and view.action_for(cause.verdict.exit_code) == "Ignore"
 
 

@@ -75,10 +75,11 @@ def failures_ignored(view: AttemptView) -> Finding | None:
         return None
     workers = by_index(view.workers)
     failed = [worker for worker in workers.values() if not worker.succeeded]
-    ignored = [worker for worker in failed if _is_ignored(worker, view)]
-    if len(workers) < view.spec.workers or not failed or len(ignored) < len(failed):
+    found = [causes.cause_of(worker, view) for worker in failed]
+    ignored = all(cause is not None and causes.is_ignored(cause, view) for cause in found)
+    if len(workers) < view.spec.workers or not failed or not ignored:
         return None
-    which = ", ".join(str(worker.index) for worker in ignored)
+    which = ", ".join(str(worker.index) for worker in failed)
     message = f"all workers ended; failurePolicy ignores the exit codes of workers {which}"
     return Finding(view.now, _verdict("Succeeded", Reason.FAILURES_IGNORED, message))
 
@@ -144,13 +145,6 @@ def _verdict(outcome: Outcome, reason: Reason, message: str, *, for_good: bool =
 def _all_succeeded(view: AttemptView) -> bool:
     workers = by_index(view.workers)
     return all(index in workers and workers[index].succeeded for index in range(view.spec.workers))
-
-
-def _is_ignored(worker: Worker, view: AttemptView) -> bool:
-    cause = causes.cause_of(worker, view)
-    return bool(
-        cause and cause.own_failure and view.action_for(cause.verdict.exit_code) == "Ignore"
-    )
 
 
 def _why_unbound(worker: Worker) -> str:

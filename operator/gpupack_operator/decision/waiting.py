@@ -2,8 +2,9 @@
 """A GPUJob without a current attempt: clear up after the last one, wait, plan, admit.
 
 The next attempt begins only when no pod of an earlier one can run any more: two of them could
-write the same checkpoint. A pod that is past its grace period hangs on a node that does not
-answer; it is not waited for, and the ledger does not hand out its devices before it is gone.
+write the same checkpoint. A pod that is a minute past its grace period hangs on a node that does
+not answer; it is waited for no longer, and the ledger does not hand out its devices before it is
+gone.
 """
 
 import datetime as dt

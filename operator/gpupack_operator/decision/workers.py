@@ -7,8 +7,9 @@ import datetime as dt
 from gpupack_crds import names
 from gpupack_kube.objects import Condition, ContainerStatus, Pod, Terminated, Waiting
 
-LATE_SECONDS = 5.0
-"""How much later than its grace period a pod that is deleted may end."""
+LOST_SECONDS = 60.0
+"""How long after its grace period a deleted pod still counts as running: its node does not answer.
+Whether it is dead, or cut off and goes on, cannot be told from here."""
 
 STARTED_PHASES = {"Running", "Succeeded", "Failed"}
 
@@ -111,7 +112,7 @@ def may_run(pod: Pod, now: dt.datetime) -> bool:
     if pod.finished:
         return False
     grace_ends = pod.metadata.deletion_timestamp
-    return grace_ends is None or now < grace_ends + dt.timedelta(seconds=LATE_SECONDS)
+    return grace_ends is None or now < grace_ends + dt.timedelta(seconds=LOST_SECONDS)
 
 
 def by_index(workers: tuple[Worker, ...]) -> dict[int, Worker]:

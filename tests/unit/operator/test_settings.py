@@ -31,6 +31,34 @@ def test_a_number_that_is_none_is_named_with_its_value():
         Settings.from_environ(NEEDED | {"GPUPACK_BIND_TIMEOUT_SECONDS": "soon"})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GPUPACK_RECONCILERS", "0"),
+        ("GPUPACK_LEASE_SECONDS", "0"),
+        ("GPUPACK_BIND_TIMEOUT_SECONDS", "-1"),
+        ("GPUPACK_START_TIMEOUT_SECONDS", "0"),
+        ("GPUPACK_IMAGE_TIMEOUT_SECONDS", "0"),
+        ("GPUPACK_EVICT_SECONDS", "-1"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(name, value):
+    with pytest.raises(SettingInvalid, match=f"{name}='{value}' is too small"):
+        Settings.from_environ(NEEDED | {name: value})
+
+
+def test_a_node_that_does_not_answer_may_lose_its_workers_at_once():
+    assert Settings.from_environ(NEEDED | {"GPUPACK_EVICT_SECONDS": "0"}).pods.evict_seconds == 0
+
+
+def test_a_log_level_that_does_not_exist_is_one_line():
+    environ = NEEDED | {"GPUPACK_LOG_LEVEL": "loud"}
+    result = CliRunner().invoke(__main__.main, [], env=environ)
+    assert result.exit_code == 1
+    assert result.output.startswith("GPUPACK_LOG_LEVEL='loud' is no log level")
+    assert result.output.count("\n") == 1
+
+
 def test_a_fresh_heartbeat_is_well(tmp_path):
     (tmp_path / "beat").touch()
     result = CliRunner().invoke(
