@@ -80,7 +80,8 @@ class Reconciler:
                 job = await self._write(observation, decision.status, seen.template)
                 news += notices(observation.job.status, job.status)
                 self._remember(key, observation, decision)
-                answer = await self._act(Seen(job=job, template=seen.template), decision)
+                newest = Seen(job=job, template=seen.template)
+                answer = await self._act(newest, decision, _rank(observation))
                 if answer is None:
                     return decision.again_at
                 observation = self._answered(key, observation, job, answer)
@@ -145,20 +146,17 @@ class Reconciler:
             log.info("%s/%s: %s: %s", *job.key, notice.reason, notice.note)
         await self._actor.post(job, news)
 
-    async def _act(self, seen: Seen, decision: Decision) -> Answer | None:
+    async def _act(self, seen: Seen, decision: Decision, rank: Rank) -> Answer | None:
         for action in decision.actions:
-            if isinstance(action, AskPlan) and (first := self._ahead_of(seen.job)):
+            if isinstance(action, AskPlan) and (first := self._waitlist.ahead_of(rank)):
                 return Behind(first)
             if answer := await self._actor.act(seen, action):
                 return answer
         return None
 
-    def _ahead_of(self, job: GpuJob) -> Key | None:
-        return self._waitlist.ahead_of(job.spec.priority)
-
     def _remember(self, key: Key, observation: Observation, decision: Decision) -> None:
         """Who got no plan waits for something to be freed."""
-        waitlist, rank = self._waitlist, _rank(key, observation)
+        waitlist, rank = self._waitlist, _rank(observation)
         match observation.answer:
             case PlanLater():
                 waitlist.line_up(rank)
@@ -184,9 +182,10 @@ class Reconciler:
         self._doubtful.discard(key)
 
 
-def _rank(key: Key, observation: Observation) -> Rank:
-    created = observation.job.metadata.creation_timestamp or observation.now
-    return Rank(-observation.job.spec.priority, created, key)
+def _rank(observation: Observation) -> Rank:
+    job = observation.job
+    created = job.metadata.creation_timestamp or observation.now
+    return Rank(-job.spec.priority, created, Key(*job.key))
 
 
 def _now() -> dt.datetime:

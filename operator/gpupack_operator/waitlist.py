@@ -61,11 +61,11 @@ class Waitlist:
         if ahead is None or not ahead.lacks_room:
             self._wake(rank.key)
 
-    def ahead_of(self, priority: int) -> Key | None:
-        """The first GPUJob of higher priority that lacks room; equals may overtake each other."""
-        short = [entry.rank for entry in self._entries.values() if entry.lacks_room]
-        first = min(short, default=None)
-        return first.key if first and first.minus_priority < -priority else None
+    def ahead_of(self, rank: Rank) -> Key | None:
+        """The first other GPUJob of higher priority that lacks room; equals may overtake."""
+        short = (entry.rank for entry in self._entries.values() if entry.lacks_room)
+        first = min((other for other in short if other.key != rank.key), default=None)
+        return first.key if first and first.minus_priority < rank.minus_priority else None
 
     def line_up(self, rank: Rank) -> None:
         """Another GPUJob is being planned."""

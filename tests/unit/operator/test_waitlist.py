@@ -74,10 +74,15 @@ def short(build):
     return waiting
 
 
-def test_strictly_higher_priority_that_lacks_room_goes_first(short):
-    assert short()[0].ahead_of(4) == FIRST
-    assert short()[0].ahead_of(5) is None
-    assert short(lacks_room=False)[0].ahead_of(4) is None
+def test_strictly_higher_priority_that_lacks_room_goes_first(short, build):
+    lower, equal = Rank(-4, build.at(9), BEHIND), Rank(-5, build.at(9), BEHIND)
+    assert short()[0].ahead_of(lower) == FIRST
+    assert short()[0].ahead_of(equal) is None
+    assert short(lacks_room=False)[0].ahead_of(lower) is None
+
+
+def test_a_job_whose_priority_was_lowered_is_not_behind_itself(short, build):
+    assert short()[0].ahead_of(Rank(0, build.at(0), FIRST)) is None
 
 
 @pytest.mark.parametrize("ending", ["admitted", "refused for ever"])
@@ -95,7 +100,7 @@ def test_who_stands_behind_is_woken_when_the_first_no_longer_waits_for_room(shor
 def test_a_call_without_an_answer_costs_nobody_his_turn(short, build):
     waitlist, _ = short()
     waitlist.refused(Rank(-5, build.at(0), FIRST), lacks_room=None)
-    assert waitlist.ahead_of(0) == FIRST
+    assert waitlist.ahead_of(Rank(0, build.at(1), BEHIND)) == FIRST
 
 
 def test_who_comes_too_late_to_stand_behind_is_woken_at_once(short, build):
