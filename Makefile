@@ -88,7 +88,7 @@ test: ## All tests; those of the cluster on the real one
 
 .PHONY: test-unit
 test-unit: venv ## The tests that need no cluster
-	@STEP_SHOW=1 $(STEP) test-unit $(PY) -m pytest -m "not gpu" --timeout 60 tests/unit
+	@STEP_SHOW=1 $(STEP) test-unit $(PY) -m pytest -n auto -m "not gpu" --timeout 60 tests/unit
 
 .PHONY: test-e2e
 test-e2e: ## The tests of the cluster
@@ -98,7 +98,7 @@ test-e2e: ## The tests of the cluster
 # As root, which must leave nothing of its own in the checkout of who called it.
 .PHONY: pytest-e2e
 pytest-e2e:
-	@STEP_SHOW=1 $(STEP) test-e2e $(SUDO) $(PY) -B -m pytest -m "not gpu" -p no:cacheprovider \
+	@STEP_SHOW=1 $(STEP) test-e2e $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
 	  --timeout 600 tests/e2e
 
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-chart
