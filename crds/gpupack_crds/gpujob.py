@@ -96,7 +96,8 @@ class GpuJobSpec(Wire, frozen=True):
     ] = 1
     gpus: Annotated[int, described("Whole GPUs for each worker.", ge=1, le=64)] | None = None
     share: Annotated[
-        Share | None, described("A part of one GPU for each worker, instead of gpus.")
+        Share | None,
+        described("A part of one GPU for each worker, instead of gpus. Refused by this release."),
     ] = None
     gpu_models: Annotated[
         tuple[

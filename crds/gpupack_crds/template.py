@@ -95,7 +95,11 @@ class TemplateSpec(Wire, frozen=True):
 
     containers: Annotated[
         tuple[Annotated[TemplateContainer, described("One container.", schema=PRESERVE)], ...],
-        described("Containers, merged by name.", max_length=8),
+        described(
+            "Containers, merged by name. A worker ends when all of them have: one that only helps "
+            "belongs into initContainers, with restartPolicy: Always.",
+            max_length=8,
+        ),
     ] = ()
     init_containers: Annotated[
         tuple[Annotated[TemplateContainer, described("One container.", schema=PRESERVE)], ...],
@@ -108,6 +112,7 @@ class TemplateSpec(Wire, frozen=True):
     subdomain: Forbidden = ""
     priority_class_name: Forbidden = ""
     preemption_policy: Forbidden = ""
+    active_deadline_seconds: Annotated[int, described("Not allowed.")] | None = None
     scheduling_gates: Annotated[
         tuple[Annotated[SchedulingGate, described("One gate.")], ...],
         described("Not allowed.", max_length=8),
@@ -137,6 +142,11 @@ class TemplateSpec(Wire, frozen=True):
             "!has(self.priorityClassName) && !has(self.preemptionPolicy)",
             "a worker must not evict others one by one; use spec.priority and remove "
             "priorityClassName and preemptionPolicy",
+        ),
+        Rule(
+            "!has(self.activeDeadlineSeconds)",
+            "a pod's own deadline would look like a lost pod; use spec.activeDeadlineSeconds",
+            ".activeDeadlineSeconds",
         ),
         Rule(
             "!has(self.schedulingGates)",

@@ -158,6 +158,11 @@ BAD = [
         "a worker must not evict others one by one; use spec.priority",
     ),
     Bad(
+        "a deadline of the pod's own",
+        {"spec.template.spec.activeDeadlineSeconds": 2},
+        "a pod's own deadline would look like a lost pod; use spec.activeDeadlineSeconds",
+    ),
+    Bad(
         "a gate that keeps workers from starting",
         {"spec.template.spec.schedulingGates": [{"name": "example.test/later"}]},
         "a gated worker would hold its GPUs and not start; use spec.suspend",

@@ -127,7 +127,8 @@ def _admitted(
     observation: Observation, status: GpuJobStatus, plan: Planned, write: Writer
 ) -> Decision:
     status = attempts.opened(status, plan.placement, observation.now)
-    message = f"attempt {status.attempt} has {status.gpus} GPUs on {status.nodes}"
+    gpus = "1 GPU" if status.gpus == "1" else f"{status.gpus} GPUs"
+    message = f"attempt {status.attempt} has {gpus} on {status.nodes}"
     status = write.set(status, Type.ADMITTED, "True", Reason.ADMITTED, message)
     status = write.set(status, Type.RUNNING, "False", Reason.STARTING, running.STARTING_MESSAGE)
     seen = view(observation, status, status.attempts[-1])

@@ -11,7 +11,7 @@ LOST_SECONDS = 60.0
 """How long after its grace period a deleted pod still counts as running: its node does not answer.
 Whether it is dead, or cut off and goes on, cannot be told from here."""
 
-STARTED_PHASES = {"Running", "Succeeded", "Failed"}
+STARTED_PHASES = {"Running", "Succeeded"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class Worker:
 
     @property
     def started(self) -> bool:
-        """Whether its containers run or ran."""
-        return self.pod.status.phase in STARTED_PHASES
+        """Whether its containers run or ran; those of a pod that its kubelet rejected never did."""
+        ran = any(found.state.terminated for found in self.pod.status.container_statuses)
+        return ran or self.pod.status.phase in STARTED_PHASES
 
     @property
     def bound(self) -> bool:

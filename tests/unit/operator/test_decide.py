@@ -76,6 +76,13 @@ def test_a_job_runs_when_all_workers_have_started(build):
     assert (one.status.phase, both.status.phase) == ("Admitted", "Running")
 
 
+def test_a_worker_that_its_kubelet_rejected_has_not_started(build):
+    rejected = build.pod(1, phase="Failed", reason="UnexpectedAdmissionError", ended=9)
+    pods = [build.pod(0), rejected]
+    seen = build.see(build.admitted(nodes=("a", "b")), jobs=[build.job()], pods=pods)
+    assert decide(seen).status.phase != "Running"
+
+
 def test_a_complete_job_has_succeeded_with_the_headline_of_worker_0(build):
     text = '{"schema":"gpupack.dev/result/v1","headline":"9 TFLOP/s"}'
     pods = [build.pod(0, phase="Succeeded", exit_code=0, message=text, ended=9)]
