@@ -77,7 +77,7 @@ def test_a_job_runs_when_all_workers_have_started(build):
 
 
 def test_a_worker_that_its_kubelet_rejected_has_not_started(build):
-    rejected = build.pod(1, phase="Failed", reason="UnexpectedAdmissionError", ended=9)
+    rejected = build.pod(1, phase="Failed", reason="UnexpectedAdmissionError", bound=10)
     pods = [build.pod(0), rejected]
     seen = build.see(build.admitted(nodes=("a", "b")), jobs=[build.job()], pods=pods)
     assert decide(seen).status.phase != "Running"
