@@ -3,7 +3,7 @@
 
 The API can show a pod as gone (force delete) or finished (pod garbage collection of a lost node)
 while its processes still use a GPU. The pod's cgroup cannot lie: it has processes for as long as
-any container of the pod has, and the kubelet removes it when the pod is cleaned up.
+any container of the pod has. The kubelet removes it some seconds after the pod is gone.
 
 Nothing but "there is no such folder" counts as absence. Whatever else keeps us from looking (no
 free file descriptor, an I/O error) leaves open whether the pod lives; then it counts as alive,

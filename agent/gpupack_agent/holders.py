@@ -4,8 +4,11 @@
 A pod holds devices from the moment we wrote its CDI spec, which is the record of it, until it is
 dead. It is dead when
 
-* the API shows it finished and no process is left in its cgroup, or
-* the API does not know it any more (deleted, perhaps by force) and its cgroup is gone.
+* the API shows it finished, or does not know it any more (deleted, perhaps by force), and
+* no process is left in its cgroup.
+
+The folder of the cgroup says nothing: the kubelet removes it seconds after the pod is gone. While a
+pod can still come back to life its sandbox runs, and that is a process too.
 
 A pod that is bound but never passed through us holds nothing yet: if the scheduler ever gave one
 device to two pods, the first to start wins and the other is told who has it. The exception is a pod
@@ -67,9 +70,8 @@ class NodeView:
 def is_live(uid: str, node: NodeView) -> bool:
     """Whether a pod may still have a process on this node."""
     pod = node.pods.get(uid)
-    if pod is None:
-        return node.cgroup(uid) is not CgroupState.ABSENT
-    return not pod.finished or node.cgroup(uid) is CgroupState.POPULATED
+    awaited = pod is not None and not pod.finished
+    return awaited or node.cgroup(uid) is CgroupState.POPULATED
 
 
 def live_records(node: NodeView) -> tuple[Record, ...]:

@@ -20,9 +20,9 @@ def test_a_finished_pod_is_dead_once_its_processes_are_gone(build):
     assert not holders.is_live("uid-a", build.node(pods=pods, cgroups=EMPTY))
 
 
-def test_a_force_deleted_pod_is_live_while_its_cgroup_exists(build):
+def test_a_force_deleted_pod_is_live_while_it_has_a_process(build):
     assert holders.is_live("uid-a", build.node())
-    assert holders.is_live("uid-a", build.node(cgroups=EMPTY))
+    assert not holders.is_live("uid-a", build.node(cgroups=EMPTY))
     assert not holders.is_live("uid-a", build.node(cgroups=ABSENT))
 
 
