@@ -23,12 +23,13 @@ ROOT = pathlib.Path(__file__).parents[1]
 NAMESPACE = "default"
 IMAGE = "docker.io/gpupack/judge:dev"
 CONTAINER = {"name": "worker", "image": IMAGE, "command": ["sleep", "30"]}
+GRACE_SECONDS = 1  # 0 would be a force deletion: the next pod of that GPU rightly waits for it
 TIMEOUT_SECONDS = 60
 
 
 def gpujob(name: str) -> Json:
     """A GPUJob of one worker."""
-    template = {"spec": {"containers": [CONTAINER], "terminationGracePeriodSeconds": 0}}
+    template = {"spec": {"containers": [CONTAINER], "terminationGracePeriodSeconds": GRACE_SECONDS}}
     return {
         "apiVersion": "gpupack.dev/v1alpha1",
         "kind": "GPUJob",
@@ -42,7 +43,7 @@ def plain_job(name: str) -> Json:
     pod = {
         "containers": [CONTAINER],
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
     }
     return {
         "apiVersion": "batch/v1",
