@@ -40,6 +40,8 @@ def kube(cluster, request) -> Kube:
     kube.kubectl("delete", "namespace", words, "--ignore-not-found")
     created = kube.kubectl("create", "namespace", words)
     assert created.returncode == 0, created.stderr
+    account = kube.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=30s")
+    assert account.returncode == 0, account.stderr
     yield kube
     kube.kubectl("delete", "namespace", words, "--wait=false")
 

@@ -62,7 +62,7 @@ class Judged:
                 f"storm-{index}",
                 workers=chance.randint(1, 4),
                 gpus=chance.randint(1, 4),
-                seconds=round(chance.uniform(0.2, 1.5), 2),
+                seconds=round(chance.uniform(0.2, 1.0), 2),
             )
             for index in range(jobs)
         ]

@@ -30,12 +30,16 @@ def call_from_a_pod(kube, path, *, headers, data):
     script = CALL.format(
         namespace=SYSTEM_NAMESPACE, path=path, data=data, headers=json.dumps(headers)
     )
-    done = kube.kubectl(
-        "run", "caller", "--image=docker.io/gpupack/judge:dev", "--restart=Never", "--rm", "-i",
-        "--quiet", "--command", "--", "python3", "-c", script,
+    # Not `run -i`: a pod that ends before kubectl has attached leaves its output behind.
+    ran = kube.kubectl(
+        "run", "caller", "--image=docker.io/gpupack/judge:dev", "--restart=Never",
+        "--command", "--", "python3", "-c", script,
     )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    ended = "--for=jsonpath={.status.phase}=Succeeded"
+    done = kube.kubectl("wait", "pod/caller", ended, "--timeout=60s")
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return kube.kubectl("logs", "caller").stdout
 
 
 @pytest.mark.parametrize(
