@@ -31,10 +31,6 @@ class State(enum.StrEnum):
     """The API shows the pod bound. Ends when the pod is terminal or gone."""
 
 
-MAY_BE_WRITTEN = frozenset({State.BINDING, State.DOUBTFUL, State.LANDED, State.BOUND})
-"""States in which the API holds the claim, or may."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerClaim:
     """The place of a worker, planned or written."""
