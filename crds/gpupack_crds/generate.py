@@ -34,6 +34,7 @@ NODE_COLUMNS = (
     ("Healthy", "integer", ".status.healthy", "GPUs that are Healthy.", 0),
     ("Model", "string", ".status.model", "Model of the GPUs.", 0),
     ("Simulated", "boolean", ".status.simulated", "Whether GPUs are simulated.", 0),
+    ("Resource", "string", ".status.resourceName", "Which resource its GPUs are.", 1),
     ("Driver", "string", ".status.driverVersion", "Version of the GPU driver.", 1),
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
 )

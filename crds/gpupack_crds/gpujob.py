@@ -3,7 +3,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from gpupack_crds.names import MAX_JOB_NAME
+from gpupack_crds.names import GPU, GROUP, MAX_JOB_NAME
 from gpupack_crds.template import Template
 from gpupack_crds.wire import Rule, Wire, described
 
@@ -12,6 +12,7 @@ Interconnect = Literal["any", "nvlink"]
 Backend = Literal["auto", "nccl", "gloo"]
 WorkloadName = Literal["matmul", "allreduce"]
 FailureAction = Literal["Retry", "Fail", "Ignore"]
+Isolation = Literal["cooperative"]
 
 MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 
@@ -26,12 +27,32 @@ Memory = Annotated[
 
 
 class Share(Wire, frozen=True):
-    """A part of one GPU."""
+    """A part of one GPU.
+
+    Percent and memory are what placement counts. While isolation is cooperative, nothing keeps a
+    process within them.
+    """
 
     percent: Annotated[
         int, described("Percent of one GPU's compute, 1 to 99; ask gpus: 1 for all.", ge=1, le=99)
     ]
-    memory: Memory
+    memory: Annotated[Memory, described("Memory of that GPU, as a quantity such as 30Gi.")]
+    isolation: Annotated[
+        Isolation,
+        described(
+            "cooperative: the GPU's time is sliced between its shares, and nothing but good "
+            "manners keeps one within its percent and memory."
+        ),
+    ] = "cooperative"
+
+    rules: ClassVar = (
+        # Any digit but zero: the pattern leaves neither a sign nor an exponent.
+        Rule(
+            "self.memory.matches('[1-9]')",
+            "a share needs memory of its GPU; set share.memory to more than 0, such as 10Gi",
+            ".memory",
+        ),
+    )
 
 
 class Spread(Wire, frozen=True):
@@ -84,6 +105,19 @@ class FailureRule(Wire, frozen=True):
     ]
 
 
+EXTENDED_RESOURCE = (
+    "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+    "/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+"""What Kubernetes takes for the name of an extended resource, apart from its own prefixes."""
+
+_ASKS_BY_HAND = (
+    "has(c.resources) && "
+    "((has(c.resources.limits) && self.resourceName in c.resources.limits) || "
+    "(has(c.resources.requests) && self.resourceName in c.resources.requests))"
+)
+
+
 class GpuJobSpec(Wire, frozen=True):
     """What to run, on how many GPUs, and what to do when it fails.
 
@@ -97,8 +131,17 @@ class GpuJobSpec(Wire, frozen=True):
     gpus: Annotated[int, described("Whole GPUs for each worker.", ge=1, le=64)] | None = None
     share: Annotated[
         Share | None,
-        described("A part of one GPU for each worker, instead of gpus. Refused by this release."),
+        described("A part of one GPU for each worker, instead of gpus."),
     ] = None
+    resource_name: Annotated[
+        str,
+        described(
+            "The resource by which the kubelet hands out the GPUs. Another than gpupack.dev/gpu, "
+            "such as nvidia.com/gpu, takes the job to nodes that another device plugin serves: "
+            "gpupack packs these by node and says nothing about devices.",
+            max_length=253,
+        ),
+    ] = GPU
     gpu_models: Annotated[
         tuple[
             Annotated[str, described("A model, such as H100.", min_length=1, max_length=64)], ...
@@ -185,11 +228,6 @@ class GpuJobSpec(Wire, frozen=True):
             "set exactly one of gpus (whole GPUs for each worker) and share (a part of one GPU)",
         ),
         Rule(
-            "!has(self.share)",
-            "shares of a GPU are not served by this release; ask for whole GPUs with gpus",
-            ".share",
-        ),
-        Rule(
             "!has(self.gpus) || self.workers * self.gpus <= 4096",
             "a job can have at most 4096 GPUs in all (workers x gpus); lower one of them",
         ),
@@ -212,6 +250,41 @@ class GpuJobSpec(Wire, frozen=True):
             "interconnect: nvlink is between the GPUs of one worker; set gpus to 2 or more",
             ".interconnect",
         ),
+        Rule(
+            f"self.resourceName.matches('{EXTENDED_RESOURCE}') && "
+            "!self.resourceName.contains('kubernetes.io/') && "
+            "!self.resourceName.startsWith('requests.')",
+            "resourceName must be the full name of an extended resource, such as nvidia.com/gpu",
+            ".resourceName",
+        ),
+        Rule(
+            f"self.resourceName == '{GPU}' || !self.resourceName.startsWith('{GROUP}/')",
+            f"resourceName is {GPU} or the resource of another device plugin; for a part of a GPU "
+            "use share",
+            ".resourceName",
+        ),
+        Rule(
+            f"self.resourceName == '{GPU}' || !has(self.share)",
+            f"only GPUs that gpupack hands out can be shared; remove resourceName (or set {GPU}), "
+            "or ask for whole GPUs with gpus",
+            ".resourceName",
+        ),
+        Rule(
+            f"self.resourceName == '{GPU}' || self.interconnect != 'nvlink'",
+            "gpupack does not choose the devices that another device plugin hands out; remove "
+            "interconnect or resourceName",
+            ".interconnect",
+        ),
+        Rule(
+            f"self.resourceName == '{GPU}' || "
+            "!has(self.template) || !has(self.template.spec) || "
+            "!((has(self.template.spec.containers) && "
+            f"self.template.spec.containers.exists(c, {_ASKS_BY_HAND})) || "
+            "(has(self.template.spec.initContainers) && "
+            f"self.template.spec.initContainers.exists(c, {_ASKS_BY_HAND})))",
+            "ask for GPUs by spec.gpus, not for resourceName in the container's resources",
+            ".template",
+        ),
     )
 
 
@@ -219,6 +292,7 @@ FIXED_FIELDS = (
     "workers",
     "gpus",
     "share",
+    "resourceName",
     "gpuModels",
     "minMemory",
     "interconnect",

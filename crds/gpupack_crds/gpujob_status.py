@@ -34,8 +34,11 @@ class WorkerPlacement(Wire, frozen=True):
     worker: Annotated[int, described("The worker's index.", ge=0)]
     node: Annotated[str, described("Name of its node.", min_length=1, max_length=253)]
     devices: Annotated[
-        tuple[DeviceShare, ...], described("Its GPUs on that node.", min_length=1, max_length=64)
-    ]
+        tuple[DeviceShare, ...],
+        described(
+            "Its GPUs on that node; empty where another device plugin chooses them.", max_length=64
+        ),
+    ] = ()
 
 
 class Attempt(Wire, frozen=True):

@@ -3,6 +3,8 @@
 
 from typing import Annotated, Literal
 
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.names import GPU
 from gpupack_crds.wire import Timestamp, Wire, described
 
 Mode = Literal["owned", "observed"]
@@ -45,6 +47,15 @@ class GpuDevice(Wire, frozen=True):
     ] = False
 
 
+class GpuHolder(Wire, frozen=True):
+    """A pod that holds GPUs, as the node itself sees it."""
+
+    namespace: Annotated[str, described("The pod's namespace.", min_length=1, max_length=63)]
+    name: Annotated[str, described("The pod's name.", min_length=1, max_length=253)]
+    uid: Annotated[str, described("The pod's UID.", max_length=64)] = ""
+    devices: Annotated[tuple[DeviceShare, ...], described("What it holds.", max_length=128)] = ()
+
+
 class GpuNodeStatus(Wire, frozen=True):
     """What the agent found. Its heartbeat is the Lease gpunode-NAME, not this object."""
 
@@ -55,8 +66,24 @@ class GpuNodeStatus(Wire, frozen=True):
             "and gpupack only packs nodes."
         ),
     ] = "owned"
+    resource_name: Annotated[
+        str,
+        described(
+            "The resource by which the kubelet hands out this node's GPUs.",
+            min_length=1,
+            max_length=253,
+        ),
+    ] = GPU
     devices: Annotated[
         tuple[GpuDevice, ...], described("The GPUs of this node.", max_length=128)
+    ] = ()
+    holders: Annotated[
+        tuple[GpuHolder, ...],
+        described(
+            "owned: pods that the API does not know any more and whose processes still hold GPUs. "
+            "observed: every pod that holds GPUs.",
+            max_length=1024,
+        ),
     ] = ()
     gpus: Annotated[int, described("How many GPUs there are.", ge=0)] = 0
     healthy: Annotated[int, described("How many of them are Healthy.", ge=0)] = 0

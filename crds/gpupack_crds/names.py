@@ -15,6 +15,8 @@ GPU: Final = f"{GROUP}/gpu"
 """Whole GPUs; advertised by the agent's device plugin, one ticket a GPU."""
 GPU_SHARE: Final = f"{GROUP}/gpu-share"
 """A share of one GPU; advertised by the device plugin, several slots a GPU."""
+SHARE_SLOTS_PER_GPU: Final = 20
+"""How many shares one GPU can have at most: one slot for each."""
 GPU_PERCENT: Final = f"{GROUP}/gpu-percent"
 """Percent of one GPU's compute that a share asks for; advertised by nobody, read by the ledger."""
 GPU_MEMORY: Final = f"{GROUP}/gpu-memory"

@@ -75,7 +75,7 @@ class TemplateContainer(Wire, frozen=True):
             "k, !k.startsWith('gpupack.dev/') && k != 'nvidia.com/gpu')) && "
             "(!has(self.resources.requests) || self.resources.requests.all("
             "k, !k.startsWith('gpupack.dev/') && k != 'nvidia.com/gpu')))",
-            "ask for GPUs by spec.gpus, not in the container's resources",
+            "ask for GPUs by spec.gpus or spec.share, not in the container's resources",
             ".resources",
         ),
     )

@@ -55,6 +55,11 @@ def worker(**fields: Any) -> list[dict[str, Any]]:
     return [{"name": "worker", "image": "example.test/own:1", **fields}]
 
 
+def share(**fields: Any) -> dict[str, Any]:
+    """A change of whole GPUs into a share with these fields."""
+    return {"spec.gpus": REMOVE, "spec.share": {"percent": 50, "memory": "10Gi"} | fields}
+
+
 CONTAINERS = "spec.template.spec.containers"
 
 BAD = [
@@ -69,10 +74,108 @@ BAD = [
         "set exactly one of gpus (whole GPUs for each worker) and share (a part of one GPU)",
     ),
     Bad(
-        "a share, which this release does not serve",
-        {"spec.gpus": REMOVE, "spec.share": {"percent": 50, "memory": "10Gi"}},
-        "spec.share: Invalid value: shares of a GPU are not served by this release; "
-        "ask for whole GPUs with gpus",
+        "a share of nothing",
+        share(percent=0),
+        "spec.share.percent: Invalid value: 0: spec.share.percent in body should be greater than "
+        "or equal to 1",
+    ),
+    Bad(
+        "a share that is all of a GPU",
+        share(percent=100),
+        "spec.share.percent: Invalid value: 100: spec.share.percent in body should be less than "
+        "or equal to 99",
+    ),
+    Bad(
+        "a share that is more than a GPU",
+        share(percent=101),
+        "spec.share.percent: Invalid value: 101: spec.share.percent in body should be less than "
+        "or equal to 99",
+    ),
+    Bad(
+        "half a percent",
+        share(percent=0.5),
+        "spec.share.percent: Invalid value: ",
+    ),
+    Bad(
+        "a share without a percentage",
+        {"spec.gpus": REMOVE, "spec.share": {"memory": "10Gi"}},
+        "spec.share.percent: Required value",
+    ),
+    Bad(
+        "a share without memory",
+        {"spec.gpus": REMOVE, "spec.share": {"percent": 50}},
+        "spec.share.memory: Required value",
+    ),
+    Bad(
+        "a share of no memory",
+        share(memory="0.0Gi"),
+        "spec.share.memory: Invalid value: a share needs memory of its GPU; set share.memory to "
+        "more than 0, such as 10Gi",
+    ),
+    Bad(
+        "a share of less than no memory",
+        share(memory="-1Gi"),
+        'spec.share.memory: Invalid value: "-1Gi": spec.share.memory in body should match',
+    ),
+    Bad(
+        "a share's memory in words",
+        share(memory="a lot"),
+        'spec.share.memory: Invalid value: "a lot": spec.share.memory in body should match',
+    ),
+    Bad(
+        "a share kept within its bounds, which nothing does",
+        share(isolation="strict"),
+        'spec.share.isolation: Unsupported value: "strict": supported values: "cooperative"',
+    ),
+    Bad(
+        "NVLink between the GPUs of a worker that has a share",
+        share() | {"spec.interconnect": "nvlink"},
+        "interconnect: nvlink is between the GPUs of one worker; set gpus to 2 or more",
+    ),
+    Bad(
+        "a resource without its vendor",
+        {"spec.resourceName": "gpu"},
+        "resourceName must be the full name of an extended resource, such as nvidia.com/gpu",
+    ),
+    Bad(
+        "a resource that is none",
+        {"spec.resourceName": "nvidia.com/all gpus"},
+        "resourceName must be the full name of an extended resource, such as nvidia.com/gpu",
+    ),
+    Bad(
+        "a resource of Kubernetes itself",
+        {"spec.resourceName": "kubernetes.io/batch-cpu"},
+        "resourceName must be the full name of an extended resource, such as nvidia.com/gpu",
+    ),
+    Bad(
+        "no resource",
+        {"spec.resourceName": ""},
+        "resourceName must be the full name of an extended resource, such as nvidia.com/gpu",
+    ),
+    Bad(
+        "slots of shares asked for as a resource",
+        {"spec.resourceName": "gpupack.dev/gpu-share"},
+        "resourceName is gpupack.dev/gpu or the resource of another device plugin; for a part of "
+        "a GPU use share",
+    ),
+    Bad(
+        "a share of a GPU that another plugin hands out",
+        share() | {"spec.resourceName": "nvidia.com/gpu"},
+        "only GPUs that gpupack hands out can be shared; remove resourceName",
+    ),
+    Bad(
+        "NVLink between GPUs that another plugin chooses",
+        {"spec.gpus": 2, "spec.interconnect": "nvlink", "spec.resourceName": "nvidia.com/gpu"},
+        "gpupack does not choose the devices that another device plugin hands out; remove "
+        "interconnect or resourceName",
+    ),
+    Bad(
+        "the other plugin's GPUs asked for in the container",
+        {
+            "spec.resourceName": "amd.com/gpu",
+            CONTAINERS: worker(resources={"limits": {"amd.com/gpu": 8}}),
+        },
+        "ask for GPUs by spec.gpus, not for resourceName in the container's resources",
     ),
     Bad("no GPUs", {"spec.gpus": 0}, "spec.gpus: Invalid value: 0: spec.gpus in body should be "),
     Bad("GPUs in words", {"spec.gpus": "two"}, "spec.gpus: Invalid value: "),
@@ -131,12 +234,12 @@ BAD = [
     Bad(
         "GPUs asked for in the container",
         {CONTAINERS: worker(resources={"limits": {"gpupack.dev/gpu": 1}})},
-        "ask for GPUs by spec.gpus, not in the container's resources",
+        "ask for GPUs by spec.gpus or spec.share, not in the container's resources",
     ),
     Bad(
         "another vendor's resource in the container",
         {CONTAINERS: worker(resources={"requests": {"nvidia.com/gpu": "1"}})},
-        "ask for GPUs by spec.gpus, not in the container's resources",
+        "ask for GPUs by spec.gpus or spec.share, not in the container's resources",
     ),
     Bad(
         "visible devices set by hand",
@@ -150,7 +253,7 @@ BAD = [
                 {"name": "prepare", "resources": {"limits": {"gpupack.dev/gpu": 1}}}
             ]
         },
-        "ask for GPUs by spec.gpus, not in the container's resources",
+        "ask for GPUs by spec.gpus or spec.share, not in the container's resources",
     ),
     Bad(
         "a priority class that evicts others",
@@ -213,3 +316,22 @@ BAD = [
         "spec.activeDeadlineSeconds: Invalid value: -5: ",
     ),
 ]
+
+GOOD_TOO = [
+    Bad("a share", share(), ""),
+    Bad("a share that says how it is kept apart", share(isolation="cooperative"), ""),
+    Bad("the smallest share", share(percent=1, memory="1Mi"), ""),
+    Bad("the largest share", share(percent=99, memory="0.5Ti"), ""),
+    Bad("our own resource by name", {"spec.resourceName": "gpupack.dev/gpu"}, ""),
+    Bad("GPUs that another plugin hands out", {"spec.resourceName": "nvidia.com/gpu"}, ""),
+]
+"""Changes that leave the manifest a good one."""
+
+FIXED = [
+    ("share", share(), {"share": {"percent": 60}}),
+    ("share", share(), {"share": {"memory": "11Gi"}}),
+    ("share", share(), {"share": None, "gpus": 1}),
+    ("resourceName", {}, {"resourceName": "nvidia.com/gpu"}),
+    ("gpus", {}, {"gpus": 2}),
+]
+"""A field, a job, and a patch of its spec that would change the field once the job exists."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+
 import pytest
-from bad_manifests import BAD, GOOD
+from bad_manifests import BAD, FIXED, GOOD, GOOD_TOO, Bad
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
@@ -16,15 +18,18 @@ def test_no_bad_manifest_creates_anything(kube):
     assert kube.gpujobs() == []
 
 
-def test_the_good_manifest_behind_the_bad_ones_is_accepted(system):
-    done = system.kubectl("apply", "--dry-run=server", "-f", "-", stdin=GOOD.as_json())
+@pytest.mark.parametrize("good", [GOOD, *GOOD_TOO], ids=lambda good: good.name)
+def test_a_good_manifest_is_accepted(system, good):
+    done = system.kubectl("apply", "--dry-run=server", "-f", "-", stdin=good.as_json())
     assert done.returncode == 0, done.stderr
 
 
-def test_a_running_jobs_size_cannot_change(kube):
-    kube.submit(GOOD.manifest())
-    done = kube.kubectl("patch", "gj", "good", "--type=merge", "-p", '{"spec":{"gpus":2}}')
-    assert "gpus cannot change once the job exists; delete the job and apply it anew" in done.stderr
+@pytest.mark.parametrize(("field", "change", "patch"), FIXED)
+def test_what_a_job_asks_for_cannot_change_once_it_exists(kube, field, change, patch):
+    suspended = Bad("a job", change | {"spec.suspend": True}, "")
+    kube.submit(suspended.manifest())
+    done = kube.kubectl("patch", "gj", "good", "--type=merge", "-p", json.dumps({"spec": patch}))
+    assert f"{field} cannot change once the job exists; delete the job and" in done.stderr
 
 
 def test_kubectl_explain_describes_every_field_of_a_job(system):
