@@ -34,12 +34,16 @@ _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "used_memory": (np.int32, 0),
     "free_milli": (np.int32, 0),
     "free_memory": (np.int32, 0),
+    "max_shares": (np.int32, 0),
+    "used_shares": (np.int32, 0),
+    "free_shares": (np.int32, 0),
 }
 _PER_NODE: dict[str, tuple[type[np.generic], int]] = {
     "present": (np.bool_, 0),
     "ready": (np.bool_, 0),
     "cordoned": (np.bool_, 0),
     "taints": (np.int32, 0),
+    "resource": (np.int32, 0),
     "order": (np.int64, 0),
     "gpus": (np.int32, 0),
     "free_gpu_milli": (np.int32, 0),
@@ -69,12 +73,18 @@ class Arrays:
     used_memory: IntArray
     free_milli: IntArray
     free_memory: IntArray
+    max_shares: IntArray
+    used_shares: IntArray
+    """Shares there are of the device; a whole GPU counts as none."""
+    free_shares: IntArray
 
     present: BoolArray
     ready: BoolArray
     cordoned: BoolArray
     taints: IntArray
     """Index into the cluster's table of taint sets."""
+    resource: IntArray
+    """Index into the cluster's table of resource names."""
     order: IntArray
     """Ties go to the node with the smallest."""
     gpus: IntArray
@@ -124,28 +134,31 @@ class Arrays:
         for name, (_, fill) in (_PER_DEVICE | _PER_NODE).items():
             getattr(self, name)[row] = fill
 
-    def charge(self, row: int, column: int, *, milli: int, memory: int) -> None:
+    def charge(self, row: int, column: int, *, milli: int, memory: int, shares: int) -> None:
         """Book on one device; negative figures give back. `refresh` must follow."""
         self.used_milli[row, column] += milli
         self.used_memory[row, column] += memory
+        self.used_shares[row, column] += shares
 
     def charge_node(self, row: int, *, cpu: int, ram: int) -> None:
         """As `charge`, for CPU and memory of the node."""
         self.used_cpu[row] += cpu
         self.used_ram[row] += ram
 
-    def has_room(self, row: int, column: int, *, milli: int, memory: int) -> bool:
+    def has_room(self, row: int, column: int, *, milli: int, memory: int, shares: int) -> bool:
         """Whether it fits by capacity, whatever the device's health."""
         milli_fits = self.used_milli[row, column] + milli <= WHOLE_GPU
         memory_fits = self.used_memory[row, column] + memory <= self.memory[row, column]
-        return bool(milli_fits and memory_fits)
+        shares_fit = self.used_shares[row, column] + shares <= self.max_shares[row, column]
+        return bool(milli_fits and memory_fits and (shares_fit or not shares))
 
     def emptied(self) -> Self:
         """Nothing used, every device healthy, every node ready and uncordoned."""
         ideal = self.copy()
         ideal.health[self.health != ABSENT] = Health.HEALTHY
-        for used in (ideal.used_milli, ideal.used_memory, ideal.used_cpu, ideal.used_ram):
+        for used in (ideal.used_milli, ideal.used_memory, ideal.used_shares):
             used[:] = 0
+        ideal.used_cpu[:] = ideal.used_ram[:] = 0
         ideal.ready[:] = self.present
         ideal.cordoned[:] = False
         ideal.refresh(slice(None))
@@ -158,6 +171,8 @@ class Arrays:
         self.free_milli[rows] = free
         left = np.maximum(self.memory[rows] - self.used_memory[rows], 0)
         self.free_memory[rows] = left * healthy
+        slots = np.maximum(self.max_shares[rows] - self.used_shares[rows], 0)
+        self.free_shares[rows] = slots * healthy
         self.free_gpu_milli[rows] = free.sum(axis=1)
         self.free_cpu[rows] = np.maximum(self.cpu[rows] - self.used_cpu[rows], 0)
         self.free_ram[rows] = np.maximum(self.ram[rows] - self.used_ram[rows], 0)

@@ -50,6 +50,7 @@ class Cluster:
     def __init__(self, nodes: Iterable[Node] = (), *, tie_seed: int | None = None) -> None:
         self.model_names: Table[str] = Table()
         self.taint_sets: Table[tuple[Taint, ...]] = Table()
+        self.resources: Table[str] = Table()
         self.selectors = SelectorMasks()
         self._tie_seed = tie_seed
         self._added = 0
@@ -231,6 +232,7 @@ class Cluster:
         a.order[row], a.present[row] = order, True
         a.ready[row], a.cordoned[row] = node.ready, node.cordoned
         a.taints[row] = self.taint_sets.number(node.taints)
+        a.resource[row] = self.resources.number(node.resource)
         a.cpu[row], a.ram[row], a.gpus[row] = node.cpu, node.memory, len(node.devices)
         self._write_devices(row, node.name)
         for placement in self._holdings.on(node.name).values():
@@ -243,6 +245,7 @@ class Cluster:
             a.health[row, column] = device.health
             a.model[row, column] = self.model_names.number(device.model)
             a.memory[row, column] = device.memory
+            a.max_shares[row, column] = device.max_shares
             if device.clique is not None:
                 a.clique[row, column] = cliques.number(device.clique)
             a.numa[row, column] = ABSENT if device.numa_node is None else device.numa_node
@@ -259,8 +262,13 @@ class Cluster:
         columns = self._columns[placement.node]
         for grant in placement.devices:
             if (column := columns.get(grant.uuid)) is not None:
-                milli, memory = sign * grant.milli, sign * grant.memory
-                self.arrays.charge(row, column, milli=milli, memory=memory)
+                self.arrays.charge(
+                    row,
+                    column,
+                    milli=sign * grant.milli,
+                    memory=sign * grant.memory,
+                    shares=sign * grant.shares,
+                )
         self.arrays.charge_node(row, cpu=sign * placement.cpu, ram=sign * placement.memory)
 
     def _check_fits(self, placement: Placement) -> None:
@@ -277,10 +285,11 @@ class Cluster:
             column = self._columns[placement.node].get(grant.uuid)
             if column is None:
                 raise UnknownDevice(f"node {placement.node} has no device {grant.uuid}")
-            if not a.has_room(row, column, milli=grant.milli, memory=grant.memory):
+            room = {"milli": grant.milli, "memory": grant.memory, "shares": grant.shares}
+            if not a.has_room(row, column, **room):
                 raise OverAllocated(
                     f"{grant.uuid} on {placement.node} has no {grant.milli} milli-GPU and "
-                    f"{grant.memory} MiB free"
+                    f"{grant.memory} MiB free, or no slot for a share"
                 )
 
 

@@ -34,7 +34,10 @@ def choose_devices(
 
 def _fullest(arrays: Arrays, row: int, share: Share, columns: Iterable[int]) -> int:
     milli, memory = arrays.free_milli[row].tolist(), arrays.free_memory[row].tolist()
-    fits = (c for c in columns if milli[c] >= share.milli and memory[c] >= share.memory)
+    slots = arrays.free_shares[row].tolist()
+    fits = (
+        c for c in columns if milli[c] >= share.milli and memory[c] >= share.memory and slots[c]
+    )
     return min(fits, key=lambda c: (milli[c], memory[c], c))
 
 

@@ -18,7 +18,7 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.masks import models_mask, tolerated_mask
 from gpupack_core.model import Health
 from gpupack_core.reasons import Reason
-from gpupack_core.request import Request
+from gpupack_core.request import Request, Share
 from gpupack_core.units import WHOLE_GPU
 
 UNLIMITED = np.int64(1 << 30)
@@ -81,13 +81,21 @@ def reasons(cluster: Cluster, request: Request) -> list[Check]:
 
 def _open(cluster: Cluster, request: Request) -> BoolArray:
     a = cluster.arrays
-    is_open = a.ready & ~a.cordoned & _tolerated(cluster, request)
+    is_open = a.ready & ~a.cordoned & _tolerated(cluster, request) & _serves(cluster, request)
     return is_open if request.selector is None else is_open & _selected(cluster, request)
 
 
 def _tolerated(cluster: Cluster, request: Request) -> BoolArray:
     mask = tolerated_mask(request.tolerations, cluster.taint_sets)
     return mask[cluster.arrays.taints] if len(mask) else cluster.arrays.present
+
+
+def _serves(cluster: Cluster, request: Request) -> BoolArray:
+    """Nodes whose GPUs are asked for by the request's name for them."""
+    if cluster.resources.values == [request.resource] or not request.needs_gpu:
+        return cluster.arrays.present
+    serves = cluster.resources.where(lambda resource: resource == request.resource)
+    return serves[cluster.arrays.resource] if len(serves) else cluster.arrays.present
 
 
 def _selected(cluster: Cluster, request: Request) -> BoolArray:
@@ -101,6 +109,7 @@ def _device_slots(a: Arrays, request: Request, eligible: BoolArray | None) -> In
         parts = a.free_milli // request.share.milli
         if request.share.memory:
             parts = np.minimum(parts, a.free_memory // request.share.memory)
+        parts = np.minimum(parts, a.free_shares)
         return _per_node(parts if eligible is None else parts * eligible)
     if not request.gpus:
         return np.full(len(a.gpus), UNLIMITED)
@@ -108,6 +117,12 @@ def _device_slots(a: Arrays, request: Request, eligible: BoolArray | None) -> In
     if request.needs_clique:
         return _clique_slots(a, idle, request.gpus)
     return _per_node(idle) // request.gpus
+
+
+def _fits(a: Arrays, share: Share, eligible: BoolArray | None) -> BoolArray:
+    """Devices with the percent and the memory of a share free, whether or not with a slot."""
+    fits: BoolArray = (a.free_milli >= share.milli) & (a.free_memory >= share.memory)
+    return fits if eligible is None else fits & eligible
 
 
 def _idle(free_milli: IntArray, eligible: BoolArray | None) -> BoolArray:
@@ -137,6 +152,7 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
     a, needed = cluster.arrays, request.gpus or 1
     here = a.health != ABSENT
     yield Check(Reason.NO_GPUS, a.gpus == 0)
+    yield Check(Reason.OTHER_RESOURCE, ~_serves(cluster, request))
     if request.models:
         here = here & _asked_models(cluster, request)[a.model]
         yield Check(Reason.MODEL_MISMATCH, ~here.any(axis=1))
@@ -158,8 +174,10 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
     a, eligible = cluster.arrays, eligible_devices(cluster, request)
     slots = _device_slots(a, request, eligible)
     if request.share is not None:
-        fullest = a.free_milli if eligible is None else a.free_milli * eligible
-        yield Check(Reason.SHARE_DOES_NOT_FIT, slots < 1, fullest.max(axis=1, initial=0))
+        most = a.free_milli if eligible is None else a.free_milli * eligible
+        fits = _per_node(_fits(a, request.share, eligible))
+        yield Check(Reason.SHARE_DOES_NOT_FIT, fits < 1, most.max(axis=1, initial=0))
+        yield Check(Reason.TOO_MANY_SHARES, slots < 1)
     elif request.gpus:
         idle = _per_node(_idle(a.free_milli, eligible))
         yield Check(Reason.TOO_FEW_FREE_GPUS, idle < request.gpus, idle)

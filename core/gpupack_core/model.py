@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from gpupack_core.errors import InvalidInventory
-from gpupack_core.units import NO_CPU, NO_MEMORY, DeviceUuid, MiB, MilliCpu, NodeName
+from gpupack_core.units import NO_CPU, NO_MEMORY, WHOLE_GPU, DeviceUuid, MiB, MilliCpu, NodeName
 
 
 class Health(IntEnum):
@@ -47,7 +47,8 @@ class Device:
     """One GPU (or MIG slice).
 
     `clique` names the NVLink clique within the node; None: no NVLink. Cliques that span nodes
-    are not modelled. `index` is the order in which devices of a node are given out.
+    are not modelled. `index` is the order in which devices of a node are given out. `max_shares`:
+    how many shares of it there can be at a time, however small.
     """
 
     uuid: DeviceUuid
@@ -57,6 +58,7 @@ class Device:
     numa_node: int | None = None
     clique: int | None = None
     health: Health = Health.HEALTHY
+    max_shares: int = WHOLE_GPU
 
     def __post_init__(self) -> None:
         if not self.uuid or not self.model:
@@ -65,11 +67,16 @@ class Device:
             raise InvalidInventory(f"device {self.uuid}: index {self.index} is negative")
         if self.memory <= 0:
             raise InvalidInventory(f"device {self.uuid}: memory {self.memory} MiB is not positive")
+        if self.max_shares < 0:
+            raise InvalidInventory(f"device {self.uuid}: {self.max_shares} shares is negative")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with what pods may use of it: `cpu` and `memory` are allocatable, not free."""
+    """A node with what pods may use of it: `cpu` and `memory` are allocatable, not free.
+
+    `resource` is the name by which its GPUs are asked for; it takes only requests of that name.
+    """
 
     name: NodeName
     devices: tuple[Device, ...] = ()
@@ -79,6 +86,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     ready: bool = True
     cordoned: bool = False
+    resource: str = ""
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -30,6 +30,11 @@ class Grant:
         if self.memory < 0:
             raise InvalidPlacement(f"{self.uuid}: {self.memory} MiB is negative")
 
+    @property
+    def shares(self) -> int:
+        """How many of the device's shares it is: 1, or 0 where it is the whole device."""
+        return int(self.milli < WHOLE_GPU)
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:

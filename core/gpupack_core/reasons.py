@@ -20,6 +20,7 @@ class Reason(StrEnum):
     TAINT_NOT_TOLERATED = "TaintNotTolerated"
     SELECTOR_MISMATCH = "SelectorMismatch"
     NO_GPUS = "NoGpus"
+    OTHER_RESOURCE = "OtherResource"
     MODEL_MISMATCH = "ModelMismatch"
     GPU_MEMORY_TOO_SMALL = "GpuMemoryTooSmall"
     TOO_FEW_GPUS = "TooFewGpus"
@@ -28,6 +29,7 @@ class Reason(StrEnum):
     TOO_FEW_FREE_GPUS = "TooFewFreeGpus"
     NVLINK_CLIQUE_BUSY = "NvlinkCliqueBusy"
     SHARE_DOES_NOT_FIT = "ShareDoesNotFit"
+    TOO_MANY_SHARES = "TooManyShares"
     CPU_EXHAUSTED = "CpuExhausted"
     MEMORY_EXHAUSTED = "MemoryExhausted"
     SPREAD_LIMIT = "SpreadLimit"
@@ -57,6 +59,7 @@ _TEXTS = {
     Reason.TAINT_NOT_TOLERATED: "a taint is not tolerated",
     Reason.SELECTOR_MISMATCH: "node selector or affinity does not match",
     Reason.NO_GPUS: "node has no GPUs",
+    Reason.OTHER_RESOURCE: "its GPUs are asked for by another resource name",
     Reason.MODEL_MISMATCH: "model is not {models}",
     Reason.GPU_MEMORY_TOO_SMALL: "GPU memory is below {gpu_memory} MiB",
     Reason.TOO_FEW_GPUS: "fewer than {gpus} that match",
@@ -65,6 +68,7 @@ _TEXTS = {
     Reason.TOO_FEW_FREE_GPUS: "fewer than {free_gpus}",
     Reason.NVLINK_CLIQUE_BUSY: "no NVLink clique with {free_gpus}",
     Reason.SHARE_DOES_NOT_FIT: "no GPU has {share} free",
+    Reason.TOO_MANY_SHARES: "GPUs with {share} free hold as many shares as they can",
     Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU free",
     Reason.MEMORY_EXHAUSTED: "less than {ram} MiB of memory free",
     Reason.SPREAD_LIMIT: "the spread rule allows no more workers here",

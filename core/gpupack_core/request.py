@@ -36,7 +36,8 @@ class Request:
 
     `models` empty: any; otherwise each GPU must match one of them (models.matches_model).
     `min_memory` asks for devices of at least this capacity. NVLINK: all GPUs of the worker in
-    one clique; one GPU needs no link. `cpu` and `memory` are the pod's requests.
+    one clique; one GPU needs no link. `cpu` and `memory` are the pod's requests. `resource`: the
+    name by which GPUs are asked for, as of model.Node.
     """
 
     gpus: int | None = None
@@ -48,6 +49,7 @@ class Request:
     memory: MiB = NO_MEMORY
     selector: NodeSelector | None = None
     tolerations: tuple[Toleration, ...] = ()
+    resource: str = ""
 
     def __post_init__(self) -> None:
         if (self.gpus is None) == (self.share is None):

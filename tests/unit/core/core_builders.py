@@ -35,7 +35,18 @@ def device(node, index, *, model=H100, memory=80_000, **kw):
     return Device(DeviceUuid(f"{node}/{index}"), index, model, MiB(memory), **kw)
 
 
-def node(name, gpus=8, *, cliques=None, numa=None, sick=(), model=H100, gpu_memory=80_000, **kw):
+def node(
+    name,
+    gpus=8,
+    *,
+    cliques=None,
+    numa=None,
+    sick=(),
+    model=H100,
+    gpu_memory=80_000,
+    max_shares=1000,
+    **kw,
+):
     """`cliques`/`numa`: one entry per GPU; `sick`: indices of failed GPUs."""
     devices = tuple(
         device(
@@ -46,6 +57,7 @@ def node(name, gpus=8, *, cliques=None, numa=None, sick=(), model=H100, gpu_memo
             clique=cliques[i] if cliques else None,
             numa_node=numa[i] if numa else None,
             health=Health.FAILED if i in sick else Health.HEALTHY,
+            max_shares=max_shares,
         )
         for i in range(gpus)
     )

@@ -153,3 +153,9 @@ def test_a_fork_and_its_origin_do_not_touch_each_other():
 def test_devices_are_given_out_by_index_whatever_their_order():
     shuffled = replace(node("a", 3), devices=node("a", 3).devices[::-1])
     assert place(cluster_of(shuffled), share(10)) == "a/0"
+
+
+def test_a_share_beyond_the_slots_of_a_gpu_is_not_taken():
+    cluster = taken(cluster_of(node("a", 1, max_shares=1)), "a", 0, milli=10, memory=1)
+    with pytest.raises(OverAllocated, match="no slot for a share"):
+        taken(cluster, "a", 0, milli=20, memory=1)

@@ -39,6 +39,15 @@ def test_whole_and_shared_never_meet_on_one_gpu():
     assert "fewer than 1 free GPU " in place(cluster, whole(1))
 
 
+def test_a_share_passes_over_the_fullest_gpu_where_that_has_no_slot():
+    cluster = taken(cluster_of(node("a", 2, max_shares=1)), "a", 0, milli=600, memory=0)
+    assert place(cluster, share(100)) == "a/1"
+
+
+def test_a_whole_gpu_takes_no_slot():
+    assert place(cluster_of(node("a", 1, max_shares=0)), whole(1)) == "a/0"
+
+
 def test_the_smallest_clique_with_enough_gpus_is_used():
     cluster = cluster_of(node("a", 6, cliques=[0, 0, 0, 0, 1, 1]))
     assert place(cluster, whole(2)) == "a/4 a/5"

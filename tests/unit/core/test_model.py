@@ -29,6 +29,7 @@ GRANT = Grant("u", 1000, 1)
         (InvalidInventory, lambda: device("a", -1)),
         (InvalidInventory, lambda: device("a", 0, memory=0)),
         (InvalidInventory, lambda: device("a", 0, model="")),
+        (InvalidInventory, lambda: device("a", 0, max_shares=-1)),
         (InvalidInventory, lambda: Taint("")),
         (InvalidInventory, lambda: node("")),
         (InvalidInventory, lambda: node("a", cpu=-1)),

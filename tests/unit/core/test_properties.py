@@ -39,6 +39,7 @@ def nodes(draw, name, most=4):
         cpu=draw(st.sampled_from([1000, 4000])),
         memory=draw(st.sampled_from([2, 8])),
         ready=draw(st.integers(0, 5)) > 0,
+        resource=draw(st.sampled_from(["", "", "", "other"])),
         cordoned=draw(st.integers(0, 5)) == 0,
     )
     devices = tuple(
@@ -48,6 +49,7 @@ def nodes(draw, name, most=4):
             memory=draw(st.sampled_from([10, 20])),
             clique=draw(st.sampled_from([None, 0, 5])),
             numa_node=draw(st.sampled_from([None, 0, 1])),
+            max_shares=draw(st.sampled_from([1, 2, 1000])),
             health=draw(st.sampled_from([Health.HEALTHY] * 6 + [Health.DEGRADED, Health.FAILED])),
         )
         for device in base.devices
@@ -62,6 +64,7 @@ def requests(draw):
         "min_memory": draw(st.sampled_from([0, 0, 15])),
         "cpu": draw(st.sampled_from([0, 500, 1500])),
         "memory": draw(st.sampled_from([0, 1])),
+        "resource": draw(st.sampled_from(["", "", "", "other"])),
     }
     if draw(st.booleans()):
         return share(draw(st.sampled_from([200, 400, 700])), draw(st.integers(0, 12)), **extra)
@@ -98,10 +101,14 @@ def choices(cluster, request, here):
     a, row = cluster.arrays, cluster.row(here.name)
     if here.cordoned or not here.ready:
         return []
+    if request.needs_gpu and here.resource != request.resource:
+        return []
     if a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
         return []
     free = {device.uuid: device for device in cluster.free_devices(here.name)}
     able = [d for d in here.devices if serves(d, free[d.uuid], request)]
+    if request.share:
+        able = [d for d in able if shares_of(cluster, here.name, d) < d.max_shares]
     sets = list(combinations(able, 1 if request.share else request.gpus))
     return [s for s in sets if not request.needs_clique or linked(s)]
 
@@ -115,6 +122,12 @@ def serves(device, free, request):
     if request.share is None:
         return free.milli == 1000
     return free.milli >= request.share.milli and free.memory >= request.share.memory
+
+
+def shares_of(cluster, name, device):
+    held = cluster.holders_of(node=name, uuid=device.uuid)
+    grants = [g for h in held for g in cluster.placement_of(h).devices]
+    return sum(g.uuid == device.uuid and g.milli < 1000 for g in grants)
 
 
 def linked(devices):
@@ -175,13 +188,18 @@ def test_nothing_is_ever_oversubscribed_and_whole_and_shares_never_mix(cluster):
     a = cluster.arrays
     assert (a.used_milli <= 1000).all()
     assert (a.used_memory <= a.memory).all()
+    assert (a.used_shares <= a.max_shares).all()
     assert (a.used_cpu <= a.cpu).all()
     for n in cluster.nodes():
         for device in n.devices:
             held = cluster.holders_of(node=n.name, uuid=device.uuid)
             grants = [g for h in held for g in cluster.placement_of(h).devices]
-            millis = [g.milli for g in grants if g.uuid == device.uuid]
+            here = [g for g in grants if g.uuid == device.uuid]
+            millis = [g.milli for g in here]
             assert 1000 not in millis or millis == [1000]
+            assert sum(millis) <= 1000
+            assert sum(g.memory for g in here) <= device.memory
+            assert shares_of(cluster, n.name, device) <= device.max_shares
 
 
 @cases

@@ -28,6 +28,8 @@ def test_the_message_does_not_depend_on_the_order_of_nodes():
         (Reason.TAINT_NOT_TOLERATED, whole(1), node("a", taints=(Taint("k"),))),
         (Reason.SELECTOR_MISMATCH, whole(1, selector=NodeSelector((("k", "v"),))), node("a")),
         (Reason.NO_GPUS, whole(1, models=("H100",)), node("a", 0)),
+        (Reason.OTHER_RESOURCE, whole(1, models=("H10",)), node("a", resource="example.org/gpu")),
+        (Reason.OTHER_RESOURCE, share(10, resource="example.org/gpu"), node("a")),
         (Reason.MODEL_MISMATCH, whole(1, models=("H10",)), node("a")),
         (Reason.GPU_MEMORY_TOO_SMALL, whole(1, min_memory=80_001), node("a")),
         (Reason.GPU_MEMORY_TOO_SMALL, share(100, 80_001), node("a")),
@@ -50,6 +52,29 @@ def test_a_share_that_does_not_fit_names_the_largest_gap():
         Reason.SHARE_DOES_NOT_FIT,
         "0 of 1 node fits: 1 node: no GPU has 40% and 4096 MiB free (most free on one GPU: 30%)",
     )
+
+
+def test_a_share_that_finds_no_slot_is_told_so():
+    full = node("a", 1, max_shares=2)
+    cluster = cluster_of(full, node("b", 1, max_shares=2))
+    for name in ("a", "b"):
+        for holder in ("x", "y"):
+            taken(cluster, name, 0, milli=10, memory=1, holder=f"{name}{holder}")
+    refusal = decide(cluster, share(40, 4096), BEST_FIT)
+    assert refusal.message == (
+        "0 of 2 nodes fit: 2 nodes: GPUs with 4% and 4096 MiB free hold as many shares as they can"
+    )
+    assert refusal.never is False
+    assert cluster.give_back("ax")
+    assert place(cluster, share(40, 4096)) == "a/0"
+
+
+def test_percent_that_is_missing_is_named_before_a_slot_that_is_missing():
+    cluster = cluster_of(node("a", 2, max_shares=1))
+    taken(cluster, "a", 0, milli=700, memory=0)
+    taken(cluster, "a", 1, milli=600, memory=0)
+    assert decide(cluster, share(500), BEST_FIT).reason is Reason.SHARE_DOES_NOT_FIT
+    assert decide(cluster, share(400), BEST_FIT).reason is Reason.TOO_MANY_SHARES
 
 
 @pytest.mark.parametrize(
