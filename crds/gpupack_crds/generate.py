@@ -21,7 +21,7 @@ HEADER = "# Generated from the types in crds/gpupack_crds by `make generate`; do
 JOB_COLUMNS = (
     ("Phase", "string", ".status.phase", "The conditions in one word.", 0),
     ("Workers", "integer", ".spec.workers", "Worker pods.", 0),
-    ("GPUs", "string", ".status.gpus", "GPUs of all workers.", 0),
+    ("GPUs", "string", ".status.gpus", "GPUs of all workers; 2x40% are two shares.", 0),
     ("Nodes", "string", ".status.nodes", "Nodes of the current attempt.", 0),
     ("Reason", "string", ".status.reason", "Why it is in this phase.", 0),
     ("Result", "string", ".status.headline", "The result in a few words.", 1),

@@ -46,10 +46,11 @@ class Share(Wire, frozen=True):
     ] = "cooperative"
 
     rules: ClassVar = (
-        # Any digit but zero: the pattern leaves neither a sign nor an exponent.
         Rule(
-            "self.memory.matches('[1-9]')",
-            "a share needs memory of its GPU; set share.memory to more than 0, such as 10Gi",
+            "quantity(self.memory).isGreaterThan(quantity('0')) && "
+            "quantity(self.memory).isLessThan(quantity('1Pi'))",
+            "a share needs memory of its GPU, and no more than one has; set share.memory to "
+            "something like 10Gi",
             ".memory",
         ),
     )
@@ -79,7 +80,10 @@ class Distributed(Wire, frozen=True):
 
     backend: Annotated[
         Backend,
-        described("torch.distributed backend; auto: nccl on GPUs, gloo on simulated ones."),
+        described(
+            "torch.distributed backend; auto: nccl on whole GPUs, gloo on shares and on simulated "
+            "GPUs."
+        ),
     ] = "auto"
     processes_per_worker: (
         Annotated[

@@ -118,7 +118,10 @@ class GpuJobStatus(Wire, frozen=True):
     restarts: Annotated[int, described("Failed attempts that count against maxRestarts.", ge=0)] = 0
     started_at: Annotated[Timestamp, described("When the job was first admitted.")] | None = None
     finished_at: Annotated[Timestamp, described("When the job ended.")] | None = None
-    gpus: Annotated[str, described("GPUs of all workers, for the column.", max_length=32)] = ""
+    gpus: Annotated[
+        str,
+        described("GPUs of all workers, for the column; 2x40% are two shares.", max_length=32),
+    ] = ""
     nodes: Annotated[
         str, described("Nodes of the current attempt, for the column.", max_length=1024)
     ] = ""

@@ -55,6 +55,7 @@ ROOM_REASONS = frozenset(
         Refused.TOO_FEW_FREE_GPUS,
         Refused.NVLINK_CLIQUE_BUSY,
         Refused.SHARE_DOES_NOT_FIT,
+        Refused.TOO_MANY_SHARES,
         Refused.CPU_EXHAUSTED,
         Refused.MEMORY_EXHAUSTED,
         Refused.SPREAD_LIMIT,

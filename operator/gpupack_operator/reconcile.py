@@ -30,6 +30,8 @@ from gpupack_operator.decision.model import (
     Planned,
 )
 from gpupack_operator.decision.notices import Notice, notices
+from gpupack_operator.decision.workers import is_overdue
+from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.owner import is_ours
 from gpupack_operator.waitlist import Key, Rank, Waitlist
 from gpupack_operator.world import AnyGpuJob, Seen, World, read_gpujob
@@ -43,11 +45,18 @@ class Reconciler:
     """Brings GPUJobs nearer to what they ask for, one pass at a time."""
 
     def __init__(
-        self, api: Api, actor: Actor, world: World, waitlist: Waitlist, limits: Limits
+        self,
+        api: Api,
+        actor: Actor,
+        world: World,
+        waitlist: Waitlist,
+        limits: Limits,
+        fence: Fence,
     ) -> None:
         self._api = api
         self._actor = actor
         self._world = world
+        self._fence = fence
         self._waitlist = waitlist
         self._limits = limits
         self._doubtful: set[Key] = set()
@@ -99,12 +108,16 @@ class Reconciler:
     async def _observe(self, key: Key, seen: Seen) -> Observation:
         jobs = self._world.jobs_of(seen.job)
         jobs += await self._overlooked(seen.job, jobs)
+        pods = self._world.pods_of(seen.job, jobs)
+        overdue = {pod.spec.node_name for pod in pods if is_overdue(pod, _now())} - {""}
+        silent = await self._fence.silent(sorted(overdue))
         return Observation(
             job=seen.job,
             jobs=jobs,
-            pods=self._world.pods_of(seen.job, jobs),
+            pods=pods,
             now=_now(),
             limits=self._limits,
+            silent=silent,
             refusals=self._waitlist.refusals(key),
             told_at=self._waitlist.told_at(key),
         )
@@ -185,7 +198,7 @@ class Reconciler:
 def _rank(observation: Observation) -> Rank:
     job = observation.job
     created = job.metadata.creation_timestamp or observation.now
-    return Rank(-job.spec.priority, created, Key(*job.key))
+    return Rank(-job.spec.priority, created, Key(*job.key), job.spec.resource_name)
 
 
 def _now() -> dt.datetime:

@@ -23,6 +23,7 @@ from gpupack_operator import handlers, liveness
 from gpupack_operator.actions import Actor
 from gpupack_operator.audit import Audit
 from gpupack_operator.crew import Crew
+from gpupack_operator.fencing import Fence
 from gpupack_operator.hearing import Ear
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.reconcile import Reconciler
@@ -86,7 +87,8 @@ async def _lead(
     world, waitlist = World(), Waitlist(queue.add)
     plans = PlanClient(settings.plan, on_free=waitlist.next_turn)
     actor = Actor(api, plans, defaults=settings.pods, reporter=settings.lease.holder)
-    reconciler = Reconciler(api, actor, world, waitlist, settings.limits)
+    fence = Fence(api, namespace=settings.lease.namespace)
+    reconciler = Reconciler(api, actor, world, waitlist, settings.limits, fence)
     crew = Crew(queue, reconciler.reconcile)
     audit = Audit(api, world, namespace=settings.namespace)
     in_cluster = "KUBERNETES_SERVICE_HOST" in environ and "KUBECONFIG" not in environ

@@ -6,6 +6,8 @@ import datetime as dt
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gpupack_crds import names
+
 
 class Key(NamedTuple):
     """Namespace and name of a GPUJob."""
@@ -15,11 +17,15 @@ class Key(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """What is planned first: priority, then age. It sorts as it stands."""
+    """What is planned first: priority, then age. It sorts as it stands.
+
+    GPUs of another resource name are on other nodes: nobody waits behind a job that wants them.
+    """
 
     minus_priority: int
     created: dt.datetime
     key: Key
+    resource: str = names.GPU
 
 
 @dataclasses.dataclass(slots=True)
@@ -64,7 +70,8 @@ class Waitlist:
     def ahead_of(self, rank: Rank) -> Key | None:
         """The first other GPUJob of higher priority that lacks room; equals may overtake."""
         short = (entry.rank for entry in self._entries.values() if entry.lacks_room)
-        first = min((other for other in short if other.key != rank.key), default=None)
+        rivals = (other for other in short if other.resource == rank.resource)
+        first = min((other for other in rivals if other.key != rank.key), default=None)
         return first.key if first and first.minus_priority < rank.minus_priority else None
 
     def line_up(self, rank: Rank) -> None:

@@ -109,8 +109,14 @@ BAD = [
     Bad(
         "a share of no memory",
         share(memory="0.0Gi"),
-        "spec.share.memory: Invalid value: a share needs memory of its GPU; set share.memory to "
-        "more than 0, such as 10Gi",
+        "spec.share.memory: Invalid value: a share needs memory of its GPU, and no more than one "
+        "has; set share.memory to something like 10Gi",
+    ),
+    Bad(
+        "a share of more memory than any GPU has",
+        share(memory="99999999999999999999Ti"),
+        "spec.share.memory: Invalid value: a share needs memory of its GPU, and no more than one "
+        "has; set share.memory to something like 10Gi",
     ),
     Bad(
         "a share of less than no memory",

@@ -16,7 +16,7 @@ an operator that starts anew at any point goes on from there.
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_operator.decision import attempts, ended, running, waiting
+from gpupack_operator.decision import attempts, ended, gpus, running, waiting
 from gpupack_operator.decision.conditions import Writer
 from gpupack_operator.decision.model import Decision, Observation
 
@@ -41,5 +41,5 @@ def _up_to_date(observation: Observation) -> GpuJobStatus:
     return structs.replace(
         observation.job.status,
         observed_generation=observation.job.metadata.generation,
-        gpus=str(spec.workers * (spec.gpus or 1)),
+        gpus=gpus.column(spec),
     )

@@ -103,6 +103,7 @@ class Observation:
         job: the GPUJob.
         jobs: its Jobs, of any attempt. That the current attempt's is missing has been confirmed.
         pods: its pods, of any attempt.
+        silent: of the nodes whose pods are overdue, those that have fallen silent altogether.
         now: the time.
         limits: how long to wait for things.
         refusals: refused plans in a row since something was last freed.
@@ -115,6 +116,7 @@ class Observation:
     pods: tuple[Pod, ...]
     now: dt.datetime
     limits: Limits = Limits()
+    silent: frozenset[str] = frozenset()
     refusals: int = 0
     told_at: dt.datetime | None = None
     answer: Answer | None = None

@@ -18,6 +18,7 @@ class Reason(enum.StrEnum):
     SCHEDULER_UNAVAILABLE = "SchedulerUnavailable"
     PLAN_DENIED = "PlanDenied"
     RESTARTING = "Restarting"
+    WORKERS_REMAIN = "WorkersRemain"
     SUSPENDED = "Suspended"
 
     # Going on

@@ -2,15 +2,16 @@
 """A GPUJob without a current attempt: clear up after the last one, wait, plan, admit.
 
 The next attempt begins only when no pod of an earlier one can run any more: two of them could
-write the same checkpoint. A pod that is a minute past its grace period hangs on a node that does
-not answer; it is waited for no longer, and the ledger does not hand out its devices before it is
-gone.
+write the same checkpoint. A pod past its grace period hangs on its node. It is waited for as long as
+kubelet or agent of that node give a sign of life, for then its containers may go on. When both are
+silent it is waited for no longer; the ledger does not hand out its devices before it is gone.
 """
 
 import datetime as dt
 
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_operator.decision import attempts, ended, running, times
+from gpupack_kube.objects import Pod
+from gpupack_operator.decision import attempts, ended, gpus, running, times
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.ended import deletion
 from gpupack_operator.decision.model import (
@@ -24,7 +25,7 @@ from gpupack_operator.decision.model import (
 )
 from gpupack_operator.decision.reasons import Reason
 from gpupack_operator.decision.view import view
-from gpupack_operator.decision.workers import may_run
+from gpupack_operator.decision.workers import is_overdue, may_run
 
 LOOK_SECONDS = 5.0
 """How often to look at what should be going away without being asked."""
@@ -32,6 +33,9 @@ LOOK_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 0.5
 """Soon at first: what was just freed may not have reached the ledger when we heard of it."""
 MAX_RETRY_SECONDS = 15.0
+
+OVERDUE_SECONDS = 10.0
+"""How long after its grace period a pod may take to go before the status complains."""
 
 QUIET_SECONDS = 10.0
 """How long a text may be out of date while its reason holds. Whatever is freed changes the counts
@@ -53,6 +57,7 @@ def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Dec
         status = _set(status, Reason.QUEUED, "the job was resumed", write)
     ready_at = _ready_at(observation, status)
     if ready_at is not None:
+        status = _remaining(observation, status, write)
         again_at = times.earliest(ready_at, deadline)
         return Decision(status=status, actions=actions, again_at=again_at)
     return _plan(observation, status, write)
@@ -62,10 +67,34 @@ def _ready_at(observation: Observation, status: GpuJobStatus) -> dt.datetime | N
     """When to look whether the next attempt can begin; None: now."""
     if observation.jobs:
         return times.after(observation.now, LOOK_SECONDS)
-    if any(may_run(pod, observation.now) for pod in observation.pods):
+    if any(may_run(pod, observation.now, observation.silent) for pod in observation.pods):
         return times.after(observation.now, LOOK_SECONDS)
     start = attempts.next_start(status)
     return start if start is not None and start > observation.now else None
+
+
+def _remaining(observation: Observation, status: GpuJobStatus, write: Writer) -> GpuJobStatus:
+    """Say which worker keeps the job from starting again, once it should be gone."""
+    patience_over = times.after(observation.now, -OVERDUE_SECONDS)
+    hanging = [
+        pod
+        for pod in observation.pods
+        if is_overdue(pod, patience_over) and may_run(pod, observation.now, observation.silent)
+    ]
+    if hanging:
+        return _set(status, Reason.WORKERS_REMAIN, _hangs(hanging[0]), write)
+    if status.reason == Reason.WORKERS_REMAIN:
+        return _set(status, Reason.RESTARTING, "the last attempt's workers are gone", write)
+    return status
+
+
+def _hangs(pod: Pod) -> str:
+    return (
+        f"pod {pod.metadata.name} of the last attempt was deleted and may still run: node "
+        f"{pod.spec.node_name} does not end it and still gives signs of life. The job starts again "
+        "when the pod is gone or kubelet and agent of that node are both silent. If you know that "
+        "its processes are dead, delete the pod with --force"
+    )
 
 
 def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
@@ -127,8 +156,8 @@ def _admitted(
     observation: Observation, status: GpuJobStatus, plan: Planned, write: Writer
 ) -> Decision:
     status = attempts.opened(status, plan.placement, observation.now)
-    gpus = "1 GPU" if status.gpus == "1" else f"{status.gpus} GPUs"
-    message = f"attempt {status.attempt} has {gpus} on {status.nodes}"
+    held = gpus.phrase(observation.job.spec)
+    message = f"attempt {status.attempt} has {held} on {status.nodes}"
     status = write.set(status, Type.ADMITTED, "True", Reason.ADMITTED, message)
     status = write.set(status, Type.RUNNING, "False", Reason.STARTING, running.STARTING_MESSAGE)
     seen = view(observation, status, status.attempts[-1])

@@ -3,13 +3,10 @@
 
 import dataclasses
 import datetime as dt
+from collections.abc import Collection
 
 from gpupack_crds import names
 from gpupack_kube.objects import Condition, ContainerStatus, Pod, Terminated, Waiting
-
-LOST_SECONDS = 60.0
-"""How long after its grace period a deleted pod still counts as running: its node does not answer.
-Whether it is dead, or cut off and goes on, cannot be told from here."""
 
 STARTED_PHASES = {"Running", "Succeeded"}
 
@@ -108,12 +105,21 @@ class Worker:
         return self.pod.status.container_statuses + self.pod.status.init_container_statuses
 
 
-def may_run(pod: Pod, now: dt.datetime) -> bool:
-    """Whether a pod that should be gone may still run something."""
-    if pod.finished:
-        return False
+def may_run(pod: Pod, now: dt.datetime, silent: Collection[str]) -> bool:
+    """Whether a pod that should be gone may still run something.
+
+    Args:
+        pod: the pod.
+        now: the time.
+        silent: nodes of which nothing has been heard for a while.
+    """
+    return not pod.finished and not (is_overdue(pod, now) and pod.spec.node_name in {"", *silent})
+
+
+def is_overdue(pod: Pod, now: dt.datetime) -> bool:
+    """Whether a deleted pod is past its grace period: its node does not do what it was told."""
     grace_ends = pod.metadata.deletion_timestamp
-    return grace_ends is None or now < grace_ends + dt.timedelta(seconds=LOST_SECONDS)
+    return not pod.finished and grace_ends is not None and now >= grace_ends
 
 
 def by_index(workers: tuple[Worker, ...]) -> dict[int, Worker]:

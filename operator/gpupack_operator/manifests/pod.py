@@ -7,6 +7,7 @@ from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube.objects import Json
 from gpupack_operator.manifests import owner
+from gpupack_operator.manifests.limits import limits
 from gpupack_operator.manifests.merge import merged
 from gpupack_operator.manifests.variables import RESULT_PATH, variables
 
@@ -74,7 +75,7 @@ def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
     container: Json = {
         "name": names.WORKER_CONTAINER,
         "env": variables(job, attempt=attempt),
-        "resources": {"limits": {names.GPU: str(job.spec.gpus or 1)}},
+        "resources": {"limits": limits(job.spec)},
         "securityContext": {"allowPrivilegeEscalation": False},
         "terminationMessagePath": RESULT_PATH,
         "terminationMessagePolicy": "File",

@@ -41,7 +41,9 @@ def gpujob(*, status=None, deleted=None, generation=1, **spec):
     }
     if deleted is not None:
         meta["deletionTimestamp"] = stamp(deleted)
-    job = msgspec.convert({"metadata": meta, "spec": {"gpus": 1, **spec}}, GpuJob)
+    job = msgspec.convert(
+        {"metadata": meta, "spec": spec if "share" in spec else {"gpus": 1, **spec}}, GpuJob
+    )
     return msgspec.structs.replace(job, status=status or GpuJobStatus())
 
 
@@ -144,7 +146,7 @@ def pod(
     return msgspec.convert(body, Pod)
 
 
-def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0, told=None):
+def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0, told=None, silent=()):
     return Observation(
         job=gpujob_,
         jobs=tuple(jobs),
@@ -152,6 +154,7 @@ def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0, told=None
         now=at(now),
         answer=answer,
         refusals=refusals,
+        silent=frozenset(silent),
         told_at=None if told is None else at(told),
     )
 

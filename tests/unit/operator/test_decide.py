@@ -31,6 +31,22 @@ def test_a_planned_job_is_admitted_in_one_write_and_then_created(build):
     assert decision.actions == (CreateChildren(attempt=1, deadline_seconds=None),)
 
 
+def test_a_job_with_shares_says_what_it_has(build):
+    job = build.gpujob(share={"percent": 40, "memory": "1Gi"}, workers=2)
+    status = decide(build.see(job, answer=Planned(build.placement("a", "a"), 9))).status
+    assert (status.gpus, status.message) == (
+        "2x40%",
+        "attempt 1 has 2x40% of a GPU on a",
+    )
+
+
+def test_a_job_whose_devices_another_plugin_chooses_holds_its_nodes(build):
+    job = build.gpujob(gpus=2, resourceName="nvidia.com/gpu")
+    places = tuple(structs.replace(place, devices=()) for place in build.placement("a"))
+    status = decide(build.see(job, answer=Planned(places, 9))).status
+    assert (status.holds_placement, status.nodes, status.gpus) == (True, "a", "2")
+
+
 def test_a_refused_job_waits_with_the_extender_s_reason(build):
     refusal = NotPlanned(reason="TooFewFreeGpus", message="2 nodes: fewer than 1 free GPU")
     decision = decide(build.see(build.gpujob(), answer=refusal, refusals=1))
@@ -133,11 +149,32 @@ def test_the_next_attempt_waits_until_no_pod_of_the_last_one_can_run(build):
     assert decide(build.see(job, now=35)).actions == (AskPlan(attempt=2),)
 
 
-def test_a_pod_a_minute_past_its_grace_period_on_a_dead_node_is_not_waited_for(build):
+def test_a_pod_past_its_grace_period_is_not_waited_for_once_its_node_is_silent(build):
     job = _restarting(build)
     pods = [build.pod(deleted=10)]
-    assert decide(build.see(job, pods=pods, now=99)).actions == ()
-    assert decide(build.see(job, pods=pods, now=100)).actions == (AskPlan(attempt=2),)
+    assert decide(build.see(job, pods=pods, now=39, silent={"a"})).actions == ()
+    assert decide(build.see(job, pods=pods, now=40, silent={"a"})).actions == (AskPlan(attempt=2),)
+
+
+def test_a_pod_that_its_node_does_not_end_is_waited_for_while_the_node_gives_signs_of_life(build):
+    decision = decide(build.see(_restarting(build), pods=[build.pod(deleted=10)], now=999))
+    assert (decision.actions, decision.status.reason) == ((), Reason.WORKERS_REMAIN)
+    assert "node a does not end it" in decision.status.message
+
+
+def test_a_job_whose_workers_went_after_all_says_nothing_old_about_them(build):
+    job = build.admitted(failurePolicy=[{"exitCodes": [3], "action": "Retry"}])
+    for _ in range(6):
+        job = build.after(job, _failed_attempt(build, job))
+    hanging = build.pod(attempt=job.status.attempt, deleted=10)
+    job = build.after(job, decide(build.see(job, pods=[hanging], now=60)))
+    assert job.status.reason == Reason.WORKERS_REMAIN
+    assert decide(build.see(job, now=61)).status.reason == Reason.RESTARTING
+
+
+def test_a_deleted_pod_that_was_never_bound_runs_nowhere(build):
+    pods = [build.pod(deleted=10, node="")]
+    assert decide(build.see(_restarting(build), pods=pods, now=50)).actions == (AskPlan(attempt=2),)
 
 
 def test_a_job_left_over_from_an_ended_attempt_is_deleted_after_an_operator_restart(build):

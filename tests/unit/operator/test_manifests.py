@@ -45,6 +45,32 @@ def test_a_worker_asks_for_its_gpus_and_nothing_else(pod_template):
     assert worker["resources"] == {"limits": {names.GPU: "4"}}
 
 
+def test_a_share_asks_for_a_slot_with_percent_and_memory(pod_template):
+    _, worker = pod_template(share={"percent": 40, "memory": "0.1Gi"})
+    asked = {names.GPU_SHARE: "1", names.GPU_PERCENT: "40", names.GPU_MEMORY: "103Mi"}
+    assert worker["resources"] == {"limits": asked}
+
+
+def test_gpus_of_another_plugin_are_asked_for_by_its_name(pod_template):
+    _, worker = pod_template(gpus=4, resourceName="nvidia.com/gpu")
+    assert worker["resources"] == {"limits": {"nvidia.com/gpu": "4"}}
+
+
+@pytest.mark.parametrize(("wanted", "told"), [("auto", "gloo"), ("nccl", "nccl"), ("gloo", "gloo")])
+def test_workers_with_shares_may_be_on_one_gpu_where_nccl_cannot_be(pod_template, wanted, told):
+    share = {"percent": 40, "memory": "1Gi"}
+    _, worker = pod_template(share=share, workers=2, distributed={"backend": wanted})
+    env = {each["name"]: each.get("value") for each in worker["env"]}
+    assert env["GPUPACK_BACKEND"] == told
+    assert (env["GPUPACK_GPUS"], env["GPUPACK_PROCESSES_PER_WORKER"]) == ("1", "1")
+
+
+def test_workers_with_whole_gpus_choose_the_backend_themselves(pod_template):
+    _, worker = pod_template(gpus=2)
+    env = {each["name"]: each.get("value") for each in worker["env"]}
+    assert env["GPUPACK_BACKEND"] == "auto"
+
+
 def test_workers_know_where_to_meet(pod_template):
     _, worker = pod_template(workers=2, gpus=4)
     env = {each["name"]: each.get("value") for each in worker["env"]}

@@ -81,6 +81,11 @@ def test_strictly_higher_priority_that_lacks_room_goes_first(short, build):
     assert short(lacks_room=False)[0].ahead_of(lower) is None
 
 
+def test_nobody_waits_behind_a_job_that_wants_gpus_of_other_nodes(short, build):
+    lower = Rank(-4, build.at(9), BEHIND, "nvidia.com/gpu")
+    assert short()[0].ahead_of(lower) is None
+
+
 def test_a_job_whose_priority_was_lowered_is_not_behind_itself(short, build):
     assert short()[0].ahead_of(Rank(0, build.at(0), FIRST)) is None
 
