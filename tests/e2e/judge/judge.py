@@ -1,49 +1,190 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of exclusiveness: takes an exclusive lock on a host file for each GPU it was given.
+"""The judge of exclusiveness: holds locks on host files for the GPUs that its container was given.
 
-It knows nothing of ledgers, annotations or tickets, only of its environment and of the kernel's
-locks, which go when the process goes. Usage: judge.py SECONDS [EXIT_CODE [MESSAGE]]
+It knows nothing of ledgers, annotations or tickets: only what its container's environment says it
+was given, what the test says it asked for, and the kernel's locks, which go when the process goes.
 
-Exit codes: 41 no devices in the environment, 42 somebody holds one of them; else EXIT_CODE.
+    LOCKS/UUID            one per GPU; whole: exclusive for life; share: shared for life
+    LOCKS/guard-UUID      exclusive while a share of that GPU is judged
+    LOCKS/shares-UUID/*   one per share: its percent and MiB; exclusive for life, so an entry that
+                          can be locked is of a dead process
+    LOCKS/peak-UUID       the most that shares of this GPU ever held at once
+    LOCKS/refused-*       written when the judge refuses; the text says why
+
+Usage: judge.py SECONDS [EXIT_CODE [MESSAGE]], where SECONDS is a number, or `term`: until SIGTERM.
+
+The test says by environment:
+    JUDGE_LOCKS           the folder of locks (/locks)
+    JUDGE_SHARE           PERCENT/MIB that the container asked for; empty: whole GPUs
+    JUDGE_GPU_MEMORY_MIB  what one GPU has; needed for shares
+    JUDGE_LINGER_SECONDS  how long the GPUs are still used after SIGTERM (0)
+
+Exit codes: 41 no devices in the environment, 42 somebody holds too much of one, 43 not what was
+asked for; else EXIT_CODE.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import pathlib
+import signal
 import sys
 import time
 
-LOCKS = pathlib.Path("/locks")
-TERMINATION_LOG = pathlib.Path("/dev/termination-log")
-NO_DEVICES, REFUSED = 41, 42
+LOCKS = pathlib.Path(os.environ.get("JUDGE_LOCKS", "/locks"))
+TERMINATION_LOG = pathlib.Path(os.environ.get("JUDGE_TERMINATION_LOG", "/dev/termination-log"))
+NO_DEVICES, REFUSED, OTHER = 41, 42, 43
+UNTIL_TERM = "term"
+NOTHING = {"percent": 0, "memoryMiB": 0, "shares": 0}
+
+
+class Refused(Exception):
+    """Somebody holds what this container was given; says what."""
 
 
 def main() -> int:
+    if sys.argv[1] == UNTIL_TERM:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # so that use() can wait for it
     devices = [uuid for uuid in os.environ.get("GPUPACK_DEVICES", "").split(",") if uuid]
     if not devices:
         return NO_DEVICES
+    share = asked()
+    if difference := given_otherwise(devices, share):
+        return refuse(devices[0], difference, OTHER)
     held = []
     for uuid in devices:
-        lock = (LOCKS / uuid).open("a+")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            (LOCKS / f"refused-{uuid}-{os.uname().nodename}").touch()
-            return REFUSED
-        held.append(lock)
-    time.sleep(float(sys.argv[1]))
-    TERMINATION_LOG.write_text(sys.argv[3] if len(sys.argv) > 3 else result(devices))
+            held += hold_whole(uuid) if share is None else hold_share(uuid, share)
+        except Refused as refusal:
+            return refuse(uuid, str(refusal), REFUSED)
+    use(sys.argv[1])
+    with contextlib.suppress(FileNotFoundError):
+        TERMINATION_LOG.write_text(sys.argv[3] if len(sys.argv) > 3 else result(devices))
     return int(sys.argv[2]) if len(sys.argv) > 2 else 0
 
 
+def asked() -> dict | None:
+    """The share that the test asked for; None: whole GPUs."""
+    if not os.environ.get("JUDGE_SHARE"):
+        return None
+    percent, memory = os.environ["JUDGE_SHARE"].split("/")
+    return {"percent": int(percent), "memoryMiB": int(memory)}
+
+
+def given_otherwise(devices: list[str], share: dict | None) -> str:
+    """What differs between the asked and the given; empty if nothing does."""
+    percent = int(os.environ["GPUPACK_DEVICE_PERCENT"])
+    if share is None:
+        return "" if percent == 100 else f"asked for whole GPUs, given {percent} %"
+    memory = int(os.environ["GPUPACK_DEVICE_MEMORY_MIB"])
+    given = {"percent": percent, "memoryMiB": memory}
+    if given == share and len(devices) == 1:
+        return ""
+    return f"asked for {share} of one GPU, given {given} of {len(devices)}"
+
+
+def hold_whole(uuid: str) -> list:
+    lock = (LOCKS / uuid).open("a+")
+    if not lock_now(lock, fcntl.LOCK_EX):
+        raise Refused("held by another")
+    return [lock]
+
+
+def hold_share(uuid: str, share: dict) -> list:
+    with (LOCKS / f"guard-{uuid}").open("a+") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        lock = (LOCKS / uuid).open("a+")
+        if not lock_now(lock, fcntl.LOCK_SH):
+            raise Refused("held whole by another")
+        total = add(live_shares(uuid), share)
+        memory = int(os.environ["JUDGE_GPU_MEMORY_MIB"])
+        if total["percent"] > 100 or total["memoryMiB"] > memory:
+            raise Refused(f"shares sum up to {total} of 100 % and {memory} MiB")
+        entry = write_entry(uuid, share)
+        raise_peak(uuid, total)
+    return [lock, entry]
+
+
+def live_shares(uuid: str) -> dict:
+    """Sum of the shares whose process lives; entries of the others are removed."""
+    total = NOTHING
+    for path in folder_of_shares(uuid).iterdir():
+        with path.open("r+") as entry:
+            if lock_now(entry, fcntl.LOCK_EX):
+                path.unlink()
+            else:
+                total = add(total, json.load(entry))
+    return total
+
+
+def write_entry(uuid: str, share: dict):
+    path = folder_of_shares(uuid) / f"{os.uname().nodename}-{os.getpid()}-{time.time_ns()}"
+    entry = path.open("x")
+    fcntl.flock(entry, fcntl.LOCK_EX)
+    json.dump(share, entry)
+    entry.flush()
+    return entry
+
+
+def folder_of_shares(uuid: str) -> pathlib.Path:
+    folder = LOCKS / f"shares-{uuid}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def add(total: dict, share: dict) -> dict:
+    return {
+        "percent": total["percent"] + share["percent"],
+        "memoryMiB": total["memoryMiB"] + share["memoryMiB"],
+        "shares": total["shares"] + 1,
+    }
+
+
+def raise_peak(uuid: str, total: dict) -> None:
+    path = LOCKS / f"peak-{uuid}"
+    before = json.loads(path.read_text()) if path.exists() else NOTHING
+    fresh = path.with_suffix(".tmp")
+    fresh.write_text(json.dumps({key: max(total[key], before[key]) for key in total}))
+    fresh.replace(path)  # whole, though we may be killed
+
+
+def lock_now(file, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def refuse(uuid: str, why: str, status: int) -> int:
+    (LOCKS / f"refused-{uuid}-{os.uname().nodename}").write_text(why)
+    print(f"{uuid}: {why}", file=sys.stderr)
+    return status
+
+
+def use(duration: str) -> None:
+    """Use the GPUs: hold their locks."""
+    if duration != UNTIL_TERM:
+        time.sleep(float(duration))
+        return
+    signal.sigwait({signal.SIGTERM})
+    time.sleep(float(os.environ.get("JUDGE_LINGER_SECONDS", "0")))
+
+
 def result(devices: list[str]) -> str:
+    metrics = {
+        "devices": ",".join(devices),
+        "percent": os.environ["GPUPACK_DEVICE_PERCENT"],
+        "memoryMiB": os.environ["GPUPACK_DEVICE_MEMORY_MIB"],
+        "node": os.environ.get("NODE", ""),
+    }
     return json.dumps(
         {
             "schema": "gpupack.dev/result/v1",
             "workload": "judge",
             "headline": f"held {len(devices)}",
-            "metrics": {"devices": ",".join(devices), "node": os.environ.get("NODE", "")},
+            "metrics": metrics,
         }
     )
 
