@@ -31,8 +31,8 @@ class NodeSettings:
 
     heartbeat_duration_seconds: int = 40
     """GPUPACK_HEARTBEAT_DURATION_SECONDS: duration of the heartbeat Lease, which is renewed four
-    times as often. People see by it that the agent lives; nothing acts on it yet, it is there for
-    the fencing of lost nodes. Shorter shows a loss sooner and costs writes."""
+    times as often. A node is lost when this Lease and the kubelet's are both over: jobs whose pods
+    it does not end then start elsewhere. Shorter shows a loss sooner and costs writes."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "NodeSettings":

@@ -96,6 +96,7 @@ IN_THE_SYSTEM_NAMESPACE = {
     "gpupack-agent": {("leases.coordination.k8s.io", "", "create patch")},
     "gpupack-operator": {
         ("leases.coordination.k8s.io", "", "create"),
+        ("leases.coordination.k8s.io", "", "get"),
         ("leases.coordination.k8s.io", "gpupack-operator", "get update"),
     },
     "gpupack-scheduler": {

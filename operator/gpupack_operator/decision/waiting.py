@@ -2,9 +2,9 @@
 """A GPUJob without a current attempt: clear up after the last one, wait, plan, admit.
 
 The next attempt begins only when no pod of an earlier one can run any more: two of them could
-write the same checkpoint. A pod past its grace period hangs on its node. It is waited for as long as
-kubelet or agent of that node give a sign of life, for then its containers may go on. When both are
-silent it is waited for no longer; the ledger does not hand out its devices before it is gone.
+write the same checkpoint. A pod past its grace period hangs on its node. It is waited for as long
+as kubelet or agent of that node give a sign of life, for then its containers may go on. When both
+are silent it is waited for no longer; the ledger does not hand out its devices before it is gone.
 """
 
 import datetime as dt

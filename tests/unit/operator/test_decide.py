@@ -163,13 +163,10 @@ def test_a_pod_that_its_node_does_not_end_is_waited_for_while_the_node_gives_sig
 
 
 def test_a_job_whose_workers_went_after_all_says_nothing_old_about_them(build):
-    job = build.admitted(failurePolicy=[{"exitCodes": [3], "action": "Retry"}])
-    for _ in range(6):
-        job = build.after(job, _failed_attempt(build, job))
-    hanging = build.pod(attempt=job.status.attempt, deleted=10)
-    job = build.after(job, decide(build.see(job, pods=[hanging], now=60)))
-    assert job.status.reason == Reason.WORKERS_REMAIN
-    assert decide(build.see(job, now=61)).status.reason == Reason.RESTARTING
+    job = _restarting(build)
+    job = build.after(job, decide(build.see(job, pods=[build.pod(deleted=10)], now=60)))
+    going = build.job(deleted=10)
+    assert decide(build.see(job, jobs=[going], now=61)).status.reason == Reason.RESTARTING
 
 
 def test_a_deleted_pod_that_was_never_bound_runs_nowhere(build):

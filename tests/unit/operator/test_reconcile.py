@@ -8,6 +8,7 @@ from gpupack_kube.errors import Conflict, NotFound, Unreachable
 from gpupack_operator.actions import Actor
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.errors import PlanBusy
+from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.reconcile import Reconciler
 from gpupack_operator.waitlist import Key, Waitlist
@@ -52,7 +53,8 @@ class Scene:
         self.plans = Plans(PlanResponse(placement=build.placement("a"), expires_seconds=10))
         defaults = PodDefaults(workload_image="x")
         actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
-        self.reconciler = Reconciler(server.api, actor, self.world, self.waitlist, Limits())
+        fence = Fence(server.api, namespace="gpupack-system")
+        self.reconciler = Reconciler(server.api, actor, self.world, self.waitlist, Limits(), fence)
 
     def add(self, name, **spec):
         """Another GPUJob."""

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_operator.fencing import Fence
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
+AGENT = LEASES.format("gpupack-system", "gpunode-a")
+KUBELET = LEASES.format("kube-node-lease", "a")
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Leases:
+    """Both Leases of node a, and a fence that looks every 5 s."""
+
+    def __init__(self, server):
+        self.server = server
+        self.clock = Clock()
+        self.fence = Fence(server.api, namespace="gpupack-system", clock=self.clock)
+        self.beat(AGENT)
+        self.beat(KUBELET)
+
+    def beat(self, path):
+        version = int(
+            self.server.objects.get(path, {"metadata": {"resourceVersion": "0"}})["metadata"][
+                "resourceVersion"
+            ]
+        )
+        meta = {"name": path.rpartition("/")[2], "resourceVersion": str(version + 1)}
+        self.server.put(path, {"metadata": meta, "spec": {"leaseDurationSeconds": 40}})
+
+    async def watch(self, seconds, *beating):
+        """Look for so long while these Leases are renewed."""
+        silent = frozenset()
+        for _ in range(0, seconds + 1, 5):
+            silent = await self.look(*beating)
+            self.clock.now += 5
+        return silent
+
+    async def look(self, *beating):
+        for path in beating:
+            self.beat(path)
+        return await self.fence.silent(["a"])
+
+
+@pytest.fixture
+def leases(server):
+    return Leases(server)
+
+
+async def test_a_node_is_silent_when_neither_lease_changed_for_its_duration(leases):
+    assert await leases.watch(40) == set()
+    assert await leases.look() == {"a"}
+
+
+@pytest.mark.parametrize("beating", [AGENT, KUBELET], ids=["agent", "kubelet"])
+async def test_a_sign_of_life_of_either_is_enough(leases, beating):
+    assert await leases.watch(200, beating) == set()
+
+
+async def test_a_sign_of_life_ends_the_silence(leases):
+    assert await leases.watch(50) == {"a"}
+    assert await leases.look(AGENT) == set()
+
+
+async def test_a_lease_that_is_not_there_is_silent(leases):
+    leases.server.objects.clear()
+    assert await leases.look() == set()
+    leases.clock.now += 3
+    assert await leases.look() == {"a"}
+
+
+async def test_silence_that_nobody_listened_to_does_not_count(leases):
+    await leases.watch(30)
+    leases.clock.now += 60
+    assert await leases.watch(40) == set()
+
+
+async def test_many_jobs_that_wait_for_one_node_share_a_look(leases):
+    await leases.look()
+    leases.server.objects.clear()
+    leases.clock.now += 1
+    assert await leases.watch(0) == set()
