@@ -10,6 +10,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 # devcluster: our own nodes on this host's kernel; kind: plain kind, where Docker is.
 export CLUSTER ?= devcluster
+# What `make test-storm` draws its jobs and its kills from, one storm each.
+export STORM_SEEDS ?= 1 2 3 4 5
 ifndef PYTHON
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; \
@@ -99,7 +101,19 @@ test-e2e: ## The tests of the cluster
 .PHONY: pytest-e2e
 pytest-e2e:
 	@STEP_SHOW=1 $(STEP) test-e2e $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
-	  --timeout 600 tests/e2e
+	  --timeout 600 --ignore tests/e2e/edges tests/e2e
+
+.PHONY: test-edges
+test-edges: ## What happens at the hard edges: partitions, full disks, lost replies
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test-edges $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
+	  --timeout 600 tests/e2e/edges
+
+.PHONY: test-storm
+test-storm: ## 150 GPUJobs and 10 Deployments while everything is killed; STORM_SEEDS="1 2 3 4 5"
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test-storm $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
+	  --timeout 1200 tests/storm
 
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-chart
 .PHONY: lint $(LINTS)

@@ -4,23 +4,25 @@
 import dataclasses
 from typing import Any
 
-from harness import Kube, annotated_devices
+from harness import Kube, annotation
 
 
 @dataclasses.dataclass(frozen=True)
 class Told:
-    """What one source says of one worker: its node and its GPUs."""
+    """What one source says of one worker: its node, its GPUs, and how much of each."""
 
     job: str
     worker: int
     node: str
     devices: tuple[str, ...]
+    percent: int
+    memory_mib: int
 
 
 def told_by_status(jobs: dict[str, dict[str, Any]]) -> set[Told]:
     """What GPUJob.status.placement says."""
     return {
-        Told(name, place["worker"], place["node"], uuids(place["devices"]))
+        Told(name, place["worker"], place["node"], *extent(place["devices"]))
         for name, job in jobs.items()
         for place in job["status"]["placement"]
     }
@@ -34,6 +36,8 @@ def told_by_containers(jobs: dict[str, dict[str, Any]]) -> set[Told]:
             result["worker"],
             result["metrics"]["node"],
             tuple(result["metrics"]["devices"].split(",")),
+            int(result["metrics"]["percent"]),
+            int(result["metrics"]["memoryMiB"]),
         )
         for name, job in jobs.items()
         for result in job["status"]["results"]
@@ -47,12 +51,13 @@ def told_by_annotations(kube: Kube) -> set[Told]:
             pod["metadata"]["labels"]["gpupack.dev/job"],
             int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]),
             pod["spec"]["nodeName"],
-            tuple(annotated_devices(pod)),
+            *extent(annotation(pod)),
         )
         for pod in kube.pods()
     }
 
 
-def uuids(devices: list[dict[str, Any]]) -> tuple[str, ...]:
-    """The UUIDs of a status' devices."""
-    return tuple(device["uuid"] for device in devices)
+def extent(devices: list[dict[str, Any]]) -> tuple[tuple[str, ...], int, int]:
+    """UUIDs of devices, and the percent and memory that each of them is given with."""
+    ((percent, memory_mib),) = {(device["percent"], device["memoryMiB"]) for device in devices}
+    return tuple(device["uuid"] for device in devices), percent, memory_mib

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kill parts with -9 at random moments while something else goes on."""
+"""Kill parts with -9 at random moments while something else goes on.
+
+What runs in pods is started again by the kubelet. The cluster's own daemons have nobody: whoever
+kills one here starts it again at once, as systemd would.
+"""
 
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from gpupack_devcluster.driver import ClusterDriver, NodeComponent
+from gpupack_devcluster.driver import ClusterDriver, HostComponent, NodeComponent
+from gpupack_devcluster.errors import NotUp
+from gpupack_devcluster.settings import HOST
 
 PROCESSES = {
     "operator": "gpupack_operator",
@@ -18,6 +24,16 @@ PROCESSES = {
 
 KUBELET = "kubelet"
 PARTS = (*PROCESSES, KUBELET)
+"""Our parts, and what starts containers."""
+
+NODE_DAEMONS = {KUBELET: NodeComponent.KUBELET, "containerd": NodeComponent.CONTAINERD}
+HOST_DAEMONS = {
+    "etcd": HostComponent.ETCD,
+    "kube-apiserver": HostComponent.API_SERVER,
+    "kube-controller-manager": HostComponent.CONTROLLER_MANAGER,
+}
+EVERY_PART = (*PROCESSES, *NODE_DAEMONS, *HOST_DAEMONS)
+"""Everything that has a say in where a pod runs and on what."""
 
 
 def kill_process(cluster: ClusterDriver, pattern: str) -> int:
@@ -28,25 +44,63 @@ def kill_process(cluster: ClusterDriver, pattern: str) -> int:
     return found
 
 
+def signal_process(cluster: ClusterDriver, node: str, pattern: str, signal: str) -> bool:
+    """Send a signal (STOP, CONT, KILL) to one part's processes on one node; False: none there."""
+    return cluster.execute(node, ["pkill", f"-{signal}", "-f", pattern]).returncode == 0
+
+
+def restart(cluster: ClusterDriver, target: str, component: str) -> None:
+    """Kill a daemon of a node or of the host and start it again, as systemd would."""
+    cluster.kill(target, component)
+    cluster.start(target, component)
+
+
 def kill_kubelet(cluster: ClusterDriver, node: str) -> None:
-    """Kill a node's kubelet and start it again, as systemd would."""
-    cluster.kill(node, NodeComponent.KUBELET)
-    cluster.start(node, NodeComponent.KUBELET)
+    """Kill a node's kubelet and start it again."""
+    restart(cluster, node, NodeComponent.KUBELET)
 
 
 def kill_part(cluster: ClusterDriver, part: str, chance: random.Random) -> None:
-    """Kill one part, wherever it runs."""
-    if part == KUBELET:
-        kill_kubelet(cluster, chance.choice(cluster.nodes()))
-    else:
-        kill_process(cluster, PROCESSES[part])
+    """Kill one part, wherever it runs; of a daemon that every node has, one.
+
+    Raises:
+        NotThere: there was nothing to kill; a daemon has been started.
+    """
+    if part in NODE_DAEMONS:
+        kill_daemon(cluster, chance.choice(cluster.nodes()), NODE_DAEMONS[part])
+    elif part in HOST_DAEMONS:
+        kill_daemon(cluster, HOST, HOST_DAEMONS[part])
+    elif not kill_process(cluster, PROCESSES[part]):
+        raise NotThere(f"no process of {part} to kill")
+
+
+def kill_daemon(cluster: ClusterDriver, target: str, component: str) -> None:
+    """Kill a daemon and start it again; one that had ended by itself counts as not killed."""
+    try:
+        restart(cluster, target, component)
+    except NotUp as error:
+        cluster.start(target, component)
+        raise NotThere(str(error)) from error
+
+
+class NotThere(Exception):
+    """What was to be killed does not run (yet, again)."""
 
 
 @contextlib.contextmanager
 def killing(
-    cluster: ClusterDriver, *, seed: int, every_seconds: tuple[float, float]
+    cluster: ClusterDriver,
+    *,
+    seed: int,
+    every_seconds: tuple[float, float],
+    parts: Sequence[str] = PARTS,
+    rounds: int | None = None,
 ) -> Iterator[Callable[[], list[str]]]:
-    """Kill all parts in random order again and again; yields a look at what was killed."""
+    """Kill all parts in random order again and again; yields a look at what was killed.
+
+    A part that does not run when its turn comes is killed later, so that each round has killed
+    each. `rounds` ends it; without, it goes on until the end of the block.
+    """
     chance = random.Random(seed)
     killed: list[str] = []
     stop = threading.Event()
@@ -54,10 +108,16 @@ def killing(
     def rampage() -> None:
         order: list[str] = []
         while not stop.wait(chance.uniform(*every_seconds)):
-            order = order or chance.sample(PARTS, len(PARTS))
+            if not order and rounds is not None and len(killed) >= rounds * len(parts):
+                return
+            order = order or chance.sample(parts, len(parts))
             part = order.pop()
-            kill_part(cluster, part, chance)
-            killed.append(part)
+            try:
+                kill_part(cluster, part, chance)
+            except NotThere:
+                order.insert(0, part)
+            else:
+                killed.append(part)
 
     thread = threading.Thread(target=rampage)
     thread.start()

@@ -10,12 +10,34 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import tenacity
+import yaml
 
 ROOT = pathlib.Path(__file__).parents[2]
 STATE = ROOT / ".dev"
 SYSTEM_NAMESPACE = "gpupack-system"
 JOB_LABEL = "gpupack.dev/job"
 DEVICES_ANNOTATION = "gpupack.dev/devices"
+
+AWAY = (
+    "connection refused",
+    "connection reset",
+    "was refused - did you specify the right host or port",
+    "EOF",
+    "TLS handshake timeout",
+    "http2: client connection lost",
+    "the server is currently unable to handle the request",
+    "the server could not find the requested resource",
+    "the server doesn't have a resource type",
+    "no matches for kind",
+    "no endpoints available",
+    "not yet ready to handle request",
+    "Timeout: request did not complete",
+    "etcdserver:",
+    "context deadline exceeded",
+    "i/o timeout",
+)
+"""What kubectl says while the API server or etcd is away or just back."""
+AWAY_SECONDS = 60
 
 T = TypeVar("T")
 
@@ -51,20 +73,38 @@ class Kube:
             [*command, *arguments], input=stdin, text=True, capture_output=True, check=False
         )
 
+    def insist(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl until the API server was there to answer; a refusal fails the test."""
+
+        def attempt() -> subprocess.CompletedProcess | None:
+            done = self.kubectl(*arguments, stdin=stdin)
+            away = done.returncode != 0 and any(words in done.stderr for words in AWAY)
+            return None if away else done
+
+        done = wait_for(attempt, seconds=AWAY_SECONDS, what=f"an answer to {arguments}")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def apply(self, *manifests: dict[str, Any]) -> subprocess.CompletedProcess:
         """`kubectl apply` these manifests; the caller judges the outcome."""
-        stream = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
-        return self.kubectl("apply", "-f", "-", stdin=stream)
+        return self.kubectl("apply", "-f", "-", stdin=stream(manifests))
 
     def submit(self, *manifests: dict[str, Any]) -> None:
         """Apply manifests that must be accepted."""
-        done = self.apply(*manifests)
-        assert done.returncode == 0, done.stderr
+        self.insist("apply", "-f", "-", stdin=stream(manifests))
+
+    def scale(self, kind: str, name: str, replicas: int) -> None:
+        """Set how many pods a Deployment or StatefulSet wants."""
+        self.insist("scale", kind, name, f"--replicas={replicas}")
 
     def delete(self, kind: str, name: str, *flags: str) -> None:
         """Delete one object."""
         done = self.kubectl("delete", kind, name, *flags)
         assert done.returncode == 0, done.stderr
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """One object."""
+        return json.loads(self._get(kind, name))
 
     def gpujob(self, name: str) -> dict[str, Any]:
         """One GPUJob."""
@@ -82,6 +122,11 @@ class Kube:
         """Pods of the namespace, or of one GPUJob."""
         selector = [f"--selector={JOB_LABEL}={job}"] if job else []
         return json.loads(self._get("pods", *selector))["items"]
+
+    def pods_of_app(self, app: str) -> list[dict[str, Any]]:
+        """Pods of one Deployment or StatefulSet that are not being deleted."""
+        found = json.loads(self._get("pods", f"--selector=app={app}"))["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def events(self, name: str) -> list[str]:
         """Reasons of the events about one object."""
@@ -105,6 +150,17 @@ class Kube:
             status = json.dumps(self.gpujob(name).get("status", {}), indent=1)
             raise StillWaiting(f"{error}; its status: {status}") from error
 
+    def wait_scale(self, kind: str, name: str, *, seconds: float = 60) -> list[dict[str, Any]]:
+        """Wait until a controller has as many Ready pods as it wants, no more; returns them."""
+
+        def look() -> list[dict[str, Any]] | None:
+            found = self.get(kind, name)
+            pods = self.pods_of_app(name)
+            wanted = found["spec"]["replicas"]
+            return pods if len(pods) == wanted and all(map(is_ready, pods)) else None
+
+        return wait_for(look, seconds=seconds, what=f"{kind} {name} at its scale")
+
     def wait_finished(self, names: Iterable[str], *, seconds: float) -> dict[str, dict[str, Any]]:
         """Wait until all these GPUJobs ended, and return them by name."""
         awaited = set(names)
@@ -121,9 +177,12 @@ class Kube:
         return wait_for(look, seconds=seconds, what=f"{len(awaited)} jobs ended")
 
     def _get(self, *arguments: str) -> str:
-        done = self.kubectl("get", *arguments, "-o", "json")
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return self.insist("get", *arguments, "-o", "json")
+
+
+def stream(manifests: Iterable[dict[str, Any]]) -> str:
+    """Manifests as kubectl reads them."""
+    return "\n---\n".join(json.dumps(manifest) for manifest in manifests)
 
 
 def kubectl_binary() -> str:
@@ -137,10 +196,32 @@ def condition(job: dict[str, Any], kind: str) -> dict[str, Any]:
     return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
+def pod_condition(pod: dict[str, Any], kind: str) -> dict[str, Any]:
+    """One condition of a pod; empty where there is none."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    return next((entry for entry in conditions if entry["type"] == kind), {})
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    """Whether a pod says that it is Ready."""
+    return pod_condition(pod, "Ready").get("status") == "True"
+
+
+def annotation(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a pod's annotation names: uuid, percent and memoryMiB of each device."""
+    return json.loads(pod["metadata"]["annotations"][DEVICES_ANNOTATION])
+
+
 def annotated_devices(pod: dict[str, Any]) -> list[str]:
     """UUIDs that a pod's annotation names."""
-    annotation = pod["metadata"]["annotations"][DEVICES_ANNOTATION]
-    return [device["uuid"] for device in json.loads(annotation)]
+    return [device["uuid"] for device in annotation(pod)]
+
+
+def simulated_memory_mib() -> int:
+    """What every simulated GPU of the dev cluster has."""
+    values = yaml.safe_load((ROOT / "charts/gpupack/values-devcluster.yaml").read_text())
+    ((group,),) = [entry["devices"] for entry in values["agent"]["simulated"]["nodes"]]
+    return group["memoryMiB"]
 
 
 def cluster_kind() -> str:

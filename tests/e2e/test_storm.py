@@ -3,21 +3,12 @@
 
 import json
 
-import pytest
 from agreement import told_by_annotations, told_by_containers, told_by_status
 from chaos import PARTS, killing
 from harness import wait_for
 
 JOBS = 60
 SEED = 20261121
-
-
-@pytest.fixture
-def idle(system):
-    """All parts are up and no GPU is held before the storm begins."""
-    for kind in ("deployment/gpupack-operator", "deployment/gpupack-scheduler", "ds/gpupack-agent"):
-        done = system.kubectl("rollout", "status", kind, "--timeout=90s")
-        assert done.returncode == 0, done.stderr
 
 
 def phases(jobs):

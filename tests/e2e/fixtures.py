@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of what runs on the cluster of `make cluster-up`: namespaces in it, and the judge."""
+
+import contextlib
+import json
+import re
+
+import pytest
+from harness import STATE, SYSTEM_NAMESPACE, Kube, cluster_kind, simulated_memory_mib, wait_for
+from manifests import Judged
+
+from gpupack_devcluster.cluster import Cluster
+from gpupack_devcluster.driver import ClusterDriver
+from gpupack_devcluster.kind import KindCluster
+from gpupack_devcluster.settings import ClusterSettings, Paths
+
+LOCKS = STATE / "locks"
+
+
+@pytest.fixture(scope="session")
+def cluster() -> ClusterDriver:
+    settings = ClusterSettings(paths=Paths(STATE))
+    driver = KindCluster(settings) if cluster_kind() == "kind" else Cluster(settings)
+    if not driver.kubeconfig.exists():
+        pytest.fail("there is no cluster: run `make cluster-up` first")
+    return driver
+
+
+@pytest.fixture(scope="session")
+def system(cluster) -> Kube:
+    return Kube(kubeconfig=cluster.kubeconfig, namespace=SYSTEM_NAMESPACE)
+
+
+@pytest.fixture
+def kube(cluster, request) -> Kube:
+    """The cluster in a namespace of this test's own, deleted afterwards."""
+    with namespace(cluster, request.node.name) as kube:
+        yield kube
+
+
+@pytest.fixture
+def others(cluster, request):
+    """Makes further namespaces of this test's own, deleted afterwards."""
+    with contextlib.ExitStack() as stack:
+        yield lambda name: stack.enter_context(namespace(cluster, f"{name}-{request.node.name}"))
+
+
+@contextlib.contextmanager
+def namespace(cluster, name):
+    """A namespace named like this text, as far as it may be."""
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:55].strip("-")
+    kube = Kube(kubeconfig=cluster.kubeconfig, namespace=words)
+    kube.insist("delete", "namespace", words, "--ignore-not-found")
+    kube.insist("create", "namespace", words)
+    kube.insist("wait", "serviceaccount/default", "--for=create", "--timeout=30s")
+    yield kube
+    kube.insist("delete", "namespace", words, "--wait=false", "--ignore-not-found")
+
+
+@pytest.fixture
+def idle(system):
+    """All parts are up and no GPU is held when the test begins."""
+    for kind in ("deployment/gpupack-operator", "deployment/gpupack-scheduler", "ds/gpupack-agent"):
+        done = system.kubectl("rollout", "status", kind, "--timeout=90s")
+        assert done.returncode == 0, done.stderr
+    wait_for(lambda: not holders(system), seconds=60, what="no pod holds a GPU")
+
+
+def holders(system):
+    """Pods anywhere that ask for GPUs and have not ended."""
+    pods = json.loads(system.insist("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    return [
+        pod["metadata"]["name"]
+        for pod in pods
+        if "gpupack.dev/gpu" in json.dumps(pod["spec"]["containers"])
+        and pod["status"].get("phase") not in {"Succeeded", "Failed"}
+    ]
+
+
+@pytest.fixture
+def judged(tmp_path_factory) -> Judged:
+    """Builds workloads that lock a host file per GPU."""
+    return Judged(locks=str(LOCKS), gpu_memory_mib=simulated_memory_mib())
+
+
+@pytest.fixture
+def refusals():
+    """What the judge refused during the test, and why; it may refuse nothing."""
+    LOCKS.mkdir(parents=True, exist_ok=True)
+    for old in LOCKS.glob("refused-*"):
+        old.unlink()
+    return lambda: sorted(f"{path.name}: {path.read_text()}" for path in LOCKS.glob("refused-*"))
+
+
+@pytest.fixture
+def peaks():
+    """By GPU, the most that shares held of it at once during the test."""
+    LOCKS.mkdir(parents=True, exist_ok=True)
+    for old in LOCKS.glob("peak-*"):
+        old.unlink()
+    return lambda: {
+        path.name.removeprefix("peak-"): json.loads(path.read_text())
+        for path in LOCKS.glob("peak-GPU*")
+        if path.suffix != ".tmp"
+    }
