@@ -128,6 +128,22 @@ class Kube:
         found = json.loads(self._get("pods", f"--selector=app={app}"))["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
+    def pod(self, name: str) -> dict[str, Any]:
+        """One pod."""
+        return json.loads(self._get("pod", name))
+
+    def wait_pod(self, name: str, *phases: str, seconds: float = 60) -> dict[str, Any]:
+        """Wait until a pod is in one of these phases, and return it."""
+
+        def look() -> dict[str, Any] | None:
+            pod = self.pod(name)
+            return pod if pod["status"]["phase"] in phases else None
+
+        try:
+            return wait_for(look, seconds=seconds, what=f"pod {name} {' or '.join(phases)}")
+        except StillWaiting as error:
+            raise StillWaiting(f"{error}; its status: {self.pod(name)['status']}") from error
+
     def events(self, name: str) -> list[str]:
         """Reasons of the events about one object."""
         found = json.loads(self._get("events", f"--field-selector=involvedObject.name={name}"))
