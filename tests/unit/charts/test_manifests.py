@@ -20,12 +20,14 @@ VALUES = {
             'operator.affinity={"nodeAffinity":{}}',
             'scheduler.nodeSelector={"a":"true"}',
             "agent.maxUnavailable=3",
+            'observedResources=["nvidia.com/gpu","amd.com/gpu"]',
         ),
         (),
     ),
     "everything off": (
         (
             "crds.install=false",
+            "observedResources=[]",
             "admission.protectDevices=false",
             "admission.checkPods=false",
             'scheduler.tls.existingSecret="mine"',

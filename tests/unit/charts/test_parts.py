@@ -12,6 +12,7 @@ PARTS = [
     ("Deployment", "gpupack-scheduler", "kube-scheduler"),
     ("DaemonSet", "gpupack-agent", "agent"),
 ]
+OWN = (names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
 DEV = ("values-devcluster.yaml",)
 
 
@@ -90,9 +91,24 @@ def test_names_are_spelled_as_in_the_code(render):
 def test_the_extender_is_asked_about_every_resource_and_counts_it_alone(render):
     (extender,) = scheduler_config(render())["extenders"]
     assert extender["managedResources"] == [
-        {"name": name, "ignoredByScheduler": True}
-        for name in (names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
+        {"name": name, "ignoredByScheduler": True} for name in (*OWN, "nvidia.com/gpu")
     ]
+
+
+@pytest.mark.parametrize("part", [PARTS[1], PARTS[3]], ids=lambda part: part[2])
+def test_extender_and_agent_know_the_same_resources_of_other_plugins(render, part):
+    rendered = render('observedResources=["nvidia.com/gpu","amd.com/gpu"]')
+    told = environment(rendered.container(*part))["GPUPACK_OBSERVED_RESOURCES"]
+    (extender,) = scheduler_config(rendered)["extenders"]
+    managed = [resource["name"] for resource in extender["managedResources"]]
+    assert told.split(",") == managed[len(OWN) :] == ["nvidia.com/gpu", "amd.com/gpu"]
+
+
+def test_without_other_plugins_nothing_but_ours_is_managed(render):
+    rendered = render("observedResources=[]")
+    (extender,) = scheduler_config(rendered)["extenders"]
+    assert [resource["name"] for resource in extender["managedResources"]] == list(OWN)
+    assert environment(rendered.container(*PARTS[1]))["GPUPACK_OBSERVED_RESOURCES"] == ""
 
 
 @pytest.mark.parametrize(("mode", "asked"), [("decisive", False), ("advisory", True)])
@@ -175,7 +191,9 @@ def test_agents_are_held_to_the_lease_that_the_code_beats(render):
 
 def test_pods_are_checked_for_every_resource_and_the_schedulers_name(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-pods"]["spec"]
-    listed = [names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY]
-    assert policy["matchConditions"][0]["expression"].endswith(f"name in {listed}))")
+    variables = {entry["name"]: entry["expression"] for entry in policy["variables"]}
+    assert f"name.startsWith('{names.GROUP}/')" in policy["matchConditions"][0]["expression"]
+    assert f"!(name in {list(OWN)})" in variables["unknown"]
+    assert f"{list(OWN[1:])}.filter" in variables["missing"].replace(" .", ".")
     wanted = f"object.spec.schedulerName == '{names.SCHEDULER_NAME}'"
     assert wanted in [validation["expression"] for validation in policy["validations"]]
