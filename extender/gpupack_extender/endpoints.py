@@ -3,31 +3,54 @@
 
 import http
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from gpupack_crds.plan import Problem
-from gpupack_extender.errors import AskInvalid, CallInvalid, CallTooLarge, Denied, NotReady
+from gpupack_extender import connections
+from gpupack_extender.errors import (
+    AskInvalid,
+    CallInvalid,
+    CallTooLarge,
+    Denied,
+    MediaTypeInvalid,
+    NotReady,
+)
+from gpupack_extender.unique_keys import require_unique_keys
 from gpupack_kube.errors import KubeError
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+JSON: Final = "application/json"
+
+T = TypeVar("T", bound=msgspec.Struct)
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def application(routes: Sequence[Route]) -> Starlette:
+    """Serve these routes, and say in JSON why any other call gets no answer."""
+    app = Starlette(
+        routes=routes,
+        exception_handlers={HTTPException: _not_served, Exception: _failed},
+    )
+    app.router.redirect_slashes = False
+    return app
 
 
 async def read(request: Request, kind: type[T], *, limit_bytes: int) -> T:
     """Read and decode a body.
 
-    Where a key stands twice the last one counts, as for Go.
-
     Raises:
         CallInvalid: the body is too large, or not what `kind` says; nothing is left behind.
     """
+    _require_json(request)
     return decode(await _body(request, limit_bytes), kind)
 
 
@@ -35,17 +58,20 @@ def decode(body: bytes, kind: type[T]) -> T:
     """Decode a body.
 
     Raises:
-        CallInvalid: the body is not what `kind` says; the message says where.
+        CallInvalid: the body is not what `kind` says, or an object has a key twice; the message
+            says where.
     """
     try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        call = msgspec.json.decode(body, type=kind)
+        require_unique_keys(body, [each.encode_name for each in msgspec.structs.fields(kind)])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CallInvalid(f"the body is no {kind.__name__}: {error}") from error
+    return call
 
 
 def answer(body: Any, status: int = http.HTTPStatus.OK) -> Response:
     """Answer with JSON."""
-    return Response(msgspec.json.encode(body), status, media_type="application/json")
+    return Response(msgspec.json.encode(body), status, media_type=JSON)
 
 
 def guarded(endpoint: Endpoint) -> Endpoint:
@@ -62,6 +88,30 @@ def guarded(endpoint: Endpoint) -> Endpoint:
             return _problem(error, http.HTTPStatus.SERVICE_UNAVAILABLE)
 
     return call
+
+
+def _require_json(request: Request) -> None:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    coding = request.headers.get("content-encoding", "identity").lower()
+    if (media_type, coding) != (JSON, "identity"):
+        raise MediaTypeInvalid(
+            f"Content-Type is {media_type!r}, Content-Encoding {coding!r}; send plain {JSON}"
+        )
+
+
+async def _not_served(request: Request, error: Exception) -> Response:
+    """Answer a call for another path or with another method."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
+    status = http.HTTPStatus(error.status_code)
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    answered = answer(Problem(reason=connections.reason(status), message=message), status)
+    answered.headers.update(error.headers or {})
+    return answered
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    """Answer where our own code failed; Starlette raises the error on, for the log."""
+    return _problem(error, http.HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _problem(error: Exception, status: int) -> Response:

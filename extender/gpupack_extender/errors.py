@@ -4,7 +4,8 @@
 ExtenderError
 ├── SettingsInvalid      a variable of the environment is wrong; the process does not start
 ├── CallInvalid          the HTTP call is malformed; answered 4xx, nothing changed
-│   └── CallTooLarge     413
+│   ├── CallTooLarge     413
+│   └── MediaTypeInvalid 415
 ├── Denied               the caller is unknown (401) or lacks the right (403)
 ├── AskInvalid           a pod or a job asks for something that cannot be read or served
 ├── BindRefused          the ledger does not give this pod this node
@@ -34,6 +35,12 @@ class CallTooLarge(CallInvalid):
     """The body is larger than any real call."""
 
     status = http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+
+class MediaTypeInvalid(CallInvalid):
+    """The body is not sent as plain JSON."""
+
+    status = http.HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
 
 class Denied(ExtenderError):

@@ -36,8 +36,8 @@ class PlanApi:
 
     def app(self) -> Starlette:
         """The routes."""
-        return Starlette(
-            routes=[
+        return endpoints.application(
+            [
                 Route(names.PLAN_PATH, endpoints.guarded(self.plan), methods=["POST"]),
                 Route("/healthz", self.healthz),
                 Route("/readyz", self.readyz),

@@ -7,11 +7,15 @@ from collections.abc import Generator
 import uvicorn
 from starlette.applications import Starlette
 
+from gpupack_extender.connections import Connection
 from gpupack_extender.settings import Serving
 
-KEEP_ALIVE_SECONDS = 600
+VERBS_IDLE_SECONDS = 600
 """Longer than Go's client keeps an idle connection (90 s): uvicorn's 5 s would close it under a
 call, which kube-scheduler reports as a failed scheduling cycle."""
+
+PLAN_IDLE_SECONDS = 30
+"""Longer than the operator's client keeps one (15 s). Such connections are counted below."""
 
 PLAN_CONNECTIONS = 256
 """The plan port is reachable from pods: no more connections than this at once."""
@@ -33,13 +37,16 @@ class Server(uvicorn.Server):
 
 def verbs_server(app: Starlette, serving: Serving) -> Server:
     """Reachable from the same pod alone."""
-    return Server(_config(app, host="127.0.0.1", port=serving.verbs_port))
+    config = _config(app, host="127.0.0.1", port=serving.verbs_port)
+    config.timeout_keep_alive = VERBS_IDLE_SECONDS
+    return Server(config)
 
 
 def plan_server(app: Starlette, serving: Serving) -> Server:
     """Reachable from the cluster."""
     config = _config(app, host="", port=serving.plan_port)
     config.ssl_certfile, config.ssl_keyfile = serving.tls_cert, serving.tls_key
+    config.timeout_keep_alive = PLAN_IDLE_SECONDS
     config.limit_concurrency = PLAN_CONNECTIONS
     return Server(config)
 
@@ -49,13 +56,12 @@ def _config(app: Starlette, *, host: str, port: int) -> uvicorn.Config:
         app,
         host=host,
         port=port,
-        http="httptools",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=10,
     )

@@ -40,8 +40,8 @@ class Verbs:
     def app(self) -> Starlette:
         """The routes."""
         verbs = {"filter": self.filter, "prioritize": self.prioritize, "bind": self.bind}
-        return Starlette(
-            routes=[
+        return endpoints.application(
+            [
                 Route(f"{PREFIX}/{name}", endpoints.guarded(endpoint), methods=["POST"])
                 for name, endpoint in verbs.items()
             ]

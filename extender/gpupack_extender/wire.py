@@ -5,7 +5,7 @@ Their Go types carry no JSON tags, so keys are Go names; absent values come as n
 URLs of the API server: whatever is no Kubernetes name is refused while decoding.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -15,18 +15,35 @@ from gpupack_kube import objects
 Name = Annotated[
     str, msgspec.Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
 ]
-Uid = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+LONGEST_UID: Final = 128
+Uid = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_UID)]
 
 
 class Go(msgspec.Struct, rename="pascal", kw_only=True, frozen=True):
     """Keys are Go names."""
 
 
+NodeNames = Annotated[list[core.NodeName], msgspec.Meta(max_length=20_000)]
+"""Four times the nodes that Kubernetes is made for."""
+
+
 class ExtenderArgs(Go, frozen=True):
     """Arguments of filter and prioritize. `nodeCacheCapable: true` makes NodeNames be set."""
 
     pod: objects.Pod
-    node_names: list[core.NodeName]
+    node_names: NodeNames
+
+    def __post_init__(self) -> None:
+        """Refuse a pod that claims could not be told from another's.
+
+        Raises:
+            ValueError: it lacks name, namespace or UID.
+        """
+        metadata = self.pod.metadata
+        if not (metadata.name and metadata.namespace and 0 < len(metadata.uid) <= LONGEST_UID):
+            raise ValueError(
+                f"Pod.metadata must have name, namespace and a uid of at most {LONGEST_UID}"
+            )
 
 
 class FilterResult(Go, frozen=True, omit_defaults=True):

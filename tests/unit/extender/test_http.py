@@ -11,7 +11,9 @@ import aiohttp
 import msgspec
 import pytest
 from extender_builders import plan_request, pod
+from listening import listening
 
+from gpupack_extender import endpoints
 from gpupack_extender.access import Access
 from gpupack_extender.binding import Binder
 from gpupack_extender.leadership import Leadership
@@ -21,12 +23,12 @@ from gpupack_extender.readiness import Readiness
 from gpupack_extender.servers import verbs_server
 from gpupack_extender.settings import Serving
 from gpupack_extender.takeover import Takeover
-from gpupack_extender.verbs import LIMIT_BYTES, Verbs
+from gpupack_extender.verbs import Verbs
 from gpupack_kube import objects
 
+JSON = {"Content-Type": "application/json"}
 TOKEN = {"Authorization": "Bearer operator-token"}
 PLAN = "/v1alpha1/plan"
-VERBS = ["filter", "prioritize", "bind"]
 
 
 class FakeWatch:
@@ -43,16 +45,12 @@ class FakeWatch:
 
 
 @contextlib.asynccontextmanager
-async def listening(app):
-    server = verbs_server(app, Serving(verbs_port=0))
-    task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+async def calling(app):
+    async with (
+        listening(verbs_server(app, Serving(verbs_port=0))) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=JSON) as session,
+    ):
         yield session
-    server.should_exit = True
-    await task
 
 
 @pytest.fixture
@@ -85,13 +83,13 @@ async def parts(world, api):
 
 @pytest.fixture
 async def verbs(parts):
-    async with listening(parts.verbs.app()) as session:
+    async with calling(parts.verbs.app()) as session:
         yield session
 
 
 @pytest.fixture
 async def plans(parts):
-    async with listening(parts.plans.app()) as session:
+    async with calling(parts.plans.app()) as session:
         yield session
 
 
@@ -136,51 +134,195 @@ async def test_nothing_is_decided_on_a_stale_watch(verbs, parts, world):
     assert world.states() == []
 
 
-MALFORMED = {
-    "empty": b"",
-    "no object": b"3",
-    "truncated": b'{"Pod": {"metadata": {',
-    "wrong types": b'{"Pod": 3, "NodeNames": "a", "PodName": [], "Node": {}}',
-    "not UTF-8": b'{"Pod": {"metadata": {"name": "\xff\xfe"}}, "PodName": "\xff"}',
-    "deep": b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    "path": b'{"PodName": "../../x", "PodNamespace": "n", "PodUID": "u", "Node": "a"}',
-    "null names": b'{"Pod": {}, "NodeNames": null, "PodName": null}',
+def bind_body(**changes):
+    return {"PodName": "p", "PodNamespace": "team", "PodUID": "uid-p", "Node": "a", **changes}
+
+
+VALID = {
+    "/scheduler/filter": filter_body(),
+    "/scheduler/prioritize": filter_body(),
+    "/scheduler/bind": bind_body(),
+    PLAN: msgspec.to_builtins(plan_request("train")),
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-async def test_a_malformed_call_changes_nothing(verbs, world, verb):
+def malformed(path):
+    """Bodies that each differ from a valid one in one way."""
+    valid = json.dumps(VALID[path]).encode()
+    key = next(iter(VALID[path]))
+    first = f'"{key}": '.encode()
+    escaped = f"\\u{ord(key[0]):04x}{key[1:]}"
+    deep = b"[" * 100_000 + b"]" * 100_000
+    return {
+        "empty": b"",
+        "only space": b"  ",
+        "no object": b"3",
+        "null": b"null",
+        "array": b"[" + valid + b"]",
+        "two bodies": valid + valid,
+        "garbage behind": valid + b" x",
+        "truncated": valid[:-1],
+        "truncated in a string": valid[: valid.index(b'"') + 3],
+        "wrong types": json.dumps(dict.fromkeys(VALID[path], 3)).encode(),
+        "nulls": json.dumps(dict.fromkeys(VALID[path])).encode(),
+        "a key is missing": json.dumps({k: v for k, v in VALID[path].items() if k != key}).encode(),
+        "a key twice": valid[:-1] + b", " + valid[1:],
+        "a key twice, once escaped": valid[:-1] + f', "{escaped}": 1}}'.encode(),
+        "a key in other capitals": valid[:-1] + f', "{key.swapcase()}": 1}}'.encode(),
+        "an unknown key's key twice": valid[:-1] + b', "X": [{"a": {"b": 1, "b": 1}}]}',
+        "deep in an unknown key": valid[:-1] + b', "X": ' + deep + b"}",
+        "deep": valid.replace(first, first + deep + b', "X": '),
+        "not UTF-8": valid.replace(first, first + b'"\xff", "X": '),
+        "UTF-16": json.dumps(VALID[path]).encode("utf-16"),
+        "byte order mark": b"\xef\xbb\xbf" + valid,
+        "lone surrogate": valid.replace(first, first + b'"\\ud800", "X": '),
+        "NaN": valid.replace(first, first + b'NaN, "X": '),
+        "Infinity in an unknown key": valid[:-1] + b', "X": -Infinity}',
+        "huge number": valid.replace(first, first + b'1e999, "X": '),
+        "many digits": valid.replace(first, first + b"9" * 5000 + b', "X": '),
+        "comment": b"/* */" + valid,
+        "form": b"PodName=p&Node=a",
+    }
+
+
+@pytest.fixture
+async def both(parts):
+    """The two servers' applications behind one address."""
+    routes = [*parts.verbs.app().routes, *parts.plans.app().routes]
+    async with calling(endpoints.application(routes)) as session:
+        yield session
+
+
+async def answer_of(response):
+    assert response.content_type == "application/json"
+    said = await response.json()
+    assert set(said) == {"reason", "message"}
+    return response.status, said["reason"], said["message"]
+
+
+@pytest.mark.parametrize("path", VALID)
+async def test_a_malformed_call_is_told_so_and_changes_nothing(both, world, server, path):
+    server.add(pod("p"))
     answers = {}
-    for name, body in MALFORMED.items():
-        async with verbs.post(f"/scheduler/{verb}", data=body) as response:
-            answers[name] = (response.status, (await response.json())["reason"])
-    assert answers == dict.fromkeys(MALFORMED, (400, "CallInvalid"))
+    for name, body in malformed(path).items():
+        async with both.post(path, data=body, headers=TOKEN) as response:
+            answers[name] = (await answer_of(response))[:2]
+    assert answers == dict.fromkeys(malformed(path), (400, "CallInvalid"))
+    assert (world.states(), server.bindings) == ([], [])
+
+
+WRONG_FIELDS = [
+    ("/scheduler/filter", filter_body(Pod={})),
+    ("/scheduler/filter", filter_body(Pod={"metadata": {"name": "p", "namespace": "team"}})),
+    ("/scheduler/filter", filter_body(NodeNames=None)),
+    ("/scheduler/filter", filter_body(NodeNames=["a"] * 20_001)),
+    ("/scheduler/prioritize", filter_body(NodeNames=[["a"]])),
+    ("/scheduler/bind", bind_body(PodName="../../x")),
+    ("/scheduler/bind", bind_body(PodNamespace="team/pods/q")),
+    ("/scheduler/bind", bind_body(PodUID="")),
+    ("/scheduler/bind", bind_body(PodUID="u" * 129)),
+    ("/scheduler/bind", bind_body(Node="A node")),
+    (PLAN, {**VALID[PLAN], "attempt": 0}),
+    (PLAN, {**VALID[PLAN], "attempt": 1.5}),
+    (PLAN, {**VALID[PLAN], "other": 1}),
+    (PLAN, {**VALID[PLAN], "spec": {"workers": 10**30}}),
+]
+
+
+async def test_a_field_that_cannot_be_is_named(both, world):
+    for path, body in WRONG_FIELDS:
+        async with both.post(path, json=body, headers=TOKEN) as response:
+            status, reason, message = await answer_of(response)
+        assert (status, reason) == (400, "CallInvalid")
+        assert "$" in message or "unknown field" in message or "Pod.metadata" in message
     assert world.states() == []
 
 
-@pytest.mark.parametrize("verb", VERBS)
+async def test_the_key_that_stands_twice_is_named(verbs):
+    body = json.dumps(filter_body()).replace('"name": "p"', '"name": "p", "name": "q"', 1)
+    async with verbs.post("/scheduler/filter", data=body) as response:
+        assert (await answer_of(response))[2].endswith("key 'name' stands twice in one object")
+
+
+async def test_labels_may_differ_by_case_alone(verbs):
+    asking = msgspec.to_builtins(pod("p", labels={"app": "a", "App": "b"}))
+    async with verbs.post("/scheduler/filter", json=filter_body(Pod=asking)) as response:
+        assert len((await response.json())["NodeNames"]) == 1
+
+
+async def test_nodes_that_nobody_knows_are_refused_as_any_node_is(verbs):
+    body = filter_body(NodeNames=["nowhere"])
+    async with verbs.post("/scheduler/filter", json=body) as response:
+        answer = await response.json()
+    assert response.status == 200
+    assert set(answer["FailedAndUnresolvableNodes"]) == {"nowhere"}
+
+
+async def test_binding_to_a_node_that_nobody_knows_is_refused(verbs, server, world):
+    server.add(pod("p"))
+    async with verbs.post("/scheduler/bind", json=bind_body(Node="nowhere")) as response:
+        assert (await response.json())["Error"]
+    assert (server.bindings, world.states()) == ([], [])
+
+
+@pytest.mark.parametrize("path", VALID)
 @pytest.mark.parametrize("stream", [False, True], ids=["declared", "chunked"])
-async def test_a_body_of_10_mb_is_refused(verbs, verb, stream):
+async def test_a_body_of_10_mb_is_refused(both, path, stream):
     async def chunks():
-        for _ in range(11):
-            yield b" " * (LIMIT_BYTES // 8)
+        for _ in range(10):
+            yield b" " * (1 << 20)
 
     data = chunks() if stream else io.BytesIO(b" " * (10 << 20))
-    async with verbs.post(f"/scheduler/{verb}", data=data) as response:
-        assert response.status == 413
+    async with both.post(path, data=data, headers=JSON | TOKEN) as response:
+        assert (await answer_of(response))[:2] == (413, "CallTooLarge")
 
 
-async def test_other_methods_and_paths_are_refused(verbs):
-    async with verbs.get("/scheduler/filter") as response:
-        assert response.status == 405
-    async with verbs.post("/scheduler/preempt") as response:
-        assert response.status == 404
+async def test_a_large_pod_is_refused_before_it_is_unpacked(verbs):
+    body = json.dumps(filter_body(X=[[]] * (1 << 20))).encode()
+    async with verbs.post("/scheduler/filter", data=io.BytesIO(body)) as response:
+        assert (await answer_of(response))[0] == 413
 
 
-async def test_of_two_equal_keys_the_last_counts_as_for_go(verbs):
-    body = json.dumps(filter_body())[:-1] + ', "NodeNames": ["b"]}'
-    async with verbs.post("/scheduler/filter", data=body) as response:
-        assert (await response.json())["NodeNames"] == ["b"]
+PLAIN_JSON_IT_IS_NOT = [
+    {"Content-Type": "text/plain"},
+    {"Content-Type": "application/x-www-form-urlencoded"},
+    {"Content-Type": ""},
+    {"Content-Encoding": "gzip"},
+]
+
+
+@pytest.mark.parametrize("path", VALID)
+async def test_a_body_that_is_not_plain_json_is_refused(both, path):
+    for headers in PLAIN_JSON_IT_IS_NOT:
+        async with both.post(path, json=VALID[path], headers=JSON | TOKEN | headers) as response:
+            assert (await answer_of(response))[:2] == (415, "MediaTypeInvalid")
+
+
+async def test_a_charset_beside_the_media_type_is_no_fault(verbs):
+    headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+    data = json.dumps(filter_body())
+    async with verbs.post("/scheduler/filter", data=data, headers=headers) as response:
+        assert response.status == 200
+
+
+async def test_other_methods_are_refused(both):
+    for path in VALID:
+        for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            async with both.request(method, path) as response:
+                assert (await answer_of(response))[:2] == (405, "MethodNotAllowed")
+                assert response.headers["Allow"] == "POST"
+
+
+async def test_other_paths_are_refused(both):
+    for path in ("/", "/scheduler/preempt", "/scheduler/filter/", "/healthz/", "/*"):
+        async with both.post(path, json={}, allow_redirects=False) as response:
+            assert (await answer_of(response))[:2] == (404, "NotFound")
+
+
+async def test_health_and_metrics_are_only_read(both):
+    for path in ("/healthz", "/readyz", "/metrics"):
+        async with both.post(path, json={}) as response:
+            assert (await answer_of(response))[0] == 405
 
 
 async def ask(plans, headers=TOKEN, **job):
@@ -233,12 +375,6 @@ async def test_who_is_not_the_leader_makes_no_plan(plans, parts):
     assert (status, answer["reason"]) == (503, "NotReady")
     async with plans.get("/readyz") as response:
         assert (response.status, await response.text()) == (503, "NotLeader")
-
-
-async def test_a_malformed_plan_request_changes_nothing(plans, world):
-    async with plans.post(PLAN, data=b'{"namespace": 3}', headers=TOKEN) as response:
-        assert response.status == 400
-    assert world.states() == []
 
 
 async def test_an_unreadable_pod_spec_is_a_bad_request(plans):

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection: uvicorn's protocol, with bounds on what comes before our code runs.
+
+uvicorn on httptools waits for ever for a head or a body, keeps as many headers as are sent, counts
+idle connections but never refuses them, and answers in plain text. Here every refusal is a
+Problem, and:
+
+    head           64 KiB and 100 headers, no trailers, no upgrade
+    whole call     10 s from its first byte to its last; then 408
+    connections    `limit_concurrency` of the configuration; then 503, before a byte is read
+
+A refused caller is given a second to read why before the connection is closed: closed at once
+with bytes unread, TCP may throw the answer away.
+"""
+
+import asyncio
+import http
+from typing import Any, Final
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from gpupack_crds.plan import Problem
+
+HEAD_BYTES: Final = 64 << 10
+HEADERS: Final = 100
+CALL_SECONDS: Final = 10.0
+"""kube-scheduler gives up after 5 s, the operator after 10."""
+LINGER_SECONDS: Final = 1.0
+
+_UNREADABLE: Final = (http.HTTPStatus.BAD_REQUEST, "the request is no HTTP/1.1 that can be read")
+
+
+class _HeadRefused(Exception):
+    """Ends the parsing; what is answered stands in the connection."""
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that bounds what its caller sends."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.limit_concurrency = None
+        self._most_connections = config.limit_concurrency
+        self._deadline: asyncio.TimerHandle | None = None
+        self._unused_bytes = 0
+        self._head_bytes = 0
+        self._in_body = False
+        self._refusal = _UNREADABLE
+        self._is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first call, as long as for a later one."""
+        super().connection_made(transport)
+        if self._most_connections and len(self.connections) > self._most_connections:
+            self._is_refused = True
+            transport.write(
+                _answer(http.HTTPStatus.SERVICE_UNAVAILABLE, "there are too many connections")
+            )
+            transport.close()
+            return
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; count what is neither head nor body yet."""
+        if self._is_refused:
+            return
+        self._arm()
+        self._unused_bytes += len(data)
+        super().data_received(data)
+        if self._unused_bytes > HEAD_BYTES and not self._is_refused:
+            self._refuse(*_head_too_large())
+
+    def on_message_begin(self) -> None:
+        """Wait for the rest of the call."""
+        self._arm()
+        self._in_body, self._head_bytes = False, 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take one header of the head."""
+        self._head_bytes += len(name) + len(value)
+        if self._in_body:
+            self._stop(http.HTTPStatus.BAD_REQUEST, "headers after the body are not read here")
+        if len(self.headers) >= HEADERS or self._head_bytes > HEAD_BYTES:
+            self._stop(*_head_too_large())
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Start the call."""
+        if self.parser.should_upgrade():
+            self._stop(http.HTTPStatus.BAD_REQUEST, "only HTTP/1.1 is spoken here, no upgrade")
+        self._in_body, self._unused_bytes = True, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body; what the answered call still sends is thrown away."""
+        self._unused_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Nothing is awaited until the next call begins."""
+        self._unused_bytes = 0
+        self._disarm()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say what the parser or one of the bounds found wrong."""
+        del msg
+        self._refuse(*self._refusal)
+
+    def _stop(self, status: http.HTTPStatus, message: str) -> None:
+        """Make the parser end with `send_400_response`.
+
+        Raises:
+            _HeadRefused: always.
+        """
+        self._refusal = status, message
+        raise _HeadRefused(message)
+
+    def _refuse(self, status: http.HTTPStatus, message: str) -> None:
+        self._is_refused = True
+        self._disarm()
+        if self._abandon_call():
+            self.transport.close()
+            return
+        self.transport.write(_answer(status, message))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self._deadline = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+    def _abandon_call(self) -> bool:
+        """Let the call under way write nothing more; whether half an answer is out."""
+        if self.cycle is None or self.cycle.response_complete:
+            return False
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        return self.cycle.response_started
+
+    def _arm(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(CALL_SECONDS, self._too_slow)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        if self._in_body and self.cycle.response_complete:
+            self.transport.close()
+            return
+        message = f"the call did not come within {CALL_SECONDS:g} s"
+        self._refuse(http.HTTPStatus.REQUEST_TIMEOUT, message)
+
+
+def _head_too_large() -> tuple[http.HTTPStatus, str]:
+    status = http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    return status, f"a call's head has at most {HEAD_BYTES} bytes and {HEADERS} headers"
+
+
+def _answer(status: http.HTTPStatus, message: str) -> bytes:
+    body = msgspec.json.encode(Problem(reason=reason(status), message=message))
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def reason(status: http.HTTPStatus) -> str:
+    """A status as a Problem's reason, such as `NotFound`."""
+    return status.phrase.title().replace(" ", "")
