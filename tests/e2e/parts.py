@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpupack's own pods as the suite sees and changes them."""
+
+import contextlib
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness import Kube, wait_for
+
+OPERATOR = "deployment/gpupack-operator"
+SCHEDULER = "deployment/gpupack-scheduler"
+AGENT = "daemonset/gpupack-agent"
+READ = """
+import ssl, urllib.request
+request = urllib.request.Request(
+    "https://gpupack-extender.{namespace}.svc:8443/metrics",
+    headers={{"Authorization": "Bearer {token}"}})
+print(urllib.request.urlopen(request, context=ssl._create_unverified_context()).read().decode())
+"""
+
+
+def all_up(system: Kube) -> None:
+    """Wait until every part runs in its newest form."""
+    for workload in (OPERATOR, SCHEDULER, AGENT):
+        rolled_out(system, workload)
+
+
+def rolled_out(system: Kube, workload: str, *, seconds: int = 120) -> None:
+    """Wait until a part runs in its newest form."""
+    done = system.kubectl("rollout", "status", workload, f"--timeout={seconds}s")
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def pods_of_part(system: Kube, component: str) -> list[dict[str, Any]]:
+    """The pods of one part that are not being deleted."""
+    selector = f"--selector=app.kubernetes.io/component={component}"
+    done = system.kubectl("get", "pods", selector, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    pods = json.loads(done.stdout)["items"]
+    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+
+def restarts(system: Kube) -> dict[str, int]:
+    """How often each container of each part was restarted, by pod and container."""
+    return {
+        f"{pod['metadata']['name']}/{status['name']}": status["restartCount"]
+        for component in ("operator", "scheduler", "agent")
+        for pod in pods_of_part(system, component)
+        for status in pod["status"].get("containerStatuses", ())
+    }
+
+
+def lease_holder(system: Kube, name: str) -> str:
+    """Who holds a Lease."""
+    path = "jsonpath={.spec.holderIdentity}"
+    return system.kubectl("get", "lease", name, "-o", path).stdout
+
+
+@contextlib.contextmanager
+def environment(
+    system: Kube, workload: str, container: str, variables: Mapping[str, str]
+) -> Iterator[None]:
+    """Give a container more environment for a while; its pods are replaced each time."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(rolled_out, system, workload)
+        stack.callback(_set_environment, system, workload, container, [f"{k}-" for k in variables])
+        pairs = [f"{name}={value}" for name, value in variables.items()]
+        _set_environment(system, workload, container, pairs)
+        rolled_out(system, workload)
+        yield
+
+
+def led_through(host: str, port: int) -> dict[str, str]:
+    """Environment by which a part takes another address for the API server's."""
+    return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port)}
+
+
+@contextlib.contextmanager
+def ledger_reader(system: Kube) -> Iterator["Ledger"]:
+    """The leading extender's figures, read by an account that may."""
+    account = "ledger-reader"
+    binding = ("clusterrolebinding", f"{system.namespace}-{account}")
+    with contextlib.ExitStack() as stack:
+        stack.callback(system.kubectl, "delete", "serviceaccount", account)
+        stack.callback(system.kubectl, "delete", *binding)
+        system.kubectl("create", "serviceaccount", account)
+        who = f"--serviceaccount={system.namespace}:{account}"
+        system.kubectl("create", *binding, "--clusterrole=system:monitoring", who)
+        token = system.kubectl("create", "token", account)
+        assert token.returncode == 0, token.stderr
+        yield Ledger(system, token.stdout.strip())
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+    """What the leading extender says that it holds."""
+
+    system: Kube
+    token: str
+
+    def figure(self, name: str, **labels: str) -> float:
+        """One metric."""
+        wanted, text = {f'{key}="{value}"' for key, value in labels.items()}, self._text()
+        for line in text.splitlines():
+            found = re.fullmatch(rf"{name}(?:{{(.*)}})? (\S+)", line)
+            if found and wanted <= set((found[1] or "").split(",")):
+                return float(found[2])
+        raise AssertionError(f"no metric {name} {labels} in: {text}")
+
+    def wait_empty(self) -> None:
+        """Wait until it holds nothing, neither places nor doubts."""
+        claims = "gpupack_extender_claims{"
+
+        def look() -> bool:
+            lines = [line for line in self._text().splitlines() if line.startswith(claims)]
+            return bool(lines) and all(line.endswith(" 0.0") for line in lines)
+
+        wait_for(look, seconds=30, what="the ledger holds nothing")
+
+    def _text(self) -> str:
+        """Wait for it: while none leads, none answers."""
+        script = READ.format(namespace=self.system.namespace, token=self.token)
+        command = ("exec", OPERATOR, "--", "python3", "-c", script)
+        return wait_for(
+            lambda: self.system.kubectl(*command).stdout or None,
+            seconds=60,
+            what="figures of the leading extender",
+        )
+
+
+def _set_environment(system: Kube, workload: str, container: str, pairs: list[str]) -> None:
+    done = system.kubectl("set", "env", workload, "-c", container, *pairs)
+    assert done.returncode == 0, done.stderr
