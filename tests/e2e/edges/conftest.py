@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every test of an edge begins and ends with a cluster that is whole and holds no GPU."""
+
+import json
+from typing import Any
+
+import pytest
+from agreement import told_by_annotations, told_by_containers, told_by_status
+from harness import DEVICES_ANNOTATION, Kube, wait_for
+from node_faults import gpus_ready, lingering
+from parts import all_up, ledger_reader
+
+REST_SECONDS = 120
+
+
+@pytest.fixture(autouse=True)
+def whole(system, cluster):
+    """All parts run, all nodes hand out all GPUs, nobody holds any."""
+    at_rest(system, cluster.nodes())
+    yield
+    at_rest(system, cluster.nodes())
+
+
+def at_rest(system: Kube, nodes: tuple[str, ...]) -> None:
+    """Wait for it."""
+    wait_for(
+        lambda: not any(gpus_ready(system, node) for node in nodes),
+        seconds=REST_SECONDS,
+        what="all nodes hand out all their GPUs",
+    )
+    all_up(system)
+    wait_for(
+        lambda: not holding(system) and not lingering(system, nodes),
+        seconds=REST_SECONDS,
+        what="nobody holds a GPU",
+    )
+
+
+def holding(system: Kube) -> list[dict[str, Any]]:
+    """Pods of any namespace that hold GPUs."""
+    done = system.kubectl("get", "pods", "--all-namespaces", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return [
+        pod
+        for pod in json.loads(done.stdout)["items"]
+        if DEVICES_ANNOTATION in pod["metadata"].get("annotations", {})
+        and pod["status"]["phase"] not in {"Succeeded", "Failed"}
+    ]
+
+
+@pytest.fixture
+def ledger(system):
+    """What the leading extender says that it holds."""
+    with ledger_reader(system) as found:
+        yield found
+
+
+@pytest.fixture
+def tell(capsys):
+    """Prints figures past pytest's capture."""
+
+    def say(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n{text}")
+
+    return say
+
+
+@pytest.fixture
+def verdict(kube, refusals, ledger):
+    """Judges jobs that have ended; returns how many attempts had to be repeated."""
+
+    def judge(jobs: dict[str, dict[str, Any]]) -> int:
+        outcomes = [a["outcome"] for job in jobs.values() for a in job["status"]["attempts"]]
+        assert refusals() == []
+        assert {job["status"]["phase"] for job in jobs.values()} == {"Succeeded"}
+        assert set(outcomes) <= {"Succeeded", "Infrastructure"}
+        assert told_by_status(jobs) == told_by_containers(jobs)
+        assert told_by_annotations(kube) >= told_by_status(jobs)
+        assert ledger.figure("gpupack_extender_contradictions_total") == 0
+        return len(outcomes) - len(jobs)
+
+    return judge
