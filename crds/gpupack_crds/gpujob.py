@@ -46,10 +46,11 @@ class Share(Wire, frozen=True):
     ] = "cooperative"
 
     rules: ClassVar = (
+        # Whoever writes 10 for 10 Gi would get 10 bytes of a GPU.
         Rule(
-            "quantity(self.memory).isGreaterThan(quantity('0')) && "
+            "!quantity(self.memory).isLessThan(quantity('1Mi')) && "
             "quantity(self.memory).isLessThan(quantity('1Pi'))",
-            "a share needs memory of its GPU, and no more than one has; set share.memory to "
+            "memory of a GPU is 1Mi or more, and no more than one has; set share.memory to "
             "something like 10Gi",
             ".memory",
         ),
