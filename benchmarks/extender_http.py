@@ -20,7 +20,7 @@ import multiprocessing
 import socket
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -33,6 +33,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gpupack_extender import endpoints
+from gpupack_extender.connections import Connection
+from gpupack_extender.wire import ExtenderArgs
 from gpupack_kube import objects
 
 KNOWN = frozenset(f"node-{index:05}" for index in range(5000))
@@ -54,6 +57,12 @@ def with_msgspec(body: bytes) -> bytes:
     return msgspec.json.encode({"NodeNames": _choose(call.NodeNames)})
 
 
+def with_msgspec_and_each_key_once(body: bytes) -> bytes:
+    """As the extender decodes: typed, and no object has a key twice."""
+    call = endpoints.decode(body, ExtenderArgs)
+    return msgspec.json.encode({"NodeNames": _choose(call.node_names)})
+
+
 def with_orjson(body: bytes) -> bytes:
     """Decode everything into dictionaries."""
     return orjson.dumps({"NodeNames": _choose(orjson.loads(body)["NodeNames"])})
@@ -64,7 +73,7 @@ def with_json(body: bytes) -> bytes:
     return json.dumps({"NodeNames": _choose(json.loads(body)["NodeNames"])}).encode()
 
 
-def _choose(names: list[str]) -> list[str]:
+def _choose(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in KNOWN][:1]
 
 
@@ -95,7 +104,7 @@ def starlette_app(codec: Codec) -> Any:
     return Starlette(routes=[Route(PATH, handle, methods=["POST"])])
 
 
-def serve_uvicorn(build: Callable[[Codec], Any]) -> Serve:
+def serve_uvicorn(build: Callable[[Codec], Any], http: Any = "httptools") -> Serve:
     """Uvicorn with uvloop and httptools."""
 
     def serve(port: int, codec: Codec) -> None:
@@ -103,7 +112,7 @@ def serve_uvicorn(build: Callable[[Codec], Any]) -> Serve:
             build(codec),
             port=port,
             loop="uvloop",
-            http="httptools",
+            http=http,
             access_log=False,
             log_level="warning",
             timeout_keep_alive=600,
@@ -143,6 +152,11 @@ def serve_granian(port: int, codec: Codec) -> None:
 CANDIDATES: dict[str, tuple[Serve, Codec]] = {
     "uvicorn, bare ASGI, msgspec": (serve_uvicorn(bare_asgi), with_msgspec),
     "uvicorn, Starlette, msgspec": (serve_uvicorn(starlette_app), with_msgspec),
+    "same, no key twice": (serve_uvicorn(starlette_app), with_msgspec_and_each_key_once),
+    "same, bounded connections": (
+        serve_uvicorn(starlette_app, http=Connection),
+        with_msgspec_and_each_key_once,
+    ),
     "aiohttp, msgspec": (serve_aiohttp, with_msgspec),
     "granian, bare ASGI, msgspec": (serve_granian, with_msgspec),
     "uvicorn, bare ASGI, orjson": (serve_uvicorn(bare_asgi), with_orjson),

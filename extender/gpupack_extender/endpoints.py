@@ -63,7 +63,7 @@ def decode(body: bytes, kind: type[T]) -> T:
     """
     try:
         call = msgspec.json.decode(body, type=kind)
-        require_unique_keys(body, [each.encode_name for each in msgspec.structs.fields(kind)])
+        require_unique_keys(body, kind.__struct_encode_fields__)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CallInvalid(f"the body is no {kind.__name__}: {error}") from error
     return call
