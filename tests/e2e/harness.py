@@ -114,6 +114,10 @@ class Kube:
         """All GPUJobs of the namespace."""
         return json.loads(self._get("gpujobs"))["items"]
 
+    def nodes(self) -> list[str]:
+        """Names of all nodes."""
+        return [node["metadata"]["name"] for node in json.loads(self._get("nodes"))["items"]]
+
     def gpunodes(self) -> list[dict[str, Any]]:
         """All GPUNodes."""
         return json.loads(self._get("gpunodes"))["items"]
@@ -149,6 +153,10 @@ class Kube:
         found = json.loads(self._get("events", f"--field-selector=involvedObject.name={name}"))
         return [event["reason"] for event in found["items"]]
 
+    def event_texts(self) -> str:
+        """What all events of the namespace say."""
+        return "\n".join(event["message"] for event in json.loads(self._get("events"))["items"])
+
     def phase(self, name: str) -> str:
         """The phase of a GPUJob, empty before the operator saw it."""
         return self.gpujob(name).get("status", {}).get("phase", "")
@@ -176,6 +184,15 @@ class Kube:
             return pods if len(pods) == wanted and all(map(is_ready, pods)) else None
 
         return wait_for(look, seconds=seconds, what=f"{kind} {name} at its scale")
+
+    def wait_reason(self, name: str, reason: str, *, seconds: float = 60) -> dict[str, Any]:
+        """Wait until a GPUJob's status gives this reason, and return it."""
+
+        def look() -> dict[str, Any] | None:
+            job = self.gpujob(name)
+            return job if job.get("status", {}).get("reason") == reason else None
+
+        return wait_for(look, seconds=seconds, what=f"{name} says {reason}")
 
     def wait_finished(self, names: Iterable[str], *, seconds: float) -> dict[str, dict[str, Any]]:
         """Wait until all these GPUJobs ended, and return them by name."""

@@ -163,6 +163,14 @@ def gpujob(name: str, **spec: Any) -> Manifest:
     }
 
 
+def on_node(manifest: Manifest, node: str) -> Manifest:
+    """The same pod or GPUJob, for one node alone."""
+    spec = manifest["spec"]
+    pod = spec if manifest["kind"] == "Pod" else spec["template"]["spec"]
+    pod["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return manifest
+
+
 def controller(kind: str, name: str, pod: dict[str, Any], **spec: Any) -> Manifest:
     """A Deployment or StatefulSet of such pods."""
     labels = {"app": name}

@@ -16,6 +16,9 @@ AWAY = "type=kwok"
 """A label that the agents' node affinity avoids (values-devcluster.yaml)."""
 
 
+CDI = "/var/run/cdi"
+
+
 @contextlib.contextmanager
 def kubelet_down(cluster: ClusterDriver, node: str) -> Iterator[None]:
     """The kubelet is dead; containers, containerd and the agent go on."""
@@ -63,6 +66,37 @@ def unkillable(cluster: ClusterDriver, pod: dict[str, Any]) -> Iterator[None]:
         in_node(cluster, node, "kill", "-CONT", *shims)
 
 
+@contextlib.contextmanager
+def cdi_read_only(cluster: ClusterDriver, system: Kube, node: str) -> Iterator[None]:
+    """The node's agent cannot write CDI specs; one that restarts can."""
+    agent = agent_of(system, node)
+    assert agent is not None, f"no agent on {node}"
+    (pid, *_) = pids_of(cluster, agent, "gpupack_agent run")
+    in_node(cluster, node, *remount(pid, "ro"))
+    try:
+        yield
+    finally:
+        cluster.execute(node, remount(pid, "rw"))
+
+
+def remount(pid: str, mode: str) -> list[str]:
+    """Command line that remounts the CDI folder as the process with this identifier sees it."""
+    enter = ["nsenter", f"--target={pid}", "--mount", "--"]
+    return [*enter, "mount", "-o", f"remount,bind,{mode}", CDI]
+
+
+@contextlib.contextmanager
+def run_full(cluster: ClusterDriver, node: str) -> Iterator[None]:
+    """The node's /run, in memory, with CDI specs and containerd's state, has no room left."""
+    size = in_node(cluster, node, "df", "--output=size", "-B1", "/run").split()[-1]
+    used = in_node(cluster, node, "df", "--output=used", "-B1", "/run").split()[-1]
+    in_node(cluster, node, "mount", "-o", f"remount,size={used}", "/run")
+    try:
+        yield
+    finally:
+        in_node(cluster, node, "mount", "-o", f"remount,size={size}", "/run")
+
+
 def parent_of(cluster: ClusterDriver, node: str, pid: str) -> str:
     """The parent of a node's process."""
     return in_node(cluster, node, "awk", "/^PPid:/ {print $2}", f"/proc/{pid}/status").strip()
@@ -79,14 +113,6 @@ def agent_of(system: Kube, node: str) -> dict[str, Any] | None:
     """The pod of a node's agent, if there is one."""
     pods = pods_of_part(system, "agent")
     return next((pod for pod in pods if pod["spec"].get("nodeName") == node), None)
-
-
-def in_agent(cluster: ClusterDriver, system: Kube, node: str, *command: str) -> str:
-    """Run a command of the node in the agent's mounts, as the node's root."""
-    agent = agent_of(system, node)
-    assert agent is not None, f"no agent on {node}"
-    (pid, *_) = pids_of(cluster, agent, "gpupack_agent run")
-    return in_node(cluster, node, "nsenter", f"--target={pid}", "--mount", "--", *command)
 
 
 def gpus_ready(system: Kube, node: str) -> str:
@@ -111,6 +137,16 @@ def lingering(system: Kube, nodes: Sequence[str]) -> list[str]:
         if gpus["metadata"]["name"] in nodes
         for holder in gpus["status"].get("holders", ())
     ]
+
+
+def waiting_because(kube: Kube, text: str) -> str:
+    """What a pod of the namespace says that cannot start for this cause; empty if none does."""
+    said = (
+        status["state"].get("waiting", {}).get("message", "")
+        for pod in kube.pods()
+        for status in pod["status"].get("containerStatuses", ())
+    )
+    return next((message for message in said if text in message), "")
 
 
 def _label(system: Kube, node: str, label: str) -> None:
