@@ -44,7 +44,7 @@ class App:
 def build(settings: Settings, api: Api) -> App:
     """Put the parts together."""
     clock, decisions, standing = time.monotonic, settings.decisions, settings.standing
-    ledger = Ledger(clock)
+    ledger = Ledger(clock, observed_resources=decisions.observed_resources)
     sources = _reflectors(api, ledger)
     takeover = Takeover(sources.values(), clock=clock)
     leadership = Leadership(pod_name=standing.pod_name, clock=clock, gained=takeover.begin)

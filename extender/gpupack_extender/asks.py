@@ -7,7 +7,7 @@ more, plus overhead.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,11 +16,11 @@ import gpupack_core as core
 from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_extender import gpu_ask
 from gpupack_extender.errors import AskInvalid
+from gpupack_extender.gpu_ask import GpuAsk
 from gpupack_extender.limits import believed
 from gpupack_kube import objects
-
-_OURS = (names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
 
 _ANY_MEMORY = core.MiB(0)
 
@@ -30,49 +30,44 @@ _mebibytes = functools.lru_cache(maxsize=1024)(quantity.mebibytes)
 _MEASURES: Mapping[str, Callable[[str | int | float], int]] = {
     "cpu": _milli_cpu,
     "memory": _mebibytes,
-    names.GPU: quantity.count,
 }
+"""Whatever is not named here is counted in whole pieces."""
 
 
-def asks_for_gpus(spec: objects.PodSpec) -> bool:
-    """Whether any container asks for one of our resources."""
-    return any(map(_asks, (*spec.containers, *spec.init_containers)))
+def asks_for_gpus(spec: objects.PodSpec, observed: Collection[str]) -> bool:
+    """Whether any container asks for GPUs by one of our resources or of those observed."""
+    return any(_asks(c, observed) for c in (*spec.containers, *spec.init_containers))
 
 
-def pod_request(pod: objects.Pod) -> core.Request:
+def pod_request(pod: objects.Pod, observed: Collection[str]) -> core.Request:
     """What a pod of its own asks for.
 
     Raises:
         AskInvalid: it asks for nothing of ours, or for something that cannot be served.
     """
-    asking = [c for c in _long_running(pod.spec) if _asks(c)]
+    asking = [c for c in _long_running(pod.spec) if _asks(c, observed)]
     if len(asking) != 1:
         raise AskInvalid(
-            f"{len(asking)} containers of pod {pod.metadata.name} ask for {names.GPU}; "
+            f"{len(asking)} containers of pod {pod.metadata.name} ask for GPUs; "
             "exactly one container or sidecar may, and no plain init container"
         )
-    (container,) = asking
-    if any(name != names.GPU for name in _OURS if name in container.resources.limits):
-        raise AskInvalid(f"shares of a GPU are not served by this release; ask for {names.GPU}")
     try:
-        gpus = quantity.count(container.resources.limits[names.GPU])
-        return _request(pod.spec, gpus=believed(gpus))
+        return _request(pod.spec, gpu_ask.read(asking[0].resources.limits, observed))
     except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
         raise AskInvalid(f"pod {pod.metadata.name}: {error}") from error
 
 
-def gang(spec: GpuJobSpec, pod_spec: objects.PodSpec) -> core.Gang:
+def gang(spec: GpuJobSpec, pod_spec: objects.PodSpec, observed: Collection[str]) -> core.Gang:
     """What a GPUJob asks for: all its workers together.
 
     Raises:
-        AskInvalid: a quantity or a selector in the pod spec cannot be read, or a share is asked.
+        AskInvalid: a quantity or a selector in the pod spec cannot be read, or a resource is
+            asked that is not served.
     """
-    if spec.gpus is None:
-        raise AskInvalid("shares of a GPU are not served by this release; set spec.gpus")
     try:
         request = _request(
             pod_spec,
-            gpus=spec.gpus,
+            gpu_ask.of_job(spec, observed),
             models=spec.gpu_models,
             min_memory=core.MiB(believed(quantity.mebibytes(spec.min_memory or 0))),
             interconnect=core.Interconnect(spec.interconnect),
@@ -116,29 +111,35 @@ def needs(spec: objects.PodSpec) -> tuple[core.MilliCpu, core.MiB]:
     return core.MilliCpu(believed(cpu)), core.MiB(believed(memory))
 
 
-def tickets(spec: objects.PodSpec) -> int:
-    """GPUs that the kubelet counts for a pod, by its resources alone.
+def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
+    """GPUs and slots for shares that the kubelet counts for a pod, by resource name.
 
     Raises:
         AskInvalid: a quantity cannot be read.
     """
     try:
-        return believed(sum(map(quantity.count, _peak(spec, names.GPU))))
+        counted = {
+            name: believed(sum(map(quantity.count, _peak(spec, name))))
+            for name in (names.GPU, names.GPU_SHARE, *observed)
+        }
     except QuantityInvalid as error:
         raise AskInvalid(f"GPUs cannot be counted: {error}") from error
+    return {name: number for name, number in counted.items() if number}
 
 
 def _request(
     spec: objects.PodSpec,
+    ask: GpuAsk,
     *,
-    gpus: int,
     models: tuple[str, ...] = (),
     min_memory: core.MiB = _ANY_MEMORY,
     interconnect: core.Interconnect = core.Interconnect.ANY,
 ) -> core.Request:
     cpu, memory = needs(spec)
     return core.Request(
-        gpus=gpus,
+        gpus=ask.gpus,
+        share=ask.share,
+        resource=ask.resource,
         models=models,
         min_memory=min_memory,
         interconnect=interconnect,
@@ -155,8 +156,8 @@ def _spread(spec: GpuJobSpec) -> core.Spread:
     return core.Spread(spec.spread.max_nodes, spec.spread.one_worker_per_node)
 
 
-def _asks(container: objects.Container) -> bool:
-    return any(name in container.resources.limits for name in _OURS)
+def _asks(container: objects.Container, observed: Collection[str]) -> bool:
+    return gpu_ask.asks(container.resources.limits, observed)
 
 
 def _long_running(spec: objects.PodSpec) -> list[objects.Container]:
@@ -169,7 +170,7 @@ def _is_sidecar(container: objects.Container) -> bool:
 
 def _peak(spec: objects.PodSpec, name: str) -> Iterable[str | int | float]:
     """The quantities whose sum is what the pod needs of one resource."""
-    measure = _MEASURES[name]
+    measure = _MEASURES.get(name, quantity.count)
     peak = _asked(_long_running(spec), name)
     sidecars: list[objects.Container] = []
     for container in spec.init_containers:

@@ -128,7 +128,7 @@ class Binder:
 
 
 def binding(call: BindingArgs, claim: PodClaim) -> objects.Json:
-    """Node and devices; the annotation is merged into the pod in the same write."""
+    """Node and devices; annotations are merged into the pod in the same write."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -136,15 +136,16 @@ def binding(call: BindingArgs, claim: PodClaim) -> objects.Json:
             "name": call.pod_name,
             "namespace": call.pod_namespace,
             "uid": call.pod_uid,
-            "annotations": {names.DEVICES_ANNOTATION: annotation(claim)},
+            "annotations": annotations(claim),
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": claim.placement.node},
     }
 
 
-def annotation(claim: PodClaim) -> str:
-    """The value of the devices annotation."""
-    return encode_devices(claims.shares(claim.placement))
+def annotations(claim: PodClaim) -> dict[str, str]:
+    """The devices; none on a node whose GPUs another device plugin hands out."""
+    held = claims.shares(claim.placement)
+    return {names.DEVICES_ANNOTATION: encode_devices(held)} if held else {}
 
 
 def judge(pod: objects.Pod | None, claim: PodClaim, *, may_have_landed: bool) -> Outcome:
@@ -158,9 +159,9 @@ def judge(pod: objects.Pod | None, claim: PodClaim, *, may_have_landed: bool) ->
     if pod is None:
         return Outcome.NOT_LANDED
     if pod.spec.node_name:
-        written = pod.metadata.annotations.get(names.DEVICES_ANNOTATION)
-        ours = (claim.placement.node, annotation(claim))
-        return Outcome.LANDED if (pod.spec.node_name, written) == ours else Outcome.NOT_LANDED
+        ours = annotations(claim).items() <= pod.metadata.annotations.items()
+        is_here = pod.spec.node_name == claim.placement.node
+        return Outcome.LANDED if ours and is_here else Outcome.NOT_LANDED
     if pod.metadata.deletion_timestamp is not None:
         return Outcome.NOT_LANDED
     return Outcome.UNKNOWN if may_have_landed else Outcome.NOT_LANDED

@@ -25,6 +25,7 @@ EVICTING_HELPS = frozenset(
         core.Reason.TOO_FEW_FREE_GPUS,
         core.Reason.NVLINK_CLIQUE_BUSY,
         core.Reason.SHARE_DOES_NOT_FIT,
+        core.Reason.TOO_MANY_SHARES,
         core.Reason.CPU_EXHAUSTED,
         core.Reason.MEMORY_EXHAUSTED,
     }
@@ -66,7 +67,7 @@ class Filter:
         others = self.ledger.books.pods_of(worker)
         if others:
             return _nowhere(call, f"the worker's place is held by pod {others[0].name}")
-        obstacle = self.ledger.books.obstacle(claim.placement)
+        obstacle = self.ledger.books.obstacle(claim.place)
         if obstacle:
             return _nowhere(call, f"the worker's place cannot be used: {obstacle}")
         return _exactly(claim.placement.node, call, otherwise="the worker is planned on node")
@@ -83,7 +84,7 @@ class Filter:
                 return FilterResult(node_names=[held.placement.node])
             self.ledger.release(held)
         self.may_decide()
-        request = asks.pod_request(call.pod)
+        request = asks.pod_request(call.pod, self.decisions.observed_resources)
         chosen = core.decide(self.ledger.cluster, request, self._policy, candidates=call.node_names)
         if isinstance(chosen, core.Refusal):
             return self._refused(request, call)
@@ -92,7 +93,7 @@ class Filter:
 
     def _every(self, call: ExtenderArgs) -> FilterResult:
         self.may_decide()
-        request = asks.pod_request(call.pod)
+        request = asks.pod_request(call.pod, self.decisions.observed_resources)
         ranked = core.rank(self.ledger.cluster, request, self._policy, candidates=call.node_names)
         fits = {each.node for each in ranked}
         refused = self._refused(request, call)
@@ -116,7 +117,7 @@ class Filter:
         )
 
     def _obstacle(self, held: PodClaim) -> str:
-        return self.ledger.books.obstacle(held.placement)
+        return self.ledger.books.obstacle(held.place)
 
     @property
     def _policy(self) -> core.Policy:

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Node and its GPUNode as one node of core."""
 
+import itertools
+from collections.abc import Collection
+
 import gpupack_core as core
 from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpunode import GpuDevice
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.errors import InventoryInvalid
-from gpupack_extender.limits import MOST_GPU_MEMORY, believed
+from gpupack_extender.limits import MOST_GPU_MEMORY, MOST_GPUS, believed
 from gpupack_kube import objects
+
+_UNKNOWN = ("unknown", 1)
+"""Model and MiB of GPUs that our agent cannot look at."""
 
 _HEALTH = {
     "Healthy": core.Health.HEALTHY,
@@ -17,28 +23,68 @@ _HEALTH = {
 }
 
 
-def core_node(node: objects.Node, gpus: GpuNode) -> core.Node:
+def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> core.Node:
     """Join what Kubernetes and what our agent know of a node.
 
     Raises:
-        InventoryInvalid: two devices of one index or UUID, an empty model and the like.
+        InventoryInvalid: two devices of one index or UUID, an empty model and the like; or GPUs
+            of a resource that is not observed.
     """
     allocatable = node.status.allocatable
+    resource = _resource(node, gpus, observed)
     try:
         return core.Node(
             name=core.NodeName(node.metadata.name),
-            devices=tuple(map(_device, _whole_gpus(gpus.status.devices))),
+            devices=_counted(node, gpus, resource) if resource else _named(gpus),
             cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
             memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
             labels=node.metadata.labels,
             taints=tuple(map(_taint, node.spec.taints)),
-            ready=_is_ready(node) and _hands_out_tickets(node),
+            ready=_is_ready(node) and _hands_out_tickets(node, resource),
             cordoned=node.spec.unschedulable,
+            resource=resource,
         )
     except (core.Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
         raise InventoryInvalid(
             f"node {node.metadata.name} gets no work, its inventory is wrong: {error}"
         ) from error
+
+
+def _resource(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> str:
+    """By which name the node's GPUs are asked for, as core spells it."""
+    name = gpus.status.resource_name
+    if gpus.status.mode == "owned":
+        return ""
+    if name not in observed:
+        raise InventoryInvalid(
+            f"node {node.metadata.name} gets no work: its GPUs are {name}, which is none of the "
+            f"observed resources ({', '.join(observed) or 'there are none'})"
+        )
+    return name
+
+
+def _named(gpus: GpuNode) -> tuple[core.Device, ...]:
+    return tuple(map(_device, _whole_gpus(gpus.status.devices)))
+
+
+def _counted(node: objects.Node, gpus: GpuNode, resource: str) -> tuple[core.Device, ...]:
+    """As many devices as the kubelet hands out by that name; which is which, nobody knows.
+
+    Their health is the other plugin's business: it takes sick ones out of allocatable.
+    """
+    number = min(quantity.count(node.status.allocatable.get(resource, 0)), MOST_GPUS)
+    kinds = [(each.model, each.memory_mib) for each in _whole_gpus(gpus.status.devices)]
+    kinds = kinds or [_UNKNOWN]
+    return tuple(
+        core.Device(
+            uuid=core.DeviceUuid(f"{node.metadata.name}/{resource}/{index}"),
+            index=index,
+            model=model,
+            memory=core.MiB(memory),
+            max_shares=0,
+        )
+        for index, (model, memory) in zip(range(number), itertools.cycle(kinds), strict=False)
+    )
 
 
 def _whole_gpus(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
@@ -58,6 +104,7 @@ def _device(device: GpuDevice) -> core.Device:
         numa_node=device.numa_node,
         clique=device.nvlink_clique,
         health=_HEALTH[device.health],
+        max_shares=names.SHARE_SLOTS_PER_GPU,
     )
 
 
@@ -65,12 +112,14 @@ def _taint(taint: objects.Taint) -> core.Taint:
     return core.Taint(taint.key, taint.value, core.Effect(taint.effect))
 
 
-def _hands_out_tickets(node: objects.Node) -> bool:
-    """Whether the kubelet counts any ticket of our device plugin.
+def _hands_out_tickets(node: objects.Node, resource: str) -> bool:
+    """Whether the kubelet counts any ticket of the device plugin, ours or the observed one.
 
-    While the agent is away it counts none, and would fail for good every pod that is bound there.
+    While the plugin is away it counts none, and would fail for good every pod that is bound there.
     """
-    return quantity.count(node.status.allocatable.get(names.GPU, 0)) > 0
+    expected = (resource or names.GPU,)
+    counts = (quantity.count(node.status.allocatable.get(name, 0)) for name in expected)
+    return all(count > 0 for count in counts)
 
 
 def _is_ready(node: objects.Node) -> bool:

@@ -15,7 +15,15 @@ MOST_PER_POD: Final = 1 << 40
 MOST_GPU_MEMORY: Final = core.MiB(1 << 24)
 """16 TiB on one GPU."""
 
+MOST_GPUS: Final = 128
+"""GPUs of one node; as many as a GPUNode may list."""
+
 
 def believed(amount: int) -> int:
     """The amount, or the most that is believed: either way too much for any node."""
     return min(amount, MOST_PER_POD)
+
+
+def believed_on_gpu(memory: core.MiB) -> core.MiB:
+    """The memory, or just more than the most that is believed: too much for any GPU."""
+    return min(memory, core.MiB(MOST_GPU_MEMORY + 1))

@@ -36,18 +36,20 @@ class Plan:
         attempt = Attempt(
             namespace=call.namespace, job=call.name, job_uid=call.uid, number=call.attempt
         )
-        gang = asks.gang(call.spec, asks.read_pod_spec(call.pod_spec))
+        gang = asks.gang(
+            call.spec, asks.read_pod_spec(call.pod_spec), self.decisions.observed_resources
+        )
         held = self.ledger.plan_of(attempt)
         if held and self._stands(held, gang):
             self.ledger.renew_plan(attempt, seconds=self.decisions.plan_hold_seconds)
-            return self._response([claim.placement for claim in held])
+            return self._response(held)
         self.ledger.drop_plans(call.uid)
         return self._fresh(attempt, gang, call.spec.policy)
 
     def _stands(self, held: tuple[WorkerClaim, ...], gang: core.Gang) -> bool:
         if any(claim.state is State.WRITTEN for claim in held):
             return True
-        obstacles = (self.ledger.books.obstacle(claim.placement) for claim in held)
+        obstacles = (self.ledger.books.obstacle(claim.place) for claim in held)
         return len(held) == gang.workers and not any(obstacles)
 
     def _fresh(
@@ -58,13 +60,17 @@ class Plan:
         if isinstance(placements, core.Refusal):
             return _refusal(placements)
         self.ledger.hold_plan(attempt, placements, seconds=self.decisions.plan_hold_seconds)
-        return self._response(list(placements))
+        return self._response(self.ledger.plan_of(attempt))
 
-    def _response(self, placements: list[core.Placement]) -> PlanResponse:
+    def _response(self, held: tuple[WorkerClaim, ...]) -> PlanResponse:
         return PlanResponse(
             placement=tuple(
-                WorkerPlacement(worker=i, node=p.node, devices=claims.shares(p))
-                for i, p in enumerate(placements)
+                WorkerPlacement(
+                    worker=claim.worker.index,
+                    node=claim.placement.node,
+                    devices=claims.shares(claim.placement),
+                )
+                for claim in held
             ),
             expires_seconds=self.decisions.plan_hold_seconds,
         )

@@ -46,7 +46,7 @@ class Prioritize:
     def _ranks(self, call: ExtenderArgs) -> dict[str, int]:
         ranked = core.rank(
             self.ledger.cluster,
-            asks.pod_request(call.pod),
+            asks.pod_request(call.pod, self.decisions.observed_resources),
             core.policy_named(self.decisions.policy),
             candidates=call.node_names,
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import gpupack_core as core
 from gpupack_extender import asks
 from gpupack_extender.errors import AskInvalid, BindRefused
-from gpupack_extender.ledger.claims import PodClaim, State
+from gpupack_extender.ledger.claims import Place, PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import Worker, worker_of
 from gpupack_extender.settings import Decisions
@@ -38,44 +38,44 @@ class Reserve:
         held = self.ledger.books.pods.get(pod.metadata.uid)
         if held is not None and held.placement.node == node and _is_settled(held):
             return held
-        placement = self._placement(pod, held, node)
-        obstacle = self.ledger.books.obstacle(placement)
+        place = self._place(pod, held, node)
+        obstacle = self.ledger.books.obstacle(place)
         if obstacle:
             raise BindRefused(obstacle)
-        return self.ledger.start_bind(pod, placement)
+        return self.ledger.start_bind(pod, place)
 
-    def _placement(self, pod: objects.Pod, held: PodClaim | None, node: str) -> core.Placement:
+    def _place(self, pod: objects.Pod, held: PodClaim | None, node: str) -> Place:
         worker = worker_of(pod)
         if held is not None:
-            placement = held.placement
+            place = held.place
         elif worker is not None:
-            placement = self._planned(worker)
+            place = self._planned(worker)
         else:
-            placement = self._decided(pod, node)
-        if placement.node != node:
-            raise BindRefused(f"the pod's place is on node {placement.node}, not on {node}")
-        return placement
+            place = self._decided(pod, node)
+        if place.node != node:
+            raise BindRefused(f"the pod's place is on node {place.node}, not on {node}")
+        return place
 
-    def _planned(self, worker: Worker) -> core.Placement:
+    def _planned(self, worker: Worker) -> Place:
         claim = self.ledger.books.workers.get(worker)
         if claim is None:
             raise BindRefused(f"{worker.attempt} has no place for worker {worker.index}")
         others = self.ledger.books.pods_of(worker)
         if others:
             raise BindRefused(f"the worker's place is held by pod {others[0].name}")
-        return claim.placement
+        return claim.place
 
-    def _decided(self, pod: objects.Pod, node: str) -> core.Placement:
+    def _decided(self, pod: objects.Pod, node: str) -> Place:
         self.may_decide()
         try:
-            request = asks.pod_request(pod)
+            request = asks.pod_request(pod, self.decisions.observed_resources)
         except AskInvalid as error:
             raise BindRefused(str(error)) from error
         policy = core.policy_named(self.decisions.policy)
         chosen = core.decide(self.ledger.cluster, request, policy, candidates=[core.NodeName(node)])
         if isinstance(chosen, core.Refusal):
             raise BindRefused(chosen.message)
-        return chosen
+        return self.ledger.books.place(chosen)
 
 
 def _is_settled(claim: PodClaim) -> bool:

@@ -3,11 +3,13 @@
 
 import dataclasses
 import enum
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 import gpupack_core as core
 from gpupack_crds import names
+from gpupack_crds.gpujob import EXTENDED_RESOURCE
 from gpupack_extender.errors import SettingsInvalid
 
 T = TypeVar("T")
@@ -39,6 +41,9 @@ class Decisions:
     """GPUPACK_PLAN_HOLD_SECONDS: a plan that is not written into the GPUJob by then is gone.
 
     A new leader makes no plan for as long, so that it cannot contradict its predecessor's."""
+    observed_resources: tuple[str, ...] = ()
+    """GPUPACK_OBSERVED_RESOURCES, separated by commas: resources of other device plugins, such as
+    nvidia.com/gpu, whose nodes are packed without a say in devices."""
     assume_seconds: float = 30.0
     """GPUPACK_ASSUME_SECONDS: a place that filter gave is free again when no bind came by then."""
 
@@ -105,6 +110,14 @@ def _decisions(environ: Mapping[str, str]) -> Decisions:
         policy=_read(
             environ, "GPUPACK_POLICY", _policy, "best-fit", "one of " + ", ".join(core.POLICIES)
         ),
+        observed_resources=_read(
+            environ,
+            "GPUPACK_OBSERVED_RESOURCES",
+            _resources,
+            (),
+            "names of extended resources such as nvidia.com/gpu, none of gpupack.dev, separated by "
+            "commas",
+        ),
         plan_hold_seconds=_seconds(environ, "GPUPACK_PLAN_HOLD_SECONDS", 10.0),
         assume_seconds=_seconds(environ, "GPUPACK_ASSUME_SECONDS", 30.0),
     )
@@ -150,6 +163,14 @@ def _read(
         return parse(text)
     except (ValueError, KeyError) as error:
         raise SettingsInvalid(f"{name}={text!r} is not valid; set it to {allowed}") from error
+
+
+def _resources(text: str) -> tuple[str, ...]:
+    resources = tuple(name.strip() for name in text.split(","))
+    for name in resources:
+        if not re.fullmatch(EXTENDED_RESOURCE, name) or name.startswith(f"{names.GROUP}/"):
+            raise ValueError(name)
+    return tuple(dict.fromkeys(resources))
 
 
 def _policy(text: str) -> str:

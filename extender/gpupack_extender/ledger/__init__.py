@@ -21,7 +21,8 @@ lock that concurrent binds need.
 
 * `workers`: which worker a pod is. `claims`: one place and who claims it.
 * `books`: claims, and the cluster's arrays kept equal to them.
-* `tickets`: GPUs set aside for pods that the kubelet counts and no annotation explains.
+* `tickets`: GPUs set aside for tickets of the kubelet's that no device is known for.
+* `lingering`: pods that are gone and whose processes still hold GPUs.
 * `ledger`: what calls do to the books. `fleet`, `jobs`, `pods`: what watch events do.
 * `placed_job`: a GPUJob as far as `jobs` reads it.
 """

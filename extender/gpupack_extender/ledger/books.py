@@ -2,21 +2,32 @@
 """Claims, and the cluster's arrays kept equal to them.
 
 Invariant: core's cluster holds exactly the pods' claims, those workers' claims that no pod's claim
-covers, and what `tickets` sets aside. Only the two modules take from and give back to the cluster.
+covers, the devices of lingering pods that their own claim does not cover, and what `tickets` sets
+aside. Only the two modules take from and give back to the cluster.
 
 A pod covers its worker only if it holds the same devices on the same node. Should the API ever
 say otherwise, both stay held: a device too many is held, never a device twice given out.
+
+A lingering pod is one that the API does not know any more and whose processes still hold GPUs, as
+its node's agent says. The agent may say so before the watch shows that the pod is gone: while the
+pod's claim is there, it is the one that counts, and the moment it ends the lingering one does.
 """
 
+import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import gpupack_core as core
-from gpupack_extender.ledger.claims import PodClaim, WorkerClaim
-from gpupack_extender.ledger.tickets import Tickets
-from gpupack_extender.ledger.workers import Worker, pod_holder
+from gpupack_extender.ledger.claims import Place, PodClaim, WorkerClaim
+from gpupack_extender.ledger.tickets import SetAside
+from gpupack_extender.ledger.workers import (
+    Worker,
+    is_lingering,
+    lingering_holder,
+    pod_holder,
+)
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +42,11 @@ class Books:
         self.cluster = cluster
         self.workers: dict[Worker, WorkerClaim] = {}
         self.pods: dict[str, PodClaim] = {}
+        self.lingering: dict[core.NodeName, Mapping[str, core.Placement]] = {}
+        """By node and pod UID."""
         self.contradictions = 0
         """How often the API showed a device claimed beyond what it has."""
-        self._tickets = Tickets(cluster)
+        self._set_aside = SetAside(cluster)
         self._of_job: dict[str, set[Worker]] = defaultdict(set)
         self._serving: dict[Worker, set[str]] = defaultdict(set)
 
@@ -62,15 +75,15 @@ class Books:
         """Add a pod's claim or replace the one there is."""
         before = self.pods.get(claim.uid)
         self.pods[claim.uid] = claim
-        if before and before.placement.node != claim.placement.node:
-            self._tickets.count(claim.uid, node=before.placement.node, tickets=0)
         if before and before.worker and before.worker != claim.worker:
             self._leave(claim.uid, before.worker)
         if claim.worker:
             self._serving[claim.worker].add(claim.uid)
             self._book_worker(claim.worker)
-        self._book(pod_holder(claim.uid), claim.placement)
-        self._tickets.count(claim.uid, node=claim.placement.node, tickets=claim.tickets)
+        self._book(pod_holder(claim.uid), claim.place)
+        self._book_lingering(claim.place.node, claim.uid)
+        if before and before.place.node != claim.place.node:
+            self._book_lingering(before.place.node, claim.uid)
 
     def drop_pod(self, uid: str) -> None:
         """End a pod's claim. Its worker's claim, if there is one, counts again."""
@@ -78,21 +91,48 @@ class Books:
         if claim is None:
             return
         self._book(pod_holder(uid), None)
-        self._tickets.count(uid, node=claim.placement.node, tickets=0)
+        self._book_lingering(claim.place.node, uid)
         if claim.worker:
             self._leave(uid, claim.worker)
 
     def node_changed(self, name: core.NodeName) -> None:
         """The cluster has other devices there now."""
-        self._tickets.seat(name)
+        self._set_aside.seat(name)
 
-    def obstacle(self, placement: core.Placement) -> str:
-        """Why a held place cannot be used now; empty if it can."""
+    def lingering_on(self, node: core.NodeName, holders: Mapping[str, core.Placement]) -> None:
+        """These pods, by UID, linger on a node and no others."""
+        before = self.lingering.pop(node, {})
+        if holders:
+            self.lingering[node] = holders
+        for uid in sorted(before.keys() | holders.keys()):
+            self._book_lingering(node, uid)
+
+    def place(self, placement: core.Placement) -> Place:
+        """What a decision of core's holds: on observed nodes so many GPUs, whichever they are."""
         node = self.cluster.node(placement.node)
+        if node is None or not node.resource:
+            return Place(placement)
+        unnamed = dataclasses.replace(placement, devices=())
+        return Place(unnamed, {node.resource: len(placement.devices)})
+
+    def obstacle(self, place: Place) -> str:
+        """Why a held place cannot be used now; empty if it can."""
+        node = self.cluster.node(place.node)
         if node is None:
-            return f"node {placement.node} has no GPU inventory"
+            return f"node {place.node} has no GPU inventory"
+        return self._devices_obstacle(place, node) or self._tickets_obstacle(place, node)
+
+    def _tickets_obstacle(self, place: Place, node: core.Node) -> str:
+        for resource in place.tickets:
+            if resource != node.resource:
+                return f"node {node.name} does not hand out {resource}"
+            if self._set_aside.needed(node) > len(node.devices):
+                return f"more {resource} are claimed on node {node.name} than it has"
+        return ""
+
+    def _devices_obstacle(self, place: Place, node: core.Node) -> str:
         devices = {device.uuid: device for device in node.devices}
-        for grant in placement.devices:
+        for grant in place.placement.devices:
             device = devices.get(grant.uuid)
             if device is None:
                 return f"GPU {grant.uuid} is not on node {node.name} any more"
@@ -103,24 +143,38 @@ class Books:
         return ""
 
     def report_overbooked(self, placement: core.Placement, *, of: str) -> None:
-        """Log and count it when a place just adopted from the API is not free: nobody may."""
+        """Log and count it when a place just adopted from the API is not free: nobody may.
+
+        With what lingers there is no contradiction: it may be reported after the place was given.
+        """
         node = self.cluster.node(placement.node)
         granted = {grant.uuid for grant in placement.devices}
         for device in node.devices if node else ():
-            if device.uuid in granted and self._is_overbooked(placement.node, device):
+            if device.uuid in granted and self._is_overbooked(
+                placement.node, device, with_lingering=False
+            ):
                 self.contradictions += 1
                 log.error(
                     "GPU %s on node %s is claimed beyond what it has, by %s too; all stay held",
                     *(device.uuid, placement.node, of),
                 )
 
-    def _is_overbooked(self, node: core.NodeName, device: core.Device) -> bool:
-        grants = list(self._grants_of(node, device.uuid))
-        milli, memory = sum(g.milli for g in grants), sum(g.memory for g in grants)
-        return len(grants) > 1 and (milli > core.WHOLE_GPU or memory > device.memory)
+    def _is_overbooked(
+        self, node: core.NodeName, device: core.Device, *, with_lingering: bool = True
+    ) -> bool:
+        holders = self.cluster.holders_of(node=node, uuid=device.uuid)
+        counted = [each for each in holders if with_lingering or not is_lingering(each)]
+        grants = list(self._grants_of(counted, device.uuid))
+        return len(grants) > 1 and (
+            sum(grant.milli for grant in grants) > core.WHOLE_GPU
+            or sum(grant.memory for grant in grants) > device.memory
+            or sum(grant.shares for grant in grants) > device.max_shares
+        )
 
-    def _grants_of(self, node: core.NodeName, uuid: core.DeviceUuid) -> Iterator[core.Grant]:
-        for holder in self.cluster.holders_of(node=node, uuid=uuid):
+    def _grants_of(
+        self, holders: Iterable[core.Holder], uuid: core.DeviceUuid
+    ) -> Iterator[core.Grant]:
+        for holder in holders:
             placement = self.cluster.placement_of(holder)
             yield from (g for g in placement.devices if g.uuid == uuid) if placement else ()
 
@@ -131,26 +185,45 @@ class Books:
     def _book_worker(self, worker: Worker) -> None:
         claim = self.workers.get(worker)
         counted = claim is not None and not self._is_covered(claim)
-        self._book(worker.holder, claim.placement if claim and counted else None)
+        self._book(worker.holder, claim.place if claim and counted else None)
 
     def _is_covered(self, claim: WorkerClaim) -> bool:
         pods = self.pods_of(claim.worker)
-        return any(_same_devices(pod.placement, claim.placement) for pod in pods)
+        return any(_covers(pod.place, claim.place) for pod in pods)
 
-    def _book(self, holder: core.Holder, placement: core.Placement | None) -> None:
-        held = self.cluster.placement_of(holder)
-        if held == placement:
-            return
-        if held is not None:
-            self.cluster.give_back(holder)
-            self._tickets.seat(held.node)
-        if placement is not None:
-            self.cluster.adopt(holder, placement)
-            self._tickets.seat(placement.node)
+    def _book_lingering(self, node: core.NodeName, uid: str) -> None:
+        placement = self.lingering.get(node, {}).get(uid)
+        pod = self.pods.get(uid)
+        counted = placement is not None and not (pod and _names_all(pod.placement, placement))
+        place = Place(placement) if placement and counted else None
+        self._book(lingering_holder(node, uid), place)
+
+    def _book(self, holder: core.Holder, place: Place | None) -> None:
+        """Make a holder hold exactly this place."""
+        held, wanted = self.cluster.placement_of(holder), place.placement if place else None
+        if held != wanted:
+            if held is not None:
+                self.cluster.give_back(holder)
+                self._set_aside.seat(held.node)
+            if wanted is not None:
+                self.cluster.adopt(holder, wanted)
+                self._set_aside.seat(wanted.node)
+        self._set_aside.put(holder, place)
 
 
-def _same_devices(one: core.Placement, other: core.Placement) -> bool:
-    return (one.node, set(one.devices)) == (other.node, set(other.devices))
+def _covers(pod: Place, worker: Place) -> bool:
+    """Whether a pod's place is its worker's: the same devices, or at least as many GPUs."""
+    return (
+        pod.node == worker.node
+        and set(pod.placement.devices) == set(worker.placement.devices)
+        and all(pod.tickets.get(name, 0) >= number for name, number in worker.tickets.items())
+    )
+
+
+def _names_all(claimed: core.Placement, lingering: core.Placement) -> bool:
+    """Whether a pod's claim holds every device that it is said to linger on."""
+    uuids = {grant.uuid for grant in claimed.devices}
+    return claimed.node == lingering.node and all(g.uuid in uuids for g in lingering.devices)
 
 
 def _discard(groups: dict[K, set[V]], key: K, value: V) -> None:

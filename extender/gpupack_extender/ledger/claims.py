@@ -4,12 +4,14 @@
 import dataclasses
 import enum
 import math
+from collections.abc import Mapping
 
 import gpupack_core as core
 from gpupack_crds import devices
+from gpupack_extender.gpu_ask import MILLI_PER_PERCENT
 from gpupack_extender.ledger.workers import Worker
 
-_MILLI_PER_PERCENT = 10
+Tickets = Mapping[str, int]
 
 
 class State(enum.StrEnum):
@@ -31,15 +33,38 @@ class State(enum.StrEnum):
     """The API shows the pod bound. Ends when the pod is terminal or gone."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """What is held on a node.
+
+    `tickets`: what the kubelet counts there beyond the devices of the placement, by resource name.
+    They are all that is known of a pod's GPUs where another device plugin hands them out, or where
+    somebody else bound the pod.
+    """
+
+    placement: core.Placement
+    tickets: Tickets = dataclasses.field(default_factory=dict)
+
+    @property
+    def node(self) -> core.NodeName:
+        """Where it is."""
+        return self.placement.node
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerClaim:
     """The place of a worker, planned or written."""
 
     worker: Worker
-    placement: core.Placement
+    place: Place
     state: State
     deadline: float = math.inf
     """Ledger's clock, seconds."""
+
+    @property
+    def placement(self) -> core.Placement:
+        """The node, and the devices that are known."""
+        return self.place.placement
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +74,7 @@ class PodClaim:
     uid: str
     namespace: str
     name: str
-    placement: core.Placement
+    place: Place
     state: State
     worker: Worker | None = None
     deadline: float = math.inf
@@ -58,15 +83,18 @@ class PodClaim:
     """When the claim came into its state, ledger's clock."""
     in_doubt: bool = False
     """A Binding was sent earlier and not answered: it may still land."""
-    tickets: int = 0
-    """GPUs that the kubelet counts for the pod beyond those of its placement."""
+
+    @property
+    def placement(self) -> core.Placement:
+        """The node, and the devices that are known."""
+        return self.place.placement
 
 
 def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:
     """A placement's devices as annotation and status spell them."""
     return tuple(
         devices.DeviceShare(
-            uuid=grant.uuid, percent=grant.milli // _MILLI_PER_PERCENT, memory_mib=grant.memory
+            uuid=grant.uuid, percent=grant.milli // MILLI_PER_PERCENT, memory_mib=grant.memory
         )
         for grant in placement.devices
     )
@@ -83,7 +111,7 @@ def placement(
     grants = tuple(
         core.Grant(
             core.DeviceUuid(share.uuid),
-            core.MilliGpu(share.percent * _MILLI_PER_PERCENT),
+            core.MilliGpu(share.percent * MILLI_PER_PERCENT),
             core.MiB(share.memory_mib),
         )
         for share in held

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes and GPUNodes, joined into core's nodes.
 
-A node is known to core while both are there and its mode is `owned`. One whose inventory
-contradicts itself or another's gets no work, and is tried again whenever any node changes.
+A node is known to core while both are there. One whose inventory contradicts itself or another's
+gets no work, and is tried again whenever any node changes.
+
+Of an owned node its GPUNode also tells which pods linger there. Those of an observed node are no
+claims: its pods count by their requests.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 
 import gpupack_core as core
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.errors import InventoryInvalid
 from gpupack_extender.inventory import core_node
+from gpupack_extender.ledger.books import Books
+from gpupack_extender.ledger.lingering import lingering
 from gpupack_kube import objects
 
 log = logging.getLogger(__name__)
@@ -52,12 +57,20 @@ class ByName(Generic[T]):
 class Fleet:
     """Keeps the cluster's nodes as the API has them."""
 
-    def __init__(self, cluster: core.Cluster, changed: Callable[[core.NodeName], None]) -> None:
+    def __init__(
+        self, cluster: core.Cluster, books: Books, observed_resources: Collection[str]
+    ) -> None:
         self._cluster = cluster
-        self._changed = changed
+        self._books = books
+        self._observed = observed_resources
         self._rejected: set[str] = set()
         self.nodes: ByName[objects.Node] = ByName(self._join)
-        self.gpus: ByName[GpuNode] = ByName(self._join)
+        self.gpus: ByName[GpuNode] = ByName(self._gpus_changed)
+
+    def _gpus_changed(self, name: str) -> None:
+        gpus = self.gpus.items.get(name)
+        self._books.lingering_on(core.NodeName(name), lingering(gpus) if gpus else {})
+        self._join(name)
 
     def _join(self, name: str) -> None:
         self._put(name)
@@ -66,12 +79,12 @@ class Fleet:
 
     def _put(self, name: str) -> None:
         node, gpus = self.nodes.items.get(name), self.gpus.items.get(name)
-        if node is None or gpus is None or gpus.status.mode != "owned":
+        if node is None or gpus is None:
             self._rejected.discard(name)
             self._remove(name)
             return
         try:
-            self._set(core_node(node, gpus))
+            self._set(core_node(node, gpus, self._observed))
             self._rejected.discard(name)
         except (InventoryInvalid, core.DuplicateDevice) as error:
             self._remove(name)
@@ -82,9 +95,9 @@ class Fleet:
     def _set(self, node: core.Node) -> None:
         if self._cluster.node(node.name) != node:
             self._cluster.set_node(node)
-            self._changed(node.name)
+            self._books.node_changed(node.name)
 
     def _remove(self, name: str) -> None:
         if name in self._cluster:
             self._cluster.remove_node(core.NodeName(name))
-            self._changed(core.NodeName(name))
+            self._books.node_changed(core.NodeName(name))

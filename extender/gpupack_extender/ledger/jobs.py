@@ -8,7 +8,7 @@ from gpupack_crds.gpujob_status import WorkerPlacement
 from gpupack_extender import asks
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.books import Books
-from gpupack_extender.ledger.claims import State, WorkerClaim
+from gpupack_extender.ledger.claims import Place, State, WorkerClaim
 from gpupack_extender.ledger.placed_job import PlacedJob
 from gpupack_extender.ledger.workers import Attempt, Worker
 
@@ -69,7 +69,7 @@ class Jobs:
             return {}
         needs = asks.template_needs(job.pod_spec)
         try:
-            found = [self._claim(attempt, placed, needs) for placed in job.status.placement]
+            found = [self._claim(job, placed, needs) for placed in job.status.placement]
         except core.Invalid as error:
             log.error("placement of %s is wrong: %s", attempt, error)  # noqa: TRY400 - not a bug
             return {}
@@ -77,16 +77,17 @@ class Jobs:
 
     def _claim(
         self,
-        attempt: Attempt,
+        job: PlacedJob,
         placed: WorkerPlacement,
         needs: tuple[core.MilliCpu, core.MiB],
     ) -> WorkerClaim:
         """CPU and memory are those of the plan; the status does not tell them after a restart."""
-        worker = Worker(attempt, placed.worker)
+        worker = Worker(_attempt(job), placed.worker)
         planned = self._books.workers.get(worker)
         cpu, memory = (planned.placement.cpu, planned.placement.memory) if planned else needs
         placement = claims.placement(placed.node, placed.devices, cpu=cpu, memory=memory)
-        return WorkerClaim(worker=worker, placement=placement, state=State.WRITTEN)
+        place = Place(placement, {} if placed.devices else job.tickets)
+        return WorkerClaim(worker=worker, place=place, state=State.WRITTEN)
 
 
 def _attempt(job: PlacedJob) -> Attempt:

@@ -3,11 +3,11 @@
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import gpupack_core as core
 from gpupack_extender.ledger.books import Books
-from gpupack_extender.ledger.claims import PodClaim, State, WorkerClaim
+from gpupack_extender.ledger.claims import Place, PodClaim, State, WorkerClaim
 from gpupack_extender.ledger.fleet import Fleet
 from gpupack_extender.ledger.jobs import Jobs
 from gpupack_extender.ledger.pods import Pods
@@ -36,14 +36,14 @@ class Ledger:
         nodes, gpus, jobs, pods: stores for reflectors.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, observed_resources: Collection[str] = ()) -> None:
         self._clock = clock
         self.cluster = core.Cluster()
         self.books = Books(self.cluster)
-        fleet = Fleet(self.cluster, self.books.node_changed)
+        fleet = Fleet(self.cluster, self.books, observed_resources)
         self.nodes, self.gpus = fleet.nodes, fleet.gpus
         self.jobs = Jobs(self.books)
-        self.pods = Pods(self.books)
+        self.pods = Pods(self.books, observed_resources)
 
     def expire(self) -> None:
         """End the claims whose deadline has passed. Every call begins with this."""
@@ -67,7 +67,7 @@ class Ledger:
         for index, placement in enumerate(placements):
             claim = WorkerClaim(
                 worker=Worker(attempt, index),
-                placement=placement,
+                place=self.books.place(placement),
                 state=State.PLANNED,
                 deadline=deadline,
             )
@@ -88,7 +88,7 @@ class Ledger:
 
     def assume(self, pod: objects.Pod, placement: core.Placement, *, seconds: float) -> None:
         """Hold a place for a pod until its bind comes, or for `seconds`."""
-        claim = self._claim(pod, placement, State.ASSUMED)
+        claim = self._claim(pod, self.books.place(placement), State.ASSUMED)
         self.books.put_pod(dataclasses.replace(claim, deadline=self._clock() + seconds))
 
     def renew(self, claim: PodClaim, *, seconds: float) -> None:
@@ -101,11 +101,11 @@ class Ledger:
         if claim.state is State.ASSUMED:
             self.books.drop_pod(claim.uid)
 
-    def start_bind(self, pod: objects.Pod, placement: core.Placement) -> PodClaim:
+    def start_bind(self, pod: objects.Pod, place: Place) -> PodClaim:
         """Hold a place while its Binding is on the way."""
         before = self.books.pods.get(pod.metadata.uid)
         claim = dataclasses.replace(
-            self._claim(pod, placement, State.BINDING),
+            self._claim(pod, place, State.BINDING),
             in_doubt=before is not None and before.in_doubt,
         )
         self.books.put_pod(claim)
@@ -146,12 +146,12 @@ class Ledger:
         )
         self.books.put_pod(moved)
 
-    def _claim(self, pod: objects.Pod, placement: core.Placement, state: State) -> PodClaim:
+    def _claim(self, pod: objects.Pod, place: Place, state: State) -> PodClaim:
         return PodClaim(
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
-            placement=placement,
+            place=place,
             state=state,
             worker=worker_of(pod),
             since=self._clock(),

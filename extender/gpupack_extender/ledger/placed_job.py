@@ -22,9 +22,11 @@ class Template(objects.View, frozen=True):
 
 
 class Spec(objects.View, frozen=True):
-    """Of the spec, what tells CPU and memory of a worker."""
+    """Of the spec, what tells CPU, memory and the number of GPUs of a worker."""
 
     template: Template | None = None
+    gpus: int | None = None
+    resource_name: str = names.GPU
 
 
 class Status(objects.View, frozen=True):
@@ -50,6 +52,11 @@ class PlacedJob(objects.Object, frozen=True):
     def pod_spec(self) -> dict[str, Any]:
         """The partial PodSpec of its template; empty where there is none."""
         return (self.spec.template and self.spec.template.spec) or {}
+
+    @property
+    def tickets(self) -> dict[str, int]:
+        """What the kubelet counts for a worker whose devices the status does not name."""
+        return {self.spec.resource_name: self.spec.gpus} if self.spec.gpus else {}
 
 
 PLACED_JOBS = Resource(names.API_PREFIX, "gpujobs", PlacedJob)

@@ -8,6 +8,8 @@ kubelet's that somebody else's binding spent.
 """
 
 import logging
+from collections import Counter
+from collections.abc import Collection
 
 import gpupack_core as core
 from gpupack_crds import devices, names
@@ -16,7 +18,7 @@ from gpupack_extender import asks
 from gpupack_extender.errors import AskInvalid
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.books import Books
-from gpupack_extender.ledger.claims import PodClaim, State
+from gpupack_extender.ledger.claims import Place, PodClaim, State
 from gpupack_extender.ledger.workers import worker_of
 from gpupack_extender.limits import MOST_GPU_MEMORY
 from gpupack_kube import objects
@@ -27,8 +29,9 @@ log = logging.getLogger(__name__)
 class Pods:
     """A reflector's store."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, observed_resources: Collection[str]) -> None:
         self._books = books
+        self._observed = observed_resources
         self._waiting: dict[str, objects.Pod] = {}
 
     def waiting(self, uid: str) -> objects.Pod | None:
@@ -42,7 +45,7 @@ class Pods:
         elif pod.spec.node_name:
             self._waiting.pop(pod.metadata.uid, None)
             self._see_bound(pod)
-        elif asks.asks_for_gpus(pod.spec):
+        elif asks.asks_for_gpus(pod.spec, self._observed):
             self._waiting[pod.metadata.uid] = pod
             self._drop_assumption_if_deleting(pod)
 
@@ -68,8 +71,8 @@ class Pods:
     def _free(self, uid: str) -> None:
         """The one way in which what was bound becomes free.
 
-        A force-deleted pod is gone from the API before its containers are: a fence that waits
-        for the agent's word belongs here.
+        A force-deleted pod is gone from the API before its containers are: where the agent says
+        that they still run, `lingering` takes the pod's GPUs over.
         """
         self._books.drop_pod(uid)
 
@@ -80,10 +83,12 @@ class Pods:
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
-            placement=claims.placement(pod.spec.node_name, held, cpu=cpu, memory=memory),
+            place=Place(
+                claims.placement(pod.spec.node_name, held, cpu=cpu, memory=memory),
+                self._tickets(pod, held),
+            ),
             state=State.BOUND,
             worker=worker_of(pod),
-            tickets=self._tickets(pod, held),
         )
         if self._books.pods.get(claim.uid) != claim:
             self._books.put_pod(claim)
@@ -97,16 +102,23 @@ class Pods:
             self._complain(pod, f"holds no device: {error}")
             return ()
 
-    def _tickets(self, pod: objects.Pod, held: tuple[devices.DeviceShare, ...]) -> int:
+    def _tickets(self, pod: objects.Pod, held: tuple[devices.DeviceShare, ...]) -> dict[str, int]:
+        """What the kubelet counts for the pod beyond the devices of its annotation."""
+        if not asks.asks_for_gpus(pod.spec, self._observed):
+            return {}
         try:
-            unnamed = asks.tickets(pod.spec) - len(held)
+            counted = asks.tickets(pod.spec, self._observed)
         except AskInvalid as error:
             self._complain(pod, f"is counted without GPUs: {error}")
-            return 0
-        if unnamed > 0:
-            text = "which its annotation does not name: gpupack did not bind it"
-            self._complain(pod, f"holds {unnamed} of the kubelet's {names.GPU}, {text}")
-        return max(unnamed, 0)
+            return {}
+        named = Counter(names.GPU if share.whole else names.GPU_SHARE for share in held)
+        beyond = {name: number - named[name] for name, number in counted.items()}
+        unnamed = {name: number for name, number in beyond.items() if number > 0}
+        for name in (names.GPU, names.GPU_SHARE):
+            if name in unnamed:
+                text = "which its annotation does not name: gpupack did not bind it"
+                self._complain(pod, f"holds {unnamed[name]} of the kubelet's {name}, {text}")
+        return unnamed
 
     def _needs(self, pod: objects.Pod) -> tuple[core.MilliCpu, core.MiB]:
         try:

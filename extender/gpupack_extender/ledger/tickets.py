@@ -1,49 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs set aside for pods that hold the kubelet's tickets, but no device that we know of.
+"""GPUs set aside for tickets of the kubelet's that no device is known for.
 
-Such a pod asks for GPUs and was bound by somebody else: its annotation is missing or wrong. The
-kubelet counts it, and would reject for good one pod of ours for each GPU that we gave out beyond
-what it has left. Which GPUs are set aside does not matter, so they are always ones that nobody
-else holds: they make room for every other claim.
+    owned node      pods that somebody else bound: their annotation is missing or wrong
+    observed node   every pod and every planned worker: another plugin chooses the devices
+
+The kubelet counts them, and would reject for good one pod of ours for each GPU that we gave out
+beyond what it has left. Which GPUs are set aside does not matter, so they are always ones that
+nobody else holds: they make room for every other claim.
+
+A ticket for a share that no annotation explains sets aside a whole GPU's worth of slots, although
+it is one slot: to keep single slots was rejected, since such a pod never starts (the agent has
+nothing to give it) and such a claim would be the only one that holds no percent.
 """
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterable
 
 import gpupack_core as core
+from gpupack_crds import names
+from gpupack_extender.ledger.claims import Place, Tickets
 from gpupack_extender.ledger.workers import ticket_holder
 
 
-class Tickets:
-    """Keeps as many whole free GPUs of a node held as there are such tickets, or all."""
+class SetAside:
+    """Keeps as many whole free GPUs of a node held as such tickets need, or all."""
 
     def __init__(self, cluster: core.Cluster) -> None:
         self._cluster = cluster
-        self._counts: dict[core.NodeName, Counter[str]] = {}
+        self._nodes: dict[core.Holder, core.NodeName] = {}
+        self._on: dict[core.NodeName, dict[core.Holder, Tickets]] = defaultdict(dict)
 
-    def count(self, uid: str, *, node: core.NodeName, tickets: int) -> None:
-        """A pod holds so many tickets on a node; with none its count ends."""
-        counts = self._counts.get(node, Counter())
-        if tickets == counts[uid]:
-            return
-        counts[uid] = tickets
-        self._counts[node] = +counts
-        self.seat(node)
+    def put(self, holder: core.Holder, place: Place | None) -> None:
+        """A holder has the tickets of this place, and no others."""
+        before = self._nodes.pop(holder, None)
+        if before is not None:
+            del self._on[before][holder]
+        if place is not None and place.tickets:
+            self._nodes[holder] = place.node
+            self._on[place.node][holder] = place.tickets
+        changed = {before, self._nodes.get(holder)}
+        for node in (name for name in changed if name is not None):
+            self.seat(node)
 
-    def seat(self, node: core.NodeName) -> None:
+    def needed(self, node: core.Node) -> int:
+        """How many GPUs of the node the tickets there need."""
+        held = self._on[node.name].values() if node.name in self._on else ()
+        if node.resource:
+            return _total(held, node.resource)
+        slots = _total(held, names.GPU_SHARE)
+        return _total(held, names.GPU) - -slots // names.SHARE_SLOTS_PER_GPU
+
+    def seat(self, name: core.NodeName) -> None:
         """Choose the GPUs of a node anew; to be called when anything changed there."""
-        if node not in self._counts:
+        holder = ticket_holder(name)
+        if name not in self._on:
             return
-        holder, number = ticket_holder(node), self._counts[node].total()
         if self._cluster.placement_of(holder) is not None:
             self._cluster.give_back(holder)
-        if not number:
-            del self._counts[node]
-        elif chosen := self._last_free(node, number):
-            self._cluster.adopt(holder, core.Placement(node, chosen))
+        if not self._on[name]:
+            del self._on[name]
+        elif chosen := self._last_free(name):
+            self._cluster.adopt(holder, core.Placement(name, chosen))
 
-    def _last_free(self, name: core.NodeName, number: int) -> tuple[core.Grant, ...]:
+    def _last_free(self, name: core.NodeName) -> tuple[core.Grant, ...]:
         node = self._cluster.node(name)
-        if node is None:
+        if node is None or not self.needed(node):
             return ()
         memory = {device.uuid: device.memory for device in node.devices}
         free = [
@@ -51,4 +72,8 @@ class Tickets:
             for each in self._cluster.free_devices(name)
             if (each.milli, each.memory) == (core.WHOLE_GPU, memory[each.uuid])
         ]
-        return tuple(free[-number:])
+        return tuple(free[-self.needed(node) :])
+
+
+def _total(held: Iterable[Tickets], resource: str) -> int:
+    return sum(tickets.get(resource, 0) for tickets in held)

@@ -16,6 +16,8 @@ import gpupack_core as core
 from gpupack_crds import names
 from gpupack_kube import objects
 
+_LINGERING = "lingering/"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -52,6 +54,19 @@ def pod_holder(uid: str) -> core.Holder:
 def ticket_holder(node: core.NodeName) -> core.Holder:
     """The name under which core's books know a node's pods that hold tickets alone."""
     return core.Holder(f"tickets/{node}")
+
+
+def lingering_holder(node: core.NodeName, uid: str) -> core.Holder:
+    """The name under which core's books know a pod that is gone, and whose processes are not.
+
+    With the node: that no other node reports the same UID is its agent's word alone.
+    """
+    return core.Holder(f"{_LINGERING}{node}/{uid}")
+
+
+def is_lingering(holder: core.Holder) -> bool:
+    """Whether `lingering_holder` made the name."""
+    return holder.startswith(_LINGERING)
 
 
 def worker_of(pod: objects.Pod) -> Worker | None:

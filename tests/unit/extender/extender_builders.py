@@ -7,9 +7,10 @@ from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, encode_devices
 from gpupack_crds.kinds import GpuNode
 from gpupack_crds.plan import PlanRequest
+from gpupack_extender.binding import annotations
 from gpupack_extender.errors import NotReady
 from gpupack_extender.filtering import Filter
-from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.ledger.placed_job import PlacedJob
 from gpupack_extender.planning import Plan
 from gpupack_extender.ranking import Prioritize
@@ -19,6 +20,7 @@ from gpupack_extender.wire import ExtenderArgs
 from gpupack_kube import objects
 
 MEMORY_MIB = 81559
+OBSERVED = "nvidia.com/gpu"
 
 
 class World:
@@ -28,8 +30,11 @@ class World:
         self.now = 1000.0
         self.decides_from = 0.0
         self.leads = True
-        self.decisions = Decisions(mode=mode)
-        self.use(Ledger(lambda: self.now))
+        self.decisions = Decisions(mode=mode, observed_resources=(OBSERVED,))
+        self.use(self.new_ledger())
+
+    def new_ledger(self):
+        return Ledger(lambda: self.now, observed_resources=self.decisions.observed_resources)
 
     def use(self, ledger):
         self.ledger = ledger
@@ -46,6 +51,19 @@ class World:
         self.ledger.nodes.upsert(node(name, **changes))
         self.ledger.gpus.upsert(gpu_node(name, gpus=gpus))
 
+    def add_observed_node(self, name, *, gpus=4, **changes):
+        """A node whose GPUs another device plugin hands out."""
+        self.ledger.nodes.upsert(observed_node(name, gpus=gpus, **changes))
+        self.ledger.gpus.upsert(gpu_node(name, gpus=gpus, mode="observed", resource=OBSERVED))
+
+    def bind(self, asking, on):
+        """The pod as the API shows it once its Binding to this node has landed."""
+        claim = self.reserve(asking, on)
+        self.ledger.end_bind(asking.metadata.uid, Outcome.LANDED)
+        bound = as_bound(asking, claim)
+        self.ledger.pods.upsert(bound)
+        return bound
+
     def filter(self, asking, *, nodes=("a", "b")):
         return self.filter_pod(ExtenderArgs(pod=asking, node_names=list(nodes)))
 
@@ -54,9 +72,13 @@ class World:
         return {each.host: each.score for each in scores}
 
     def free(self, name):
-        """The free GPUs of a node, by their numbers."""
+        """The GPUs of a node of which anything is free, by their numbers."""
         free = self.ledger.cluster.free_devices(name)
         return [number for number, each in enumerate(free) if each.milli]
+
+    def left(self, name):
+        """Percent that is free of each GPU of a node."""
+        return [each.milli // 10 for each in self.ledger.cluster.free_devices(name)]
 
     def states(self):
         """All claims' states, sorted."""
@@ -68,9 +90,25 @@ def uuid(node_name, number):
     return f"GPU-{node_name}-{number}"
 
 
-def node(name, *, cpu="32", memory="256Gi", ready=True, cordoned=False, labels=None, tickets=8):
+def observed_node(name, *, gpus=4, **changes):
+    return node(name, tickets=0, slots=0, **{OBSERVED: gpus}, **changes)
+
+
+def node(
+    name,
+    *,
+    cpu="32",
+    memory="256Gi",
+    ready=True,
+    cordoned=False,
+    labels=None,
+    tickets=8,
+    slots=160,
+    **resources,
+):
+    ours = {names.GPU: tickets, names.GPU_SHARE: slots}
     status = {
-        "allocatable": {"cpu": cpu, "memory": memory, "gpupack.dev/gpu": tickets},
+        "allocatable": {"cpu": cpu, "memory": memory, **ours, **resources},
         "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
     }
     built = {
@@ -81,7 +119,18 @@ def node(name, *, cpu="32", memory="256Gi", ready=True, cordoned=False, labels=N
     return msgspec.convert(built, objects.Node)
 
 
-def gpu_node(name, *, gpus=4, failed=(), mode="owned", prefix=None, sliced=()):
+def gpu_node(
+    name,
+    *,
+    gpus=4,
+    failed=(),
+    mode="owned",
+    resource=names.GPU,
+    prefix=None,
+    sliced=(),
+    lingering=None,
+):
+    """`lingering`: devices by the name of a pod that is gone and whose processes are not."""
     devices = [
         {
             "uuid": uuid(prefix or name, number),
@@ -96,7 +145,21 @@ def gpu_node(name, *, gpus=4, failed=(), mode="owned", prefix=None, sliced=()):
         {**devices[number], "uuid": f"MIG-{name}-{number}", "migParent": devices[number]["uuid"]}
         for number in sliced
     ]
-    status = {"mode": mode, "devices": devices + slices}
+    holders = [
+        {
+            "namespace": "team",
+            "name": holder,
+            "uid": f"uid-{holder}",
+            "devices": msgspec.to_builtins(held),
+        }
+        for holder, held in (lingering or {}).items()
+    ]
+    status = {
+        "mode": mode,
+        "resourceName": resource,
+        "devices": devices + slices,
+        "holders": holders,
+    }
     built = {"metadata": {"name": name}, "status": status}
     return msgspec.convert(built, GpuNode)
 
@@ -109,11 +172,50 @@ def whole(node_name, *numbers):
     )
 
 
-def pod(name, *, gpus=1, on="", devices=None, phase="Pending", cpu="1", worker=None, **metadata):
-    """A pod; `devices` annotates it, `worker` (job, attempt, index, UID) makes it a GPUJob's."""
+def part(node_name, number, *, percent, memory_mib=8192):
+    """A share of one GPU of a node."""
+    return (DeviceShare(uuid=uuid(node_name, number), percent=percent, memory_mib=memory_mib),)
+
+
+def share_limits(percent, memory="8Gi", slots=1):
+    return {
+        names.GPU_SHARE: str(slots),
+        names.GPU_PERCENT: str(percent),
+        names.GPU_MEMORY: str(memory),
+    }
+
+
+def as_bound(asking, claim):
+    """The pod after its Binding, with the annotation that a Binding of this claim carries."""
+    metadata, spec = asking.metadata, asking.spec
+    annotated = metadata.annotations | annotations(claim)
+    return msgspec.structs.replace(
+        asking,
+        metadata=msgspec.structs.replace(metadata, annotations=annotated),
+        spec=msgspec.structs.replace(spec, node_name=claim.placement.node),
+    )
+
+
+def pod(
+    name,
+    *,
+    gpus=1,
+    on="",
+    devices=None,
+    phase="Pending",
+    cpu="1",
+    worker=None,
+    asking=None,
+    **metadata,
+):
+    """A pod; `devices` annotates it, `worker` (job, attempt, index, UID) makes it a GPUJob's.
+
+    `asking`: limits by name, instead of whole GPUs.
+    """
     labels, owners = _worker_of(*worker) if worker else ({}, [])
     annotations = {names.DEVICES_ANNOTATION: encode_devices(devices)} if devices else {}
-    limits = {"cpu": cpu} | ({names.GPU: str(gpus)} if gpus else {})
+    asked = asking if asking is not None else ({names.GPU: str(gpus)} if gpus else {})
+    limits = {"cpu": cpu} | asked
     built = {
         "metadata": {
             "name": name,
@@ -150,10 +252,10 @@ def owner(name, **changes):
 
 
 def job(name, *, attempt=0, phase="Pending", placed=(), **spec):
-    """A GPUJob; `placed` holds (node, GPU numbers) per worker."""
+    """A GPUJob; `placed` holds (node, GPU numbers or devices) per worker."""
     placement = [
-        {"worker": index, "node": where, "devices": msgspec.to_builtins(whole(where, *numbers))}
-        for index, (where, numbers) in enumerate(placed)
+        {"worker": index, "node": where, "devices": msgspec.to_builtins(_devices(where, held))}
+        for index, (where, held) in enumerate(placed)
     ]
     built = {
         "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"},
@@ -163,13 +265,20 @@ def job(name, *, attempt=0, phase="Pending", placed=(), **spec):
     return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
 
 
+def _devices(node_name, held):
+    is_numbers = all(isinstance(each, int) for each in held)
+    return whole(node_name, *held) if is_numbers else held
+
+
 def plan_request(name, *, attempt=1, workers=1, gpus=1, pod_spec=None, **spec):
+    """`share=…` asks for shares instead of whole GPUs."""
+    asked = {} if "share" in spec else {"gpus": gpus}
     built = {
         "namespace": "team",
         "name": name,
         "uid": f"uid-{name}",
         "attempt": attempt,
-        "spec": {"workers": workers, "gpus": gpus, **spec},
+        "spec": {"workers": workers, **asked, **spec},
         "podSpec": pod_spec or {"containers": [{"name": "worker"}]},
     }
     return msgspec.convert(built, PlanRequest)

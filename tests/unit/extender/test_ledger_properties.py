@@ -19,7 +19,7 @@ from gpupack_crds.plan import PlanResponse
 from gpupack_extender.binding import judge
 from gpupack_extender.errors import BindRefused, NotReady
 from gpupack_extender.ledger import claims
-from gpupack_extender.ledger.ledger import Ledger, Outcome
+from gpupack_extender.ledger.ledger import Outcome
 
 JOBS = st.sampled_from(["one", "two", "three"])
 PICK = st.integers(0, 1000)
@@ -233,7 +233,7 @@ class Cluster(RuleBasedStateMachine):
         self.world.decides_from = self.world.now + self.world.decisions.plan_hold_seconds
 
     def fresh_ledger(self):
-        fresh = Ledger(lambda: self.world.now)
+        fresh = self.world.new_ledger()
         old = self.world.ledger
         fresh.nodes.replace(list(old.nodes.items.values()))
         fresh.gpus.replace(list(old.gpus.items.values()))
@@ -263,7 +263,7 @@ class Cluster(RuleBasedStateMachine):
         books = self.world.ledger.books
         assert books.contradictions == 0
         for claim in books.pods.values():
-            overbooked = "claimed by others" in books.obstacle(claim.placement)
+            overbooked = "claimed by others" in books.obstacle(claim.place)
             assert not overbooked
 
     def teardown(self):

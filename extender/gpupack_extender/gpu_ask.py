@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container's limits or a GPUJob's spec ask of GPUs.
+
+gpupack.dev/gpu: N                                      whole GPUs that gpupack hands out
+gpupack.dev/gpu-share: 1, -percent: 1-99, -memory: M    a share of one of them
+nvidia.com/gpu: N, or another name that is observed     whole GPUs of another device plugin
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+import gpupack_core as core
+from gpupack_crds import names, quantity
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_extender.errors import AskInvalid
+from gpupack_extender.limits import believed, believed_on_gpu
+
+Quantities = Mapping[str, str | int | float]
+
+_OF_A_SHARE = (names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
+OURS = (names.GPU, *_OF_A_SHARE)
+
+MILLI_PER_PERCENT = 10
+_WHOLE_PERCENT = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAsk:
+    """Whole GPUs or a share of one, never both; `resource` as core spells it."""
+
+    gpus: int | None = None
+    share: core.Share | None = None
+    resource: str = ""
+
+
+def asks(limits: Quantities, observed: Collection[str]) -> bool:
+    """Whether these limits ask for GPUs, well or badly."""
+    return any(name in limits for name in OURS) or any(name in limits for name in observed)
+
+
+def read(limits: Quantities, observed: Collection[str]) -> GpuAsk:
+    """What the limits of one container ask for.
+
+    Raises:
+        AskInvalid: two kinds at once, or a share that is incomplete or out of bounds.
+        QuantityInvalid: a quantity cannot be read.
+    """
+    asked = [name for name in (*OURS, *observed) if name in limits]
+    kinds = {names.GPU_SHARE if name in _OF_A_SHARE else name: None for name in asked}
+    if len(kinds) != 1:
+        raise AskInvalid(
+            f"one container asks for {' and '.join(kinds) or 'no GPU'}; ask for one kind of GPU: "
+            f"whole ones ({', '.join((names.GPU, *observed))}) or a share ({names.GPU_SHARE})"
+        )
+    (kind,) = kinds
+    if kind == names.GPU_SHARE:
+        return GpuAsk(share=_share(limits))
+    return GpuAsk(gpus=believed(quantity.count(limits[kind])), resource=resource_in_core(kind))
+
+
+def of_job(spec: GpuJobSpec, observed: Collection[str]) -> GpuAsk:
+    """What one worker of a GPUJob asks for.
+
+    Raises:
+        AskInvalid: a resource that is not served, or a share that is out of bounds.
+        QuantityInvalid: a quantity cannot be read.
+    """
+    resource = spec.resource_name
+    if resource != names.GPU and resource not in observed:
+        raise AskInvalid(
+            f"resourceName {resource!r} is not served; use one of: "
+            f"{', '.join((names.GPU, *observed))}"
+        )
+    if spec.share is None:
+        return GpuAsk(gpus=spec.gpus, resource=resource_in_core(resource))
+    if resource != names.GPU:
+        raise AskInvalid(f"GPUs of {resource} cannot be shared; ask for whole ones with gpus")
+    memory = _share_memory("share.memory", spec.share.memory)
+    share = core.Share(core.MilliGpu(spec.share.percent * MILLI_PER_PERCENT), memory)
+    return GpuAsk(gpus=spec.gpus, share=share)
+
+
+def resource_in_core(name: str) -> str:
+    """How core calls a resource: it knows no name of ours."""
+    return "" if name == names.GPU else name
+
+
+def _share(limits: Quantities) -> core.Share:
+    missing = [name for name in _OF_A_SHARE if name not in limits]
+    if missing:
+        raise AskInvalid(
+            f"a share of a GPU needs {names.GPU_SHARE}: 1 with {names.GPU_PERCENT} and "
+            f"{names.GPU_MEMORY} in the same container; add {' and '.join(missing)}"
+        )
+    slots = quantity.count(limits[names.GPU_SHARE])
+    if slots != 1:
+        raise AskInvalid(
+            f"{names.GPU_SHARE} is {slots}; a container gets one share of one GPU: ask for 1"
+        )
+    memory = _share_memory(names.GPU_MEMORY, limits[names.GPU_MEMORY])
+    return core.Share(_share_milli(limits[names.GPU_PERCENT]), memory)
+
+
+def _share_milli(asked: str | float) -> core.MilliGpu:
+    percent = quantity.count(asked)
+    if percent == _WHOLE_PERCENT:
+        raise AskInvalid(
+            f"{names.GPU_PERCENT} is 100; for a whole GPU ask for {names.GPU}: 1 instead"
+        )
+    if not 0 < percent < _WHOLE_PERCENT:
+        raise AskInvalid(f"{names.GPU_PERCENT} is {percent}; ask for 1 to 99")
+    return core.MilliGpu(percent * MILLI_PER_PERCENT)
+
+
+def _share_memory(name: str, asked: str | float) -> core.MiB:
+    memory = quantity.mebibytes(asked)
+    if not memory:
+        raise AskInvalid(f"{name} is 0; ask for the GPU memory that the share needs, such as 10Gi")
+    return believed_on_gpu(memory)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that the API does not know any more and whose processes still hold GPUs.
+
+A force-deleted pod is gone from the API at once; its containers are not. The node's agent sees
+both, and lists such pods in the status of its GPUNode until their processes are gone. Between the
+deletion and that report their GPUs look free here: the agent refuses to start what is bound in
+that moment, until the old processes are gone.
+"""
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_crds.gpunode import GpuHolder
+from gpupack_crds.kinds import GpuNode
+from gpupack_extender.ledger import claims
+from gpupack_extender.limits import believed_on_gpu
+
+
+def lingering(gpus: GpuNode) -> dict[str, core.Placement]:
+    """What such pods hold, by UID. On observed nodes holders are all pods, and none is a claim."""
+    if gpus.status.mode != "owned":
+        return {}
+    node = gpus.metadata.name
+    return {
+        holder.uid or f"{holder.namespace}/{holder.name}": _placement(node, holder)
+        for holder in gpus.status.holders
+    }
+
+
+def _placement(node: str, holder: GpuHolder) -> core.Placement:
+    """Each device once, whatever the agent wrote; CPU and memory are not known."""
+    held = {share.uuid: share for share in holder.devices}
+    believed = tuple(
+        msgspec.structs.replace(share, memory_mib=believed_on_gpu(core.MiB(share.memory_mib)))
+        for share in held.values()
+    )
+    return claims.placement(node, believed, cpu=core.MilliCpu(0), memory=core.MiB(0))
