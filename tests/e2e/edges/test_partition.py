@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that are cut off in part or as a whole."""
+
+import pytest
+from harness import wait_for
+from manifests import on_node
+from node_faults import agent_down, agent_of, kubelet_down, powered_off
+from parts import all_up, pods_of_part
+from pausing import pids_of, pod_paused
+
+
+@pytest.fixture
+def node(system, cluster):
+    """A node without operator and scheduler: whether they survive is not the question here."""
+    lost = cluster.nodes()[0]
+    system.kubectl("cordon", lost)
+    try:
+        for part in ("operator", "scheduler"):
+            for pod in pods_of_part(system, part):
+                if pod["spec"].get("nodeName") == lost:
+                    system.delete("pod", pod["metadata"]["name"])
+        all_up(system)
+    finally:
+        system.kubectl("uncordon", lost)
+    return lost
+
+
+@pytest.fixture
+def first_there(kube, node, judged):
+    """A job whose first attempt runs on the node; later ones may run anywhere."""
+    for other in kube.nodes():
+        if other != node:
+            kube.kubectl("cordon", other)
+    try:
+        kube.submit(judged.job("job", gpus=2, seconds=300))
+        kube.wait_phase("job", "Running")
+    finally:
+        for other in kube.nodes():
+            kube.kubectl("uncordon", other)
+    (pod,) = kube.pods("job")
+    assert pod["spec"]["nodeName"] == node
+    return pod
+
+
+def hands_out(kube, node):
+    path = r"jsonpath={.status.allocatable.gpupack\.dev/gpu}"
+    return kube.kubectl("get", "node", node, "-o", path).stdout
+
+
+def test_with_the_kubelet_dead_and_the_agent_alive_workers_run_on_and_no_second_attempt_starts(
+    kube, cluster, first_there, judged, refusals
+):
+    node = first_there["spec"]["nodeName"]
+    with kubelet_down(cluster, node):
+        kube.wait_reason("job", "WorkersRemain", seconds=60)
+        kube.submit(judged.job("big", gpus=8, seconds=15), on_node(judged.job("here"), node))
+        elsewhere = kube.wait_phase("big", "Succeeded")
+        assert elsewhere["status"]["nodes"] != node
+        assert kube.phase("here") == "Pending"
+        assert kube.gpujob("job")["status"]["attempt"] == 1
+        assert pids_of(cluster, first_there, "judge.py")
+    wait_for(lambda: kube.gpujob("job")["status"]["attempt"] == 2, seconds=30, what="attempt 2")
+    kube.wait_phase("job", "Running")
+    kube.wait_phase("here", "Succeeded")
+    assert refusals() == []
+
+
+def test_without_an_agent_workers_run_on_and_new_ones_go_elsewhere_until_it_is_back(
+    kube, system, cluster, first_there, judged, refusals
+):
+    node = first_there["spec"]["nodeName"]
+    with agent_down(system, node):
+        wait_for(lambda: hands_out(kube, node) == "0", seconds=30, what="no tickets are left")
+        kube.submit(judged.job("elsewhere", gpus=4), on_node(judged.job("here"), node))
+        assert kube.wait_phase("elsewhere", "Succeeded")["status"]["nodes"] != node
+        assert kube.phase("here") == "Pending"
+        assert pids_of(cluster, first_there, "judge.py")
+    kube.wait_phase("here", "Succeeded")
+    assert kube.gpujob("job")["status"]["attempt"] == 1
+    assert kube.phase("job") == "Running"
+    assert refusals() == []
+
+
+def test_while_an_agent_hangs_new_workers_wait_and_they_start_when_it_goes_on(
+    kube, system, cluster, first_there, judged, refusals
+):
+    node = first_there["spec"]["nodeName"]
+    with pod_paused(cluster, agent_of(system, node), "gpupack_agent run"):
+        kube.submit(on_node(judged.job("here"), node), judged.job("big", gpus=8))
+        assert kube.wait_phase("big", "Succeeded")["status"]["nodes"] != node
+        assert kube.phase("here") == "Admitted"
+        assert pids_of(cluster, first_there, "judge.py")
+    kube.wait_phase("here", "Succeeded")
+    assert kube.gpujob("job")["status"]["attempt"] == 1
+    assert refusals() == []
+
+
+def test_after_a_power_cut_the_job_starts_again_elsewhere_and_the_node_works_when_it_is_back(
+    kube, cluster, first_there, judged, refusals
+):
+    node = first_there["spec"]["nodeName"]
+    with powered_off(cluster, node):
+        wait_for(lambda: kube.gpujob("job")["status"]["attempt"] == 2, seconds=75, what="attempt 2")
+        job = kube.wait_phase("job", "Running")
+        assert job["status"]["nodes"] != node
+        assert job["status"]["attempts"][0]["outcome"] == "Infrastructure"
+    wait_for(lambda: len(kube.pods("job")) == 1, seconds=30, what="the lost pod is gone")
+    kube.submit(on_node(judged.job("here", gpus=8), node))
+    kube.wait_phase("here", "Succeeded", seconds=90)
+    assert refusals() == []
