@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Force-deleted pods whose processes still run: their GPUs get no new work."""
+
+import pytest
+from extender_builders import gpu_node, job, node, part, pod, share_limits, whole
+
+from gpupack_extender.errors import BindRefused
+
+HOLDING = gpu_node("a", lingering={"p": whole("a", 0, 1)})
+EMPTY = gpu_node("a")
+
+
+@pytest.fixture
+def running(world):
+    """A pod on GPUs 0 and 1 of node a."""
+    bound = pod("p", gpus=2, on="a", devices=whole("a", 0, 1))
+    world.ledger.pods.upsert(bound)
+    return bound
+
+
+def test_gpus_of_a_pod_that_is_gone_stay_held_until_its_processes_are(world, running):
+    world.ledger.gpus.upsert(HOLDING)
+    world.ledger.pods.remove(running)
+    assert world.free("a") == [2, 3]
+    world.ledger.gpus.upsert(EMPTY)
+    assert world.free("a") == [0, 1, 2, 3]
+
+
+def test_a_pod_that_is_gone_before_its_node_says_so_holds_again(world, running):
+    world.ledger.pods.remove(running)
+    assert world.free("a") == [0, 1, 2, 3]
+    world.ledger.gpus.upsert(HOLDING)
+    assert world.free("a") == [2, 3]
+
+
+def test_a_pods_own_claim_and_its_lingering_are_one(world, running):
+    world.ledger.gpus.upsert(HOLDING)
+    assert world.ledger.books.contradictions == 0
+    assert world.free("a") == [2, 3]
+    world.ledger.gpus.upsert(EMPTY)
+    assert world.free("a") == [2, 3]
+
+
+@pytest.mark.parametrize("first", ["gpus", "pods"])
+def test_a_restart_finds_what_lingers_in_whatever_order_it_lists(world, first):
+    lists = {"gpus": [HOLDING], "pods": [pod("q", on="a", devices=whole("a", 2))]}
+    for kind in sorted(lists, key=lambda kind: kind != first):
+        getattr(world.ledger, kind).replace(lists[kind])
+    assert world.free("a") == [3]
+
+
+def test_a_restart_that_still_lists_the_pod_counts_it_once(world, running):
+    world.ledger.pods.replace([])
+    world.ledger.gpus.upsert(HOLDING)
+    world.ledger.pods.replace([running])
+    obstacle = world.ledger.books.obstacle(world.ledger.books.pods["uid-p"].place)
+    assert (obstacle, world.free("a")) == ("", [2, 3])
+
+
+def test_what_lingers_on_more_than_the_pod_claims_is_held_too(world):
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
+    world.ledger.gpus.upsert(HOLDING)
+    assert world.free("a") == [2, 3]
+
+
+def test_a_share_that_lingers_leaves_the_rest_of_its_gpu(world):
+    lingering = {"p": part("a", 0, percent=40), "q": part("a", 0, percent=50)}
+    world.ledger.gpus.upsert(gpu_node("a", lingering=lingering))
+    assert world.left("a") == [10, 100, 100, 100]
+    world.ledger.gpus.upsert(gpu_node("a", lingering={"q": part("a", 0, percent=50)}))
+    asking = pod("r", asking=share_limits(45))
+    world.bind(asking, world.filter(asking, nodes=["a"]).node_names[0])
+    assert world.left("a") == [5, 100, 100, 100]
+
+
+def test_a_worker_whose_gpu_still_runs_another_waits(world):
+    world.ledger.jobs.upsert(job("train", attempt=2, phase="Admitted", placed=[("a", [0])]))
+    world.ledger.gpus.upsert(HOLDING)
+    text = "GPU GPU-a-0 on node a is claimed by others too"
+    with pytest.raises(BindRefused, match=text):
+        world.reserve(pod("q", worker=("train", 2, 0)), "a")
+    world.ledger.gpus.upsert(EMPTY)
+    world.bind(pod("q", worker=("train", 2, 0)), "a")
+    assert world.free("a") == [1, 2, 3]
+
+
+def test_a_plain_pod_that_was_given_such_a_gpu_meanwhile_is_placed_anew(world):
+    assert world.filter(pod("q", gpus=3)).node_names == ["a"]
+    world.ledger.gpus.upsert(HOLDING)
+    assert world.filter(pod("q", gpus=3)).node_names == ["b"]
+
+
+def test_work_bound_before_the_report_is_no_contradiction(world, caplog):
+    world.bind(pod("q"), "a")
+    world.ledger.gpus.upsert(HOLDING)
+    world.ledger.pods.replace([pod("q", on="a", devices=whole("a", 0), cpu="2")])
+    assert world.ledger.books.contradictions == 0
+    assert "claimed beyond" not in caplog.text
+
+
+def test_what_lingers_is_held_while_its_node_is_away(world):
+    world.ledger.gpus.upsert(HOLDING)
+    world.ledger.nodes.remove(node("a"))
+    world.ledger.nodes.upsert(node("a"))
+    assert world.free("a") == [2, 3]
+
+
+def test_a_gpunode_that_is_deleted_ends_what_it_reported(world):
+    world.ledger.gpus.upsert(HOLDING)
+    world.ledger.gpus.remove(HOLDING)
+    world.ledger.gpus.upsert(EMPTY)
+    assert world.free("a") == [0, 1, 2, 3]
+
+
+def test_the_same_uid_on_two_nodes_is_held_on_both(world):
+    world.ledger.gpus.upsert(gpu_node("a", lingering={"p": whole("a", 0)}))
+    world.ledger.gpus.upsert(gpu_node("b", lingering={"p": whole("b", 3)}))
+    assert (world.free("a"), world.free("b")) == ([1, 2, 3], [0, 1, 2])
+
+
+def test_a_device_that_is_reported_twice_is_held_once(world):
+    world.ledger.gpus.upsert(gpu_node("a", lingering={"p": whole("a", 0, 0)}))
+    assert world.free("a") == [1, 2, 3]
