@@ -81,7 +81,7 @@ def open_inventory(settings: Settings) -> Inventory:
         return SimulatedInventory(
             chosen.simulated_file, node=settings.node.name, scan_seconds=chosen.scan_seconds
         )
-    open_nvml(pynvml)
+    open_nvml(pynvml, host_root=chosen.host_root)
     xids = XidWatcher(pynvml, scan_seconds=chosen.scan_seconds)
     return NvmlInventory(pynvml, xids, host_root=chosen.host_root)
 

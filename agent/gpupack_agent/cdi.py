@@ -56,7 +56,7 @@ def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[st
 def render(record: Record, injection: Injection, *, simulated: bool) -> dict[str, Any]:
     """Build the spec of one container's devices."""
     kind, _, device = record.cdi_name.partition("=")
-    variables = environment(record.devices, simulated=simulated)
+    variables = {**injection.environment, **environment(record.devices, simulated=simulated)}
     edits: dict[str, Any] = {"env": [f"{name}={value}" for name, value in variables.items()]}
     if injection.device_nodes:
         edits["deviceNodes"] = [

@@ -2,7 +2,7 @@
 """The interface between the agent and whatever knows the GPUs."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gpupack_crds.gpunode import GpuDevice
@@ -27,10 +27,12 @@ class Mount:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Injection:
-    """What a container needs to use some devices, besides its environment."""
+    """What a container needs to use some devices, besides being told which they are."""
 
     device_nodes: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What its libraries read to find the driver."""
 
 
 class Inventory(Protocol):

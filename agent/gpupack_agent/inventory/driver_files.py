@@ -4,9 +4,10 @@
 The libraries must be those of the running driver, so they are mounted from the host, under the name
 that programs look for (`libcuda.so.1`), into the folders that the dynamic loader searches without a
 cache. NVIDIA's toolkit runs a hook that rewrites the container's loader cache instead; that needs
-their binary on each host.
+their binary on each host. What reads the cache itself is told the folder by a variable.
 """
 
+import ctypes
 import pathlib
 from collections.abc import Iterable, Iterator
 
@@ -39,6 +40,12 @@ HOST_FOLDERS = (
 CONTAINER_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 """Searched by the loaders of Debian's family and of Red Hat's."""
 
+SMI = ("usr/bin/nvidia-smi", "usr/local/nvidia/bin/nvidia-smi")
+"""Where the host may have the program; containers find it in /usr/bin."""
+
+TRITON_FOLDER = "TRITON_LIBCUDA_PATH"
+"""Triton, and with it torch.compile, looks for libcuda in the loader's cache unless this is set."""
+
 
 def injection(root: pathlib.Path, minors: Iterable[int]) -> Injection:
     """Say what makes the GPUs with these minor numbers usable; `root` is where the host's / is."""
@@ -47,7 +54,24 @@ def injection(root: pathlib.Path, minors: Iterable[int]) -> Injection:
     return Injection(
         device_nodes=tuple(f"/dev/{node}" for node in nodes),
         mounts=tuple(_mounts(root)),
+        environment={TRITON_FOLDER: CONTAINER_FOLDERS[0]},
     )
+
+
+def preload(root: pathlib.Path, name: str) -> bool:
+    """Load a driver library of the host into this process; later loads by that name find it.
+
+    A container's own search path does not lead there, and setting one from outside would have to
+    know the host's distribution.
+
+    Returns:
+        Whether the host has it and it could be loaded.
+    """
+    found = (path for library, path in _libraries(root) if library == name)
+    try:
+        return any(ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL) for path in found)
+    except OSError:
+        return False
 
 
 def _mounts(root: pathlib.Path) -> Iterator[Mount]:
@@ -55,8 +79,9 @@ def _mounts(root: pathlib.Path) -> Iterator[Mount]:
         host_path = f"/{path.relative_to(root)}"
         for folder in CONTAINER_FOLDERS:
             yield Mount(host_path=host_path, container_path=f"{folder}/{name}")
-    if (root / "usr/bin/nvidia-smi").exists():
-        yield Mount(host_path="/usr/bin/nvidia-smi", container_path="/usr/bin/nvidia-smi")
+    program = next((path for path in SMI if (root / path).exists()), None)
+    if program is not None:
+        yield Mount(host_path=f"/{program}", container_path="/usr/bin/nvidia-smi")
 
 
 def _libraries(root: pathlib.Path) -> list[tuple[str, pathlib.Path]]:

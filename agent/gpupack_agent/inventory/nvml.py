@@ -175,17 +175,18 @@ class NvmlInventory:
             raise InventoryUnavailable(f"NVML: {error}") from error
 
 
-def open_nvml(nvml: Any) -> None:
-    """Load and initialise the driver's library.
+def open_nvml(nvml: Any, *, host_root: pathlib.Path) -> None:
+    """Load and initialise the driver's library, from the host's folders before our own.
 
     Raises:
-        InventoryUnavailable: there is no driver here, or its library is not visible to us.
+        InventoryUnavailable: there is no driver here, or its library cannot be loaded.
     """
+    driver_files.preload(host_root, "libnvidia-ml.so.1")
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         raise InventoryUnavailable(
-            f"NVML cannot be used: {error}; is the NVIDIA driver installed, and is "
-            "libnvidia-ml.so.1 on the agent's library path? Without GPUs set "
+            f"NVML cannot be used: {error}; is the NVIDIA driver installed, with "
+            f"libnvidia-ml.so.1 in one of its usual folders below {host_root}? Without GPUs set "
             "GPUPACK_INVENTORY=simulated"
         ) from error

@@ -32,6 +32,13 @@ def test_a_real_device_comes_with_its_nodes_and_libraries(build):
     assert "GPUPACK_SIMULATED=false" in edits["env"]
 
 
+def test_libraries_are_told_where_the_driver_is_but_never_which_devices_there_are(build):
+    injection = Injection(environment={"DRIVER_FOLDER": "/lib", "GPUPACK_DEVICES": "forged"})
+    edits = render(build.record(), injection, simulated=False)["devices"][0]["containerEdits"]
+    assert "DRIVER_FOLDER=/lib" in edits["env"]
+    assert "GPUPACK_DEVICES=forged" not in edits["env"]
+
+
 def test_a_new_agent_reads_who_was_given_what(build, tmp_path):
     record = build.record("a", build.share(0, 40, 100), tickets=["gpu-1", "gpu-0"])
     SpecFolder(tmp_path).write(record, Injection(), simulated=True)

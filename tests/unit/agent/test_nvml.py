@@ -175,10 +175,10 @@ async def test_an_xid_wakes_the_agent_and_fails_the_gpu(tmp_path):
     assert fake.gpus[0]["mask"] == 8
 
 
-def test_a_missing_driver_is_an_error_that_says_what_to_do():
+def test_a_missing_driver_is_an_error_that_says_what_to_do(tmp_path):
     class NoDriver(FakeNvml):
         def nvmlInit(self):
             raise self.NVMLError("Driver Not Loaded")
 
     with pytest.raises(InventoryUnavailable, match="GPUPACK_INVENTORY=simulated"):
-        open_nvml(NoDriver())
+        open_nvml(NoDriver(), host_root=tmp_path)
