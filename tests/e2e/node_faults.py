@@ -17,6 +17,9 @@ AWAY = "type=kwok"
 
 
 CDI = "/var/run/cdi"
+FILLER = "/run/filler"
+SPARE_BYTES = 1 << 20
+"""Others may write between measuring and shrinking; the filler takes what they leave."""
 
 
 @contextlib.contextmanager
@@ -88,13 +91,17 @@ def remount(pid: str, mode: str) -> list[str]:
 @contextlib.contextmanager
 def run_full(cluster: ClusterDriver, node: str) -> Iterator[None]:
     """The node's /run, in memory, with CDI specs and containerd's state, has no room left."""
-    size = in_node(cluster, node, "df", "--output=size", "-B1", "/run").split()[-1]
-    used = in_node(cluster, node, "df", "--output=used", "-B1", "/run").split()[-1]
-    in_node(cluster, node, "mount", "-o", f"remount,size={used}", "/run")
+    size, used = (
+        int(in_node(cluster, node, "df", f"--output={column}", "-B1", "/run").split()[-1])
+        for column in ("size", "used")
+    )
+    in_node(cluster, node, "mount", "-o", f"remount,size={used + SPARE_BYTES}", "/run")
     try:
+        cluster.execute(node, ["dd", "if=/dev/zero", f"of={FILLER}", "bs=4096"])
         yield
     finally:
         in_node(cluster, node, "mount", "-o", f"remount,size={size}", "/run")
+        in_node(cluster, node, "rm", "-f", FILLER)
 
 
 def parent_of(cluster: ClusterDriver, node: str, pid: str) -> str:
