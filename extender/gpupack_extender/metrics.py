@@ -66,6 +66,7 @@ class LedgerCollector(Collector):
         """Read the ledger as it is now."""
         yield self._claims()
         yield self._devices()
+        yield self._lingering()
         yield self._ages()
         yield self._unreadable()
         yield CounterMetricFamily(
@@ -85,10 +86,22 @@ class LedgerCollector(Collector):
 
     def _devices(self) -> Metric:
         counts = collections.Counter(_device_states(self._ledger.cluster))
-        family = GaugeMetricFamily("gpupack_extender_devices", "GPUs by state.", labels=["state"])
-        for state in ("free", "held", "unhealthy"):
+        family = GaugeMetricFamily(
+            "gpupack_extender_devices",
+            "GPUs by state: free, shared with something left, held with nothing left, unhealthy.",
+            labels=["state"],
+        )
+        for state in ("free", "shared", "held", "unhealthy"):
             family.add_metric([state], counts[state])
         return family
+
+    def _lingering(self) -> Metric:
+        holders = self._ledger.books.lingering.values()
+        return GaugeMetricFamily(
+            "gpupack_extender_lingering_pods",
+            "Pods that the API does not know any more and whose processes still hold GPUs.",
+            value=sum(map(len, holders)),
+        )
 
     def _ages(self) -> Metric:
         family = GaugeMetricFamily(
@@ -113,9 +126,11 @@ class LedgerCollector(Collector):
 
 def _device_states(cluster: core.Cluster) -> Iterator[str]:
     for node in cluster.nodes():
-        free = {each.uuid for each in cluster.free_devices(node.name) if each.milli}
+        left = {each.uuid: each.milli for each in cluster.free_devices(node.name)}
         for device in node.devices:
             if device.health is not core.Health.HEALTHY:
                 yield "unhealthy"
+            elif left[device.uuid] == core.WHOLE_GPU:
+                yield "free"
             else:
-                yield "free" if device.uuid in free else "held"
+                yield "shared" if left[device.uuid] else "held"

@@ -117,6 +117,9 @@ def test_settings_have_defaults():
     [
         ("GPUPACK_MODE", "bold", "GPUPACK_MODE='bold' is not valid; set it to decisive or advis"),
         ("GPUPACK_POLICY", "x", "GPUPACK_POLICY='x' is not valid; set it to one of "),
+        ("GPUPACK_OBSERVED_RESOURCES", "gpu", "names of extended resources such as nvidia.com/gpu"),
+        ("GPUPACK_OBSERVED_RESOURCES", "nvidia.com/gpu,", "separated by commas"),
+        ("GPUPACK_OBSERVED_RESOURCES", "gpupack.dev/gpu", "none of gpupack.dev"),
         ("GPUPACK_VERBS_PORT", "0", "set it to a port, 1 to 65535"),
         ("GPUPACK_ASSUME_SECONDS", "nan", "set it to seconds, more than 0"),
         ("GPUPACK_FRESH_SECONDS", "74.9", "='74.9' is not valid; set it to 75 to 3600 seconds"),
@@ -128,3 +131,10 @@ def test_a_wrong_setting_is_named_with_what_it_may_be(name, value, text):
     with pytest.raises(SettingsInvalid) as error:
         Settings.from_environ({**ENVIRON, name: value})
     assert text in str(error.value)
+
+
+def test_observed_resources_are_listed_by_commas():
+    observed = {"GPUPACK_OBSERVED_RESOURCES": "nvidia.com/gpu, example.org/gpu,nvidia.com/gpu"}
+    settings = Settings.from_environ({**ENVIRON, **observed})
+    assert settings.decisions.observed_resources == ("nvidia.com/gpu", "example.org/gpu")
+    assert Settings.from_environ(ENVIRON).decisions.observed_resources == ()
