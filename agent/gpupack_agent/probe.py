@@ -3,6 +3,9 @@
 
 Alive: the file is fresh. Ready: it also says that the plugin is registered. A file and not a port:
 nothing of the agent listens beyond its node's sockets.
+
+How old it is, the monotonic clock says, which all processes of a machine share: by the wall clock a
+healthy agent would look dead, or a hanging one alive, once somebody sets it.
 """
 
 import pathlib
@@ -18,6 +21,8 @@ class Sign(msgspec.Struct, frozen=True):
     """What the file holds."""
 
     registered: bool
+    at: float = msgspec.field(default_factory=time.monotonic)
+    """When it was left, monotonic seconds."""
 
 
 def leave(path: pathlib.Path, sign: Sign) -> None:
@@ -36,10 +41,10 @@ def verdict(path: pathlib.Path, *, ready: bool) -> str:
         ready: ask for readiness too, not only for life.
     """
     try:
-        age_seconds = time.time() - path.stat().st_mtime
         sign = msgspec.json.decode(path.read_bytes(), type=Sign)
     except (OSError, msgspec.MsgspecError) as error:
         return f"no sign of life: {error}"
+    age_seconds = time.monotonic() - sign.at
     if age_seconds > FRESH_SECONDS:
         return f"the last sign of life is {age_seconds:.0f} s old: the agent hangs"
     if ready and not sign.registered:

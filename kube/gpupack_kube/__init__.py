@@ -6,6 +6,7 @@ it lacks for a scheduler: decoding straight from bytes into small typed views, a
 says how fresh it is, and one error tree.
 
 * `client.Api`: one connection; get, list, create, replace, patch, delete, watch.
+* `clock.ServerClock`: the API server's time, for whoever compares moments that it wrote.
 * `resources.Resource`: where a kind lives and how it is decoded.
 * `objects`: typed views of the built-in objects, holding only the fields that gpupack reads.
 * `reflector.Reflector`: list and watch into a `reflector.Store`.

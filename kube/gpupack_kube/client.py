@@ -17,6 +17,7 @@ from kubernetes.aio import client as official
 from kubernetes.aio import config as official_config
 
 from gpupack_kube import errors, objects
+from gpupack_kube.clock import ServerClock
 from gpupack_kube.resources import Resource
 
 T = TypeVar("T", bound=objects.Object)
@@ -50,6 +51,8 @@ class Api:
 
     def __init__(self, transport: official.ApiClient) -> None:
         self._transport = transport
+        self.clock = ServerClock()
+        """The API server's time, as its answers tell it."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -192,10 +195,12 @@ class Api:
             "Content-Type": content_type,
         }
         await transport.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        asked = self.clock.reading()
         answer = await transport.rest_client.request(
             method, url, headers=headers, body=body, _request_timeout=timeout
         )
         response: aiohttp.ClientResponse = answer.response
+        self.clock.hear(response.headers.get("Date", ""), asked=asked)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
             async with response:
                 raise errors.from_response(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries decisions out: the only place that writes."""
 
-import datetime as dt
 import logging
 import time
 from collections.abc import Iterable
@@ -117,7 +116,7 @@ class Actor:
     async def post(self, job: GpuJob, notices: Iterable[Notice]) -> None:
         """Post events; they are for people, so a lost one is only logged."""
         for notice in notices:
-            body = event(job, notice, now=dt.datetime.now(dt.UTC), reporter=self._reporter)
+            body = event(job, notice, now=self._api.clock.now(), reporter=self._reporter)
             try:
                 await self._api.create(EVENTS, body, namespace=job.metadata.namespace)
             except errors.KubeError as error:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file's age as a sign of life.
+"""A file that says when the operator last lived.
 
-The operator touches it from its event loop, leader or not; the probe looks at its age. What the
+The operator writes it from its event loop, leader or not; the probe looks how old it is. What the
 loop cannot see by running (a dead watch, a lost Lease) ends the process instead.
+
+The file holds the monotonic clock, which all processes of a machine share until it boots. Its
+modification time would do as long as nobody sets the wall clock: forward, and a healthy operator
+looks dead; back, and a hanging one looks alive.
 """
 
 import asyncio
@@ -16,21 +20,30 @@ STALE_SECONDS = 30.0
 
 
 async def beat(heartbeat: pathlib.Path) -> None:
-    """Touch the file for ever."""
+    """Write the file for ever."""
     while True:
-        heartbeat.touch()  # noqa: ASYNC240 - one inode of a tmpfs
+        write(heartbeat)
         await asyncio.sleep(BEAT_SECONDS)
+
+
+def write(heartbeat: pathlib.Path) -> None:
+    """Write the file, whole, since the probe may read at any moment."""
+    temporary = heartbeat.with_suffix(".tmp")
+    temporary.write_text(str(time.monotonic()))
+    temporary.replace(heartbeat)
 
 
 def probe(heartbeat: pathlib.Path) -> None:
     """Look at the file.
 
     Raises:
-        Unwell: it is missing or too old.
+        Unwell: it is missing, unreadable or too old.
     """
     try:
-        age = time.time() - heartbeat.stat().st_mtime
+        age = time.monotonic() - float(heartbeat.read_text())
     except FileNotFoundError as error:
         raise Unwell(f"{heartbeat} does not exist: the operator has not started yet") from error
+    except ValueError as error:
+        raise Unwell(f"{heartbeat} cannot be read: {error}") from error
     if age > STALE_SECONDS:
         raise Unwell(f"{heartbeat} is {age:.0f} s old: the operator's event loop hangs")

@@ -78,7 +78,11 @@ class Reconciler:
         except errors.KubeError:
             self._doubtful.add(key)
             raise
-        return None if again_at is None else (again_at - _now()).total_seconds()
+        return None if again_at is None else (again_at - self._now()).total_seconds()
+
+    def _now(self) -> dt.datetime:
+        """By the API server's clock: what it is compared with was written by that clock."""
+        return self._api.clock.now()
 
     async def _steps(self, key: Key, seen: Seen) -> dt.datetime | None:
         observation = await self._observe(key, seen)
@@ -102,20 +106,20 @@ class Reconciler:
     ) -> Observation:
         refusals = self._waitlist.refusals(key) + isinstance(answer, NotPlanned)
         return dataclasses.replace(
-            observation, job=job, answer=answer, now=_now(), refusals=refusals
+            observation, job=job, answer=answer, now=self._now(), refusals=refusals
         )
 
     async def _observe(self, key: Key, seen: Seen) -> Observation:
         jobs = self._world.jobs_of(seen.job)
         jobs += await self._overlooked(seen.job, jobs)
         pods = self._world.pods_of(seen.job, jobs)
-        overdue = {pod.spec.node_name for pod in pods if is_overdue(pod, _now())} - {""}
+        overdue = {pod.spec.node_name for pod in pods if is_overdue(pod, self._now())} - {""}
         silent = await self._fence.silent(sorted(overdue))
         return Observation(
             job=seen.job,
             jobs=jobs,
             pods=pods,
-            now=_now(),
+            now=self._now(),
             limits=self._limits,
             silent=silent,
             refusals=self._waitlist.refusals(key),
@@ -199,7 +203,3 @@ def _rank(observation: Observation) -> Rank:
     job = observation.job
     created = job.metadata.creation_timestamp or observation.now
     return Rank(-job.spec.priority, created, Key(*job.key), job.spec.resource_name)
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)

@@ -195,6 +195,11 @@ class ApiServer:
         self.writes = []
         self.refuse = {}
         self.slow = {}
+        self.date = None
+
+    async def say_the_time(self, _request, response):
+        if self.date:
+            response.headers["Date"] = self.date
 
     def put(self, path, item):
         """Store an object without a note."""
@@ -259,6 +264,7 @@ async def server(tmp_path):
     found = ApiServer()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", found.answer)
+    app.on_response_prepare.append(found.say_the_time)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -3,6 +3,7 @@ import asyncio
 
 import pytest
 
+from gpupack_crds.kinds import GPUJOBS
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_kube.errors import Conflict, NotFound, Unreachable
 from gpupack_operator.actions import Actor
@@ -113,9 +114,18 @@ async def test_an_operator_that_died_between_status_and_job_creates_the_job(scen
     assert scene.plans.asked == 1
 
 
+async def test_the_time_is_the_api_server_s_whatever_our_own_clock_says(scene):
+    scene.server.date = "Sat, 21 Nov 2020 12:00:00 GMT"
+    await scene.server.api.get(GPUJOBS, "train", namespace="team")
+    await scene.reconcile()
+    assert scene.status["startedAt"].startswith("2020-11-21T12:0")
+    (event,) = [body for path, body in scene.server.objects.items() if "/events" in path][:1]
+    assert event["eventTime"].startswith("2020-11-21T12:0")
+
+
 async def test_a_refused_job_is_put_on_the_waitlist(scene):
     scene.plans.answer = FULL
-    assert await scene.reconcile() == pytest.approx(0.5, abs=0.2)
+    assert await scene.reconcile() == pytest.approx(0.5, abs=0.45)
     assert scene.waitlist.freed() == (KEY,)
     assert (scene.status["reason"], scene.server.names("POST")) == ("TooFewFreeGpus", [])
 
@@ -124,7 +134,7 @@ async def test_a_job_that_could_not_ask_is_woken_when_it_can(scene):
     woken = []
     scene.waitlist.__init__(woken.append)
     scene.plans.answer = PlanBusy("another")
-    assert await scene.reconcile() == pytest.approx(0.5, abs=0.2)
+    assert await scene.reconcile() == pytest.approx(0.5, abs=0.45)
     scene.waitlist.next_turn()
     assert (woken, scene.server.writes) == ([KEY], [])
 

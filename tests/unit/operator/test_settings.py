@@ -59,20 +59,28 @@ def test_a_log_level_that_does_not_exist_is_one_line():
     assert result.output.count("\n") == 1
 
 
-def test_a_fresh_heartbeat_is_well(tmp_path):
-    (tmp_path / "beat").touch()
+def test_a_fresh_heartbeat_is_well_whatever_the_wall_clock_says(tmp_path):
+    heartbeat = tmp_path / "beat"
+    liveness.write(heartbeat)
+    os.utime(heartbeat, (0, time.time() - 3600))
     result = CliRunner().invoke(
-        __main__.main, ["probe"], env={"GPUPACK_HEARTBEAT_FILE": str(tmp_path / "beat")}
+        __main__.main, ["probe"], env={"GPUPACK_HEARTBEAT_FILE": str(heartbeat)}
     )
     assert result.exit_code == 0
 
 
-def test_an_old_heartbeat_is_not(tmp_path):
+def test_an_old_heartbeat_is_not_whatever_the_wall_clock_says(tmp_path):
     heartbeat = tmp_path / "beat"
-    heartbeat.touch()
-    os.utime(heartbeat, (0, time.time() - 60))
+    heartbeat.write_text(str(time.monotonic() - 60))
+    os.utime(heartbeat, (0, time.time() + 3600))
     with pytest.raises(Unwell, match="60 s old"):
         liveness.probe(heartbeat)
+
+
+def test_a_heartbeat_that_cannot_be_read_is_not_either(tmp_path):
+    (tmp_path / "beat").write_text("")
+    with pytest.raises(Unwell, match="cannot be read"):
+        liveness.probe(tmp_path / "beat")
 
 
 def test_no_heartbeat_is_not_either(tmp_path):
