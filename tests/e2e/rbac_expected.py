@@ -95,8 +95,7 @@ IN_ANY_NAMESPACE = {
 IN_THE_SYSTEM_NAMESPACE = {
     "gpupack-agent": {("leases.coordination.k8s.io", "", "create patch")},
     "gpupack-operator": {
-        ("leases.coordination.k8s.io", "", "create"),
-        ("leases.coordination.k8s.io", "", "get"),
+        ("leases.coordination.k8s.io", "", "create get"),
         ("leases.coordination.k8s.io", "gpupack-operator", "get update"),
     },
     "gpupack-scheduler": {
@@ -104,3 +103,10 @@ IN_THE_SYSTEM_NAMESPACE = {
     },
 }
 """What comes on top there."""
+
+IN_THE_NAMESPACE_OF_KUBELETS = {
+    "gpupack-agent": set(),
+    "gpupack-operator": {("leases.coordination.k8s.io", "", "get")},
+    "gpupack-scheduler": set(),
+}
+"""What comes on top in kube-node-lease, where the kubelets' Leases are."""

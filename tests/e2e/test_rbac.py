@@ -5,7 +5,12 @@ import re
 
 import pytest
 from harness import SYSTEM_NAMESPACE
-from rbac_expected import EVERYBODY, IN_ANY_NAMESPACE, IN_THE_SYSTEM_NAMESPACE
+from rbac_expected import (
+    EVERYBODY,
+    IN_ANY_NAMESPACE,
+    IN_THE_NAMESPACE_OF_KUBELETS,
+    IN_THE_SYSTEM_NAMESPACE,
+)
 
 ROW = re.compile(r"^(?P<resource>\S*) +\[(?P<urls>.*?)\] +\[(?P<names>.*?)\] +\[(?P<verbs>.*?)\]$")
 
@@ -33,6 +38,12 @@ def test_an_account_may_do_in_any_namespace_what_the_table_says(system, account)
 def test_an_account_may_do_a_little_more_in_the_system_namespace(system, account):
     more = EVERYBODY | IN_ANY_NAMESPACE[account] | IN_THE_SYSTEM_NAMESPACE[account]
     assert granted(system, account, SYSTEM_NAMESPACE) == more
+
+
+@pytest.mark.parametrize("account", sorted(IN_THE_NAMESPACE_OF_KUBELETS))
+def test_an_account_reads_kubelets_leases_only_where_the_table_says(system, account):
+    more = EVERYBODY | IN_ANY_NAMESPACE[account] | IN_THE_NAMESPACE_OF_KUBELETS[account]
+    assert granted(system, account, "kube-node-lease") == more
 
 
 def test_only_the_service_accounts_of_the_table_hold_rights(system):

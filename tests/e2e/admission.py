@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods to try admission with."""
+
+import json
+
+IMAGE = "docker.io/gpupack/judge:dev"
+GPU = "gpupack.dev/gpu"
+SLOT = "gpupack.dev/gpu-share"
+PERCENT = "gpupack.dev/gpu-percent"
+MEMORY = "gpupack.dev/gpu-memory"
+SHARE = {SLOT: "1", PERCENT: "40", MEMORY: "10Gi"}
+"""What a share is asked for by."""
+
+PLAIN = {"name": "plain", "image": IMAGE}
+
+
+def pod(*containers, annotations=None, **spec):
+    """A pod that no kubelet will ever see, so that nothing delays its deletion."""
+    base = {"schedulerName": "nobody", "terminationGracePeriodSeconds": 0}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "idle", "annotations": annotations or {}},
+        "spec": base | {"containers": containers or [PLAIN | {"name": "main"}]} | spec,
+    }
+
+
+def asking(name="main", limits=None, **container):
+    """A container that asks for one GPU, or for these limits."""
+    limits = {GPU: "1"} if limits is None else limits
+    return {"name": name, "image": IMAGE, "resources": {"limits": limits}} | container
+
+
+def sharing(name="main", *, without=(), **changes):
+    """A container that asks for a share; changes by the last word of the resource's name."""
+    limits = SHARE | {f"gpupack.dev/gpu-{word}": value for word, value in changes.items()}
+    return asking(name, {key: limits[key] for key in limits if key not in without})
+
+
+def variable(name, value="all"):
+    """An environment of one variable."""
+    return [{"name": name, "value": value}]
+
+
+def try_pod(kube, *containers, **spec):
+    """What is said to a pod for gpupack's scheduler, tried without effect."""
+    manifest = pod(*containers, **{"schedulerName": "gpupack"} | spec)
+    return kube.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest)).stderr

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents: each writes for its own node alone.
+
+Tried without effect (dry run), since real agents and real elections use the same objects.
+"""
+
+import json
+
+import pytest
+from harness import SYSTEM_NAMESPACE
+
+AGENT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-agent"
+NODE_NAME = "authentication.kubernetes.io/node-name"
+
+
+def as_agent_of(node):
+    return (f"--as={AGENT}", f"--as-user-extra={NODE_NAME}={node}")
+
+
+def gpunode(name):
+    return {
+        "apiVersion": "gpupack.dev/v1alpha1",
+        "kind": "GPUNode",
+        "metadata": {"name": name},
+        "spec": {},
+    }
+
+
+def lease(name):
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE},
+        "spec": {"holderIdentity": "me"},
+    }
+
+
+def patch(kube, manifest, *flags):
+    """A patch that creates what is missing, tried without effect."""
+    command = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+    return kube.kubectl(*command, *flags, stdin=json.dumps(manifest)).stderr
+
+
+def write_status(kube, name, *flags):
+    path = f"/apis/gpupack.dev/v1alpha1/gpunodes/{name}/status?dryRun=All"
+    body = kube.kubectl("get", "gpunode", name, "--output=json").stdout
+    return kube.kubectl("replace", "--raw", path, "-f", "-", *flags, stdin=body).stderr
+
+
+def test_the_token_of_an_agents_pod_names_its_node(system):
+    selector = "--selector=app.kubernetes.io/component=agent"
+    found = json.loads(system.kubectl("get", "pods", selector, "--output=json").stdout)
+    (agent, *_) = found["items"]
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={agent['metadata']['name']}")
+    token = system.kubectl("create", "token", "gpupack-agent", *bound).stdout
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+    review = json.dumps(review | {"spec": {"token": token}})
+    answer = system.kubectl("create", "-f", "-", "--output=json", stdin=review).stdout
+    extra = json.loads(answer)["status"]["user"]["extra"]
+    assert extra[NODE_NAME] == [agent["spec"]["nodeName"]]
+
+
+@pytest.mark.parametrize("name", ["gpunode-b", "gpupack-operator", "gpupack-scheduler"])
+def test_an_agent_writes_no_lease_but_its_nodes(system, name):
+    refusal = f'the agent of node "a" may write leases "gpunode-a", not "{name}"'
+    assert refusal in patch(system, lease(name), *as_agent_of("a"))
+    created = system.kubectl(
+        "create", "--dry-run=server", "-f", "-", *as_agent_of("a"), stdin=json.dumps(lease(name))
+    )
+    assert refusal in created.stderr
+
+
+def test_an_agent_writes_its_nodes_lease(system):
+    assert patch(system, lease("gpunode-a"), *as_agent_of("a")) == ""
+
+
+def test_an_agent_makes_no_gpunode_but_its_nodes(system):
+    flags = ("create", "--dry-run=server", "-f", "-", *as_agent_of("a"))
+    assert system.kubectl(*flags, stdin=json.dumps(gpunode("a"))).stderr == ""
+    refused = system.kubectl(*flags, stdin=json.dumps(gpunode("b"))).stderr
+    assert 'may write gpunodes "a", not "b"' in refused
+
+
+def test_an_agent_reports_the_gpus_of_its_own_node_alone(system):
+    (own, *_) = (node["metadata"]["name"] for node in system.gpunodes())
+    assert write_status(system, own, *as_agent_of(own)) == ""
+    assert f'not "{own}"' in write_status(system, own, *as_agent_of("other"))
+
+
+def test_a_token_that_names_no_node_writes_nothing(system):
+    assert 'of node "" may write' in patch(system, lease("gpunode-a"), f"--as={AGENT}")

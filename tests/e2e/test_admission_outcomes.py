@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What admission cannot see ends at the node: the container does not start, or sees only its own.
+
+docs/adr/0011 says why each of these is not refused earlier.
+"""
+
+import json
+
+import pytest
+from admission import asking, pod, sharing
+from harness import DEVICES_ANNOTATION, wait_for
+
+KEPT = (
+    "GPUPACK_DEVICES",
+    "GPUPACK_DEVICE_PERCENT",
+    "GPUPACK_DEVICE_MEMORY_MIB",
+    "GPUPACK_SIMULATED",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+TELL = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+def telling(container):
+    """A pod whose container prints its environment, with one that somebody has set up for it."""
+    command = {"command": ["python3", "-S", "-c", TELL]}
+    source = {"envFrom": [{"configMapRef": {"name": "forged"}}]}
+    return pod(container | command | source, schedulerName="gpupack", restartPolicy="Never")
+
+
+def forged_settings():
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "forged"},
+        "data": dict.fromkeys(KEPT, "forged") | {"NVIDIA_VISIBLE_DEVICES": "all", "OTHER": "a"},
+    }
+
+
+def one(kube, name="idle"):
+    return json.loads(kube.kubectl("get", "pod", name, "--output=json").stdout)
+
+
+@pytest.mark.parametrize("container", [asking(), sharing()], ids=["whole", "share"])
+def test_variables_from_elsewhere_are_replaced_by_ours(kube, container):
+    kube.submit(forged_settings(), telling(container))
+    ended = "--for=jsonpath={.status.phase}=Succeeded"
+    done = kube.kubectl("wait", "pod/idle", ended, "--timeout=60s")
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(kube.kubectl("logs", "idle").stdout)
+    (device,) = json.loads(one(kube)["metadata"]["annotations"][DEVICES_ANNOTATION])
+    assert {name: seen[name] for name in (*KEPT, "OTHER")} == {
+        "GPUPACK_DEVICES": device["uuid"],
+        "GPUPACK_DEVICE_PERCENT": str(device["percent"]),
+        "GPUPACK_DEVICE_MEMORY_MIB": str(device["memoryMiB"]),
+        "GPUPACK_SIMULATED": "true",
+        "NVIDIA_VISIBLE_DEVICES": "void",
+        "OTHER": "a",
+    }
+
+
+def bind(kube, node):
+    """A Binding by somebody who may bind pods and is not gpupack's scheduler."""
+    path = f"/api/v1/namespaces/{kube.namespace}/pods/idle/binding"
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "idle"},
+        "target": {"kind": "Node", "name": node},
+    }
+    done = kube.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(binding))
+    assert done.returncode == 0, done.stderr
+
+
+def waits_for(kube, text):
+    """The one container's reason for not starting, once it says this."""
+    statuses = one(kube)["status"].get("containerStatuses", [])
+    waiting = statuses[0]["state"].get("waiting", {}) if statuses else {}
+    return waiting if text in waiting.get("message", "") else None
+
+
+NEAR_NOBODY = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "labelSelector": {"matchLabels": {"app": "nobody"}},
+                "topologyKey": "kubernetes.io/hostname",
+            }
+        ]
+    }
+}
+"""What keeps a scheduler from binding a pod and is nothing to a kubelet."""
+
+
+@pytest.mark.parametrize("container", [asking(), sharing()], ids=["whole", "share"])
+def test_a_pod_that_a_user_binds_gets_tickets_but_never_starts(kube, cluster, container):
+    command = {"command": ["sleep", "1000"]}
+    kube.submit(pod(container | command, schedulerName="gpupack", affinity=NEAR_NOBODY))
+    bind(kube, cluster.nodes()[0])
+    refused = wait_for(
+        lambda: waits_for(kube, "it was not bound by gpupack"),
+        seconds=60,
+        what="the agent refuses the container",
+    )
+    assert refused["reason"] == "CreateContainerConfigError"
+    (status,) = one(kube)["status"]["containerStatuses"]
+    assert (status["started"], status.get("containerID")) == (False, None)

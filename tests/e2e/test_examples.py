@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifests of examples/ that are no part of the demo run as they stand."""
+
+import json
+
+import pytest
+import yaml
+from harness import DEVICES_ANNOTATION, ROOT
+
+EXAMPLES = {path.stem: path for path in (ROOT / "examples").glob("*.yaml")}
+
+
+def example(name):
+    return yaml.safe_load(EXAMPLES[name].read_text())
+
+
+def shares(pods):
+    """What each pod holds, as percent and MiB."""
+    held = [json.loads(pod["metadata"]["annotations"][DEVICES_ANNOTATION]) for pod in pods]
+    return [(device["percent"], device["memoryMiB"]) for (device,) in held]
+
+
+def test_workers_of_the_share_example_measure_on_their_shares(kube):
+    kube.submit(example("share"))
+    job = kube.wait_phase("share", "Succeeded", "Failed", seconds=120)
+    assert [result["verified"] for result in job["status"]["results"]] == [True, True]
+    assert job["status"]["gpus"] == "2x25%"
+    assert shares(kube.pods("share")) == [(25, 10240)] * 2
+
+
+def test_the_notebook_example_becomes_ready_with_a_share(kube):
+    kube.submit(example("notebook"))
+    kube.insist("wait", "pod/notebook", "--for=condition=Ready", "--timeout=60s")
+    assert shares(kube.pods()) == [(30, 20480)]
+
+
+def test_the_inference_example_becomes_available_and_scales(kube):
+    kube.submit(example("inference"))
+    kube.insist("rollout", "status", "deployment/inference", "--timeout=90s")
+    kube.insist("scale", "deployment/inference", "--replicas=4")
+    kube.insist("rollout", "status", "deployment/inference", "--timeout=60s")
+    assert shares(kube.pods()) == [(20, 16384)] * 4
+
+
+@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"invalid"}))
+def test_every_example_but_the_invalid_one_is_admitted(kube, name):
+    done = kube.kubectl("create", "--dry-run=server", "-f", str(EXAMPLES[name]))
+    assert done.returncode == 0, done.stderr
