@@ -1,27 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens in whatever order: no GPU is held twice, and the ledger can be rebuilt.
+"""Whatever happens in whatever order: no GPU is held beyond what it has, and the ledger can be
+rebuilt.
 
 The model is an API server whose watch events arrive late, an operator, a kube-scheduler whose
-Bindings get lost or arrive late, and an extender that is killed and rebuilds itself.
+Bindings get lost or arrive late, nodes whose processes outlive their pods, and an extender that is
+killed and rebuilds itself. Nodes a and b are our own, x is observed.
+
+GPUPACK_TEST_CASES sets how many runs there are (60; run thousands after a change).
 """
 
 import collections
 import contextlib
 import itertools
+import os
 
 import hypothesis.strategies as st
 import msgspec
-from extender_builders import World, gpu_node, job, plan_request, pod
+from extender_builders import (
+    MEMORY_MIB,
+    OBSERVED,
+    World,
+    as_bound,
+    gpu_node,
+    job,
+    observed_node,
+    plan_request,
+    pod,
+    share_limits,
+)
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from gpupack_crds.devices import decode_devices
+from gpupack_crds.names import DEVICES_ANNOTATION, GPU, SHARE_SLOTS_PER_GPU
 from gpupack_crds.plan import PlanResponse
 from gpupack_extender.binding import judge
 from gpupack_extender.errors import BindRefused, NotReady
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.ledger import Outcome
 
-JOBS = st.sampled_from(["one", "two", "three"])
+JOBS = st.sampled_from(["whole-1", "whole-2", "share-1", "share-2", "observed-1"])
+NODES = st.sampled_from(["a", "b", "x"])
+SHARES = st.sampled_from([(30, "8Gi"), (60, "20Gi"), (10, "60Gi")])
 PICK = st.integers(0, 1000)
 KINDS = st.sampled_from(["pods", "jobs"])
 
@@ -30,14 +50,55 @@ def pick(items, number):
     return sorted(items)[number % len(items)]
 
 
+@st.composite
+def limits(draw):
+    """What a pod of its own asks for."""
+    kind = draw(st.sampled_from(["whole", "share", "share", "observed"]))
+    if kind == "share":
+        return share_limits(*draw(SHARES))
+    return {GPU if kind == "whole" else OBSERVED: str(draw(st.integers(1, 4)))}
+
+
+def spec_of(name, gpus, share):
+    """What a job of this name asks for."""
+    if name.startswith("share"):
+        percent, memory = share
+        return {"share": {"percent": percent, "memory": memory}}
+    observed = {"resourceName": OBSERVED} if name.startswith("observed") else {}
+    return {"gpus": gpus, **observed}
+
+
+def limits_of(spec):
+    if "share" in spec:
+        return share_limits(**spec["share"])
+    return {spec.get("resourceName", GPU): str(spec["gpus"])}
+
+
+def devices_of(held):
+    """The devices of a pod's annotation."""
+    annotation = held.metadata.annotations.get(DEVICES_ANNOTATION)
+    return decode_devices(annotation) if annotation else ()
+
+
+def check_fits(shares):
+    """All that holds one GPU fits on it, and whole and shared do not mix."""
+    assert sum(each.percent for each in shares) <= 100
+    assert sum(each.memory_mib for each in shares) <= MEMORY_MIB
+    assert len(shares) <= SHARE_SLOTS_PER_GPU
+
+
 class Cluster(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.world = World()
         self.world.add_node("a")
         self.world.add_node("b")
+        self.world.add_observed_node("x")
         self.pods, self.jobs, self.plans = {}, {}, {}
-        self.gpus = {}
+        self.specs = {}
+        self.failed = ()
+        self.processes = {}
+        self.reported = {}
         self.events = {"pods": collections.deque(), "jobs": collections.deque()}
         self.on_the_way = {}
         self.lagged = False
@@ -63,16 +124,7 @@ class Cluster(RuleBasedStateMachine):
         target = self.pods.get(uid)
         if target is None or target.spec.node_name or target.finished:
             return
-        devices = claims.shares(claim.placement)
-        self.write("pods", uid, self.rebuilt(target, on=claim.placement.node, devices=devices))
-
-    def rebuilt(self, target, **changes):
-        labels = target.metadata.labels
-        worker = None
-        if labels:
-            worker = (labels["gpupack.dev/job"], int(labels["gpupack.dev/attempt"]), 0)
-        gpus = int(target.spec.containers[0].resources.limits["gpupack.dev/gpu"])
-        return pod(target.metadata.name, gpus=gpus, worker=worker, **changes)
+        self.write("pods", uid, as_bound(target, claim))
 
     @rule(kind=KINDS)
     def a_watch_event_arrives(self, kind):
@@ -86,8 +138,41 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(number=PICK)
     def a_gpu_fails_or_recovers(self, number):
-        failed = [number % 4] if number % 3 else []
-        self.world.ledger.gpus.upsert(gpu_node("a", failed=failed))
+        self.failed = [number % 4] if number % 3 else []
+        self.report("a")
+
+    @rule(number=st.integers(2, 5))
+    def the_other_plugin_hands_out_more_or_fewer(self, number):
+        self.world.ledger.nodes.upsert(observed_node("x", gpus=number))
+
+    # The agents
+
+    def report(self, name):
+        """A GPUNode as its agent writes it: with those that are gone and still run."""
+        gone = {uid: held for uid, held in self.processes.items() if uid not in self.pods}
+        self.reported[name] = {uid: held for uid, (node, held) in gone.items() if node == name}
+        names = {uid.removeprefix("uid-"): held for uid, held in self.reported[name].items()}
+        failed = self.failed if name == "a" else ()
+        self.world.ledger.gpus.upsert(gpu_node(name, failed=failed, lingering=names))
+
+    @rule(name=st.sampled_from(["a", "b"]))
+    def an_agent_reports(self, name):
+        self.report(name)
+
+    @precondition(lambda self: self.bound())
+    @rule(number=PICK, reported=st.booleans())
+    def a_pod_is_deleted_by_force(self, number, reported):
+        uid = pick(self.bound(), number)
+        gone = self.pods[uid]
+        self.processes[uid] = (gone.spec.node_name, devices_of(gone))
+        self.write("pods", uid, None)
+        if reported and gone.spec.node_name != "x":
+            self.report(gone.spec.node_name)
+
+    @precondition(lambda self: self.processes)
+    @rule(number=PICK)
+    def the_processes_of_a_deleted_pod_end(self, number):
+        del self.processes[pick(self.processes, number)]
 
     @rule(seconds=st.sampled_from([1, 6, 11, 31]), lags=st.booleans())
     def time_passes(self, seconds, lags):
@@ -99,18 +184,22 @@ class Cluster(RuleBasedStateMachine):
 
     # The operator
 
-    @rule(name=JOBS, gpus=st.integers(1, 3))
-    def a_job_is_planned(self, name, gpus):
-        current = self.jobs.get(f"uid-{name}") or job(name)
-        if current.metadata.uid not in self.jobs:
-            self.gpus[name] = gpus
-            self.write("jobs", current.metadata.uid, current)
+    @rule(name=JOBS, gpus=st.integers(1, 3), share=SHARES)
+    def a_job_is_planned(self, name, gpus, share):
+        if f"uid-{name}" not in self.jobs:
+            self.specs[name] = spec_of(name, gpus, share)
+            self.write("jobs", f"uid-{name}", job(name, **self.specs[name]))
+        current = self.jobs[f"uid-{name}"]
         if current.status.phase == "Admitted" or self.world.now < self.world.decides_from:
             return
-        asked = plan_request(name, attempt=current.status.attempt + 1, gpus=self.gpus[name])
+        asked = plan_request(name, attempt=current.status.attempt + 1, **self.specs[name])
         plan = self.world.plan(asked)
         if isinstance(plan, PlanResponse):
             self.plans[name] = (plan, asked.attempt, self.world.now + plan.expires_seconds)
+            books = self.world.ledger.books
+            for worker in books.workers_of(current.metadata.uid):
+                if books.workers[worker].state is claims.State.PLANNED:
+                    self.check_decided(books.workers[worker].place)
 
     @rule(name=JOBS)
     def a_plan_is_written(self, name):
@@ -146,19 +235,26 @@ class Cluster(RuleBasedStateMachine):
         if current is not None and current.status.phase == "Admitted":
             made = pod(
                 f"{name}-{next(self.serial)}",
-                gpus=self.gpus[name],
+                asking=limits_of(self.specs[name]),
                 worker=(name, current.status.attempt, 0),
             )
             self.write("pods", made.metadata.uid, made)
 
-    @rule(gpus=st.integers(1, 4))
-    def a_plain_pod_is_made(self, gpus):
-        made = pod(f"plain-{next(self.serial)}", gpus=gpus)
+    @rule(asking=limits())
+    def a_plain_pod_is_made(self, asking):
+        made = pod(f"plain-{next(self.serial)}", asking=asking)
         self.write("pods", made.metadata.uid, made)
 
-    @rule(gpus=st.integers(1, 4), node=st.sampled_from(["a", "b"]))
-    def a_pod_is_bound_by_another_scheduler(self, gpus, node):
-        made = pod(f"foreign-{next(self.serial)}", gpus=gpus, on=node)
+    @rule(node=st.sampled_from(["a", "b"]))
+    def a_crowd_of_small_shares_is_bound(self, node):
+        for _ in range(12):
+            made = pod(f"crowd-{next(self.serial)}", cpu="0", asking=share_limits(1, "1Mi"))
+            self.write("pods", made.metadata.uid, made)
+            self.bind(made.metadata.uid, node, "lands")
+
+    @rule(asking=limits(), node=NODES)
+    def a_pod_is_bound_by_another_scheduler(self, asking, node):
+        made = pod(f"foreign-{next(self.serial)}", asking=asking, on=node)
         self.write("pods", made.metadata.uid, made)
 
     @precondition(lambda self: self.pods)
@@ -166,7 +262,8 @@ class Cluster(RuleBasedStateMachine):
     def a_pod_ends(self, number, gone):
         uid = pick(self.pods, number)
         ended = self.pods[uid]
-        done = self.rebuilt(ended, on=ended.spec.node_name, phase="Succeeded")
+        status = msgspec.structs.replace(ended.status, phase="Succeeded")
+        done = msgspec.structs.replace(ended, status=status)
         self.write("pods", uid, None if gone else done)
 
     # kube-scheduler
@@ -174,20 +271,29 @@ class Cluster(RuleBasedStateMachine):
     def unbound(self):
         return [u for u, p in self.pods.items() if not p.spec.node_name and not p.finished]
 
+    def bound(self):
+        return [u for u, p in self.pods.items() if p.spec.node_name and not p.finished]
+
     @precondition(lambda self: self.unbound())
-    @rule(number=PICK, nodes=st.sampled_from([("a", "b"), ("a",), ("b",)]))
+    @rule(number=PICK, nodes=st.sampled_from([("a", "b", "x"), ("a",), ("b",), ("x",)]))
     def a_pod_is_filtered(self, number, nodes):
+        uid = pick(self.unbound(), number)
         with contextlib.suppress(NotReady):
-            self.world.filter(self.pods[pick(self.unbound(), number)], nodes=nodes)
+            self.world.filter(self.pods[uid], nodes=nodes)
+        claim = self.world.ledger.books.pods.get(uid)
+        if claim is not None and claim.state is claims.State.ASSUMED and not claim.worker:
+            self.check_decided(claim.place)
 
     @precondition(lambda self: self.unbound())
     @rule(
         number=PICK,
-        node=st.sampled_from(["a", "b"]),
+        node=NODES,
         fate=st.sampled_from(["lands", "reply lost", "late", "refused"]),
     )
     def a_pod_is_bound(self, number, node, fate):
-        uid = pick(self.unbound(), number)
+        self.bind(pick(self.unbound(), number), node, fate)
+
+    def bind(self, uid, node, fate):
         if uid in self.on_the_way:
             return
         try:
@@ -196,6 +302,7 @@ class Cluster(RuleBasedStateMachine):
             return
         if claim.state is not claims.State.BINDING:
             return
+        self.check_decided(claim.place)
         self.on_the_way[uid] = claim
         outcome = Outcome.NOT_LANDED
         if fate == "refused" and not claim.in_doubt:
@@ -243,28 +350,59 @@ class Cluster(RuleBasedStateMachine):
 
     # What must hold
 
-    @invariant()
-    def no_gpu_is_bound_twice(self):
-        live = [p for p in self.pods.values() if p.spec.node_name and not p.finished]
-        held = collections.Counter(
-            each.uuid
-            for p in live
-            for each in msgspec.json.decode(
-                p.metadata.annotations.get("gpupack.dev/devices", "[]"),
-                type=tuple[claims.devices.DeviceShare, ...],
-            )
-        )
-        assert not [device for device, times in held.items() if times > 1]
+    def check_decided(self, place):
+        """What the ledger has just given away was free, as far as it has been told."""
+        for grant in place.placement.devices:
+            check_fits([each for each in self.known_holdings() if each.uuid == grant.uuid])
+        if place.tickets:
+            node = self.world.ledger.cluster.node(place.node)
+            assert self.known_tickets(place.node) <= len(node.devices)
+
+    def known_holdings(self):
+        """Devices of pods, of workers without a pod, and of what agents say lingers."""
+        books = self.world.ledger.books
+        for claim in books.pods.values():
+            yield from claims.shares(claim.placement)
+        for claim in self.podless_workers():
+            yield from claims.shares(claim.placement)
+        for held in self.reported.values():
+            for uid, shares in held.items():
+                if uid not in books.pods:
+                    yield from shares
+
+    def known_tickets(self, node):
+        books = self.world.ledger.books
+        held = [c.place for c in (*books.pods.values(), *self.podless_workers())]
+        return sum(place.tickets.get(OBSERVED, 0) for place in held if place.node == node)
+
+    def podless_workers(self):
+        books = self.world.ledger.books
+        return [c for w, c in books.workers.items() if not books.pods_of(w)]
 
     @invariant()
-    def no_gpu_is_held_twice(self):
+    def no_gpu_is_bound_beyond_what_it_has(self):
+        held = collections.defaultdict(list)
+        for uid in self.bound():
+            for share in devices_of(self.pods[uid]):
+                held[share.uuid].append(share)
+        for shares in held.values():
+            check_fits(shares)
+
+    @invariant()
+    def no_gpu_is_held_beyond_what_it_has(self):
         if self.lagged:
             return
         books = self.world.ledger.books
         assert books.contradictions == 0
         for claim in books.pods.values():
-            overbooked = "claimed by others" in books.obstacle(claim.place)
-            assert not overbooked
+            for share in claims.shares(claim.placement):
+                check_fits([e for e in self.known_claims() if e.uuid == share.uuid])
+
+    def known_claims(self):
+        """As known holdings, without what lingers: an agent may report that too late."""
+        books = self.world.ledger.books
+        for claim in (*books.pods.values(), *self.podless_workers()):
+            yield from claims.shares(claim.placement)
 
     def teardown(self):
         """Once all is known, the ledger equals one built from the API server's objects."""
@@ -289,5 +427,9 @@ def holdings(ledger):
     return sorted(books.pods), sorted(map(str, books.workers)), sorted(map(str, holders)), free
 
 
-Cluster.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Cluster.TestCase.settings = settings(
+    max_examples=int(os.environ.get("GPUPACK_TEST_CASES", "60")),
+    stateful_step_count=40,
+    deadline=None,
+)
 TestLedger = Cluster.TestCase
