@@ -12,6 +12,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 export CLUSTER ?= devcluster
 # What `make test-storm` draws its jobs and its kills from, one storm each.
 export STORM_SEEDS ?= 1 2 3 4 5
+# How long `make fuzz` calls; FUZZ_SEED makes the calls of a run again.
+FUZZ_SECONDS ?= 300
 ifndef PYTHON
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; \
@@ -114,6 +116,12 @@ test-storm: ## 150 GPUJobs and 10 Deployments while everything is killed; STORM_
 	@$(MAKE) cluster-up
 	@STEP_SHOW=1 $(STEP) test-storm $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
 	  --timeout 1200 tests/storm
+
+.PHONY: fuzz
+fuzz: ## Malformed calls to the extender for FUZZ_SECONDS=300; FUZZ_SEED makes them again
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) fuzz $(SUDO) env PYTHONPATH=tests/e2e $(PY) -B tests/fuzz/run.py \
+	  --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-chart
 .PHONY: lint $(LINTS)

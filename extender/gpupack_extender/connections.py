@@ -99,6 +99,8 @@ class Connection(HttpToolsProtocol):
             self._stop(http.HTTPStatus.BAD_REQUEST, "headers after the body are not read here")
         if len(self.headers) >= HEADERS or self._head_bytes > HEAD_BYTES:
             self._stop(*_head_too_large())
+        if name.lower() == b"transfer-encoding" and value.lower() != b"chunked":
+            self._stop(http.HTTPStatus.BAD_REQUEST, "no transfer coding but chunked is read here")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

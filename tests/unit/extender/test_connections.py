@@ -85,6 +85,7 @@ GARBAGE = {
     "two lengths": HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nhi!",
     "length and chunks": HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
     "no such coding": HEAD + b"Transfer-Encoding: gzip\r\n\r\nhi",
+    "a coding before chunks": CHUNKED.replace(b"chunked", b"gzip, chunked"),
     "a chunk's length is no number": HEAD + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\nhi",
     "a chunk is longer than it says": CHUNKED[:-4] + b"hello\r\n",
     "headers after the body": CHUNKED + b"0\r\nAuthorization: x\r\n\r\n",
