@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import pynvml
 
-from gpupack_agent import heartbeat
+from gpupack_agent import heartbeat, watchdog
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.errors import InventoryUnavailable
@@ -124,6 +124,7 @@ async def _serve(
     )
     writer = GpuNodeWriter(api, roster, node=settings.node.name)
     async with asyncio.TaskGroup() as parts:
+        parts.create_task(watchdog.watch(), name="watchdog")
         parts.create_task(watch.run(), name="pods")
         parts.create_task(_scan_forever(inventory, roster), name="inventory")
         parts.create_task(
