@@ -23,7 +23,7 @@ from gpupack_devcluster.commands import (
     require_root,
     require_tools,
 )
-from gpupack_devcluster.control_plane import ALWAYS, ControlPlane, host_component
+from gpupack_devcluster.control_plane import CONTROLLERS, STORE, ControlPlane, host_component
 from gpupack_devcluster.driver import HostComponent, NodeComponent
 from gpupack_devcluster.errors import ImageMissing, UnknownName
 from gpupack_devcluster.images import ImageStore
@@ -166,11 +166,12 @@ class Cluster:
         self._prepare_host()
         start = time.time()
         with phase("control plane"):
-            for component in ALWAYS:
+            for component in STORE:
                 self._control_plane.start(component)
             for_all(range(1, nodes + 1), self._boot)
             self._control_plane.wait_for_api()
-        self._control_plane.start(HostComponent.COREDNS)
+            for component in CONTROLLERS:
+                self._control_plane.start(component)
         self._retire(surplus=[index for index in self._indexes() if index > nodes])
         with phase(f"{nodes} nodes Ready"):
             fresh = self._without_kubelet()

@@ -18,12 +18,14 @@ from gpupack_devcluster.settings import ClusterSettings
 ETCD = "http://127.0.0.1:2379"
 ETCD_PEER = "http://127.0.0.1:2380"
 
-# Started together: each waits by itself for what it needs.
-ALWAYS = (
-    HostComponent.ETCD,
-    HostComponent.API_SERVER,
+# Started together: the API server waits for etcd by itself.
+STORE = (HostComponent.ETCD, HostComponent.API_SERVER)
+# Started when the API server is ready: kube-controller-manager gives up on it after 20 s, which a
+# busy machine exceeds, and ends for good.
+CONTROLLERS = (
     HostComponent.CONTROLLER_MANAGER,
     HostComponent.SCHEDULER,
+    HostComponent.COREDNS,
 )
 
 
