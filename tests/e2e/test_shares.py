@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shares of a GPU: what is asked for is given, counted, and never more than there is."""
+
+from collections import Counter
+
+import pytest
+from agreement import told_by_annotations, told_by_containers, told_by_status
+from chaos import kill_kubelet, kill_process
+from harness import condition
+from manifests import Share
+
+SMALL = Share(percent=10, memory_mib=1024)
+HELD = 600
+"""Seconds that outlast every test: these jobs are deleted, not awaited."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_else_is_held(idle):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_refused(refusals):
+    yield
+    assert refusals() == []
+
+
+def hold(kube, judged, name, **size):
+    """Run a job that holds what it asked for; the GPUs that its workers were given."""
+    kube.submit(judged.job(name, seconds=HELD, **size))
+    return gpus(kube.wait_phase(name, "Running", seconds=120))
+
+
+def gpus(job):
+    """The GPU of each worker, in the workers' order."""
+    return [place["devices"][0]["uuid"] for place in job["status"]["placement"]]
+
+
+def give_back(kube, *names):
+    for name in names:
+        kube.delete("gpujob", name)
+
+
+def test_a_share_runs_from_apply_to_result_and_everybody_tells_the_same_of_it(kube, judged):
+    kube.submit(judged.job("half", workers=2, share=Share(50, 20480)))
+    job = kube.wait_phase("half", "Succeeded", "Failed", seconds=120)
+    jobs = {"half": job}
+    assert told_by_status(jobs) == told_by_containers(jobs) == told_by_annotations(kube)
+    assert {(told.percent, told.memory_mib) for told in told_by_status(jobs)} == {(50, 20480)}
+    assert [result["headline"] for result in job["status"]["results"]] == ["held 1", "held 1"]
+
+
+def test_namespaces_use_one_gpu_at_once(kube, others, judged, peaks):
+    tenants = [kube, others("b"), others("c")]
+    given = [hold(tenant, judged, "third", share=Share(33, 20480)) for tenant in tenants]
+    assert given[0] == given[1] == given[2]
+    (gpu,) = given[0]
+    assert peaks() == {gpu: {"percent": 99, "memoryMiB": 61440, "shares": 3}}
+
+
+def test_a_share_goes_to_the_fullest_gpu_that_fits(kube, judged):
+    (fuller,) = hold(kube, judged, "fuller", share=Share(60, 1024))
+    (emptier,) = hold(kube, judged, "emptier", share=Share(50, 1024))
+    assert fuller != emptier
+    assert hold(kube, judged, "fits-both", share=Share(30, 1024)) == [fuller]
+    assert hold(kube, judged, "fits-the-emptier", share=Share(50, 1024)) == [emptier]
+
+
+def test_the_workers_of_a_gang_share_gpus(kube, judged, peaks):
+    kube.submit(judged.job("gang", workers=6, share=Share(30, 1024), seconds=HELD))
+    placed = Counter(gpus(kube.wait_phase("gang", "Running", seconds=120)))
+    assert sorted(placed.values()) == [3, 3]
+    assert {peak["percent"] for peak in peaks().values()} == {90}
+
+
+def test_memory_is_counted_as_percent_is(kube, judged):
+    most = Share(50, judged.gpu_memory_mib * 6 // 10)
+    assert hold(kube, judged, "one", share=most) != hold(kube, judged, "two", share=most)
+
+
+def test_the_last_gpu_is_shared_or_whole_but_never_both(kube, judged):
+    hold(kube, judged, "full-node", gpus=8)
+    hold(kube, judged, "other-node", gpus=7)
+    (last,) = hold(kube, judged, "share", share=SMALL)
+    kube.submit(judged.job("whole"))
+    assert "free GPU" in kube.wait_phase("whole", "Pending")["status"]["message"]
+    give_back(kube, "share")
+    assert gpus(kube.wait_phase("whole", "Succeeded", "Failed")) == [last]
+    assert hold(kube, judged, "whole-again") == [last]
+    kube.submit(judged.job("share-again", share=SMALL))
+    assert "no GPU has" in kube.wait_phase("share-again", "Pending")["status"]["message"]
+    give_back(kube, "whole-again")
+    assert gpus(kube.wait_phase("share-again", "Succeeded", "Failed")) == [last]
+
+
+def test_the_twenty_first_share_goes_to_the_next_gpu(kube, judged):
+    kube.submit(judged.job("crowd", workers=21, share=Share(1, 64)))
+    job = kube.wait_phase("crowd", "Succeeded", "Failed", seconds=240)
+    assert job["status"]["phase"] == "Succeeded", job["status"]
+    assert sorted(Counter(gpus(job)).values()) == [1, 20]
+
+
+def test_a_share_that_waits_says_what_is_missing(kube, judged):
+    hold(kube, judged, "everything", workers=2, gpus=8)
+    kube.submit(judged.job("waits", share=Share(30, 4096)))
+    job = kube.wait_phase("waits", "Pending")
+    missing = "no GPU has 30% and 4096 MiB free (most free on one GPU: 0%)"
+    assert missing in job["status"]["message"]
+    assert condition(job, "Admitted")["reason"] == "ShareDoesNotFit"
+
+
+def test_a_share_that_no_gpu_can_hold_says_so(kube, judged):
+    kube.submit(judged.job("too-much", share=Share(10, judged.gpu_memory_mib + 1)))
+    message = kube.wait_phase("too-much", "Pending")["status"]["message"]
+    assert f"GPU memory is below {judged.gpu_memory_mib + 1} MiB" in message
+    assert f"largest: {judged.gpu_memory_mib} MiB" in message
+
+
+def test_a_share_that_runs_survives_agents_and_kubelets_being_killed(kube, cluster, judged, peaks):
+    (gpu,) = hold(kube, judged, "before", share=Share(60, 1024))
+    kill_process(cluster, "gpupack_agent")
+    for node in cluster.nodes():
+        kill_kubelet(cluster, node)
+    assert hold(kube, judged, "after", share=Share(40, 1024)) == [gpu]
+    assert peaks()[gpu]["percent"] == 100
+    (pod,) = kube.pods("before")
+    assert [status["restartCount"] for status in pod["status"]["containerStatuses"]] == [0]
+
+
+def test_shares_that_start_survive_agents_and_kubelets_being_killed(kube, cluster, judged):
+    names = [f"share-{index}" for index in range(8)]
+    kube.submit(*(judged.job(name, share=Share(45, 1024), seconds=2) for name in names))
+    kill_process(cluster, "gpupack_agent")
+    for node in cluster.nodes():
+        kill_kubelet(cluster, node)
+    jobs = kube.wait_finished(names, seconds=240)
+    assert {job["status"]["phase"] for job in jobs.values()} == {"Succeeded"}
+    assert told_by_status(jobs) == told_by_containers(jobs)
