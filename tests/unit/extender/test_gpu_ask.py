@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What limits ask of GPUs, and what is said to those who ask wrongly."""
 
+import msgspec
 import pytest
 from extender_builders import OBSERVED, plan_request, pod, share_limits
 
@@ -122,8 +123,10 @@ def test_a_job_that_asks_wrongly_is_told_what_to_write(spec, text):
 
 
 def test_a_job_asks_for_a_share_or_for_whole_gpus_and_not_for_both(world):
-    both = plan_request("train", share={"percent": 30, "memory": "8Gi"}, gpus=1)
-    assert gpu_ask.of_job(both.spec, ()).share == core.Share(300, 8192)
-    neither = plan_request("train", gpus=None)
-    with pytest.raises(AskInvalid, match="ask for exactly one of gpus and share"):
-        world.plan(neither)
+    share = plan_request("train", share={"percent": 30, "memory": "8Gi"})
+    assert gpu_ask.of_job(share.spec, ()).share == core.Share(300, 8192)
+    neither = msgspec.structs.replace(share.spec, share=None)
+    both = msgspec.structs.replace(share.spec, gpus=1)
+    for spec in (neither, both):
+        with pytest.raises(AskInvalid, match="ask for exactly one of gpus and share"):
+            world.plan(msgspec.structs.replace(share, spec=spec))
