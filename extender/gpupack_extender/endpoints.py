@@ -110,8 +110,10 @@ async def _not_served(request: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    """Answer where our own code failed; Starlette raises the error on, for the log."""
-    return _problem(error, http.HTTPStatus.INTERNAL_SERVER_ERROR)
+    """Answer where our own code failed; Starlette raises the error on: the connection ends."""
+    answered = _problem(error, http.HTTPStatus.INTERNAL_SERVER_ERROR)
+    answered.headers["connection"] = "close"
+    return answered
 
 
 def _problem(error: Exception, status: int) -> Response:

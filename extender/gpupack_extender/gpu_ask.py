@@ -13,7 +13,7 @@ import gpupack_core as core
 from gpupack_crds import names, quantity
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_extender.errors import AskInvalid
-from gpupack_extender.limits import believed, believed_on_gpu
+from gpupack_extender.limits import MOST_GPUS_ASKED, believed_on_gpu
 
 Quantities = Mapping[str, str | int | float]
 
@@ -55,7 +55,8 @@ def read(limits: Quantities, observed: Collection[str]) -> GpuAsk:
     (kind,) = kinds
     if kind == names.GPU_SHARE:
         return GpuAsk(share=_share(limits))
-    return GpuAsk(gpus=believed(quantity.count(limits[kind])), resource=resource_in_core(kind))
+    gpus = min(quantity.count(limits[kind]), MOST_GPUS_ASKED)
+    return GpuAsk(gpus=gpus, resource=resource_in_core(kind))
 
 
 def of_job(spec: GpuJobSpec, observed: Collection[str]) -> GpuAsk:

@@ -19,6 +19,10 @@ MOST_GPUS: Final = 128
 """GPUs of one node; as many as a GPUNode may list."""
 
 
+MOST_GPUS_ASKED: Final = 1 << 20
+"""Of one pod: too much for any node, and core counts thousandths of it in 32 bits."""
+
+
 def believed(amount: int) -> int:
     """The amount, or the most that is believed: either way too much for any node."""
     return min(amount, MOST_PER_POD)

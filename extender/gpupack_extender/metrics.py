@@ -63,7 +63,8 @@ class LedgerCollector(Collector):
         self._watches = watches
 
     def collect(self) -> Iterator[Metric]:
-        """Read the ledger as it is now."""
+        """Read the ledger as it is now: what has expired since the last call holds nothing."""
+        self._ledger.expire()
         yield self._claims()
         yield self._devices()
         yield self._lingering()

@@ -238,7 +238,7 @@ async def show(task):
 def main():
     task = Task(**json.load(sys.stdin))
     found = asyncio.run(show(task) if task.only is not None else Caller(task).run())
-    print(json.dumps(dataclasses.asdict(found)))
+    print(json.dumps(vars(found)))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import io
 import json
 import types
@@ -16,12 +17,13 @@ from listening import listening
 from gpupack_extender import endpoints
 from gpupack_extender.access import Access
 from gpupack_extender.binding import Binder
+from gpupack_extender.filtering import Filter
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.metrics import LedgerCollector, Metrics
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.servers import verbs_server
-from gpupack_extender.settings import Serving
+from gpupack_extender.settings import Decisions, Mode, Serving
 from gpupack_extender.takeover import Takeover
 from gpupack_extender.verbs import Verbs
 from gpupack_kube import objects
@@ -248,6 +250,27 @@ async def test_labels_may_differ_by_case_alone(verbs):
     asking = msgspec.to_builtins(pod("p", labels={"app": "a", "App": "b"}))
     async with verbs.post("/scheduler/filter", json=filter_body(Pod=asking)) as response:
         assert len((await response.json())["NodeNames"]) == 1
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("gpus", ["9223372036854775807", 1 << 31, 3_000_000])
+async def test_more_gpus_than_can_be_counted_fit_nowhere(world, parts, mode, gpus):
+    filter_pod = Filter(world.ledger, Decisions(mode=mode), world.may_decide)
+    verbs_in_mode = dataclasses.replace(parts.verbs, filter_pod=filter_pod)
+    body = filter_body(Pod=msgspec.to_builtins(pod("p", gpus=gpus)))
+    async with calling(verbs_in_mode.app()) as session:
+        async with session.post("/scheduler/filter", json=body) as response:
+            assert set((await response.json())["FailedAndUnresolvableNodes"]) == {"a", "b"}
+        async with session.post("/scheduler/prioritize", json=body) as response:
+            assert {each["Score"] for each in await response.json()} == {0}
+
+
+async def test_metrics_count_no_place_that_has_expired(verbs, plans, world):
+    async with verbs.post("/scheduler/filter", json=filter_body()) as response:
+        assert len((await response.json())["NodeNames"]) == 1
+    world.now += 31
+    async with plans.get("/metrics", headers=TOKEN) as response:
+        assert 'gpupack_extender_claims{state="assumed"} 0.0' in await response.text()
 
 
 async def test_nodes_that_nobody_knows_are_refused_as_any_node_is(verbs):
