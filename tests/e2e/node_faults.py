@@ -146,14 +146,14 @@ def lingering(system: Kube, nodes: Sequence[str]) -> list[str]:
     ]
 
 
-def waiting_because(kube: Kube, text: str) -> str:
-    """What a pod of the namespace says that cannot start for this cause; empty if none does."""
+def waiting_because(kube: Kube, text: str) -> str | None:
+    """What a pod of the namespace says that cannot start for this cause; None if none does."""
     said = (
         status["state"].get("waiting", {}).get("message", "")
         for pod in kube.pods()
         for status in pod["status"].get("containerStatuses", ())
     )
-    return next((message for message in said if text in message), "")
+    return next((message for message in said if text in message), None)
 
 
 def _label(system: Kube, node: str, label: str) -> None:

@@ -78,7 +78,7 @@ def kept_back(pod):
 
 
 def unschedulable(pod):
-    """Why a pod has no node; empty where it has one or nobody has looked."""
+    """Why a pod has no node; None where it has one or nobody has looked."""
     conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
     scheduled = conditions.get("PodScheduled", {})
-    return scheduled.get("message", "") if scheduled.get("status") == "False" else ""
+    return scheduled.get("message") if scheduled.get("status") == "False" else None
