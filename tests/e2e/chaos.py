@@ -7,11 +7,11 @@ kills one here starts it again at once, as systemd would.
 
 import contextlib
 import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from background import running
+
 from gpupack_devcluster.driver import ClusterDriver, HostComponent, NodeComponent
-from gpupack_devcluster.errors import NotUp
 from gpupack_devcluster.settings import HOST
 
 PROCESSES = {
@@ -64,23 +64,14 @@ def kill_part(cluster: ClusterDriver, part: str, chance: random.Random) -> None:
     """Kill one part, wherever it runs; of a daemon that every node has, one.
 
     Raises:
-        NotThere: there was nothing to kill; a daemon has been started.
+        NotThere: there was nothing to kill.
     """
     if part in NODE_DAEMONS:
-        kill_daemon(cluster, chance.choice(cluster.nodes()), NODE_DAEMONS[part])
+        restart(cluster, chance.choice(cluster.nodes()), NODE_DAEMONS[part])
     elif part in HOST_DAEMONS:
-        kill_daemon(cluster, HOST, HOST_DAEMONS[part])
+        restart(cluster, HOST, HOST_DAEMONS[part])
     elif not kill_process(cluster, PROCESSES[part]):
         raise NotThere(f"no process of {part} to kill")
-
-
-def kill_daemon(cluster: ClusterDriver, target: str, component: str) -> None:
-    """Kill a daemon and start it again; one that had ended by itself counts as not killed."""
-    try:
-        restart(cluster, target, component)
-    except NotUp as error:
-        cluster.start(target, component)
-        raise NotThere(str(error)) from error
 
 
 class NotThere(Exception):
@@ -103,26 +94,31 @@ def killing(
     """
     chance = random.Random(seed)
     killed: list[str] = []
-    stop = threading.Event()
+    order: list[str] = []
 
-    def rampage() -> None:
-        order: list[str] = []
-        while not stop.wait(chance.uniform(*every_seconds)):
-            if not order and rounds is not None and len(killed) >= rounds * len(parts):
-                return
-            order = order or chance.sample(parts, len(parts))
-            part = order.pop()
-            try:
-                kill_part(cluster, part, chance)
-            except NotThere:
-                order.insert(0, part)
-            else:
-                killed.append(part)
+    def kill_next() -> bool:
+        tend(cluster)
+        if not order:
+            if rounds is not None and len(killed) >= rounds * len(parts):
+                return False
+            order.extend(chance.sample(parts, len(parts)))
+        part = order.pop()
+        try:
+            kill_part(cluster, part, chance)
+        except NotThere:
+            order.insert(0, part)
+        else:
+            killed.append(part)
+        return True
 
-    thread = threading.Thread(target=rampage)
-    thread.start()
-    try:
+    with running(kill_next, lambda: chance.uniform(*every_seconds)):
         yield lambda: list(killed)
-    finally:
-        stop.set()
-        thread.join()
+
+
+def tend(cluster: ClusterDriver) -> None:
+    """Start the daemons that ended by themselves, as systemd would."""
+    for component in HOST_DAEMONS.values():
+        cluster.start(HOST, component)
+    for node in cluster.nodes():
+        for component in NODE_DAEMONS.values():
+            cluster.start(node, component)

@@ -15,6 +15,7 @@ from gpupack_devcluster.kind import KindCluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
 
 LOCKS = STATE / "locks"
+PARTS = ("deployment/gpupack-operator", "deployment/gpupack-scheduler", "daemonset/gpupack-agent")
 
 
 @pytest.fixture(scope="session")
@@ -60,10 +61,32 @@ def namespace(cluster, name):
 @pytest.fixture
 def idle(system):
     """All parts are up and no GPU is held when the test begins."""
-    for kind in ("deployment/gpupack-operator", "deployment/gpupack-scheduler", "ds/gpupack-agent"):
-        done = system.kubectl("rollout", "status", kind, "--timeout=90s")
-        assert done.returncode == 0, done.stderr
-    wait_for(lambda: not holders(system), seconds=60, what="no pod holds a GPU")
+    rolled_out(system)
+    wait_for(lambda: not holders(system), seconds=180, what="no pod holds a GPU")
+
+
+@pytest.fixture
+def fresh(system, idle):
+    """New pods of all parts: the kubelet starts an old one that was killed often late."""
+    for kind in PARTS:
+        system.insist("rollout", "restart", kind)
+    rolled_out(system)
+
+
+@pytest.fixture
+def tell(capsys):
+    """Prints figures past pytest's capture."""
+
+    def say(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n{text}", flush=True)
+
+    return say
+
+
+def rolled_out(system):
+    for kind in PARTS:
+        system.insist("rollout", "status", kind, "--timeout=180s")
 
 
 def holders(system):

@@ -46,11 +46,13 @@ class StillWaiting(AssertionError):
     """The awaited state did not come in time."""
 
 
-def wait_for(look: Callable[[], T | None], *, seconds: float, what: str) -> T:
+def wait_for(
+    look: Callable[[], T | None], *, seconds: float, what: str, every_seconds: float = 0.2
+) -> T:
     """Look until something is seen, and return it; StillWaiting says what was awaited."""
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_delay(seconds),
-        wait=tenacity.wait_fixed(0.2),
+        wait=tenacity.wait_fixed(every_seconds),
         retry=tenacity.retry_if_result(lambda seen: seen is None or seen is False),
     )
     try:
@@ -194,20 +196,25 @@ class Kube:
 
         return wait_for(look, seconds=seconds, what=f"{name} says {reason}")
 
+    def finished(self) -> dict[str, dict[str, Any]]:
+        """The GPUJobs that ended, by name."""
+        return {
+            job["metadata"]["name"]: job
+            for job in self.gpujobs()
+            if job.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+        }
+
     def wait_finished(self, names: Iterable[str], *, seconds: float) -> dict[str, dict[str, Any]]:
         """Wait until all these GPUJobs ended, and return them by name."""
         awaited = set(names)
 
         def look() -> dict[str, dict[str, Any]] | None:
-            jobs = {job["metadata"]["name"]: job for job in self.gpujobs()}
-            ended = {
-                name
-                for name in awaited
-                if jobs[name].get("status", {}).get("phase") in {"Succeeded", "Failed"}
-            }
-            return {name: jobs[name] for name in awaited} if ended == awaited else None
+            ended = self.finished()
+            return {name: ended[name] for name in awaited} if awaited <= set(ended) else None
 
-        return wait_for(look, seconds=seconds, what=f"{len(awaited)} jobs ended")
+        what = f"{len(awaited)} jobs ended"
+        # Looking at many jobs costs what the jobs need themselves.
+        return wait_for(look, seconds=seconds, what=what, every_seconds=max(0.2, len(awaited) / 50))
 
     def _get(self, *arguments: str) -> str:
         return self.insist("get", *arguments, "-o", "json")

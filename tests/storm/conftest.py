@@ -1,8 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from fixtures import cluster, idle, judged, kube, others, peaks, refusals, system
+from fixtures import cluster, fresh, idle, judged, kube, others, peaks, refusals, system, tell
 
-__all__ = ["cluster", "idle", "judged", "kube", "others", "peaks", "refusals", "system"]
+__all__ = [
+    "cluster",
+    "fresh",
+    "idle",
+    "judged",
+    "kube",
+    "others",
+    "peaks",
+    "refusals",
+    "system",
+    "tell",
+]
 
 
 def pytest_collection_modifyitems(items):
