@@ -12,7 +12,7 @@ import enum
 import re
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 
 import aiohttp
 import yarl
@@ -72,7 +72,7 @@ class Call:
 
 
 class ApiProxy:
-    """The proxy; start and stop it by `running_proxy`."""
+    """The proxy; see `running_proxy`."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.host = settings.addresses.host
@@ -99,24 +99,24 @@ class ApiProxy:
             if call.method == method and re.fullmatch(path, call.path) and call.status < 300
         ]
 
-    async def serve(self, started: threading.Event, stop: asyncio.Event) -> None:
-        """Serve until `stop`."""
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Serve meanwhile."""
         pki = self._settings.paths.pki
         trusting = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         serving.load_cert_chain(pki / "apiserver.crt", pki / "apiserver.key")
-        connector = aiohttp.TCPConnector(ssl=trusting, limit=0)
-        timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(
-            connector=connector, timeout=timeout, auto_decompress=False
+            connector=aiohttp.TCPConnector(ssl=trusting, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
         ) as session:
-            runner = web.ServerRunner(web.Server(lambda call: self._handle(call, session)))
+            server = web.Server(lambda call: self._handle(call, session))
+            runner = web.ServerRunner(server, shutdown_timeout=0.5)
             await runner.setup()
-            site = web.TCPSite(runner, self.host, 0, ssl_context=serving, shutdown_timeout=0.5)
-            await site.start()
+            await web.TCPSite(runner, self.host, 0, ssl_context=serving).start()
             self.port = runner.addresses[0][1]
-            started.set()
-            await stop.wait()
+            yield
             await runner.cleanup()
 
     async def _handle(
@@ -159,20 +159,25 @@ class ApiProxy:
 
 @contextlib.contextmanager
 def running_proxy(settings: ClusterSettings) -> Iterator[ApiProxy]:
-    """A proxy in a thread of its own."""
-    proxy, started = ApiProxy(settings), threading.Event()
-    loop, stop = asyncio.new_event_loop(), asyncio.Event()
-    thread = threading.Thread(
-        target=lambda: loop.run_until_complete(proxy.serve(started, stop)), daemon=True
-    )
+    """A proxy in a thread of its own, since tests are not asynchronous."""
+    proxy, portal = ApiProxy(settings), asyncio.new_event_loop()
+    thread = threading.Thread(target=portal.run_forever)
     thread.start()
-    assert started.wait(10), "the proxy did not start"
+    serving = proxy.serving()
+
+    def run(work: Coroutine) -> None:
+        asyncio.run_coroutine_threadsafe(work, portal).result(20)
+
     try:
-        yield proxy
+        run(serving.__aenter__())
+        try:
+            yield proxy
+        finally:
+            run(serving.__aexit__(None, None, None))
     finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()
+        portal.call_soon_threadsafe(portal.stop)
+        thread.join()
+        portal.close()
 
 
 async def _copied(call: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:

@@ -52,7 +52,8 @@ def wait_for(
     """Look until something is seen, and return it; StillWaiting says what was awaited."""
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_delay(seconds),
-        wait=tenacity.wait_fixed(every_seconds),
+        # Each look starts a kubectl: later looks are rarer, or waiting costs more than what runs.
+        wait=tenacity.wait_exponential(multiplier=every_seconds, max=5 * every_seconds),
         retry=tenacity.retry_if_result(lambda seen: seen is None or seen is False),
     )
     try:
