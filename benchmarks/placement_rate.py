@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast are plain pods placed while two hundred of them wait, and what does it cost the API?
+
+    sudo PYTHONPATH=tests/e2e .dev/venv/bin/python benchmarks/placement_rate.py
+
+On the cluster of `make cluster-up`, with 25 simulated nodes (kwok) of 8 GPUs: pods that take whole
+nodes hold everything, 200 pods of one GPU wait. Then (all) the holders go at once, and (drip) with
+200 others waiting 50 of the placed pods go, one after the other.
+
+Calls to the API server are counted by its audit log, which tells who called what; for that the API
+server is started anew with two more arguments, and as it was afterwards. Calls of filter and bind
+are counted by the extender's metrics. Prints one line of JSON.
+"""
+
+import collections
+import contextlib
+import datetime as dt
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from harness import STATE, SYSTEM_NAMESPACE, Kube, wait_for
+
+from gpupack_crds import names
+from gpupack_devcluster import control_plane, processes
+from gpupack_devcluster.cluster import Cluster
+from gpupack_devcluster.driver import HostComponent
+from gpupack_devcluster.settings import HOST, ClusterSettings, Paths
+
+NODES, GPUS_PER_NODE, DRIPS = 25, 8, 50
+PODS = NODES * GPUS_PER_NODE
+NAMESPACE, ACCOUNT = "placement-rate", "reader"
+IDLE_SECONDS = 20.0
+PATIENCE_SECONDS = 300.0
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+AGENTS = {"kube-scheduler": "kube-scheduler", "OpenAPI-Generator": "extender"}
+"""How user agents begin; both run in one pod, under one account."""
+
+Manifest = dict[str, Any]
+Entry = tuple[float, str, str, str]
+"""Time, part, verb, resource."""
+
+
+def node_resources() -> Manifest:
+    """What makes a simulated node hand out GPUs."""
+    slots = GPUS_PER_NODE * names.SHARE_SLOTS_PER_GPU
+    counts = {names.GPU: str(GPUS_PER_NODE), names.GPU_SHARE: str(slots)}
+    return {"status": {"capacity": counts, "allocatable": counts}}
+
+
+def gpu_node(index: int) -> Manifest:
+    """The inventory that an agent would write."""
+    devices = [
+        {
+            "uuid": f"GPU-kwok-{index}-{number}",
+            "index": number,
+            "model": "simulated",
+            "memoryMiB": 81920,
+            "simulated": True,
+        }
+        for number in range(GPUS_PER_NODE)
+    ]
+    return {
+        "apiVersion": "gpupack.dev/v1alpha1",
+        "kind": "GPUNode",
+        "metadata": {"name": f"kwok-{index}"},
+        "spec": {},
+        "status": {"mode": "owned", "devices": devices, "simulated": True},
+    }
+
+
+def pod(name: str, gpus: int) -> Manifest:
+    """A plain pod for a simulated node."""
+    limits = {names.GPU: str(gpus), "cpu": "1", "memory": "1Gi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "schedulerName": names.SCHEDULER_NAME,
+            "nodeSelector": {"type": "kwok"},
+            "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": "none", "resources": {"limits": limits}}],
+        },
+    }
+
+
+class Bench:
+    """The cluster, and what is measured of it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.kube = Kube(kubeconfig=cluster.kubeconfig, namespace=NAMESPACE)
+        self.system = Kube(kubeconfig=cluster.kubeconfig, namespace=SYSTEM_NAMESPACE)
+        self.log = STATE / "log" / "audit.log"
+
+    def run(self) -> Manifest:
+        """Measure all phases."""
+        self.create("holder", NODES, gpus=GPUS_PER_NODE)
+        self.wait_placed("holder", NODES)
+        report = {"create": self.phase(lambda: self.wait_refused("first", PODS))}
+        report["idle"] = self.phase(lambda: time.sleep(IDLE_SECONDS))
+        report["all"] = self.phase(self.free_everything)
+        report["create_more"] = self.phase(lambda: self.wait_refused("second", PODS))
+        report["drip"] = self.phase(self.free_one_by_one)
+        return report
+
+    def free_everything(self) -> None:
+        """All holders go; 200 GPUs become free at once."""
+        self.kube.insist("delete", "pod", "-l", "group=holder", "--wait=false")
+        self.wait_placed("first", PODS)
+
+    def free_one_by_one(self) -> None:
+        """Fifty placed pods go, each when the one before has been replaced."""
+        for number in range(DRIPS):
+            self.kube.insist("delete", "pod", f"first-{number}", "--wait=false")
+            self.wait_placed("second", number + 1)
+
+    def create(self, group: str, count: int, *, gpus: int) -> None:
+        """Create pods in one request each, as a ReplicaSet does."""
+        pods = [pod(f"{group}-{number}", gpus) for number in range(count)]
+        for each in pods:
+            each["metadata"]["labels"] = {"group": group}
+        listed = {"apiVersion": "v1", "kind": "List", "items": pods}
+        self.kube.insist("create", "-f", "-", stdin=json.dumps(listed))
+
+    def wait_refused(self, group: str, count: int) -> None:
+        """Create pods that wait, and see each refused."""
+        self.create(group, count, gpus=1)
+        self._wait(group, count, lambda each: bool(each["status"].get("conditions")))
+
+    def wait_placed(self, group: str, count: int) -> None:
+        """See that so many pods have a node."""
+        self._wait(group, count, lambda each: "nodeName" in each["spec"])
+
+    def _wait(self, group: str, count: int, is_so: Callable[[Manifest], bool]) -> None:
+        def look() -> bool:
+            listed = self.kube.insist("get", "pods", "-l", f"group={group}", "-o", "json")
+            return sum(map(is_so, json.loads(listed)["items"])) >= count
+
+        wait_for(look, seconds=PATIENCE_SECONDS, what=f"{count} pods of {group}")
+
+    def phase(self, act: Callable[[], None]) -> Manifest:
+        """Do something and tell what it cost."""
+        calls, began = self.extender_calls(), time.time()
+        act()
+        ended = time.time()
+        after = self.extender_calls()
+        entries = [entry for entry in self.entries() if began <= entry[0] <= ended]
+        return summary(entries, {k: after[k] - calls.get(k, 0) for k in after}, ended - began)
+
+    def extender_calls(self) -> dict[str, float]:
+        """Calls by verb and outcome, from the extender's own metrics."""
+        token = self.kube.insist("create", "token", ACCOUNT).strip()
+        program = (
+            "import ssl,sys,urllib.request as u;"
+            "r=u.Request('https://127.0.0.1:8443/metrics',"
+            "headers={'Authorization':'Bearer '+sys.stdin.read()});"
+            "print(u.urlopen(r,context=ssl._create_unverified_context()).read().decode())"
+        )
+        where = ["exec", "-i", "deploy/gpupack-scheduler", "-c", "extender", "--"]
+        text = self.system.insist(*where, "python", "-c", program, stdin=token)
+        found = re.findall(r'calls_total{outcome="(\w+)",verb="(\w+)"} (\S+)', text)
+        return {f"{verb} {outcome}": float(value) for outcome, verb, value in found}
+
+    def entries(self) -> Iterator[Entry]:
+        """Finished calls by the scheduler's pod, from the audit log."""
+        for line in self.log.read_text().splitlines():
+            entry = json.loads(line)
+            agent = entry.get("userAgent", "")
+            part = next((part for start, part in AGENTS.items() if agent.startswith(start)), agent)
+            ref = entry.get("objectRef", {})
+            what = "/".join(filter(None, (ref.get("resource"), ref.get("subresource"))))
+            at = dt.datetime.fromisoformat(entry["stageTimestamp"]).timestamp()
+            yield at, part, entry["verb"], what
+
+
+def summary(entries: list[Entry], calls: dict[str, float], seconds: float) -> Manifest:
+    """Rates, and calls for each pod that was bound."""
+    bound = sorted(at for at, part, _, what in entries if what == "pods/binding")
+    counts = collections.Counter(f"{part}: {verb} {what}" for _, part, verb, what in entries)
+    writes = collections.Counter(part for _, part, verb, _ in entries if verb in WRITES)
+    pods = len(bound)
+    filters = sum(number for name, number in calls.items() if name.startswith("filter"))
+    report: Manifest = {
+        "seconds": round(seconds, 1),
+        "bound": pods,
+        "extender_calls": {name: int(number) for name, number in calls.items() if number},
+        "api_calls": dict(counts),
+        "filter_calls_per_second": round(filters / seconds, 1),
+    }
+    if pods > 1:
+        report |= {
+            "bind_rate_per_second": round((pods - 1) / (bound[-1] - bound[0]), 1),
+            "filter_calls_per_bound_pod": round(filters / pods, 2),
+            "extender_writes_per_bound_pod": round(writes["extender"] / pods, 3),
+            "kube_scheduler_writes_per_bound_pod": round(writes["kube-scheduler"] / pods, 3),
+        }
+    return report
+
+
+@contextlib.contextmanager
+def simulated_nodes(cluster: Cluster, kube: Kube) -> Iterator[None]:
+    """Nodes without a kubelet that hand out GPUs."""
+    cluster.up(nodes=len(cluster.nodes()), kwok_nodes=NODES)
+    for index in range(1, NODES + 1):
+        patch = json.dumps(node_resources())
+        kube.insist("patch", "node", f"kwok-{index}", "--subresource=status", "-p", patch)
+        manifest = gpu_node(index)
+        kube.insist("create", "-f", "-", stdin=json.dumps(manifest))
+        status = json.dumps({"status": manifest["status"]})
+        where = ["gpunode", f"kwok-{index}", "--subresource=status", "--type=merge"]
+        kube.insist("patch", *where, "-p", status)
+    try:
+        yield
+    finally:
+        kube.kubectl("delete", "gpunode", *(f"kwok-{index}" for index in range(1, NODES + 1)))
+        cluster.up(nodes=len(cluster.nodes()), kwok_nodes=0)
+
+
+@contextlib.contextmanager
+def namespace(kube: Kube) -> Iterator[None]:
+    """A namespace with an account that reads metrics."""
+    binding = ["clusterrolebinding", NAMESPACE]
+    role = ["--clusterrole=gpupack-metrics-reader", f"--serviceaccount={NAMESPACE}:{ACCOUNT}"]
+    kube.insist("create", "namespace", NAMESPACE)
+    try:
+        kube.insist("create", "serviceaccount", ACCOUNT)
+        kube.insist("create", *binding, *role)
+        yield
+    finally:
+        kube.kubectl("delete", *binding)
+        kube.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        kube.kubectl("delete", "namespace", NAMESPACE)
+
+
+@contextlib.contextmanager
+def audited(cluster: Cluster, log: Path) -> Iterator[None]:
+    """The API server writes down what the scheduler's pod calls."""
+    account = f"system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-scheduler"
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted", "Panic"],
+        "rules": [{"level": "Metadata", "users": [account]}, {"level": "None"}],
+    }
+    rules = log.with_name("audit-policy.json")
+    rules.write_text(json.dumps(policy))
+    log.unlink(missing_ok=True)
+    extra = [f"--audit-policy-file={rules}", f"--audit-log-path={log}"]
+    restart_api_server(cluster, extra)
+    try:
+        yield
+    finally:
+        restart_api_server(cluster, [])
+
+
+def restart_api_server(cluster: Cluster, extra: list[str]) -> None:
+    """Start it with these arguments besides its own, and wait until the scheduler leads again."""
+    settings, component = cluster.settings, HostComponent.API_SERVER
+    paths = settings.paths
+    cluster.kill(HOST, component)
+    processes.spawn(
+        [str(paths.bin / component), *control_plane.api_server(settings), *extra],
+        environment=processes.daemon_environment(paths.state, component, paths.bin),
+        log=paths.unit_log(component),
+    )
+    system = Kube(kubeconfig=cluster.kubeconfig, namespace=SYSTEM_NAMESPACE)
+    time.sleep(5)  # what was Ready is so still in the store; nothing is awaited before it is judged
+    ready = ["deploy/gpupack-scheduler", "--for=condition=Available", "--timeout=120s"]
+    system.insist("wait", *ready)
+
+
+def main() -> None:
+    """Measure and print."""
+    cluster = Cluster(ClusterSettings(paths=Paths(STATE)))
+    bench = Bench(cluster)
+    with (
+        audited(cluster, bench.log),
+        simulated_nodes(cluster, bench.kube),
+        namespace(bench.kube),
+    ):
+        report = bench.run()
+    print(json.dumps({"pods": PODS, "nodes": NODES} | report))
+    writes = [phase.get("extender_writes_per_bound_pod", 0) for phase in report.values()]
+    sys.exit(max(writes) > 1)
+
+
+if __name__ == "__main__":
+    main()
