@@ -361,6 +361,21 @@ def test_a_deployments_pods_are_judged_as_any_others(kube):
     assert "set it to 1 to 99 (it is 100)" in told
 
 
+def large(*containers):
+    """A pod near the size that the API server takes, of which these containers are the last."""
+    environment = [{"name": f"SETTING_{i}", "value": "x" * 40} for i in range(100)]
+    others = [PLAIN | {"name": f"plain-{i}", "env": environment} for i in range(150)]
+    limits = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"}
+    beside = [other | {"resources": {"limits": limits}} for other in others]
+    return [*beside, *containers]
+
+
+def test_the_largest_pods_are_judged_within_the_api_servers_budget(system):
+    assert try_pod(system, *large()) == ""
+    assert try_pod(system, *large(sharing())) == ""
+    assert "set it to 1 to 99 (it is 100)" in try_pod(system, *large(sharing(percent="100")))
+
+
 @pytest.mark.parametrize(
     "policy",
     ["gpupack-devices", "gpupack-pods", "gpupack-ephemeral-containers", "gpupack-agents"],
