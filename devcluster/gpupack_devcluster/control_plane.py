@@ -106,10 +106,7 @@ def arguments(component: HostComponent, settings: ClusterSettings) -> list[str]:
         case HostComponent.CONTROLLER_MANAGER:
             return controller_manager(settings)
         case HostComponent.SCHEDULER:
-            return [
-                f"--kubeconfig={settings.paths.pki}/scheduler.kubeconfig",
-                "--bind-address=127.0.0.1",
-            ]
+            return scheduler(settings)
         case HostComponent.COREDNS:
             return ["-conf", f"{settings.paths.cluster}/Corefile"]
         case HostComponent.KWOK:
@@ -166,6 +163,15 @@ def controller_manager(settings: ClusterSettings) -> list[str]:
         "--allocate-node-cidrs=false",
         "--node-monitor-period=1s",
         f"--node-monitor-grace-period={settings.node_grace_seconds}s",
+    ]
+
+
+def scheduler(settings: ClusterSettings) -> list[str]:
+    """kube-scheduler; one that lost a Lease would end, and on a busy host it would."""
+    return [
+        f"--kubeconfig={settings.paths.pki}/scheduler.kubeconfig",
+        "--leader-elect=false",
+        "--bind-address=127.0.0.1",
     ]
 
 

@@ -29,8 +29,9 @@ def test_what_only_the_host_asks_listens_on_loopback(component):
     assert "--bind-address=127.0.0.1" in arguments(component, SETTINGS)
 
 
-def test_the_scheduler_elects_its_leader_on_the_default_lease():
-    assert not any("leader-elect" in a for a in arguments(HostComponent.SCHEDULER, SETTINGS))
+@pytest.mark.parametrize("component", [HostComponent.CONTROLLER_MANAGER, HostComponent.SCHEDULER])
+def test_what_nobody_starts_again_cannot_lose_a_lease(component):
+    assert any(a.startswith("--leader-elect=false") for a in arguments(component, SETTINGS))
 
 
 def test_a_silent_node_is_given_up_after_two_leases():
