@@ -10,7 +10,6 @@ import click
 
 from gpupack_operator import liveness
 from gpupack_operator.errors import OperatorError, SettingInvalid
-from gpupack_operator.settings import Settings, heartbeat_file
 
 log = logging.getLogger("gpupack_operator")
 
@@ -27,16 +26,17 @@ def main(context: click.Context) -> None:
 def probe() -> None:
     """Fail unless the operator has reported lately that it is well."""
     try:
-        liveness.probe(heartbeat_file(os.environ))
+        liveness.probe(liveness.heartbeat_file(os.environ))
     except OperatorError as error:
         sys.exit(str(error))
 
 
 def run() -> None:
     """Run until SIGTERM; any other end is an error."""
-    # kopf costs half a second to import: the probe must not pay for it.
+    # kopf, kubernetes and numpy cost a second to import: the probe must not pay for them.
     from gpupack_kube.errors import LeaseLost  # noqa: PLC0415
     from gpupack_operator import service  # noqa: PLC0415
+    from gpupack_operator.settings import Settings  # noqa: PLC0415
 
     try:
         settings = Settings.from_environ(os.environ)

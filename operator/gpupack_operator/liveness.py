@@ -12,11 +12,18 @@ looks dead; back, and a hanging one looks alive.
 import asyncio
 import pathlib
 import time
+from collections.abc import Mapping
 
 from gpupack_operator.errors import Unwell
 
+DEFAULT_HEARTBEAT = "/tmp/gpupack-operator.heartbeat"  # noqa: S108 - the pod's own emptyDir
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 30.0
+
+
+def heartbeat_file(environ: Mapping[str, str]) -> pathlib.Path:
+    """The file that the probe reads; it needs no other setting."""
+    return pathlib.Path(environ.get("GPUPACK_HEARTBEAT_FILE", DEFAULT_HEARTBEAT))
 
 
 async def beat(heartbeat: pathlib.Path) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from gpupack_crds import names
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.errors import SettingInvalid
+from gpupack_operator.liveness import heartbeat_file
 from gpupack_operator.manifests.pod import PodDefaults
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_EXTENDER = f"https://gpupack-extender.{names.SYSTEM_NAMESPACE}.svc:8443"
 DEFAULT_TOKEN = "/var/run/secrets/gpupack/token"  # noqa: S105 - a path, not a secret
-DEFAULT_HEARTBEAT = "/tmp/gpupack-operator.heartbeat"  # noqa: S108 - the pod's own emptyDir
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,11 +85,6 @@ class Settings:
             heartbeat=heartbeat_file(environ),
             log_level=_log_level(environ),
         )
-
-
-def heartbeat_file(environ: Mapping[str, str]) -> pathlib.Path:
-    """The file that the probe reads; it needs no other setting."""
-    return pathlib.Path(environ.get("GPUPACK_HEARTBEAT_FILE", DEFAULT_HEARTBEAT))
 
 
 def _lease(environ: Mapping[str, str]) -> LeaseSettings:

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sixty gangs at once on sixteen GPUs; the judge is the kernel's lock, not our ledger."""
+"""Gangs of whole GPUs and of shares at once on sixteen GPUs; the judge is the kernel's lock.
+
+tests/storm is the same at full size and with everything killed three times.
+"""
 
 import json
 
 from agreement import told_by_annotations, told_by_containers, told_by_status
 from chaos import PARTS, killing
 from harness import wait_for
+from storms import ebb, flood, mixed, tide
 
-JOBS = 60
 SEED = 20261121
 
 
@@ -19,26 +22,33 @@ def attempts(jobs):
     return [attempt for job in jobs.values() for attempt in job["status"]["attempts"]]
 
 
-def test_all_gangs_of_a_storm_succeed_and_no_gpu_is_shared(kube, judged, refusals, idle):
-    storm = judged.storm(jobs=JOBS, seed=SEED)
-    kube.submit(*storm)
-    jobs = kube.wait_finished([job["metadata"]["name"] for job in storm], seconds=240)
+def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
+    kube, judged, refusals, peaks, idle
+):
+    storm = mixed(judged, jobs=40, servers=0, seed=SEED)
+    kube.submit(*storm.manifests)
+    jobs = kube.wait_finished(storm.names, seconds=240)
     assert refusals() == []
     assert set(phases(jobs).values()) == {"Succeeded"}
     assert {attempt["outcome"] for attempt in attempts(jobs)} == {"Succeeded"}
     assert told_by_status(jobs) == told_by_containers(jobs) == told_by_annotations(kube)
+    assert max(peak["shares"] for peak in peaks().values()) > 1
 
 
-def test_a_storm_survives_every_part_being_killed(kube, cluster, judged, refusals, idle, capsys):
-    storm = judged.storm(jobs=JOBS, seed=SEED + 1)
-    with killing(cluster, seed=SEED, every_seconds=(1.0, 4.0)) as killed:
-        kube.submit(*storm)
-        wait_for(lambda: set(killed()) == set(PARTS), seconds=60, what="every part was killed once")
-    jobs = kube.wait_finished([job["metadata"]["name"] for job in storm], seconds=300)
+def test_a_storm_survives_every_part_being_killed(*, kube, cluster, judged, refusals, idle, tell):
+    storm = mixed(judged, jobs=30, servers=4, seed=SEED + 1)
+    with (
+        killing(cluster, seed=SEED, every_seconds=(1.0, 4.0), rounds=1) as killed,
+        tide(kube, storm.servers, seed=SEED, every_seconds=(1.0, 4.0)),
+    ):
+        kube.submit(*storm.manifests)
+        wait_for(lambda: len(killed()) == len(PARTS), seconds=120, what="every part was killed")
+    ebb(kube, storm.servers)
+    jobs = kube.wait_finished(storm.names, seconds=300)
     again = [attempt for attempt in attempts(jobs) if attempt["outcome"] != "Succeeded"]
-    with capsys.disabled():
-        print(f"\nkilled: {', '.join(killed())}; infrastructure attempts: {json.dumps(again)}")
-    assert refusals() == []
+    tell(f"killed: {', '.join(killed())}; infrastructure attempts: {json.dumps(again)}")
     assert set(phases(jobs).values()) == {"Succeeded"}
     assert {attempt["outcome"] for attempt in again} <= {"Infrastructure"}
     assert told_by_status(jobs) == told_by_containers(jobs)
+    assert len(flood(kube, storm.servers, seconds=120)) == 10
+    assert refusals() == []

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -86,3 +88,13 @@ def test_a_heartbeat_that_cannot_be_read_is_not_either(tmp_path):
 def test_no_heartbeat_is_not_either(tmp_path):
     with pytest.raises(Unwell, match="has not started"):
         liveness.probe(tmp_path / "beat")
+
+
+def test_a_probe_imports_nothing_that_takes_long():
+    """The kubelet kills an operator whose probe is slow, just when the node has most to do."""
+    script = "import gpupack_operator.__main__, sys; print(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], env={"PYTHONPATH": ":".join(sys.path)},
+        text=True, capture_output=True, check=True,
+    )  # fmt: skip
+    assert not {"kopf", "kubernetes", "numpy", "aiohttp"} & set(ran.stdout.split())
