@@ -82,6 +82,19 @@ clean: ## Stop the cluster and delete everything that was made
 	@$(SUDO) rm -rf $(DEV)
 
 
+##@ On a host with NVIDIA GPUs
+
+.PHONY: demo-gpu
+demo-gpu: ## As root: the cluster with the real agent, GPUJobs on this host's GPUs, a report
+	@[ -e $(DEV)/gpu-bundle/facts.json -a ! -e $(VENV) ] || $(MAKE) setup
+	@PYTHONPATH=devcluster $(SUDO) $(PYTHON) demo/gpu.py
+
+.PHONY: gpu-bundle
+gpu-bundle: ## Pack what demo-gpu needs where nothing can be downloaded: .dev/gpu-bundle.tar
+	@$(MAKE) binaries
+	@STEP_SHOW=1 $(STEP) gpu-bundle $(PY) demo/gpu_bundle.py
+
+
 ##@ For developers
 
 .PHONY: test

@@ -3,8 +3,7 @@
 
 `up` observes what runs and starts the rest, so it also finishes an `up` that was interrupted.
 `down` ends every marked process by SIGKILL. That is no rudeness: a node that goes down loses its
-power anyway, and etcd and the API server are made to survive it; only kube-scheduler is asked
-first, because it then gives its lease back and the next `up` need not wait for it.
+power anyway, etcd and the API server are made to survive it, and nobody holds a Lease.
 """
 
 import re
@@ -19,6 +18,7 @@ from gpupack_devcluster import cgroups, host, kwok, loaded, network, processes
 from gpupack_devcluster.certificates import Authority
 from gpupack_devcluster.commands import (
     cni_folder,
+    find_tool,
     require_binaries,
     require_root,
     require_tools,
@@ -38,7 +38,6 @@ from gpupack_devcluster.timing import logger, phase
 BINARIES = (
     "containerd",
     "containerd-shim-runc-v2",
-    "ctr",
     "image-seed",
     "kube",
     "kubectl",
@@ -90,6 +89,8 @@ class Cluster:
         require_root()
         for image in images:
             self._require_image(image)
+            if loaded.is_archive(image):
+                require_binaries(self._paths.bin, ["ctr"])
         with locked(self._paths.lock):
             loaded.add(self._paths.loaded_images, images)
             running = self._running()
@@ -181,7 +182,6 @@ class Cluster:
         self._simulate(kwok_nodes)
 
     def _down(self) -> None:
-        self._stop_scheduler()
         while running := processes.scan(self._paths.state):
             processes.kill(running)
         for index in self._indexes():
@@ -191,7 +191,7 @@ class Cluster:
 
     def _check(self, nodes: int) -> None:
         require_root()
-        require_tools()
+        require_tools(self._paths.bin)
         require_binaries(self._paths.bin, BINARIES)
         maximum = self.settings.addresses.maximum_nodes
         if not 1 <= nodes <= maximum:
@@ -278,13 +278,13 @@ class Cluster:
         units = self.running_units()
         return [name for name in self.nodes() if f"{name}/{NodeComponent.KUBELET}" not in units]
 
-    def _stop_scheduler(self) -> None:
-        scheduler = self._control_plane.daemon(HostComponent.SCHEDULER)
-        if scheduler is not None:
-            processes.terminate([scheduler], grace_seconds=1.0)
-
     def _node(self, index: int) -> Node:
-        config = NodeConfig(settings=self.settings, index=index, cni_folder=cni_folder())
+        config = NodeConfig(
+            settings=self.settings,
+            index=index,
+            cni_folder=cni_folder(self._paths.bin),
+            host_ports=find_tool("iptables", self._paths.bin) is not None,
+        )
         return Node(config, cgroups.host_cgroups())
 
     def _indexes(self) -> list[int]:

@@ -17,9 +17,9 @@ DEBIAN_PACKAGE = {
     "nsenter": "util-linux",
     "setsid": "util-linux",
     "mount": "mount",
-    "conntrack": "conntrack",
 }
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
+CARRIED_CNI = "cni"
 CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")
 
 
@@ -55,11 +55,14 @@ def require_root() -> None:
         raise NotRoot("this needs root (namespaces, mounts, cgroups): run it with sudo")
 
 
-def require_tools() -> None:
-    """Check the host's programs at once, with the packages that bring the missing ones."""
-    missing = [name for name in DEBIAN_PACKAGE if shutil.which(name) is None]
+def require_tools(binaries: Path) -> None:
+    """Check the host's programs at once, with the packages that bring the missing ones.
+
+    A folder of binaries that was carried here may hold them too.
+    """
+    missing = [name for name in DEBIAN_PACKAGE if find_tool(name, binaries) is None]
     packages = {DEBIAN_PACKAGE[name] for name in missing}
-    if not has_cni_plugins():
+    if find_cni_folder(binaries) is None:
         missing.append("CNI plugins")
         packages.add("containernetworking-plugins")
     if missing:
@@ -74,15 +77,21 @@ def require_binaries(folder: Path, names: Iterable[str]) -> None:
         raise ToolMissing(f"{folder} lacks {', '.join(missing)}: run `gpupack-devcluster build`")
 
 
-def has_cni_plugins() -> bool:
-    """Whether one of the usual folders holds the plugins that a node needs."""
-    return any(all((folder / name).exists() for name in CNI_PLUGINS) for folder in CNI_FOLDERS)
+def find_tool(name: str, binaries: Path) -> str | None:
+    """Path of a program: among our binaries, else where the host keeps its own."""
+    return shutil.which(name, path=f"{binaries}:{os.environ.get('PATH', os.defpath)}")
 
 
-def cni_folder() -> Path:
+def find_cni_folder(binaries: Path) -> Path | None:
+    """The folder that holds all plugins that a node needs: carried, else the host's."""
+    folders = (binaries / CARRIED_CNI, *CNI_FOLDERS)
+    found = (f for f in folders if all((f / name).exists() for name in CNI_PLUGINS))
+    return next(found, None)
+
+
+def cni_folder(binaries: Path) -> Path:
     """The folder with the CNI plugins."""
-    found = (f for f in CNI_FOLDERS if all((f / name).exists() for name in CNI_PLUGINS))
-    folder = next(found, None)
+    folder = find_cni_folder(binaries)
     if folder is None:
         raise ToolMissing("no CNI plugins: apt-get install containernetworking-plugins")
     return folder

@@ -9,6 +9,7 @@ Daemons join the node's control groups first and enter its namespaces then; thos
 are accounted for like the first ones.
 """
 
+import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 from gpupack_devcluster import cgroups, network, processes
 from gpupack_devcluster.certificates import Authority, node_identity
 from gpupack_devcluster.cgroups import Cgroups
-from gpupack_devcluster.commands import run, succeeds
+from gpupack_devcluster.commands import run
 from gpupack_devcluster.driver import NodeComponent
 from gpupack_devcluster.errors import NotUp, UnknownName
 from gpupack_devcluster.images import ImagePlan, import_archive, seed
@@ -145,9 +146,8 @@ class Node:
 
     def _wait_for_containerd(self) -> None:
         log = self._paths.unit_log(f"{self.name}/containerd")
-        ctr: list[str | Path] = [self._paths.bin / "ctr", "--address", self._socket(), "version"]
         wait_until(
-            lambda: self._socket().exists() and succeeds(ctr),
+            lambda: accepts(self._socket()),
             what=f"containerd of {self.name} (log: {log})",
             seconds=self.config.settings.ready_seconds,
             pause_seconds=0.05,
@@ -180,6 +180,16 @@ def enter(pid: int) -> list[str]:
 def shell(preparation: str, command: Sequence[str]) -> list[str]:
     """Run shell commands first, then become the command."""
     return ["sh", "-ec", f'{preparation}exec "$@"', "sh", *command]
+
+
+def accepts(path: Path) -> bool:
+    """Whether a daemon listens on a socket: containerd does once its plugins are loaded."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def root_of(process: Process, path: str) -> Path:

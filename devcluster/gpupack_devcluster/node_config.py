@@ -31,6 +31,8 @@ class NodeConfig:
     settings: ClusterSettings
     index: int
     cni_folder: Path
+    host_ports: bool = True
+    """Whether pods can have ports of their node: CNI's portmap needs iptables on the host."""
 
     @property
     def name(self) -> str:
@@ -169,7 +171,8 @@ disabled_plugins = [
         }
         cable = {"type": "ptp", "ipMasq": False, "ipam": leases}
         ports = {"type": "portmap", "capabilities": {"portMappings": True}}
-        return {"cniVersion": "0.4.0", "name": "pods", "plugins": [cable, ports]}
+        plugins = [cable, ports] if self.host_ports else [cable]
+        return {"cniVersion": "0.4.0", "name": "pods", "plugins": plugins}
 
     def boot_script(self, cgroup_mounts: str) -> str:
         """Shell commands that turn fresh namespaces into a machine.

@@ -21,15 +21,30 @@ def test_a_missing_program_is_named():
         commands.run(["gpupack-nothing"])
 
 
-def test_missing_tools_are_told_all_at_once_with_the_packages_that_bring_them(monkeypatch):
+def test_missing_tools_are_told_all_at_once_with_the_packages_that_bring_them(
+    monkeypatch, tmp_path
+):
     monkeypatch.setattr(commands, "CNI_FOLDERS", ())
-    monkeypatch.setattr("shutil.which", lambda name: None if name in {"ip", "runc"} else name)
+    monkeypatch.setattr("shutil.which", lambda name, path: name not in {"ip", "runc"} or None)
     with pytest.raises(ToolMissing) as caught:
-        commands.require_tools()
+        commands.require_tools(tmp_path)
     assert str(caught.value) == (
         "not installed: ip, runc, CNI plugins: "
         "apt-get install containernetworking-plugins iproute2 runc"
     )
+
+
+def test_tools_that_were_carried_here_count(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(commands, "CNI_FOLDERS", ())
+    folder = tmp_path / "cni"
+    folder.mkdir()
+    for file in [tmp_path / name for name in commands.DEBIAN_PACKAGE] + [
+        folder / name for name in commands.CNI_PLUGINS
+    ]:
+        file.touch(mode=0o755)
+    commands.require_tools(tmp_path)
+    assert commands.cni_folder(tmp_path) == folder
 
 
 def test_binaries_that_were_never_built_are_named_with_what_builds_them(tmp_path):

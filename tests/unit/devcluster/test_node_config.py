@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node's configuration."""
 
+import dataclasses
 import tomllib
 from pathlib import Path
 
@@ -62,3 +63,9 @@ def test_a_daemon_is_started_by_its_own_name_so_that_it_is_found_again(config):
 def test_a_node_asks_cluster_dns_on_the_bridge(config):
     assert config.kubelet()["clusterDNS"] == ["198.18.0.1"]
     assert config.files()["resolv.conf"] == "nameserver 198.18.0.1\n"
+
+
+def test_a_host_without_iptables_gives_its_pods_no_host_ports(config):
+    assert [plugin["type"] for plugin in config.pod_network()["plugins"]] == ["ptp", "portmap"]
+    bare = dataclasses.replace(config, host_ports=False)
+    assert [plugin["type"] for plugin in bare.pod_network()["plugins"]] == ["ptp"]

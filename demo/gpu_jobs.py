@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make demo-gpu` runs on the GPUs, and what must come of it."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpupack_devcluster.kubectl import Kubectl, wait_until
+
+Json = dict[str, Any]
+
+IMAGE = "docker.io/gpupack/workloads:dev"
+VIEW = Path(__file__).with_name("gpu_view.py")
+JOB_SECONDS = 90
+API = "gpupack.dev/v1alpha1"
+SHARE_RESOURCE = "gpupack.dev/gpu-share"
+# A GPU's kinds of load that fit beside each other; together less than the GPU.
+SHARES = {"share-a": (60, "60Gi"), "share-b": (30, "40Gi")}
+
+
+class Broken(Exception):
+    """The demo's promise does not hold; says which and what was seen instead."""
+
+
+def gpu_job(name: str, spec: Json) -> Json:
+    """A GPUJob of the default namespace."""
+    return {"apiVersion": API, "kind": "GPUJob", "metadata": {"name": name}, "spec": spec}
+
+
+def matmul(name: str = "matmul", *, extra: Mapping[str, Any] | None = None) -> Json:
+    """Matrix products on one GPU; without a GPU it fails instead of taking the CPU."""
+    workload = {"name": "matmul", "args": ["--require-gpu"]}
+    return gpu_job(name, {**(extra or {"gpus": 1}), "workload": workload})
+
+
+def allreduce(gpus: int) -> Json:
+    """One worker with all GPUs sums buffers over NVLink, without multicast."""
+    workload = {"name": "allreduce", "args": ["--require-gpu"]}
+    return gpu_job("allreduce", {"gpus": gpus, "workload": workload})
+
+
+def viewers(workers: int) -> Json:
+    """Workers with one GPU each that tell what they see; as root, who may try the most."""
+    container = {
+        "name": "worker",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["python", "-c", VIEW.read_text()],
+        "securityContext": {"runAsUser": 0},
+    }
+    template = {"spec": {"containers": [container]}}
+    return gpu_job("viewers", {"workers": workers, "gpus": 1, "template": template})
+
+
+def stranger() -> Json:
+    """A pod that asked for no GPU; as root, who may try the most."""
+    container = {
+        "name": "stranger",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["python", "-c", VIEW.read_text()],
+        "securityContext": {"runAsUser": 0},
+    }
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stranger"}, "spec": spec}
+
+
+class Bench:
+    """Runs jobs and asks what became of them."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        self._kubectl = kubectl
+
+    def gpus(self) -> list[Json]:
+        """The devices of the one GPUNode, once the agent has written it."""
+        (node,) = self._list("gpunodes")
+        devices: list[Json] = node["status"]["devices"]
+        return devices
+
+    def driver(self) -> str:
+        """The driver's version, as the agent reports it."""
+        (node,) = self._list("gpunodes")
+        return str(node["status"].get("driverVersion", ""))
+
+    def offers_shares(self) -> bool:
+        """Whether the node hands out shares of its GPUs."""
+        (node,) = self._list("nodes")
+        return int(node["status"]["allocatable"].get(SHARE_RESOURCE, "0")) > 0
+
+    def apply(self, *manifests: Json) -> None:
+        """Create objects; those of an earlier run go first."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+        self._kubectl("delete", "--ignore-not-found", "--timeout=60s", "-f", "-", text_input=text)
+        self._kubectl("apply", "-f", "-", text_input=text)
+
+    def finished(self, *names: str) -> list[Json]:
+        """Wait until jobs have succeeded; raises Broken where one has not."""
+        jobs = [self._ended("gpujob", name) for name in names]
+        for job in jobs:
+            if phase(job) != "Succeeded":
+                status = job.get("status", {})
+                raise Broken(f"{job['metadata']['name']}: {phase(job)} ({status.get('message')})")
+        return jobs
+
+    def view(self, pod: str) -> Json:
+        """What a viewer's container saw; waits for its end."""
+        ended = self._ended("pod", pod)
+        text = self._kubectl("logs", pod)
+        if phase(ended) != "Succeeded":
+            raise Broken(f"pod {pod}: {phase(ended)}: {text[-800:]}")
+        seen: Json = json.loads(text.strip().splitlines()[-1])
+        return seen
+
+    def pods_of(self, job: str) -> dict[int, str]:
+        """Pods of a job by worker."""
+        pods = self._list("pods", "--selector", f"gpupack.dev/job={job}")
+        index = "batch.kubernetes.io/job-completion-index"
+        return {int(p["metadata"]["annotations"][index]): p["metadata"]["name"] for p in pods}
+
+    def _ended(self, kind: str, name: str) -> Json:
+        last: Json = {}
+
+        def is_over() -> bool:
+            last.update(json.loads(self._kubectl("get", kind, name, "-o", "json")))
+            return phase(last) in {"Succeeded", "Failed"}
+
+        wait_until(is_over, what=f"end of {kind} {name}", seconds=JOB_SECONDS, pause_seconds=0.25)
+        return last
+
+    def _list(self, *what: str) -> list[Json]:
+        items: list[Json] = json.loads(self._kubectl("get", *what, "-o", "json"))["items"]
+        return items
+
+
+def phase(thing: Json) -> str:
+    """Phase of a pod or GPUJob."""
+    return str(thing.get("status", {}).get("phase", ""))
+
+
+def check_stranger(bench: Bench) -> Json:
+    """A container that was given no GPU finds none, whatever it tries."""
+    seen = bench.view("stranger")
+    found = {key: seen[key] for key in ("nodes", "opened", "driver", "cuda", "nvml") if seen[key]}
+    if found or seen["uid"] != 0:
+        raise Broken(f"a container without GPUs, as user {seen['uid']}, finds {found}")
+    return {"check": "a container that was given no GPU sees none", "seen": seen}
+
+
+def check_viewers(bench: Bench, gpus: list[Json]) -> Json:
+    """Containers with one GPU each see that one, together all of them, as placed."""
+    (job,) = bench.finished("viewers")
+    placed = {each["worker"]: each["devices"][0]["uuid"] for each in job["status"]["placement"]}
+    seen = {worker: bench.view(pod) for worker, pod in bench.pods_of("viewers").items()}
+    for worker, uuid in placed.items():
+        views = {tuple(seen[worker][key]) for key in ("cuda", "nvml")} | {(seen[worker]["told"],)}
+        if views != {(uuid,)}:
+            raise Broken(f"worker {worker} was given {uuid} and sees {seen[worker]}")
+        if len([minor for minor in seen[worker]["opened"] if minor != CONTROL_MINOR]) != 1:
+            raise Broken(f"worker {worker} can open other GPUs: {seen[worker]['opened']}")
+    if set(placed.values()) != {gpu["uuid"] for gpu in gpus}:
+        raise Broken(f"{len(gpus)} workers were given {sorted(placed.values())}")
+    what = f"each of {len(gpus)} containers that were given one GPU sees exactly that one"
+    return {"check": what, "seen": seen}
+
+
+CONTROL_MINOR = 255
+
+
+def check_matmul(bench: Bench, gpus: list[Json]) -> Json:
+    """TFLOP/s in the status, measured on a GPU and verified."""
+    (job,) = bench.finished("matmul")
+    return {"check": "matmul on one GPU", **measured(job, gpus)}
+
+
+def check_allreduce(bench: Bench, gpus: list[Json]) -> Json:
+    """All GPUs of the node in one worker."""
+    (job,) = bench.finished("allreduce")
+    return {"check": f"all-reduce over {len(gpus)} GPUs of one worker", **measured(job, gpus)}
+
+
+def check_shares(bench: Bench, gpus: list[Json]) -> Json:
+    """Two shares go to one GPU and both compute there, at the same time."""
+    jobs = bench.finished(*SHARES)
+    uuids = {each["devices"][0]["uuid"] for job in jobs for each in job["status"]["placement"]}
+    if len(uuids) != 1:
+        raise Broken(f"two shares that fit one GPU were put on {sorted(uuids)}")
+    results = {job["metadata"]["name"]: measured(job, gpus) for job in jobs}
+    what = "two shares (60% and 30%, cooperative) of one GPU at the same time"
+    return {"check": what, "results": results}
+
+
+def measured(job: Json, gpus: list[Json]) -> Json:
+    """The results in a job's status; raises Broken where they are not of real GPUs."""
+    results = job["status"]["results"]
+    models = {gpu["model"] for gpu in gpus}
+    for result in results:
+        device = result["metrics"].get("device")
+        if result.get("simulated") or not result.get("verified") or device not in models:
+            raise Broken(f"{job['metadata']['name']} did not measure a GPU: {result}")
+    return {"headline": results[0]["headline"], "metrics": results[0]["metrics"]}
+
+
+def run_all(bench: Bench, timed: Callable[[str, Callable[[], Json]], Json]) -> list[Json]:
+    """Run everything, one after the other where the same GPU is needed."""
+    gpus = bench.gpus()
+    bench.apply(stranger(), matmul())
+    results = [timed("matmul", lambda: check_matmul(bench, gpus))]
+    results.append(timed("no GPU", lambda: check_stranger(bench)))
+    bench.apply(viewers(len(gpus)))
+    results.append(timed("one GPU each", lambda: check_viewers(bench, gpus)))
+    if len(gpus) > 1:
+        bench.apply(allreduce(len(gpus)))
+        results.append(timed("all-reduce", lambda: check_allreduce(bench, gpus)))
+    if bench.offers_shares():
+        shares = [
+            matmul(name, extra={"share": {"percent": percent, "memory": memory}})
+            for name, (percent, memory) in SHARES.items()
+        ]
+        bench.apply(*shares)
+        results.append(timed("shares", lambda: check_shares(bench, gpus)))
+    return results
+
+
+def wait_for_gpus(bench: Bench, seconds: float) -> list[Json]:
+    """Wait for the agent's first report."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return bench.gpus()
+        except (ValueError, KeyError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
