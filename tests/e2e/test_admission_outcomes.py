@@ -14,6 +14,7 @@ KEPT = (
     "GPUPACK_DEVICES",
     "GPUPACK_DEVICE_PERCENT",
     "GPUPACK_DEVICE_MEMORY_MIB",
+    "GPUPACK_DEVICE_ISOLATION",
     "GPUPACK_SIMULATED",
     "NVIDIA_VISIBLE_DEVICES",
 )
@@ -40,8 +41,12 @@ def one(kube, name="idle"):
     return json.loads(kube.kubectl("get", "pod", name, "--output=json").stdout)
 
 
-@pytest.mark.parametrize("container", [asking(), sharing()], ids=["whole", "share"])
-def test_variables_from_elsewhere_are_replaced_by_ours(kube, container):
+@pytest.mark.parametrize(
+    ("container", "isolation"),
+    [(asking(), "exclusive"), (sharing(), "cooperative")],
+    ids=["whole", "share"],
+)
+def test_variables_from_elsewhere_are_replaced_by_ours(kube, container, isolation):
     kube.submit(forged_settings(), telling(container))
     ended = "--for=jsonpath={.status.phase}=Succeeded"
     done = kube.kubectl("wait", "pod/idle", ended, "--timeout=60s")
@@ -52,6 +57,7 @@ def test_variables_from_elsewhere_are_replaced_by_ours(kube, container):
         "GPUPACK_DEVICES": device["uuid"],
         "GPUPACK_DEVICE_PERCENT": str(device["percent"]),
         "GPUPACK_DEVICE_MEMORY_MIB": str(device["memoryMiB"]),
+        "GPUPACK_DEVICE_ISOLATION": isolation,
         "GPUPACK_SIMULATED": "true",
         "NVIDIA_VISIBLE_DEVICES": "void",
         "OTHER": "a",
