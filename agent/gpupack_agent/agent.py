@@ -20,6 +20,7 @@ import pynvml
 from gpupack_agent import heartbeat, watchdog
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
+from gpupack_agent.desk import Desk
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.gpunode import GpuNodeWriter
 from gpupack_agent.housekeeping import Household
@@ -116,9 +117,8 @@ async def _serve(
     node.specs.load()
     identities = Identities(node.pods, kubelet, api)
     prestart = PreStart(node, identities, inventory, settings.prestart)
-    plugin = Plugin(names.GPU, prestart.prepare)
-    registration = Registration(plugin, settings.host.device_plugins)
-    household = Household(node, identities, plugin, registration, settings.host.probe)
+    desks = _desks(prestart, settings.host)
+    household = Household(node, identities, desks, settings.host.probe)
     watch = Reflector(
         api, PODS, node.pods, selectors={"fieldSelector": f"spec.nodeName={settings.node.name}"}
     )
@@ -134,10 +134,26 @@ async def _serve(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GPUNODE_SECONDS):
                 await writer.written.wait()
-        # Once before the plugin registers: a kubelet that hears of no tickets rejects pods.
+        # Once before the plugins register: a kubelet that hears of no tickets rejects pods.
         household.round()
         parts.create_task(household.run(), name="household")
-        parts.create_task(registration.run(), name="registration")
+        for desk in desks:
+            parts.create_task(desk.registration.run(), name=desk.plugin.resource)
+
+
+def _desks(prestart: PreStart, host: HostSettings) -> tuple[Desk, ...]:
+    return tuple(
+        Desk(
+            plugin := Plugin(resource, prestart.prepare),
+            Registration(plugin, host.device_plugins),
+            prefix=prefix,
+            per_gpu=per_gpu,
+        )
+        for resource, prefix, per_gpu in (
+            (names.GPU, "gpu", 1),
+            (names.GPU_SHARE, "share", names.SHARE_SLOTS_PER_GPU),
+        )
+    )
 
 
 async def _scan_forever(inventory: Inventory, roster: Roster) -> None:

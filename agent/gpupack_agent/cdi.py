@@ -48,6 +48,7 @@ def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[st
         "GPUPACK_DEVICES": ",".join(device.uuid for device in devices),
         "GPUPACK_DEVICE_PERCENT": str(devices[0].percent),
         "GPUPACK_DEVICE_MEMORY_MIB": str(devices[0].memory_mib),
+        "GPUPACK_DEVICE_ISOLATION": "exclusive" if devices[0].whole else "cooperative",
         "GPUPACK_SIMULATED": str(simulated).lower(),
         "NVIDIA_VISIBLE_DEVICES": "void",
     }

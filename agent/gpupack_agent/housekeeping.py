@@ -6,13 +6,12 @@ import dataclasses
 import logging
 import pathlib
 
-from gpupack_agent import holders, probe, tickets
+from gpupack_agent import holders, probe
+from gpupack_agent.desk import Desk
 from gpupack_agent.errors import CdiUnwritable
 from gpupack_agent.holders import NodeView
 from gpupack_agent.identity import Identities
-from gpupack_agent.plugin import Plugin
 from gpupack_agent.prestart import Node
-from gpupack_agent.registration import Registration
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +24,7 @@ class Household:
 
     node: Node
     identities: Identities
-    plugin: Plugin
-    registration: Registration
+    desks: tuple[Desk, ...]
     probe_file: pathlib.Path
 
     async def run(self) -> None:
@@ -40,8 +38,10 @@ class Household:
         view = self.node.observe()
         self._collect(view)
         self.identities.retain(view.pods.keys())
-        self.plugin.publish(whole_gpu_tickets(view))
-        probe.leave(self.probe_file, probe.Sign(registered=self.registration.complete))
+        for desk in self.desks:
+            desk.publish(view)
+        registered = all(desk.registration.complete for desk in self.desks)
+        probe.leave(self.probe_file, probe.Sign(registered=registered))
 
     def _collect(self, view: NodeView) -> None:
         """Remove the specs of dead pods. An unremovable one is only untidy: it is tried again."""
@@ -54,16 +54,3 @@ class Household:
                 log.warning("%s", error)
             else:
                 log.info("pod %s (%s) is gone", record.title, record.uid)
-
-
-def whole_gpu_tickets(view: NodeView) -> tuple[tickets.Ticket, ...]:
-    """One ticket for each GPU that can be handed out whole."""
-    devices = tickets.whole(view.devices.values())
-    live = holders.live_records(view)
-    return tickets.grade(
-        tickets.issue("gpu", len(devices)),
-        held={each for record in live for each in record.tickets},
-        failed_and_free=tickets.failed_and_free(
-            devices, {share.uuid for record in live for share in record.devices}
-        ),
-    )

@@ -5,14 +5,18 @@ A ticket is not a GPU: ids are opaque (`gpu-0` may stand for any GPU), and the o
 of them says is whose container it belongs to. Therefore no NUMA topology is promised for them, and
 they are never UUIDs, so that nobody reads a placement out of them.
 
-The number of tickets of a resource never shrinks while the agent runs. When a GPU fails that nobody
-holds, some ticket that nobody holds becomes Unhealthy, so that the node's allocatable count is
-right. Which one does not matter. Held ones stay Healthy even if their GPU failed: the kubelet would
-not stop the pod, but the scheduler would subtract the ticket from what is left.
+A GPU has one ticket as a whole and several slots for shares, and is used in one of the two ways at
+a time; the ledger sees to that.
+
+The number of tickets of a resource never shrinks while the agent runs. When a GPU fails, as many
+tickets become Unhealthy as nobody holds of it, so that the node's allocatable count is right. Which
+ones does not matter. Held ones stay Healthy even if their GPU failed: the kubelet would not stop
+the pod, but the scheduler would subtract the ticket from what is left.
 """
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from gpupack_crds import names
@@ -34,22 +38,32 @@ def issue(prefix: str, count: int) -> tuple[str, ...]:
     return tuple(f"{prefix}-{number}" for number in range(count))
 
 
-def grade(ids: Iterable[str], *, held: Collection[str], failed_and_free: int) -> tuple[Ticket, ...]:
-    """Mark as many tickets as there are GPUs that failed and that nobody holds, the last first."""
+def grade(ids: Iterable[str], *, held: Collection[str], unusable: int) -> tuple[Ticket, ...]:
+    """Mark so many tickets that nobody holds as Unhealthy, the last first."""
     ordered = list(ids)
     spare = [each for each in reversed(ordered) if each not in held]
-    unhealthy = set(spare[:failed_and_free])
+    unhealthy = set(spare[:unusable])
     return tuple(Ticket(each, healthy=each not in unhealthy) for each in ordered)
 
 
-def whole(devices: Iterable[GpuDevice]) -> list[GpuDevice]:
-    """The GPUs that can be handed out whole; MIG slices are resources of their own."""
+def gpus(devices: Iterable[GpuDevice]) -> list[GpuDevice]:
+    """The GPUs that can be handed out; MIG slices are resources of their own."""
     return [device for device in devices if not device.mig_parent]
 
 
-def failed_and_free(devices: Iterable[GpuDevice], held_uuids: Collection[str]) -> int:
-    """Count the GPUs that nobody should get and nobody has."""
-    return sum(device.health == "Failed" and device.uuid not in held_uuids for device in devices)
+def unusable(
+    devices: Iterable[GpuDevice], held_uuids: Iterable[str], *, tickets_per_gpu: int
+) -> int:
+    """Count the tickets of failed GPUs that nobody has.
+
+    Args:
+        devices: all GPUs of the node.
+        held_uuids: the GPU of each holder, as often as it has holders.
+        tickets_per_gpu: how many tickets stand for one GPU.
+    """
+    holders = Counter(held_uuids)
+    failed = [device for device in devices if device.health == "Failed"]
+    return sum(max(tickets_per_gpu - holders[device.uuid], 0) for device in failed)
 
 
 def cdi_name(ids: Iterable[str]) -> str:

@@ -27,23 +27,27 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$gpupack_agent/api/podresources.proto\x12\x02v1\"A\n\x16GetPodResourcesRequest\x12\x10\n\x08pod_name\x18\x01 \x01(\t\x12\x15\n\rpod_namespace\x18\x02 \x01(\t\"B\n\x17GetPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x01(\x0b\x32\x10.v1.PodResources\"[\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12*\n\ncontainers\x18\x03 \x03(\x0b\x32\x16.v1.ContainerResources\"I\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x14.v1.ContainerDevices\"=\n\x10\x43ontainerDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\t2V\n\x12PodResourcesLister\x12@\n\x03Get\x12\x1a.v1.GetPodResourcesRequest\x1a\x1b.v1.GetPodResourcesResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$gpupack_agent/api/podresources.proto\x12\x02v1\"\x1d\n\x1b\x41llocatableResourcesRequest\"E\n\x1c\x41llocatableResourcesResponse\x12%\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x14.v1.ContainerDevices\"A\n\x16GetPodResourcesRequest\x12\x10\n\x08pod_name\x18\x01 \x01(\t\x12\x15\n\rpod_namespace\x18\x02 \x01(\t\"B\n\x17GetPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x01(\x0b\x32\x10.v1.PodResources\"[\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12*\n\ncontainers\x18\x03 \x03(\x0b\x32\x16.v1.ContainerResources\"I\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x14.v1.ContainerDevices\"=\n\x10\x43ontainerDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\t2\xb6\x01\n\x12PodResourcesLister\x12^\n\x17GetAllocatableResources\x12\x1f.v1.AllocatableResourcesRequest\x1a .v1.AllocatableResourcesResponse\"\x00\x12@\n\x03Get\x12\x1a.v1.GetPodResourcesRequest\x1a\x1b.v1.GetPodResourcesResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gpupack_agent.api.podresources_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETPODRESOURCESREQUEST']._serialized_start=44
-  _globals['_GETPODRESOURCESREQUEST']._serialized_end=109
-  _globals['_GETPODRESOURCESRESPONSE']._serialized_start=111
-  _globals['_GETPODRESOURCESRESPONSE']._serialized_end=177
-  _globals['_PODRESOURCES']._serialized_start=179
-  _globals['_PODRESOURCES']._serialized_end=270
-  _globals['_CONTAINERRESOURCES']._serialized_start=272
-  _globals['_CONTAINERRESOURCES']._serialized_end=345
-  _globals['_CONTAINERDEVICES']._serialized_start=347
-  _globals['_CONTAINERDEVICES']._serialized_end=408
-  _globals['_PODRESOURCESLISTER']._serialized_start=410
-  _globals['_PODRESOURCESLISTER']._serialized_end=496
+  _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_start=44
+  _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_end=73
+  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_start=75
+  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_end=144
+  _globals['_GETPODRESOURCESREQUEST']._serialized_start=146
+  _globals['_GETPODRESOURCESREQUEST']._serialized_end=211
+  _globals['_GETPODRESOURCESRESPONSE']._serialized_start=213
+  _globals['_GETPODRESOURCESRESPONSE']._serialized_end=279
+  _globals['_PODRESOURCES']._serialized_start=281
+  _globals['_PODRESOURCES']._serialized_end=372
+  _globals['_CONTAINERRESOURCES']._serialized_start=374
+  _globals['_CONTAINERRESOURCES']._serialized_end=447
+  _globals['_CONTAINERDEVICES']._serialized_start=449
+  _globals['_CONTAINERDEVICES']._serialized_end=510
+  _globals['_PODRESOURCESLISTER']._serialized_start=513
+  _globals['_PODRESOURCESLISTER']._serialized_end=695
 # @@protoc_insertion_point(module_scope)

@@ -37,6 +37,11 @@ class PodResourcesListerStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.GetAllocatableResources = channel.unary_unary(
+                '/v1.PodResourcesLister/GetAllocatableResources',
+                request_serializer=gpupack__agent_dot_api_dot_podresources__pb2.AllocatableResourcesRequest.SerializeToString,
+                response_deserializer=gpupack__agent_dot_api_dot_podresources__pb2.AllocatableResourcesResponse.FromString,
+                _registered_method=True)
         self.Get = channel.unary_unary(
                 '/v1.PodResourcesLister/Get',
                 request_serializer=gpupack__agent_dot_api_dot_podresources__pb2.GetPodResourcesRequest.SerializeToString,
@@ -47,6 +52,12 @@ class PodResourcesListerStub:
 class PodResourcesListerServicer:
     """Missing associated documentation comment in .proto file."""
 
+    def GetAllocatableResources(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Get(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -56,6 +67,11 @@ class PodResourcesListerServicer:
 
 def add_PodResourcesListerServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'GetAllocatableResources': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAllocatableResources,
+                    request_deserializer=gpupack__agent_dot_api_dot_podresources__pb2.AllocatableResourcesRequest.FromString,
+                    response_serializer=gpupack__agent_dot_api_dot_podresources__pb2.AllocatableResourcesResponse.SerializeToString,
+            ),
             'Get': grpc.unary_unary_rpc_method_handler(
                     servicer.Get,
                     request_deserializer=gpupack__agent_dot_api_dot_podresources__pb2.GetPodResourcesRequest.FromString,
@@ -71,6 +87,33 @@ def add_PodResourcesListerServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class PodResourcesLister:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def GetAllocatableResources(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/v1.PodResourcesLister/GetAllocatableResources',
+            gpupack__agent_dot_api_dot_podresources__pb2.AllocatableResourcesRequest.SerializeToString,
+            gpupack__agent_dot_api_dot_podresources__pb2.AllocatableResourcesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def Get(request,

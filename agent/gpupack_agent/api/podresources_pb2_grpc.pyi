@@ -9,7 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 The part of the kubelet's PodResources API, v1, that the agent speaks.
 The API is Kubernetes' (k8s.io/kubelet/pkg/apis/podresources/v1); this file is our own
 wire-compatible subset. List is left out on purpose: calling it while the kubelet allocates can
-make the kubelet hand out the same tickets twice (kubernetes#137534). Get does no such thing.
+make the kubelet hand out the same tickets twice (kubernetes#137534). Get and
+GetAllocatableResources only read (kubelet 1.36: pkg/kubelet/apis/podresources/server_v1.go).
 """
 
 from collections import abc as _abc
@@ -40,14 +41,23 @@ class PodResourcesListerStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PodResourcesListerAsyncStub: ...
+    GetAllocatableResources: _grpc.UnaryUnaryMultiCallable[_podresources_pb2.AllocatableResourcesRequest, _podresources_pb2.AllocatableResourcesResponse]
     Get: _grpc.UnaryUnaryMultiCallable[_podresources_pb2.GetPodResourcesRequest, _podresources_pb2.GetPodResourcesResponse]
 
 @_typing.type_check_only
 class PodResourcesListerAsyncStub(PodResourcesListerStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
+    GetAllocatableResources: _aio.UnaryUnaryMultiCallable[_podresources_pb2.AllocatableResourcesRequest, _podresources_pb2.AllocatableResourcesResponse]  # type: ignore[assignment]
     Get: _aio.UnaryUnaryMultiCallable[_podresources_pb2.GetPodResourcesRequest, _podresources_pb2.GetPodResourcesResponse]  # type: ignore[assignment]
 
 class PodResourcesListerServicer(metaclass=_abc_1.ABCMeta):
+    @_abc_1.abstractmethod
+    def GetAllocatableResources(
+        self,
+        request: _podresources_pb2.AllocatableResourcesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_podresources_pb2.AllocatableResourcesResponse, _abc.Awaitable[_podresources_pb2.AllocatableResourcesResponse]]: ...
+
     @_abc_1.abstractmethod
     def Get(
         self,

@@ -217,9 +217,14 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         self._channels = []
         await self._server.stop(None)
 
-    def plugin(self):
-        """A client of the plugin that registered last."""
-        path = self.folder / "device-plugins" / self.registrations[-1].endpoint
+    def registered(self, resource):
+        """The last registration of a resource, None before the first."""
+        found = (each for each in reversed(self.registrations) if each.resource_name == resource)
+        return next(found, None)
+
+    def plugin(self, resource=names.GPU):
+        """A client of the plugin that registered last for a resource."""
+        path = self.folder / "device-plugins" / self.registered(resource).endpoint
         channel = grpc.aio.insecure_channel(f"unix:{path}")
         self._channels.append(channel)
         return plugin_service.DevicePluginStub(channel)
@@ -229,7 +234,7 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
     ):
         del context
         self.registrations.append(request)
-        await self.plugin().GetDevicePluginOptions(plugin_api.Empty())
+        await self.plugin(request.resource_name).GetDevicePluginOptions(plugin_api.Empty())
         return plugin_api.Empty()
 
     async def Get(  # noqa: N802

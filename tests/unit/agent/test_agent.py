@@ -42,11 +42,11 @@ async def running(environ):
         await task
 
 
-async def registered(kubelet):
-    async with asyncio.timeout(8):
-        while not kubelet.registrations:
+async def registered(kubelet, resource=names.GPU):
+    async with asyncio.timeout(30):
+        while not kubelet.registered(resource):
             await asyncio.sleep(0.02)
-    stub = kubelet.plugin()
+    stub = kubelet.plugin(resource)
     stream = stub.ListAndWatch(api.Empty())
     return stub, stream
 
@@ -73,6 +73,14 @@ async def test_a_pod_gets_its_devices_from_the_start_to_the_end(
         (spec,) = (tmp_path / "cdi").glob("*.json")
         assert uuid in spec.read_text()
         assert probe.verdict(tmp_path / "alive", ready=False) == ""
+
+
+async def test_slots_for_shares_are_handed_out_beside_whole_gpus(environ, kubelet):
+    async with running(environ):
+        _, stream = await registered(kubelet, names.GPU_SHARE)
+        tickets = (await stream.read()).devices
+        assert len(tickets) == 4 * names.SHARE_SLOTS_PER_GPU
+        assert tickets[0].ID == "share-0"
 
 
 async def test_gpunode_is_written_before_the_plugin_registers(environ, cluster, kubelet):

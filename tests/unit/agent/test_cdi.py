@@ -17,6 +17,7 @@ def test_a_container_is_told_its_devices(build):
             "GPUPACK_DEVICES=GPU-0,GPU-1",
             "GPUPACK_DEVICE_PERCENT=100",
             "GPUPACK_DEVICE_MEMORY_MIB=1000",
+            "GPUPACK_DEVICE_ISOLATION=exclusive",
             "GPUPACK_SIMULATED=true",
             "NVIDIA_VISIBLE_DEVICES=void",
         ]

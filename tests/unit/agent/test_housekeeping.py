@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
 import types
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 from gpupack_agent import probe
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
+from gpupack_agent.desk import Desk
 from gpupack_agent.housekeeping import Household
 from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Findings, Injection
@@ -18,6 +20,11 @@ from gpupack_crds import names
 from gpupack_kube import objects
 
 
+def desk(resource, prefix, per_gpu, *, complete=True):
+    registration = types.SimpleNamespace(complete=complete)
+    return Desk(Plugin(resource, prepare=None), registration, prefix=prefix, per_gpu=per_gpu)
+
+
 @pytest.fixture
 def household(build, cgroups, tmp_path):
     """A node with two GPUs, the second of which failed."""
@@ -27,8 +34,7 @@ def household(build, cgroups, tmp_path):
     return Household(
         node=node,
         identities=Identities(node.pods, kubelet=None, api=None),
-        plugin=Plugin(names.GPU, prepare=None),
-        registration=types.SimpleNamespace(complete=True),
+        desks=(desk(names.GPU, "gpu", 1), desk(names.GPU_SHARE, "share", 20)),
         probe_file=tmp_path / "alive",
     )
 
@@ -61,10 +67,41 @@ def test_a_failed_gpu_takes_one_free_ticket_out_of_allocatable(household, build,
     give(household, build.record("a", build.share(0), tickets=["gpu-1"]))
     cgroups.add("a")
     household.round()
-    assert [(each.id, each.healthy) for each in household.plugin._tickets] == [
+    assert [(each.id, each.healthy) for each in household.desks[0].plugin._tickets] == [
         ("gpu-0", False),
         ("gpu-1", True),
     ]
+
+
+def unhealthy(household):
+    """How many tickets of each resource the kubelet hears to be unusable."""
+    published = [desk.plugin._tickets for desk in household.desks]
+    return [sum(not ticket.healthy for ticket in tickets) for tickets in published]
+
+
+def test_there_are_twenty_slots_for_shares_of_each_gpu(household):
+    household.round()
+    assert [len(desk.plugin._tickets) for desk in household.desks] == [2, 40]
+    assert unhealthy(household) == [1, 20]
+
+
+def test_shares_of_a_failed_gpu_keep_their_slots_and_it_is_not_to_be_had_whole(
+    household, build, cgroups
+):
+    share = build.share(1, percent=30)
+    give(household, build.record("a", share, tickets=["share-39"]))
+    cgroups.add("a")
+    household.round()
+    assert unhealthy(household) == [1, 19]
+    assert household.desks[1].plugin._tickets[39].healthy
+
+
+def test_the_agent_is_ready_once_both_resources_are_registered(household):
+    gpus = desk(names.GPU, "gpu", 1)
+    shares = desk(names.GPU_SHARE, "share", 20, complete=False)
+    half = dataclasses.replace(household, desks=(gpus, shares))
+    half.round()
+    assert probe.verdict(household.probe_file, ready=True) == "not registered with the kubelet"
 
 
 def test_a_round_leaves_a_sign_of_life(household):

@@ -13,7 +13,7 @@ def test_tickets_are_numbered_and_not_uuids():
 
 @given(st.sets(st.sampled_from(IDS)), st.integers(0, 8))
 def test_held_tickets_stay_healthy_and_as_many_free_ones_go_as_gpus_failed(held, failed):
-    graded = tickets.grade(IDS, held=held, failed_and_free=failed)
+    graded = tickets.grade(IDS, held=held, unusable=failed)
     unhealthy = {ticket.id for ticket in graded if not ticket.healthy}
     assert [ticket.id for ticket in graded] == list(IDS)
     assert not unhealthy & held
@@ -22,12 +22,22 @@ def test_held_tickets_stay_healthy_and_as_many_free_ones_go_as_gpus_failed(held,
 
 def test_a_failed_gpu_that_somebody_holds_takes_no_ticket_away(build):
     devices = [build.device(0, health="Failed"), build.device(1, health="Failed")]
-    assert tickets.failed_and_free(devices, {"GPU-0"}) == 1
+    assert tickets.unusable(devices, ["GPU-0"], tickets_per_gpu=1) == 1
+
+
+def test_a_failed_gpu_takes_the_slots_away_that_nobody_holds(build):
+    devices = [build.device(0, health="Failed"), build.device(1)]
+    assert tickets.unusable(devices, ["GPU-0", "GPU-0", "GPU-1"], tickets_per_gpu=20) == 18
+
+
+def test_more_holders_than_tickets_take_nothing_away(build):
+    devices = [build.device(0, health="Failed")]
+    assert tickets.unusable(devices, ["GPU-0", "GPU-0"], tickets_per_gpu=1) == 0
 
 
 def test_slices_of_a_gpu_are_not_handed_out_as_gpus(build):
     whole, part = build.device(0), build.device(1, mig_parent="GPU-9")
-    assert tickets.whole([whole, part]) == [whole]
+    assert tickets.gpus([whole, part]) == [whole]
 
 
 @given(st.permutations(IDS))
