@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tickets the kubelet says a pod holds.
+"""Which tickets the kubelet says a pod holds, and of which resources it has any.
 
-By `Get` alone. `List` has a side effect in the kubelet (see the .proto). The kubelet allows all its
+Never by `List`, which has a side effect in the kubelet (see the .proto). The kubelet allows all its
 clients together 100 calls a second and a burst of 10; we keep below that by spacing our own.
 """
 
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import grpc
 import grpc.aio
 
 from gpupack_agent.api import podresources_pb2 as api
 from gpupack_agent.api import podresources_pb2_grpc as service
-from gpupack_agent.errors import KubeletTooOld, KubeletUnavailable
+from gpupack_agent.errors import AgentError, KubeletTooOld, KubeletUnavailable
 
 TIMEOUT_SECONDS = 5.0
 SPACING_SECONDS = 0.0125
@@ -50,28 +50,53 @@ class PodResources:
             KubeletTooOld: the kubelet has no Get.
         """
         request = api.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        async with self._turn:
+        async with self._spaced():
             try:
                 answer = await self._stub.Get(request, timeout=TIMEOUT_SECONDS)
             except grpc.aio.AioRpcError as error:
-                return _no_answer(error)
-            finally:
-                await asyncio.sleep(SPACING_SECONDS)
+                if _unknown_pod(error):
+                    return {}
+                raise _no_answer("Get", error) from error
         return _by_container(answer, resource)
 
+    async def served(self) -> frozenset[str]:
+        """Resources of which the kubelet has healthy devices at this moment, held or not.
 
-def _no_answer(error: grpc.aio.AioRpcError) -> dict[str, frozenset[str]]:
-    """An unknown pod is an untyped error in the kubelet: code UNKNOWN."""
-    if error.code() is grpc.StatusCode.UNKNOWN and "not found" in (error.details() or ""):
-        return {}
+        Raises:
+            KubeletUnavailable: no answer.
+            KubeletTooOld: the kubelet has no GetAllocatableResources.
+        """
+        request = api.AllocatableResourcesRequest()
+        async with self._spaced():
+            try:
+                answer = await self._stub.GetAllocatableResources(request, timeout=TIMEOUT_SECONDS)
+            except grpc.aio.AioRpcError as error:
+                raise _no_answer("GetAllocatableResources", error) from error
+        return frozenset(devices.resource_name for devices in answer.devices)
+
+    @contextlib.asynccontextmanager
+    async def _spaced(self) -> AsyncIterator[None]:
+        async with self._turn:
+            try:
+                yield
+            finally:
+                await asyncio.sleep(SPACING_SECONDS)
+
+
+def _unknown_pod(error: grpc.aio.AioRpcError) -> bool:
+    """It is an untyped error in the kubelet: code UNKNOWN."""
+    return error.code() is grpc.StatusCode.UNKNOWN and "not found" in (error.details() or "")
+
+
+def _no_answer(call: str, error: grpc.aio.AioRpcError) -> AgentError:
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-        raise KubeletTooOld(
-            "the kubelet has no PodResources Get: use Kubernetes 1.36 or newer, or 1.34 or 1.35 "
-            "with the kubelet's feature gate KubeletPodResourcesGet on"
-        ) from error
-    raise KubeletUnavailable(
-        f"the kubelet does not answer PodResources Get: {error.code().name} {error.details()}"
-    ) from error
+        return KubeletTooOld(
+            f"the kubelet has no PodResources {call}: use Kubernetes 1.36 or newer, or 1.34 or "
+            "1.35 with the kubelet's feature gate KubeletPodResourcesGet on"
+        )
+    return KubeletUnavailable(
+        f"the kubelet does not answer PodResources {call}: {error.code().name} {error.details()}"
+    )
 
 
 def _by_container(answer: api.GetPodResourcesResponse, resource: str) -> dict[str, frozenset[str]]:

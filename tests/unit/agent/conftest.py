@@ -193,6 +193,7 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         self.folder = folder
         self.registrations = []
         self.tickets = {}
+        self.allocatable = {}
         self.gets = 0
         self.error = None
         self._server = None
@@ -253,6 +254,19 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         container = resources_api.ContainerResources(name="worker", devices=devices)
         pod = resources_api.PodResources(name=request.pod_name, containers=[container])
         return resources_api.GetPodResourcesResponse(pod_resources=pod)
+
+    async def GetAllocatableResources(  # noqa: N802
+        self, request, context
+    ):
+        del request
+        if self.error is not None:
+            await context.abort(*self.error)
+        devices = [
+            resources_api.ContainerDevices(resource_name=resource, device_ids=[each])
+            for resource, ids in self.allocatable.items()
+            for each in ids
+        ]
+        return resources_api.AllocatableResourcesResponse(devices=devices)
 
 
 @pytest.fixture

@@ -63,3 +63,14 @@ async def test_many_questions_at_once_stay_below_the_kubelets_limit(kubelet, res
     await asyncio.gather(*(resources.tickets("team", "a", names.GPU) for _ in range(20)))
     assert kubelet.gets == 20
     assert time.monotonic() - began >= 20 / 100
+
+
+async def test_resources_of_all_plugins_are_known(kubelet, resources):
+    kubelet.allocatable = {names.GPU: ["gpu-0", "gpu-1"], "nvidia.com/gpu": ["GPU-5a"]}
+    assert await resources.served() == {names.GPU, "nvidia.com/gpu"}
+
+
+async def test_a_kubelet_that_does_not_tell_its_resources_is_an_error(kubelet, resources):
+    kubelet.error = (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+    with pytest.raises(KubeletUnavailable, match=r"GetAllocatableResources.* rate limit"):
+        await resources.served()
