@@ -117,7 +117,7 @@ def _hands_out_tickets(node: objects.Node, resource: str) -> bool:
 
     While the plugin is away it counts none, and would fail for good every pod that is bound there.
     """
-    expected = (resource or names.GPU,)
+    expected = (resource,) if resource else (names.GPU, names.GPU_SHARE)
     counts = (quantity.count(node.status.allocatable.get(name, 0)) for name in expected)
     return all(count > 0 for count in counts)
 

@@ -128,7 +128,7 @@ def test_a_share_of_a_gpu_that_failed_is_not_bound(world):
         world.reserve(sharing("p"), "a")
 
 
-@pytest.mark.parametrize("missing", [{"tickets": 0}])
+@pytest.mark.parametrize("missing", [{"tickets": 0}, {"slots": 0}])
 def test_a_node_that_lacks_one_of_the_kubelets_tickets_gets_no_work(world, missing):
     world.ledger.nodes.upsert(node("a", **missing))
     for asking in (pod("p"), sharing("q")):
