@@ -156,8 +156,8 @@ def install(*, carried: bool) -> None:
         options = ["-n", NAMESPACE, "--create-namespace", "-f", values]
         run(*helm, *options, environment={"KUBECONFIG": str(DEV / "kubeconfig")})
     for workload in ("deployment/gpupack-scheduler", "deployment/gpupack-operator"):
-        kubectl("rollout", "status", "--timeout=60s", workload)
-    kubectl("rollout", "status", "--timeout=60s", "daemonset/gpupack-agent")
+        kubectl("rollout", "status", "-n", NAMESPACE, "--timeout=60s", workload)
+    kubectl("rollout", "status", "-n", NAMESPACE, "--timeout=60s", "daemonset/gpupack-agent")
 
 
 def install_manifests() -> None:
@@ -169,7 +169,7 @@ def install_manifests() -> None:
     files = {"ca.crt": "ca.crt", "tls.crt": "extender.crt", "tls.key": "extender.key"}
     given = [f"--from-file={key}={folder / file}" for key, file in files.items()]
     kind = ["secret", "generic", TLS_SECRET, "--type=kubernetes.io/tls"]
-    secret = kubectl("create", *kind, *given, "--dry-run=client", "-o", "yaml")
+    secret = kubectl("create", "-n", NAMESPACE, *kind, *given, "--dry-run=client", "-o", "yaml")
     kubectl("apply", "-f", "-", text_input=secret)
     kubectl("apply", "--server-side", "--force-conflicts", "-f", str(BUNDLE / "manifests.yaml"))
 
@@ -225,8 +225,8 @@ def diagnose() -> None:
 
 
 def kubectl(*arguments: str, text_input: str | None = None) -> str:
-    """Run kubectl in our namespace."""
-    config = ["--kubeconfig", str(DEV / "kubeconfig"), "-n", NAMESPACE]
+    """Run kubectl."""
+    config = ["--kubeconfig", str(DEV / "kubeconfig")]
     return run(str(BIN / "kubectl"), *config, *arguments, text_input=text_input)
 
 

@@ -21,7 +21,7 @@ NAMES = (*(f"docker.io/gpupack/{part}:dev" for part in SERVICES), WORKLOADS, KUB
 NOBODY = "65532:65532"
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-ETC = ("alternatives", "group", "nsswitch.conf", "passwd")
+ETC = ("alternatives", "group", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "passwd")
 SYSTEM_FOLDERS = {
     "/dev": 0o755,
     "/etc": 0o755,
@@ -109,7 +109,7 @@ def system_layer(python: HostPython) -> HostLayer:
     if not is_below(python.base_prefix, Path("/usr")):
         trees.append(Tree(python.base_prefix, str(python.base_prefix)))
     links = {str(path): str(path.readlink()) for path in top if path.is_symlink()}
-    return HostLayer("system", tuple(trees), links=links, folders=SYSTEM_FOLDERS)
+    return HostLayer("system", tuple(trees), links=links, folders=SYSTEM_FOLDERS, loader_cache=True)
 
 
 def python_layers(python: HostPython) -> tuple[HostLayer, ...]:

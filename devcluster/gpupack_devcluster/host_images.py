@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpupack_devcluster.commands import run
 from gpupack_devcluster.errors import StoreInvalid
 from gpupack_devcluster.images import big_data_file
 
@@ -51,6 +52,8 @@ class HostLayer:
     """Absolute path in the image -> what the symbolic link says."""
     folders: Mapping[str, int]
     """Folders that it adds, with their permissions."""
+    loader_cache: bool = False
+    """Write the dynamic loader's cache of the libraries in this layer, which programs also read."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ def fill(folder: Path, layer: HostLayer) -> None:
         target = inside(folder, path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(text)
+    if layer.loader_cache:
+        run(["ldconfig", "-X", "-r", folder])
 
 
 def inside(folder: Path, path: str) -> Path:
