@@ -2,7 +2,7 @@
 """What `make demo-gpu` needs on a host that can download nothing: packed here, unpacked there.
 
 Packed: our binaries, the host's own runc, ip, nft and CNI plugins, the locked libraries
-for the other host's Python, the chart's manifests, and this checkout. Not packed, because too large
+for the other host's Python, the chart's manifests, and what is committed here. Not packed, because too large
 and found there: NVIDIA's driver, a Python with torch and Triton (and so NumPy), gcc.
 
 Programs that need libraries come with them and with their dynamic loader, behind a script that
@@ -57,12 +57,11 @@ def pack(python: str = PYTHON) -> Path:
     (BUNDLE / "manifests.yaml").write_text(render_chart())
     facts = {"python": python, "commit": output("git", "rev-parse", "--short", "HEAD")}
     (BUNDLE / "facts.json").write_text(json.dumps(facts, indent=1))
-    archive = DEV / "gpu-bundle.tar"
-    files = output("git", "ls-files").split("\n")
     carried = [tools, site, BUNDLE / "manifests.yaml", BUNDLE / "facts.json"]
-    names = [*files, *(str(path.relative_to(ROOT)) for path in carried)]
-    transform = "--transform=s,^,gpupack/,"
-    run("tar", "-C", str(ROOT), transform, "-cf", str(archive), "--", *names)
+    archive = DEV / "gpu-bundle.tar"
+    run("git", "archive", "--prefix=gpupack/", f"--output={archive}", "HEAD")
+    names = [str(path.relative_to(ROOT)) for path in carried]
+    run("tar", "-C", str(ROOT), "--transform=s,^,gpupack/,", "-rf", str(archive), "--", *names)
     for path in (*carried, archive):
         print(f"  {path.stat().st_size / 2**20:6.1f} MiB  {path.relative_to(ROOT)}")
     return archive
