@@ -124,6 +124,22 @@ def not_starting(view: AttemptView) -> Finding | None:
     return min(found, key=lambda finding: finding.due, default=None)
 
 
+def not_begun(view: AttemptView) -> Finding | None:
+    """A bound worker of which its kubelet says nothing at all: it, or the agent, hangs.
+
+    Not a case of `not_starting`: each pod is like this for a moment, which is not worth telling.
+    """
+    silent = [worker for worker in view.workers if worker.bound_at and not worker.seen_by_kubelet]
+    if not silent:
+        return None
+    first = min(silent, key=lambda worker: worker.bound_at or view.now)
+    seconds = view.limits.start_seconds
+    node = first.pod.spec.node_name
+    message = f"worker {first.index}: the kubelet of node {node} did nothing for {seconds:.0f} s"
+    due = times.after(first.bound_at or view.now, seconds)
+    return Finding(due, _verdict("Infrastructure", Reason.CANNOT_START, message))
+
+
 Rule = Callable[[AttemptView], Finding | None]
 
 RULES: tuple[Rule, ...] = (
@@ -135,6 +151,7 @@ RULES: tuple[Rule, ...] = (
     job_failed,
     not_bound,
     not_starting,
+    not_begun,
 )
 
 

@@ -48,6 +48,11 @@ class Worker:
         return ran or self.pod.status.phase in STARTED_PHASES
 
     @property
+    def seen_by_kubelet(self) -> bool:
+        """Whether its kubelet has said anything of it: the first word lists the containers."""
+        return bool(self._statuses()) or self.pod.status.phase != "Pending"
+
+    @property
     def bound(self) -> bool:
         """Whether it has a node."""
         return bool(self.pod.spec.node_name)

@@ -210,3 +210,11 @@ def test_a_failure_that_is_not_ignored_still_counts(verdict, build):
         build.pod(1, phase="Failed", exit_code=7, ended=25),
     ]
     assert verdict(*pods, failurePolicy=IGNORE_6)[0].exit_code == 7
+
+
+def test_a_worker_of_which_its_kubelet_says_nothing_is_given_up(verdict, build):
+    pods = (build.pod(0), build.pod(1, phase="Pending", node="b", bound=5))
+    assert verdict(*pods, running=False) == (None, build.at(65))
+    found, _ = verdict(*pods, running=False, now=65)
+    assert (found.outcome, found.reason) == ("Infrastructure", Reason.CANNOT_START)
+    assert found.message == "worker 1: the kubelet of node b did nothing for 60 s"
