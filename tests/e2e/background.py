@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 @contextlib.contextmanager
 def running(step: Callable[[], object], pause: Callable[[], float]) -> Iterator[None]:
-    """Do a step after each pause (seconds), until it says False or the block ends.
+    """Do a step after each pause (seconds) until the block ends.
 
     What a step raises is raised at the block's end.
     """
@@ -17,8 +17,7 @@ def running(step: Callable[[], object], pause: Callable[[], float]) -> Iterator[
 
     def go_on() -> None:
         while not stop.wait(pause()):
-            if step() is False:
-                return
+            step()
 
     with ThreadPoolExecutor(max_workers=1) as pool:
         going = pool.submit(go_on)

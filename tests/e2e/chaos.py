@@ -90,17 +90,19 @@ def killing(
     """Kill all parts in random order again and again; yields a look at what was killed.
 
     A part that does not run when its turn comes is killed later, so that each round has killed
-    each. `rounds` ends it; without, it goes on until the end of the block.
+    each. After so many `rounds` nothing is killed any more. Daemons that end by themselves are
+    started again until the end of the block: kube-controller-manager does, when it starts while the
+    API server does.
     """
     chance = random.Random(seed)
     killed: list[str] = []
     order: list[str] = []
 
-    def kill_next() -> bool:
+    def kill_next() -> None:
         tend(cluster)
+        if rounds is not None and len(killed) >= rounds * len(parts):
+            return
         if not order:
-            if rounds is not None and len(killed) >= rounds * len(parts):
-                return False
             order.extend(chance.sample(parts, len(parts)))
         part = order.pop()
         try:
@@ -109,7 +111,6 @@ def killing(
             order.insert(0, part)
         else:
             killed.append(part)
-        return True
 
     with running(kill_next, lambda: chance.uniform(*every_seconds)):
         yield lambda: list(killed)

@@ -37,14 +37,12 @@ def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
 
 def test_a_storm_survives_every_part_being_killed(*, kube, cluster, judged, refusals, idle, tell):
     storm = mixed(judged, jobs=30, servers=4, seed=SEED + 1)
-    with (
-        killing(cluster, seed=SEED, every_seconds=(1.0, 4.0), rounds=1) as killed,
-        tide(kube, storm.servers, seed=SEED, every_seconds=(1.0, 4.0)),
-    ):
-        kube.submit(*storm.manifests)
-        wait_for(lambda: len(killed()) == len(PARTS), seconds=120, what="every part was killed")
-    ebb(kube, storm.servers)
-    jobs = kube.wait_finished(storm.names, seconds=300)
+    with killing(cluster, seed=SEED, every_seconds=(1.0, 4.0), rounds=1) as killed:
+        with tide(kube, storm.servers, seed=SEED, every_seconds=(1.0, 4.0)):
+            kube.submit(*storm.manifests)
+            wait_for(lambda: len(killed()) == len(PARTS), seconds=120, what="every part was killed")
+        ebb(kube, storm.servers)
+        jobs = kube.wait_finished(storm.names, seconds=300)
     again = [attempt for attempt in attempts(jobs) if attempt["outcome"] != "Succeeded"]
     tell(f"killed: {', '.join(killed())}; infrastructure attempts: {json.dumps(again)}")
     assert set(phases(jobs).values()) == {"Succeeded"}

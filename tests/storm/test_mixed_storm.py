@@ -52,20 +52,19 @@ def test_a_mixed_storm_ends_well_though_every_part_is_killed_three_times(
 ):
     storm = mixed(judged, jobs=JOBS, servers=SERVERS, seed=seed)
     begin = time.monotonic()
-    with (
-        killing(
-            cluster, seed=seed, every_seconds=KILL_EVERY_SECONDS, parts=EVERY_PART, rounds=ROUNDS
-        ) as killed,
-        tide(kube, storm.servers, seed=seed, every_seconds=SCALE_EVERY_SECONDS) as scaled,
-    ):
-        kube.submit(*storm.manifests)
-        wait_for(lambda: len(killed()) == KILLS, seconds=PATIENCE_SECONDS, what=f"{KILLS} kills")
-    calm = time.monotonic()
-    ended = len(kube.finished())
-    ebb(kube, storm.servers)
-    jobs = kube.wait_finished(storm.names, seconds=PATIENCE_SECONDS)
-    finished = time.monotonic()
-    pods = flood(kube, storm.servers, seconds=PATIENCE_SECONDS)
+    with killing(
+        cluster, seed=seed, every_seconds=KILL_EVERY_SECONDS, parts=EVERY_PART, rounds=ROUNDS
+    ) as killed:
+        with tide(kube, storm.servers, seed=seed, every_seconds=SCALE_EVERY_SECONDS) as scaled:
+            kube.submit(*storm.manifests)
+            everything = f"{KILLS} kills"
+            wait_for(lambda: len(killed()) == KILLS, seconds=PATIENCE_SECONDS, what=everything)
+        calm = time.monotonic()
+        ended = len(kube.finished())
+        ebb(kube, storm.servers)
+        jobs = kube.wait_finished(storm.names, seconds=PATIENCE_SECONDS)
+        finished = time.monotonic()
+        pods = flood(kube, storm.servers, seconds=PATIENCE_SECONDS)
     again = attempts_again(jobs)
     tell(
         f"seed {seed}: {time.monotonic() - begin:.0f} s; {KILLS} kills in {calm - begin:.0f} s, "
