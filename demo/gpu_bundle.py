@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `make demo-gpu` needs on a host that can download nothing: packed here, unpacked there.
 
-Packed: our binaries, the host's own runc, ip, nft and CNI plugins, the locked libraries
-for the other host's Python, the chart's manifests, and what is committed here. Not packed, because too large
-and found there: NVIDIA's driver, a Python with torch and Triton (and so NumPy), gcc.
+Packed: our binaries, the host's own runc, ip, nft and CNI plugins, the locked libraries for the
+other host's Python, the chart's manifests, and what is committed here. Not packed, because too
+large and found there: NVIDIA's driver, a Python with torch and Triton (and so NumPy), gcc.
 
 Programs that need libraries come with them and with their dynamic loader, behind a script that
 starts the one with the other. runc starts itself anew and so cannot: it uses the other host's

@@ -56,7 +56,8 @@ class NvmlInventory:
         with self._unavailable():
             count = self._nvml.nvmlDeviceGetCount()
             driver = self._nvml.nvmlSystemGetDriverVersion()
-            cuda = self._nvml.nvmlSystemGetCudaDriverVersion_v2()
+            # Not _v2, which fails where libcuda is not on our own search path.
+            cuda = self._nvml.nvmlSystemGetCudaDriverVersion()
         gpus = [gpu for index in range(count) if (gpu := self._guarded(self._open, index))]
         self._xids.watch({gpu.uuid: gpu.handle for gpu in gpus})
         self._minors = {

@@ -47,7 +47,7 @@ class FakeNvml:
     def nvmlSystemGetDriverVersion(self):
         return "580.95.05"
 
-    def nvmlSystemGetCudaDriverVersion_v2(self):
+    def nvmlSystemGetCudaDriverVersion(self):
         return 13010
 
     def nvmlDeviceGetHandleByIndex(self, index):
