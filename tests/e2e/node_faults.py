@@ -17,6 +17,7 @@ AWAY = "type=kwok"
 
 
 CDI = "/var/run/cdi"
+SLOTS_PER_GPU = 20
 FILLER = "/run/filler"
 SPARE_BYTES = 1 << 20
 """Others may write between measuring and shrinking; the filler takes what they leave."""
@@ -129,10 +130,13 @@ def gpus_ready(system: Kube, node: str) -> str:
     if conditions["Ready"] != "True":
         return f"{node} is not Ready"
     (gpus,) = (each for each in system.gpunodes() if each["metadata"]["name"] == node)
-    tickets = found["status"]["allocatable"].get("gpupack.dev/gpu", "0")
-    count = gpus["status"]["gpus"]
-    if gpus["status"]["healthy"] != count or tickets != str(count):
-        return f"{node} has {gpus['status']['healthy']} of {count} GPUs, {tickets} tickets"
+    count, healthy = gpus["status"]["gpus"], gpus["status"]["healthy"]
+    handed_out = [
+        found["status"]["allocatable"].get(f"gpupack.dev/{name}", "0")
+        for name in ("gpu", "gpu-share")
+    ]
+    if healthy != count or handed_out != [str(count), str(SLOTS_PER_GPU * count)]:
+        return f"{node} has {healthy} of {count} GPUs, {handed_out} tickets and slots"
     return ""
 
 
