@@ -2,13 +2,13 @@
 """The pods of this node that concern the agent, kept by a watch."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from gpupack_crds import names
 from gpupack_kube import objects
 
 RESOURCES = frozenset({names.GPU, names.GPU_SHARE})
-"""Resources that the kubelet hands out tickets for."""
+"""Resources that the kubelet hands out our tickets for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,23 +44,23 @@ class PodView:
         return f"{self.namespace}/{self.name}"
 
 
-def view(pod: objects.Pod) -> PodView:
-    """Reduce a pod to what matters."""
+def view(pod: objects.Pod, resources: Collection[str] = RESOURCES) -> PodView:
+    """Reduce a pod to what matters of it, to those who deal with these resources."""
     return PodView(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         annotation=pod.metadata.annotations.get(names.DEVICES_ANNOTATION),
-        asks=tuple(_asks((*pod.spec.init_containers, *pod.spec.containers))),
+        asks=tuple(_asks((*pod.spec.init_containers, *pod.spec.containers), resources)),
         finished=pod.finished,
         started=any(_has_run(status) for status in pod.status.container_statuses),
     )
 
 
-def _asks(containers: Iterable[objects.Container]) -> Iterator[Ask]:
+def _asks(containers: Iterable[objects.Container], resources: Collection[str]) -> Iterator[Ask]:
     for container in containers:
         for resource, quantity in container.resources.limits.items():
-            if resource in RESOURCES and str(quantity).isdigit() and int(quantity) > 0:
+            if resource in resources and str(quantity).isdigit() and int(quantity) > 0:
                 yield Ask(container=container.name, resource=resource, count=int(quantity))
 
 
@@ -70,9 +70,14 @@ def _has_run(status: objects.ContainerStatus) -> bool:
 
 
 class PodStore:
-    """Filled by a reflector; holds the pods that ask for devices or were given some."""
+    """Filled by a reflector; holds the pods that ask for devices or were given some.
 
-    def __init__(self) -> None:
+    Args:
+        observed: resources of other device plugins, to be known besides our own.
+    """
+
+    def __init__(self, observed: Collection[str] = ()) -> None:
+        self._resources = RESOURCES.union(observed)
         self.by_uid: dict[str, PodView] = {}
 
     def replace(self, items: list[objects.Pod], /) -> None:
@@ -83,7 +88,7 @@ class PodStore:
 
     def upsert(self, item: objects.Pod, /) -> None:
         """A pod appeared or changed."""
-        pod = view(item)
+        pod = view(item, self._resources)
         if pod.asks or pod.annotation is not None:
             self.by_uid[pod.uid] = pod
 
@@ -98,4 +103,14 @@ class PodStore:
             for pod in self.by_uid.values()
             if not pod.finished
             and any(ask.resource == resource and ask.count == count for ask in pod.asks)
+        ]
+
+    def started(self, resource: str) -> list[PodView]:
+        """Pods that ask for `resource`, have run and can still run."""
+        return [
+            pod
+            for pod in self.by_uid.values()
+            if pod.started
+            and not pod.finished
+            and any(ask.resource == resource for ask in pod.asks)
         ]

@@ -12,6 +12,8 @@ are compared with what they were at the last registration:
 Then we listen anew, on a socket of a new name, and register. The old server is stopped first, for
 the third reason; and a new name is needed because gRPC removes a socket's file when it stops
 listening there, which would take the successor's file of the same name.
+
+Where another device plugin hands out the node's GPUs we do neither, and stop where we did.
 """
 
 import asyncio
@@ -21,6 +23,7 @@ import logging
 import pathlib
 import secrets
 import time
+from collections.abc import Callable
 
 import grpc
 import grpc.aio
@@ -65,11 +68,15 @@ class Registration:
     Args:
         plugin: what is served.
         folder: the kubelet's device-plugins folder.
+        allowed: whether the node's GPUs are ours to hand out, at this moment.
     """
 
-    def __init__(self, plugin: Plugin, folder: pathlib.Path) -> None:
+    def __init__(
+        self, plugin: Plugin, folder: pathlib.Path, allowed: Callable[[], bool] = lambda: True
+    ) -> None:
         self._plugin = plugin
         self._folder = folder
+        self._allowed = allowed
         self._registered: Registered | None = None
         self._server: grpc.aio.Server | None = None
 
@@ -93,7 +100,9 @@ class Registration:
 
     async def _keep(self) -> None:
         kubelet = identity(self._folder / KUBELET_SOCKET)
-        if kubelet is None:
+        if not self._allowed():
+            await self._stop()
+        elif kubelet is None:
             self._registered = None
         elif not self._stands(kubelet):
             await self._register(kubelet)

@@ -4,6 +4,7 @@
 import dataclasses
 import math
 import pathlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeVar, get_args
 
@@ -75,6 +76,21 @@ class InventorySettings:
             scan_seconds=_read(environ, "GPUPACK_SCAN_SECONDS", _seconds, 10.0),
             host_root=_read(environ, "GPUPACK_HOST_ROOT", pathlib.Path, pathlib.Path("/")),
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ObservedSettings:
+    """Other device plugins that may hand out this node's GPUs."""
+
+    resources: tuple[str, ...] = ()
+    """GPUPACK_OBSERVED_RESOURCES, separated by commas: names such as nvidia.com/gpu. Where the
+    kubelet has devices of one of them, the agent registers nothing and only reports. Empty: it asks
+    for no such thing."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "ObservedSettings":
+        """Read the settings; raises SettingsInvalid."""
+        return cls(resources=_read(environ, "GPUPACK_OBSERVED_RESOURCES", _resources, ()))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,6 +189,19 @@ def _wait(text: str) -> float:
     if seconds >= KUBELET_PATIENCE_SECONDS:
         raise ValueError(f"must be less than the kubelet's {KUBELET_PATIENCE_SECONDS} s")
     return seconds
+
+
+def _resources(text: str) -> tuple[str, ...]:
+    from gpupack_crds.gpujob import EXTENDED_RESOURCE  # noqa: PLC0415 - costs a probe 0.2 s
+
+    found = tuple(name.strip() for name in text.split(","))
+    for name in found:
+        if not re.fullmatch(EXTENDED_RESOURCE, name) or name.startswith(f"{names.GROUP}/"):
+            raise ValueError(
+                f"{name!r} is no resource of another device plugin; set names such as "
+                "nvidia.com/gpu, separated by commas"
+            )
+    return tuple(dict.fromkeys(found))
 
 
 def _level(text: str) -> str:

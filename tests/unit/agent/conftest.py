@@ -193,6 +193,7 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         self.folder = folder
         self.registrations = []
         self.tickets = {}
+        self.resource = names.GPU
         self.allocatable = {}
         self.gets = 0
         self.error = None
@@ -248,7 +249,7 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         if ids is None:
             await context.abort(grpc.StatusCode.UNKNOWN, f"pod {request.pod_name} not found")
         devices = [
-            resources_api.ContainerDevices(resource_name=names.GPU, device_ids=[each])
+            resources_api.ContainerDevices(resource_name=self.resource, device_ids=[each])
             for each in ids
         ]
         container = resources_api.ContainerResources(name="worker", devices=devices)

@@ -50,7 +50,7 @@ async def test_a_plugin_registers_with_its_resource_and_its_options(kubelet, reg
     assert request.options.pre_start_required
     assert not registration.complete
     await watched(kubelet)
-    assert registration.complete
+    await until(lambda: registration.complete)
 
 
 async def test_a_restarted_kubelet_gets_a_fresh_socket(kubelet, registration):
@@ -62,7 +62,7 @@ async def test_a_restarted_kubelet_gets_a_fresh_socket(kubelet, registration):
     first, second = (request.endpoint for request in kubelet.registrations)
     assert first != second
     await watched(kubelet)
-    assert registration.complete
+    await until(lambda: registration.complete)
     assert sockets(kubelet) == {second}
 
 
@@ -72,7 +72,7 @@ async def test_a_socket_that_somebody_deleted_is_made_anew(kubelet, registration
     (kubelet.folder / "device-plugins" / kubelet.registrations[0].endpoint).unlink()
     await until(lambda: len(kubelet.registrations) == 2)
     await watched(kubelet)
-    assert registration.complete
+    await until(lambda: registration.complete)
 
 
 async def test_a_kubelet_that_never_listens_is_told_again(kubelet, registration, monkeypatch):
@@ -91,6 +91,29 @@ async def test_an_agent_that_starts_before_the_kubelet_registers_when_it_comes(
     (kubelet.folder / "device-plugins/kubelet.sock").unlink(missing_ok=True)
     await kubelet.start()
     await until(lambda: kubelet.registrations)
+
+
+async def test_where_another_plugin_takes_over_ours_goes_and_comes_back_after_it(
+    kubelet, monkeypatch
+):
+    monkeypatch.setattr("gpupack_agent.registration.TICK_SECONDS", 0.05)
+    allowed = {"now": False}
+    folder = kubelet.folder / "device-plugins"
+    kept = Registration(Plugin(names.GPU, prepare), folder, lambda: allowed["now"])
+    task = asyncio.create_task(kept.run())
+    await asyncio.sleep(0.3)
+    assert kubelet.registrations == []
+    allowed["now"] = True
+    await until(lambda: kubelet.registrations)
+    await watched(kubelet)
+    allowed["now"] = False
+    await until(lambda: not sockets(kubelet))
+    assert not kept.complete
+    allowed["now"] = True
+    await until(lambda: len(kubelet.registrations) == 2)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def test_sockets_of_a_killed_agent_are_swept_and_those_of_others_are_not(kubelet):

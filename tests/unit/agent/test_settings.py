@@ -11,6 +11,7 @@ from gpupack_agent.settings import (
     HostSettings,
     InventorySettings,
     NodeSettings,
+    ObservedSettings,
     PreStartSettings,
     log_level,
 )
@@ -72,3 +73,18 @@ def test_a_wrong_log_level_is_one_line_on_the_command_line():
     allowed = "DEBUG, INFO, WARNING, ERROR"
     assert done.stderr == f"Error: GPUPACK_LOG_LEVEL='loud': must be one of {allowed}\n"
     assert done.returncode == 1
+
+
+def test_resources_of_other_plugins_are_separated_by_commas_and_none_is_needed():
+    observed = {"GPUPACK_OBSERVED_RESOURCES": "nvidia.com/gpu, example.org/gpu,nvidia.com/gpu"}
+    assert ObservedSettings.from_environ(observed).resources == (
+        "nvidia.com/gpu",
+        "example.org/gpu",
+    )
+    assert ObservedSettings.from_environ({"GPUPACK_OBSERVED_RESOURCES": ""}).resources == ()
+
+
+@pytest.mark.parametrize("wrong", ["gpu", "nvidia.com/gpu,", "gpupack.dev/gpu"])
+def test_a_name_that_no_other_plugin_can_have_is_named(wrong):
+    with pytest.raises(SettingsInvalid, match="no resource of another device plugin"):
+        ObservedSettings.from_environ({"GPUPACK_OBSERVED_RESOURCES": wrong})

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+import pytest
+
+from gpupack_agent.inventory.base import Findings
+from gpupack_agent.observer import Observer
+from gpupack_agent.podresources import PodResources
+from gpupack_agent.pods import PodStore
+from gpupack_agent.roster import Roster
+from gpupack_agent.tenure import Tenure
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.gpunode import GpuHolder
+from gpupack_kube import objects
+
+NVIDIA = "nvidia.com/gpu"
+RUNNING = {"containerStatuses": [{"name": "worker", "state": {"running": {}}}]}
+
+
+class Observed:
+    """A node with GPU-0 and GPU-1 that another plugin hands out."""
+
+    def __init__(self, kubelet, resources, build):
+        self.kubelet = kubelet
+        self.tenure = Tenure((NVIDIA,))
+        self.pods = PodStore((NVIDIA,))
+        self._build = build
+        roster = Roster()
+        roster.update(Findings(devices=(build.device(0), build.device(1))))
+        self.observer = Observer(self.tenure, self.pods, resources, roster)
+
+    def pod(self, name="a", **changes):
+        """A pod that asks for GPUs of the other plugin and runs."""
+        body = self._build.pod_json(name, **changes)
+        body["spec"]["containers"][0]["resources"]["limits"] = {NVIDIA: "1"}
+        body["status"] |= RUNNING
+        return msgspec.convert(body, objects.Pod)
+
+    async def holders(self):
+        await self.observer.round()
+        return self.observer.holders
+
+
+@pytest.fixture
+async def observed(kubelet, build):
+    kubelet.allocatable = {NVIDIA: ["GPU-0", "GPU-1"]}
+    kubelet.resource = NVIDIA
+    async with PodResources.connect(kubelet.folder / "pod-resources/kubelet.sock") as resources:
+        yield Observed(kubelet, resources, build)
+
+
+def held(name, *uuids, uid=None):
+    shares = tuple(DeviceShare(uuid=uuid, percent=100, memory_mib=1000) for uuid in uuids)
+    return GpuHolder(namespace="team", name=name, uid=uid or f"uid-{name}", devices=shares)
+
+
+async def test_pods_are_read_back_with_the_gpus_that_the_other_plugin_gave_them(observed):
+    observed.kubelet.tickets = {"b": ["GPU-0"], "a": ["GPU-1"]}
+    observed.pods.upsert(observed.pod("b"))
+    observed.pods.upsert(observed.pod("a"))
+    assert await observed.holders() == (held("a", "GPU-1"), held("b", "GPU-0"))
+
+
+async def test_each_pod_is_asked_for_once(observed):
+    observed.kubelet.tickets = {"a": ["GPU-1"]}
+    observed.pods.upsert(observed.pod("a"))
+    await observed.holders()
+    assert await observed.holders() == (held("a", "GPU-1"),)
+    assert observed.kubelet.gets == 1
+
+
+async def test_a_pod_that_is_gone_or_has_finished_holds_nothing(observed):
+    observed.kubelet.tickets = {"gone": ["GPU-0"], "done": ["GPU-1"]}
+    observed.pods.replace([observed.pod("gone"), observed.pod("done")])
+    assert len(await observed.holders()) == 2
+    observed.pods.remove(observed.pod("gone"))
+    observed.pods.upsert(observed.pod("done", phase="Succeeded"))
+    assert await observed.holders() == ()
+
+
+async def test_a_pod_of_the_same_name_is_asked_for_anew(observed):
+    observed.kubelet.tickets = {"a": ["GPU-0"]}
+    observed.pods.replace([observed.pod("a", uid="1")])
+    await observed.holders()
+    observed.kubelet.tickets = {"a": ["GPU-1"]}
+    observed.pods.replace([observed.pod("a", uid="2")])
+    assert await observed.holders() == (held("a", "GPU-1", uid="2"),)
+
+
+async def test_a_pod_that_has_not_started_may_not_be_the_one_that_the_kubelet_knows(observed):
+    observed.kubelet.tickets = {"a": ["GPU-0"]}
+    waiting = msgspec.structs.replace(observed.pod("a"), status=objects.PodStatus(phase="Pending"))
+    observed.pods.upsert(waiting)
+    assert await observed.holders() == ()
+
+
+async def test_ids_that_are_no_gpus_are_left_out(observed):
+    observed.kubelet.tickets = {"a": ["GPU-0", "GPU-1::3"]}
+    observed.pods.upsert(observed.pod("a"))
+    assert await observed.holders() == (held("a", "GPU-0"),)
+
+
+async def test_an_owned_node_reads_nobody_back(observed):
+    observed.kubelet.allocatable = {}
+    observed.kubelet.tickets = {"a": ["GPU-0"]}
+    observed.pods.upsert(observed.pod("a"))
+    assert await observed.holders() == ()
+    assert observed.kubelet.gets == 0
+
+
+async def test_while_the_kubelet_is_away_what_was_read_stays_and_one_line_says_so(observed, caplog):
+    observed.kubelet.tickets = {"a": ["GPU-0"]}
+    observed.pods.upsert(observed.pod("a"))
+    await observed.holders()
+    await observed.kubelet.stop()
+    observed.pods.upsert(observed.pod("b"))
+    for _ in range(3):
+        assert await observed.holders() == (held("a", "GPU-0"),)
+    said = [record for record in caplog.records if record.name == "gpupack_agent.observer"]
+    assert len(said) == 1
