@@ -13,6 +13,9 @@ from harness import Kube, wait_for
 OPERATOR = "deployment/gpupack-operator"
 SCHEDULER = "deployment/gpupack-scheduler"
 AGENT = "daemonset/gpupack-agent"
+UNDER_WAY = (
+    r'^(gpupack_extender_(?:claims{state="(?!bound)\w+"}|devices{state="(?:held|shared)"})) (\S+)$'
+)
 READ = """
 import ssl, urllib.request
 request = urllib.request.Request(
@@ -111,14 +114,16 @@ class Ledger:
         raise AssertionError(f"no metric {name} {labels} in: {text}")
 
     def wait_empty(self) -> None:
-        """Wait until it holds nothing, neither places nor doubts."""
-        claims = "gpupack_extender_claims{"
+        """Wait until no GPU is held and no claim is under way; other pods are bound for ever."""
 
         def look() -> bool:
-            lines = [line for line in self._text().splitlines() if line.startswith(claims)]
-            return bool(lines) and all(line.endswith(" 0.0") for line in lines)
+            found = {
+                name: float(value)
+                for name, value in re.findall(UNDER_WAY, self._text(), flags=re.MULTILINE)
+            }
+            return bool(found) and not any(found.values())
 
-        wait_for(look, seconds=30, what="the ledger holds nothing")
+        wait_for(look, seconds=30, what="the ledger holds no GPU")
 
     def _text(self) -> str:
         """Wait for it: while none leads, none answers."""
