@@ -106,7 +106,8 @@ def main() -> int:
         with clock.phase("agent reports GPUs"):
             outcome["gpus"] = wait_for_gpus(bench, seconds=30)
             outcome["driver"] = bench.driver()
-        outcome["results"] = run_all(bench, clock.timed)
+        for result in run_all(bench, clock.timed):
+            outcome["results"].append(result)  # one by one: they stay if a later one fails
     except Exception as error:  # noqa: BLE001 - whatever it is goes into the report
         outcome["error"] = f"{type(error).__name__}: {error}"
         diagnose()

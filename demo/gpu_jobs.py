@@ -3,7 +3,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ IMAGE = "docker.io/gpupack/workloads:dev"
 VIEW = Path(__file__).with_name("gpu_view.py")
 JOB_SECONDS = 90
 API = "gpupack.dev/v1alpha1"
+CONTROL_MINOR = 255  # of /dev/nvidiactl, which stands for no GPU
 SHARE_RESOURCE = "gpupack.dev/gpu-share"
-# A GPU's kinds of load that fit beside each other; together less than the GPU.
+# Percent and memory; together less than one GPU.
 SHARES = {"share-a": (60, "60Gi"), "share-b": (30, "40Gi")}
 
 
@@ -39,6 +40,14 @@ def allreduce(gpus: int) -> Json:
     """One worker with all GPUs sums buffers over NVLink, without multicast."""
     workload = {"name": "allreduce", "args": ["--require-gpu"]}
     return gpu_job("allreduce", {"gpus": gpus, "workload": workload})
+
+
+def shares() -> list[Json]:
+    """Two jobs with a share each that fit one GPU together."""
+    return [
+        matmul(name, extra={"share": {"percent": percent, "memory": memory}})
+        for name, (percent, memory) in SHARES.items()
+    ]
 
 
 def viewers(workers: int) -> Json:
@@ -165,9 +174,6 @@ def check_viewers(bench: Bench, gpus: list[Json]) -> Json:
     return {"check": what, "seen": seen}
 
 
-CONTROL_MINOR = 255
-
-
 def check_matmul(bench: Bench, gpus: list[Json]) -> Json:
     """TFLOP/s in the status, measured on a GPU and verified."""
     (job,) = bench.finished("matmul")
@@ -202,25 +208,20 @@ def measured(job: Json, gpus: list[Json]) -> Json:
     return {"headline": results[0]["headline"], "metrics": results[0]["metrics"]}
 
 
-def run_all(bench: Bench, timed: Callable[[str, Callable[[], Json]], Json]) -> list[Json]:
-    """Run everything, one after the other where the same GPU is needed."""
+def run_all(bench: Bench, timed: Callable[[str, Callable[[], Json]], Json]) -> Iterator[Json]:
+    """Run everything, one after the other where the same GPU is needed; yields what came out."""
     gpus = bench.gpus()
     bench.apply(stranger(), matmul())
-    results = [timed("matmul", lambda: check_matmul(bench, gpus))]
-    results.append(timed("no GPU", lambda: check_stranger(bench)))
+    yield timed("matmul", lambda: check_matmul(bench, gpus))
+    yield timed("no GPU", lambda: check_stranger(bench))
     bench.apply(viewers(len(gpus)))
-    results.append(timed("one GPU each", lambda: check_viewers(bench, gpus)))
+    yield timed("one GPU each", lambda: check_viewers(bench, gpus))
     if len(gpus) > 1:
         bench.apply(allreduce(len(gpus)))
-        results.append(timed("all-reduce", lambda: check_allreduce(bench, gpus)))
+        yield timed("all-reduce", lambda: check_allreduce(bench, gpus))
     if bench.offers_shares():
-        shares = [
-            matmul(name, extra={"share": {"percent": percent, "memory": memory}})
-            for name, (percent, memory) in SHARES.items()
-        ]
-        bench.apply(*shares)
-        results.append(timed("shares", lambda: check_shares(bench, gpus)))
-    return results
+        bench.apply(*shares())
+        yield timed("shares", lambda: check_shares(bench, gpus))
 
 
 def wait_for_gpus(bench: Bench, seconds: float) -> list[Json]:

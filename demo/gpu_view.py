@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import json
 import os
-import subprocess
 from pathlib import Path
 
 MAJOR = 195
@@ -63,13 +62,24 @@ def cuda_devices() -> list[str]:
 
 
 def nvml_devices() -> list[str]:
-    """UUIDs of the GPUs that the driver's own program lists: `GPU 0: NVIDIA H200 (UUID: GPU-…)`."""
+    """UUIDs of the GPUs that the driver lists."""
     try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return []
-    lines = (line for line in done.stdout.splitlines() if "(UUID: " in line)
-    return [line.rpartition("(UUID: ")[2].rstrip(")") for line in lines]
+    if nvml.nvmlInit_v2():
+        return []
+    count = ctypes.c_uint()
+    nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    return [nvml_uuid(nvml, index) for index in range(count.value)]
+
+
+def nvml_uuid(nvml: ctypes.CDLL, index: int) -> str:
+    """UUID of one GPU, or what the driver says against it."""
+    handle, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+    error = nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+    error = error or nvml.nvmlDeviceGetUUID(handle, uuid, len(uuid))
+    return f"error {error}" if error else uuid.value.decode()
 
 
 main()
