@@ -128,6 +128,13 @@ class Bench:
         index = "batch.kubernetes.io/job-completion-index"
         return {int(p["metadata"]["annotations"][index]): p["metadata"]["name"] for p in pods}
 
+    def span_of(self, job: str) -> tuple[str, str]:
+        """From when to when the container of a job's one pod ran."""
+        (pod,) = self._list("pods", "--selector", f"gpupack.dev/job={job}")
+        (container,) = pod["status"]["containerStatuses"]
+        ended = container["state"]["terminated"]
+        return ended["startedAt"], ended["finishedAt"]
+
     def _ended(self, kind: str, name: str) -> Json:
         last: Json = {}
 
@@ -192,6 +199,9 @@ def check_shares(bench: Bench, gpus: list[Json]) -> Json:
     uuids = {each["devices"][0]["uuid"] for job in jobs for each in job["status"]["placement"]}
     if len(uuids) != 1:
         raise Broken(f"two shares that fit one GPU were put on {sorted(uuids)}")
+    spans = [bench.span_of(name) for name in SHARES]
+    if max(start for start, _ in spans) > min(end for _, end in spans):
+        raise Broken(f"the shares ran one after the other: {spans}")
     results = {job["metadata"]["name"]: measured(job, gpus) for job in jobs}
     what = "two shares (60% and 30%, cooperative) of one GPU at the same time"
     return {"check": what, "results": results}

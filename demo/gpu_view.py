@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import json
 import os
+import subprocess
 from pathlib import Path
 
 MAJOR = 195
@@ -26,6 +27,7 @@ def main() -> None:
                 "driver": has_driver(),
                 "cuda": cuda_devices(),
                 "nvml": nvml_devices(),
+                "smi": smi(),
                 "told": os.environ.get("GPUPACK_DEVICES", ""),
                 "uid": os.getuid(),
             }
@@ -72,6 +74,15 @@ def nvml_devices() -> list[str]:
     count = ctypes.c_uint()
     nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
     return [nvml_uuid(nvml, index) for index in range(count.value)]
+
+
+def smi() -> str:
+    """What the program says that people ask first."""
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return str(error)
+    return (done.stdout + done.stderr).strip()
 
 
 def nvml_uuid(nvml: ctypes.CDLL, index: int) -> str:
