@@ -27,6 +27,7 @@ except urllib.error.HTTPError as error:
 
 
 def call_from_a_pod(kube, path, *, headers, data):
+    headers = {"Content-Type": "application/json"} | headers
     script = CALL.format(
         namespace=SYSTEM_NAMESPACE, path=path, data=data, headers=json.dumps(headers)
     )
