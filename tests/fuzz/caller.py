@@ -106,8 +106,7 @@ class Caller:
         return answer is not None and answer.reusable and call.expected != calls.RAW
 
     def count(self, call, answer):
-        status = f"{answer.status // 100}xx" if answer else "none"
-        self.findings.statuses[status] += 1
+        self.findings.statuses[status_class(answer)] += 1
         kinds = self.findings.kinds.setdefault(call.kind, collections.Counter())
         kinds[str(answer.status) if answer else "none"] += 1
 
@@ -195,18 +194,33 @@ async def read_answer(reader, *, has_body):
     return Answer(int(head[0].split()[1]), headers, await reader.readexactly(length))
 
 
+def status_class(answer):
+    if answer is None:
+        return "none"
+    return "not ready" if is_not_ready(answer) else f"{answer.status // 100}xx"
+
+
 def complaints(call, answer):
     """What is wrong with an answer."""
     if answer is None:
         return [] if call.expected == calls.RAW else ["the connection was closed without an answer"]
     found = []
-    if answer.status >= 500:
+    if answer.status >= 500 and not is_not_ready(answer):
         found.append(f"{answer.status}: {answer.body[:300]!r}")
     if call.expected == calls.MALFORMED and not 400 <= answer.status < 500:
         found.append(f"{answer.status} for a malformed call: {answer.body[:300]!r}")
     if answer.body and not tells_what_is_wrong(answer):
         found.append(f"{answer.status} does not say why in JSON: {answer.body[:300]!r}")
     return found
+
+
+def is_not_ready(answer):
+    """Whether a plan was refused because the extender does not lead just now.
+
+    Only a well-formed call of somebody who may plan gets so far, so it says nothing about what
+    malformed calls do; a busy machine can cost kube-scheduler its Lease.
+    """
+    return answer.status == 503 and b'"reason":"NotReady"' in answer.body
 
 
 def tells_what_is_wrong(answer):

@@ -78,6 +78,7 @@ def fuzz(options, system, kube, tokens, pid):
             "warm": warm,
             "end": found["rss_kib"][-1][1],
             "settled": rss_kib(pid),
+            "every_30_s": [kib for _, kib in found["rss_kib"][::6]],
         },
         "before": before,
         "after": after,
