@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node agent: knows the node's GPUs and hands them to containers.
 
-    inventory ─► roster ─┬─► gpunode        GPUNode status, when something changes
+    inventory ─► roster ─┬─► report ─► gpunode      GPUNode status, when something changes
                          └─► tickets ─► plugin ◄─ registration      the kubelet counts tickets
                                           │ PreStartContainer
                                           ▼
@@ -9,7 +9,8 @@
 
 * `inventory`: what GPUs there are: simulated, or from NVML.
 * `roster`: what was ever seen; a GPU that disappears stays, as Failed.
-* `tickets`, `plugin`, `registration`: the kubelet's device plugin API.
+* `tickets`, `desk`, `plugin`, `registration`: the kubelet's device plugin API, for each resource.
+* `tenure`, `observer`: whether another device plugin serves this node, and who holds its GPUs.
 * `pods`, `podresources`, `cgroups`: what API server, kubelet and kernel say of this node's pods.
 * `identity`: which pod a PreStartContainer call is for.
 * `claim`: may this container start, and with which devices? Pure.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent, put together.
 
-Order of start: the inventory, without which there is nothing to say; the GPUNode; the plugin. The
-second may be late: with the API server away the plugin registers all the same after a few seconds,
-since a kubelet that restarts without its plugin rejects pods that wait for a container to restart.
+Order of start: the inventory, without which there is nothing to say; whether another device plugin
+serves the node's GPUs; the GPUNode; the plugins. The GPUNode may be late: with the API server away
+the plugins register all the same after a few seconds, since a kubelet that restarts without its
+plugins rejects pods that wait for a container to restart.
 
 Everything runs in one task group. A part that ends, ends the agent: its DaemonSet starts a new one,
 and running pods do not notice.
@@ -29,18 +30,22 @@ from gpupack_agent.inventory.base import Inventory
 from gpupack_agent.inventory.nvml import NvmlInventory, open_nvml
 from gpupack_agent.inventory.simulated import SimulatedInventory
 from gpupack_agent.inventory.xids import XidWatcher
+from gpupack_agent.observer import Observer
 from gpupack_agent.plugin import Plugin
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import Node, PreStart
 from gpupack_agent.registration import Registration
+from gpupack_agent.report import Report
 from gpupack_agent.roster import Roster
 from gpupack_agent.settings import (
     HostSettings,
     InventorySettings,
     NodeSettings,
+    ObservedSettings,
     PreStartSettings,
 )
+from gpupack_agent.tenure import Tenure
 from gpupack_crds import names
 from gpupack_kube.client import Api
 from gpupack_kube.reflector import Reflector
@@ -49,7 +54,7 @@ from gpupack_kube.resources import PODS
 log = logging.getLogger(__name__)
 
 GPUNODE_SECONDS = 5.0
-"""How long the plugin waits for the first GPUNode write."""
+"""How long the plugins wait for the first GPUNode write."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Settings:
 
     node: NodeSettings
     inventory: InventorySettings
+    observed: ObservedSettings
     host: HostSettings
     prestart: PreStartSettings
     holder: str
@@ -69,6 +75,7 @@ class Settings:
         return cls(
             node=node,
             inventory=InventorySettings.from_environ(environ),
+            observed=ObservedSettings.from_environ(environ),
             host=HostSettings.from_environ(environ),
             prestart=PreStartSettings.from_environ(environ),
             holder=environ.get("POD_NAME", node.name),
@@ -109,7 +116,7 @@ async def _serve(
     settings: Settings, api: Api, kubelet: PodResources, inventory: Inventory, roster: Roster
 ) -> None:
     node = Node(
-        pods=PodStore(),
+        pods=PodStore(settings.observed.resources),
         specs=SpecFolder(settings.host.cdi),
         cgroups=Cgroups(settings.host.cgroup),
         roster=roster,
@@ -117,12 +124,15 @@ async def _serve(
     node.specs.load()
     identities = Identities(node.pods, kubelet, api)
     prestart = PreStart(node, identities, inventory, settings.prestart)
-    desks = _desks(prestart, settings.host)
-    household = Household(node, identities, desks, settings.host.probe)
+    tenure = Tenure(settings.observed.resources)
+    observer = Observer(tenure, node.pods, kubelet, roster)
+    desks = _desks(prestart, settings.host, tenure)
+    household = Household(node, identities, desks, tenure, settings.host.probe)
     watch = Reflector(
         api, PODS, node.pods, selectors={"fieldSelector": f"spec.nodeName={settings.node.name}"}
     )
-    writer = GpuNodeWriter(api, roster, node=settings.node.name)
+    writer = GpuNodeWriter(api, Report(node, tenure, observer), node=settings.node.name)
+    await observer.round()
     async with asyncio.TaskGroup() as parts:
         parts.create_task(watchdog.watch(), name="watchdog")
         parts.create_task(watch.run(), name="pods")
@@ -130,6 +140,7 @@ async def _serve(
         parts.create_task(
             heartbeat.beat_forever(api, settings.node, holder=settings.holder), name="heartbeat"
         )
+        parts.create_task(observer.run(), name="observer")
         parts.create_task(writer.run(), name="gpunode")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GPUNODE_SECONDS):
@@ -141,11 +152,11 @@ async def _serve(
             parts.create_task(desk.registration.run(), name=desk.plugin.resource)
 
 
-def _desks(prestart: PreStart, host: HostSettings) -> tuple[Desk, ...]:
+def _desks(prestart: PreStart, host: HostSettings, tenure: Tenure) -> tuple[Desk, ...]:
     return tuple(
         Desk(
             plugin := Plugin(resource, prestart.prepare),
-            Registration(plugin, host.device_plugins),
+            Registration(plugin, host.device_plugins, tenure.may_register),
             prefix=prefix,
             per_gpu=per_gpu,
         )

@@ -10,14 +10,13 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
+import time
 from typing import Any
 
 import msgspec
 import tenacity
 
-from gpupack_agent import __version__
-from gpupack_agent.inventory.base import Findings
-from gpupack_agent.roster import Roster
+from gpupack_agent.report import Report
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuNodeStatus
 from gpupack_crds.kinds import GPUNODES, GpuNode
@@ -25,84 +24,91 @@ from gpupack_kube import client, errors
 
 log = logging.getLogger(__name__)
 
+LOOK_SECONDS = 1.0
+"""Between two comparisons of what is with what was written, both in memory. A change of the GPUs
+does not wait for it."""
 RECHECK_SECONDS = 60.0
 """Between two looks at the GPUNode when nothing changes: somebody may have deleted it."""
 
 
-def status(findings: Findings) -> GpuNodeStatus:
-    """Describe what a node has; without the moment, so that equal findings are equal."""
-    devices = findings.devices
-    return GpuNodeStatus(
-        mode="owned",
-        devices=devices,
-        gpus=len(devices),
-        healthy=sum(device.health == "Healthy" for device in devices),
-        model=", ".join(sorted({device.model for device in devices})),
-        simulated=any(device.simulated for device in devices),
-        driver_version=findings.driver_version,
-        cuda_version=findings.cuda_version,
-        agent_version=__version__,
-    )
-
-
 class GpuNodeWriter:
-    """Keeps the GPUNode equal to the roster."""
+    """Keeps the GPUNode equal to the report."""
 
-    def __init__(self, api: client.Api, roster: Roster, *, node: str) -> None:
+    def __init__(self, api: client.Api, report: Report, *, node: str) -> None:
         self._api = api
-        self._roster = roster
+        self._report = report
         self._node = node
+        self._stands = GpuNodeStatus()
+        self._checked_at = 0.0
         self.written = asyncio.Event()
 
     async def begin(self) -> None:
-        """Read or create the GPUNode, recall the GPUs that it records, write it.
+        """Read or create the GPUNode, recall what it records, write it.
 
         Raises:
             KubeError: the API server could not be asked.
         """
         current = await self._read()
-        self._roster.recall(current.status.devices)
+        self._report.recall(current.status)
         await self._write(current)
 
     async def run(self) -> None:
-        """Begin, then keep up with the roster, until cancelled."""
+        """Begin, then keep up with the report, until cancelled."""
         retrying = tenacity.AsyncRetrying(
             wait=tenacity.wait_random_exponential(multiplier=0.5, max=10.0),
             retry=tenacity.retry_if_exception_type(errors.KubeError),
-            before_sleep=_report,
+            before_sleep=_complain,
         )
-        change = self._roster.next_change
+        change = self._report.node.roster.next_change
         await retrying(self.begin)
         self.written.set()
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RECHECK_SECONDS):
+                async with asyncio.timeout(LOOK_SECONDS):
                     await change.wait()
-            change = self._roster.next_change
-            await retrying(self._refresh)
+            change = self._report.node.roster.next_change
+            if self._is_due():
+                await retrying(self._refresh)
+
+    def _is_due(self) -> bool:
+        unchecked_seconds = time.monotonic() - self._checked_at
+        changed = self._report.status(self._stands) != self._stands
+        return changed or unchecked_seconds >= RECHECK_SECONDS
 
     async def _refresh(self) -> None:
         await self._write(await self._read())
 
     async def _read(self) -> GpuNode:
-        """A GPUNode that was deleted is made anew, without the GPUs that are gone."""
+        """Make a GPUNode that is missing; what a deleted one alone knew goes with it."""
         try:
             return await self._api.get(GPUNODES, self._node)
         except errors.NotFound:
-            self._roster.forget_gone()
+            if self._checked_at > 0:
+                self._report.forget()
             return await self._api.create(GPUNODES, _new(self._node))
 
     async def _write(self, current: GpuNode) -> None:
-        wanted = status(self._roster.findings)
-        if msgspec.structs.replace(current.status, observed_at=None) == wanted:
-            return
+        stands = msgspec.structs.replace(current.status, observed_at=None)
+        wanted = self._report.status(stands)
+        if stands != wanted:
+            await self._replace(current, wanted)
+        self._stands, self._checked_at = wanted, time.monotonic()
+
+    async def _replace(self, current: GpuNode, wanted: GpuNodeStatus) -> None:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = _new(self._node) | {
             "status": client.encode(msgspec.structs.replace(wanted, observed_at=now))
         }
         body["metadata"]["resourceVersion"] = current.metadata.resource_version
         await self._api.replace(GPUNODES, self._node, body, subresource="status")
-        log.info("GPUNode %s: %d GPUs, %d healthy", self._node, wanted.gpus, wanted.healthy)
+        log.info(
+            "GPUNode %s: %s, %d GPUs, %d healthy, %d holders",
+            self._node,
+            wanted.mode,
+            wanted.gpus,
+            wanted.healthy,
+            len(wanted.holders),
+        )
 
 
 def _new(node: str) -> dict[str, Any]:
@@ -114,6 +120,6 @@ def _new(node: str) -> dict[str, Any]:
     }
 
 
-def _report(state: tenacity.RetryCallState) -> None:
+def _complain(state: tenacity.RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     log.warning("writing the GPUNode: %s; trying again", error)

@@ -22,7 +22,7 @@ from gpupack_agent.cgroups import CgroupState
 from gpupack_agent.pods import PodView
 from gpupack_crds.devices import WHOLE_PERCENT, DeviceShare, decode_devices
 from gpupack_crds.errors import DevicesAnnotationInvalid
-from gpupack_crds.gpunode import GpuDevice
+from gpupack_crds.gpunode import GpuDevice, GpuHolder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +77,17 @@ def is_live(uid: str, node: NodeView) -> bool:
 def live_records(node: NodeView) -> tuple[Record, ...]:
     """The records of pods that are not dead."""
     return tuple(record for record in node.records if is_live(record.uid, node))
+
+
+def lingering(node: NodeView) -> tuple[GpuHolder, ...]:
+    """Pods that the API does not know any more, deleted by force, whose processes still run."""
+    return tuple(
+        GpuHolder(
+            namespace=record.namespace, name=record.name, uid=record.uid, devices=record.devices
+        )
+        for record in sorted(live_records(node), key=lambda record: record.uid)
+        if record.uid not in node.pods
+    )
 
 
 def holders(node: NodeView) -> tuple[Holder, ...]:

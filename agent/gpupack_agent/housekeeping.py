@@ -12,6 +12,7 @@ from gpupack_agent.errors import CdiUnwritable
 from gpupack_agent.holders import NodeView
 from gpupack_agent.identity import Identities
 from gpupack_agent.prestart import Node
+from gpupack_agent.tenure import Tenure
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ class Household:
     node: Node
     identities: Identities
     desks: tuple[Desk, ...]
+    tenure: Tenure
     probe_file: pathlib.Path
 
     async def run(self) -> None:
@@ -40,8 +42,13 @@ class Household:
         self.identities.retain(view.pods.keys())
         for desk in self.desks:
             desk.publish(view)
-        registered = all(desk.registration.complete for desk in self.desks)
-        probe.leave(self.probe_file, probe.Sign(registered=registered))
+        probe.leave(self.probe_file, probe.Sign(registered=self._is_registered()))
+
+    def _is_registered(self) -> bool:
+        """On an observed node nothing is to be registered."""
+        if self.tenure.mode == "observed":
+            return True
+        return all(desk.registration.complete for desk in self.desks)
 
     def _collect(self, view: NodeView) -> None:
         """Remove the specs of dead pods. An unremovable one is only untidy: it is tried again."""

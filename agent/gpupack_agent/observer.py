@@ -35,12 +35,14 @@ class Observer:
         self._pods = pods
         self._kubelet = kubelet
         self._roster = roster
-        self._read: dict[str, GpuHolder] = {}
+        self._read: dict[str, GpuHolder] | None = None
         self._answered = True
 
     @property
-    def holders(self) -> tuple[GpuHolder, ...]:
-        """Pods that hold GPUs of an observed node; empty on an owned one."""
+    def holders(self) -> tuple[GpuHolder, ...] | None:
+        """Pods that hold GPUs of an observed node; None before they were read."""
+        if self._read is None:
+            return None
         return tuple(sorted(self._read.values(), key=lambda pod: (pod.namespace, pod.name)))
 
     async def run(self) -> None:
@@ -66,9 +68,13 @@ class Observer:
         Pods count that the API shows as started. Their status comes from the kubelet, so that the
         pod that it knows by this name (PodResources has no UIDs) is this one and no predecessor.
         """
+        if self._tenure.mode == "owned" or not self._pods.synced:
+            self._read = None
+            return
         resource = self._tenure.resource
-        pods = self._pods.started(resource) if self._tenure.mode == "observed" else []
-        read = {pod.uid: self._read[pod.uid] for pod in pods if pod.uid in self._read}
+        pods = self._pods.started(resource)
+        known = self._read or {}
+        read = {pod.uid: known[pod.uid] for pod in pods if pod.uid in known}
         for pod in pods:
             if pod.uid not in read:
                 listed = await self._kubelet.tickets(pod.namespace, pod.name, resource)

@@ -78,6 +78,8 @@ class PodStore:
 
     def __init__(self, observed: Collection[str] = ()) -> None:
         self._resources = RESOURCES.union(observed)
+        self.synced = False
+        """Whether every pod of this node is known: before the first list none is."""
         self.by_uid: dict[str, PodView] = {}
 
     def replace(self, items: list[objects.Pod], /) -> None:
@@ -85,6 +87,7 @@ class PodStore:
         self.by_uid = {}
         for item in items:
             self.upsert(item)
+        self.synced = True
 
     def upsert(self, item: objects.Pod, /) -> None:
         """A pod appeared or changed."""

@@ -142,3 +142,18 @@ async def test_a_signal_ends_the_process_in_order(environ, kubelet):
     process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), 10) == 0
     assert list((kubelet.folder / "device-plugins").glob("gpupack*")) == []
+
+
+async def test_beside_another_device_plugin_nothing_registers_and_the_agent_is_ready(
+    environ, cluster, kubelet, tmp_path
+):
+    kubelet.allocatable = {"nvidia.com/gpu": ["GPU-5a"]}
+    async with running(environ | {"GPUPACK_OBSERVED_RESOURCES": "nvidia.com/gpu"}):
+        async with asyncio.timeout(8):
+            while probe.verdict(tmp_path / "alive", ready=True):
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+        assert kubelet.registrations == []
+        status = cluster.server.objects[f"{names.API_PREFIX}/gpunodes/node-1"]["status"]
+        assert (status["mode"], status["resourceName"]) == ("observed", "nvidia.com/gpu")
+        assert len(status["devices"]) == 4

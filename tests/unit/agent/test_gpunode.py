@@ -2,24 +2,73 @@
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
 
 from gpupack_agent import heartbeat
-from gpupack_agent.gpunode import GpuNodeWriter, status
-from gpupack_agent.inventory.base import Findings
+from gpupack_agent.cdi import SpecFolder
+from gpupack_agent.cgroups import Cgroups
+from gpupack_agent.gpunode import GpuNodeWriter
+from gpupack_agent.inventory.base import Findings, Injection
+from gpupack_agent.observer import Observer
+from gpupack_agent.pods import PodStore
+from gpupack_agent.prestart import Node
+from gpupack_agent.report import Report, describe
 from gpupack_agent.roster import Roster
 from gpupack_agent.settings import NodeSettings
+from gpupack_agent.tenure import Tenure
 from gpupack_crds import names
+from gpupack_kube import objects
 
 PATH = f"{names.API_PREFIX}/gpunodes/node-1"
 WRITE = ("PUT", f"{PATH}/status")
 
 
+NVIDIA = "nvidia.com/gpu"
+
+
 @pytest.fixture
-async def roster(build):
-    filled = Roster()
-    filled.update(Findings(devices=(build.device(0),), driver_version="1", cuda_version="2"))
-    return filled
+def agents(cluster, cgroups, tmp_path, monkeypatch):
+    """Makes writers as agents do that follow each other on one node."""
+    monkeypatch.setattr("gpupack_agent.gpunode.LOOK_SECONDS", 0.05)
+
+    def start(*devices, **found):
+        specs = SpecFolder(tmp_path / "cdi")
+        specs.load()
+        roster = Roster()
+        roster.update(Findings(devices=devices, **found))
+        node = Node(PodStore((NVIDIA,)), specs, Cgroups(cgroups.root), roster)
+        tenure = Tenure((NVIDIA,))
+        observer = Observer(tenure, node.pods, kubelet=None, roster=roster)
+        return GpuNodeWriter(cluster.api, Report(node, tenure, observer), node="node-1")
+
+    return start
+
+
+@pytest.fixture
+async def writer(agents, build):
+    return agents(build.device(0), driver_version="1", cuda_version="2")
+
+
+@pytest.fixture
+def node(writer):
+    return writer._report.node
+
+
+LINGERS = {
+    "namespace": "team",
+    "name": "a",
+    "uid": "uid-a",
+    "devices": [{"uuid": "GPU-0", "percent": 100, "memoryMiB": 1000}],
+}
+
+
+def pod(body):
+    return msgspec.convert(body, objects.Pod)
+
+
+def written(cluster):
+    return cluster.server.objects[PATH]["status"]
 
 
 async def until(condition):
@@ -39,60 +88,115 @@ async def running(coroutine):
 
 def test_a_status_sums_its_devices_up(build):
     devices = (build.device(0), build.device(1, health="Failed"), build.device(2, simulated=True))
-    found = status(Findings(devices=devices))
+    found = describe(Findings(devices=devices), Tenure(()))
     assert (found.gpus, found.healthy, found.model) == (3, 2, "NVIDIA H200")
     assert (found.simulated, found.mode) == (True, "owned")
 
 
-async def test_a_missing_gpunode_is_created_and_filled(cluster, roster):
-    await GpuNodeWriter(cluster.api, roster, node="node-1").begin()
-    written = cluster.server.objects[PATH]["status"]
-    assert written["devices"][0]["uuid"] == "GPU-0"
-    assert written["driverVersion"] == "1"
-    assert "observedAt" in written
+async def test_a_missing_gpunode_is_created_and_filled(cluster, writer):
+    await writer.begin()
+    assert written(cluster)["devices"][0]["uuid"] == "GPU-0"
+    assert written(cluster)["driverVersion"] == "1"
+    assert "observedAt" in written(cluster)
 
 
-async def test_a_gpunode_that_is_right_is_not_written_again(cluster, roster):
-    await GpuNodeWriter(cluster.api, roster, node="node-1").begin()
-    await GpuNodeWriter(cluster.api, roster, node="node-1").begin()
+async def test_a_gpunode_that_is_right_is_not_written_again(cluster, agents, build):
+    await agents(build.device(0)).begin()
+    await agents(build.device(0)).begin()
     assert cluster.server.writes.count(WRITE) == 1
 
 
-async def test_a_change_is_written_when_it_happens(cluster, roster, build):
-    writer = GpuNodeWriter(cluster.api, roster, node="node-1")
+async def test_a_change_is_written_when_it_happens(cluster, writer, node, build):
     async with running(writer.run()):
         await writer.written.wait()
-        roster.update(Findings(devices=(build.device(0, health="Failed", cause="XID 79"),)))
+        node.roster.update(Findings(devices=(build.device(0, health="Failed", cause="XID 79"),)))
         await until(lambda: cluster.server.objects[PATH]["status"].get("healthy", 0) == 0)
     assert cluster.server.objects[PATH]["status"]["devices"][0]["cause"] == "XID 79"
 
 
 async def test_a_gpu_that_the_last_agent_saw_and_this_one_does_not_is_reported(
-    cluster, roster, build
+    cluster, agents, build
 ):
-    await GpuNodeWriter(cluster.api, roster, node="node-1").begin()
-    later = Roster()
-    later.update(Findings(devices=(build.device(1),)))
-    await GpuNodeWriter(cluster.api, later, node="node-1").begin()
-    devices = cluster.server.objects[PATH]["status"]["devices"]
-    assert [(each["uuid"], each.get("health")) for each in devices] == [
+    await agents(build.device(0)).begin()
+    await agents(build.device(1)).begin()
+    assert [(each["uuid"], each.get("health")) for each in written(cluster)["devices"]] == [
         ("GPU-0", "Failed"),
         ("GPU-1", None),
     ]
 
 
-async def test_deleting_the_gpunode_forgets_a_gpu_that_is_gone(cluster, roster, build):
-    writer = GpuNodeWriter(cluster.api, roster, node="node-1")
+async def test_deleting_the_gpunode_forgets_a_gpu_that_is_gone(cluster, writer, node, build):
     await writer.begin()
-    roster.update(Findings(devices=(build.device(1),)))
+    node.roster.update(Findings(devices=(build.device(1),)))
     del cluster.server.objects[PATH]
     await writer.begin()
-    assert [each["uuid"] for each in cluster.server.objects[PATH]["status"]["devices"]] == ["GPU-1"]
+    assert [each["uuid"] for each in written(cluster)["devices"]] == ["GPU-1"]
 
 
-async def test_an_outage_of_the_api_server_is_survived(cluster, roster):
+async def test_a_pod_deleted_by_force_is_listed_while_its_processes_run(
+    cluster, writer, node, build, cgroups
+):
+    node.specs.write(build.record("a", build.share(0)), Injection(), simulated=True)
+    cgroups.add("a")
+    node.pods.upsert(pod(build.pod_json("a", build.share(0))))
+    node.pods.synced = True
+    async with running(writer.run()):
+        await writer.written.wait()
+        assert "holders" not in written(cluster)
+        node.pods.remove(pod(build.pod_json("a")))
+        await until(lambda: "holders" in written(cluster))
+        assert written(cluster)["holders"] == [LINGERS]
+        cgroups.add("a", populated=False)
+        await until(lambda: "holders" not in written(cluster))
+    assert cluster.server.writes.count(WRITE) == 3
+
+
+async def test_a_new_agent_reports_on_what_lingers_and_takes_nothing_back_meanwhile(
+    cluster, agents, build, cgroups
+):
+    first = agents(build.device(0))
+    first._report.node.specs.write(build.record("a", build.share(0)), Injection(), simulated=True)
+    cgroups.add("a")
+    first._report.node.pods.replace([])
+    await first.begin()
+    second = agents(build.device(0))
+    await second.begin()
+    second._report.node.pods.replace([])
+    await second.begin()
+    assert written(cluster)["holders"] == [LINGERS]
+    assert cluster.server.writes.count(WRITE) == 1
+
+
+async def test_before_the_pods_are_known_none_counts_as_deleted(cluster, writer, node, build):
+    node.specs.write(build.record("a", build.share(0)), Injection(), simulated=True)
+    await writer.begin()
+    assert "holders" not in written(cluster)
+
+
+async def test_an_observed_node_stays_observed_over_a_restart_of_the_agent(cluster, agents, build):
+    first = agents(build.device(0))
+    first._report.tenure.see(frozenset({NVIDIA}))
+    await first.begin()
+    assert (written(cluster)["mode"], written(cluster)["resourceName"]) == ("observed", NVIDIA)
+    second = agents(build.device(0))
+    second._report.tenure.see(frozenset())
+    await second.begin()
+    assert written(cluster)["mode"] == "observed"
+    assert not second._report.tenure.may_register()
+
+
+async def test_deleting_the_gpunode_ends_observation(cluster, writer):
+    tenure = writer._report.tenure
+    tenure.see(frozenset({NVIDIA}))
+    await writer.begin()
+    del cluster.server.objects[PATH]
+    await writer._refresh()
+    assert "mode" not in written(cluster)
+    assert tenure.undecided
+
+
+async def test_an_outage_of_the_api_server_is_survived(cluster, writer):
     cluster.server.down = True
-    writer = GpuNodeWriter(cluster.api, roster, node="node-1")
     async with running(writer.run()):
         await asyncio.sleep(0.1)
         cluster.server.down = False

@@ -26,6 +26,20 @@ def test_a_force_deleted_pod_is_live_while_it_has_a_process(build):
     assert not holders.is_live("uid-a", build.node(cgroups=ABSENT))
 
 
+def test_only_pods_that_the_api_does_not_know_and_that_have_processes_linger(build):
+    node = build.node(
+        records=[build.record(name) for name in ("known", "killed", "forced")],
+        pods=[build.pod("known")],
+        cgroups={"uid-killed": CgroupState.EMPTY},
+    )
+    (lingers,) = holders.lingering(node)
+    assert (lingers.name, lingers.uid, lingers.devices) == (
+        "forced",
+        "uid-forced",
+        (build.share(),),
+    )
+
+
 def test_a_device_of_a_live_pod_is_in_the_way_and_its_holder_is_named(build):
     node = build.node(records=[build.record("a")])
     assert holders.obstacle("uid-b", [build.share(0)], node) == "device GPU-0 is held by pod team/a"

@@ -16,6 +16,7 @@ from gpupack_agent.plugin import Plugin
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import Node
 from gpupack_agent.roster import Roster
+from gpupack_agent.tenure import Tenure
 from gpupack_crds import names
 from gpupack_kube import objects
 
@@ -35,6 +36,7 @@ def household(build, cgroups, tmp_path):
         node=node,
         identities=Identities(node.pods, kubelet=None, api=None),
         desks=(desk(names.GPU, "gpu", 1), desk(names.GPU_SHARE, "share", 20)),
+        tenure=Tenure(()),
         probe_file=tmp_path / "alive",
     )
 
@@ -102,6 +104,14 @@ def test_the_agent_is_ready_once_both_resources_are_registered(household):
     half = dataclasses.replace(household, desks=(gpus, shares))
     half.round()
     assert probe.verdict(household.probe_file, ready=True) == "not registered with the kubelet"
+
+
+def test_an_agent_that_only_observes_is_ready_without_a_registration(household):
+    gpus = desk(names.GPU, "gpu", 1, complete=False)
+    tenure = Tenure(("nvidia.com/gpu",))
+    tenure.see(frozenset({"nvidia.com/gpu"}))
+    dataclasses.replace(household, desks=(gpus,), tenure=tenure).round()
+    assert probe.verdict(household.probe_file, ready=True) == ""
 
 
 def test_a_round_leaves_a_sign_of_life(household):

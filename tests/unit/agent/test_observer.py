@@ -23,6 +23,7 @@ class Observed:
         self.kubelet = kubelet
         self.tenure = Tenure((NVIDIA,))
         self.pods = PodStore((NVIDIA,))
+        self.pods.replace([])
         self._build = build
         roster = Roster()
         roster.update(Findings(devices=(build.device(0), build.device(1))))
@@ -103,8 +104,15 @@ async def test_an_owned_node_reads_nobody_back(observed):
     observed.kubelet.allocatable = {}
     observed.kubelet.tickets = {"a": ["GPU-0"]}
     observed.pods.upsert(observed.pod("a"))
-    assert await observed.holders() == ()
+    assert await observed.holders() is None
     assert observed.kubelet.gets == 0
+
+
+async def test_before_the_pods_are_known_it_is_not_known_who_holds_what(observed):
+    observed.pods.synced = False
+    assert await observed.holders() is None
+    observed.pods.replace([])
+    assert await observed.holders() == ()
 
 
 async def test_while_the_kubelet_is_away_what_was_read_stays_and_one_line_says_so(observed, caplog):
