@@ -60,8 +60,12 @@ def namespace(cluster, name):
 
 @pytest.fixture
 def idle(system):
-    """All parts are up and no GPU is held when the test begins."""
+    """All parts are up and no GPU is held when the test begins.
+
+    A namespace that is being deleted can lose its pods before its GPUJobs, which hold their places.
+    """
     rolled_out(system)
+    wait_for(lambda: not leaving(system), seconds=180, what="no namespace is being deleted")
     wait_for(lambda: not holders(system), seconds=180, what="no pod holds a GPU")
 
 
@@ -87,6 +91,12 @@ def tell(capsys):
 def rolled_out(system):
     for kind in PARTS:
         system.insist("rollout", "status", kind, "--timeout=180s")
+
+
+def leaving(system):
+    """Namespaces that are being deleted."""
+    namespaces = json.loads(system.insist("get", "namespaces", "--output=json"))["items"]
+    return [found for found in namespaces if "deletionTimestamp" in found["metadata"]]
 
 
 def holders(system):

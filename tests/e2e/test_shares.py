@@ -83,12 +83,12 @@ def test_the_last_gpu_is_shared_or_whole_but_never_both(kube, judged):
     hold(kube, judged, "other-node", gpus=7)
     (last,) = hold(kube, judged, "share", share=SMALL)
     kube.submit(judged.job("whole"))
-    assert "free GPU" in kube.wait_phase("whole", "Pending")["status"]["message"]
+    kube.wait_reason("whole", "TooFewFreeGpus")
     give_back(kube, "share")
     assert gpus(kube.wait_phase("whole", "Succeeded", "Failed")) == [last]
     assert hold(kube, judged, "whole-again") == [last]
     kube.submit(judged.job("share-again", share=SMALL))
-    assert "no GPU has" in kube.wait_phase("share-again", "Pending")["status"]["message"]
+    kube.wait_reason("share-again", "ShareDoesNotFit")
     give_back(kube, "whole-again")
     assert gpus(kube.wait_phase("share-again", "Succeeded", "Failed")) == [last]
 
@@ -103,7 +103,7 @@ def test_the_twenty_first_share_goes_to_the_next_gpu(kube, judged):
 def test_a_share_that_waits_says_what_is_missing(kube, judged):
     hold(kube, judged, "everything", workers=2, gpus=8)
     kube.submit(judged.job("waits", share=Share(30, 4096)))
-    job = kube.wait_phase("waits", "Pending")
+    job = kube.wait_reason("waits", "ShareDoesNotFit")
     missing = "no GPU has 30% and 4096 MiB free (most free on one GPU: 0%)"
     assert missing in job["status"]["message"]
     assert condition(job, "Admitted")["reason"] == "ShareDoesNotFit"
@@ -111,7 +111,7 @@ def test_a_share_that_waits_says_what_is_missing(kube, judged):
 
 def test_a_share_that_no_gpu_can_hold_says_so(kube, judged):
     kube.submit(judged.job("too-much", share=Share(10, judged.gpu_memory_mib + 1)))
-    message = kube.wait_phase("too-much", "Pending")["status"]["message"]
+    message = kube.wait_reason("too-much", "GpuMemoryTooSmall")["status"]["message"]
     assert f"GPU memory is below {judged.gpu_memory_mib + 1} MiB" in message
     assert f"largest: {judged.gpu_memory_mib} MiB" in message
 
