@@ -31,6 +31,9 @@ COMPONENTS := core crds kube agent extender operator workloads devcluster images
 # Only our own cluster and its image store need root.
 export SUDO := $(if $(filter kind,$(CLUSTER))$(filter 0,$(shell id -u)),,sudo -E env PATH=$(PATH))
 
+# The Python of the host that `make gpu-bundle` packs for.
+GPU_PYTHON ?= 3.12
+
 hash = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
 VENV_STAMP := $(STAMPS)/venv-$(call hash,requirements-dev.lock)
 IMAGES_STAMP := $(STAMPS)/images
@@ -92,7 +95,7 @@ demo-gpu: ## As root: the cluster with the real agent, GPUJobs on this host's GP
 .PHONY: gpu-bundle
 gpu-bundle: ## Pack what demo-gpu needs where nothing can be downloaded: .dev/gpu-bundle.tar
 	@$(MAKE) binaries
-	@STEP_SHOW=1 $(STEP) gpu-bundle $(PY) demo/gpu_bundle.py
+	@STEP_SHOW=1 $(STEP) gpu-bundle $(PY) demo/gpu_bundle.py $(GPU_PYTHON)
 
 
 ##@ For developers

@@ -135,7 +135,9 @@ def start_cluster(clock: Clock) -> None:
 
 def write_images() -> None:
     """Make the images of this host's files."""
-    images = gpu_images.host_images(gpu_images.this_python(), root=ROOT, site=SITE, binaries=BIN)
+    facts = json.loads((BUNDLE / "facts.json").read_text())
+    python = gpu_images.this_python(facts["python"])
+    images = gpu_images.host_images(python, root=ROOT, site=SITE, binaries=BIN)
     HostStore(DEV / "images" / "root").write(images)
 
 

@@ -49,10 +49,10 @@ XZ = ("xz", "--x86", "--lzma2=preset=9e,dict=192MiB", "--stdout")
 def pack(python: str = PYTHON) -> Path:
     """Make the bundle; returns the archive. Parts whose inputs have not changed stay."""
     BUNDLE.mkdir(parents=True, exist_ok=True)
-    tools = pack_part("tools", [DEV / "bin" / name for name in COMPILED], stage_tools)
+    tools = pack_part("tools", tool_inputs(), stage_tools)
     lock = filter_lock((ROOT / "requirements-dev.lock").read_text(), wanted_libraries())
     requirements = BUNDLE / "requirements.txt"
-    requirements.write_text(lock)
+    requirements.write_text(f"# for Python {python}\n{lock}")
     site = pack_part("site", [requirements], lambda folder: stage_site(folder, python))
     (BUNDLE / "manifests.yaml").write_text(render_chart())
     facts = {"python": python, "commit": output("git", "rev-parse", "--short", "HEAD")}
@@ -85,6 +85,12 @@ def unpack() -> None:
 def is_carried() -> bool:
     """Whether this checkout came with a bundle and has nothing of its own."""
     return (BUNDLE / "facts.json").exists() and not (DEV / "venv").exists()
+
+
+def tool_inputs() -> list[Path]:
+    """The programs that the bundle holds."""
+    compiled = [DEV / "bin" / name for name in COMPILED]
+    return [*compiled, *(find(name) for name in (*NATIVE_TOOLS, *WRAPPED_TOOLS))]
 
 
 def pack_part(name: str, inputs: Sequence[Path], stage: Callable[[Path], None]) -> Path:
@@ -190,13 +196,10 @@ def render_chart() -> str:
 def compress(folder: Path, archive: Path) -> None:
     """Tar and xz; the dictionary is large because the Go binaries have much in common."""
     fresh = archive.with_suffix(".new")
-    with fresh.open("wb") as target:
-        tar = subprocess.Popen(
-            ["tar", "-C", str(folder), "--sort=name", "--owner=0", "--group=0", "-cf", "-", "."],
-            stdout=subprocess.PIPE,
-        )
-        done = subprocess.run(XZ, stdin=tar.stdout, stdout=target, check=False)
-    if done.returncode or tar.wait():
+    tar = ["tar", "-C", str(folder), "--sort=name", "--owner=0", "--group=0", "-cf", "-", "."]
+    with fresh.open("wb") as target, subprocess.Popen(tar, stdout=subprocess.PIPE) as source:
+        done = subprocess.run(XZ, stdin=source.stdout, stdout=target, check=False)
+    if done.returncode or source.returncode:
         raise SystemExit(f"{archive} could not be made")
     fresh.replace(archive)
 

@@ -63,8 +63,21 @@ class PythonUnfit(Exception):
     """This Python cannot run the workloads."""
 
 
-def this_python() -> HostPython:
-    """Look at the running Python; raises PythonUnfit where torch or Triton are missing."""
+def this_python(version: str) -> HostPython:
+    """Look at the running Python.
+
+    Args:
+        version: the one that the bundle's libraries are for, such as 3.12.
+
+    Raises:
+        PythonUnfit: it is another version, or has no torch or Triton.
+    """
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if running != version:
+        raise PythonUnfit(
+            f"{sys.executable} is Python {running}, the bundle is for {version}: set PYTHON, or "
+            f"make the bundle with GPU_PYTHON={running}"
+        )
     missing = [name for name in ("numpy", "torch", "triton") if not importlib.util.find_spec(name)]
     if missing:
         raise PythonUnfit(

@@ -173,6 +173,8 @@ def check_viewers(bench: Bench, gpus: list[Json]) -> Json:
         views = {tuple(seen[worker][key]) for key in ("cuda", "nvml")} | {(seen[worker]["told"],)}
         if views != {(uuid,)}:
             raise Broken(f"worker {worker} was given {uuid} and sees {seen[worker]}")
+        if uuid not in seen[worker]["smi"]:
+            raise Broken(f"worker {worker}: nvidia-smi says {seen[worker]['smi']!r}")
         if len([minor for minor in seen[worker]["opened"] if minor != CONTROL_MINOR]) != 1:
             raise Broken(f"worker {worker} can open other GPUs: {seen[worker]['opened']}")
     if set(placed.values()) != {gpu["uuid"] for gpu in gpus}:

@@ -40,8 +40,10 @@ HOST_FOLDERS = (
 CONTAINER_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 """Searched by the loaders of Debian's family and of Red Hat's."""
 
-SMI = ("usr/bin/nvidia-smi", "usr/local/nvidia/bin/nvidia-smi")
-"""Where the host may have the program; containers find it in /usr/bin."""
+SMI = ("usr/local/nvidia/bin/nvidia-smi", "usr/bin/nvidia-smi")
+"""Where the host may have the program; containers find it in /usr/bin. The first that is there
+counts: where a driver has a folder of its own, what stands in /usr/bin can be a script that leads
+there."""
 
 TRITON_FOLDER = "TRITON_LIBCUDA_PATH"
 """Triton, and with it torch.compile, looks for libcuda in the loader's cache unless this is set."""

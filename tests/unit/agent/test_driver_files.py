@@ -32,7 +32,7 @@ def test_a_host_without_a_driver_gives_no_mounts(tmp_path):
 
 
 def test_the_program_that_shows_gpus_is_found_where_a_gpu_operator_puts_it(tmp_path):
-    root = host(tmp_path, "usr/local/nvidia/bin/nvidia-smi")
+    root = host(tmp_path, "usr/local/nvidia/bin/nvidia-smi", "usr/bin/nvidia-smi")
     (mount,) = injection(root, [0]).mounts
     assert mount.host_path == "/usr/local/nvidia/bin/nvidia-smi"
     assert mount.container_path == "/usr/bin/nvidia-smi"

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make demo-gpu` promises, judged on what containers saw."""
+
+import gpu_jobs
+import pytest
+
+GPUS = [{"uuid": "GPU-a", "model": "NVIDIA H200"}, {"uuid": "GPU-b", "model": "NVIDIA H200"}]
+NOTHING = {"nodes": [], "opened": [], "driver": False, "cuda": [], "nvml": [], "uid": 0}
+
+
+def sees(uuid, *, opened=(0, 255), **changes):
+    return {
+        "cuda": [uuid],
+        "nvml": [uuid],
+        "told": uuid,
+        "smi": f"GPU 0: (UUID: {uuid})",
+        "opened": list(opened),
+        **changes,
+    }
+
+
+class Bench:
+    """Answers what a test says that containers saw."""
+
+    def __init__(self, views, *, placed=("GPU-a", "GPU-b"), results=(), spans=()):
+        self.views = views
+        self.placed = placed
+        self.results = results
+        self.spans = dict(spans)
+
+    def view(self, pod):
+        return self.views[pod]
+
+    def pods_of(self, job):
+        return dict(enumerate(self.views))
+
+    def span_of(self, job):
+        return self.spans[job]
+
+    def finished(self, *names):
+        placement = [
+            {"worker": index, "devices": [{"uuid": uuid}]} for index, uuid in enumerate(self.placed)
+        ]
+        status = {"placement": placement, "results": self.results}
+        return [{"metadata": {"name": name}, "status": status} for name in names]
+
+
+def test_a_container_without_gpus_must_find_nothing():
+    gpu_jobs.check_stranger(Bench({"stranger": NOTHING}))
+    for found in ({"opened": [0]}, {"driver": True}, {"nodes": ["/dev/nvidia0"]}):
+        with pytest.raises(gpu_jobs.Broken, match="without GPUs"):
+            gpu_jobs.check_stranger(Bench({"stranger": NOTHING | found}))
+
+
+def test_a_container_without_gpus_must_have_tried_as_root():
+    with pytest.raises(gpu_jobs.Broken, match="as user 65532"):
+        gpu_jobs.check_stranger(Bench({"stranger": NOTHING | {"uid": 65532}}))
+
+
+def test_each_container_sees_the_one_gpu_that_it_was_given():
+    views = {"p0": sees("GPU-a"), "p1": sees("GPU-b", opened=(1, 255))}
+    gpu_jobs.check_viewers(Bench(views), GPUS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        sees("GPU-a"),
+        sees("GPU-b", cuda=["GPU-a", "GPU-b"]),
+        sees("GPU-b", nvml=[]),
+        sees("GPU-b", opened=(0, 1, 255)),
+        sees("GPU-b", smi="not found"),
+    ],
+)
+def test_another_gpu_more_gpus_or_none_break_the_promise(wrong):
+    with pytest.raises(gpu_jobs.Broken, match="worker 1"):
+        gpu_jobs.check_viewers(Bench({"p0": sees("GPU-a"), "p1": wrong}), GPUS)
+
+
+def test_two_workers_on_one_gpu_break_the_promise():
+    views = {"p0": sees("GPU-a"), "p1": sees("GPU-a")}
+    with pytest.raises(gpu_jobs.Broken, match="2 workers were given"):
+        gpu_jobs.check_viewers(Bench(views, placed=("GPU-a", "GPU-a")), GPUS)
+
+
+def result(**changes):
+    metrics = {"device": "NVIDIA H200"}
+    return {"headline": "1", "verified": True, "simulated": False, "metrics": metrics, **changes}
+
+
+def test_only_verified_results_of_real_gpus_count():
+    assert gpu_jobs.check_matmul(Bench({}, results=[result()]), GPUS)["headline"] == "1"
+    for wrong in ({"simulated": True}, {"verified": False}, {"metrics": {"device": "CPU"}}):
+        with pytest.raises(gpu_jobs.Broken, match="did not measure a GPU"):
+            gpu_jobs.check_matmul(Bench({}, results=[result(**wrong)]), GPUS)
+
+
+def shares(*spans, placed=("GPU-a",)):
+    named = zip(gpu_jobs.SHARES, spans, strict=True)
+    return Bench({}, placed=placed, results=[result()], spans=named)
+
+
+def test_shares_run_side_by_side_on_one_gpu():
+    gpu_jobs.check_shares(shares(("10:00", "10:02"), ("10:01", "10:03")), GPUS)
+    with pytest.raises(gpu_jobs.Broken, match="one after the other"):
+        gpu_jobs.check_shares(shares(("10:00", "10:01"), ("10:02", "10:03")), GPUS)
+    apart = shares(("10:00", "10:01"), ("10:00", "10:01"), placed=("GPU-a", "GPU-b"))
+    with pytest.raises(gpu_jobs.Broken, match="were put on"):
+        gpu_jobs.check_shares(apart, GPUS)
+
+
+def test_shares_fit_one_gpu_and_leave_some_of_it():
+    assert sum(percent for percent, _ in gpu_jobs.SHARES.values()) < 100
