@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node where another device plugin hands out the GPUs: packed, and otherwise left alone.
+
+The other plugin is a stand-in (observed/stand_in.py) that speaks the kubelet's API as NVIDIA's.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+from fixtures import namespace
+from harness import DEVICES_ANNOTATION, Kube, pod_condition, wait_for
+from manifests import JUDGE_IMAGE, gpujob
+from parts import pods_of_part, rolled_out
+
+OURS = "gpupack.dev/gpu"
+THEIRS = "nvidia.com/gpu"
+GPUS = 8
+SCRIPT = pathlib.Path(__file__).parent / "observed/stand_in.py"
+SLEEP = ["python3", "-S", "-c", "import signal; signal.sigwait({signal.SIGTERM})"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stand:
+    """The node where the stand-in serves, and the stand-in."""
+
+    kube: Kube
+    system: Kube
+    node: str
+
+    def gpunode(self):
+        """What the agent says of the node; nothing while the GPUNode is missing."""
+        found = [each for each in self.kube.gpunodes() if each["metadata"]["name"] == self.node]
+        return found[0].get("status", {}) if found else {}
+
+    def mode(self):
+        """Who hands out the node's GPUs."""
+        return self.gpunode().get("mode", "owned")
+
+    def allocatable(self, resource):
+        """What the kubelet says that it hands out of a resource."""
+        return int(self.kube.get("node", self.node)["status"]["allocatable"].get(resource, 0))
+
+    def wait_allocatable(self, resource, count):
+        """Wait until it is so much."""
+        wait_for(
+            lambda: self.allocatable(resource) == count,
+            seconds=120,
+            what=f"{count} {resource} on {self.node}",
+        )
+
+    def holders(self):
+        """Who holds which GPUs of the node, by pod, as GPUNode tells."""
+        return {
+            each["name"]: [device["uuid"] for device in each["devices"]]
+            for each in self.gpunode().get("holders", [])
+        }
+
+    def start(self, ids):
+        """Start the stand-in with these devices, and wait until it serves."""
+        script = {"stand_in.py": SCRIPT.read_text()}
+        self.kube.submit(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "stand-in"},
+                "data": script,
+            },
+            self._pod(ids),
+        )
+        self.wait_allocatable(THEIRS, GPUS)
+
+    def stop(self):
+        """End the stand-in, and wait until the kubelet has noticed."""
+        self.kube.insist("delete", "pod", "stand-in", "--ignore-not-found")
+        self.wait_allocatable(THEIRS, 0)
+
+    def restart_agent(self):
+        """Replace the node's agent, and wait until the new one is ready."""
+        agents = pods_of_part(self.system, "agent")
+        (old,) = [pod for pod in agents if pod["spec"]["nodeName"] == self.node]
+        self.system.insist("delete", "pod", old["metadata"]["name"])
+        rolled_out(self.system, "daemonset/gpupack-agent")
+
+    def _pod(self, ids):
+        sockets = {"path": "/var/lib/kubelet/device-plugins", "type": "Directory"}
+        container = {
+            "name": "stand-in",
+            "image": "docker.io/gpupack/agent:dev",
+            "command": ["python", "/stand-in/stand_in.py", THEIRS, *ids],
+            "volumeMounts": [
+                {"name": "script", "mountPath": "/stand-in"},
+                {"name": "sockets", "mountPath": sockets["path"]},
+            ],
+        }
+        spec = {
+            "nodeName": self.node,
+            "terminationGracePeriodSeconds": 5,
+            "securityContext": {"runAsUser": 0},
+            "containers": [container],
+            "volumes": [
+                {"name": "script", "configMap": {"name": "stand-in"}},
+                {"name": "sockets", "hostPath": sockets},
+            ],
+        }
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stand-in"}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def stand(cluster, system):
+    """The last node, observed; afterwards it is ours again."""
+    with namespace(cluster, "stand-in") as kube:
+        stand = Stand(kube, system, cluster.nodes()[-1])
+        stand.wait_allocatable(OURS, GPUS)
+        stand.start([device["uuid"] for device in stand.gpunode()["devices"]])
+        yield stand
+        stand.stop()
+        kube.insist("delete", "gpunode", stand.node, "--ignore-not-found")
+        stand.restart_agent()
+        stand.wait_allocatable(OURS, GPUS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_held(idle, stand):
+    """Neither our GPUs nor the other plugin's."""
+    wait_for(lambda: stand.holders() == {}, seconds=60, what="nobody holds the observed GPUs")
+
+
+def container(name, gpus):
+    return {
+        "name": name,
+        "image": JUDGE_IMAGE,
+        "command": SLEEP,
+        "resources": {"limits": {THEIRS: str(gpus)}},
+    }
+
+
+def job(name, *, workers=1, gpus=1, **spec):
+    """A GPUJob that holds its GPUs until it is deleted."""
+    worker = {key: value for key, value in container("worker", gpus).items() if key != "resources"}
+    pod = {"containers": [worker], "securityContext": {"runAsUser": 0, "runAsNonRoot": False}}
+    return gpujob(name, workers=workers, gpus=gpus, template={"spec": pod}, **spec)
+
+
+def pod(name, gpus, **spec):
+    """A pod of its own that holds GPUs of the other plugin until it is deleted."""
+    body = {"containers": [container("holds", gpus)], "terminationGracePeriodSeconds": 1, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
+
+
+def nodes_of(kube):
+    return {each["metadata"]["name"]: each["spec"].get("nodeName") for each in kube.pods()}
+
+
+def why_it_waits(kube, name):
+    def look():
+        scheduled = pod_condition(kube.pod(name), "PodScheduled")
+        return scheduled.get("message") if scheduled.get("status") == "False" else None
+
+    return wait_for(look, seconds=60, what=f"pod {name} says why it waits")
+
+
+def test_beside_another_plugin_our_agent_registers_nothing_and_is_ready(stand):
+    stand.wait_allocatable(OURS, 0)
+    stand.wait_allocatable("gpupack.dev/gpu-share", 0)
+    assert (stand.mode(), stand.gpunode()["resourceName"]) == ("observed", THEIRS)
+    rolled_out(stand.system, "daemonset/gpupack-agent")
+
+
+def test_gangs_and_pods_are_packed_beside_what_another_scheduler_bound(kube, stand):
+    kube.submit(pod("theirs", 3))
+    kube.wait_pod("theirs", "Running")
+    kube.submit(job("gang", workers=2, gpus=2, resourceName=THEIRS))
+    placed = kube.wait_phase("gang", "Running", seconds=120)["status"]["placement"]
+    assert [(place["node"], place.get("devices", [])) for place in placed] == [(stand.node, [])] * 2
+    kube.submit(pod("plain", 1, schedulerName="gpupack"))
+    kube.wait_pod("plain", "Running")
+    assert set(nodes_of(kube).values()) == {stand.node}
+    assert all(DEVICES_ANNOTATION not in json.dumps(each["metadata"]) for each in kube.pods())
+    kube.submit(pod("too-many", 1, schedulerName="gpupack"))
+    assert "free GPU" in why_it_waits(kube, "too-many")
+
+
+def test_who_holds_which_gpu_is_read_back_from_the_kubelet(kube, stand):
+    kube.submit(pod("three", 3), pod("four", 4, schedulerName="gpupack"))
+    for name in ("three", "four"):
+        kube.wait_pod(name, "Running")
+    wait_for(lambda: len(stand.holders()) == 2, seconds=30, what="two holders")
+    held = stand.holders()
+    assert {name: len(uuids) for name, uuids in held.items()} == {"three": 3, "four": 4}
+    known = {device["uuid"] for device in stand.gpunode()["devices"]}
+    assert len({*held["three"], *held["four"]} & known) == 7
+    kube.delete("pod", "three")
+    wait_for(lambda: set(stand.holders()) == {"four"}, seconds=30, what="one holder")
+
+
+def test_jobs_for_our_own_gpus_go_to_other_nodes(kube, stand):
+    others = len(kube.nodes()) - 1
+    kube.submit(job("fits", workers=others, gpus=GPUS))
+    placed = kube.wait_phase("fits", "Running", seconds=120)["status"]["placement"]
+    assert stand.node not in {place["node"] for place in placed}
+    kube.submit(job("waits", gpus=1))
+    message = kube.wait_phase("waits", "Pending")["status"]["message"]
+    assert "another resource name" in message
+
+
+def test_neither_a_restart_of_the_other_plugin_nor_one_of_the_agent_takes_its_node(kube, stand):
+    ids = [device["uuid"] for device in stand.gpunode()["devices"]]
+    kube.submit(pod("runs-on", 5))
+    kube.wait_pod("runs-on", "Running")
+    stand.stop()
+    stand.restart_agent()
+    assert stand.mode() == "observed"
+    assert stand.allocatable(OURS) == 0
+    stand.start(ids)
+    kube.submit(job("after", gpus=3, resourceName=THEIRS))
+    kube.wait_phase("after", "Running", seconds=120)
+    wait_for(lambda: len(stand.holders()) == 2, seconds=30, what="two holders")
+    held = stand.holders()
+    assert len({uuid for uuids in held.values() for uuid in uuids}) == GPUS
+
+
+def test_without_the_other_plugin_a_deleted_gpunode_comes_back_as_ours(kube, stand):
+    ids = [device["uuid"] for device in stand.gpunode()["devices"]]
+    stand.stop()
+    kube.delete("gpunode", stand.node)
+    stand.wait_allocatable(OURS, GPUS)
+    assert stand.mode() == "owned"
+    kube.submit(job("ours", workers=len(kube.nodes()), gpus=GPUS))
+    kube.wait_phase("ours", "Running", seconds=120)
+    kube.delete("gpujob", "ours")
+    wait_for(lambda: not kube.pods(), seconds=60, what="its pods are gone")
+    stand.start(ids)
+    wait_for(lambda: stand.mode() == "observed", seconds=30, what="observed again")
