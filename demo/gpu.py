@@ -199,9 +199,9 @@ def versions() -> Json:
         "python": platform.python_version(),
         "kubernetes": "v1.36.3",
     }
-    if (BUNDLE / "facts.json").exists():
-        facts["bundle"] = json.loads((BUNDLE / "facts.json").read_text())
-    return facts
+    if gpu_bundle.is_carried():
+        return {**facts, "gpupack": json.loads((BUNDLE / "facts.json").read_text())["commit"]}
+    return {**facts, "gpupack": gpu_bundle.output("git", "rev-parse", "--short", "HEAD")}
 
 
 def diagnose() -> None:
