@@ -34,6 +34,9 @@ AWAY = (
     "Timeout: request did not complete",
     "etcdserver:",
     "context deadline exceeded",
+    "Client.Timeout exceeded",
+    "failed to download openapi",
+    "storage is (re)initializing",
     "i/o timeout",
 )
 """What kubectl says while the API server or etcd is away or just back."""
