@@ -90,7 +90,7 @@ clean: ## Stop the cluster and delete everything that was made
 .PHONY: demo-gpu
 demo-gpu: ## As root: the cluster with the real agent, GPUJobs on this host's GPUs, a report
 	@[ -e $(DEV)/gpu-bundle/facts.json -a ! -e $(VENV) ] || $(MAKE) setup
-	@PYTHONPATH=devcluster $(SUDO) $(PYTHON) demo/gpu.py
+	@$(SUDO) env PYTHONPATH=devcluster $(PYTHON) demo/gpu.py
 
 .PHONY: gpu-bundle
 gpu-bundle: ## Pack what demo-gpu needs where nothing can be downloaded: .dev/gpu-bundle.tar

@@ -199,9 +199,15 @@ def versions() -> Json:
         "python": platform.python_version(),
         "kubernetes": "v1.36.3",
     }
+    return {**facts, "gpupack": commit()}
+
+
+def commit() -> str:
+    """The commit that runs here; empty where nothing tells."""
     if gpu_bundle.is_carried():
-        return {**facts, "gpupack": json.loads((BUNDLE / "facts.json").read_text())["commit"]}
-    return {**facts, "gpupack": gpu_bundle.output("git", "rev-parse", "--short", "HEAD")}
+        return str(json.loads((BUNDLE / "facts.json").read_text())["commit"])
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def diagnose() -> None:
