@@ -40,7 +40,7 @@ AWAY = (
     "i/o timeout",
 )
 """What kubectl says while the API server or etcd is away or just back."""
-AWAY_SECONDS = 60
+AWAY_SECONDS = 180
 
 T = TypeVar("T")
 

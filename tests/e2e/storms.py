@@ -21,6 +21,7 @@ SERVER_GPUS = (1, 1, 2, 2)
 SERVER_SHARES = 6
 """Servers with shares. Three replicas of each, of a fifth of a GPU at most, fit on 4 GPUs."""
 LINGER_SECONDS = 0.5
+BATCH = 20
 
 
 class Server(NamedTuple):
@@ -44,10 +45,14 @@ class Storm:
         """Names of the jobs."""
         return [job["metadata"]["name"] for job in self.jobs]
 
-    @property
-    def manifests(self) -> list[Manifest]:
-        """What to apply; servers begin without a pod."""
-        return [*(server.manifest for server in self.servers), *self.jobs]
+    def submit(self, kube: Kube) -> None:
+        """Apply everything; servers begin without a pod.
+
+        In small batches: between two kills of the API server a large one would never get through.
+        """
+        manifests = [*(server.manifest for server in self.servers), *self.jobs]
+        for first in range(0, len(manifests), BATCH):
+            kube.submit(*manifests[first : first + BATCH])
 
 
 def mixed(judged: Judged, *, jobs: int, servers: int, seed: int) -> Storm:

@@ -26,7 +26,7 @@ def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
     kube, judged, refusals, peaks, idle
 ):
     storm = mixed(judged, jobs=40, servers=0, seed=SEED)
-    kube.submit(*storm.manifests)
+    storm.submit(kube)
     jobs = kube.wait_finished(storm.names, seconds=240)
     assert refusals() == []
     assert set(phases(jobs).values()) == {"Succeeded"}
@@ -39,7 +39,7 @@ def test_a_storm_survives_every_part_being_killed(*, kube, cluster, judged, refu
     storm = mixed(judged, jobs=30, servers=4, seed=SEED + 1)
     with killing(cluster, seed=SEED, every_seconds=(1.0, 4.0), rounds=1) as killed:
         with tide(kube, storm.servers, seed=SEED, every_seconds=(1.0, 4.0)):
-            kube.submit(*storm.manifests)
+            storm.submit(kube)
             wait_for(lambda: len(killed()) == len(PARTS), seconds=120, what="every part was killed")
         ebb(kube, storm.servers)
         jobs = kube.wait_finished(storm.names, seconds=300)

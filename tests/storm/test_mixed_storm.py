@@ -56,7 +56,7 @@ def test_a_mixed_storm_ends_well_though_every_part_is_killed_three_times(
         cluster, seed=seed, every_seconds=KILL_EVERY_SECONDS, parts=EVERY_PART, rounds=ROUNDS
     ) as killed:
         with tide(kube, storm.servers, seed=seed, every_seconds=SCALE_EVERY_SECONDS) as scaled:
-            kube.submit(*storm.manifests)
+            storm.submit(kube)
             everything = f"{KILLS} kills"
             wait_for(lambda: len(killed()) == KILLS, seconds=PATIENCE_SECONDS, what=everything)
         calm = time.monotonic()
