@@ -86,21 +86,24 @@ def killing(
     every_seconds: tuple[float, float],
     parts: Sequence[str] = PARTS,
     rounds: int | None = None,
+    when: Callable[[], bool] = lambda: True,
 ) -> Iterator[Callable[[], list[str]]]:
     """Kill all parts in random order again and again; yields a look at what was killed.
 
     A part that does not run when its turn comes is killed later, so that each round has killed
-    each. After so many `rounds` nothing is killed any more. Daemons that end by themselves are
+    each. Nothing is killed but `when` it may be: a slow machine is not killed faster than it can get
+    up. After so many `rounds` nothing is killed any more. Daemons that end by themselves are
     started again until the end of the block: kube-controller-manager does, when it starts while the
     API server does.
     """
     chance = random.Random(seed)
     killed: list[str] = []
     order: list[str] = []
+    most = None if rounds is None else rounds * len(parts)
 
     def kill_next() -> None:
         tend(cluster)
-        if rounds is not None and len(killed) >= rounds * len(parts):
+        if len(killed) == most or not when():
             return
         if not order:
             order.extend(chance.sample(parts, len(parts)))

@@ -91,6 +91,10 @@ class Kube:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def answers(self) -> bool:
+        """Whether the API server is ready now."""
+        return self.kubectl("get", "--raw", "/readyz", "--request-timeout=5s").returncode == 0
+
     def apply(self, *manifests: dict[str, Any]) -> subprocess.CompletedProcess:
         """`kubectl apply` these manifests; the caller judges the outcome."""
         return self.kubectl("apply", "-f", "-", stdin=stream(manifests))

@@ -53,7 +53,12 @@ def test_a_mixed_storm_ends_well_though_every_part_is_killed_three_times(
     storm = mixed(judged, jobs=JOBS, servers=SERVERS, seed=seed)
     begin = time.monotonic()
     with killing(
-        cluster, seed=seed, every_seconds=KILL_EVERY_SECONDS, parts=EVERY_PART, rounds=ROUNDS
+        cluster,
+        seed=seed,
+        every_seconds=KILL_EVERY_SECONDS,
+        parts=EVERY_PART,
+        rounds=ROUNDS,
+        when=kube.answers,
     ) as killed:
         with tide(kube, storm.servers, seed=seed, every_seconds=SCALE_EVERY_SECONDS) as scaled:
             storm.submit(kube)
