@@ -18,7 +18,8 @@ OURS = "gpupack.dev/gpu"
 THEIRS = "nvidia.com/gpu"
 GPUS = 8
 SCRIPT = pathlib.Path(__file__).parent / "observed/stand_in.py"
-SLEEP = ["python3", "-S", "-c", "import signal; signal.sigwait({signal.SIGTERM})"]
+SLEEP = ["python3", "-S", "-c", "import time; time.sleep(3600)"]
+AT_ONCE = {"terminationGracePeriodSeconds": 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Stand:
     kube: Kube
     system: Kube
     node: str
+    ids: tuple[str, ...]
 
     def gpunode(self):
         """What the agent says of the node; nothing while the GPUNode is missing."""
@@ -57,8 +59,8 @@ class Stand:
             for each in self.gpunode().get("holders", [])
         }
 
-    def start(self, ids):
-        """Start the stand-in with these devices, and wait until it serves."""
+    def start(self):
+        """Start the stand-in where it does not run, and wait until it serves."""
         script = {"stand_in.py": SCRIPT.read_text()}
         self.kube.submit(
             {
@@ -67,9 +69,10 @@ class Stand:
                 "metadata": {"name": "stand-in"},
                 "data": script,
             },
-            self._pod(ids),
+            self._pod(),
         )
         self.wait_allocatable(THEIRS, GPUS)
+        wait_for(lambda: self.mode() == "observed", seconds=30, what=f"{self.node} is observed")
 
     def stop(self):
         """End the stand-in, and wait until the kubelet has noticed."""
@@ -83,12 +86,19 @@ class Stand:
         self.system.insist("delete", "pod", old["metadata"]["name"])
         rolled_out(self.system, "daemonset/gpupack-agent")
 
-    def _pod(self, ids):
+    def give_back(self):
+        """Do what an administrator does who took the other plugin away."""
+        self.stop()
+        self.kube.insist("delete", "gpunode", self.node, "--ignore-not-found")
+        self.restart_agent()
+        self.wait_allocatable(OURS, GPUS)
+
+    def _pod(self):
         sockets = {"path": "/var/lib/kubelet/device-plugins", "type": "Directory"}
         container = {
             "name": "stand-in",
             "image": "docker.io/gpupack/agent:dev",
-            "command": ["python", "/stand-in/stand_in.py", THEIRS, *ids],
+            "command": ["python", "/stand-in/stand_in.py", THEIRS, *self.ids],
             "volumeMounts": [
                 {"name": "script", "mountPath": "/stand-in"},
                 {"name": "sockets", "mountPath": sockets["path"]},
@@ -111,19 +121,17 @@ class Stand:
 def stand(cluster, system):
     """The last node, observed; afterwards it is ours again."""
     with namespace(cluster, "stand-in") as kube:
-        stand = Stand(kube, system, cluster.nodes()[-1])
-        stand.wait_allocatable(OURS, GPUS)
-        stand.start([device["uuid"] for device in stand.gpunode()["devices"]])
+        node = cluster.nodes()[-1]
+        ids = [device["uuid"] for device in kube.get("gpunode", node)["status"]["devices"]]
+        stand = Stand(kube, system, node, tuple(ids))
         yield stand
-        stand.stop()
-        kube.insist("delete", "gpunode", stand.node, "--ignore-not-found")
-        stand.restart_agent()
-        stand.wait_allocatable(OURS, GPUS)
+        stand.give_back()
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_held(idle, stand):
-    """Neither our GPUs nor the other plugin's."""
+def served_and_not_held(idle, stand):
+    """The stand-in serves, and nobody holds its GPUs or ours."""
+    stand.start()
     wait_for(lambda: stand.holders() == {}, seconds=60, what="nobody holds the observed GPUs")
 
 
@@ -139,13 +147,14 @@ def container(name, gpus):
 def job(name, *, workers=1, gpus=1, **spec):
     """A GPUJob that holds its GPUs until it is deleted."""
     worker = {key: value for key, value in container("worker", gpus).items() if key != "resources"}
-    pod = {"containers": [worker], "securityContext": {"runAsUser": 0, "runAsNonRoot": False}}
+    rights = {"runAsUser": 0, "runAsNonRoot": False}
+    pod = {"containers": [worker], "securityContext": rights, **AT_ONCE}
     return gpujob(name, workers=workers, gpus=gpus, template={"spec": pod}, **spec)
 
 
 def pod(name, gpus, **spec):
     """A pod of its own that holds GPUs of the other plugin until it is deleted."""
-    body = {"containers": [container("holds", gpus)], "terminationGracePeriodSeconds": 1, **spec}
+    body = {"containers": [container("holds", gpus)], **AT_ONCE, **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
 
 
@@ -206,14 +215,13 @@ def test_jobs_for_our_own_gpus_go_to_other_nodes(kube, stand):
 
 
 def test_neither_a_restart_of_the_other_plugin_nor_one_of_the_agent_takes_its_node(kube, stand):
-    ids = [device["uuid"] for device in stand.gpunode()["devices"]]
     kube.submit(pod("runs-on", 5))
     kube.wait_pod("runs-on", "Running")
     stand.stop()
     stand.restart_agent()
     assert stand.mode() == "observed"
     assert stand.allocatable(OURS) == 0
-    stand.start(ids)
+    stand.start()
     kube.submit(job("after", gpus=3, resourceName=THEIRS))
     kube.wait_phase("after", "Running", seconds=120)
     wait_for(lambda: len(stand.holders()) == 2, seconds=30, what="two holders")
@@ -222,14 +230,7 @@ def test_neither_a_restart_of_the_other_plugin_nor_one_of_the_agent_takes_its_no
 
 
 def test_without_the_other_plugin_a_deleted_gpunode_comes_back_as_ours(kube, stand):
-    ids = [device["uuid"] for device in stand.gpunode()["devices"]]
-    stand.stop()
-    kube.delete("gpunode", stand.node)
-    stand.wait_allocatable(OURS, GPUS)
+    stand.give_back()
     assert stand.mode() == "owned"
     kube.submit(job("ours", workers=len(kube.nodes()), gpus=GPUS))
     kube.wait_phase("ours", "Running", seconds=120)
-    kube.delete("gpujob", "ours")
-    wait_for(lambda: not kube.pods(), seconds=60, what="its pods are gone")
-    stand.start(ids)
-    wait_for(lambda: stand.mode() == "observed", seconds=30, what="observed again")
