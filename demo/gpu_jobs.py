@@ -196,7 +196,10 @@ def check_allreduce(bench: Bench, gpus: list[Json]) -> Json:
 
 
 def check_shares(bench: Bench, gpus: list[Json]) -> Json:
-    """Two shares go to one GPU and both compute there, at the same time."""
+    """Two shares go to one GPU and live there side by side.
+
+    Each times its products for a tenth of a second: the figures need not be of the same moment.
+    """
     jobs = bench.finished(*SHARES)
     uuids = {each["devices"][0]["uuid"] for job in jobs for each in job["status"]["placement"]}
     if len(uuids) != 1:
@@ -205,7 +208,7 @@ def check_shares(bench: Bench, gpus: list[Json]) -> Json:
     if max(start for start, _ in spans) > min(end for _, end in spans):
         raise Broken(f"the shares ran one after the other: {spans}")
     results = {job["metadata"]["name"]: measured(job, gpus) for job in jobs}
-    what = "two shares (60% and 30%, cooperative) of one GPU at the same time"
+    what = "two shares (60% and 30%, cooperative) on one GPU, containers alive at the same time"
     return {"check": what, "results": results}
 
 
