@@ -28,7 +28,7 @@ def test_every_library_that_a_service_imports_is_locked_for_development_too():
     lock = (gpu_bundle.ROOT / "requirements-dev.lock").read_text()
     wanted = gpu_bundle.wanted_libraries()
     assert wanted <= set(gpu_bundle.locked_names(lock))
-    assert {"kopf", "uvicorn", "grpcio", "cryptography"} <= wanted
+    assert {"aiohttp", "uvicorn", "grpcio", "cryptography"} <= wanted
 
 
 def test_a_programs_libraries_and_its_loader_are_read_from_ldd():
