@@ -91,10 +91,10 @@ def killing(
     """Kill all parts in random order again and again; yields a look at what was killed.
 
     A part that does not run when its turn comes is killed later, so that each round has killed
-    each. Nothing is killed but `when` it may be: a slow machine is not killed faster than it can get
+    each. Nothing is killed but `when` it may be: a slow machine is not killed faster than it gets
     up. After so many `rounds` nothing is killed any more. Daemons that end by themselves are
-    started again until the end of the block: kube-controller-manager does, when it starts while the
-    API server does.
+    started again until the end of the block: kube-controller-manager does, when it starts while
+    the API server does.
     """
     chance = random.Random(seed)
     killed: list[str] = []
