@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do kopf's watches keep up? A live process is not a live watch.
+"""Do the watches keep up? A live process is not a live watch.
 
 Once a minute everything that is watched is listed and compared. What is indexed but no longer
 there is a ghost and left out from then on. What was changed before the last audit and is still

@@ -6,15 +6,13 @@ import dataclasses
 import datetime as dt
 import logging
 
-import msgspec
-
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_crds.kinds import GpuJob
 from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.objects import Job, Json
-from gpupack_kube.resources import JOBS, Resource
+from gpupack_kube.resources import JOBS
 from gpupack_operator.actions import Actor
 from gpupack_operator.decision import attempts
 from gpupack_operator.decision.decide import decide
@@ -34,11 +32,9 @@ from gpupack_operator.decision.workers import is_overdue
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.owner import is_ours
 from gpupack_operator.waitlist import Key, Rank, Waitlist
-from gpupack_operator.world import AnyGpuJob, Seen, World, read_gpujob
+from gpupack_operator.world import READABLE_GPUJOBS, Seen, World
 
 log = logging.getLogger(__name__)
-
-ANY_GPUJOBS = Resource(GPUJOBS.prefix, GPUJOBS.plural, AnyGpuJob)
 
 
 class Reconciler:
@@ -190,12 +186,12 @@ class Reconciler:
         """Somebody else wrote, or a write of ours has had no answer: do not trust the watch."""
         seen = self._world.gpujob(key)
         try:
-            found = await self._api.get(ANY_GPUJOBS, key.name, namespace=key.namespace)
+            found = await self._api.get(READABLE_GPUJOBS, key.name, namespace=key.namespace)
         except errors.NotFound:
             if seen:
                 self._world.mark_gone(seen.job.metadata.uid)
         else:
-            self._world.wrote(read_gpujob(msgspec.to_builtins(found)))
+            self._world.wrote(found.seen())
         self._doubtful.discard(key)
 
 

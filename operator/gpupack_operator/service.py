@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process: wait for the Lease, listen, work, and stop as a whole.
 
-    acquire ─► kopf (watches) · workers · hold the Lease · audit ─► the first that ends ends all
+    acquire ─► watches · workers · hold the Lease · audit ─► the first that ends ends all
                                                                 ─► release
 
-SIGTERM ends kopf, and with it everything in order; the Lease is released so that a successor takes
-over at once. Whatever else ends one of the tasks is an error and the process's exit code.
+SIGTERM is one of these ends; the Lease is released so that a successor takes over at once. Whatever
+else ends one of the tasks is an error and the process's exit code.
 """
 
 import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
-
-import kopf
 
 from gpupack_kube.client import Api
 from gpupack_kube.leader import Election
-from gpupack_operator import handlers, liveness
+from gpupack_kube.reflector import Reflector
+from gpupack_operator import liveness, watches
 from gpupack_operator.actions import Actor
 from gpupack_operator.audit import Audit
 from gpupack_operator.crew import Crew
@@ -42,14 +41,15 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         LeaseLost: another operator works now.
         WatchStale: a watch is dead.
     """
+    stop = _told_to_stop()
     beating = asyncio.create_task(liveness.beat(settings.heartbeat), name="heartbeat")
     try:
         async with Api.connect(environ) as api:
             election = _election(settings, api)
-            if not await _elected(election):
+            if not await _elected(election, stop):
                 return
             try:
-                await _lead(settings, environ, api, election)
+                await _lead(settings, api, election, stop)
             finally:
                 await election.release()
     finally:
@@ -67,12 +67,20 @@ def _election(settings: Settings, api: Api) -> Election:
     )
 
 
-async def _elected(election: Election) -> bool:
-    """Wait for the Lease, or for SIGTERM."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+def _told_to_stop() -> asyncio.Event:
+    """Set by SIGTERM."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _stopped(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _elected(election: Election, stop: asyncio.Event) -> bool:
+    """Wait for the Lease, or for SIGTERM."""
     acquiring = asyncio.create_task(election.acquire(), name="acquire")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     done, _ = await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -80,9 +88,7 @@ async def _elected(election: Election) -> bool:
     return acquiring in done
 
 
-async def _lead(
-    settings: Settings, environ: Mapping[str, str], api: Api, election: Election
-) -> None:
+async def _lead(settings: Settings, api: Api, election: Election, stop: asyncio.Event) -> None:
     queue: WorkQueue[Key] = WorkQueue(asyncio.get_running_loop().call_later)
     world, waitlist = World(), Waitlist(queue.add)
     plans = PlanClient(settings.plan, on_free=waitlist.next_turn)
@@ -91,28 +97,23 @@ async def _lead(
     reconciler = Reconciler(api, actor, world, waitlist, settings.limits, fence)
     crew = Crew(queue, reconciler.reconcile)
     audit = Audit(api, world, namespace=settings.namespace)
-    in_cluster = "KUBERNETES_SERVICE_HOST" in environ and "KUBECONFIG" not in environ
-    registry = handlers.registry(world, Ear(queue, world, waitlist), in_cluster=in_cluster)
+    ear = Ear(queue, world, waitlist)
+    watched = watches.reflectors(api, world, ear, namespace=settings.namespace)
     async with contextlib.aclosing(plans):
         await _until_first_ends(
             election.hold(),
             audit.run(lambda: crew.add_all(world.keys())),
-            crew.run(settings.reconcilers),
-            _listen(settings, registry),
+            _work(crew, watched, settings.reconcilers),
+            *(reflector.run() for reflector in watched),
+            _stopped(stop),
         )
 
 
-async def _listen(settings: Settings, registry: kopf.OperatorRegistry) -> None:
-    """Run kopf; ends after SIGTERM."""
-    # kopf cancels every task that it did not find when it started: let the others start first.
-    await asyncio.sleep(0)
-    await kopf.operator(
-        registry=registry,
-        settings=handlers.settings(),
-        standalone=True,
-        clusterwide=not settings.namespace,
-        namespaces=[settings.namespace] if settings.namespace else [],
-    )
+async def _work(crew: Crew, watched: Iterable[Reflector[Any]], size: int) -> None:
+    """Work when everything is known: half of it would look as if the rest were missing."""
+    for reflector in watched:
+        await reflector.synced.wait()
+    await crew.run(size)
 
 
 async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server holds, as kopf's indices and our own writes know it.
+"""What the API server holds, as the watches and our own writes know it.
 
-kopf fills three indices. Two things they cannot know are added here:
+Reflectors fill three indices. Two things they cannot know are added here:
 
 * What we wrote ourselves a moment ago: the newest answer to a write wins over an older watch
   event, so that a pass never decides by a status that the one before has replaced.
-* What is gone: after a broken watch kopf lists anew, but drops nothing that is no longer listed.
-  `audit` and failing passes find such ghosts; a uid never comes back, so they are left out for
-  good. Until one is found, a namesake that lives is told from it by its newer resourceVersion.
+* What is gone before the watch says so: `audit` and failing passes find such ghosts; a uid never
+  comes back, so they are left out for good. Until one is found, a namesake that lives is told
+  from it by its newer resourceVersion.
 """
 
 import dataclasses
@@ -16,8 +16,11 @@ from typing import Any
 
 import msgspec
 
-from gpupack_crds.kinds import GpuJob
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kube.objects import Job, Json, Object, Pod
+from gpupack_kube.resources import Resource
 from gpupack_operator.manifests import owner
 from gpupack_operator.waitlist import Key
 
@@ -35,11 +38,27 @@ class Seen:
     template: Json
 
 
-class AnyGpuJob(Object, frozen=True):
-    """A GPUJob as it was written, for reading it past the watch."""
+class ReadableGpuJob(Object, frozen=True):
+    """A GPUJob as it was written. One that does not follow the CRD's schema cannot be read."""
 
     spec: Json = {}
     status: Json = {}
+
+    def __post_init__(self) -> None:
+        """Refuse where `seen` would."""
+        self.seen()
+
+    def seen(self) -> Seen:
+        """What is kept of it."""
+        job = GpuJob(
+            metadata=self.metadata,
+            spec=msgspec.convert(self.spec, GpuJobSpec),
+            status=msgspec.convert(self.status, GpuJobStatus),
+        )
+        return Seen(job=job, template=self.spec.get("template") or {})
+
+
+READABLE_GPUJOBS = Resource(GPUJOBS.prefix, GPUJOBS.plural, ReadableGpuJob)
 
 
 @dataclasses.dataclass(slots=True)
@@ -101,13 +120,12 @@ class World:
 
 
 def read_gpujob(body: Mapping[str, Any]) -> Seen:
-    """Read a GPUJob as kopf hands it out.
+    """Read a GPUJob.
 
     Raises:
         msgspec.ValidationError: it does not follow the CRD's schema.
     """
-    job = msgspec.convert(dict(body), GpuJob)
-    return Seen(job=job, template=body.get("spec", {}).get("template") or {})
+    return msgspec.convert(dict(body), ReadableGpuJob).seen()
 
 
 def version(item: Object) -> int:

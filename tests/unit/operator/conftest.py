@@ -207,6 +207,8 @@ class ApiServer:
         return item
 
     async def answer(self, request):
+        if request.query.get("watch"):
+            return await self._nothing_new(request)
         if request.method == "GET":
             return self._read(request.path)
         kind = request.path.rsplit("/", 2 if request.method == "PUT" else 1)[-1]
@@ -217,6 +219,13 @@ class ApiServer:
         await asyncio.sleep(self.slow.get(request.method, 0))
         self.writes.append((request.method, request.path))
         return getattr(self, f"_{request.method.lower()}")(request.path, body)
+
+    async def _nothing_new(self, request):
+        """A watch without an event."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.sleep(60)
+        return response
 
     def names(self, method):
         return [path for verb, path in self.writes if verb == method and "/events" not in path]

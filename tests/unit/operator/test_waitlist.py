@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+import msgspec
 import pytest
 
+from gpupack_kube.objects import Pod
 from gpupack_operator.hearing import Ear
 from gpupack_operator.waitlist import Key, Rank, Waitlist
-from gpupack_operator.world import World
+from gpupack_operator.world import World, read_gpujob
 
 FIRST, BEHIND = Key("team", "first"), Key("team", "behind")
 
@@ -36,9 +38,13 @@ def ear(waitlist, heard):
     return Ear(heard, World(), waitlist)
 
 
-def body(name, *, phase="Running", labels=None, version="1"):
-    meta = {"namespace": "team", "name": name, "labels": labels or {}, "resourceVersion": version}
-    return {"metadata": meta, "status": {"phase": phase}}
+def meta(name, labels=None, version="1"):
+    return {"namespace": "team", "name": name, "labels": labels or {}, "resourceVersion": version}
+
+
+def pod_of(job, phase):
+    labels = {"gpupack.dev/job": job}
+    return msgspec.convert({"metadata": meta("p", labels), "status": {"phase": phase}}, Pod)
 
 
 def test_priority_goes_before_age(waitlist):
@@ -124,15 +130,15 @@ def test_patience_is_renewed_when_something_is_freed(waitlist, build):
 
 
 def test_a_finished_pod_wakes_its_job_first_and_then_all_who_wait(ear, heard):
-    ear.pod(body("p", phase="Succeeded", labels={"gpupack.dev/job": "owner"}), deleted=False)
+    ear.pod(pod_of("owner", "Succeeded"), gone=False)
     assert heard.keys == ["owner", "urgent", "early", "late"]
 
 
 def test_a_running_pod_wakes_its_job_alone(ear, heard):
-    ear.pod(body("p", labels={"gpupack.dev/job": "owner"}), deleted=False)
+    ear.pod(pod_of("owner", "Running"), gone=False)
     assert heard.keys == ["owner"]
 
 
 def test_a_deleted_gpujob_wakes_those_who_wait_for_its_places(ear, heard):
-    ear.gpujob(body("early"), deleted=True)
+    ear.gpujob(read_gpujob({"metadata": meta("early"), "spec": {"gpus": 1}}), gone=True)
     assert heard.keys == ["early", "urgent", "late"]

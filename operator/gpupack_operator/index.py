@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was observed of one kind, by a key of ours: a reflector's store."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from gpupack_kube.objects import Object
+
+T = TypeVar("T", bound=Object)
+V = TypeVar("V")
+
+
+class Heard(Protocol):
+    """Who is told of every change."""
+
+    def __call__(self, kept: Any, /, *, gone: bool) -> None:
+        """An object appeared, changed, or is gone; `kept` is what is kept of it."""
+
+
+class Index(Mapping[Any, Collection[V]], Generic[T, V]):
+    """Objects by key; several may share one, such as the pods of a GPUJob.
+
+    Args:
+        key: under which key an object is found.
+        read: what is kept of it. It must not fail: the reflector leaves out what cannot be read.
+        heard: told of every change.
+    """
+
+    def __init__(self, key: Callable[[T], Any], read: Callable[[T], V], heard: Heard) -> None:
+        self._key = key
+        self._read = read
+        self._heard = heard
+        self._keys: dict[str, Any] = {}
+        self._found: dict[Any, dict[str, V]] = {}
+
+    def upsert(self, item: T) -> None:
+        """An object appeared or changed."""
+        uid, key = item.metadata.uid, self._key(item)
+        self._drop(uid)
+        self._keys[uid] = key
+        kept = self._found.setdefault(key, {})[uid] = self._read(item)
+        self._heard(kept, gone=False)
+
+    def remove(self, item: T) -> None:
+        """An object is gone."""
+        self._forget(item.metadata.uid)
+
+    def replace(self, items: list[T]) -> None:
+        """These are all."""
+        listed = {item.metadata.uid for item in items}
+        for uid in self._keys.keys() - listed:
+            self._forget(uid)
+        for item in items:
+            self.upsert(item)
+
+    def __getitem__(self, key: Any) -> Collection[V]:
+        return tuple(self._found[key].values())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def _forget(self, uid: str) -> None:
+        kept = self._drop(uid)
+        if kept is not None:
+            self._heard(kept, gone=True)
+
+    def _drop(self, uid: str) -> V | None:
+        if uid not in self._keys:
+            return None
+        key = self._keys.pop(uid)
+        kept = self._found[key].pop(uid)
+        if not self._found[key]:
+            del self._found[key]
+        return kept

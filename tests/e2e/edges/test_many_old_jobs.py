@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ten thousand GPUJobs that ended long ago: nobody deletes them, and nobody may suffer for it."""
+
+import asyncio
+import dataclasses
+import json
+import time
+
+import pytest
+from harness import wait_for
+from parts import OPERATOR, SCHEDULER, rolled_out
+
+from gpupack_crds.kinds import GPUJOBS
+from gpupack_kube.client import Api
+
+OLD_JOBS = 10_000
+WRITERS = 24
+MEMORY_LIMIT_MIB = {OPERATOR: 512, SCHEDULER: 1024}
+"""The chart's limits, at which the kernel kills."""
+CONTAINERS = {OPERATOR: "operator", SCHEDULER: "extender"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """What the store's contents may cost.
+
+    Attributes:
+        start_seconds: from apply to Running, of a job on an idle cluster; the best of three.
+        operator_seconds: from the end of the operator until its successor runs a new job.
+        extender_seconds: from the end of the scheduler's pod until its successor leads.
+        operator_mib: most memory of the operator since its start.
+        extender_mib: most memory of the extender since its start.
+    """
+
+    start_seconds: float
+    operator_seconds: float
+    extender_seconds: float
+    operator_mib: int
+    extender_mib: int
+
+
+@pytest.fixture
+def bench(kube, system, judged):
+    """Measures the figures with what is in the store now."""
+    numbers = iter(range(100))
+
+    def start_seconds(seconds=60):
+        name = f"probe-{next(numbers)}"
+        began = time.monotonic()
+        kube.submit(judged.job(name, seconds=0.1))
+        kube.wait_phase(name, "Running", "Succeeded", seconds=seconds)
+        took = time.monotonic() - began
+        kube.wait_phase(name, "Succeeded", seconds=seconds)
+        return took
+
+    def measure():
+        began = time.monotonic()
+        restarted(system, OPERATOR)
+        start_seconds(seconds=240)
+        operator_seconds = time.monotonic() - began
+        began = time.monotonic()
+        restarted(system, SCHEDULER)
+        rolled_out(system, SCHEDULER, seconds=240)
+        return Figures(
+            extender_seconds=time.monotonic() - began,
+            operator_seconds=operator_seconds,
+            start_seconds=min(start_seconds() for _ in range(3)),
+            operator_mib=most_mib(system, OPERATOR),
+            extender_mib=most_mib(system, SCHEDULER),
+        )
+
+    return measure
+
+
+@pytest.fixture
+def filled(kube, system, judged, whole):
+    """Fills the store with copies of a job that has run; the namespace's end deletes them."""
+
+    def fill():
+        kube.submit(judged.job("pattern", seconds=0.1))
+        pattern = kube.wait_phase("pattern", "Succeeded")
+        # It would plan each copy in the moment between its creation and its status.
+        system.insist("scale", OPERATOR, "--replicas=0")
+        try:
+            began = time.monotonic()
+            asyncio.run(copy(kube, pattern))
+            return time.monotonic() - began
+        finally:
+            system.insist("scale", OPERATOR, "--replicas=1")
+
+    yield fill
+    kube.kubectl("delete", "namespace", kube.namespace, "--wait=false")
+    wait_for(lambda: not left(kube), seconds=240, what="the old jobs are deleted")
+
+
+async def copy(kube, pattern):
+    """Write the copies through the API, status and all."""
+    numbers = iter(range(OLD_JOBS))
+
+    async def write(api):
+        for number in numbers:
+            meta = {"name": f"old-{number}", "namespace": kube.namespace}
+            body = {key: pattern[key] for key in ("apiVersion", "kind", "spec")}
+            body["metadata"] = meta
+            made = await api.create(GPUJOBS, body, namespace=kube.namespace)
+            meta["resourceVersion"] = made.metadata.resource_version
+            await api.replace(
+                GPUJOBS,
+                meta["name"],
+                body | {"status": pattern["status"]},
+                namespace=kube.namespace,
+                subresource="status",
+            )
+
+    async with (
+        Api.connect({"KUBECONFIG": str(kube.kubeconfig)}) as api,
+        asyncio.TaskGroup() as group,
+    ):
+        for _ in range(WRITERS):
+            group.create_task(write(api))
+
+
+def restarted(system, workload):
+    """End a part's pod; its successor need not be ready when this returns."""
+    component = workload.rpartition("-")[2]
+    selector = f"--selector=app.kubernetes.io/component={component}"
+    system.insist("delete", "pod", selector, "--wait")
+
+
+def most_mib(system, workload):
+    """VmHWM of a part's process."""
+    command = ("grep", "VmHWM", "/proc/1/status")
+    shown = system.insist("exec", workload, "-c", CONTAINERS[workload], "--", *command)
+    return int(shown.split()[1]) // 1024
+
+
+def left(kube):
+    page = kube.insist("get", "--raw", f"{COLLECTION}{kube.namespace}/gpujobs?limit=1")
+    return json.loads(page)["items"]
+
+
+COLLECTION = "/apis/gpupack.dev/v1alpha1/namespaces/"
+
+
+def test_ten_thousand_old_jobs_slow_no_new_job_down_and_both_parts_start_and_fit_with_them(
+    bench, filled, system, tell
+):
+    empty = bench()
+    tell(f"empty store: {empty}")
+    tell(f"{OLD_JOBS} jobs written in {filled():.0f} s")
+    full = bench()
+    tell(f"full store: {full}")
+    assert full.start_seconds < 3 * empty.start_seconds + 5
+    assert full.operator_seconds < 3 * empty.operator_seconds + 30
+    assert full.extender_seconds < 3 * empty.extender_seconds + 15
+    assert full.operator_mib < 0.8 * MEMORY_LIMIT_MIB[OPERATOR]
+    assert full.extender_mib < 0.8 * MEMORY_LIMIT_MIB[SCHEDULER]

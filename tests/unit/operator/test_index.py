@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+import pytest
+
+from gpupack_kube.objects import Object
+from gpupack_operator.index import Index
+
+
+def item(uid, *, name="x", version="1"):
+    meta = {"name": name, "uid": uid, "resourceVersion": version}
+    return msgspec.convert({"metadata": meta}, Object)
+
+
+@pytest.fixture
+def heard():
+    return []
+
+
+@pytest.fixture
+def index(heard):
+    """Objects by name; kept is the version."""
+    return Index(
+        lambda item: item.metadata.name,
+        lambda item: item.metadata.resource_version,
+        lambda kept, *, gone: heard.append((kept, gone)),
+    )
+
+
+def test_objects_of_one_key_stand_beside_each_other(index, heard):
+    index.upsert(item("a"))
+    index.upsert(item("b", version="2"))
+    assert sorted(index["x"]) == ["1", "2"]
+    assert heard == [("1", False), ("2", False)]
+
+
+def test_a_changed_object_takes_its_own_place_also_under_another_key(index):
+    index.upsert(item("a"))
+    index.upsert(item("a", version="2"))
+    assert index["x"] == ("2",)
+    index.upsert(item("a", name="y", version="3"))
+    assert dict(index) == {"y": ("3",)}
+
+
+def test_what_is_gone_is_told_as_it_was_last_known(index, heard):
+    index.upsert(item("a"))
+    index.remove(item("a", version="9"))
+    assert (dict(index), heard[-1]) == ({}, ("1", True))
+
+
+def test_what_was_never_seen_may_go_without_a_word(index, heard):
+    index.remove(item("a"))
+    assert heard == []
+
+
+def test_a_list_ends_what_it_does_not_hold(index, heard):
+    index.upsert(item("a"))
+    index.replace([item("b", name="y", version="2")])
+    assert dict(index) == {"y": ("2",)}
+    assert heard == [("1", False), ("1", True), ("2", False)]

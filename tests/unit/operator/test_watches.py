@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import contextlib
+
+import pytest
+
+from gpupack_crds import names
+from gpupack_operator import watches
+from gpupack_operator.hearing import Ear
+from gpupack_operator.waitlist import Key, Waitlist
+from gpupack_operator.work import WorkQueue
+from gpupack_operator.world import World
+
+GPUJOBS = "/apis/gpupack.dev/v1alpha1/gpujobs"
+OLD_JOBS = 2_000
+
+
+def gpujob(name, **spec):
+    meta = {"name": name, "namespace": "team", "uid": f"uid-of-{name}", "resourceVersion": "1"}
+    return {"metadata": meta, "spec": {"gpus": 1, **spec}}
+
+
+@contextlib.asynccontextmanager
+async def watching(server):
+    """All watches have synced; yields the world and the queue of what was heard."""
+    queue = WorkQueue(asyncio.get_running_loop().call_later)
+    world, waitlist = World(), Waitlist(queue.add)
+    ear = Ear(queue, world, waitlist)
+    found = watches.reflectors(server.api, world, ear, namespace="")
+    tasks = [asyncio.create_task(reflector.run()) for reflector in found]
+    try:
+        async with asyncio.timeout(20):
+            for reflector in found:
+                await reflector.synced.wait()
+        yield world, queue
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_else(server):
+    """Lists of the other kinds, with something in them that is of no job."""
+    for path in ("/apis/batch/v1/jobs", "/api/v1/pods", "/apis/gpupack.dev/v1alpha1/gpunodes"):
+        server.put(f"{path}/other", {"metadata": {"name": "other", "uid": path}})
+
+
+async def test_a_job_is_found_by_its_name_with_its_whole_template(server):
+    template = {"spec": {"hostNetwork": True}}
+    server.put(f"{GPUJOBS}/train", gpujob("train", template=template))
+    async with watching(server) as (world, queue):
+        assert world.gpujob(Key("team", "train")).template == template
+        assert await queue.get() == Key("team", "train")
+
+
+async def test_a_job_that_does_not_follow_the_schema_stops_no_other(server):
+    server.put(f"{GPUJOBS}/broken", gpujob("broken", workers="many"))
+    server.put(f"{GPUJOBS}/train", gpujob("train"))
+    async with watching(server) as (world, _):
+        assert world.keys() == (Key("team", "train"),)
+
+
+async def test_children_are_found_by_their_job_s_uid(server, build):
+    server.put(f"{GPUJOBS}/train", gpujob("train"))
+    labels = {names.JOB_LABEL: "train", names.JOB_UID_LABEL: build.UID}
+    meta = {"name": "train-1", "namespace": "team", "uid": "1", "labels": labels}
+    server.put("/apis/batch/v1/jobs/train-1", {"metadata": meta})
+    server.put("/api/v1/pods/train-1-0", {"metadata": meta})
+    async with watching(server) as (world, queue):
+        assert [len(index[build.UID]) for index in (world.jobs, world.pods)] == [1, 1]
+        assert await queue.get() == Key("team", "train")
+
+
+async def test_the_time_until_all_is_known_grows_with_the_number_of_jobs_and_no_faster(server):
+    """A listener that waits for each of n objects by waking n others needs a minute for these."""
+    for number in range(OLD_JOBS):
+        server.put(f"{GPUJOBS}/old-{number}", gpujob(f"old-{number}"))
+    async with watching(server) as (world, _):
+        assert len(world.keys()) == OLD_JOBS
