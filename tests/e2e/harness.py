@@ -138,9 +138,13 @@ class Kube:
         return json.loads(self._get("pods", *selector))["items"]
 
     def pods_of_app(self, app: str) -> list[dict[str, Any]]:
-        """Pods of one Deployment or StatefulSet that are not being deleted."""
+        """Pods of one Deployment or StatefulSet that count as its own.
+
+        One that the kubelet rejected stays as Failed until somebody deletes it.
+        """
         found = json.loads(self._get("pods", f"--selector=app={app}"))["items"]
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        alive = [pod for pod in found if pod["status"].get("phase") in {"Pending", "Running"}]
+        return [pod for pod in alive if "deletionTimestamp" not in pod["metadata"]]
 
     def pod(self, name: str) -> dict[str, Any]:
         """One pod."""
