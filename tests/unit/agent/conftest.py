@@ -194,6 +194,8 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         self.registrations = []
         self.tickets = {}
         self.resource = names.GPU
+        """What pods ask for; `resources` tells of pods that ask for something else."""
+        self.resources = {}
         self.allocatable = {}
         self.gets = 0
         self.error = None
@@ -248,8 +250,9 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         ids = self.tickets.get(request.pod_name)
         if ids is None:
             await context.abort(grpc.StatusCode.UNKNOWN, f"pod {request.pod_name} not found")
+        resource = self.resources.get(request.pod_name, self.resource)
         devices = [
-            resources_api.ContainerDevices(resource_name=self.resource, device_ids=[each])
+            resources_api.ContainerDevices(resource_name=resource, device_ids=[each])
             for each in ids
         ]
         container = resources_api.ContainerResources(name="worker", devices=devices)

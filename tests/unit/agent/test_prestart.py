@@ -35,15 +35,17 @@ class World:
         roster.update(Findings(devices=devices))
         self.node = Node(PodStore(), SpecFolder(cdi), Cgroups(cgroups.root), roster)
         self.identities = Identities(self.node.pods, resources, cluster.api)
-        settings = PreStartSettings(wait_seconds=0.25, poll_seconds=0.02)
+        settings = PreStartSettings(wait_seconds=1.0, poll_seconds=0.02)
         self.prestart = PreStart(self.node, self.identities, Plain(), settings)
 
-    def bind(self, name, *shares, tickets, uid=None):
+    def bind(self, name, *shares, tickets, uid=None, resource=names.GPU):
         """A pod that is bound, admitted by the kubelet, and has its sandbox."""
         body = self.build.pod_json(name, *shares, uid=uid, gpus=len(tickets))
+        body["spec"]["containers"][0]["resources"]["limits"] = {resource: str(len(tickets))}
         self.cluster.server.add_pod(body)
         self.node.pods.upsert(msgspec.convert(body, objects.Pod))
         self.kubelet.tickets[name] = tickets
+        self.kubelet.resources[name] = resource
         self.cgroups.add((uid or f"uid-{name}").removeprefix("uid-"))
 
     def force_delete(self, name):
@@ -53,8 +55,16 @@ class World:
         self.node.pods.remove(msgspec.convert(body, objects.Pod))
         self.kubelet.tickets.pop(name)
 
+    def bind_share(self, name, slot, **share):
+        """A pod with a share of GPU-0."""
+        given = self.build.share(0, **share)
+        self.bind(name, given, tickets=[slot], resource=names.GPU_SHARE)
+
     async def start(self, *tickets, active=lambda: True):
         return await self.prestart.prepare(names.GPU, frozenset(tickets), active=active)
+
+    async def start_share(self, slot):
+        return await self.prestart.prepare(names.GPU_SHARE, frozenset([slot]), active=lambda: True)
 
     def specs(self):
         return [json.loads(path.read_text()) for path in self.cdi.glob("*.json")]
@@ -191,6 +201,63 @@ async def test_the_holder_is_still_known_to_an_agent_that_was_restarted(world, b
         await world.start("gpu-1")
 
 
+async def test_shares_of_one_gpu_start_side_by_side(world):
+    world.bind_share("a", "share-0", percent=60, memory_mib=500)
+    world.bind_share("b", "share-1", percent=40, memory_mib=500)
+    await world.start_share("share-0")
+    await world.start_share("share-1")
+    told = [spec["devices"][0]["containerEdits"]["env"] for spec in world.specs()]
+    assert all("GPUPACK_DEVICES=GPU-0" in variables for variables in told)
+    assert all("GPUPACK_DEVICE_ISOLATION=cooperative" in variables for variables in told)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"percent": 41, "memory_mib": 1}, "60% of device GPU-0 is held by team/a; 41% asked"),
+        ({"percent": 1, "memory_mib": 501}, "500 MiB of 1000 MiB of device GPU-0 are held"),
+    ],
+)
+async def test_a_share_beyond_the_rest_of_its_gpu_waits_for_the_others(world, more, reason):
+    world.bind_share("a", "share-0", percent=60, memory_mib=500)
+    world.bind_share("b", "share-1", **more)
+    await world.start_share("share-0")
+    with pytest.raises(StartRefused, match=reason):
+        await world.start_share("share-1")
+
+
+async def test_a_whole_gpu_does_not_start_beside_a_share_nor_a_share_beside_it(world, build):
+    world.bind_share("share", "share-0", percent=1, memory_mib=1)
+    world.bind("whole", build.share(), tickets=["gpu-0"])
+    await world.start_share("share-0")
+    with pytest.raises(StartRefused, match="held by pod team/share"):
+        await world.start("gpu-0")
+    world.node.specs.remove(world.node.specs.records[0])
+    await world.start("gpu-0")
+    with pytest.raises(StartRefused, match="held by pod team/whole"):
+        await world.start_share("share-0")
+
+
+async def test_a_share_of_a_failed_gpu_does_not_start(world, build):
+    failed = (build.device(0, simulated=True, health="Failed", cause="XID 79"),)
+    world.node.roster.update(Findings(devices=failed))
+    world.bind_share("a", "share-0", percent=10, memory_mib=10)
+    with pytest.raises(StartRefused, match="GPU-0 failed: XID 79"):
+        await world.start_share("share-0")
+
+
+async def test_a_share_is_still_known_to_an_agent_that_was_restarted_and_restarts_itself(world):
+    world.bind_share("a", "share-0", percent=60, memory_mib=500)
+    first = await world.start_share("share-0")
+    restarted = SpecFolder(world.cdi)
+    restarted.load()
+    world.node.specs._records = {record.cdi_name: record for record in restarted.records}
+    assert await world.start_share("share-0") == first
+    world.bind_share("b", "share-1", percent=60, memory_mib=100)
+    with pytest.raises(StartRefused, match="60% of device GPU-0 is held by team/a"):
+        await world.start_share("share-1")
+
+
 async def test_nothing_is_written_for_a_call_that_was_given_up(world, build):
     world.bind("a", build.share(), tickets=["gpu-0"])
     with pytest.raises(Abandoned):
@@ -209,7 +276,7 @@ async def test_an_api_server_that_says_nothing_does_not_hold_a_start_up_for_long
     world.bind("a", build.share(), tickets=["gpu-0"])
     world.cluster.server.silent = True
     with pytest.raises(StartRefused, match="do not answer"):
-        await asyncio.wait_for(world.start("gpu-0"), 2)
+        await asyncio.wait_for(world.start("gpu-0"), 10)
 
 
 async def test_without_the_kubelets_answer_a_start_is_refused_with_the_reason(world, build):
