@@ -17,6 +17,7 @@ import contextlib
 import datetime as dt
 import json
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -287,7 +288,9 @@ def restart_api_server(cluster: Cluster, extra: list[str]) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print; ended early, it puts the cluster back all the same."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(1))
     cluster = Cluster(ClusterSettings(paths=Paths(STATE)))
     bench = Bench(cluster)
     with (
