@@ -138,6 +138,9 @@ disabled_plugins = [
             "nodeStatusUpdateFrequency": "2s",
             "nodeLeaseDurationSeconds": settings.node_lease_seconds,
             "syncFrequency": "10s",
+            # By default a container that was killed five times in ten minutes waits for five
+            # minutes; tests kill more than that.
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "10s"},
             "serializeImagePulls": False,
             "registryPullQPS": 0,
             "eventRecordQPS": 0,
