@@ -33,7 +33,7 @@ def probe() -> None:
 
 def run() -> None:
     """Run until SIGTERM; any other end is an error."""
-    # kubernetes and numpy cost a second to import: the probe must not pay for them.
+    # kopf, kubernetes and numpy cost a second to import: the probe must not pay for them.
     from gpupack_kube.errors import LeaseLost  # noqa: PLC0415
     from gpupack_operator import service  # noqa: PLC0415
     from gpupack_operator.settings import Settings  # noqa: PLC0415
@@ -43,6 +43,8 @@ def run() -> None:
     except SettingInvalid as error:
         sys.exit(str(error))
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
+    # One line for each handler of each event says nothing about a job.
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     try:
         asyncio.run(service.serve(settings, os.environ))
     except (OperatorError, LeaseLost) as error:

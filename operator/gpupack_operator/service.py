@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process: wait for the Lease, listen, work, and stop as a whole.
 
-    acquire ─► watches · workers · hold the Lease · audit ─► the first that ends ends all
+    acquire ─► kopf · watches · workers · hold the Lease · audit ─► the first that ends ends all
                                                                 ─► release
 
 SIGTERM is one of these ends; the Lease is released so that a successor takes over at once. Whatever
@@ -12,13 +12,15 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from typing import Any
+
+import kopf
 
 from gpupack_kube.client import Api
 from gpupack_kube.leader import Election
 from gpupack_kube.reflector import Reflector
-from gpupack_operator import liveness, watches
+from gpupack_operator import handlers, liveness, watches
 from gpupack_operator.actions import Actor
 from gpupack_operator.audit import Audit
 from gpupack_operator.crew import Crew
@@ -49,7 +51,7 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
             if not await _elected(election, stop):
                 return
             try:
-                await _lead(settings, api, election, stop)
+                await _lead(settings, environ, api, election, stop)
             finally:
                 await election.release()
     finally:
@@ -75,10 +77,6 @@ def _told_to_stop() -> asyncio.Event:
     return stop
 
 
-async def _stopped(stop: asyncio.Event) -> None:
-    await stop.wait()
-
-
 async def _elected(election: Election, stop: asyncio.Event) -> bool:
     """Wait for the Lease, or for SIGTERM."""
     acquiring = asyncio.create_task(election.acquire(), name="acquire")
@@ -88,7 +86,13 @@ async def _elected(election: Election, stop: asyncio.Event) -> bool:
     return acquiring in done
 
 
-async def _lead(settings: Settings, api: Api, election: Election, stop: asyncio.Event) -> None:
+async def _lead(
+    settings: Settings,
+    environ: Mapping[str, str],
+    api: Api,
+    election: Election,
+    stop: asyncio.Event,
+) -> None:
     queue: WorkQueue[Key] = WorkQueue(asyncio.get_running_loop().call_later)
     world, waitlist = World(), Waitlist(queue.add)
     plans = PlanClient(settings.plan, on_free=waitlist.next_turn)
@@ -98,22 +102,46 @@ async def _lead(settings: Settings, api: Api, election: Election, stop: asyncio.
     crew = Crew(queue, reconciler.reconcile)
     audit = Audit(api, world, namespace=settings.namespace)
     ear = Ear(queue, world, waitlist)
+    gpujobs = watches.gpujobs_of(world, ear)
     watched = watches.reflectors(api, world, ear, namespace=settings.namespace)
+    listing = watches.list_once(api, gpujobs, namespace=settings.namespace)
+    registry = handlers.registry(gpujobs, in_cluster=_in_cluster(environ))
     async with contextlib.aclosing(plans):
         await _until_first_ends(
             election.hold(),
             audit.run(lambda: crew.add_all(world.keys())),
-            _work(crew, watched, settings.reconcilers),
+            _work(crew, listing, watched, settings.reconcilers),
             *(reflector.run() for reflector in watched),
-            _stopped(stop),
+            _listen(settings, registry, stop),
         )
 
 
-async def _work(crew: Crew, watched: Iterable[Reflector[Any]], size: int) -> None:
+async def _work(
+    crew: Crew, listing: Awaitable[None], watched: Iterable[Reflector[Any]], size: int
+) -> None:
     """Work when everything is known: half of it would look as if the rest were missing."""
+    await listing
     for reflector in watched:
         await reflector.synced.wait()
     await crew.run(size)
+
+
+async def _listen(settings: Settings, registry: kopf.OperatorRegistry, stop: asyncio.Event) -> None:
+    """Run kopf; ends after SIGTERM."""
+    # kopf cancels every task that it did not find when it started: let the others start first.
+    await asyncio.sleep(0)
+    await kopf.operator(
+        registry=registry,
+        settings=handlers.settings(),
+        standalone=True,
+        clusterwide=not settings.namespace,
+        namespaces=[settings.namespace] if settings.namespace else [],
+        stop_flag=stop,
+    )
+
+
+def _in_cluster(environ: Mapping[str, str]) -> bool:
+    return "KUBERNETES_SERVICE_HOST" in environ and "KUBECONFIG" not in environ
 
 
 async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of contents of what the operator listens to.
+"""What the operator keeps of the cluster, and who keeps it up to date.
+
+    GPUJobs                   listed once at start, then kopf's events (handlers)
+    their Jobs and pods       reflectors, by label
+    GPUNodes                  a reflector that keeps nothing: GPUs may be free now
 
 What an event says is not looked at; it only tells which GPUJob to look at.
 """
 
-from typing import Any
+import asyncio
+from typing import Any, TypeAlias
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUNODES
@@ -19,6 +24,8 @@ from gpupack_operator.world import READABLE_GPUJOBS, ReadableGpuJob, Seen, World
 
 ANY_GPUNODES = Resource(GPUNODES.prefix, GPUNODES.plural, Object)
 OURS = {"labelSelector": names.JOB_LABEL}
+
+GpuJobs: TypeAlias = Index[ReadableGpuJob, Seen]
 
 
 class Bell:
@@ -40,14 +47,30 @@ class Bell:
         self._ear.freed()
 
 
+def gpujobs_of(world: World, ear: Ear) -> GpuJobs:
+    """All GPUJobs; `world` reads them, `ear` hears of each change."""
+    found: GpuJobs = Index(_name_of, ReadableGpuJob.seen, ear.gpujob)
+    world.gpujobs = found
+    return found
+
+
+async def list_once(api: Api, gpujobs: GpuJobs, *, namespace: str) -> None:
+    """Fill the index. kopf does not say when it has heard of everything that there is."""
+    reflector = Reflector(api, READABLE_GPUJOBS, gpujobs, namespace=namespace)
+    running = asyncio.create_task(reflector.run())
+    try:
+        await reflector.synced.wait()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 def reflectors(api: Api, world: World, ear: Ear, *, namespace: str) -> tuple[Reflector[Any], ...]:
-    """Everything that is watched; `world` is filled by it, `ear` hears of it."""
-    gpujobs: Index[ReadableGpuJob, Seen] = Index(_name_of, ReadableGpuJob.seen, ear.gpujob)
+    """The watches of everything but GPUJobs; `world` is filled by them, `ear` hears of it."""
     jobs: Index[Any, Any] = Index(_gpujob_of, lambda job: job, ear.job)
     pods: Index[Any, Any] = Index(_gpujob_of, lambda pod: pod, ear.pod)
-    world.gpujobs, world.jobs, world.pods = gpujobs, jobs, pods
+    world.jobs, world.pods = jobs, pods
     return (
-        Reflector(api, READABLE_GPUJOBS, gpujobs, namespace=namespace),
         Reflector(api, JOBS, jobs, namespace=namespace, selectors=OURS),
         Reflector(api, PODS, pods, namespace=namespace, selectors=OURS),
         Reflector(api, ANY_GPUNODES, Bell(ear)),

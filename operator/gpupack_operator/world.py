@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API server holds, as the watches and our own writes know it.
 
-Reflectors fill three indices. Two things they cannot know are added here:
+kopf's events and reflectors fill three indices. Two things they cannot know are added here:
 
 * What we wrote ourselves a moment ago: the newest answer to a write wins over an older watch
   event, so that a pass never decides by a status that the one before has replaced.

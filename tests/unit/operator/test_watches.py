@@ -26,10 +26,12 @@ async def watching(server):
     queue = WorkQueue(asyncio.get_running_loop().call_later)
     world, waitlist = World(), Waitlist(queue.add)
     ear = Ear(queue, world, waitlist)
+    gpujobs = watches.gpujobs_of(world, ear)
     found = watches.reflectors(server.api, world, ear, namespace="")
     tasks = [asyncio.create_task(reflector.run()) for reflector in found]
     try:
         async with asyncio.timeout(20):
+            await watches.list_once(server.api, gpujobs, namespace="")
             for reflector in found:
                 await reflector.synced.wait()
         yield world, queue

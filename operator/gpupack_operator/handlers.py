@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kopf's part: GPUJobs as they come, change and go.
+
+Only low-level events: they need no finalizer and no annotation, so kopf never writes to an object,
+and a GPUJob can be deleted while the operator is down. kopf's own indices are not used: no handler
+runs before they are filled, and each object that is indexed wakes all that wait for that, which
+takes minutes beside some thousand GPUJobs.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import kopf
+import msgspec
+
+from gpupack_crds import names
+from gpupack_operator.watches import GpuJobs
+from gpupack_operator.world import ReadableGpuJob
+
+log = logging.getLogger(__name__)
+
+GPUJOBS = (names.GROUP, names.VERSION, "gpujobs")
+
+
+def registry(gpujobs: GpuJobs, *, in_cluster: bool) -> kopf.OperatorRegistry:
+    """Everything that kopf shall call; `gpujobs` is kept up to date by it."""
+    found = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=found)
+    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        if in_cluster:
+            return kopf.login_with_service_account(**kwargs)
+        return kopf.login_with_kubeconfig(**kwargs)
+
+    @kopf.on.event(*GPUJOBS, registry=found)
+    async def gpujob(type: str | None, body: Mapping[str, Any], **_: Any) -> None:  # noqa: A002 - kopf's name
+        hear(gpujobs, body, gone=type == "DELETED")
+
+    return found
+
+
+def hear(gpujobs: GpuJobs, body: Mapping[str, Any], *, gone: bool) -> None:
+    """Take in one event; a GPUJob that does not follow the schema is left out."""
+    try:
+        job = msgspec.convert(dict(body), ReadableGpuJob)
+    except msgspec.ValidationError as error:
+        log.error("GPUJob %s cannot be read: %s", _title(body), error)  # noqa: TRY400 - not a bug
+        return
+    if gone:
+        gpujobs.remove(job)
+    else:
+        gpujobs.upsert(job)
+
+
+def settings() -> kopf.OperatorSettings:
+    """Use kopf as a listener: it posts nothing, needs no peers, and looks for no new kinds."""
+    chosen = kopf.OperatorSettings()
+    chosen.posting.enabled = False
+    chosen.peering.standalone = True
+    chosen.scanning.disabled = True
+    chosen.watching.inactivity_timeout = 70.0
+    chosen.process.ultimate_exiting_timeout = 10.0
+    return chosen
+
+
+def _title(body: Mapping[str, Any]) -> str:
+    meta = body.get("metadata", {})
+    return f"{meta.get('namespace')}/{meta.get('name')}"
