@@ -7,8 +7,8 @@
 
 * `decision`: what to do, as pure functions of what was observed. Start at `decision.decide`.
 * `manifests`: the Service, the Job and its pods, as pure functions of a GPUJob.
-* `handlers`, `watches`, `index`, `world`, `hearing`, `audit`: what the API server holds, and how the
-  operator hears of it.
+* `handlers`, `watches`, `index`, `world`, `hearing`, `audit`: what the API server holds, and how
+  the operator hears of it.
 * `work`, `reconcile`, `actions`, `plans`: one job at a time, from observation to writes.
 * `service`, `liveness`, `settings`: the process.
 """
