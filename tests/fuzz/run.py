@@ -167,9 +167,11 @@ def metrics_reader(kube):
     binding = ["clusterrolebinding", "gpupack-fuzz"]
     role = ["--clusterrole=gpupack-metrics-reader", f"--serviceaccount={NAMESPACE}:{ACCOUNT}"]
     kube.kubectl("create", *binding, *role)
-    yield
-    kube.kubectl("delete", *binding)
-    kube.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+    try:
+        yield
+    finally:
+        kube.kubectl("delete", *binding)
+        kube.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 @contextlib.contextmanager
@@ -188,9 +190,11 @@ def holding_gpus(kube):
         "spec": {"workers": 2, "gpus": 2, "template": pod},
     }
     kube.submit(job)
-    kube.wait_phase("holder", "Running", seconds=120)
-    yield
-    kube.delete("gpujob", "holder")
+    try:
+        kube.wait_phase("holder", "Running", seconds=120)
+        yield
+    finally:
+        kube.delete("gpujob", "holder")
 
 
 def make_tokens(system, kube):
