@@ -21,7 +21,9 @@ from gpupack_operator.decision.workers import Exit, Worker
 SETTLE_SECONDS = 2.0
 """How long the news about other pods may take: a deletion is often the echo of a failure."""
 
-LOST_CONTAINER = "ContainerStatusUnknown"
+LOST_CONTAINER = {"ContainerStatusUnknown", "Unknown"}
+"""The kubelet's words, and the container runtime's, where nobody knows how a container ended. The
+exit code beside them (137, 255) is made up."""
 SHOWN_CHARACTERS = 200
 
 
@@ -60,7 +62,7 @@ def is_ignored(cause: Cause, view: AttemptView) -> bool:
 
 
 def _by_itself(worker: Worker, exit_: Exit) -> bool:
-    if worker.disruption or worker.pod.status.reason or exit_.state.reason == LOST_CONTAINER:
+    if worker.disruption or worker.pod.status.reason or exit_.state.reason in LOST_CONTAINER:
         return False
     deleted_at, finished_at = worker.deleted_at, exit_.state.finished_at
     return deleted_at is None or (finished_at is not None and finished_at < deleted_at)

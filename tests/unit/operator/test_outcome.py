@@ -74,6 +74,12 @@ FAILURES = [
         "ContainerStatusUnknown",
     ),
     (
+        "is lost by its container runtime",
+        {"exit_code": 255, "ended": 20, "container_reason": "Unknown"},
+        "Infrastructure",
+        "Unknown",
+    ),
+    (
         "has a failed sidecar",
         {"exit_code": 1, "ended": 20, "container": "logger"},
         "Failed",
