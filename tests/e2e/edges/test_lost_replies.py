@@ -15,7 +15,7 @@ from parts import OPERATOR, SCHEDULER, environment, led_through
 
 from gpupack_devcluster.settings import ClusterSettings, Paths
 
-JOBS = 6
+JOBS = 4
 WORKERS = 2
 BINDING = "/api/v1/namespaces/test-.*/pods/[^/]+/binding"
 POD = "/api/v1/namespaces/test-.*/pods/[^/]+"
@@ -57,7 +57,7 @@ def operator_s(system, proxy):
 def gangs(kube, judged):
     """Runs a few gangs to their end under faults and returns them."""
 
-    def run(proxy, *faults, seconds=120):
+    def run(proxy, *faults, seconds=240):
         proxy.begin(*faults)
         jobs = [judged.job(f"gang-{i}", workers=WORKERS, gpus=2) for i in range(JOBS)]
         kube.submit(*jobs)
@@ -156,7 +156,7 @@ def test_when_no_write_of_the_operator_s_is_ever_answered_each_attempt_still_has
     )
     names = [f"failing-{i}" for i in range(3)]
     kube.submit(*(judged.job(name, exit_code=3, maxRestarts=1) for name in names))
-    jobs = kube.wait_finished(names, seconds=120)
+    jobs = kube.wait_finished(names, seconds=240)
     assert {len(job["status"]["attempts"]) for job in jobs.values()} == {2}
     assert {job["status"]["restarts"] for job in jobs.values()} == {1}
     assert created(operator_s) == {f"{name}-{n}": 1 for name in names for n in (1, 2)}
