@@ -61,6 +61,10 @@ def settings() -> kopf.OperatorSettings:
     chosen.scanning.disabled = True
     chosen.watching.inactivity_timeout = 70.0
     chosen.process.ultimate_exiting_timeout = 10.0
+    # At its start kopf hears of every GPUJob at once. All of them side by side would keep the event
+    # loop from everything else for longer than a Lease lives.
+    chosen.queueing.worker_limit = 100
+    chosen.queueing.idle_timeout = 0.1
     return chosen
 
 
