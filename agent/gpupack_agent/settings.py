@@ -131,7 +131,7 @@ class HostSettings:
         given = {
             field: pathlib.Path(environ[variable])
             for field, variable in variables.items()
-            if variable in environ
+            if environ.get(variable)
         }
         return cls(**given)
 

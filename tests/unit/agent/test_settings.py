@@ -32,6 +32,12 @@ def test_folders_come_from_the_environment():
     )
 
 
+def test_an_empty_folder_is_the_default_and_not_the_current_one():
+    variables = ("KUBELET_DIR", "CDI_DIR", "CGROUP_DIR", "PROBE_FILE")
+    empty = {f"GPUPACK_{name}": "" for name in variables}
+    assert HostSettings.from_environ(empty) == HostSettings()
+
+
 def test_a_missing_node_name_is_named():
     with pytest.raises(SettingsInvalid, match="NODE_NAME"):
         NodeSettings.from_environ({})
