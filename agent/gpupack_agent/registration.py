@@ -89,8 +89,8 @@ class Registration:
         """Register, and again whenever it is needed, until cancelled."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._sweep()
-        with Inotify() as inotify:
-            inotify.add_watch(self._folder, Mask.CREATE | Mask.DELETE | Mask.MOVED_TO)
+        inotify = _watch(self._folder)
+        with inotify or contextlib.nullcontext():
             try:
                 while True:
                     await self._keep()
@@ -177,7 +177,24 @@ def identity(socket: pathlib.Path) -> Identity | None:
     return Identity(inode=stat.st_ino, changed_ns=stat.st_ctime_ns)
 
 
-async def _event(inotify: Inotify) -> None:
+def _watch(folder: pathlib.Path) -> Inotify | None:
+    """Ask for events of a folder; None where the host's limits allow no more: ticks are enough."""
+    try:
+        with contextlib.ExitStack() as stack:
+            inotify = stack.enter_context(Inotify())
+            inotify.add_watch(folder, Mask.CREATE | Mask.DELETE | Mask.MOVED_TO)
+            stack.pop_all()
+            return inotify
+    except OSError as error:
+        log.warning(
+            "cannot watch %s (%s): a restarted kubelet is noticed within %g s; "
+            "raise fs.inotify.max_user_instances and max_user_watches to notice it at once",
+            *(folder, error, TICK_SECONDS),
+        )
+        return None
+
+
+async def _event(inotify: Inotify | None) -> None:
     """Wait for an event or a tick.
 
     Not by asyncio.wait_for: before Python 3.12 it loses a cancellation that comes together with the
@@ -185,4 +202,4 @@ async def _event(inotify: Inotify) -> None:
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(TICK_SECONDS):
-            await inotify.get()
+            await (inotify.get() if inotify else asyncio.sleep(TICK_SECONDS))

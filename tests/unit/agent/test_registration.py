@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import contextlib
+import errno
 
 import pytest
 from asyncinotify import Inotify, Mask
 
+from gpupack_agent import registration as module
 from gpupack_agent.api import deviceplugin_pb2 as api
 from gpupack_agent.plugin import Plugin
 from gpupack_agent.registration import Registration, _event
@@ -64,6 +66,24 @@ async def test_a_restarted_kubelet_gets_a_fresh_socket(kubelet, registration):
     await watched(kubelet)
     await until(lambda: registration.complete)
     assert sockets(kubelet) == {second}
+
+
+@pytest.fixture
+def no_inotify(monkeypatch):
+    def refuse():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(module, "Inotify", refuse)
+
+
+async def test_a_host_without_inotify_left_notices_a_restarted_kubelet_by_ticks(
+    no_inotify, kubelet, registration
+):
+    await until(lambda: kubelet.registrations)
+    await watched(kubelet)
+    await kubelet.stop()
+    await kubelet.start()
+    await until(lambda: len(kubelet.registrations) == 2)
 
 
 async def test_a_socket_that_somebody_deleted_is_made_anew(kubelet, registration):
