@@ -12,6 +12,8 @@ DOCUMENTS = sorted(
 )
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 TARGET = re.compile(r"`make ([a-z0-9-]+)|^make ([a-z0-9-]+)", re.MULTILINE)
+TEST = re.compile(r"^def (test_\w+)\(", re.MULTILINE)
+EDGE = re.compile(r"\[`(test_\w+)`\]\(\.\./tests/e2e/edges/(\w+\.py)\)")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
@@ -37,3 +39,14 @@ def test_every_decision_is_numbered_once_and_says_what_was_decided():
     numbers = [int(path.name[:4]) for path in records]
     assert numbers == list(range(1, len(records) + 1))
     assert all("**Decision.**" in path.read_text() for path in records)
+
+
+def test_every_test_of_an_edge_is_told_of_and_stands_where_its_row_says():
+    folder = ROOT / "tests" / "e2e" / "edges"
+    told = set(EDGE.findall((ROOT / "docs" / "edges.md").read_text()))
+    found = {
+        (name, path.name)
+        for path in folder.glob("test_*.py")
+        for name in TEST.findall(path.read_text())
+    }
+    assert told == found
