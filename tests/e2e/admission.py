@@ -3,7 +3,8 @@
 
 import json
 
-IMAGE = "docker.io/gpupack/judge:dev"
+from manifests import JUDGE_IMAGE
+
 GPU = "gpupack.dev/gpu"
 SLOT = "gpupack.dev/gpu-share"
 PERCENT = "gpupack.dev/gpu-percent"
@@ -11,7 +12,7 @@ MEMORY = "gpupack.dev/gpu-memory"
 SHARE = {SLOT: "1", PERCENT: "40", MEMORY: "10Gi"}
 """What a share is asked for by."""
 
-PLAIN = {"name": "plain", "image": IMAGE}
+PLAIN = {"name": "plain", "image": JUDGE_IMAGE}
 
 
 def pod(*containers, annotations=None, **spec):
@@ -28,7 +29,7 @@ def pod(*containers, annotations=None, **spec):
 def asking(name="main", limits=None, **container):
     """A container that asks for one GPU, or for these limits."""
     limits = {GPU: "1"} if limits is None else limits
-    return {"name": name, "image": IMAGE, "resources": {"limits": limits}} | container
+    return {"name": name, "image": JUDGE_IMAGE, "resources": {"limits": limits}} | container
 
 
 def sharing(name="main", *, without=(), **changes):

@@ -44,11 +44,6 @@ def kill_process(cluster: ClusterDriver, pattern: str) -> int:
     return found
 
 
-def signal_process(cluster: ClusterDriver, node: str, pattern: str, signal: str) -> bool:
-    """Send a signal (STOP, CONT, KILL) to one part's processes on one node; False: none there."""
-    return cluster.execute(node, ["pkill", f"-{signal}", "-f", pattern]).returncode == 0
-
-
 def restart(cluster: ClusterDriver, target: str, component: str) -> None:
     """Kill a daemon of a node or of the host and start it again, as systemd would."""
     cluster.kill(target, component)

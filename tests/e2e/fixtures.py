@@ -8,6 +8,7 @@ import re
 import pytest
 from harness import STATE, SYSTEM_NAMESPACE, Kube, cluster_kind, simulated_memory_mib, wait_for
 from manifests import Judged
+from parts import PARTS, all_up
 
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.driver import ClusterDriver
@@ -15,7 +16,6 @@ from gpupack_devcluster.kind import KindCluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
 
 LOCKS = STATE / "locks"
-PARTS = ("deployment/gpupack-operator", "deployment/gpupack-scheduler", "daemonset/gpupack-agent")
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +64,7 @@ def idle(system):
 
     A namespace that is being deleted can lose its pods before its GPUJobs, which hold their places.
     """
-    rolled_out(system)
+    all_up(system)
     wait_for(lambda: not leaving(system), seconds=180, what="no namespace is being deleted")
     wait_for(lambda: not holders(system), seconds=180, what="no pod holds a GPU")
 
@@ -74,7 +74,7 @@ def fresh(system, idle):
     """New pods of all parts: the kubelet starts an old one that was killed often late."""
     for kind in PARTS:
         system.insist("rollout", "restart", kind)
-    rolled_out(system)
+    all_up(system)
 
 
 @pytest.fixture
@@ -86,11 +86,6 @@ def tell(capsys):
             print(f"\n{text}", flush=True)
 
     return say
-
-
-def rolled_out(system):
-    for kind in PARTS:
-        system.insist("rollout", "status", kind, "--timeout=180s")
 
 
 def leaving(system):

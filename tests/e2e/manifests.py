@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 Manifest = dict[str, Any]
 
 JUDGE_IMAGE = "docker.io/gpupack/judge:dev"
+AGENT_IMAGE = "docker.io/gpupack/agent:dev"
+WORKLOADS_TEST_IMAGE = "docker.io/gpupack/workloads-test:dev"
 UNTIL_TERM = "term"
 """A duration for the judge: hold until SIGTERM."""
 

@@ -13,6 +13,7 @@ from harness import Kube, wait_for
 OPERATOR = "deployment/gpupack-operator"
 SCHEDULER = "deployment/gpupack-scheduler"
 AGENT = "daemonset/gpupack-agent"
+PARTS = (OPERATOR, SCHEDULER, AGENT)
 UNDER_WAY = (
     r'^(gpupack_extender_(?:claims{state="(?!bound)\w+"}|devices{state="(?:held|shared)"})) (\S+)$'
 )
@@ -27,14 +28,13 @@ print(urllib.request.urlopen(request, context=ssl._create_unverified_context()).
 
 def all_up(system: Kube) -> None:
     """Wait until every part runs in its newest form."""
-    for workload in (OPERATOR, SCHEDULER, AGENT):
+    for workload in PARTS:
         rolled_out(system, workload)
 
 
-def rolled_out(system: Kube, workload: str, *, seconds: int = 120) -> None:
+def rolled_out(system: Kube, workload: str, *, seconds: int = 180) -> None:
     """Wait until a part runs in its newest form."""
-    done = system.kubectl("rollout", "status", workload, f"--timeout={seconds}s")
-    assert done.returncode == 0, done.stderr + done.stdout
+    system.insist("rollout", "status", workload, f"--timeout={seconds}s")
 
 
 def pods_of_part(system: Kube, component: str) -> list[dict[str, Any]]:

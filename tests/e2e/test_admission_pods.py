@@ -9,7 +9,6 @@ import json
 import pytest
 from admission import (
     GPU,
-    IMAGE,
     MEMORY,
     PERCENT,
     PLAIN,
@@ -21,6 +20,7 @@ from admission import (
     try_pod,
     variable,
 )
+from manifests import JUDGE_IMAGE
 
 SIDECAR = {"restartPolicy": "Always"}
 GOOD = {
@@ -323,19 +323,19 @@ EPHEMERAL = {
 @pytest.mark.parametrize(("environment", "refusal"), EPHEMERAL.values(), ids=EPHEMERAL)
 def test_a_container_that_joins_a_pod_with_gpus_sees_none(kube, environment, refusal):
     kube.submit(gated(sharing()))
-    late = {"name": "late", "image": IMAGE, "env": environment}
+    late = {"name": "late", "image": JUDGE_IMAGE, "env": environment}
     assert refusal in patch(kube, "ephemeralcontainers", {"ephemeralContainers": [late]}).stderr
 
 
 def test_a_container_may_join_a_pod_with_gpus_to_look_at_it(kube):
     kube.submit(gated(asking()))
-    late = {"name": "late", "image": IMAGE, "env": variable("NVIDIA_VISIBLE_DEVICES", "void")}
+    late = {"name": "late", "image": JUDGE_IMAGE, "env": variable("NVIDIA_VISIBLE_DEVICES", "void")}
     assert patch(kube, "ephemeralcontainers", {"ephemeralContainers": [late]}).stderr == ""
 
 
 def test_a_container_may_join_a_pod_without_gpus_with_any_variable(kube):
     kube.submit(pod())
-    late = {"name": "late", "image": IMAGE, "env": variable("NVIDIA_VISIBLE_DEVICES")}
+    late = {"name": "late", "image": JUDGE_IMAGE, "env": variable("NVIDIA_VISIBLE_DEVICES")}
     assert patch(kube, "ephemeralcontainers", {"ephemeralContainers": [late]}).stderr == ""
 
 

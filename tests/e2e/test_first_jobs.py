@@ -5,6 +5,7 @@ import json
 
 import yaml
 from harness import ROOT, annotated_devices, condition
+from manifests import JUDGE_IMAGE
 
 
 def example(name):
@@ -70,7 +71,7 @@ def test_a_plain_pod_that_asks_for_gpus_is_placed_too(kube):
                 "containers": [
                     {
                         "name": "shell",
-                        "image": "docker.io/gpupack/judge:dev",
+                        "image": JUDGE_IMAGE,
                         "command": ["python3", "-c", "import os; print(os.environ)"],
                         "resources": {"limits": {"gpupack.dev/gpu": 2}},
                     }

@@ -11,7 +11,7 @@ import pathlib
 import pytest
 from fixtures import namespace
 from harness import DEVICES_ANNOTATION, Kube, pod_condition, wait_for
-from manifests import JUDGE_IMAGE, gpujob
+from manifests import AGENT_IMAGE, JUDGE_IMAGE, gpujob
 from parts import pods_of_part, rolled_out
 
 OURS = "gpupack.dev/gpu"
@@ -97,7 +97,7 @@ class Stand:
         sockets = {"path": "/var/lib/kubelet/device-plugins", "type": "Directory"}
         container = {
             "name": "stand-in",
-            "image": "docker.io/gpupack/agent:dev",
+            "image": AGENT_IMAGE,
             "command": ["python", "/stand-in/stand_in.py", THEIRS, *self.ids],
             "volumeMounts": [
                 {"name": "script", "mountPath": "/stand-in"},

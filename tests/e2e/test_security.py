@@ -5,6 +5,7 @@ import json
 
 import pytest
 from harness import SYSTEM_NAMESPACE
+from manifests import JUDGE_IMAGE
 
 PLAN = {
     "namespace": "default",
@@ -33,7 +34,7 @@ def call_from_a_pod(kube, path, *, headers, data):
     )
     # Not `run -i`: a pod that ends before kubectl has attached leaves its output behind.
     ran = kube.kubectl(
-        "run", "caller", "--image=docker.io/gpupack/judge:dev", "--restart=Never",
+        "run", "caller", f"--image={JUDGE_IMAGE}", "--restart=Never",
         "--command", "--", "python3", "-c", script,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr

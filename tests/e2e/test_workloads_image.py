@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests that need torch and Triton, run where those are: in the workloads image."""
 
+from manifests import WORKLOADS_TEST_IMAGE
+
 
 def test_the_kernels_are_right_in_the_image_that_runs_them(kube):
     done = kube.kubectl(
-        "run", "kernels", "--image=docker.io/gpupack/workloads-test:dev", "--restart=Never",
+        "run", "kernels", f"--image={WORKLOADS_TEST_IMAGE}", "--restart=Never",
         "--image-pull-policy=Never",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ import time
 
 from caller import rss_kib
 from harness import STATE, SYSTEM_NAMESPACE, Kube
+from manifests import JUDGE_IMAGE
 
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
@@ -179,7 +180,7 @@ def holding_gpus(kube):
     """A GPUJob that holds GPUs meanwhile, so that there is something in the ledger."""
     container = {
         "name": "worker",
-        "image": "docker.io/gpupack/judge:dev",
+        "image": JUDGE_IMAGE,
         "command": ["sleep", "100000"],
     }
     pod = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}

@@ -56,17 +56,6 @@ def ledger(system):
 
 
 @pytest.fixture
-def tell(capsys):
-    """Prints figures past pytest's capture."""
-
-    def say(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n{text}")
-
-    return say
-
-
-@pytest.fixture
 def verdict(kube, refusals, ledger):
     """Judges jobs that have ended; returns how many attempts had to be repeated."""
 

@@ -13,6 +13,7 @@ import time
 
 import pytest
 from harness import STATE, cluster_kind, wait_for
+from manifests import JUDGE_IMAGE
 from parts import AGENT, OPERATOR, SCHEDULER, lease_holder, pods_of_part, restarts, rolled_out
 
 from gpupack_devcluster.certificates import Authority, Identity
@@ -38,7 +39,7 @@ def lent(container):
     bring = "cp /libfaketime.so /faketime/ && echo +0 > /faketime/offset && chmod 666 /faketime/*"
     lender = {
         "name": "faketime",
-        "image": "docker.io/gpupack/judge:dev",
+        "image": JUDGE_IMAGE,
         "imagePullPolicy": "Never",
         "command": ["sh", "-c", bring],
         "volumeMounts": [LIBRARY],

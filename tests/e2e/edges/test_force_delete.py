@@ -2,7 +2,7 @@
 """Pods that were deleted by force while their processes go on using their GPUs."""
 
 import pytest
-from harness import annotated_devices, wait_for
+from harness import annotated_devices, pod_condition, wait_for
 from manifests import Share, on_node
 from node_faults import lingering, unkillable
 from pausing import pids_of
@@ -79,6 +79,5 @@ def kept_back(pod):
 
 def unschedulable(pod):
     """Why a pod has no node; None where it has one or nobody has looked."""
-    conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
-    scheduled = conditions.get("PodScheduled", {})
+    scheduled = pod_condition(pod, "PodScheduled")
     return scheduled.get("message") if scheduled.get("status") == "False" else None

@@ -29,7 +29,9 @@ def test_a_worker_between_tickets_and_start_gets_its_own_gpus_or_is_replaced_by_
         kill_kubelet(cluster, node)
         healthz = f"/api/v1/nodes/{node}/proxy/healthz"
         wait_for(
-            lambda: kube.kubectl("get", "--raw", healthz).stdout == "ok", seconds=60, what="it"
+            lambda: kube.kubectl("get", "--raw", healthz).stdout == "ok",
+            seconds=60,
+            what="a kubelet",
         )
     kube.submit(on_node(judged.job("after"), node))
     jobs = kube.wait_finished(["beside", "between", "after"], seconds=120)
