@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fuzz the extender of the cluster that is up: `make fuzz`, FUZZ_SECONDS=300 and FUZZ_SEED=… with it.
+"""Fuzz the extender of the cluster that is up: `make fuzz FUZZ_SECONDS=300 FUZZ_SEED=…`.
 
 The calls go to the real process, from inside its pod's network namespace, while a GPUJob holds
 GPUs. The bar: no 5xx, every malformed call a 4xx that says why in JSON, no growth of the process,
