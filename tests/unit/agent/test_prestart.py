@@ -35,7 +35,11 @@ class World:
         roster.update(Findings(devices=devices))
         self.node = Node(PodStore(), SpecFolder(cdi), Cgroups(cgroups.root), roster)
         self.identities = Identities(self.node.pods, resources, cluster.api)
-        settings = PreStartSettings(wait_seconds=1.0, poll_seconds=0.02)
+        self.wait(seconds=1.0)
+
+    def wait(self, *, seconds):
+        """How long a start may wait: long for what must come, short for what must not."""
+        settings = PreStartSettings(wait_seconds=seconds, poll_seconds=0.02)
         self.prestart = PreStart(self.node, self.identities, Plain(), settings)
 
     def bind(self, name, *shares, tickets, uid=None, resource=names.GPU):
@@ -98,6 +102,7 @@ async def test_the_pod_is_the_one_with_exactly_these_tickets(world, build):
 
 
 async def test_a_pod_that_the_watch_shows_late_is_waited_for(world, build):
+    world.wait(seconds=20.0)
     starting = asyncio.create_task(world.start("gpu-0"))
     await asyncio.sleep(0.1)
     world.bind("a", build.share(), tickets=["gpu-0"])
