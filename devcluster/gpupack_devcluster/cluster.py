@@ -182,12 +182,23 @@ class Cluster:
         self._simulate(kwok_nodes)
 
     def _down(self) -> None:
-        while running := processes.scan(self._paths.state):
-            processes.kill(running)
+        self._end(self._paths.state)
         for index in self._indexes():
             cgroups.remove(cgroups.host_cgroups().groups(node_name(index)))
-        network.take_down(self.settings.addresses, self._paths.state)
+
+    def _end(self, state: Path) -> None:
+        """Kill what runs with this state folder and give the host back its network."""
+        while running := processes.scan(state):
+            processes.kill(running)
+        network.take_down(self.settings.addresses, state)
         host.restore()
+
+    def _end_abandoned(self) -> None:
+        """A checkout deleted while its cluster was up leaves nothing that `down` could be run on."""
+        owner = network.owner(self.settings.addresses)
+        if owner and not Path(owner).exists():
+            logger.warning("removing what is left of the cluster of deleted folder %s", owner)
+            self._end(Path(owner))
 
     def _check(self, nodes: int) -> None:
         require_root()
@@ -220,6 +231,7 @@ class Cluster:
     def _prepare_host(self) -> None:
         with phase("host and certificates"):
             self._paths.cluster.mkdir(parents=True, exist_ok=True)
+            self._end_abandoned()
             masquerade = self.settings.masquerade
             network.put_up(self.settings.addresses, self._paths.state, masquerade=masquerade)
             host.prepare(forward=masquerade)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_devcluster import host, network
+from gpupack_devcluster.cluster import Cluster
+from gpupack_devcluster.settings import ClusterSettings, Paths
+
+
+@pytest.fixture
+def taken_down(monkeypatch):
+    folders = []
+    monkeypatch.setattr(network, "take_down", lambda _, state: folders.append(str(state)))
+    monkeypatch.setattr(host, "restore", lambda: None)
+    return folders
+
+
+def owned_by(monkeypatch, folder):
+    monkeypatch.setattr(network, "owner", lambda _: folder)
+
+
+def test_what_a_deleted_checkout_left_on_the_host_is_removed(monkeypatch, tmp_path, taken_down):
+    deleted = str(tmp_path / "deleted" / ".dev")
+    owned_by(monkeypatch, deleted)
+    Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    assert taken_down == [deleted]
+
+
+@pytest.mark.parametrize("owner", [None, ""])
+def test_a_host_without_a_cluster_is_left_alone(monkeypatch, tmp_path, taken_down, owner):
+    owned_by(monkeypatch, owner)
+    Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    assert taken_down == []
+
+
+def test_the_cluster_of_another_checkout_is_left_alone(monkeypatch, tmp_path, taken_down):
+    owned_by(monkeypatch, str(tmp_path))
+    Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    assert taken_down == []
