@@ -27,7 +27,7 @@ VENV := $(DEV)/venv
 PY := $(VENV)/bin/python
 STAMPS := $(DEV)/stamps
 STEP := .ci/step
-COMPONENTS := core crds kube agent extender operator workloads devcluster images
+COMPONENTS := core crds kube agent extender operator simulator workloads devcluster images
 # Only our own cluster and its image store need root.
 export SUDO := $(if $(filter kind,$(CLUSTER))$(filter 0,$(shell id -u)),,sudo -E env PATH=$(PATH))
 
