@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays traces through the policies of gpupack_core and reports what fits, waits and is wasted."""
+"""Replays traces through the policies of gpupack_core: what fits, what waits, what is wasted."""

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of the simulator.
+
+SimulatorError
+├── InvalidJob          (also ValueError: a job that cannot exist)
+├── InvalidParameter    (also ValueError: a load of 0, an unknown discipline)
+└── InvalidInput        a file with faults, each with its line and column
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SHOWN = 20
+"""So many faults of a file are listed in a message; the rest are counted."""
+
+
+class SimulatorError(Exception):
+    """Base of all errors of gpupack_simulator."""
+
+
+class InvalidJob(SimulatorError, ValueError):
+    """A job that cannot exist."""
+
+
+class InvalidParameter(SimulatorError, ValueError):
+    """A parameter of a run that makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong in a file. `line` counts from 1; 0: the file as a whole.
+
+    `column`: the name of the CSV's column or the path of the field (`jobs[2].gpus`).
+    """
+
+    line: int
+    column: str
+    message: str
+
+    def text(self, file: str) -> str:
+        """«pods.csv:17: cpu_milli: ...»."""
+        where = f"{file}:{self.line}" if self.line else file
+        return (
+            f"{where}: {self.column}: {self.message}" if self.column else f"{where}: {self.message}"
+        )
+
+
+class InvalidInput(SimulatorError):
+    """Everything that is wrong in one file; nothing of it is used."""
+
+    def __init__(self, file: str, faults: Sequence[Fault]) -> None:
+        self.file, self.faults = file, tuple(faults)
+        lines = [fault.text(file) for fault in self.faults[:SHOWN]]
+        hidden = len(self.faults) - len(lines)
+        if hidden:
+            lines.append(f"… and {hidden} more faults in {file}")
+        super().__init__("\n".join(lines))

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run leaves behind: the seam between the engine, which writes it, and all output.
+
+Times are in the run's unit. Capacity is in milli-GPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpupack_core import DeviceUuid, Node, NodeName, Placement
+from gpupack_simulator.job import Job, JobId
+
+
+class TimeUnit(StrEnum):
+    """What a time of 1 means."""
+
+    SECOND = "s"
+    STEP = "step"
+    LIFETIME = "lifetime"
+    """Mean lifetime of a job, in workloads with exponential lifetimes."""
+    ARRIVAL = "arrival"
+    """One job, in experiments without a clock: the published one."""
+
+
+class End(StrEnum):
+    """How a job stands when the run ends."""
+
+    SUCCEEDED = "succeeded"
+    DROPPED = "dropped"
+    """Refused on arrival: by the discipline, or since it fits not even the empty cluster."""
+    KILLED = "killed"
+    """Lost its node or GPU, and the scenario does not queue such jobs again."""
+    RUNNING = "running"
+    WAITING = "waiting"
+
+
+class Cause(StrEnum):
+    """Why a part of the capacity serves nobody; keys of Sample.free_by_cause and of losses."""
+
+    FAILED = "failed"
+    """GPU or node out of order."""
+    NO_DEMAND = "no-demand"
+    """Free, and no job waits for GPUs."""
+    HELD_BACK = "held-back"
+    """Free, and a worker of a waiting job fits here: the discipline, or the rest of its gang,
+    holds it back."""
+    FRAGMENTED = "fragmented"
+    """Free, too little of it on this node for any waiting job."""
+    STRANDED = "stranded"
+    """Free, enough for a waiting job, but the node's CPU or memory is exhausted."""
+    WRONG_KIND = "wrong-kind"
+    """Free, but of a model, size or node that no waiting job may use."""
+    KILLED_WORK = "killed-work"
+    """Work that was lost with its node or GPU and is done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job. `started`: the last attempt's; None: never. `wait`: time in the queue so far, over
+    all attempts; None: dropped on arrival. `ended` None: it runs or waits still.
+    """
+
+    job: Job
+    submitted: float
+    started: float | None
+    ended: float | None
+    end: End
+    placements: tuple[Placement, ...] = ()
+    """Of the last attempt, by worker; empty: never placed."""
+    attempts: int = 0
+    wait: float | None = None
+    reason: str = ""
+    """Why it was dropped, or why it waits at the end where that was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster at one instant, after all that happens in it."""
+
+    time: float
+    arrived_milli: int
+    """GPU capacity asked for by all jobs so far."""
+    allocated_milli: int
+    capacity_milli: int
+    """Of all devices, those that failed too."""
+    fragmented_milli: int | None
+    """FGD's measure; None: not sampled."""
+    queued_jobs: int
+    running_jobs: int
+    free_by_cause: Mapping[str, int] = field(default_factory=dict)
+    """Milli-GPU by Cause; empty: not sampled. Adds up to capacity - allocated."""
+    allocated_by_node: Mapping[NodeName, int] = field(default_factory=dict)
+    """Milli-GPU; empty: not sampled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """`milli` of one device held by a job over a while. `end` None: beyond the end of the run."""
+
+    node: NodeName
+    device: DeviceUuid
+    job: JobId
+    start: float
+    end: float | None
+    milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An attempt that was cut short by a failure: what it had done is lost."""
+
+    time: float
+    job: JobId
+    node: NodeName
+    cause: Cause
+    milli_time: float
+    """Milli-GPU times the run's time unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A node (`device` None) or one of its devices out of order. `end` None: beyond the run."""
+
+    node: NodeName
+    device: DeviceUuid | None
+    start: float
+    end: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One policy, one seed."""
+
+    policy: str
+    seed: int
+    parameters: Mapping[str, str | int | float | bool]
+    """What the run was asked to do: discipline, load, demand, file names."""
+    time_unit: TimeUnit
+    nodes: tuple[Node, ...]
+    jobs: tuple[JobRecord, ...]
+    samples: tuple[Sample, ...]
+    occupancy: tuple[Occupancy, ...]
+    """Empty where it was not asked for."""
+    losses: tuple[Loss, ...]
+    outages: tuple[Outage, ...]
+    measured_from: float
+    """Steady state: jobs that arrived earlier, and samples before, are warm-up."""
+    ended: float
+    """The clock at the end of the run."""
+    events: int
+    seconds_of_wall: float
