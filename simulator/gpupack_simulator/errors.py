@@ -40,9 +40,7 @@ class Fault:
     def text(self, file: str) -> str:
         """«pods.csv:17: cpu_milli: ...»."""
         where = f"{file}:{self.line}" if self.line else file
-        return (
-            f"{where}: {self.column}: {self.message}" if self.column else f"{where}: {self.message}"
-        )
+        return ": ".join(part for part in (where, self.column, self.message) if part)
 
 
 class InvalidInput(SimulatorError):

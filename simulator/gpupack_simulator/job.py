@@ -3,13 +3,15 @@
 
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import NewType
+from typing import Final, NewType
 
 from gpupack_core import Gang, MilliGpu, Request, Spread
 from gpupack_simulator.errors import InvalidJob
 from gpupack_simulator.size import Size, size_of
 
 JobId = NewType("JobId", str)
+
+ANYWHERE: Final = Spread()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Job:
     workers: int = 1
     duration: float = inf
     priority: int = 0
-    spread: Spread = Spread()
+    spread: Spread = ANYWHERE
 
     def __post_init__(self) -> None:
         if not self.id:

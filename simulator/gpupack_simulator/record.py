@@ -57,8 +57,10 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One job. `started`: the last attempt's; None: never. `wait`: time in the queue so far, over
-    all attempts; None: dropped on arrival. `ended` None: it runs or waits still.
+    """One job.
+
+    `started`: the last attempt's; None: never. `wait`: time in the queue so far, over all
+    attempts; None: dropped on arrival. `ended` None: it runs or waits still.
     """
 
     job: Job
