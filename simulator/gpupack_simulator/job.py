@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Final, NewType
 
-from gpupack_core import Gang, MilliGpu, Request, Spread
+from gpupack_core import Gang, Holder, MilliGpu, Request, Spread
 from gpupack_simulator.errors import InvalidJob
 from gpupack_simulator.size import Size, size_of
 
@@ -53,3 +53,13 @@ class Job:
     def size(self) -> Size:
         """The class in which waits are counted."""
         return size_of(self.request, self.workers)
+
+
+def holder_of(job: JobId, worker: int) -> Holder:
+    """As whom a worker of the job stands in the books of core's Cluster."""
+    return Holder(f"{job}/{worker}")
+
+
+def job_of(holder: Holder) -> JobId:
+    """The reverse of holder_of."""
+    return JobId(holder.rpartition("/")[0])

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpupack_core import DeviceUuid, Node, NodeName, Placement
+from gpupack_core import Cluster, DeviceUuid, Node, NodeName, Placement
 from gpupack_simulator.job import Job, JobId
 
 
@@ -148,7 +148,25 @@ class Run:
     outages: tuple[Outage, ...]
     measured_from: float
     """Steady state: jobs that arrived earlier, and samples before, are warm-up."""
+    allocated_milli_time: float
+    """Milli-GPU in use times the run's time unit, exactly, from measured_from to the end."""
     ended: float
     """The clock at the end of the run."""
     events: int
     seconds_of_wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The run so far, for whoever prints it step by step. Valid until the simulator goes on."""
+
+    time: float
+    time_unit: TimeUnit
+    policy: str
+    cluster: Cluster
+    """The engine's own, not to be changed. Holders are `holder_of(job, worker)`."""
+    jobs: tuple[JobRecord, ...]
+    """Every job that has arrived, in the order of arrival."""
+    expected: tuple[Job, ...]
+    """Those that have not arrived yet."""
+    sample: Sample

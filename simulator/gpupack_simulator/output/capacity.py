@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allocation, fragmentation and demand, in percent of the GPU capacity of all devices."""
+
+from collections.abc import Callable, Sequence
+
+from gpupack_core import WHOLE_GPU, Node
+from gpupack_simulator.output.series import Steps
+from gpupack_simulator.record import Run, Sample
+
+
+def allocation(run: Run) -> Steps:
+    """What jobs hold, over time."""
+    return _percent(run, lambda sample: sample.allocated_milli)
+
+
+def arrived(run: Run) -> Steps:
+    """What all jobs so far have asked for, over time."""
+    return _percent(run, lambda sample: sample.arrived_milli)
+
+
+def fragmentation(run: Run) -> Steps:
+    """FGD's measure: what is free and yet of no use to a job of the expected mix, over time."""
+    return _percent(run, lambda sample: sample.fragmented_milli)
+
+
+def queue(run: Run) -> Steps:
+    """Jobs that wait, over time."""
+    samples = run.samples
+    return Steps.of([s.time for s in samples], [s.queued_jobs for s in samples], run.ended)
+
+
+def allocation_at_demand(run: Run, percent: float) -> float | None:
+    """Percent allocated at the first sample in which this much had arrived; None: it never had."""
+    for sample in run.samples:
+        if sample.arrived_milli * 100 >= percent * sample.capacity_milli > 0:
+            return 100 * sample.allocated_milli / sample.capacity_milli
+    return None
+
+
+def milli(nodes: Sequence[Node]) -> int:
+    """Capacity of all devices, those that failed too."""
+    return WHOLE_GPU * sum(len(node.devices) for node in nodes)
+
+
+def _percent(run: Run, value: Callable[[Sample], int | None]) -> Steps:
+    """Samples that lack the value, and those of a cluster without GPUs, are left out."""
+    known = [
+        (sample.time, 100 * found / sample.capacity_milli)
+        for sample in run.samples
+        if (found := value(sample)) is not None and sample.capacity_milli
+    ]
+    return Steps.of([time for time, _ in known], [percent for _, percent in known], run.ended)

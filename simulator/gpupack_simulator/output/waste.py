@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capacity that served nobody, by cause.
+
+Free capacity is integrated over the measured part of the run, from the samples that tell its
+cause. Work lost with a node or GPU was held at the time, so it comes on top of what was free. In
+an experiment without a clock nothing can be integrated: what counts is how the cluster ends.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpupack_simulator.output import capacity
+from gpupack_simulator.output.series import Steps
+from gpupack_simulator.output.units import UNITS, Unit
+from gpupack_simulator.record import Cause, Run, Sample, TimeUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """`gpu_time` and `total` are in `unit`: «GPU-hours», say. Causes that did not occur are out."""
+
+    unit: str
+    key: str
+    gpu_time: Mapping[Cause, float]
+    total: float
+    """All that there was to use: capacity over the measured time."""
+
+    def percent(self, cause: Cause) -> float:
+        """Of all that there was to use."""
+        return 100 * self.gpu_time.get(cause, 0.0) / self.total if self.total else 0.0
+
+
+def waste(run: Run) -> Waste:
+    """What was wasted; empty where no sample tells causes and nothing was lost."""
+    unit = UNITS[run.time_unit]
+    told = [sample for sample in run.samples if sample.free_by_cause]
+    at_end = run.time_unit is TimeUnit.ARRIVAL
+    free = _at_end(told) if at_end else _over_time(run, told)
+    free[Cause.KILLED_WORK] = 0.0 if at_end else _lost(run)
+    known = {cause: free[cause] / unit.per_gpu_time for cause in Cause if free.get(cause)}
+    return Waste(unit.gpu_time, unit.gpu_time_key, known, _total(run, unit))
+
+
+def _total(run: Run, unit: Unit) -> float:
+    time = 1.0 if run.time_unit is TimeUnit.ARRIVAL else run.ended - run.measured_from
+    return capacity.milli(run.nodes) * time / unit.per_gpu_time
+
+
+def _lost(run: Run) -> float:
+    return sum(loss.milli_time for loss in run.losses if loss.time >= run.measured_from)
+
+
+def _at_end(told: list[Sample]) -> dict[str, float]:
+    return (
+        {str(cause): float(milli) for cause, milli in told[-1].free_by_cause.items()}
+        if told
+        else {}
+    )
+
+
+def _over_time(run: Run, told: list[Sample]) -> dict[str, float]:
+    causes = sorted({cause for sample in told for cause in sample.free_by_cause})
+    times = [sample.time for sample in told]
+    return {
+        cause: Steps.of(times, [s.free_by_cause.get(cause, 0) for s in told], run.ended).integral(
+            run.measured_from, run.ended
+        )
+        for cause in causes
+    }
