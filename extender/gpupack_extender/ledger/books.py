@@ -15,6 +15,7 @@ pod's claim is there, it is the one that counts, and the moment it ends the ling
 
 import dataclasses
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
@@ -46,6 +47,8 @@ class Books:
         """By node and pod UID."""
         self.contradictions = 0
         """How often the API showed a device claimed beyond what it has."""
+        self._mortal_workers: set[Worker] = set()
+        self._mortal_pods: set[str] = set()
         self._set_aside = SetAside(cluster)
         self._of_job: dict[str, set[Worker]] = defaultdict(set)
         self._serving: dict[Worker, set[str]] = defaultdict(set)
@@ -58,9 +61,17 @@ class Books:
         """The pods of a worker that have a claim; more than one is somebody's error."""
         return tuple(self.pods[uid] for uid in sorted(self._serving.get(worker, ())))
 
+    def expire(self, now: float) -> None:
+        """End the claims whose deadline has passed; costs nothing for claims that have none."""
+        for worker in [w for w in self._mortal_workers if self.workers[w].deadline <= now]:
+            self.drop_worker(worker)
+        for uid in [uid for uid in self._mortal_pods if self.pods[uid].deadline <= now]:
+            self.drop_pod(uid)
+
     def put_worker(self, claim: WorkerClaim) -> None:
         """Add a worker's claim or replace the one there is."""
         self.workers[claim.worker] = claim
+        _mark(self._mortal_workers, claim.worker, deadline=claim.deadline)
         self._of_job[claim.worker.attempt.job_uid].add(claim.worker)
         self._book_worker(claim.worker)
 
@@ -68,6 +79,7 @@ class Books:
         """End a worker's claim. Its pod's claim, if there is one, stays."""
         if self.workers.pop(worker, None) is None:
             return
+        self._mortal_workers.discard(worker)
         _discard(self._of_job, worker.attempt.job_uid, worker)
         self._book_worker(worker)
 
@@ -75,6 +87,7 @@ class Books:
         """Add a pod's claim or replace the one there is."""
         before = self.pods.get(claim.uid)
         self.pods[claim.uid] = claim
+        _mark(self._mortal_pods, claim.uid, deadline=claim.deadline)
         if before and before.worker and before.worker != claim.worker:
             self._leave(claim.uid, before.worker)
         if claim.worker:
@@ -90,6 +103,7 @@ class Books:
         claim = self.pods.pop(uid, None)
         if claim is None:
             return
+        self._mortal_pods.discard(uid)
         self._book(pod_holder(uid), None)
         self._book_lingering(claim.place.node, uid)
         if claim.worker:
@@ -224,6 +238,14 @@ def _names_all(claimed: core.Placement, lingering: core.Placement) -> bool:
     """Whether a pod's claim holds every device that it is said to linger on."""
     uuids = {grant.uuid for grant in claimed.devices}
     return claimed.node == lingering.node and all(g.uuid in uuids for g in lingering.devices)
+
+
+def _mark(mortals: set[K], key: K, *, deadline: float) -> None:
+    """Keep the keys of claims that end by themselves apart: there are few at a time."""
+    if math.isfinite(deadline):
+        mortals.add(key)
+    else:
+        mortals.discard(key)
 
 
 def _discard(groups: dict[K, set[V]], key: K, value: V) -> None:

@@ -47,11 +47,7 @@ class Ledger:
 
     def expire(self) -> None:
         """End the claims whose deadline has passed. Every call begins with this."""
-        now = self._clock()
-        for worker in [w for w, c in self.books.workers.items() if c.deadline <= now]:
-            self.books.drop_worker(worker)
-        for uid in [u for u, c in self.books.pods.items() if c.deadline <= now]:
-            self.books.drop_pod(uid)
+        self.books.expire(self._clock())
 
     def plan_of(self, attempt: Attempt) -> tuple[WorkerClaim, ...]:
         """What is held for an attempt, planned or written, by worker index."""
