@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock: events in the order (time, kind, sequence).
+
+Of what happens at one instant, what gives capacity back comes first and what asks for it last, so
+that a job that arrives when another ends finds the place free. The sequence makes ties explicit:
+equal time and kind go in the order in which they were scheduled. No event is ever compared with
+another, and nothing depends on hashes, so one seed gives one trace in every process.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from gpupack_core import DeviceUuid, NodeName
+from gpupack_simulator.job import Job, JobId
+
+
+class Kind(IntEnum):
+    """Priority within an instant, smallest first."""
+
+    END = 0
+    REPAIR = 1
+    FAIL = 2
+    ARRIVE = 3
+    SAMPLE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job's attempt is through; void if the attempt was killed before."""
+
+    job: JobId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A node, or one device of it, fails or is repaired."""
+
+    node: NodeName
+    device: DeviceUuid | None = None
+
+
+Subject = Job | Ended | Part | None
+
+
+class Event(NamedTuple):
+    """Compared by time, kind and sequence alone: sequences differ."""
+
+    time: float
+    kind: Kind
+    sequence: int
+    subject: Subject
+
+
+@dataclass(slots=True)
+class Agenda:
+    """What is still to come."""
+
+    _heap: list[Event] = field(default_factory=list)
+    _sequence: int = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, time: float, kind: Kind, subject: Subject = None) -> None:
+        """What never happens (at infinity) is not kept."""
+        if time < inf:
+            heappush(self._heap, Event(time, kind, self._sequence, subject))
+            self._sequence += 1
+
+    @property
+    def next_time(self) -> float:
+        """Infinity: nothing is to come."""
+        return self._heap[0].time if self._heap else inf
+
+    def pop_at(self, time: float, *, before: Kind) -> Event | None:
+        """The next event of this instant and of a kind that comes before the given one."""
+        if self._heap and self._heap[0].time <= time and self._heap[0].kind < before:
+            return heappop(self._heap)
+        return None
+
+    def drop_samples(self, time: float) -> bool:
+        """Whether a sample is due now; the agenda has it no more."""
+        due = False
+        while self._heap and self._heap[0].time <= time and self._heap[0].kind is Kind.SAMPLE:
+            heappop(self._heap)
+            due = True
+        return due

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes samples."""
+
+from math import inf
+
+from gpupack_core import Cluster, NodeName
+from gpupack_simulator.engine.books import Books
+from gpupack_simulator.engine.desk import LiveDesk
+from gpupack_simulator.engine.sampling import Sampling
+from gpupack_simulator.record import Sample
+
+
+class Observer:
+    """Mutable; belongs to one engine."""
+
+    def __init__(self, cluster: Cluster, sampling: Sampling, capacity: int) -> None:
+        self.samples: list[Sample] = []
+        self._cluster, self._sampling, self._capacity = cluster, sampling, capacity
+        self._step = sampling.demand_step * capacity
+        self._next_demand = self._step
+
+    def take_if_due(self, desk: LiveDesk, books: Books) -> None:
+        """By demand, or after each instant."""
+        if books.arrived >= self._next_demand or self._sampling.each_instant:
+            self.take(desk, books)
+
+    def take(self, desk: LiveDesk, books: Books) -> None:
+        """Keep a sample; only the last of an instant, which happens in several parts."""
+        if self._step < inf:
+            self._next_demand = (books.arrived // self._step + 1) * self._step
+        if self.samples and self.samples[-1].time == desk.now:
+            self.samples.pop()
+        self.samples.append(self.sample(desk, books))
+
+    def sample(self, desk: LiveDesk, books: Books) -> Sample:
+        """The cluster now."""
+        sampling = self._sampling
+        return Sample(
+            time=desk.now,
+            arrived_milli=books.arrived,
+            allocated_milli=books.allocated,
+            capacity_milli=self._capacity,
+            fragmented_milli=None,
+            queued_jobs=len(desk.waiting),
+            running_jobs=len(desk.running),
+            allocated_by_node=allocated_by_node(self._cluster) if sampling.by_node else {},
+        )
+
+
+def allocated_by_node(cluster: Cluster) -> dict[NodeName, int]:
+    """Milli-GPU in use on each node."""
+    used = cluster.arrays.used_milli.sum(axis=1).tolist()
+    rows = ((node.name, cluster.row(node.name)) for node in cluster.nodes())
+    return {name: used[row] for name, row in rows if row is not None}

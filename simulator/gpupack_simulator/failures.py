@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What breaks when: given as a list, or drawn from rates.
+
+A part that is well fails after an exponential time and is repaired after an exponential time. What
+is drawn depends on seed, part and rates alone, not on the jobs, so that policies are compared under
+the same failures.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+from random import Random
+
+from gpupack_core import Node
+from gpupack_simulator.engine.events import Part
+from gpupack_simulator.errors import InvalidParameter
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A part fails `at` and is well again `until` (infinity: never)."""
+
+    part: Part
+    at: float
+    until: float = inf
+
+    def __post_init__(self) -> None:
+        if self.at < 0 or not self.until > self.at:
+            raise InvalidParameter(
+                f"{self.part.device or self.part.node} fails at {self.at:g} and is repaired at "
+                f"{self.until:g}: the repair must come later, and both after 0"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureRates:
+    """Mean times in the run's unit. Infinity between failures: none."""
+
+    node_between: float = inf
+    node_repair: float = 1.0
+    gpu_between: float = inf
+    gpu_repair: float = 1.0
+
+    def __post_init__(self) -> None:
+        means = (self.node_between, self.node_repair, self.gpu_between, self.gpu_repair)
+        if not all(mean > 0 for mean in means):
+            raise InvalidParameter("mean times between failures and to repair must be positive")
+
+    @property
+    def any(self) -> bool:
+        """Whether anything ever fails."""
+        return min(self.node_between, self.gpu_between) < inf
+
+
+def drawn(
+    rates: FailureRates, nodes: Iterable[Node], *, until: float, seed: int
+) -> list[Breakdown]:
+    """Every failure before `until`, by node and device, then by time."""
+    if not rates.any:
+        return []
+    if until == inf:
+        raise InvalidParameter("failure rates need a time at which the run ends (until)")
+    return [
+        breakdown
+        for node in nodes
+        for part in (Part(node.name), *(Part(node.name, d.uuid) for d in node.devices))
+        for breakdown in _of_part(rates, part, until, seed)
+    ]
+
+
+def _of_part(rates: FailureRates, part: Part, until: float, seed: int) -> Iterator[Breakdown]:
+    between = rates.node_between if part.device is None else rates.gpu_between
+    repair = rates.node_repair if part.device is None else rates.gpu_repair
+    if between == inf:
+        return
+    random = Random(f"{seed}:{part.node}:{part.device or ''}")  # noqa: S311  # not for secrets
+    at = random.expovariate(1 / between)
+    while at < until:
+        well = at + random.expovariate(1 / repair)
+        yield Breakdown(part, at, well)
+        at = well + random.expovariate(1 / between)
