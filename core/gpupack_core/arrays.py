@@ -4,6 +4,8 @@
 This is what policies read. Arrays are column-major: reductions over the devices of each node
 then run over contiguous memory (4 times faster at 5000 x 8 than row-major). A row without a
 node and a column without a device have nothing free, so no mask has to exclude them.
+Neither has a MIG slice: its capacity in milli-GPU is 0, so policies see GPUs alone (slices are
+found by feasibility.py).
 
 `free_*` is what new work may take, never negative, zero on a device that is not HEALTHY.
 It is derived from `used_*` by `refresh`, the only place that writes it.
@@ -29,6 +31,9 @@ _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "model": (np.int16, ABSENT),
     "clique": (np.int16, ABSENT),
     "numa": (np.int16, ABSENT),
+    "profile": (np.int16, ABSENT),
+    "parent": (np.int16, ABSENT),
+    "capacity": (np.int32, 0),
     "memory": (np.int32, 0),
     "used_milli": (np.int32, 0),
     "used_memory": (np.int32, 0),
@@ -67,9 +72,16 @@ class Arrays:
     clique: IntArray
     """0, 1, … within the node; ABSENT: no NVLink."""
     numa: IntArray
+    profile: IntArray
+    """Index into the cluster's table of MIG profiles; ABSENT: a whole GPU."""
+    parent: IntArray
+    """0, 1, … within the node: the GPU that a MIG slice is part of."""
+    capacity: IntArray
+    """1000 milli, 0 of a MIG slice."""
     memory: IntArray
-    """Capacity; a device's GPU capacity is always 1000 milli."""
+    """Capacity in MiB."""
     used_milli: IntArray
+    """1000 for a MIG slice that is held."""
     used_memory: IntArray
     free_milli: IntArray
     free_memory: IntArray
@@ -88,7 +100,7 @@ class Arrays:
     order: IntArray
     """Ties go to the node with the smallest."""
     gpus: IntArray
-    """Devices of the node, whatever their health."""
+    """GPUs of the node, whatever their health; MIG slices do not count."""
     free_gpu_milli: IntArray
     """Sum of free_milli."""
     cpu: IntArray
@@ -167,7 +179,7 @@ class Arrays:
     def refresh(self, rows: slice) -> None:
         """Derive what is free from what is used."""
         healthy = self.health[rows] == Health.HEALTHY
-        free = np.maximum(WHOLE_GPU - self.used_milli[rows], 0) * healthy
+        free = np.maximum(self.capacity[rows] - self.used_milli[rows], 0) * healthy
         self.free_milli[rows] = free
         left = np.maximum(self.memory[rows] - self.used_memory[rows], 0)
         self.free_memory[rows] = left * healthy

@@ -25,7 +25,7 @@ from gpupack_core.holdings import Holdings
 from gpupack_core.masks import SelectorMasks, Table
 from gpupack_core.model import Device, Node, Taint
 from gpupack_core.placement import Placement
-from gpupack_core.units import DeviceUuid, Holder, MiB, MilliGpu, NodeName
+from gpupack_core.units import WHOLE_GPU, DeviceUuid, Holder, MiB, MilliGpu, NodeName
 
 _LIFECYCLE_TAINTS = "node.kubernetes.io/"
 """Kubernetes puts taints with this prefix on a node that is unwell and takes them off again."""
@@ -51,8 +51,9 @@ class Cluster:
         self.model_names: Table[str] = Table()
         self.taint_sets: Table[tuple[Taint, ...]] = Table()
         self.resources: Table[str] = Table()
+        self.profiles: Table[str] = Table()
         self.selectors = SelectorMasks()
-        self._tie_seed = tie_seed
+        self.tie_seed = tie_seed
         self._added = 0
         self._rows: dict[NodeName, int] = {}
         self._columns: dict[NodeName, dict[DeviceUuid, int]] = {}
@@ -132,6 +133,10 @@ class Cluster:
         placement = self._holdings.remove(holder)
         self._book(placement, sign=-1)
         return placement
+
+    def held(self) -> dict[Holder, Placement]:
+        """Everything that is held, also on nodes that are not in the cluster."""
+        return self._holdings.all()
 
     def placement_of(self, holder: Holder) -> Placement | None:
         """What the holder holds."""
@@ -213,9 +218,9 @@ class Cluster:
         self.selectors.forget()
 
     def _order(self, name: NodeName) -> int:
-        if self._tie_seed is None:
+        if self.tie_seed is None:
             return self._added
-        digest = blake2b(f"{self._tie_seed}:{name}".encode(), digest_size=7).digest()
+        digest = blake2b(f"{self.tie_seed}:{name}".encode(), digest_size=7).digest()
         return int.from_bytes(digest)
 
     def _forget_devices(self, name: NodeName) -> None:
@@ -233,7 +238,8 @@ class Cluster:
         a.ready[row], a.cordoned[row] = node.ready, node.cordoned
         a.taints[row] = self.taint_sets.number(node.taints)
         a.resource[row] = self.resources.number(node.resource)
-        a.cpu[row], a.ram[row], a.gpus[row] = node.cpu, node.memory, len(node.devices)
+        a.cpu[row], a.ram[row] = node.cpu, node.memory
+        a.gpus[row] = sum(not device.is_slice for device in node.devices)
         self._write_devices(row, node.name)
         for placement in self._holdings.on(node.name).values():
             self._charge(row, placement, sign=1)
@@ -241,11 +247,17 @@ class Cluster:
 
     def _write_devices(self, row: int, name: NodeName) -> None:
         a, devices, cliques = self.arrays, self.devices_at(row), Table[int]()
+        parents = Table[DeviceUuid]()
         for column, device in enumerate(devices):
             a.health[row, column] = device.health
             a.model[row, column] = self.model_names.number(device.model)
             a.memory[row, column] = device.memory
-            a.max_shares[row, column] = device.max_shares
+            if device.is_slice:
+                a.profile[row, column] = self.profiles.number(device.profile)
+                a.parent[row, column] = parents.number(device.parent)
+            else:
+                a.capacity[row, column] = WHOLE_GPU
+                a.max_shares[row, column] = device.max_shares
             if device.clique is not None:
                 a.clique[row, column] = cliques.number(device.clique)
             a.numa[row, column] = ABSENT if device.numa_node is None else device.numa_node

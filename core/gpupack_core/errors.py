@@ -6,7 +6,8 @@ CoreError
 │   ├── InvalidInventory   device, taint or node
 │   ├── InvalidSelector    selector requirement or toleration
 │   ├── InvalidRequest     request, share, spread or gang
-│   └── InvalidPlacement   grant or placement
+│   ├── InvalidPlacement   grant or placement
+│   └── InvalidSnapshot    a document that describes no cluster; names path and value
 ├── LedgerConflict       (the cluster's books would be wrong; nothing was changed)
 │   ├── UnknownNode
 │   ├── UnknownDevice
@@ -40,6 +41,10 @@ class InvalidRequest(Invalid):
 
 class InvalidPlacement(Invalid):
     """A grant or placement that no decision can have made."""
+
+
+class InvalidSnapshot(Invalid):
+    """A document that describes no cluster; the message names path and value."""
 
 
 class LedgerConflict(CoreError):

@@ -36,6 +36,10 @@ class Holdings:
         """What the holder holds."""
         return self._held.get(holder)
 
+    def all(self) -> dict[Holder, Placement]:
+        """A copy: everything that is held, in the order in which it was taken."""
+        return self._held.copy()
+
     def on(self, node: NodeName) -> dict[Holder, Placement]:
         """A copy: what is held on the node."""
         return dict(self._on.get(node, {}))

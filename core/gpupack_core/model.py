@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from gpupack_core.errors import InvalidInventory
-from gpupack_core.units import NO_CPU, NO_MEMORY, WHOLE_GPU, DeviceUuid, MiB, MilliCpu, NodeName
+from gpupack_core.units import (
+    NO_CPU,
+    NO_MEMORY,
+    NO_PARENT,
+    WHOLE_GPU,
+    DeviceUuid,
+    MiB,
+    MilliCpu,
+    NodeName,
+)
 
 
 class Health(IntEnum):
@@ -44,11 +53,16 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU (or MIG slice).
+    """One GPU, or one MIG slice of a GPU.
+
+    A slice has a `profile` such as "1g.10gb" and the UUID of its `parent`; both are empty for a
+    GPU. It is held wholly or not at all, by who asks for its profile: it serves neither requests
+    for whole GPUs nor shares, and no GPU serves a request for slices. A GPU that is cut is in the
+    inventory by its slices alone. How GPUs are cut is not decided here.
 
     `clique` names the NVLink clique within the node; None: no NVLink. Cliques that span nodes
     are not modelled. `index` is the order in which devices of a node are given out. `max_shares`:
-    how many shares of it there can be at a time, however small.
+    how many shares of a GPU there can be at a time, however small; a slice has none.
     """
 
     uuid: DeviceUuid
@@ -59,6 +73,8 @@ class Device:
     clique: int | None = None
     health: Health = Health.HEALTHY
     max_shares: int = WHOLE_GPU
+    profile: str = ""
+    parent: DeviceUuid = NO_PARENT
 
     def __post_init__(self) -> None:
         if not self.uuid or not self.model:
@@ -69,6 +85,15 @@ class Device:
             raise InvalidInventory(f"device {self.uuid}: memory {self.memory} MiB is not positive")
         if self.max_shares < 0:
             raise InvalidInventory(f"device {self.uuid}: {self.max_shares} shares is negative")
+        if bool(self.profile) != bool(self.parent):
+            raise InvalidInventory(f"device {self.uuid}: a MIG slice has a profile and a parent")
+        if self.parent == self.uuid:
+            raise InvalidInventory(f"device {self.uuid}: it is its own parent")
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether it is a MIG slice."""
+        return bool(self.profile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +122,12 @@ class Node:
             raise InvalidInventory(f"node {self.name}: two devices have the same uuid")
         if len({device.index for device in self.devices}) < len(self.devices):
             raise InvalidInventory(f"node {self.name}: two devices have the same index")
+        self._check_slices()
+
+    def _check_slices(self) -> None:
+        parents = {device.parent for device in self.devices}
+        for device in self.devices:
+            if device.uuid in parents:
+                raise InvalidInventory(
+                    f"node {self.name}: {device.uuid} is cut into slices; list these alone"
+                )

@@ -14,4 +14,5 @@ Holder = NewType("Holder", str)
 
 WHOLE_GPU: Final = MilliGpu(1000)
 NO_CPU: Final = MilliCpu(0)
+NO_PARENT: Final = DeviceUuid("")
 NO_MEMORY: Final = MiB(0)

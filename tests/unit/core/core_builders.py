@@ -65,6 +65,30 @@ def node(
     return Node(NodeName(name), devices, **(defaults | kw))
 
 
+def mig(name, *parents, sick=(), **kw):
+    """`parents`: one mapping of profile to number of slices for each GPU that is cut."""
+    return replace(node(name, 0, **kw), devices=mig_devices(name, *parents, sick=sick))
+
+
+def mig_devices(name, *parents, first=0, sick=()):
+    profiles = [(f"{name}/P{p}", each) for p, cut in enumerate(parents) for each in _slices(cut)]
+    return tuple(
+        device(
+            name,
+            first + i,
+            memory=10_000,
+            profile=profile,
+            parent=DeviceUuid(parent),
+            health=Health.FAILED if first + i in sick else Health.HEALTHY,
+        )
+        for i, (parent, profile) in enumerate(profiles)
+    )
+
+
+def _slices(cut):
+    return [profile for profile, number in cut.items() for _ in range(number)]
+
+
 def taken(cluster, name, *indices, milli=1000, memory=80_000, holder=None, **kw):
     """Take devices of a node by index."""
     grants = tuple(Grant(DeviceUuid(f"{name}/{i}"), MilliGpu(milli), MiB(memory)) for i in indices)

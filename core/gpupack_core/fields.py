@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Typed access to a JSON document whose errors name path and value of what is wrong.
+
+    nodes[3].devices[0].memoryMiB: -1 is not positive
+
+An unknown field is an error too: a misspelt one would be passed over silently.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpupack_core.errors import InvalidSnapshot
+
+_LONGEST_SHOWN = 80
+_BIGGEST = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object of the document and where it stands ("" at the top)."""
+
+    values: Mapping[str, Any]
+    path: str = ""
+
+    @classmethod
+    def of(cls, value: object, path: str = "") -> "Fields":
+        """Raises InvalidSnapshot where the value is no object."""
+        if not isinstance(value, Mapping):
+            raise InvalidSnapshot(f"{path or 'the document'}: {_shown(value)} is not an object")
+        return cls(value, path)
+
+    def at(self, name: str) -> str:
+        """The path of a field."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def only(self, *known: str) -> None:
+        """Raises InvalidSnapshot for a field that is none of these."""
+        for name in self.values:
+            if name not in known:
+                raise InvalidSnapshot(
+                    f"{self.at(name)}: there is no such field; use {', '.join(known)}"
+                )
+
+    def objects(self, name: str, default: tuple[Any, ...] | None = None) -> Iterator["Fields"]:
+        """The objects of a list; without default the list must be there."""
+        for index, value in enumerate(self._list(name, default)):
+            yield Fields.of(value, f"{self.at(name)}[{index}]")
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Without default it must be there and not be empty."""
+        value = self._value(name, default)
+        if not isinstance(value, str):
+            raise self.wrong(name, "is not a text")
+        if not value and default is None:
+            raise self.wrong(name, "is empty")
+        return value
+
+    def one_of(self, name: str, choices: Mapping[str, Any], default: str) -> Any:
+        """What the text in this field stands for."""
+        value = self.text(name, default)
+        if value not in choices:
+            raise self.wrong(name, f"is none of {', '.join(choices)}")
+        return choices[value]
+
+    def truth(self, name: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self._value(name, default)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "is neither true nor false")
+        return value
+
+    def number(
+        self, name: str, default: int | None = None, *, least: int = 0, most: int = _BIGGEST
+    ) -> int:
+        """A whole number; without default it must be there."""
+        value = self._value(name, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(name, "is not a whole number")
+        if value < least:
+            raise self.wrong(name, _TOO_SMALL.get(least, f"is below {least}"))
+        if value > most:
+            raise self.wrong(name, f"is above {most}")
+        return value
+
+    def number_or_none(self, name: str, *, least: int = 0, most: int = _BIGGEST) -> int | None:
+        """As `number`; null and absent are the same."""
+        absent = self.values.get(name) is None
+        return None if absent else self.number(name, least=least, most=most)
+
+    def texts(self, name: str) -> dict[str, str]:
+        """An object of texts, {} where there is none."""
+        fields = Fields.of(self._value(name, {}), self.at(name))
+        return {key: fields.text(key, "") for key in fields.values}
+
+    def wrong(self, name: str, what: str) -> InvalidSnapshot:
+        """The error about a field's value."""
+        return InvalidSnapshot(f"{self.at(name)}: {_shown(self.values.get(name))} {what}")
+
+    def _list(self, name: str, default: tuple[Any, ...] | None) -> list[Any] | tuple[Any, ...]:
+        value = self._value(name, default)
+        if not isinstance(value, list | tuple):
+            raise self.wrong(name, "is not a list")
+        return value
+
+    def _value(self, name: str, default: object) -> Any:
+        if name in self.values:
+            return self.values[name]
+        if default is None:
+            raise InvalidSnapshot(f"{self.at(name)}: the field is missing")
+        return default
+
+
+_TOO_SMALL = {0: "is negative", 1: "is not positive"}
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster as a JSON-ready dict and back: nodes, devices, and who holds what.
+
+    {"schema": 1, "tieSeed": null,
+     "nodes": [{"name": "a", "cpuMilli": 64000, "memoryMiB": 512000, "labels": {"zone": "1"},
+                "taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}],
+                "ready": true, "cordoned": false, "resource": "",
+                "devices": [{"uuid": "GPU-1", "index": 0, "model": "H100", "memoryMiB": 81559,
+                             "numaNode": 0, "clique": 0, "health": "Healthy", "maxShares": 1000,
+                             "profile": "", "parent": ""}]}],
+     "holders": [{"holder": "pod-1", "node": "a", "cpuMilli": 1000, "memoryMiB": 2048,
+                  "devices": [{"uuid": "GPU-1", "milli": 500, "memoryMiB": 4096}]}]}
+
+`load` and `dump` are inverse; order matters, since ties between nodes go to the first. Written by
+hand, a document may leave out whatever has a default: all but names, UUIDs, models, the memory of
+devices, and milli and memory of what is held; `index` is then the place in the list.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.errors import CoreError, InvalidSnapshot
+from gpupack_core.fields import Fields
+from gpupack_core.model import Device, Effect, Health, Node, Taint
+from gpupack_core.placement import Grant, Placement
+from gpupack_core.units import (
+    WHOLE_GPU,
+    DeviceUuid,
+    Holder,
+    MiB,
+    MilliCpu,
+    MilliGpu,
+    NodeName,
+)
+
+SCHEMA: Final = 1
+"""Goes up when a document of before would be read wrongly."""
+
+_HEALTH = {health.name.title(): health for health in Health}
+_EFFECT = {effect.value: effect for effect in Effect}
+_BIGGEST_SEED = 1 << 64
+_MOST_GPU_MEMORY = 1 << 28
+_MOST_SHARES = 1 << 30
+_MOST_NUMA_NODE = (1 << 15) - 1
+
+
+def dump(cluster: Cluster) -> dict[str, Any]:
+    """All that `load` needs to build an equal cluster."""
+    return {
+        "schema": SCHEMA,
+        "tieSeed": cluster.tie_seed,
+        "nodes": [_node_dict(node) for node in cluster.nodes()],
+        "holders": [_holder_dict(who, what) for who, what in cluster.held().items()],
+    }
+
+
+def load(document: Mapping[str, Any], *, strict: bool = True) -> Cluster:
+    """The cluster that a document describes.
+
+    `strict`: what is held must fit on nodes that are there. Otherwise it is held as a fact, as a
+    ledger does with what it reads from the API: the node may be away for the moment, or two
+    holders may claim one device.
+
+    Raises:
+        InvalidSnapshot: names path and value of the first field that is wrong.
+    """
+    top = Fields.of(document)
+    if top.number("schema") != SCHEMA:
+        raise top.wrong("schema", f"is not the version that can be read, {SCHEMA}")
+    top.only("schema", "tieSeed", "nodes", "holders")
+    seed = top.number_or_none("tieSeed", least=-_BIGGEST_SEED, most=_BIGGEST_SEED)
+    cluster = Cluster(tie_seed=seed)
+    for fields in top.objects("nodes"):
+        _add_node(cluster, fields)
+    for fields in top.objects("holders", ()):
+        _hold(cluster, fields, strict=strict)
+    return cluster
+
+
+def _add_node(cluster: Cluster, fields: Fields) -> None:
+    try:
+        node = _node(fields)
+        if node.name in cluster:
+            raise fields.wrong("name", "is the name of a node above, too")
+        cluster.set_node(node)
+    except InvalidSnapshot:
+        raise
+    except CoreError as error:
+        raise InvalidSnapshot(f"{fields.path}: {error}") from error
+
+
+def _hold(cluster: Cluster, fields: Fields, *, strict: bool) -> None:
+    fields.only("holder", "node", "cpuMilli", "memoryMiB", "devices")
+    try:
+        take = cluster.take if strict else cluster.adopt
+        take(Holder(fields.text("holder")), _placement(fields))
+    except InvalidSnapshot:
+        raise
+    except CoreError as error:
+        raise InvalidSnapshot(f"{fields.path}: {error}") from error
+
+
+def _node(fields: Fields) -> Node:
+    fields.only(*_NODE_FIELDS)
+    devices = enumerate(fields.objects("devices", ()))
+    return Node(
+        name=NodeName(fields.text("name")),
+        devices=tuple(_device(device, place) for place, device in devices),
+        cpu=MilliCpu(fields.number("cpuMilli", 0)),
+        memory=MiB(fields.number("memoryMiB", 0)),
+        labels=fields.texts("labels"),
+        taints=tuple(_taint(taint) for taint in fields.objects("taints", ())),
+        ready=fields.truth("ready", default=True),
+        cordoned=fields.truth("cordoned", default=False),
+        resource=fields.text("resource", ""),
+    )
+
+
+def _taint(fields: Fields) -> Taint:
+    fields.only("key", "value", "effect")
+    effect = fields.one_of("effect", _EFFECT, Effect.NO_SCHEDULE.value)
+    return Taint(fields.text("key"), fields.text("value", ""), effect)
+
+
+def _device(fields: Fields, place: int) -> Device:
+    fields.only(*_DEVICE_FIELDS)
+    return Device(
+        uuid=DeviceUuid(fields.text("uuid")),
+        index=fields.number("index", place),
+        model=fields.text("model"),
+        memory=MiB(fields.number("memoryMiB", least=1, most=_MOST_GPU_MEMORY)),
+        numa_node=fields.number_or_none("numaNode", most=_MOST_NUMA_NODE),
+        clique=fields.number_or_none("clique"),
+        health=fields.one_of("health", _HEALTH, "Healthy"),
+        max_shares=fields.number("maxShares", WHOLE_GPU, most=_MOST_SHARES),
+        profile=fields.text("profile", ""),
+        parent=DeviceUuid(fields.text("parent", "")),
+    )
+
+
+def _placement(fields: Fields) -> Placement:
+    return Placement(
+        NodeName(fields.text("node")),
+        tuple(_grant(grant) for grant in fields.objects("devices", ())),
+        MilliCpu(fields.number("cpuMilli", 0)),
+        MiB(fields.number("memoryMiB", 0)),
+    )
+
+
+def _grant(fields: Fields) -> Grant:
+    fields.only("uuid", "milli", "memoryMiB")
+    return Grant(
+        DeviceUuid(fields.text("uuid")),
+        MilliGpu(fields.number("milli", least=1, most=WHOLE_GPU)),
+        MiB(fields.number("memoryMiB", most=_MOST_GPU_MEMORY)),
+    )
+
+
+def _node_dict(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "cpuMilli": node.cpu,
+        "memoryMiB": node.memory,
+        "labels": dict(node.labels),
+        "taints": [{"key": t.key, "value": t.value, "effect": t.effect.value} for t in node.taints],
+        "ready": node.ready,
+        "cordoned": node.cordoned,
+        "resource": node.resource,
+        "devices": [_device_dict(device) for device in node.devices],
+    }
+
+
+def _device_dict(device: Device) -> dict[str, Any]:
+    return {
+        "uuid": device.uuid,
+        "index": device.index,
+        "model": device.model,
+        "memoryMiB": device.memory,
+        "numaNode": device.numa_node,
+        "clique": device.clique,
+        "health": device.health.name.title(),
+        "maxShares": device.max_shares,
+        "profile": device.profile,
+        "parent": device.parent,
+    }
+
+
+def _holder_dict(holder: Holder, placement: Placement) -> dict[str, Any]:
+    return {
+        "holder": holder,
+        "node": placement.node,
+        "cpuMilli": placement.cpu,
+        "memoryMiB": placement.memory,
+        "devices": [
+            {"uuid": grant.uuid, "milli": grant.milli, "memoryMiB": grant.memory}
+            for grant in placement.devices
+        ],
+    }
+
+
+_NODE_FIELDS = (
+    "name",
+    "cpuMilli",
+    "memoryMiB",
+    "labels",
+    "taints",
+    "ready",
+    "cordoned",
+    "resource",
+    "devices",
+)
+_DEVICE_FIELDS = (
+    "uuid",
+    "index",
+    "model",
+    "memoryMiB",
+    "numaNode",
+    "clique",
+    "health",
+    "maxShares",
+    "profile",
+    "parent",
+)
