@@ -27,11 +27,11 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
     """Join what Kubernetes and what our agent know of a node.
 
     Raises:
-        InventoryInvalid: two devices of one index or UUID, an empty model and the like; or GPUs
-            of a resource that is not observed.
+        InventoryInvalid: two devices of one UUID, an empty model and the like; or GPUs of a
+            resource that is not observed.
     """
     allocatable = node.status.allocatable
-    resource = _resource(node, gpus, observed)
+    resource = _resource(gpus, observed)
     try:
         return core.Node(
             name=core.NodeName(node.metadata.name),
@@ -45,26 +45,30 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
             resource=resource,
         )
     except (core.Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
-        raise InventoryInvalid(
-            f"node {node.metadata.name} gets no work, its inventory is wrong: {error}"
-        ) from error
+        raise InventoryInvalid(f"its inventory is wrong: {error}") from error
 
 
-def _resource(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> str:
+def _resource(gpus: GpuNode, observed: Collection[str]) -> str:
     """By which name the node's GPUs are asked for, as core spells it."""
     name = gpus.status.resource_name
     if gpus.status.mode == "owned":
         return ""
     if name not in observed:
         raise InventoryInvalid(
-            f"node {node.metadata.name} gets no work: its GPUs are {name}, which is none of the "
-            f"observed resources ({', '.join(observed) or 'there are none'})"
+            f"its GPUs are {name}, which is none of the observed resources "
+            f"({', '.join(observed) or 'there are none'})"
         )
     return name
 
 
 def _named(gpus: GpuNode) -> tuple[core.Device, ...]:
-    return tuple(map(_device, _whole_gpus(gpus.status.devices)))
+    """The GPUs, counted anew in the driver's order.
+
+    Its own numbers are no identity: a GPU that is gone keeps the one that it had, and the driver
+    may have given that to another since.
+    """
+    ordered = sorted(_whole_gpus(gpus.status.devices), key=lambda each: (each.index, each.uuid))
+    return tuple(_device(device, index) for index, device in enumerate(ordered))
 
 
 def _counted(node: objects.Node, gpus: GpuNode, resource: str) -> tuple[core.Device, ...]:
@@ -93,12 +97,12 @@ def _whole_gpus(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
     return [each for each in devices if not each.mig_parent and each.uuid not in parents]
 
 
-def _device(device: GpuDevice) -> core.Device:
+def _device(device: GpuDevice, index: int) -> core.Device:
     if device.memory_mib > MOST_GPU_MEMORY:
         raise InventoryInvalid(f"{device.uuid} has {device.memory_mib} MiB; no GPU has")
     return core.Device(
         uuid=core.DeviceUuid(device.uuid),
-        index=device.index,
+        index=index,
         model=device.model,
         memory=core.MiB(device.memory_mib),
         numa_node=device.numa_node,

@@ -202,6 +202,15 @@ def test_a_gpu_that_two_nodes_claim_stays_with_the_first(world, caplog):
     assert "c" in world.ledger.cluster
 
 
+def test_a_gone_gpu_whose_number_another_has_now_takes_no_work_from_the_others(world):
+    gpus = gpu_node("a", gpus=3, failed=[1])
+    first, gone, last = gpus.status.devices
+    devices = (first, gone, msgspec.structs.replace(last, index=gone.index))
+    status = msgspec.structs.replace(gpus.status, devices=devices)
+    world.ledger.gpus.upsert(msgspec.structs.replace(gpus, status=status))
+    assert world.left("a") == [100, 0, 100]
+
+
 def test_a_gpu_cut_into_slices_and_its_slices_are_no_whole_gpus(world):
     world.ledger.gpus.upsert(gpu_node("a", sliced=[1, 1]))
     devices = world.ledger.cluster.node("a").devices
