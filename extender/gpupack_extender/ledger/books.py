@@ -134,6 +134,8 @@ class Books:
         node = self.cluster.node(place.node)
         if node is None:
             return f"node {place.node} has no GPU inventory"
+        if not node.ready:
+            return f"node {place.node} is not ready, or its kubelet has no GPUs to hand out now"
         return self._devices_obstacle(place, node) or self._tickets_obstacle(place, node)
 
     def _tickets_obstacle(self, place: Place, node: core.Node) -> str:

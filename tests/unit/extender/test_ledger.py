@@ -166,6 +166,23 @@ def test_a_worker_whose_gpu_another_holds_is_not_bound(world):
         world.reserve(pod("p", **WORKER), "a")
 
 
+def test_a_worker_waits_while_its_nodes_kubelet_would_turn_it_away(world):
+    world.ledger.jobs.upsert(admitted(("a", [0])))
+    asking = pod("p", **WORKER)
+    world.ledger.nodes.upsert(node("a", tickets=0, slots=0))
+    assert "no GPUs to hand out" in world.filter(asking).failed_and_unresolvable_nodes["a"]
+    with pytest.raises(BindRefused, match="no GPUs to hand out"):
+        world.reserve(asking, "a")
+    world.ledger.nodes.upsert(node("a"))
+    assert world.filter(asking).node_names == ["a"]
+
+
+def test_a_plan_on_a_node_that_is_away_is_made_anew(world):
+    before = world.plan(plan_request("train")).placement[0]
+    world.ledger.nodes.upsert(node(before.node, ready=False))
+    assert world.plan(plan_request("train")).placement[0].node != before.node
+
+
 def test_a_pod_is_not_bound_to_a_node_that_filter_did_not_give(world):
     (where,) = world.filter(pod("p")).node_names
     (other,) = {"a", "b"} - {where}
