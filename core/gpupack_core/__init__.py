@@ -26,10 +26,12 @@ from gpupack_core.errors import (
     UnknownPolicy,
 )
 from gpupack_core.gang import plan_gang
+from gpupack_core.learner import Learner
 from gpupack_core.model import Device, Effect, Health, Node, Taint
 from gpupack_core.models import matches_model
+from gpupack_core.outlook import Demand, Mix, Outlook
 from gpupack_core.placement import Grant, Placement
-from gpupack_core.policies import POLICIES, policy_named
+from gpupack_core.policies import DEFAULT_POLICY, POLICIES, policy_named
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Count, Reason, Refusal
 from gpupack_core.request import Gang, Interconnect, Request, Share, Spread
@@ -52,6 +54,7 @@ from gpupack_core.units import (
 )
 
 __all__ = [
+    "DEFAULT_POLICY",
     "POLICIES",
     "WHOLE_GPU",
     "AlreadyHeld",
@@ -60,6 +63,7 @@ __all__ = [
     "Cluster",
     "CoreError",
     "Count",
+    "Demand",
     "Device",
     "DeviceUuid",
     "DuplicateDevice",
@@ -78,15 +82,18 @@ __all__ = [
     "InvalidRequest",
     "InvalidSelector",
     "InvalidSnapshot",
+    "Learner",
     "LedgerConflict",
     "MiB",
     "MilliCpu",
     "MilliGpu",
+    "Mix",
     "Node",
     "NodeName",
     "NodeSelector",
     "NotHeld",
     "Operator",
+    "Outlook",
     "OverAllocated",
     "Placement",
     "Policy",

@@ -12,6 +12,7 @@ It is derived from `used_*` by `refresh`, the only place that writes it.
 """
 
 from dataclasses import dataclass, fields
+from itertools import count
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,10 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.signedinteger[Any]]
 
 ABSENT = -1
+
+_VERSIONS = count(1)
+"""One counter for all clusters: overlays and forks start with the versions of what they copy, so
+that what is known of a row there need not be worked out again."""
 
 _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "health": (np.int8, ABSENT),
@@ -50,6 +55,7 @@ _PER_NODE: dict[str, tuple[type[np.generic], int]] = {
     "taints": (np.int32, 0),
     "resource": (np.int32, 0),
     "order": (np.int64, 0),
+    "version": (np.int64, 0),
     "gpus": (np.int32, 0),
     "free_gpu_milli": (np.int32, 0),
     "cpu": (np.int64, 0),
@@ -99,6 +105,8 @@ class Arrays:
     """Index into the cluster's table of resource names."""
     order: IntArray
     """Ties go to the node with the smallest."""
+    version: IntArray
+    """Rows of equal version, in whatever copy of whatever cluster, are equal in all else."""
     gpus: IntArray
     """GPUs of the node, whatever their health; MIG slices do not count."""
     free_gpu_milli: IntArray
@@ -145,6 +153,7 @@ class Arrays:
         """No node in this row any more."""
         for name, (_, fill) in (_PER_DEVICE | _PER_NODE).items():
             getattr(self, name)[row] = fill
+        self.version[row] = next(_VERSIONS)
 
     def charge(self, row: int, column: int, *, milli: int, memory: int, shares: int) -> None:
         """Book on one device; negative figures give back. `refresh` must follow."""
@@ -188,3 +197,5 @@ class Arrays:
         self.free_gpu_milli[rows] = free.sum(axis=1)
         self.free_cpu[rows] = np.maximum(self.cpu[rows] - self.used_cpu[rows], 0)
         self.free_ram[rows] = np.maximum(self.ram[rows] - self.used_ram[rows], 0)
+        for row in range(*rows.indices(len(self.version))):
+            self.version[row] = next(_VERSIONS)

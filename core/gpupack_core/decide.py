@@ -47,7 +47,7 @@ def decide(
         never = never_fits(cluster, request)
         return refusal(cluster, request, candidates=names, never=never)
     row = best_row(cluster.arrays, rows, policy.score(cluster.arrays, request, rows))
-    return place(cluster, row, request)
+    return place(cluster, row, request, policy)
 
 
 def rank(
@@ -79,11 +79,11 @@ def best_row(arrays: Arrays, rows: IntArray, scores: FloatArray) -> int:
     return int(equals[arrays.order[equals].argmin()])
 
 
-def place(cluster: Cluster, row: int, request: Request) -> Placement:
+def place(cluster: Cluster, row: int, request: Request, policy: Policy) -> Placement:
     """The placement on a row that has room."""
     devices = cluster.devices_at(row)
     eligible = eligible_devices(cluster, request, row=row)
-    columns = choose_devices(cluster.arrays, row, request, eligible)
+    columns = choose_devices(cluster.arrays, row, request, eligible, policy)
     grants = tuple(_grant(devices[column], request) for column in columns)
     return Placement(cluster.name_at(row), grants, request.cpu, request.memory)
 

@@ -72,7 +72,7 @@ class _Plan:
     def next_worker(self) -> Placement:
         rows = np.flatnonzero(self._allowed())
         row = best_row(self.cluster.arrays, rows, self._scores[rows])
-        placement = place(self.cluster, row, self._request)
+        placement = place(self.cluster, row, self._request, self._policy)
         self.cluster.take(Holder(f"planned worker {self._placed}"), placement)
         self._placed += 1
         self._slots[row] -= 1

@@ -12,10 +12,14 @@ _ALL: tuple[Policy, ...] = (FirstFit(), BestFit(), WorstFit())
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in _ALL}
 
 
+DEFAULT_POLICY = BestFit.name
+"""What `default` stands for."""
+
+
 def policy_named(name: str) -> Policy:
     """The policy, or an error that lists those that exist."""
     try:
-        return POLICIES[name]
+        return POLICIES[DEFAULT_POLICY if name == "default" else name]
     except KeyError:
         known = ", ".join(sorted(POLICIES))
         raise UnknownPolicy(f"there is no policy {name!r}; use one of: {known}") from None

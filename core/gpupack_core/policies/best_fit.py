@@ -14,13 +14,14 @@ Fragmentation Gradient Descent» (USENIX ATC '23).
 import numpy as np
 
 from gpupack_core.arrays import Arrays, FloatArray, IntArray
+from gpupack_core.policies.policy import Policy
 from gpupack_core.request import Request
 
 LARGEST_CPU_MILLI = 128_000
 LARGEST_GPU_MILLI = 8_000
 
 
-class BestFit:
+class BestFit(Policy):
     """Policy `best-fit`."""
 
     name = "best-fit"

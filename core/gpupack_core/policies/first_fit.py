@@ -4,10 +4,11 @@
 import numpy as np
 
 from gpupack_core.arrays import Arrays, FloatArray, IntArray
+from gpupack_core.policies.policy import Policy
 from gpupack_core.request import Request
 
 
-class FirstFit:
+class FirstFit(Policy):
     """Policy `first-fit`."""
 
     name = "first-fit"

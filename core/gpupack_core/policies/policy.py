@@ -1,22 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a policy is."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from gpupack_core.arrays import Arrays, FloatArray, IntArray
+from gpupack_core.outlook import Outlook
 from gpupack_core.request import Request
 
 
-class Policy(Protocol):
+class Policy(ABC):
     """Ranks the nodes that have room; stateless or thread-confined."""
 
-    @property
-    def name(self) -> str:
-        """As in settings and in GPUJob.spec.policy."""
+    name: str
+    """As in settings and in GPUJob.spec.policy."""
 
+    @abstractmethod
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
         """One score per row, all of which have room; the largest wins, equals tie.
 
         A row's score depends on that row alone: plan_gang scores anew only the node that the
         last worker went to. The view must not be changed.
         """
+
+    def informed(self, outlook: Outlook) -> "Policy":
+        """This policy with what is likely to come; one that does not look ahead stays as it is.
+
+        It may take long (an LP): call it off the path of decisions, which go on with the old one.
+
+        Raises:
+            CoreError: it could not be informed; go on with the policy there is.
+        """
+        del outlook
+        return self
+
+    def share_column(self, view: Arrays, request: Request, row: int, columns: Sequence[int]) -> int:
+        """Which of the columns, all of which have room, a share goes to: the fullest device."""
+        del request
+        milli, memory = view.free_milli[row].tolist(), view.free_memory[row].tolist()
+        return min(columns, key=lambda column: (milli[column], memory[column], column))

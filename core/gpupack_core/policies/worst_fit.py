@@ -13,12 +13,13 @@ with Fragmentation Gradient Descent» (USENIX ATC '23).
 import numpy as np
 
 from gpupack_core.arrays import Arrays, FloatArray, IntArray
+from gpupack_core.policies.policy import Policy
 from gpupack_core.request import Request
 
 GPU_WEIGHT = 100
 
 
-class WorstFit:
+class WorstFit(Policy):
     """Policy `worst-fit`."""
 
     name = "worst-fit"

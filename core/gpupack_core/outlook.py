@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is likely to be asked for: the mix of requests, and whether anything ever leaves."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from gpupack_core.errors import InvalidRequest
+from gpupack_core.request import Request
+
+TYPICAL = 0.95
+"""Share of the pods that typical pods cover, as in the FGD paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Requests of one kind. `weight`: how many there are for each of all requests, 0 to 1."""
+
+    request: Request
+    weight: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise InvalidRequest(f"the weight of a demand is {self.weight}; it must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Demands, the most frequent first; their weights add up to 1. Empty: nothing is known."""
+
+    demands: tuple[Demand, ...] = ()
+
+    @classmethod
+    def of(cls, counts: Iterable[tuple[Request, float]]) -> Self:
+        """By how often each request came; requests of one kind are added up."""
+        sums: dict[Request, float] = {}
+        for request, count in counts:
+            kind = kind_of(request)
+            sums[kind] = sums.get(kind, 0.0) + count
+        total = sum(sums.values())
+        found = (Demand(request, count / total) for request, count in sums.items() if count > 0)
+        return cls(tuple(sorted(found, key=lambda d: (-d.weight, repr(d.request)))))
+
+    def typical(self, coverage: float = TYPICAL) -> Self:
+        """The most frequent demands that make up `coverage` of all, their weights as they are."""
+        kept: list[Demand] = []
+        covered = 0.0
+        for demand in self.demands:
+            if covered >= coverage:
+                break
+            kept.append(demand)
+            covered += demand.weight
+        return type(self)(tuple(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """`churn`: departures per arrival of late; 0 where nothing leaves, about 1 in steady state."""
+
+    mix: Mix = Mix()
+    churn: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.churn) and self.churn >= 0):
+            raise InvalidRequest(f"churn is {self.churn}; it must be 0 or more")
+
+
+def kind_of(request: Request) -> Request:
+    """The request without what only its owner cares about: it says nothing about GPUs."""
+    return replace(request, selector=None, tolerations=())
