@@ -25,7 +25,7 @@ class Steps:
     def of(cls, times: Sequence[float], values: Sequence[float] | FloatArray, end: float) -> Self:
         """Of several values at the same instant the last one counts."""
         instants, states = np.asarray(times, float), np.asarray(values, float)
-        kept = np.append(np.diff(instants) > 0, [True] * bool(len(instants)))
+        kept = np.append(instants[1:] > instants[:-1], np.ones(min(len(instants), 1), bool))
         return cls(instants[kept], states[kept], max(end, float(instants.max(initial=end))))
 
     def __bool__(self) -> bool:

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies side by side: each figure as mean and spread over the seeds.
+
+Spread is the standard deviation over seeds. Two policies that ran the same seeds met the same
+jobs, so they are compared seed by seed: the noise of a difference is half the width of the 95%
+confidence interval of its mean (Student's t over the seeds), much less than either spread.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from math import sqrt
+
+import numpy as np
+
+from gpupack_simulator.output.digest import Digest
+from gpupack_simulator.output.figures import DEMANDS, Figures
+from gpupack_simulator.output.units import UNITS
+from gpupack_simulator.record import Cause, End, TimeUnit
+from gpupack_simulator.size import Size
+
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
+"""97.5% quantiles of Student's t for 1, 2, … degrees of freedom."""
+NORMAL = 1.96
+
+
+class Better(Enum):
+    """Which way is good."""
+
+    HIGHER = 1
+    LOWER = -1
+    NEITHER = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One column of a table."""
+
+    title: str
+    unit: str
+    better: Better
+    digits: int
+    value: Callable[[Figures], float | None]
+
+    @property
+    def heading(self) -> str:
+        """«allocated %»."""
+        return f"{self.title} {self.unit}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`values` by seed; seeds whose run does not tell are left out. `best` of its column."""
+
+    values: Mapping[int, float]
+    digits: int
+    best: bool = False
+
+    @property
+    def mean(self) -> float | None:
+        """Over seeds."""
+        return float(np.mean(list(self.values.values()))) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over seeds; None: fewer than two of them."""
+        return float(np.std(list(self.values.values()), ddof=1)) if len(self.values) > 1 else None
+
+    @property
+    def text(self) -> str:
+        """«95.21 ± 0.14», «95.21» for one seed, «-» where nothing is known."""
+        if self.mean is None:
+            return "-"
+        spread = "" if self.spread is None else f" ± {self.spread:.{self.digits}f}"
+        return f"{self.mean:.{self.digits}f}{spread}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`rows` by policy, cells in the order of the metrics."""
+
+    title: str
+    metrics: tuple[Metric, ...]
+    rows: Mapping[str, tuple[Cell, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Of two policies over the seeds that both ran. `noise` None: one seed tells nothing of it."""
+
+    mean: float
+    noise: float | None
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is more than seed noise."""
+        return self.noise is not None and abs(self.mean) > self.noise
+
+
+def overview(digests: Sequence[Digest]) -> Table:
+    """How well the cluster was used."""
+    unit = _unit(digests)
+    clocked = unit is not TimeUnit.ARRIVAL
+    return _table(
+        "How well the cluster was used", digests, _clocked(unit) if clocked else _filling()
+    )
+
+
+def waits(digests: Sequence[Digest]) -> Table:
+    """Mean waits by size; no columns where nothing ever waits."""
+    unit = _unit(digests)
+    sizes = [s for s in Size if any(s in d.figures.waits for d in digests)]
+    waiting = unit is not TimeUnit.ARRIVAL and any(d.figures.queue_longest for d in digests)
+    metrics = [
+        Metric(_size_title(size), "", Better.LOWER, 3, partial(_mean_wait, size=size))
+        for size in sizes
+        if waiting
+    ]
+    return _table(f"Mean wait by GPUs of the job ({UNITS[unit].short})", digests, metrics)
+
+
+def waste(digests: Sequence[Digest]) -> Table:
+    """Where capacity went that served nobody."""
+    causes = [c for c in Cause if any(c in d.figures.waste.gpu_time for d in digests)]
+    metrics = [
+        Metric(str(cause), "%", Better.NEITHER, 2, partial(_wasted, cause=cause))
+        for cause in causes
+    ]
+    return _table("Capacity that served nobody, by cause (% of all capacity)", digests, metrics)
+
+
+def difference(first: Cell, second: Cell) -> Difference | None:
+    """How much more the first has; None: no seed in common."""
+    seeds = first.values.keys() & second.values.keys()
+    if not seeds:
+        return None
+    each = np.array([first.values[seed] - second.values[seed] for seed in sorted(seeds)])
+    if len(each) == 1:
+        return Difference(float(each[0]), None)
+    student = STUDENT[len(each) - 2] if len(each) - 2 < len(STUDENT) else NORMAL
+    return Difference(float(each.mean()), float(student * each.std(ddof=1) / sqrt(len(each))))
+
+
+def _unit(digests: Sequence[Digest]) -> TimeUnit:
+    return digests[0].unit if digests else TimeUnit.STEP
+
+
+def _filling() -> list[Metric]:
+    return [
+        *(
+            Metric(f"allocated at {demand}%", "%", Better.HIGHER, 2, partial(_at, demand=demand))
+            for demand in DEMANDS
+        ),
+        Metric("allocated at the end", "%", Better.HIGHER, 2, lambda f: f.allocation_percent),
+        Metric("fragmented", "%", Better.LOWER, 2, lambda f: f.fragmentation_percent),
+        _JOBS_DROPPED,
+    ]
+
+
+def _clocked(unit: TimeUnit) -> list[Metric]:
+    short = UNITS[unit].short
+    return [
+        Metric("allocated", "%", Better.HIGHER, 2, lambda f: f.allocation_percent),
+        Metric("fragmented", "%", Better.LOWER, 2, lambda f: f.fragmentation_percent),
+        Metric("mean wait", f"({short})", Better.LOWER, 3, lambda f: f.wait_mean),
+        Metric("queue, mean", "(jobs)", Better.LOWER, 1, lambda f: f.queue_mean),
+        Metric("makespan", f"({short})", Better.LOWER, 1, lambda f: f.makespan),
+        Metric("finished", "(jobs)", Better.NEITHER, 0, lambda f: f.jobs.get(End.SUCCEEDED, 0)),
+        _JOBS_DROPPED,
+    ]
+
+
+_JOBS_DROPPED = Metric(
+    "dropped", "(jobs)", Better.LOWER, 0, lambda figures: figures.jobs.get(End.DROPPED, 0)
+)
+
+
+def _table(title: str, digests: Sequence[Digest], metrics: Sequence[Metric]) -> Table:
+    """Columns of which nothing is known are left out, and dropped jobs where there are none."""
+    policies = list(dict.fromkeys(one.policy for one in digests))
+    columns = {
+        metric: [_cell(metric, [d for d in digests if d.policy == policy]) for policy in policies]
+        for metric in metrics
+    }
+    told = {
+        metric: _marked(metric, cells) for metric, cells in columns.items() if _tells(metric, cells)
+    }
+    rows = {policy: tuple(cells[n] for cells in told.values()) for n, policy in enumerate(policies)}
+    return Table(title, tuple(told), rows)
+
+
+def _tells(metric: Metric, cells: Sequence[Cell]) -> bool:
+    if metric is _JOBS_DROPPED:
+        return any(cell.mean for cell in cells)
+    return any(cell.mean is not None for cell in cells)
+
+
+def _cell(metric: Metric, digests: Sequence[Digest]) -> Cell:
+    values = {one.seed: metric.value(one.figures) for one in digests}
+    return Cell({seed: v for seed, v in values.items() if v is not None}, metric.digits)
+
+
+def _marked(metric: Metric, cells: Sequence[Cell]) -> list[Cell]:
+    """With the best marked, unless all are equally good as far as the digits show."""
+    shown = [None if c.mean is None else round(c.mean, metric.digits) for c in cells]
+    known = [value * metric.better.value for value in shown if value is not None]
+    if metric.better is Better.NEITHER or len(set(known)) <= 1:
+        return list(cells)
+    best = max(known)
+    return [
+        Cell(cell.values, cell.digits, value is not None and value * metric.better.value == best)
+        for cell, value in zip(cells, shown, strict=True)
+    ]
+
+
+def _at(figures: Figures, demand: int) -> float | None:
+    return figures.allocation_percent_at[demand]
+
+
+def _mean_wait(figures: Figures, size: Size) -> float | None:
+    return figures.waits[size].mean if size in figures.waits else None
+
+
+def _wasted(figures: Figures, cause: Cause) -> float:
+    return figures.waste.percent(cause)
+
+
+def _size_title(size: Size) -> str:
+    return {
+        Size.NONE: "CPU only",
+        Size.SHARE: "share",
+        Size.ONE: "1 GPU",
+        Size.FEW: "2-3 GPUs",
+        Size.HALF: "4-7 GPUs",
+        Size.NODE: "8 or more",
+    }[size]

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A quantity over time or over demand: mean over seeds as a line, spread as a band around it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gpupack_core import FloatArray
+from gpupack_simulator.output.digest import Digest
+from gpupack_simulator.output.grid import edges
+from gpupack_simulator.output.plots.style import (
+    empty,
+    legend_below,
+    line_style,
+    new_figure,
+    policies_of,
+    tidy,
+)
+from gpupack_simulator.output.series import Steps
+from gpupack_simulator.output.units import UNITS
+from gpupack_simulator.record import TimeUnit
+
+Series = Callable[[Digest], Steps]
+NARROW = 0.35
+"""Curves that end within this part of the axis get a second panel that shows them closely."""
+TAIL = 0.6
+"""From here on, as a part of the x axis, a second panel shows an experiment without a clock."""
+LEAST_RANGE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """One policy. `spread` None: one seed."""
+
+    policy: str
+    x: FloatArray
+    mean: FloatArray
+    spread: FloatArray | None
+
+
+def banded(
+    digests: Sequence[Digest],
+    series: Series,
+    *,
+    label: str,
+    top: float | None = None,
+    missing: str,
+) -> Figure:
+    """`top`: upper end of the axis. A closer look beside it where the curves end close together."""
+    told = [one for one in digests if series(one)]
+    if not told:
+        return empty(missing)
+    bands, x_label = _bands(told, series)
+    window = _closely(bands, told, top)
+    figure, panels = new_figure(1, 2 if window else 1, height=4.2)
+    steps = told[0].unit is TimeUnit.STEP
+    for axes in panels:
+        _draw(axes, bands, steps=steps)
+        tidy(axes, x=x_label, y=label)
+    panels[0].set_ylim(0, top)
+    panels[0].set_xlim(0, max(band.x[-1] for band in bands))
+    if window:
+        (left, right), (low, high) = window
+        panels[1].set_xlim(left, right)
+        panels[1].set_ylim(low, high)
+        panels[1].set_title("closer look", fontsize=11, loc="left")
+    legend_below(figure, panels[0])
+    return figure
+
+
+def _bands(digests: Sequence[Digest], series: Series) -> tuple[list[Band], str]:
+    unit = digests[0].unit
+    policies = policies_of(digests)
+    if unit is TimeUnit.ARRIVAL:
+        most = max(one.arrived.last or 0.0 for one in digests)
+        x = np.linspace(0.0, most, 521)
+        rows = {
+            p: [_by_demand(d, series(d), x) for d in digests if d.policy == p] for p in policies
+        }
+        return [_band(p, x, rows[p]) for p in policies], "GPU capacity asked for so far (% of all)"
+    grid = edges(unit, max(one.ended for one in digests))
+    x = grid[:-1] if unit is TimeUnit.STEP else (grid[1:] + grid[:-1]) / 2
+    found = {p: [series(d).means(grid) for d in digests if d.policy == p] for p in policies}
+    return [_band(p, x, found[p]) for p in policies], UNITS[unit].axis
+
+
+def _by_demand(digest: Digest, steps: Steps, percents: FloatArray) -> FloatArray:
+    """The values when so much had been asked for."""
+    rows = np.searchsorted(digest.arrived.values, percents)
+    reached = rows < len(digest.arrived.times)
+    values = np.full(len(percents), np.nan)
+    values[reached] = steps.at(digest.arrived.times[rows[reached]])
+    return values
+
+
+def _band(policy: str, x: FloatArray, rows: Sequence[FloatArray]) -> Band:
+    """Where only some seeds got so far, their mean."""
+    table = np.ma.masked_invalid(np.array(rows))
+    mean = np.ma.filled(table.mean(axis=0).astype(float), np.nan)
+    if len(rows) < 2:  # noqa: PLR2004 - one value has no spread
+        return Band(policy, x, mean, None)
+    spread = np.ma.filled(table.std(axis=0, ddof=1).astype(float), np.nan)
+    return Band(policy, x, mean, spread)
+
+
+def _draw(axes: Axes, bands: Sequence[Band], *, steps: bool) -> None:
+    for number, band in enumerate(bands):
+        style = line_style(number, len(bands))
+        draw = "steps-post" if steps else "default"
+        x, mean = (_closed(band.x, band.mean)) if steps else (band.x, band.mean)
+        axes.plot(x, mean, label=band.policy, drawstyle=draw, **style)
+        if band.spread is not None:
+            low, high = band.mean - band.spread, band.mean + band.spread
+            axes.fill_between(
+                band.x,
+                low,
+                high,
+                step="post" if steps else None,
+                color=style["color"],
+                alpha=0.18,
+                linewidth=0,
+            )
+
+
+def _closed(x: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The last step gets its right end."""
+    return np.append(x, x[-1] + 1), np.append(values, values[-1])
+
+
+def _closely(
+    bands: Sequence[Band], digests: Sequence[Digest], top: float | None
+) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """X and y limits of the closer look; None: none is needed."""
+    right = max(float(band.x[-1]) for band in bands)
+    clocked = digests[0].unit is not TimeUnit.ARRIVAL
+    left = max(one.measured_from for one in digests) if clocked else TAIL * right
+    tails = np.concatenate([band.mean[band.x >= left] for band in bands])
+    tails = tails[np.isfinite(tails)]
+    if top is None or len(tails) == 0 or digests[0].unit is TimeUnit.STEP:
+        return None
+    low, high = float(tails.min()), float(tails.max())
+    if high - low > NARROW * top:
+        return None
+    margin = 0.06 * max(high - low, LEAST_RANGE)
+    return (left, right), (max(low - margin, 0.0), min(high + margin, top))

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every plot that runs can be shown by, in the order of the report."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from gpupack_simulator.output.digest import Digest
+from gpupack_simulator.output.plots.allocation import allocation
+from gpupack_simulator.output.plots.fragmentation import fragmentation
+from gpupack_simulator.output.plots.gantt import gantt
+from gpupack_simulator.output.plots.nodes import nodes
+from gpupack_simulator.output.plots.queue import queue
+from gpupack_simulator.output.plots.style import policies_of
+from gpupack_simulator.output.plots.waits import waits
+from gpupack_simulator.output.plots.wasted import wasted
+from gpupack_simulator.record import TimeUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """`name`: of its files. `explanation`: one sentence for somebody who sees it first."""
+
+    name: str
+    title: str
+    explanation: str
+    draw: Callable[[], Figure]
+
+
+def plots(digests: Sequence[Digest]) -> list[Plot]:
+    """Those that make sense for these runs; one of GPUs over time for each policy."""
+    clocked = bool(digests) and digests[0].unit is not TimeUnit.ARRIVAL
+    return [
+        *_levels(digests),
+        *(_queueing(digests) if clocked else []),
+        *_places(digests),
+        *(_gantt(digests, policy) for policy in policies_of(digests) if clocked),
+    ]
+
+
+def file_name(text: str) -> str:
+    """As part of the name of a file: a policy may be an expression."""
+    return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)
+
+
+def _levels(digests: Sequence[Digest]) -> list[Plot]:
+    return [
+        Plot(
+            "allocation",
+            "Allocated GPU capacity",
+            "How much of all GPU capacity jobs hold: higher is better; the band is one standard "
+            "deviation over seeds.",
+            partial(allocation, digests),
+        ),
+        Plot(
+            "fragmentation",
+            "Fragmented GPU capacity",
+            "What is free and yet of no use to the jobs that are to be expected, as the measure of "
+            "fragmentation gradient descent counts it: lower is better.",
+            partial(fragmentation, digests),
+        ),
+    ]
+
+
+def _queueing(digests: Sequence[Digest]) -> list[Plot]:
+    return [
+        Plot(
+            "waits",
+            "Waits by size of job",
+            "How many percent of the jobs of each size waited at most so long: a curve further up "
+            "and to the left is better.",
+            partial(waits, digests),
+        ),
+        Plot(
+            "queue",
+            "Waiting jobs",
+            "How many jobs wait at each time: lower is better.",
+            partial(queue, digests),
+        ),
+    ]
+
+
+def _places(digests: Sequence[Digest]) -> list[Plot]:
+    return [
+        Plot(
+            "wasted",
+            "Capacity that served nobody",
+            "Where the rest of the capacity went, by cause: only what too little is left of, or "
+            "what lacks CPU or memory, can a better policy win back.",
+            partial(wasted, digests),
+        ),
+        Plot(
+            "nodes",
+            "Allocation of every node",
+            "Each row is a node, each panel a policy, the first seed of each: dark is free, bright "
+            "is full.",
+            partial(nodes, digests),
+        ),
+    ]
+
+
+def _gantt(digests: Sequence[Digest], policy: str) -> Plot:
+    of_policy = [one for one in digests if one.policy == policy]
+    seed = next((one.seed for one in of_policy if one.tenancy is not None), of_policy[0].seed)
+    return Plot(
+        f"gantt-{file_name(policy)}",
+        f"Every GPU over time: {policy}, seed {seed}",
+        "Each row is a GPU (of a large cluster, a few), from left to right what it was held by.",
+        partial(gantt, of_policy),
+    )

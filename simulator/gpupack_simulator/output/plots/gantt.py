@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every GPU over time: who held it, or how full it was where jobs are too many to tell apart."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from gpupack_core import WHOLE_GPU
+from gpupack_simulator.output.digest import Digest
+from gpupack_simulator.output.groups import runs_of_kind
+from gpupack_simulator.output.plots.kinds import kind_axis
+from gpupack_simulator.output.plots.style import (
+    GREY,
+    PALETTE,
+    SEQUENTIAL,
+    WIDTH,
+    empty,
+    new_figure,
+    tidy,
+)
+from gpupack_simulator.output.plots.waits import TITLES
+from gpupack_simulator.output.tenancy import Bar, Tenancy
+from gpupack_simulator.output.units import UNITS
+
+ROW = 0.24
+"""Inches of a GPU's row."""
+GAP = 0.08
+"""Of a row, left free between GPUs."""
+LETTER = 0.085
+"""Inches."""
+LEGEND_COLUMNS = 6
+WHITE_BELOW = 0.5
+"""Letters are white on colours darker than this."""
+
+
+def gantt(digests: Sequence[Digest]) -> Figure:
+    """Of one run, the first of which it is known."""
+    told = next((one.tenancy for one in digests if one.tenancy is not None), None)
+    if told is None:
+        return empty("Who held which GPU was not recorded in these runs.")
+    return _bars(told) if told.percent is None else _raster(told)
+
+
+def _bars(told: Tenancy) -> Figure:
+    rows = sum(len(node.devices) for node in told.nodes)
+    figure, (axes,) = new_figure(height=max(2.2, 1.3 + ROW * rows))
+    colours, titles = _colours(told.bars)
+    for key, colour in colours.items():
+        boxes = [_box(bar) for bar in told.bars if key in {bar.job, bar.size}]
+        axes.add_collection(
+            PolyCollection(boxes, facecolors=colour, edgecolors="white", linewidths=0.7)
+        )
+    for row, start, end in told.outages:
+        axes.broken_barh(
+            [(start, end - start)],
+            (row + GAP / 2, 1 - GAP),
+            facecolor="#dddddd",
+            edgecolor=GREY,
+            hatch="////",
+            linewidth=0,
+        )
+    _names_in_bars(axes, told, colours)
+    _gpu_axis(axes, told, rows)
+    handles = [Patch(facecolor=colour, label=titles[key]) for key, colour in colours.items()]
+    handles += [
+        Patch(facecolor="#dddddd", edgecolor=GREY, hatch="////", label="out of order")
+    ] * bool(told.outages)
+    if handles:
+        width = min(LEGEND_COLUMNS, len(handles))
+        figure.legend(handles=handles, loc="outside lower center", ncols=width, frameon=False)
+    return figure
+
+
+def _colours(bars: Sequence[Bar]) -> tuple[dict[str, str], dict[str, str]]:
+    """By job where colours go round, else by size; with the words of the legend."""
+    jobs = sorted({bar.job for bar in bars})
+    if len(jobs) <= len(PALETTE):
+        return dict(zip(jobs, PALETTE, strict=False)), {job: job for job in jobs}
+    present = [size for size in TITLES if any(bar.size is size for bar in bars)]
+    colours = dict(zip(TITLES, PALETTE, strict=False))
+    return {s: colours[s] for s in present}, {s: TITLES[s] for s in present}
+
+
+def _box(bar: Bar) -> list[tuple[float, float]]:
+    low, high = _span(bar)
+    return [(bar.start, low), (bar.end, low), (bar.end, high), (bar.start, high)]
+
+
+def _span(bar: Bar) -> tuple[float, float]:
+    """Within the row of its GPU, as high as the part of the GPU that it holds."""
+    low = bar.row + GAP / 2 + (1 - GAP) * bar.lane / WHOLE_GPU
+    return low, low + (1 - GAP) * bar.milli / WHOLE_GPU
+
+
+def _names_in_bars(axes: Axes, told: Tenancy, colours: Mapping[str, str]) -> None:
+    """Where there is room for them."""
+    per_inch = (told.ended or 1.0) / (WIDTH - 1.8)
+    for bar in told.bars:
+        low, high = _span(bar)
+        roomy = (bar.end - bar.start) / per_inch > LETTER * len(bar.job) + 0.08
+        if roomy and bar.milli * 2 >= WHOLE_GPU:
+            colour = colours.get(bar.job) or colours.get(bar.size, GREY)
+            axes.text(
+                (bar.start + bar.end) / 2,
+                (low + high) / 2,
+                bar.job,
+                ha="center",
+                va="center_baseline",
+                fontsize=8,
+                color="white" if _brightness(colour) < WHITE_BELOW else "black",
+            )
+
+
+def _brightness(colour: str) -> float:
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def _gpu_axis(axes: Axes, told: Tenancy, rows: int) -> None:
+    """A tick a GPU, the node's name at its first, lines between nodes."""
+    tidy(axes, x=UNITS[told.unit].axis, y="")
+    axes.grid(axis="y", visible=False)
+    labels, first = [], 0
+    for node in told.nodes:
+        labels += [
+            f"{node.name}  GPU {device.index}" if not n else f"GPU {device.index}"
+            for n, device in enumerate(node.devices)
+        ]
+        axes.axhline(first, color="#444444", linewidth=0.8)
+        first += len(node.devices)
+    axes.set_yticks([row + 0.5 for row in range(rows)], labels, fontsize=8)
+    axes.set_ylim(rows, 0)
+    axes.set_xlim(0, told.ended or 1.0)
+
+
+def _raster(told: Tenancy) -> Figure:
+    percent = told.percent
+    if percent is None:
+        return empty("Nothing was held.")
+    figure, (axes,) = new_figure(height=7.4)
+    shown = axes.imshow(
+        percent,
+        cmap=SEQUENTIAL,
+        vmin=0,
+        vmax=100,
+        aspect="auto",
+        extent=(told.edges[0], told.edges[-1], len(percent) * told.gpus_per_row, 0),
+    )
+    per_row = "one row a GPU" if told.gpus_per_row == 1 else f"{told.gpus_per_row} GPUs a row"
+    tidy(axes, x=UNITS[told.unit].axis, y=f"GPUs, by kind of node ({per_row})")
+    axes.grid(visible=False)
+    kinds = runs_of_kind(told.nodes)
+    kind_axis(axes, [(name, sum(len(node.devices) for node in nodes)) for name, nodes in kinds])
+    figure.colorbar(shown, ax=axes, label="allocated (%)", pad=0.01, aspect=40)
+    return figure

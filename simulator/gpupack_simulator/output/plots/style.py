@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all plots share: sizes, colours that the colour-blind tell apart, one legend below.
+
+Figures are made without pyplot, so nothing is kept between them and no window system is needed.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito, less the yellow that is too pale for a line."""
+DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
+GREY = "#8c8c8c"
+SEQUENTIAL = "cividis"
+"""Made to look the same to the colour-blind."""
+DPI = 130
+WIDTH = 9.6
+"""Inches."""
+
+
+def new_figure(rows: int = 1, columns: int = 1, *, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure and its axes, row by row. Inches per row."""
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(grid.flat)
+
+
+def tidy(axes: Axes, *, x: str, y: str, title: str = "") -> None:
+    """Labels, a faint grid below the data, no frame where nothing is read."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(title, fontsize=11, loc="left")
+    axes.grid(color="#e0e0e0", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def line_style(number: int, lines: int) -> dict[str, Any]:
+    """The look of line `number`: later ones are thinner, so that equal lines all show."""
+    return {
+        "color": PALETTE[number % len(PALETTE)],
+        "linestyle": DASHES[number // len(PALETTE) if lines > len(PALETTE) else 0],
+        "linewidth": 3.4 - 2.2 * number / max(lines - 1, 1),
+    }
+
+
+def legend_below(figure: Figure, axes: Axes, *, columns: int = 5) -> None:
+    """Below all axes, where it hides nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        width = min(columns, len(handles))
+        figure.legend(handles, labels, loc="outside lower center", ncols=width, frameon=False)
+
+
+def empty(reason: str) -> Figure:
+    """A picture that says why there is none."""
+    figure, (axes,) = new_figure(height=2.4)
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, reason, ha="center", va="center", fontsize=12, color="#555555", wrap=True)
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """As PNG and SVG; the same figure gives the same bytes."""
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    with rc_context({"svg.hashsalt": "gpupack"}):
+        figure.savefig(paths[0], dpi=DPI, metadata={"Software": None})
+        figure.savefig(paths[1], dpi=DPI, metadata={"Date": None})
+    return paths
+
+
+def policies_of(digests: Sequence[Any]) -> list[str]:
+    """Each policy once, in the order in which they were run."""
+    return list(dict.fromkeys(one.policy for one in digests))

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long jobs wait, by size: cumulative distribution over all jobs of all seeds."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gpupack_core import FloatArray
+from gpupack_simulator.output.digest import Digest
+from gpupack_simulator.output.plots.style import (
+    empty,
+    legend_below,
+    line_style,
+    new_figure,
+    policies_of,
+    tidy,
+)
+from gpupack_simulator.output.units import UNITS
+from gpupack_simulator.record import TimeUnit
+from gpupack_simulator.size import Size
+
+TITLES = {
+    Size.SHARE: "shares of a GPU",
+    Size.ONE: "1 GPU",
+    Size.FEW: "2-3 GPUs",
+    Size.HALF: "4-7 GPUs",
+    Size.NODE: "8 GPUs and more",
+}
+COLUMNS = 3
+POINTS = 600
+WIDE = 30
+"""Waits that differ more than this many times need a logarithmic axis."""
+
+
+def waits(digests: Sequence[Digest]) -> Figure:
+    """One panel a size; CPU-only jobs are left out."""
+    if not digests or digests[0].unit is TimeUnit.ARRIVAL:
+        return empty("Jobs do not wait in this experiment: those that do not fit are dropped.")
+    sizes = [size for size in TITLES if any(size in one.waits for one in digests)]
+    if not sizes:
+        return empty("No job asked for GPUs, so none waited for them.")
+    columns = min(COLUMNS, len(sizes))
+    rows = -(-len(sizes) // columns)
+    figure, panels = new_figure(rows, columns, height=3.0 if rows > 1 else 3.6)
+    for size, axes in zip(sizes, panels, strict=False):
+        _panel(axes, _pooled(digests, size), TITLES[size], UNITS[digests[0].unit].short)
+    for spare in panels[len(sizes) :]:
+        spare.set_axis_off()
+    legend_below(figure, panels[0])
+    return figure
+
+
+def _pooled(digests: Sequence[Digest], size: Size) -> dict[str, FloatArray]:
+    none = np.array([])
+    return {
+        policy: np.sort(
+            np.concatenate([d.waits.get(size, none) for d in digests if d.policy == policy])
+        )
+        for policy in policies_of(digests)
+    }
+
+
+def _panel(axes: Axes, waits: Mapping[str, FloatArray], title: str, unit: str) -> None:
+    every = np.concatenate(list(waits.values()))
+    positive = every[every > 0]
+    jobs = max(len(of_policy) for of_policy in waits.values())
+    noun = "job" if jobs == 1 else "jobs"
+    tidy(axes, x=f"wait ({unit})", y=f"% of jobs (of {jobs:,} {noun})", title=title)
+    left, right = _limits(axes, positive)
+    for number, (policy, of_policy) in enumerate(waits.items()):
+        x, y = _curve(of_policy, left, right)
+        axes.plot(x, y, label=policy, drawstyle="steps-post", **line_style(number, len(waits)))
+    axes.set_xlim(left, right)
+    axes.set_ylim(_lowest(waits, left), 102)
+    if not len(positive):
+        axes.text(0.5, 0.5, "none of them waited", transform=axes.transAxes, ha="center")
+
+
+def _limits(axes: Axes, positive: FloatArray) -> tuple[float, float]:
+    """Of the x axis. On a logarithmic one the curves begin with the jobs that did not wait."""
+    if not len(positive):
+        return 0.0, 1.0
+    least, most = float(np.percentile(positive, 1)), float(positive.max())
+    if most / least <= WIDE:
+        return 0.0, most * 1.05
+    axes.set_xscale("log")
+    axes.set_xlabel(f"{axes.get_xlabel()}, logarithmic")
+    return least, most * 1.2
+
+
+def _curve(waits: FloatArray, left: float, right: float) -> tuple[FloatArray, FloatArray]:
+    """From the left edge to the right one; long ones thinned out evenly in percent."""
+    if not len(waits):
+        return np.array([]), np.array([])
+    ranks = np.unique(np.linspace(1, len(waits), min(len(waits), POINTS)).astype(int))
+    x, y = waits[ranks - 1], 100 * ranks / len(waits)
+    at_left = 100 * float(np.searchsorted(waits, left, side="right")) / len(waits)
+    inside = x > left
+    return (
+        np.concatenate([[left], x[inside], [right]]),
+        np.concatenate([[at_left], y[inside], [100.0]]),
+    )
+
+
+def _lowest(waits: Mapping[str, FloatArray], left: float) -> float:
+    """Where nearly all did not wait, the axis begins just below them."""
+    shares = [100 * float((w <= left).mean()) for w in waits.values() if len(w)]
+    least = min(shares, default=0.0)
+    return 0.0 if least < 50 else least - 0.08 * (100 - least)  # noqa: PLR2004 - half

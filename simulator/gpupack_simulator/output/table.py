@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison for a terminal."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from gpupack_simulator.output import comparison
+from gpupack_simulator.output.comparison import Cell, Table
+from gpupack_simulator.output.digest import Digest
+from gpupack_simulator.output.verdict import verdict
+
+
+def tables(digests: Sequence[Digest]) -> RenderableType:
+    """All tables that have something to say, and the verdict. `*` marks the best of a column."""
+    made = [comparison.overview(digests), comparison.waits(digests), comparison.waste(digests)]
+    seeds = len({one.seed for one in digests})
+    return Group(
+        *(_rich(table) for table in made if table.metrics),
+        Text(_note(seeds)),
+        Text(verdict(digests)),
+    )
+
+
+def _note(seeds: int) -> str:
+    spread = f"mean ± standard deviation over {seeds} seeds; " if seeds > 1 else "one seed; "
+    return f"{spread}* best of its column"
+
+
+def _rich(table: Table) -> RichTable:
+    rich = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    rich.add_column("policy", no_wrap=True)
+    for metric in table.metrics:
+        rich.add_column(metric.heading, justify="right")
+    for policy, cells in table.rows.items():
+        rich.add_row(policy, *(_cell(cell) for cell in cells))
+    return rich
+
+
+def _cell(cell: Cell) -> Text:
+    return Text(f"{cell.text}{'*' if cell.best else ' '}", style="bold green" if cell.best else "")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder with everything that is made from runs.
+
+    results.json, results.csv     all runs, one line a run in the CSV
+    runs/POLICY/SEED.json         one run over time and by node
+    runs/POLICY/SEED-jobs.csv     one line a job
+    plots/NAME.png, NAME.svg
+    report.html                   all of it for people, in one file
+
+Runs are taken one at a time and only their digests kept, so that hundreds of large ones fit.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gpupack_simulator.output.digest import Digest, digest
+from gpupack_simulator.output.plots.catalogue import Plot, file_name, plots
+from gpupack_simulator.output.plots.style import save
+from gpupack_simulator.output.report import Picture, report
+from gpupack_simulator.output.results import (
+    csv_table,
+    jobs_csv,
+    results,
+    run_json,
+    write_json,
+)
+from gpupack_simulator.record import Run
+
+
+def write(runs: Iterable[Run], folder: Path, *, command: str = "") -> tuple[Digest, ...]:
+    """Write it all; `command` is what the report tells to repeat the runs."""
+    digests = digested(runs, folder)
+    write_results(digests, folder)
+    write_report(digests, folder, command=command)
+    return digests
+
+
+def digested(runs: Iterable[Run], folder: Path | None = None) -> tuple[Digest, ...]:
+    """What is kept of each; with a folder the files of single runs are written."""
+    kept: list[Digest] = []
+    for run in runs:
+        first = all(one.policy != run.policy for one in kept)
+        kept.append(digest(run, pictures=first))
+        if folder is not None:
+            _write_run(run, kept[-1], folder / "runs" / file_name(run.policy))
+    return tuple(kept)
+
+
+def write_results(digests: Sequence[Digest], folder: Path) -> None:
+    """The figures of all runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "results.json", results(digests))
+    (folder / "results.csv").write_text(csv_table(digests))
+
+
+def write_report(digests: Sequence[Digest], folder: Path, *, command: str = "") -> Path:
+    """Plots and the report."""
+    pictures = [_picture(plot, folder / "plots") for plot in plots(digests)]
+    path = folder / "report.html"
+    path.write_text(report(digests, pictures, command=command))
+    return path
+
+
+def _write_run(run: Run, digest: Digest, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / f"{run.seed}.json", run_json(run, digest))
+    (folder / f"{run.seed}-jobs.csv").write_text(jobs_csv(run))
+
+
+def _picture(plot: Plot, folder: Path) -> Picture:
+    folder.mkdir(parents=True, exist_ok=True)
+    png, svg = save(plot.draw(), folder, plot.name)
+    return Picture(plot.title, plot.explanation, png.read_bytes(), svg.read_bytes())
