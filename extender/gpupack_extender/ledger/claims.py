@@ -6,10 +6,13 @@ import enum
 import math
 from collections.abc import Mapping
 
+import msgspec
+
 import gpupack_core as core
 from gpupack_crds import devices
 from gpupack_extender.gpu_ask import MILLI_PER_PERCENT
 from gpupack_extender.ledger.workers import Worker
+from gpupack_extender.limits import believed_on_gpu
 
 Tickets = Mapping[str, int]
 
@@ -97,6 +100,18 @@ def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:
             uuid=grant.uuid, percent=grant.milli // MILLI_PER_PERCENT, memory_mib=grant.memory
         )
         for grant in placement.devices
+    )
+
+
+def believed(held: tuple[devices.DeviceShare, ...]) -> tuple[devices.DeviceShare, ...]:
+    """Devices that a status names, each once and no larger than any GPU, whoever wrote it.
+
+    To leave out what cannot be right would give the device away.
+    """
+    once = {share.uuid: share for share in held}
+    return tuple(
+        msgspec.structs.replace(share, memory_mib=believed_on_gpu(core.MiB(share.memory_mib)))
+        for share in once.values()
     )
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJobs as the watch shows them: which attempt is admitted, and where it is placed."""
 
-import logging
-
 import gpupack_core as core
 from gpupack_crds.gpujob_status import WorkerPlacement
 from gpupack_extender import asks
@@ -11,8 +9,6 @@ from gpupack_extender.ledger.books import Books
 from gpupack_extender.ledger.claims import Place, State, WorkerClaim
 from gpupack_extender.ledger.placed_job import PlacedJob
 from gpupack_extender.ledger.workers import Attempt, Worker
-
-log = logging.getLogger(__name__)
 
 
 class Jobs:
@@ -68,24 +64,22 @@ class Jobs:
         if not job.status.holds_placement:
             return {}
         needs = asks.template_needs(job.pod_spec)
-        try:
-            found = [self._claim(job, placed, needs) for placed in job.status.placement]
-        except core.Invalid as error:
-            log.error("placement of %s is wrong: %s", attempt, error)  # noqa: TRY400 - not a bug
-            return {}
+        found = (self._claim(attempt, job, placed, needs) for placed in job.status.placement)
         return {claim.worker: claim for claim in found}
 
     def _claim(
         self,
+        attempt: Attempt,
         job: PlacedJob,
         placed: WorkerPlacement,
         needs: tuple[core.MilliCpu, core.MiB],
     ) -> WorkerClaim:
         """CPU and memory are those of the plan; the status does not tell them after a restart."""
-        worker = Worker(_attempt(job), placed.worker)
+        worker = Worker(attempt, placed.worker)
         planned = self._books.workers.get(worker)
         cpu, memory = (planned.placement.cpu, planned.placement.memory) if planned else needs
-        placement = claims.placement(placed.node, placed.devices, cpu=cpu, memory=memory)
+        held = claims.believed(placed.devices)
+        placement = claims.placement(placed.node, held, cpu=cpu, memory=memory)
         place = Place(placement, {} if placed.devices else job.tickets)
         return WorkerClaim(worker=worker, place=place, state=State.WRITTEN)
 

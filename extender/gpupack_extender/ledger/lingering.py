@@ -7,13 +7,10 @@ deletion and that report their GPUs look free here: the agent refuses to start w
 that moment, until the old processes are gone.
 """
 
-import msgspec
-
 import gpupack_core as core
 from gpupack_crds.gpunode import GpuHolder
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.ledger import claims
-from gpupack_extender.limits import believed_on_gpu
 
 
 def lingering(gpus: GpuNode) -> dict[str, core.Placement]:
@@ -28,10 +25,6 @@ def lingering(gpus: GpuNode) -> dict[str, core.Placement]:
 
 
 def _placement(node: str, holder: GpuHolder) -> core.Placement:
-    """Each device once, whatever the agent wrote; CPU and memory are not known."""
-    held = {share.uuid: share for share in holder.devices}
-    believed = tuple(
-        msgspec.structs.replace(share, memory_mib=believed_on_gpu(core.MiB(share.memory_mib)))
-        for share in held.values()
-    )
-    return claims.placement(node, believed, cpu=core.MilliCpu(0), memory=core.MiB(0))
+    """CPU and memory are not known."""
+    held = claims.believed(holder.devices)
+    return claims.placement(node, held, cpu=core.MilliCpu(0), memory=core.MiB(0))

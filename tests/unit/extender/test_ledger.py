@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 import pytest
-from extender_builders import gpu_node, job, node, plan_request, pod, whole
+from extender_builders import gpu_node, job, node, part, plan_request, pod, whole
 
 from gpupack_crds.plan import PlanRefusal
 from gpupack_extender.errors import AskInvalid, BindRefused
@@ -80,6 +80,16 @@ def test_a_job_that_a_newer_release_wrote_keeps_its_places(world):
     written = job("train", attempt=1, phase="Preempting", placed=[("a", [0])], **newer)
     world.ledger.jobs.upsert(written)
     assert world.free("a") == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [whole("a", 0, 0), part("a", 0, percent=100, memory_mib=1 << 40)],
+    ids=["a GPU twice", "memory beyond any GPU"],
+)
+def test_one_wrong_place_of_a_job_gives_none_of_its_gpus_away(world, wrong):
+    world.ledger.jobs.upsert(admitted(("a", wrong), ("a", [1])))
+    assert world.free("a") == [2, 3]
 
 
 def test_cpu_of_a_written_place_is_that_of_the_jobs_template(world):
