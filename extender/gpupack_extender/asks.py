@@ -62,8 +62,9 @@ def gang(spec: GpuJobSpec, pod_spec: objects.PodSpec, observed: Collection[str])
 
     Raises:
         AskInvalid: a quantity or a selector in the pod spec cannot be read, or a resource is
-            asked that is not served.
+            asked that is not served, or GPUs of another resource than the job's.
     """
+    _require_no_others(pod_spec, spec.resource_name, observed)
     try:
         request = _request(
             pod_spec,
@@ -148,6 +149,21 @@ def _request(
         selector=_selector(spec),
         tolerations=tuple(map(_toleration, spec.tolerations)),
     )
+
+
+def _require_no_others(pod_spec: objects.PodSpec, resource: str, observed: Collection[str]) -> None:
+    """No node has GPUs of two names: such a worker would hold its place and never start."""
+    asked = {
+        name
+        for container in (*pod_spec.containers, *pod_spec.init_containers)
+        for name in container.resources.limits
+        if name in observed and name != resource
+    }
+    if asked:
+        raise AskInvalid(
+            f"the template asks for {', '.join(sorted(asked))}, but the job's GPUs are {resource}; "
+            "remove it from the container's resources, or set resourceName"
+        )
 
 
 def _spread(spec: GpuJobSpec) -> core.Spread:

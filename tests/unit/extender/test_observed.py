@@ -180,6 +180,12 @@ def test_a_job_for_a_resource_that_is_not_observed_is_told_which_are(world):
         world.plan(plan_request("train", resourceName="example.org/gpu"))
 
 
+def test_a_template_that_asks_for_the_gpus_of_another_resource_is_not_planned(world):
+    by_hand = {"name": "helper", "resources": {"limits": {OBSERVED: "1"}}}
+    with pytest.raises(AskInvalid, match="the template asks for nvidia"):
+        world.plan(plan_request("train", pod_spec={"containers": [by_hand]}))
+
+
 def test_holders_that_the_agent_reports_are_no_claims(world):
     reported = {"p": whole("x", 0, 1)}
     world.ledger.gpus.upsert(gpu_node("x", mode="observed", resource=OBSERVED, lingering=reported))
