@@ -1,18 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy of a run, and what it learns on the way."""
+"""The policy of a run, and what it learns on the way.
 
-from gpupack_core import Policy
+As in the cluster, where the extender learns: from each worker that arrives, with new prices as soon
+as the learner says that they are due. There the solver runs beside the decisions and they go on
+with the old prices meanwhile; here its answer counts from the next decision on, so that a run does
+not depend on how fast the machine is. Where no prices can be found the old ones stay, as there.
+"""
+
+from contextlib import suppress
+
+from gpupack_core import CoreError, Learner, Mix, Outlook, Policy
 from gpupack_simulator.job import Job
 
 
 class Learning:
-    """Mutable; belongs to one engine."""
+    """Mutable; belongs to one engine. `mix`: known from the start; None: it is learned."""
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+    def __init__(self, policy: Policy, mix: Mix | None = None) -> None:
+        self._base, self._mix = policy, mix
+        self._learner = Learner()
+        self.policy = policy if mix is None else policy.informed(Outlook(mix))
 
     def arrived(self, job: Job) -> None:
         """Learn from it, and now and then inform the policy."""
+        for _ in range(job.workers):
+            self._learner.arrived(job.request)
+        if self._learner.due():
+            self._inform()
 
     def departed(self, job: Job) -> None:
         """It will not come back."""
+        for _ in range(job.workers):
+            self._learner.departed(job.request)
+
+    def _inform(self) -> None:
+        outlook = self._learner.outlook()
+        if self._mix is not None:
+            outlook = Outlook(self._mix, outlook.churn)
+        with suppress(CoreError):
+            self.policy = self._base.informed(outlook)

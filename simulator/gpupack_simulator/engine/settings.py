@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from gpupack_core import Mix
 from gpupack_simulator.engine.sampling import Sampling
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.failures import Breakdown
@@ -30,8 +31,8 @@ class Settings:
     requeue: bool = True
     """Whether jobs that lose a node or GPU are queued again; otherwise they are killed."""
     breakdowns: tuple[Breakdown, ...] = ()
-    known_mix: bool = False
-    """Tell the policy the true mix of the jobs instead of letting it learn from arrivals."""
+    mix: Mix | None = None
+    """Known to the policy from the start; None: it learns the mix from arrivals."""
     parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     """Kept in the run's record: load, demand, names of files."""
 

@@ -47,10 +47,11 @@ class Simulator:
         self.cluster = nodes if isinstance(nodes, Cluster) else _cluster(nodes, settings.seed)
         self._jobs = _distinct(jobs)
         self._policy = policy_named(policy) if isinstance(policy, str) else policy
+        self._name = policy if isinstance(policy, str) else policy.name
         self._discipline = discipline_named(settings.discipline)
         self._books = Books(settings.measured_from, settings.occupancy)
         self._books.allocated = int(self.cluster.arrays.used_milli.sum())
-        learning = Learning(self._policy)
+        learning = Learning(self._policy, settings.mix)
         self._desk = LiveDesk(self.cluster, learning, self._discipline, self._books)
         self._outages = Outages({node.name: node for node in self.cluster.nodes()})
         self._look = Observer(self.cluster, settings.sampling, capacity_of(self.cluster))
@@ -97,7 +98,7 @@ class Simulator:
         return State(
             time=self.now,
             time_unit=self.settings.time_unit,
-            policy=self._policy.name,
+            policy=self._name,
             cluster=self.cluster,
             jobs=tuple(job_record(entry, self.now) for entry in desk.entries),
             expected=self._jobs[len(desk.entries) :],
@@ -113,7 +114,7 @@ class Simulator:
         desk, books, settings = self._desk, self._books, self.settings
         running = (held for entry in desk.running.values() for held in books.held_by(entry, None))
         return Run(
-            policy=self._policy.name,
+            policy=self._name,
             seed=settings.seed,
             parameters={"discipline": settings.discipline, **settings.parameters},
             time_unit=settings.time_unit,

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: one command for each question."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from gpupack_core import CoreError
+from gpupack_simulator import commands
+from gpupack_simulator.commands import Output, Replay
+from gpupack_simulator.errors import SimulatorError
+from gpupack_simulator.experiments import FIFO, MEASURED, WARM_UP
+from gpupack_simulator.queueing import DISCIPLINES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class OurErrors(click.Group):
+    """Our own errors are told as they are; any other is a bug and keeps its traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (SimulatorError, CoreError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """Names separated by commas."""
+
+    name = "NAME,…"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        """Each once, in the order given."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+        if not all(names):
+            self.fail(f"{value!r} has an empty name", param, ctx)
+        return names
+
+
+def _output_options(command: F) -> F:
+    options = (
+        click.option("--json", type=_FILE, help="Write the figures of all runs here."),
+        click.option("--out", type=_FOLDER, help="Write figures, plots and an HTML report here."),
+        click.option(
+            "-j",
+            "--processes",
+            type=click.IntRange(1),
+            default=os.cpu_count() or 1,
+            show_default="one per core",
+            help="Runs made at the same time.",
+        ),
+        click.option("-q", "--quiet", is_flag=True, help="No progress bar and no tables."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _policies(default: str) -> Callable[[F], F]:
+    return click.option(
+        "--policies",
+        type=Names(),
+        default=default,
+        show_default=True,
+        help="Names of core's policies or weighted sums such as 0.7*fgd+0.3*best-fit.",
+    )
+
+
+@click.group(cls=OurErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="gpupack-simulator")
+def main() -> None:
+    """Replay GPU workloads through gpupack's own placement policies."""
+
+
+@main.command()
+@click.option("--nodes", type=_FILE, help="CSV of nodes in the openb format.")
+@click.option("--pods", type=_FILE, help="CSV of pods in the openb format.")
+@click.option("--snapshot", type=_FILE, help="JSON of a cluster, instead of --nodes.")
+@click.option("--jobs", type=_FILE, help="YAML of jobs, instead of --pods: what if they came?")
+@_policies("fgd,best-fit,default")
+@click.option("--demand", default=1.3, show_default=True, help="GPU demand per GPU there is.")
+@click.option("--seeds", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--departures", is_flag=True, help="Jobs come and go, instead of filling up.")
+@click.option("--load", default=0.95, show_default=True, help="Demand of those that run per GPU.")
+@click.option(
+    "--discipline",
+    type=click.Choice(sorted(DISCIPLINES)),
+    default=FIFO,
+    show_default=True,
+    help="Whose turn it is; with --departures or --jobs.",
+)
+@click.option("--warm-up", default=WARM_UP, show_default=True, help="Mean lifetimes left out.")
+@click.option("--measured", default=MEASURED, show_default=True, help="Mean lifetimes measured.")
+@click.option("--known-mix", is_flag=True, help="Tell the policies the mix of the pods.")
+@click.option("--fragmentation", is_flag=True, help="Measure fragmentation too; slower.")
+@_output_options
+def replay(**given: Any) -> None:
+    """Fill a cluster with a trace, or keep it busy with jobs that come and go."""
+    output = _output(given)
+    commands.replay(Replay(**given), output)
+
+
+def _output(given: dict[str, Any]) -> Output:
+    """Takes its options out of those given."""
+    return Output(
+        json=given.pop("json"),
+        folder=given.pop("out"),
+        processes=given.pop("processes"),
+        quiet=given.pop("quiet"),
+        command=_command(),
+    )
+
+
+def _command() -> str:
+    """As it was typed, for the report."""
+    context = click.get_current_context()
+    return context.command_path

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is run for each policy and seed. Frozen and picklable: runs go to other processes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, Protocol
+
+from gpupack_core import WHOLE_GPU, Mix, Node
+from gpupack_simulator.engine.sampling import Sampling
+from gpupack_simulator.engine.settings import Settings
+from gpupack_simulator.engine.simulator import Simulator
+from gpupack_simulator.inputs.openb import Pod
+from gpupack_simulator.record import Run, TimeUnit
+from gpupack_simulator.workload.departures import departing_jobs
+from gpupack_simulator.workload.published import published_jobs
+
+FIFO: Final = "fifo"
+"""The discipline of `replay --departures`."""
+WARM_UP: Final = 5.0
+"""Lifetimes until an empty cluster is taken to be in steady state: e⁻⁵ of what was is left."""
+MEASURED: Final = 10.0
+"""Lifetimes of steady state that are measured."""
+SAMPLES: Final = 200
+"""Samples of a run in steady state; means over time are exact whatever their number."""
+
+
+class Experiment(Protocol):
+    """Gives the same run for the same policy and seed, in any process."""
+
+    def run(self, policy: str, seed: int) -> Run:
+        """From the beginning to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """The published experiment (workload.published)."""
+
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    demand: float
+    known_mix: bool = False
+    fragmentation: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, policy: str, seed: int) -> Run:
+        """Seed draws both the pods and the order in which nodes win ties."""
+        jobs = published_jobs(
+            self.pods,
+            demand=self.demand,
+            capacity_milli=capacity(self.nodes),
+            random=_random(seed, "pods"),
+        )
+        settings = Settings(
+            discipline="drop",
+            seed=seed,
+            time_unit=TimeUnit.ARRIVAL,
+            sampling=Sampling(demand_step=0.01, fragmentation=self.fragmentation),
+            occupancy=False,
+            mix=mix_of(self.pods) if self.known_mix else None,
+            parameters={"demand": self.demand, "known_mix": self.known_mix, **self.parameters},
+        )
+        return Simulator(self.nodes, jobs, policy, settings).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Departing:
+    """Steady state with jobs that come and go (workload.departures)."""
+
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    load: float
+    discipline: str = FIFO
+    warm_up: float = WARM_UP
+    measured: float = MEASURED
+    known_mix: bool = False
+    fragmentation: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, policy: str, seed: int) -> Run:
+        """As of Filling."""
+        until = self.warm_up + self.measured
+        jobs = departing_jobs(
+            self.pods,
+            load=self.load,
+            capacity_milli=capacity(self.nodes),
+            until=until,
+            random=_random(seed, "pods"),
+        )
+        settings = Settings(
+            discipline=self.discipline,
+            seed=seed,
+            time_unit=TimeUnit.LIFETIME,
+            until=until,
+            measured_from=self.warm_up,
+            sampling=Sampling(every=until / SAMPLES, fragmentation=self.fragmentation),
+            occupancy=False,
+            mix=mix_of(self.pods) if self.known_mix else None,
+            parameters={"load": self.load, "known_mix": self.known_mix, **self.parameters},
+        )
+        return Simulator(self.nodes, jobs, policy, settings).run()
+
+
+def capacity(nodes: tuple[Node, ...]) -> int:
+    """Milli-GPU of all devices."""
+    return WHOLE_GPU * sum(len(node.devices) for node in nodes)
+
+
+def mix_of(pods: tuple[Pod, ...]) -> Mix:
+    """The true mix, for `--known-mix`."""
+    return Mix.of((pod.request, 1.0) for pod in pods)
+
+
+def _random(seed: int, purpose: str) -> Random:
+    """Independent streams: what one purpose draws never shifts another."""
+    return Random(f"{seed}:{purpose}")  # noqa: S311  # not for secrets
