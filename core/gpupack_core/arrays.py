@@ -12,20 +12,24 @@ It is derived from `used_*` by `refresh`, the only place that writes it.
 """
 
 from dataclasses import dataclass, fields
-from itertools import count
-from typing import Any, Self
+from itertools import count, islice
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpupack_core.model import Health
-from gpupack_core.units import WHOLE_GPU
+from gpupack_core.table import Table
+from gpupack_core.units import WHOLE_GPU, MiB
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.signedinteger[Any]]
 
 ABSENT = -1
+
+SIZES = 10
+"""Holders are counted by size: 0 a share, 1 to 8 as many whole GPUs, 9 more."""
 
 _VERSIONS = count(1)
 """One counter for all clusters: overlays and forks start with the versions of what they copy, so
@@ -34,6 +38,7 @@ that what is known of a row there need not be worked out again."""
 _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "health": (np.int8, ABSENT),
     "model": (np.int16, ABSENT),
+    "kind": (np.int16, ABSENT),
     "clique": (np.int16, ABSENT),
     "numa": (np.int16, ABSENT),
     "profile": (np.int16, ABSENT),
@@ -67,6 +72,13 @@ _PER_NODE: dict[str, tuple[type[np.generic], int]] = {
 }
 
 
+class Kind(NamedTuple):
+    """GPUs that no request can tell apart: same model, same memory."""
+
+    model: str
+    memory: MiB
+
+
 @dataclass(slots=True)
 class Arrays:
     """Units: milli-GPU, milli-CPU, MiB. Shapes: (nodes, devices), then (nodes,)."""
@@ -75,6 +87,8 @@ class Arrays:
     """model.Health, ABSENT where there is no device."""
     model: IntArray
     """Index into the cluster's table of model names."""
+    kind: IntArray
+    """Index into `kinds`; ABSENT for a MIG slice as well."""
     clique: IntArray
     """0, 1, … within the node; ABSENT: no NVLink."""
     numa: IntArray
@@ -118,6 +132,11 @@ class Arrays:
     free_cpu: IntArray
     free_ram: IntArray
 
+    holders: IntArray
+    """(nodes, SIZES): those who hold GPUs of the node, by size."""
+    kinds: Table[Kind]
+    """Shared by all copies: numbers are given for good."""
+
     @classmethod
     def empty(cls, rows: int, columns: int) -> Self:
         """No node in any row."""
@@ -127,7 +146,8 @@ class Arrays:
         }
         for name, (dtype, fill) in _PER_NODE.items():
             arrays[name] = np.full(rows, fill, dtype)
-        return cls(**arrays)
+        holders = np.zeros((rows, SIZES), np.int32, order="F")
+        return cls(**arrays, holders=holders, kinds=Table())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -137,7 +157,7 @@ class Arrays:
 
     def copy(self) -> Self:
         """The same numbers, independent of these."""
-        return type(self)(*(getattr(self, f.name).copy(order="K") for f in fields(self)))
+        return type(self)(*map(_copied, (getattr(self, f.name) for f in fields(self))))
 
     def grown(self, rows: int, columns: int) -> Self:
         """The same content with room for more."""
@@ -145,14 +165,16 @@ class Arrays:
         old_rows, old_columns = self.shape
         for name in _PER_DEVICE:
             getattr(larger, name)[:old_rows, :old_columns] = getattr(self, name)
-        for name in _PER_NODE:
+        for name in (*_PER_NODE, "holders"):
             getattr(larger, name)[:old_rows] = getattr(self, name)
+        larger.kinds = self.kinds
         return larger
 
     def clear_row(self, row: int) -> None:
         """No node in this row any more."""
         for name, (_, fill) in (_PER_DEVICE | _PER_NODE).items():
             getattr(self, name)[row] = fill
+        self.holders[row] = 0
         self.version[row] = next(_VERSIONS)
 
     def charge(self, row: int, column: int, *, milli: int, memory: int, shares: int) -> None:
@@ -165,6 +187,10 @@ class Arrays:
         """As `charge`, for CPU and memory of the node."""
         self.used_cpu[row] += cpu
         self.used_ram[row] += ram
+
+    def count_holder(self, row: int, *, gpus: int, by: int) -> None:
+        """One more (`by` 1) or one less (-1) who holds so many whole GPUs; 0: a share."""
+        self.holders[row, min(gpus, SIZES - 1)] += by
 
     def has_room(self, row: int, column: int, *, milli: int, memory: int, shares: int) -> bool:
         """Whether it fits by capacity, whatever the device's health."""
@@ -180,6 +206,7 @@ class Arrays:
         for used in (ideal.used_milli, ideal.used_memory, ideal.used_shares):
             used[:] = 0
         ideal.used_cpu[:] = ideal.used_ram[:] = 0
+        ideal.holders[:] = 0
         ideal.ready[:] = self.present
         ideal.cordoned[:] = False
         ideal.refresh(slice(None))
@@ -197,5 +224,9 @@ class Arrays:
         self.free_gpu_milli[rows] = free.sum(axis=1)
         self.free_cpu[rows] = np.maximum(self.cpu[rows] - self.used_cpu[rows], 0)
         self.free_ram[rows] = np.maximum(self.ram[rows] - self.used_ram[rows], 0)
-        for row in range(*rows.indices(len(self.version))):
-            self.version[row] = next(_VERSIONS)
+        changed = len(free)
+        self.version[rows] = np.fromiter(islice(_VERSIONS, changed), np.int64, changed)
+
+
+def _copied(part: Any) -> Any:
+    return part if isinstance(part, Table) else part.copy(order="K")

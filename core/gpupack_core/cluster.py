@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from gpupack_core.arrays import ABSENT, Arrays, BoolArray
+from gpupack_core.arrays import ABSENT, Arrays, BoolArray, Kind
 from gpupack_core.errors import (
     DuplicateDevice,
     OverAllocated,
@@ -22,9 +22,10 @@ from gpupack_core.errors import (
     UnknownNode,
 )
 from gpupack_core.holdings import Holdings
-from gpupack_core.masks import SelectorMasks, Table
+from gpupack_core.masks import SelectorMasks
 from gpupack_core.model import Device, Node, Taint
 from gpupack_core.placement import Placement
+from gpupack_core.table import Table
 from gpupack_core.units import WHOLE_GPU, DeviceUuid, Holder, MiB, MilliGpu, NodeName
 
 _LIFECYCLE_TAINTS = "node.kubernetes.io/"
@@ -257,6 +258,7 @@ class Cluster:
                 a.parent[row, column] = parents.number(device.parent)
             else:
                 a.capacity[row, column] = WHOLE_GPU
+                a.kind[row, column] = a.kinds.number(Kind(device.model, device.memory))
                 a.max_shares[row, column] = device.max_shares
             if device.clique is not None:
                 a.clique[row, column] = cliques.number(device.clique)
@@ -282,6 +284,9 @@ class Cluster:
                     shares=sign * grant.shares,
                 )
         self.arrays.charge_node(row, cpu=sign * placement.cpu, ram=sign * placement.memory)
+        if placement.devices:
+            shared = bool(placement.devices[0].shares)
+            self.arrays.count_holder(row, gpus=0 if shared else len(placement.devices), by=sign)
 
     def _check_fits(self, placement: Placement) -> None:
         row = self._rows.get(placement.node)

@@ -7,8 +7,7 @@ changes; only the last few selectors are kept, since users' pods bring new ones 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -16,29 +15,9 @@ from gpupack_core.arrays import BoolArray
 from gpupack_core.model import Node, Taint
 from gpupack_core.models import matches_model
 from gpupack_core.selector import NodeSelector, Toleration, tolerates_all
-
-T = TypeVar("T")
+from gpupack_core.table import Table
 
 _KEPT = 64
-
-
-class Table(Generic[T]):
-    """Gives each distinct value a number for good, so that copies of a cluster can share it."""
-
-    def __init__(self) -> None:
-        self.values: list[T] = []
-        self._numbers: dict[T, int] = {}
-
-    def number(self, value: T) -> int:
-        """The value's number, a new one on first sight."""
-        if value not in self._numbers:
-            self._numbers[value] = len(self.values)
-            self.values.append(value)
-        return self._numbers[value]
-
-    def where(self, judge: Callable[[T], bool]) -> BoolArray:
-        """One truth value per number."""
-        return np.fromiter(map(judge, self.values), np.bool_, len(self.values))
 
 
 class SelectorMasks:
