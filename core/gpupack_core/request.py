@@ -8,6 +8,9 @@ from gpupack_core.errors import InvalidRequest
 from gpupack_core.selector import NodeSelector, Toleration
 from gpupack_core.units import NO_CPU, NO_MEMORY, WHOLE_GPU, MiB, MilliCpu, MilliGpu
 
+_KINDS = 3
+"""GPUs, a share, slices."""
+
 
 class Interconnect(StrEnum):
     """How the GPUs of one worker must be linked."""
@@ -31,8 +34,26 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Slices:
+    """MIG slices of one profile, such as "1g.10gb"; they may be of different GPUs of the node."""
+
+    profile: str
+    number: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.profile.strip():
+            raise InvalidRequest("slices need the name of a MIG profile")
+        if self.number < 1:
+            raise InvalidRequest(f"{self.number} slices {self.profile}; ask for 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """One worker: whole GPUs (0: a CPU-only pod) or a share of one, never both.
+    """One worker: whole GPUs (0: a CPU-only pod), a share of one, or MIG slices.
+
+    Policies see what a request takes of GPUs that are not cut, so of a request for slices no more
+    than CPU and memory: they choose the node by these, and devices.py the slices there. That a
+    GPU could be cut anew, or a larger slice stand in for a smaller, is not modelled.
 
     `models` empty: any; otherwise each GPU must match one of them (models.matches_model).
     `min_memory` asks for devices of at least this capacity. NVLINK: all GPUs of the worker in
@@ -50,10 +71,13 @@ class Request:
     selector: NodeSelector | None = None
     tolerations: tuple[Toleration, ...] = ()
     resource: str = ""
+    slices: Slices | None = None
 
     def __post_init__(self) -> None:
-        if (self.gpus is None) == (self.share is None):
-            raise InvalidRequest("ask for exactly one of gpus and share")
+        if (self.gpus, self.share, self.slices).count(None) != _KINDS - 1:
+            raise InvalidRequest("ask for exactly one of gpus, share and slices")
+        if self.slices is not None and self.interconnect is Interconnect.NVLINK:
+            raise InvalidRequest("MIG slices have no NVLink; ask for interconnect any")
         if self.gpus is not None and self.gpus < 0:
             raise InvalidRequest(f"gpus is {self.gpus}; ask for 0 or more")
         if min(self.cpu, self.memory, self.min_memory) < 0:
@@ -64,7 +88,14 @@ class Request:
     @property
     def needs_gpu(self) -> bool:
         """False for a CPU-only pod."""
-        return self.share is not None or bool(self.gpus)
+        return bool(self.devices)
+
+    @property
+    def devices(self) -> int:
+        """How many devices it takes: GPUs, slices, or the one that a share is of."""
+        if self.slices is not None:
+            return self.slices.number
+        return 1 if self.share is not None else self.gpus or 0
 
     @property
     def needs_clique(self) -> bool:
@@ -73,16 +104,21 @@ class Request:
 
     @property
     def milli(self) -> MilliGpu:
-        """GPU capacity asked for, over all devices."""
+        """GPU capacity asked for, over all devices; slices count nothing."""
         return self.share.milli if self.share else MilliGpu((self.gpus or 0) * WHOLE_GPU)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """`max_nodes`: a gang touches at most so many nodes; None: any number."""
+    """`max_nodes`: a gang touches at most so many nodes; None: any number.
+
+    `same_clique`: the GPUs of all workers are in one NVLink clique of one node. A GPU without
+    NVLink is a clique of its own, which shares may have in common.
+    """
 
     max_nodes: int | None = None
     one_worker_per_node: bool = False
+    same_clique: bool = False
 
     def __post_init__(self) -> None:
         if self.max_nodes is not None and self.max_nodes < 1:
@@ -106,3 +142,11 @@ class Gang:
                 f"{self.workers} workers on different nodes need max_nodes of at least "
                 f"{self.workers}, not {nodes}"
             )
+        if self.spread.same_clique:
+            self._check_clique()
+
+    def _check_clique(self) -> None:
+        if self.request.slices is not None or not self.request.needs_gpu:
+            raise InvalidRequest("same_clique is a rule about GPUs; ask for GPUs or shares")
+        if self.spread.one_worker_per_node and self.workers > 1:
+            raise InvalidRequest("workers in one clique are on one node, not on one each")
