@@ -17,7 +17,8 @@ class Limits:
     Attributes:
         bind_seconds: from admission until all workers are bound.
         start_seconds: from a pod's binding until its containers can be created.
-        image_seconds: from a pod's binding until its image can be pulled.
+        image_seconds: from a pod's binding until its image can be pulled. Both begin anew when an
+            init container ends.
     """
 
     bind_seconds: float = 60

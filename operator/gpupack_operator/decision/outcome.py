@@ -105,16 +105,20 @@ def job_failed(view: AttemptView) -> Finding | None:
 
 
 def not_bound(view: AttemptView) -> Finding | None:
-    """Not all workers have a node."""
+    """Not all workers have a node; where they ran already, they had one and lost their pod."""
     workers = by_index(view.workers)
     bound = sum(worker.bound for worker in workers.values())
     if bound >= view.spec.workers:
         return None
-    seconds = view.limits.bind_seconds
+    due = times.after(view.started_at, view.limits.bind_seconds)
+    if view.running:
+        gone = view.spec.workers - bound
+        message = f"{gone} of {view.spec.workers} pods are gone, and with them why they ended"
+        return Finding(due, _verdict("Infrastructure", Reason.POD_LOST, message))
     unbound = next((worker for worker in workers.values() if not worker.bound), None)
     why = _why_unbound(unbound) if unbound else "see the events of the Job"
-    message = f"{bound} of {view.spec.workers} workers were bound within {seconds:.0f} s: {why}"
-    due = times.after(view.started_at, seconds)
+    within = f"within {view.limits.bind_seconds:.0f} s"
+    message = f"{bound} of {view.spec.workers} workers were bound {within}: {why}"
     return Finding(due, _verdict("Infrastructure", Reason.BIND_TIMEOUT, message))
 
 
@@ -171,20 +175,19 @@ def _why_unbound(worker: Worker) -> str:
 
 
 def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
-    waiting, bound_at = worker.waiting, worker.bound_at
-    if not waiting or not bound_at or worker.started:
+    known = (each for each in worker.waiting if each.reason in IMAGE_TROUBLE | START_TROUBLE)
+    waiting, turn_at = next(known, None), worker.turn_at
+    if not waiting or not turn_at or worker.started:
         return None
     message = f"worker {worker.index} on node {worker.pod.spec.node_name}: {waiting.reason}"
     message += f": {waiting.message}" if waiting.message else ""
     if waiting.reason in IMAGE_TROUBLE:
-        due = times.after(bound_at, view.limits.image_seconds)
+        due = times.after(turn_at, view.limits.image_seconds)
         return Finding(due, _verdict("Failed", Reason.IMAGE_PULL, message, for_good=True))
-    if waiting.reason in START_TROUBLE:
-        due = times.after(bound_at, view.limits.start_seconds)
-        if _is_template_s_fault(waiting):
-            return Finding(due, _verdict("Failed", Reason.CANNOT_START, message, for_good=True))
-        return Finding(due, _verdict("Infrastructure", Reason.CANNOT_START, message))
-    return None
+    due = times.after(turn_at, view.limits.start_seconds)
+    if _is_template_s_fault(waiting):
+        return Finding(due, _verdict("Failed", Reason.CANNOT_START, message, for_good=True))
+    return Finding(due, _verdict("Infrastructure", Reason.CANNOT_START, message))
 
 
 def _is_template_s_fault(waiting: Waiting) -> bool:

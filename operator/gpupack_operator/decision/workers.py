@@ -78,21 +78,33 @@ class Worker:
 
     @property
     def exit(self) -> Exit | None:
-        """The container that failed: the worker's first, then any other."""
+        """The container that failed: the worker's first, then any other that ends for good.
+
+        A sidecar does not: its kubelet starts it again.
+        """
         failed = [
             Exit(container=status.name, state=status.state.terminated)
             for status in self._statuses()
-            if status.state.terminated and status.state.terminated.exit_code != 0
+            if status.state.terminated
+            and status.state.terminated.exit_code != 0
+            and status.name not in self._sidecars()
         ]
         return min(
             failed, key=lambda found: found.container != names.WORKER_CONTAINER, default=None
         )
 
     @property
-    def waiting(self) -> Waiting | None:
-        """Why a container does not start, if one does not."""
-        found = [status.state.waiting for status in self._statuses() if status.state.waiting]
-        return found[0] if found else None
+    def waiting(self) -> tuple[Waiting, ...]:
+        """Why containers do not run yet; those that only wait for another's turn say so too."""
+        found = (status.state.waiting for status in self._statuses())
+        return tuple(state for state in found if state)
+
+    @property
+    def turn_at(self) -> dt.datetime | None:
+        """Since when what waits could have started: its binding, or an init container's end."""
+        ended = (found.state.terminated for found in self.pod.status.init_container_statuses)
+        ends = [state.finished_at for state in ended if state and state.finished_at]
+        return max([self.bound_at, *ends]) if self.bound_at else None
 
     @property
     def result(self) -> str:
@@ -105,6 +117,10 @@ class Worker:
     def condition(self, kind: str) -> Condition | None:
         """A condition of the pod."""
         return next((found for found in self.pod.status.conditions if found.type == kind), None)
+
+    def _sidecars(self) -> frozenset[str]:
+        init = self.pod.spec.init_containers
+        return frozenset(found.name for found in init if found.restart_policy == "Always")
 
     def _statuses(self) -> tuple[ContainerStatus, ...]:
         return self.pod.status.container_statuses + self.pod.status.init_container_statuses

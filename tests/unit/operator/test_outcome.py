@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+import msgspec
 import pytest
 from msgspec import structs
 
+from gpupack_kube.objects import Container, ContainerStatus
 from gpupack_operator.decision.outcome import judge
 from gpupack_operator.decision.reasons import Reason
 from gpupack_operator.decision.view import view
@@ -25,6 +27,17 @@ def verdict(build):
         return judge(view(seen, status, status.attempts[-1]))
 
     return judged
+
+
+def prepared(pod, *, restart_policy="", **state):
+    """The pod with an init container in this state."""
+    container = Container(name="init", restart_policy=restart_policy)
+    status = msgspec.convert({"name": "init", "state": state}, ContainerStatus)
+    return structs.replace(
+        pod,
+        spec=structs.replace(pod.spec, init_containers=(container,)),
+        status=structs.replace(pod.status, init_container_statuses=(status,)),
+    )
 
 
 FAILURES = [
@@ -98,6 +111,19 @@ def test_a_worker_that(verdict, build, worker, outcome, reason):
     assert (found.outcome, found.reason) == (outcome, reason)
 
 
+def test_a_sidecar_that_its_kubelet_starts_again_ends_nothing(verdict, build):
+    crashed = {"exitCode": 1, "finishedAt": build.stamp(20)}
+    helped = prepared(build.pod(0), restart_policy="Always", terminated=crashed)
+    assert verdict(helped, build.pod(1))[0] is None
+
+
+def test_an_init_container_that_failed_is_the_cause(verdict, build):
+    failed = {"exitCode": 4, "finishedAt": build.stamp(20)}
+    found, _ = verdict(prepared(build.pod(0, phase="Failed"), terminated=failed), build.pod(1))
+    assert (found.outcome, found.exit_code) == ("Failed", None)
+    assert "container init ended with exit code 4" in found.message
+
+
 def test_the_earliest_failure_is_the_cause(verdict, build):
     late = build.pod(0, phase="Failed", exit_code=1, ended=25)
     early = build.pod(1, phase="Failed", exit_code=2, ended=20)
@@ -139,6 +165,12 @@ def test_workers_that_are_not_bound_in_time_are_given_up(verdict, build):
     assert found.message.startswith("1 of 2 workers")
 
 
+def test_a_pod_of_a_running_attempt_that_is_gone_was_lost_and_not_late(verdict, build):
+    found, _ = verdict(build.pod(0), now=3600)
+    assert (found.outcome, found.reason) == ("Infrastructure", Reason.POD_LOST)
+    assert found.message.startswith("1 of 2 pods")
+
+
 def test_a_job_without_pods_is_given_up_too(verdict):
     assert verdict(running=False, now=60)[0].reason == Reason.BIND_TIMEOUT
 
@@ -158,6 +190,20 @@ def test_a_container_that_cannot_start(verdict, build, waiting, said, due, outco
     pods = (build.pod(0), build.pod(1, phase="Pending", waiting=waiting, said=said, bound=1))
     assert verdict(*pods, running=False, now=due - 1) == (None, build.at(due))
     assert verdict(*pods, running=False, now=due)[0].outcome == outcome
+
+
+def test_an_init_container_whose_image_is_missing_is_not_hidden_by_those_behind_it(verdict, build):
+    behind = build.pod(1, phase="Pending", waiting="PodInitializing", bound=1)
+    pods = (build.pod(0), prepared(behind, waiting={"reason": "ErrImagePull", "message": "no"}))
+    assert verdict(*pods, running=False, now=120) == (None, build.at(121))
+    assert verdict(*pods, running=False, now=121)[0].reason == Reason.IMAGE_PULL
+
+
+def test_an_image_has_its_time_after_a_long_init_container_too(verdict, build):
+    stuck = build.pod(1, phase="Pending", waiting="ErrImagePull", bound=1)
+    done = {"exitCode": 0, "finishedAt": build.stamp(600)}
+    pods = (build.pod(0), prepared(stuck, terminated=done))
+    assert verdict(*pods, running=False, now=700) == (None, build.at(720))
 
 
 def test_what_the_template_lacks_is_told_in_the_kubelet_s_words_and_not_tried_again(verdict, build):
