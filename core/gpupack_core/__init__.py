@@ -30,11 +30,12 @@ from gpupack_core.learner import Learner
 from gpupack_core.model import Device, Effect, Health, Node, Taint
 from gpupack_core.models import matches_model
 from gpupack_core.outlook import Demand, Mix, Outlook
+from gpupack_core.outlook_document import dump_outlook, load_outlook
 from gpupack_core.placement import Grant, Placement
 from gpupack_core.policies import DEFAULT_POLICY, POLICIES, policy_named
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Count, Reason, Refusal
-from gpupack_core.request import Gang, Interconnect, Request, Share, Spread
+from gpupack_core.request import Gang, Interconnect, Request, Share, Slices, Spread
 from gpupack_core.selector import (
     NodeSelector,
     Operator,
@@ -103,6 +104,7 @@ __all__ = [
     "Request",
     "Requirement",
     "Share",
+    "Slices",
     "Spread",
     "Taint",
     "Term",
@@ -112,7 +114,9 @@ __all__ = [
     "UnknownNode",
     "UnknownPolicy",
     "decide",
+    "dump_outlook",
     "explain",
+    "load_outlook",
     "matches_model",
     "plan_gang",
     "policy_named",

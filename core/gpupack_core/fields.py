@@ -93,6 +93,15 @@ class Fields:
         fields = Fields.of(self._value(name, {}), self.at(name))
         return {key: fields.text(key, "") for key in fields.values}
 
+    def strings(self, name: str) -> tuple[str, ...]:
+        """A list of texts that are not empty, () where there is none."""
+        values = self._list(name, ())
+        for index, value in enumerate(values):
+            if not isinstance(value, str) or not value:
+                path = f"{self.at(name)}[{index}]"
+                raise InvalidSnapshot(f"{path}: {_shown(value)} is not a text, or empty")
+        return tuple(values)
+
     def wrong(self, name: str, what: str) -> InvalidSnapshot:
         """The error about a field's value."""
         return InvalidSnapshot(f"{self.at(name)}: {_shown(self.values.get(name))} {what}")

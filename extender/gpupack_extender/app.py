@@ -19,6 +19,7 @@ from gpupack_extender.ledger.placed_job import PLACED_JOBS
 from gpupack_extender.metrics import LedgerCollector, Metrics
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.planning import Plan
+from gpupack_extender.policies import Policies
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.reserving import Reserve
@@ -38,6 +39,7 @@ class App:
 
     reflectors: dict[str, Reflector[Any]]
     doubts: Doubts
+    policies: Policies
     servers: tuple[Server, ...]
 
 
@@ -45,6 +47,7 @@ def build(settings: Settings, api: Api) -> App:
     """Put the parts together."""
     clock, decisions, standing = time.monotonic, settings.decisions, settings.standing
     ledger = Ledger(clock, observed_resources=decisions.observed_resources)
+    policies = Policies(decisions.policy, ledger.learner, known=decisions.outlook)
     sources = _reflectors(api, ledger)
     takeover = Takeover(sources.values(), clock=clock)
     leadership = Leadership(pod_name=standing.pod_name, clock=clock, gained=takeover.begin)
@@ -59,19 +62,19 @@ def build(settings: Settings, api: Api) -> App:
     metrics = Metrics()
     metrics.registry.register(LedgerCollector(ledger, reflectors))
     verbs = Verbs(
-        filter_pod=Filter(ledger, decisions, readiness.require_to_decide),
-        prioritize_pod=Prioritize(ledger, decisions),
+        filter_pod=Filter(ledger, policies, decisions, readiness.require_to_decide),
+        prioritize_pod=Prioritize(ledger, policies, decisions),
         binder=Binder(
             api,
             ledger,
-            Reserve(ledger, decisions, readiness.require_to_decide),
+            Reserve(ledger, policies, decisions, readiness.require_to_decide),
             leads=lambda: leadership.held,
         ),
         readiness=readiness,
         metrics=metrics,
     )
     plan_api = PlanApi(
-        make_plan=Plan(ledger, decisions),
+        make_plan=Plan(ledger, policies, decisions),
         access=Access(api, clock=clock),
         readiness=readiness,
         metrics=metrics,
@@ -79,6 +82,7 @@ def build(settings: Settings, api: Api) -> App:
     return App(
         reflectors=reflectors,
         doubts=Doubts(api, ledger),
+        policies=policies,
         servers=(
             verbs_server(verbs.app(), settings.serving),
             plan_server(plan_api.app(), settings.serving),
@@ -98,12 +102,13 @@ async def run(app: App, stop: asyncio.Event) -> None:
             for name, reflector in app.reflectors.items()
         ]
         asking = group.create_task(_essential("doubts", app.doubts.run()))
+        learning = group.create_task(_essential("policies", app.policies.run()))
         serving = [group.create_task(_serve(server, stop)) for server in app.servers]
         await stop.wait()
         for server in app.servers:
             server.should_exit = True
         await asyncio.gather(*serving)
-        for task in (*watching, asking):
+        for task in (*watching, asking, learning):
             task.cancel()
 
 

@@ -17,6 +17,7 @@ from gpupack_extender import asks
 from gpupack_extender.ledger.claims import PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import Worker, worker_of
+from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions, Mode
 from gpupack_extender.wire import ExtenderArgs, FilterResult
 
@@ -38,6 +39,7 @@ class Filter:
     """The filter verb as a function of the ledger."""
 
     ledger: Ledger
+    policies: Policies
     decisions: Decisions
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
@@ -85,7 +87,9 @@ class Filter:
             self.ledger.release(held)
         self.may_decide()
         request = asks.pod_request(call.pod, self.decisions.observed_resources)
-        chosen = core.decide(self.ledger.cluster, request, self._policy, candidates=call.node_names)
+        chosen = core.decide(
+            self.ledger.cluster, request, self.policies.named(), candidates=call.node_names
+        )
         if isinstance(chosen, core.Refusal):
             return self._refused(request, call)
         self.ledger.assume(call.pod, chosen, seconds=self.decisions.assume_seconds)
@@ -94,7 +98,9 @@ class Filter:
     def _every(self, call: ExtenderArgs) -> FilterResult:
         self.may_decide()
         request = asks.pod_request(call.pod, self.decisions.observed_resources)
-        ranked = core.rank(self.ledger.cluster, request, self._policy, candidates=call.node_names)
+        ranked = core.rank(
+            self.ledger.cluster, request, self.policies.named(), candidates=call.node_names
+        )
         fits = {each.node for each in ranked}
         refused = self._refused(request, call)
         return FilterResult(
@@ -118,10 +124,6 @@ class Filter:
 
     def _obstacle(self, held: PodClaim) -> str:
         return self.ledger.books.obstacle(held.place)
-
-    @property
-    def _policy(self) -> core.Policy:
-        return core.policy_named(self.decisions.policy)
 
 
 def _committed(held: PodClaim, call: ExtenderArgs) -> FilterResult:

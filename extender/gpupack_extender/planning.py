@@ -16,6 +16,7 @@ from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.claims import State, WorkerClaim
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import Attempt
+from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions
 
 
@@ -24,6 +25,7 @@ class Plan:
     """The plan API as a function of the ledger."""
 
     ledger: Ledger
+    policies: Policies
     decisions: Decisions
 
     def __call__(self, call: PlanRequest) -> PlanResponse | PlanRefusal:
@@ -55,8 +57,7 @@ class Plan:
     def _fresh(
         self, attempt: Attempt, gang: core.Gang, policy: str | None
     ) -> PlanResponse | PlanRefusal:
-        chosen = core.policy_named(policy or self.decisions.policy)
-        placements = core.plan_gang(self.ledger.cluster, gang, chosen)
+        placements = core.plan_gang(self.ledger.cluster, gang, self.policies.named(policy))
         if isinstance(placements, core.Refusal):
             return _refusal(placements)
         self.ledger.hold_plan(attempt, placements, seconds=self.decisions.plan_hold_seconds)

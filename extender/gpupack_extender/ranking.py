@@ -12,6 +12,7 @@ import gpupack_core as core
 from gpupack_extender import asks
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import worker_of
+from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions
 from gpupack_extender.wire import ExtenderArgs, HostPriority
 
@@ -23,6 +24,7 @@ class Prioritize:
     """The prioritize verb as a function of the ledger."""
 
     ledger: Ledger
+    policies: Policies
     decisions: Decisions
 
     def __call__(self, call: ExtenderArgs) -> list[HostPriority]:
@@ -47,7 +49,7 @@ class Prioritize:
         ranked = core.rank(
             self.ledger.cluster,
             asks.pod_request(call.pod, self.decisions.observed_resources),
-            core.policy_named(self.decisions.policy),
+            self.policies.named(),
             candidates=call.node_names,
         )
         levels = sorted({each.score for each in ranked}, reverse=True)

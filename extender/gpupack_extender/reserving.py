@@ -14,6 +14,7 @@ from gpupack_extender.errors import AskInvalid, BindRefused
 from gpupack_extender.ledger.claims import Place, PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import Worker, worker_of
+from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions
 from gpupack_kube import objects
 
@@ -23,6 +24,7 @@ class Reserve:
     """Holds a pod's place on a node while its Binding is on the way."""
 
     ledger: Ledger
+    policies: Policies
     decisions: Decisions
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
@@ -71,8 +73,9 @@ class Reserve:
             request = asks.pod_request(pod, self.decisions.observed_resources)
         except AskInvalid as error:
             raise BindRefused(str(error)) from error
-        policy = core.policy_named(self.decisions.policy)
-        chosen = core.decide(self.ledger.cluster, request, policy, candidates=[core.NodeName(node)])
+        chosen = core.decide(
+            self.ledger.cluster, request, self.policies.named(), candidates=[core.NodeName(node)]
+        )
         if isinstance(chosen, core.Refusal):
             raise BindRefused(chosen.message)
         return self.ledger.books.place(chosen)

@@ -5,7 +5,9 @@ import dataclasses
 import enum
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 import gpupack_core as core
 from gpupack_crds import names
@@ -35,8 +37,11 @@ class Decisions:
 
     mode: Mode = Mode.DECISIVE
     """GPUPACK_MODE."""
-    policy: str = "best-fit"
+    policy: str = core.DEFAULT_POLICY
     """GPUPACK_POLICY: the placement policy where a job names none."""
+    outlook: core.Outlook | None = None
+    """GPUPACK_OUTLOOK, JSON as of gpupack_core.outlook_document: what is known of the requests to
+    come. Absent: it is learned."""
     plan_hold_seconds: float = 10.0
     """GPUPACK_PLAN_HOLD_SECONDS: a plan that is not written into the GPUJob by then is gone.
 
@@ -108,8 +113,13 @@ def _decisions(environ: Mapping[str, str]) -> Decisions:
     return Decisions(
         mode=_read(environ, "GPUPACK_MODE", Mode, Mode.DECISIVE, "decisive or advisory"),
         policy=_read(
-            environ, "GPUPACK_POLICY", _policy, "best-fit", "one of " + ", ".join(core.POLICIES)
+            environ,
+            "GPUPACK_POLICY",
+            _policy,
+            core.DEFAULT_POLICY,
+            "one of " + ", ".join(core.POLICIES),
         ),
+        outlook=_outlook(environ),
         observed_resources=_read(
             environ,
             "GPUPACK_OBSERVED_RESOURCES",
@@ -161,7 +171,7 @@ def _read(
         return default
     try:
         return parse(text)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, core.UnknownPolicy) as error:
         raise SettingsInvalid(f"{name}={text!r} is not valid; set it to {allowed}") from error
 
 
@@ -174,7 +184,18 @@ def _resources(text: str) -> tuple[str, ...]:
 
 
 def _policy(text: str) -> str:
-    return core.POLICIES[text].name
+    core.policy_named(text)
+    return text
+
+
+def _outlook(environ: Mapping[str, str]) -> core.Outlook | None:
+    text = environ.get("GPUPACK_OUTLOOK", "")
+    if not text:
+        return None
+    try:
+        return core.load_outlook(msgspec.json.decode(text, type=dict[str, Any]))
+    except (msgspec.MsgspecError, core.InvalidSnapshot) as error:
+        raise SettingsInvalid(f"GPUPACK_OUTLOOK is not valid: {error}") from error
 
 
 def _level(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 import gpupack_core as core
 from gpupack_extender.ledger.books import Books
 from gpupack_extender.ledger.claims import Place, PodClaim, State, WorkerClaim
+from gpupack_extender.ledger.demand import Demand
 from gpupack_extender.ledger.fleet import Fleet
 from gpupack_extender.ledger.jobs import Jobs
 from gpupack_extender.ledger.pods import Pods
@@ -34,6 +35,7 @@ class Ledger:
         cluster: what is free, as arrays; read it, never change it.
         books: the claims.
         nodes, gpus, jobs, pods: stores for reflectors.
+        learner: what pods have asked for so far.
     """
 
     def __init__(self, clock: Clock, *, observed_resources: Collection[str] = ()) -> None:
@@ -43,7 +45,9 @@ class Ledger:
         fleet = Fleet(self.cluster, self.books, observed_resources)
         self.nodes, self.gpus = fleet.nodes, fleet.gpus
         self.jobs = Jobs(self.books)
-        self.pods = Pods(self.books, observed_resources)
+        self.learner = core.Learner()
+        demand = Demand(self.learner, observed_resources)
+        self.pods = Pods(self.books, demand, observed_resources)
 
     def expire(self) -> None:
         """End the claims whose deadline has passed. Every call begins with this."""

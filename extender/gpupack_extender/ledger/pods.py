@@ -19,6 +19,7 @@ from gpupack_extender.errors import AskInvalid
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.books import Books
 from gpupack_extender.ledger.claims import Place, PodClaim, State
+from gpupack_extender.ledger.demand import Demand
 from gpupack_extender.ledger.workers import worker_of
 from gpupack_extender.limits import MOST_GPU_MEMORY
 from gpupack_kube import objects
@@ -29,8 +30,8 @@ log = logging.getLogger(__name__)
 class Pods:
     """A reflector's store."""
 
-    def __init__(self, books: Books, observed_resources: Collection[str]) -> None:
-        self._books = books
+    def __init__(self, books: Books, demand: Demand, observed_resources: Collection[str]) -> None:
+        self._books, self._demand = books, demand
         self._observed = observed_resources
         self._waiting: dict[str, objects.Pod] = {}
 
@@ -42,7 +43,9 @@ class Pods:
         """A pod appeared or changed."""
         if pod.finished:
             self.remove(pod)
-        elif pod.spec.node_name:
+            return
+        self._demand.seen(pod)
+        if pod.spec.node_name:
             self._waiting.pop(pod.metadata.uid, None)
             self._see_bound(pod)
         elif asks.asks_for_gpus(pod.spec, self._observed):
@@ -52,6 +55,7 @@ class Pods:
     def remove(self, pod: objects.Pod) -> None:
         """A pod is terminal or gone."""
         self._waiting.pop(pod.metadata.uid, None)
+        self._demand.gone(pod.metadata.uid)
         self._free(pod.metadata.uid)
 
     def replace(self, pods: list[objects.Pod]) -> None:
@@ -65,6 +69,7 @@ class Pods:
         for uid in sorted(bound - listed):
             self._free(uid)
         self._waiting.clear()
+        self._demand.only(listed)
         for pod in pods:
             self.upsert(pod)
 

@@ -13,6 +13,7 @@ from gpupack_extender.filtering import Filter
 from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.ledger.placed_job import PlacedJob
 from gpupack_extender.planning import Plan
+from gpupack_extender.policies import Policies
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Decisions, Mode
@@ -38,10 +39,11 @@ class World:
 
     def use(self, ledger):
         self.ledger = ledger
-        self.filter_pod = Filter(ledger, self.decisions, self.may_decide)
-        self.prioritize_pod = Prioritize(ledger, self.decisions)
-        self.plan = Plan(ledger, self.decisions)
-        self.reserve = Reserve(ledger, self.decisions, self.may_decide)
+        self.policies = Policies(self.decisions.policy, ledger.learner)
+        self.filter_pod = Filter(ledger, self.policies, self.decisions, self.may_decide)
+        self.prioritize_pod = Prioritize(ledger, self.policies, self.decisions)
+        self.plan = Plan(ledger, self.policies, self.decisions)
+        self.reserve = Reserve(ledger, self.policies, self.decisions, self.may_decide)
 
     def may_decide(self):
         if self.now < self.decides_from:

@@ -25,7 +25,7 @@ class Task:
 
 def app(reflector):
     server = verbs_server(Starlette(), Serving(verbs_port=0))
-    return App(reflectors={"pods": reflector}, doubts=Task(), servers=(server,))
+    return App(reflectors={"pods": reflector}, doubts=Task(), policies=Task(), servers=(server,))
 
 
 async def test_a_new_leader_lists_all_that_decisions_rest_on(server, api):

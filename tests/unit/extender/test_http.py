@@ -255,7 +255,7 @@ async def test_labels_may_differ_by_case_alone(verbs):
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("gpus", ["9223372036854775807", 1 << 31, 3_000_000])
 async def test_more_gpus_than_can_be_counted_fit_nowhere(world, parts, mode, gpus):
-    filter_pod = Filter(world.ledger, Decisions(mode=mode), world.may_decide)
+    filter_pod = Filter(world.ledger, world.policies, Decisions(mode=mode), world.may_decide)
     verbs_in_mode = dataclasses.replace(parts.verbs, filter_pod=filter_pod)
     body = filter_body(Pod=msgspec.to_builtins(pod("p", gpus=gpus)))
     async with calling(verbs_in_mode.app()) as session:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An outlook as a JSON-ready dict and back, for when the mix is known and need not be learned.
+
+    {"schema": 1, "churnPercent": 100,
+     "demands": [{"count": 460, "gpus": 1, "cpuMilli": 8000, "memoryMiB": 16384},
+                 {"count": 240, "shareMilli": 500, "shareMemoryMiB": 8192, "models": ["T4"]}]}
+
+`count`: how often such a request comes, in whatever unit is the same for all.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpupack_core.errors import CoreError, InvalidSnapshot
+from gpupack_core.fields import Fields
+from gpupack_core.outlook import Mix, Outlook
+from gpupack_core.request import Request, Share
+from gpupack_core.units import WHOLE_GPU, MiB, MilliCpu, MilliGpu
+
+SCHEMA: Final = 1
+COUNTS: Final = 1_000_000
+"""The counts that are written add up to about so many."""
+
+_MOST_PERCENT = 10_000
+_MOST_GPUS = 1 << 16
+_FIELDS = ("count", "gpus", "shareMilli", "shareMemoryMiB", "models", "cpuMilli", "memoryMiB")
+
+
+def dump_outlook(outlook: Outlook) -> dict[str, Any]:
+    """What `load_outlook` reads; weights to a millionth, churn to a percent."""
+    return {
+        "schema": SCHEMA,
+        "churnPercent": round(outlook.churn * 100),
+        "demands": [
+            {"count": max(round(demand.weight * COUNTS), 1), **_request_dict(demand.request)}
+            for demand in outlook.mix.demands
+        ],
+    }
+
+
+def load_outlook(document: Mapping[str, Any]) -> Outlook:
+    """The outlook that a document describes.
+
+    Raises:
+        InvalidSnapshot: names path and value of the first field that is wrong.
+    """
+    top = Fields.of(document)
+    top.only("schema", "churnPercent", "demands")
+    if top.number("schema") != SCHEMA:
+        raise top.wrong("schema", f"is not the version that can be read, {SCHEMA}")
+    churn_percent = top.number("churnPercent", 100, most=_MOST_PERCENT)
+    demands = [(_request(each), each.number("count", least=1)) for each in top.objects("demands")]
+    return Outlook(Mix.of(demands), churn_percent / 100)
+
+
+def _request(fields: Fields) -> Request:
+    fields.only(*_FIELDS)
+    try:
+        return Request(
+            gpus=fields.number_or_none("gpus", most=_MOST_GPUS),
+            share=_share(fields),
+            models=tuple(fields.strings("models")),
+            cpu=MilliCpu(fields.number("cpuMilli", 0)),
+            memory=MiB(fields.number("memoryMiB", 0)),
+        )
+    except InvalidSnapshot:
+        raise
+    except CoreError as error:
+        raise InvalidSnapshot(f"{fields.path}: {error}") from error
+
+
+def _share(fields: Fields) -> Share | None:
+    milli = fields.number_or_none("shareMilli", least=1, most=WHOLE_GPU - 1)
+    if milli is None:
+        return None
+    return Share(MilliGpu(milli), MiB(fields.number("shareMemoryMiB", 0)))
+
+
+def _request_dict(request: Request) -> dict[str, Any]:
+    asked: dict[str, Any] = {"cpuMilli": request.cpu, "memoryMiB": request.memory}
+    if request.models:
+        asked["models"] = list(request.models)
+    if request.share is None:
+        return {"gpus": request.gpus, **asked}
+    share = {"shareMilli": request.share.milli, "shareMemoryMiB": request.share.memory}
+    return {**share, **asked}

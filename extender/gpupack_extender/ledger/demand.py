@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pods ask of GPUs, learned as they come and go: policies pack by what is likely to come."""
+
+from collections.abc import Collection
+
+import gpupack_core as core
+from gpupack_extender import asks
+from gpupack_extender.errors import AskInvalid
+from gpupack_kube import objects
+
+
+class Demand:
+    """Tells a learner of each pod once when it is first seen, and once when it is gone.
+
+    Pods that run already when the extender starts count as arrivals too: after a restart they are
+    the best guess at what will come.
+    """
+
+    def __init__(self, learner: core.Learner, observed_resources: Collection[str]) -> None:
+        self._learner = learner
+        self._observed = observed_resources
+        self._asked: dict[str, core.Request] = {}
+
+    def seen(self, pod: objects.Pod) -> None:
+        """A pod is there, waiting or bound."""
+        uid = pod.metadata.uid
+        if uid in self._asked or not asks.asks_for_gpus(pod.spec, self._observed):
+            return
+        try:
+            request = asks.pod_request(pod, self._observed)
+        except AskInvalid:
+            return  # filter tells the pod's owner; it teaches nothing about demand
+        self._asked[uid] = request
+        self._learner.arrived(request)
+
+    def gone(self, uid: str) -> None:
+        """A pod is terminal or deleted."""
+        request = self._asked.pop(uid, None)
+        if request is not None:
+            self._learner.departed(request)
+
+    def only(self, uids: Collection[str]) -> None:
+        """These pods are all there are."""
+        for uid in sorted(self._asked.keys() - set(uids)):
+            self.gone(uid)

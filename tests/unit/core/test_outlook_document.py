@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+
+from gpupack_core import InvalidSnapshot, Mix, Outlook, Request, Share, dump_outlook, load_outlook
+
+SHARE = Request(share=Share(500, 8192), models=("T4",), cpu=4000, memory=1024)
+OUTLOOK = Outlook(Mix.of([(Request(gpus=1, cpu=1000), 3), (SHARE, 1)]), churn=0.5)
+
+
+def test_what_is_written_reads_back_as_it_was():
+    assert load_outlook(json.loads(json.dumps(dump_outlook(OUTLOOK)))) == OUTLOOK
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({}, "schema: the field is missing"),
+        ({"schema": 2}, "schema: 2 is not the version that can be read, 1"),
+        ({"schema": 1}, "demands: the field is missing"),
+        ({"schema": 1, "mix": []}, "mix: there is no such field"),
+        ({"schema": 1, "demands": [{"gpus": 1}]}, r"demands\[0\].count: the field is missing"),
+        (
+            {"schema": 1, "demands": [{"count": 0, "gpus": 1}]},
+            r"demands\[0\].count: 0 is not positive",
+        ),
+        (
+            {"schema": 1, "demands": [{"count": 1}]},
+            r"demands\[0\]: ask for exactly one of",
+        ),
+        (
+            {"schema": 1, "demands": [{"count": 1, "shareMilli": 1000}]},
+            r"demands\[0\].shareMilli: 1000 is above 999",
+        ),
+        (
+            {"schema": 1, "demands": [{"count": 1, "gpus": 1, "models": "T4"}]},
+            r"demands\[0\].models: 'T4' is not a list",
+        ),
+        (
+            {"schema": 1, "demands": [{"count": 1, "gpus": 1, "models": [""]}]},
+            r"demands\[0\].models\[0\]: '' is not a text, or empty",
+        ),
+    ],
+)
+def test_a_document_that_is_wrong_is_refused_with_path_and_value(document, message):
+    with pytest.raises(InvalidSnapshot, match=message):
+        load_outlook(document)
