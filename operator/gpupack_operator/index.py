@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from gpupack_kube.objects import Object
+from gpupack_operator.world import version
 
 T = TypeVar("T", bound=Object)
 V = TypeVar("V")
@@ -31,15 +32,16 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
         self._read = read
         self._heard = heard
         self._keys: dict[str, Any] = {}
+        self._versions: dict[str, int] = {}
         self._found: dict[Any, dict[str, V]] = {}
 
     def upsert(self, item: T) -> None:
-        """An object appeared or changed."""
-        uid, key = item.metadata.uid, self._key(item)
-        self._drop(uid)
-        self._keys[uid] = key
-        kept = self._found.setdefault(key, {})[uid] = self._read(item)
-        self._heard(kept, gone=False)
+        """An object appeared or changed; what is older than what is known is no news.
+
+        GPUJobs come from two sources, each with its own list to begin with.
+        """
+        if version(item) >= self._versions.get(item.metadata.uid, 0):
+            self._put(item)
 
     def remove(self, item: T) -> None:
         """An object is gone."""
@@ -51,7 +53,7 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
         for uid in self._keys.keys() - listed:
             self._forget(uid)
         for item in items:
-            self.upsert(item)
+            self._put(item)
 
     def __getitem__(self, key: Any) -> Collection[V]:
         return tuple(self._found[key].values())
@@ -62,6 +64,13 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
     def __len__(self) -> int:
         return len(self._found)
 
+    def _put(self, item: T) -> None:
+        uid, key = item.metadata.uid, self._key(item)
+        self._drop(uid)
+        self._keys[uid], self._versions[uid] = key, version(item)
+        kept = self._found.setdefault(key, {})[uid] = self._read(item)
+        self._heard(kept, gone=False)
+
     def _forget(self, uid: str) -> None:
         kept = self._drop(uid)
         if kept is not None:
@@ -71,6 +80,7 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
         if uid not in self._keys:
             return None
         key = self._keys.pop(uid)
+        del self._versions[uid]
         kept = self._found[key].pop(uid)
         if not self._found[key]:
             del self._found[key]

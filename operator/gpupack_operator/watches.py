@@ -47,6 +47,29 @@ class Bell:
         self._ear.freed()
 
 
+class Beginning:
+    """A reflector's store for one list: it adds to the index what the list holds.
+
+    Nothing is taken away: what is not in the list is younger, and kopf has heard of it.
+    """
+
+    def __init__(self, gpujobs: GpuJobs) -> None:
+        self._gpujobs = gpujobs
+
+    def replace(self, items: list[ReadableGpuJob]) -> None:
+        """The list came."""
+        for item in items:
+            self.upsert(item)
+
+    def upsert(self, item: ReadableGpuJob) -> None:
+        """A GPUJob changed before the watch ended."""
+        self._gpujobs.upsert(item)
+
+    def remove(self, item: ReadableGpuJob) -> None:
+        """A GPUJob went before the watch ended."""
+        self._gpujobs.remove(item)
+
+
 def gpujobs_of(world: World, ear: Ear) -> GpuJobs:
     """All GPUJobs; `world` reads them, `ear` hears of each change."""
     found: GpuJobs = Index(_name_of, ReadableGpuJob.seen, ear.gpujob)
@@ -56,13 +79,11 @@ def gpujobs_of(world: World, ear: Ear) -> GpuJobs:
 
 async def list_once(api: Api, gpujobs: GpuJobs, *, namespace: str) -> None:
     """Fill the index. kopf does not say when it has heard of everything that there is."""
-    reflector = Reflector(api, READABLE_GPUJOBS, gpujobs, namespace=namespace)
-    running = asyncio.create_task(reflector.run())
-    try:
+    reflector = Reflector(api, READABLE_GPUJOBS, Beginning(gpujobs), namespace=namespace)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(reflector.run())
         await reflector.synced.wait()
-    finally:
         running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 def reflectors(api: Api, world: World, ear: Ear, *, namespace: str) -> tuple[Reflector[Any], ...]:

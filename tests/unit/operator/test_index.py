@@ -57,3 +57,15 @@ def test_a_list_ends_what_it_does_not_hold(index, heard):
     index.replace([item("b", name="y", version="2")])
     assert dict(index) == {"y": ("2",)}
     assert heard == [("1", False), ("1", True), ("2", False)]
+
+
+def test_what_is_older_than_what_is_known_is_no_news(index, heard):
+    index.upsert(item("a", version="10"))
+    index.upsert(item("a", version="9"))
+    assert (index["x"], heard) == (("10",), [("10", False)])
+
+
+def test_a_list_is_believed_even_where_it_is_older(index):
+    index.upsert(item("a", version="10"))
+    index.replace([item("a", version="9")])
+    assert index["x"] == ("9",)

@@ -2,6 +2,7 @@
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
 
 from gpupack_crds import names
@@ -9,7 +10,7 @@ from gpupack_operator import watches
 from gpupack_operator.hearing import Ear
 from gpupack_operator.waitlist import Key, Waitlist
 from gpupack_operator.work import WorkQueue
-from gpupack_operator.world import World
+from gpupack_operator.world import ReadableGpuJob, World
 
 GPUJOBS = "/apis/gpupack.dev/v1alpha1/gpujobs"
 OLD_JOBS = 2_000
@@ -18,6 +19,13 @@ OLD_JOBS = 2_000
 def gpujob(name, **spec):
     meta = {"name": name, "namespace": "team", "uid": f"uid-of-{name}", "resourceVersion": "1"}
     return {"metadata": meta, "spec": {"gpus": 1, **spec}}
+
+
+class Deaf:
+    """An ear that takes nothing in."""
+
+    def gpujob(self, seen, *, gone):
+        pass
 
 
 @contextlib.asynccontextmanager
@@ -61,6 +69,16 @@ async def test_a_job_that_does_not_follow_the_schema_stops_no_other(server):
     server.put(f"{GPUJOBS}/train", gpujob("train"))
     async with watching(server) as (world, _):
         assert world.keys() == (Key("team", "train"),)
+
+
+async def test_a_job_that_kopf_has_heard_of_before_the_list_came_is_kept(server):
+    world = World()
+    gpujobs = watches.gpujobs_of(world, Deaf())
+    gpujobs.upsert(msgspec.convert(gpujob("younger"), ReadableGpuJob))
+    server.put(f"{GPUJOBS}/train", gpujob("train"))
+    async with asyncio.timeout(20):
+        await watches.list_once(server.api, gpujobs, namespace="")
+    assert set(world.keys()) == {Key("team", "younger"), Key("team", "train")}
 
 
 async def test_children_are_found_by_their_job_s_uid(server, build):
