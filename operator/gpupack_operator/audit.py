@@ -8,19 +8,21 @@ is looked at, so that nothing depends on one event having been heard.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from gpupack_crds import names
-from gpupack_crds.kinds import GPUJOBS
 from gpupack_kube import errors
-from gpupack_kube.client import Api
+from gpupack_kube.client import Api, decode
 from gpupack_kube.objects import Object
 from gpupack_kube.resources import JOBS, PODS, Resource
 from gpupack_operator.errors import WatchStale
-from gpupack_operator.world import Index, World
+from gpupack_operator.world import READABLE_GPUJOBS, Index, World
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +62,13 @@ class Audit:
                     await self._check(watched)
             except errors.KubeError as error:
                 log.warning("cannot audit the watches: %s", error)
+            self._world.forget_ghosts()
             resync()
 
     def _kinds(self) -> tuple[Watched, ...]:
         world = self._world
         return (
-            Watched(GPUJOBS, "", lambda: _versions(world.gpujobs, lambda seen: seen.job)),
+            Watched(READABLE_GPUJOBS, "", lambda: _versions(world.gpujobs, lambda seen: seen.job)),
             Watched(JOBS, names.JOB_LABEL, lambda: _versions(world.jobs, lambda job: job)),
             Watched(PODS, names.JOB_LABEL, lambda: _versions(world.pods, lambda pod: pod)),
         )
@@ -89,11 +92,19 @@ class Audit:
         if watched.selector:
             query["labelSelector"] = watched.selector
         while True:
-            meta, page = await self._api.page(watched.resource, namespace=self._namespace, **query)
-            found |= {item.metadata.uid: item.metadata.resource_version for item in page}
-            if not meta.continue_:
+            page = await self._api.raw_page(watched.resource, namespace=self._namespace, **query)
+            found |= dict(_readable(page.items or (), watched.resource))
+            if not page.metadata.continue_:
                 return found
-            query["continue"] = meta.continue_
+            query["continue"] = page.metadata.continue_
+
+
+def _readable(items: Iterable[msgspec.Raw], kind: Resource[Any]) -> Iterator[tuple[str, str]]:
+    """UIDs and versions of the objects that a watch takes in; it passes over the others too."""
+    for raw in items:
+        with contextlib.suppress(errors.KubeError):
+            meta = decode(raw, kind.type).metadata
+            yield meta.uid, meta.resource_version
 
 
 def _versions(index: Index, object_of: Callable[[Any], Object]) -> Versions:

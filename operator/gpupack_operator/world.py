@@ -6,8 +6,8 @@ kopf's events and reflectors fill three indices. Two things they cannot know are
 * What we wrote ourselves a moment ago: the newest answer to a write wins over an older watch
   event, so that a pass never decides by a status that the one before has replaced.
 * What is gone before the watch says so: `audit` and failing passes find such ghosts; a uid never
-  comes back, so they are left out for good. Until one is found, a namesake that lives is told
-  from it by its newer resourceVersion.
+  comes back, so they are left out for as long as an index holds them. Until one is found, a
+  namesake that lives is told from it by its newer resourceVersion.
 """
 
 import dataclasses
@@ -108,6 +108,13 @@ class World:
         """An object is gone although nobody was told."""
         self._gone.add(uid)
 
+    def forget_ghosts(self) -> None:
+        """Of what is gone, only what an index still holds has to be remembered."""
+        indexed = {seen.job.metadata.uid for seen in _all(self.gpujobs)}
+        indexed |= {item.metadata.uid for index in (self.jobs, self.pods) for item in _all(index)}
+        indexed |= {seen.job.metadata.uid for seen in self._written.values()}
+        self._gone &= indexed
+
     def _living(self, found: Iterable[Seen]) -> Iterator[Seen]:
         return (seen for seen in found if seen.job.metadata.uid not in self._gone)
 
@@ -117,6 +124,10 @@ class World:
 
     def _present(self, found: Iterable[Any]) -> Iterator[Any]:
         return (item for item in found if item.metadata.uid not in self._gone)
+
+
+def _all(index: Index) -> Iterator[Any]:
+    return (item for key in index for item in index[key])
 
 
 def read_gpujob(body: Mapping[str, Any]) -> Seen:

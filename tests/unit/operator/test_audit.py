@@ -4,7 +4,7 @@ import pytest
 from gpupack_kube.resources import PODS
 from gpupack_operator.audit import Audit, Watched
 from gpupack_operator.errors import WatchStale
-from gpupack_operator.world import World
+from gpupack_operator.world import READABLE_GPUJOBS, World
 
 PATH = "/api/v1/pods"
 
@@ -56,3 +56,16 @@ async def test_a_change_that_is_not_heard_of_until_the_next_audit_proves_a_dead_
     await scene.check()
     with pytest.raises(WatchStale, match="1 pods"):
         await scene.check()
+
+
+async def test_an_object_that_no_watch_can_read_neither_stops_the_audit_nor_counts(scene):
+    """Such as a GPUJob that a newer release wrote."""
+    scene.there(a="1", b="1")
+    path = "/apis/gpupack.dev/v1alpha1/gpujobs"
+    meta = {"namespace": "team", "name": "x", "uid": "x", "resourceVersion": "1"}
+    scene.server.put(f"{path}/x", {"metadata": meta, "spec": {"gpus": "many"}})
+    scene.server.put(f"{path}/y", {"metadata": meta | {"uid": "y"}, "spec": {"gpus": 1}})
+    watched = Watched(READABLE_GPUJOBS, "", lambda: {"y": "1", "ghost": "1"})
+    for _ in range(2):
+        await scene.audit._check(watched)
+    assert scene.world._gone == {"ghost"}

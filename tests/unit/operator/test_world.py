@@ -77,6 +77,15 @@ def test_ghosts_are_left_out(world, build):
     assert [pod.metadata.uid for pod in pods] == ["pod-1-1"]
 
 
+def test_a_ghost_is_remembered_for_as_long_as_an_index_holds_it(world, build):
+    world.mark_gone("pod-1-0")
+    world.forget_ghosts()
+    assert len(world.pods_of(build.gpujob(), [build.job()])) == 1
+    world.pods = {}
+    world.forget_ghosts()
+    assert world._gone == set()
+
+
 def test_a_job_that_only_bears_the_labels_is_not_ours(world, build):
     foreign = (
         altered(build.job(), namespace="other"),
