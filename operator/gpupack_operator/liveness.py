@@ -10,11 +10,14 @@ looks dead; back, and a hanging one looks alive.
 """
 
 import asyncio
+import logging
 import pathlib
 import time
 from collections.abc import Mapping
 
 from gpupack_operator.errors import Unwell
+
+log = logging.getLogger(__name__)
 
 DEFAULT_HEARTBEAT = "/tmp/gpupack-operator.heartbeat"  # noqa: S108 - the pod's own emptyDir
 BEAT_SECONDS = 5.0
@@ -27,9 +30,12 @@ def heartbeat_file(environ: Mapping[str, str]) -> pathlib.Path:
 
 
 async def beat(heartbeat: pathlib.Path) -> None:
-    """Write the file for ever."""
+    """Write the file for ever; one that cannot be written is the probe's to judge."""
     while True:
-        write(heartbeat)
+        try:
+            write(heartbeat)
+        except OSError as error:
+            log.warning("cannot say that the operator lives: %s", error)
         await asyncio.sleep(BEAT_SECONDS)
 
 

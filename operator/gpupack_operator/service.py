@@ -83,6 +83,8 @@ async def _elected(election: Election, stop: asyncio.Event) -> bool:
     stopping = asyncio.create_task(stop.wait(), name="stop")
     done, _ = await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
     await _cancelled(acquiring, stopping)
+    if acquiring in done:
+        acquiring.result()
     return acquiring in done
 
 

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+
+import pytest
+
+from gpupack_operator import liveness
+from gpupack_operator.errors import Unwell
+
+
+@pytest.mark.parametrize("text", [None, "soon"])
+def test_a_file_that_is_missing_or_garbled_is_no_sign_of_life(tmp_path, text):
+    if text is not None:
+        (tmp_path / "heartbeat").write_text(text)
+    with pytest.raises(Unwell, match="heartbeat"):
+        liveness.probe(tmp_path / "heartbeat")
+
+
+async def test_a_file_that_cannot_be_written_for_a_while_is_written_afterwards(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(liveness, "BEAT_SECONDS", 0.01)
+    heartbeat = tmp_path / "later" / "heartbeat"
+    beating = asyncio.create_task(liveness.beat(heartbeat))
+    async with asyncio.timeout(20):
+        while "cannot say" not in caplog.text:
+            await asyncio.sleep(0.01)
+        heartbeat.parent.mkdir()
+        while not heartbeat.exists():
+            await asyncio.sleep(0.01)
+    beating.cancel()
