@@ -91,8 +91,15 @@ class Fence:
         unchanged = last and last.version == version and now - last.at <= PAUSE_SECONDS
         since = last.since if last and unchanged else now
         look = Look(version=version, since=since, at=now, duration=duration)
+        self._forget(now)
         self._looks[namespace, name] = look
         return look
+
+    def _forget(self, now: float) -> None:
+        """What was seen too long ago to count; nodes come and go for as long as the operator."""
+        self._looks = {
+            lease: look for lease, look in self._looks.items() if now - look.at <= PAUSE_SECONDS
+        }
 
     async def _read(self, namespace: str, name: str) -> tuple[str, float]:
         try:

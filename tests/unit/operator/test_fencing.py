@@ -86,3 +86,11 @@ async def test_many_jobs_that_wait_for_one_node_share_a_look(leases):
     leases.server.objects.clear()
     leases.clock.now += 1
     assert await leases.watch(0) == set()
+
+
+async def test_nodes_that_nobody_waits_for_are_forgotten(leases):
+    for number in range(50):
+        await leases.fence.silent([f"gone-{number}"])
+        leases.clock.now += 5
+    await leases.look()
+    assert len(leases.fence._looks) < 10
