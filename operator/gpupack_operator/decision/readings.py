@@ -31,10 +31,14 @@ class Readings:
 
 
 def read(workers: tuple[Worker, ...]) -> Readings:
-    """Read the results of the workers that succeeded."""
+    """Read the results of the workers that succeeded.
+
+    Others there are where failures are ignored: what they wrote says why they failed.
+    """
     results: list[WorkerResult] = []
     problems: list[str] = []
-    for index, worker in by_index(workers).items():
+    succeeded = tuple(worker for worker in workers if worker.succeeded)
+    for index, worker in by_index(succeeded).items():
         try:
             result = read_result(worker.result)
         except ResultUnreadable as error:

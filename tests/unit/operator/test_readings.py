@@ -64,3 +64,11 @@ def test_results_beyond_what_etcd_takes_lose_their_figures_but_not_their_headlin
     assert len(found.results) == 100
     assert found.results[0].metrics
     assert (found.results[99].headline, found.results[99].metrics) == ("h", {})
+
+
+def test_a_worker_whose_failure_is_ignored_has_no_result(build):
+    """It wrote why it failed."""
+    failed = build.pod(0, phase="Failed", exit_code=6, message="out of luck")
+    fine = build.pod(1, phase="Succeeded", exit_code=0, message=result("b"))
+    found = readings.read((Worker(failed), Worker(fine)))
+    assert (found.headline, found.problems) == ("b", ())
