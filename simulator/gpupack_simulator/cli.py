@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from gpupack_core import CoreError
+from gpupack_core import POLICIES, CoreError
 from gpupack_simulator import commands
-from gpupack_simulator.commands import Output, Replay
+from gpupack_simulator.commands import Output, Play, Replay
 from gpupack_simulator.errors import SimulatorError
 from gpupack_simulator.experiments import FIFO, MEASURED, WARM_UP
 from gpupack_simulator.queueing import DISCIPLINES
@@ -108,6 +108,55 @@ def replay(**given: Any) -> None:
     """Fill a cluster with a trace, or keep it busy with jobs that come and go."""
     output = _output(given)
     commands.replay(Replay(**given), output)
+
+
+def _scenario_options(command: F) -> F:
+    options = (
+        click.argument("scenario", type=_FILE),
+        click.option("--trace", type=_FILE, help="CSV of jobs to add to the scenario's."),
+        click.option("--mapping", type=_FILE, help="YAML that names the columns of --trace."),
+        click.option(
+            "--discipline",
+            type=click.Choice(sorted(DISCIPLINES)),
+            help="Whose turn it is, instead of what the scenario says.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command()
+@_scenario_options
+@_policies("default")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True)
+@_output_options
+def run(seeds: int, **given: Any) -> None:
+    """Run a SCENARIO (YAML) to its end."""
+    output = _output(given)
+    commands.play(Play(**given), seeds, output)
+
+
+@main.command()
+@_scenario_options
+@_policies(",".join(POLICIES))
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True)
+@_output_options
+def compare(seeds: int, **given: Any) -> None:
+    """Run a SCENARIO (YAML) under every policy and compare."""
+    output = _output(given)
+    commands.play(Play(**given), seeds, output)
+
+
+@main.command()
+@_scenario_options
+@_policies("default")
+@click.option("--steps", type=click.IntRange(0), help="So many; left out: until the end.")
+@click.option("--every", default=1.0, show_default=True, help="Time between two pictures.")
+@click.option("--seed", default=0, show_default=True)
+def step(steps: int | None, every: float, seed: int, **given: Any) -> None:
+    """Print the cluster of a SCENARIO (YAML) after each time step."""
+    commands.step(Play(**given), steps=steps, every=every, seed=seed)
 
 
 def _output(given: dict[str, Any]) -> Output:

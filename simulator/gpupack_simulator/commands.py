@@ -2,20 +2,28 @@
 """What the commands do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from rich.console import Console
 
 from gpupack_core import policy_named
 from gpupack_simulator.errors import InvalidParameter
-from gpupack_simulator.experiments import Departing, Experiment, Filling
+from gpupack_simulator.experiments import Departing, Experiment, Filling, Scripted, WhatIf
 from gpupack_simulator.inputs.openb import read_nodes, read_pods
+from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
+from gpupack_simulator.inputs.snapshot import read_snapshot
+from gpupack_simulator.inputs.trace import read_mapping, read_trace
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.results import results, write_json
+from gpupack_simulator.output.steps import show
 from gpupack_simulator.output.table import tables
 from gpupack_simulator.output.writing import write_report, write_results
 from gpupack_simulator.runner import run_all
+
+_WORTH_A_PROCESS = 5000
+"""Jobs; fewer are run faster than a process starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +57,77 @@ class Replay:
     fragmentation: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Play:
+    """The options of `run`, `compare` and `step`, by their names."""
+
+    scenario: Path
+    policies: tuple[str, ...]
+    trace: Path | None
+    mapping: Path | None
+    discipline: str | None
+
+
 def replay(options: Replay, output: Output) -> None:
     """Fill up, keep busy, or what if."""
     _known(options.policies)
-    _report(_replay_of(options), options.policies, options.seeds, output)
-
-
-def _replay_of(options: Replay) -> Experiment:
-    if options.nodes is None or options.pods is None:
+    if options.snapshot is not None and options.jobs is not None:
+        _report(_what_if(options.snapshot, options.jobs, options), options.policies, 1, output)
+    elif options.nodes is not None and options.pods is not None:
+        experiment = _replay_of(options.nodes, options.pods, options)
+        _report(experiment, options.policies, options.seeds, output)
+    else:
         raise InvalidParameter("give --nodes and --pods, or --snapshot and --jobs")
-    nodes, pods = read_nodes(options.nodes), read_pods(options.pods)
-    parameters = {"nodes": options.nodes.name, "pods": options.pods.name}
+
+
+def play(options: Play, seeds: int, output: Output) -> None:
+    """Run a scenario under each policy and compare."""
+    _known(options.policies)
+    experiment = _scripted(options)
+    if len(experiment.scenario.jobs) * seeds * len(options.policies) < _WORTH_A_PROCESS:
+        output = replace(output, processes=1)
+    _report(experiment, options.policies, seeds, output)
+
+
+def step(options: Play, *, steps: int | None, every: float, seed: int) -> None:
+    """Print the cluster after each time step."""
+    _known(options.policies)
+    experiment, console = _scripted(options), Console()
+    for policy in options.policies:
+        simulator = experiment.simulator(policy, seed)
+        for number in count() if steps is None else range(steps + 1):
+            simulator.advance(number * every)
+            console.print(show(simulator.state()))
+            if simulator.over:
+                break
+
+
+def _scripted(options: Play) -> Scripted:
+    traced = options.trace is not None
+    scenario = read_scenario(options.scenario, jobs_from_elsewhere=traced)
+    if options.discipline is not None:
+        scenario = replace(scenario, discipline=options.discipline)
+    if options.trace is None:
+        return Scripted(scenario)
+    if options.mapping is None:
+        raise InvalidParameter("--trace needs --mapping: a YAML that names its columns")
+    trace = read_trace(options.trace, read_mapping(options.mapping))
+    if trace.left_out:
+        Console(stderr=True).print(
+            f"{options.trace.name}: {trace.left_out} jobs left out, {len(trace.jobs)} read"
+        )
+    jobs = (*scenario.jobs, *trace.jobs)
+    return Scripted(replace(scenario, jobs=jobs), {"trace": options.trace.name})
+
+
+def _what_if(snapshot: Path, jobs: Path, options: Replay) -> WhatIf:
+    parameters = {"snapshot": snapshot.name, "jobs": jobs.name}
+    return WhatIf(read_snapshot(snapshot), read_jobs(jobs), options.discipline, parameters)
+
+
+def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Experiment:
+    nodes, pods = read_nodes(node_file), read_pods(pod_file)
+    parameters = {"nodes": node_file.name, "pods": pod_file.name}
     if not options.departures:
         return Filling(
             nodes,

@@ -10,7 +10,11 @@ from gpupack_core import WHOLE_GPU, Mix, Node
 from gpupack_simulator.engine.sampling import Sampling
 from gpupack_simulator.engine.settings import Settings
 from gpupack_simulator.engine.simulator import Simulator
+from gpupack_simulator.failures import drawn
 from gpupack_simulator.inputs.openb import Pod
+from gpupack_simulator.inputs.scenario import Scenario
+from gpupack_simulator.inputs.snapshot import cluster_of
+from gpupack_simulator.job import Job
 from gpupack_simulator.record import Run, TimeUnit
 from gpupack_simulator.workload.departures import departing_jobs
 from gpupack_simulator.workload.published import published_jobs
@@ -99,6 +103,55 @@ class Departing:
             parameters={"load": self.load, "known_mix": self.known_mix, **self.parameters},
         )
         return Simulator(self.nodes, jobs, policy, settings).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    """A scenario: the same jobs for every seed, which draws failures and the order of ties."""
+
+    scenario: Scenario
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, policy: str, seed: int) -> Run:
+        """To the end of the scenario."""
+        return self.simulator(policy, seed).run()
+
+    def simulator(self, policy: str, seed: int) -> Simulator:
+        """Before anything has happened."""
+        given = self.scenario
+        failures = drawn(given.rates, given.nodes, until=given.until, seed=seed)
+        settings = Settings(
+            discipline=given.discipline,
+            seed=seed,
+            time_unit=given.time_unit,
+            until=given.until,
+            sampling=Sampling(each_instant=True, fragmentation=True, causes=True, by_node=True),
+            requeue=given.requeue,
+            breakdowns=(*given.breakdowns, *failures),
+            parameters={"scenario": given.name, **self.parameters},
+        )
+        return Simulator(given.nodes, given.jobs, policy, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """These jobs on that state of a cluster; what is held there stays held."""
+
+    snapshot: Mapping[str, Any]
+    jobs: tuple[Job, ...]
+    discipline: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, policy: str, seed: int) -> Run:
+        """The snapshot says how ties are broken, so every seed gives the same."""
+        settings = Settings(
+            discipline=self.discipline,
+            seed=seed,
+            sampling=Sampling(each_instant=True, fragmentation=True, causes=True, by_node=True),
+            parameters=self.parameters,
+        )
+        cluster = cluster_of(dict(self.snapshot))
+        return Simulator(cluster, self.jobs, policy, settings).run()
 
 
 def capacity(nodes: tuple[Node, ...]) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from random import Random
+from typing import Final
 
 from gpupack_core import Node
 from gpupack_simulator.engine.events import Part
@@ -50,6 +51,9 @@ class FailureRates:
     def any(self) -> bool:
         """Whether anything ever fails."""
         return min(self.node_between, self.gpu_between) < inf
+
+
+NEVER: Final = FailureRates()
 
 
 def drawn(

@@ -3,8 +3,9 @@
 
 from math import inf
 
-from gpupack_core import Cluster, NodeName
+from gpupack_core import Cluster, NodeName, Request
 from gpupack_simulator.engine.books import Books
+from gpupack_simulator.engine.causes import free_by_cause
 from gpupack_simulator.engine.desk import LiveDesk
 from gpupack_simulator.engine.sampling import Sampling
 from gpupack_simulator.record import Sample
@@ -35,6 +36,7 @@ class Observer:
     def sample(self, desk: LiveDesk, books: Books) -> Sample:
         """The cluster now."""
         sampling = self._sampling
+        causes = free_by_cause(self._cluster, _asked(desk)) if sampling.causes else {}
         return Sample(
             time=desk.now,
             arrived_milli=books.arrived,
@@ -43,8 +45,14 @@ class Observer:
             fragmented_milli=None,
             queued_jobs=len(desk.waiting),
             running_jobs=len(desk.running),
+            free_by_cause=causes,
             allocated_by_node=allocated_by_node(self._cluster) if sampling.by_node else {},
         )
+
+
+def _asked(desk: LiveDesk) -> list[Request]:
+    """One of each kind that waits."""
+    return list(dict.fromkeys(lane.gang.request for lane in desk.waiting.lanes()))
 
 
 def allocated_by_node(cluster: Cluster) -> dict[NodeName, int]:

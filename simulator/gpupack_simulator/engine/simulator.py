@@ -68,7 +68,7 @@ class Simulator:
         time = self._desk.agenda.next_time
         if time > self.settings.until or time == inf or self._idle():
             return False
-        self._advance(time)
+        self._pass_time(time)
         agenda = self._desk.agenda
         while (event := agenda.pop_at(time, before=Kind.SAMPLE)) is not None:
             self._happen(event)
@@ -82,15 +82,24 @@ class Simulator:
 
     def run(self, until: float | None = None) -> Run:
         """On to the end, or through all that happens by this time; the record so far."""
+        self.advance(inf if until is None else until)
+        return self.record()
+
+    def advance(self, until: float) -> None:
+        """Through all that happens by this time, which the clock then shows."""
         begun = perf_counter()
-        while until is None or self._desk.agenda.next_time <= until:
+        while self._desk.agenda.next_time <= until:
             if not self.step():
                 break
-        end = self.settings.until if until is None else until
+        end = min(until, self.settings.until)
         if end < inf:
-            self._advance(min(end, self.settings.until))
+            self._pass_time(max(end, self.now))
         self._wall += perf_counter() - begun
-        return self.record()
+
+    @property
+    def over(self) -> bool:
+        """Whether the end has come, or nobody runs, waits or is to come."""
+        return self.now >= self.settings.until or self._idle()
 
     def state(self) -> State:
         """The run so far, for printing."""
@@ -146,7 +155,7 @@ class Simulator:
         arrived = len(desk.entries) == len(self._jobs)
         return arrived and not desk.running and not len(desk.waiting)
 
-    def _advance(self, time: float) -> None:
+    def _pass_time(self, time: float) -> None:
         self._books.pass_time(self._desk.now, time)
         self._desk.now = time
 

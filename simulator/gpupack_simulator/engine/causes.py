@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why what is free serves nobody: every free milli-GPU under one record.Cause.
+
+Judged node by node, for all that is free there at once, against those who wait: the first that
+holds of: a worker fits (so it is held back), it would but for CPU and memory, it would on the
+empty node (so what is free is too little, or on too many GPUs), it would not even then.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from gpupack_core import WHOLE_GPU, BoolArray, Cluster, Health, Request
+from gpupack_core.arrays import ABSENT
+from gpupack_core.feasibility import worker_slots
+from gpupack_core.units import NO_CPU, NO_MEMORY
+from gpupack_simulator.record import Cause
+
+
+def free_by_cause(cluster: Cluster, waiting: Iterable[Request]) -> dict[str, int]:
+    """Milli-GPU by cause; the sum is what nobody holds. `waiting`: one request of each kind."""
+    a = cluster.arrays
+    unused = np.where(a.health == ABSENT, 0, WHOLE_GPU - a.used_milli)
+    works = (a.health == Health.HEALTHY) & a.ready[:, None]
+    free = (unused * works).sum(axis=1)
+    found = {str(Cause.FAILED): int(unused.sum() - free.sum())}
+    open_rows = np.ones(len(free), np.bool_)
+    for cause, rows in _judged(cluster, [r for r in waiting if r.needs_gpu]):
+        found[str(cause)] = int(free[open_rows & rows].sum())
+        open_rows &= ~rows
+    return {cause: milli for cause, milli in found.items() if milli}
+
+
+def _judged(cluster: Cluster, waiting: list[Request]) -> Iterable[tuple[Cause, BoolArray]]:
+    """In the order in which they apply."""
+    everywhere = np.ones(len(cluster.arrays.present), np.bool_)
+    if not waiting:
+        yield Cause.NO_DEMAND, everywhere
+        return
+    yield Cause.HELD_BACK, _any_fits(cluster, waiting)
+    bare = [replace(request, cpu=NO_CPU, memory=NO_MEMORY) for request in waiting]
+    yield Cause.STRANDED, _any_fits(cluster, bare)
+    yield Cause.FRAGMENTED, _any_fits(cluster.emptied(), waiting)
+    yield Cause.WRONG_KIND, everywhere
+
+
+def _any_fits(cluster: Cluster, requests: Iterable[Request]) -> BoolArray:
+    fits = np.zeros(len(cluster.arrays.present), np.bool_)
+    for request in requests:
+        fits |= worker_slots(cluster, request) > 0
+    return fits

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML whose every field knows its line."""
+
+import re
+from typing import Any
+
+import yaml
+
+from gpupack_simulator.inputs.faults import Faults
+
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+
+
+class Document:
+    """The data of one YAML document, and the lines of its fields."""
+
+    def __init__(self, faults: Faults) -> None:
+        """Raises InvalidInput: the file is not YAML, is empty, or names a field twice."""
+        self._faults = faults
+        loader = yaml.SafeLoader(faults.text())
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                raise faults.fatal("is empty")
+            self._node: yaml.Node = node
+            self._refuse_doubles(node, "")
+            self.data: Any = loader.construct_document(node)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            line = 0 if mark is None else mark.line + 1
+            raise faults.fatal(f"is not YAML: {error.problem}", line=line) from error
+        except yaml.YAMLError as error:
+            raise faults.fatal(f"is not YAML: {error}") from error
+        faults.check()
+
+    def line(self, path: str) -> int:
+        """Of the field at `jobs[2].gpus`, or of the last part of the path that there is."""
+        node = self._node
+        for match in _STEP.finditer(path):
+            below = _child(node, match[1] or int(match[2]))
+            if below is None:
+                break
+            node = below
+        return node.start_mark.line + 1
+
+    def _refuse_doubles(self, node: yaml.Node, path: str) -> None:
+        """YAML takes the last of two fields of one name; a scenario with both is a mistake."""
+        if isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self._refuse_doubles(item, f"{path}[{index}]")
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                name = str(key.value)
+                inner = f"{path}.{name}" if path else name
+                if name in seen:
+                    self._faults.add(key.start_mark.line + 1, inner, "stands here twice")
+                seen.add(name)
+                self._refuse_doubles(value, inner)
+
+
+def _child(node: yaml.Node, step: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+        return node.value[step] if step < len(node.value) else None
+    if isinstance(node, yaml.MappingNode):
+        found: list[yaml.Node] = [value for key, value in node.value if key.value == step]
+        return found[0] if found else None
+    return None
