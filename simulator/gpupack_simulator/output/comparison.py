@@ -42,11 +42,18 @@ class Metric:
     better: Better
     digits: int
     value: Callable[[Figures], float | None]
+    sentence: str = "{}"
+    """The figure as a part of a sentence."""
 
     @property
     def heading(self) -> str:
-        """«allocated %»."""
-        return f"{self.title} {self.unit}".strip()
+        """«allocated (%)»."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    def phrase(self, figure: str) -> str:
+        """«95.21% allocated», «a mean wait of 0.072 lifetimes»."""
+        gap = "" if self.unit == "%" else " "
+        return self.sentence.format(f"{figure}{gap}{self.unit}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +156,24 @@ def _unit(digests: Sequence[Digest]) -> TimeUnit:
 def _filling() -> list[Metric]:
     return [
         *(
-            Metric(f"allocated at {demand}%", "%", Better.HIGHER, 2, partial(_at, demand=demand))
+            Metric(
+                f"allocated at {demand}% demand",
+                "%",
+                Better.HIGHER,
+                2,
+                partial(_at, demand=demand),
+                f"{{}} of all GPU capacity allocated at {demand}% demand",
+            )
             for demand in DEMANDS
         ),
-        Metric("allocated at the end", "%", Better.HIGHER, 2, lambda f: f.allocation_percent),
+        Metric(
+            "allocated at the end",
+            "%",
+            Better.HIGHER,
+            2,
+            lambda f: f.allocation_percent,
+            "{} of all GPU capacity allocated at the end",
+        ),
         Metric("fragmented", "%", Better.LOWER, 2, lambda f: f.fragmentation_percent),
         _JOBS_DROPPED,
     ]
@@ -161,18 +182,25 @@ def _filling() -> list[Metric]:
 def _clocked(unit: TimeUnit) -> list[Metric]:
     short = UNITS[unit].short
     return [
-        Metric("allocated", "%", Better.HIGHER, 2, lambda f: f.allocation_percent),
+        Metric(
+            "allocated",
+            "%",
+            Better.HIGHER,
+            2,
+            lambda f: f.allocation_percent,
+            "{} of all GPU capacity allocated",
+        ),
         Metric("fragmented", "%", Better.LOWER, 2, lambda f: f.fragmentation_percent),
-        Metric("mean wait", f"({short})", Better.LOWER, 3, lambda f: f.wait_mean),
-        Metric("queue, mean", "(jobs)", Better.LOWER, 1, lambda f: f.queue_mean),
-        Metric("makespan", f"({short})", Better.LOWER, 1, lambda f: f.makespan),
-        Metric("finished", "(jobs)", Better.NEITHER, 0, lambda f: f.jobs.get(End.SUCCEEDED, 0)),
+        Metric("mean wait", short, Better.LOWER, 3, lambda f: f.wait_mean, "a mean wait of {}"),
+        Metric("queue, mean", "jobs", Better.LOWER, 1, lambda f: f.queue_mean),
+        Metric("makespan", short, Better.LOWER, 1, lambda f: f.makespan, "a makespan of {}"),
+        Metric("finished", "jobs", Better.NEITHER, 0, lambda f: f.jobs.get(End.SUCCEEDED, 0)),
         _JOBS_DROPPED,
     ]
 
 
 _JOBS_DROPPED = Metric(
-    "dropped", "(jobs)", Better.LOWER, 0, lambda figures: figures.jobs.get(End.DROPPED, 0)
+    "dropped", "jobs", Better.LOWER, 0, lambda figures: figures.jobs.get(End.DROPPED, 0)
 )
 
 

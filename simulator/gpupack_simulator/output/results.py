@@ -93,19 +93,21 @@ def csv_table(digests: Sequence[Digest]) -> str:
         {"policy": one.policy, "seed": one.seed} | _flat(figures_json(one.figures, one.unit))
         for one in digests
     ]
-    return _csv(list(dict.fromkeys(name for line in lines for name in line)), lines)
+    names = ["policy", "seed", *(name for line in lines for name in line)]
+    return _csv(list(dict.fromkeys(names)), lines)
 
 
 def run_json(run: Run, digest: Digest) -> Json:
     """One run over time and by node."""
+    unit = UNITS[run.time_unit].key
     return {
         "schema": RUN_SCHEMA,
         "policy": run.policy,
         "seed": run.seed,
         "time_unit": str(run.time_unit),
         "parameters": dict(run.parameters),
-        "measured_from": run.measured_from,
-        "ended": run.ended,
+        f"measured_from_{unit}": run.measured_from,
+        f"ended_{unit}": run.ended,
         "figures": figures_json(digest.figures, run.time_unit),
         "series": {
             "arrived_percent": _series(digest.arrived),
@@ -119,7 +121,8 @@ def run_json(run: Run, digest: Digest) -> Json:
 
 def jobs_csv(run: Run) -> str:
     """One line a job, in the order of the run."""
-    lines = [_job_line(record) for record in run.jobs]
+    key = UNITS[run.time_unit].key
+    lines = [_job_line(record, key) for record in run.jobs]
     return _csv(list(lines[0]) if lines else ["job"], lines)
 
 
@@ -184,7 +187,7 @@ def _listed(values: FloatArray) -> list[float | None]:
     return [None if np.isnan(value) else round(value, DIGITS) for value in values.tolist()]
 
 
-def _job_line(record: JobRecord) -> Json:
+def _job_line(record: JobRecord, unit: str) -> Json:
     job, share = record.job, record.job.request.share
     return {
         "job": job.id,
@@ -193,11 +196,11 @@ def _job_line(record: JobRecord) -> Json:
         "gpus_per_worker": job.request.gpus if share is None else "",
         "share_milli_gpu": "" if share is None else share.milli,
         "priority": job.priority,
-        "duration": job.duration,
-        "submitted": record.submitted,
-        "started": record.started,
-        "ended": record.ended,
-        "wait": record.wait,
+        f"duration_{unit}": job.duration,
+        f"submitted_{unit}": record.submitted,
+        f"started_{unit}": record.started,
+        f"ended_{unit}": record.ended,
+        f"wait_{unit}": record.wait,
         "end": str(record.end),
         "attempts": record.attempts,
         "nodes": " ".join(dict.fromkeys(placement.node for placement in record.placements)),

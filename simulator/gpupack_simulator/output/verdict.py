@@ -22,9 +22,8 @@ def verdict(digests: Sequence[Digest]) -> str:
         return "Nothing was run, so there is nothing to compare."
     ranked = _ranked(table, metric)
     (first, best), *others = ranked
-    what = f"{metric.title} {best.text} {metric.unit}".rstrip()
     if not others:
-        return f"{first}, the only policy that was run: {what}."
+        return f"{first} is the only policy that was run: {metric.phrase(best.text)}."
     return f"{_judged(first, best, others, metric)}{_last(ranked, metric)}."
 
 
@@ -52,7 +51,7 @@ def _ranked(table: Table, metric: Metric) -> list[tuple[str, Cell]]:
 def _judged(first: str, best: Cell, others: list[tuple[str, Cell]], metric: Metric) -> str:
     second, next_best = others[0]
     gap = difference(best, next_best)
-    figure = f"{metric.title} {_number(best, metric)}"
+    figure = metric.phrase(_number(best, metric))
     if gap is None:
         return f"{first} did best ({figure}), but no seed was run under both it and {second}"
     if round(gap.mean, metric.digits) == 0:
@@ -76,16 +75,16 @@ def _last(ranked: list[tuple[str, Cell]], metric: Metric) -> str:
     policy, cell = ranked[-1]
     if len(ranked) < 3 or cell.mean == ranked[0][1].mean:  # noqa: PLR2004 - a first, a second and a last
         return ""
-    return f"; {policy} came last with {_number(cell, metric)}"
+    unit = "%" if metric.unit == "%" else f" {metric.unit}"
+    return f"; {policy} came last with {_number(cell, metric)}{unit}"
 
 
 def _number(cell: Cell, metric: Metric) -> str:
-    unit = metric.unit.strip("()")
-    return f"{cell.mean or 0.0:.{metric.digits}f}{'' if unit == '%' else ' '}{unit}"
+    return f"{cell.mean or 0.0:.{metric.digits}f}"
 
 
 def _points(metric: Metric) -> str:
-    return "points" if metric.unit == "%" else metric.unit.strip("()")
+    return "points" if metric.unit == "%" else metric.unit
 
 
 def _names(policies: list[str]) -> str:

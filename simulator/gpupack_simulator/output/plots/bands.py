@@ -61,7 +61,7 @@ def banded(
         _draw(axes, bands, steps=steps)
         tidy(axes, x=x_label, y=label)
     panels[0].set_ylim(0, top)
-    panels[0].set_xlim(0, max(band.x[-1] for band in bands))
+    panels[0].set_xlim(0, max(one.ended for one in told) if steps else bands[0].x[-1])
     if window:
         (left, right), (low, high) = window
         panels[1].set_xlim(left, right)
@@ -88,11 +88,14 @@ def _bands(digests: Sequence[Digest], series: Series) -> tuple[list[Band], str]:
 
 
 def _by_demand(digest: Digest, steps: Steps, percents: FloatArray) -> FloatArray:
-    """The values when so much had been asked for."""
-    rows = np.searchsorted(digest.arrived.values, percents)
-    reached = rows < len(digest.arrived.times)
-    values = np.full(len(percents), np.nan)
-    values[reached] = steps.at(digest.arrived.times[rows[reached]])
+    """The values when so much had been asked for, on a straight line between samples."""
+    asked = digest.arrived.at(steps.times)
+    known = np.isfinite(asked)
+    if not known.any():
+        return np.full(len(percents), np.nan)
+    slack = 1e-6 * asked[known][-1]
+    values = np.interp(percents, asked[known], steps.values[known])
+    values[(percents < asked[known][0]) | (percents > asked[known][-1] + slack)] = np.nan
     return values
 
 

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
+from gpupack_core import FloatArray
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.groups import NAMED, ordered, runs_of_kind
 from gpupack_simulator.output.plots.kinds import kind_axis
@@ -63,6 +64,8 @@ def _panel(axes: Axes, digest: Digest, *, few: bool) -> AxesImage:
     )
     tidy(axes, x=UNITS[digest.unit].axis, y="", title=digest.policy)
     axes.grid(visible=False)
+    axes.locator_params(axis="x", nbins=5)
+    axes.set_xlim(left=usage.edges[_first_known(usage.percent)])
     if few:
         places = [row + 0.5 for row in range(len(sequence))]
         axes.set_yticks(places, [node.name for node in sequence], fontsize=8)
@@ -72,3 +75,9 @@ def _panel(axes: Axes, digest: Digest, *, few: bool) -> AxesImage:
         axes.set_xticks([])
         axes.set_xlabel("at the end")
     return image
+
+
+def _first_known(percent: FloatArray) -> int:
+    """The first interval of which anything is known."""
+    known = np.isfinite(percent).any(axis=0)
+    return int(known.argmax())

@@ -32,6 +32,8 @@ COLUMNS = 3
 POINTS = 600
 WIDE = 30
 """Waits that differ more than this many times need a logarithmic axis."""
+MOST = 60
+ALL = 100
 
 
 def waits(digests: Sequence[Digest]) -> Figure:
@@ -105,7 +107,7 @@ def _curve(waits: FloatArray, left: float, right: float) -> tuple[FloatArray, Fl
 
 
 def _lowest(waits: Mapping[str, FloatArray], left: float) -> float:
-    """Where nearly all did not wait, the axis begins just below them."""
+    """Where most did not wait, the axis begins just below them."""
     shares = [100 * float((w <= left).mean()) for w in waits.values() if len(w)]
     least = min(shares, default=0.0)
-    return 0.0 if least < 50 else least - 0.08 * (100 - least)  # noqa: PLR2004 - half
+    return least - 0.08 * (100 - least) if MOST <= least < ALL else 0.0
