@@ -79,10 +79,19 @@ def best_row(arrays: Arrays, rows: IntArray, scores: FloatArray) -> int:
     return int(equals[arrays.order[equals].argmin()])
 
 
-def place(cluster: Cluster, row: int, request: Request, policy: Policy) -> Placement:
-    """The placement on a row that has room."""
+def place(
+    cluster: Cluster,
+    row: int,
+    request: Request,
+    policy: Policy,
+    *,
+    among: BoolArray | None = None,
+) -> Placement:
+    """The placement on a row that has room; `among`: on these of its devices, which have."""
     devices = cluster.devices_at(row)
     eligible = eligible_devices(cluster, request, row=row)
+    if among is not None:
+        eligible = among if eligible is None else eligible & among
     columns = choose_devices(cluster.arrays, row, request, eligible, policy)
     grants = tuple(_grant(devices[column], request) for column in columns)
     return Placement(cluster.name_at(row), grants, request.cpu, request.memory)

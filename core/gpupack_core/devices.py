@@ -1,19 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which devices of the chosen node.
 
-A share goes to the GPU with the least left that still has room, so that whole GPUs stay whole,
-unless the policy says otherwise.
-Whole GPUs come from one NVLink clique if one has enough, from the clique with the fewest free,
-so that the largest stays whole; within it from one NUMA node by the same rule; then by index.
-A GPU without NVLink counts as a clique of one.
+A share goes where the policy says: to the fullest GPU that has room, unless it knows better.
+Where that opens an idle GPU, it is the one that a whole GPU would have been.
+
+Whole GPUs are chosen so that, in this order,
+1. they come from as few NVLink cliques as can be, so from one if one has enough;
+2. the cliques that stay whole are the largest: of what is left idle the largest clique is as
+   large as can be, then the second largest, and so on;
+3. they come from as few NUMA nodes as can be (those that are not known count as one);
+then by index. A GPU without NVLink counts as a clique of one.
+
+MIG slices come from the GPUs that are used most, so that few are opened and others stay empty;
+where GPUs must be opened, those that leave the fullest ones whole.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, combinations, islice, product
 
-from gpupack_core.arrays import ABSENT, Arrays, BoolArray
+import numpy as np
+
+from gpupack_core.arrays import ABSENT, Arrays, BoolArray, IntArray
+from gpupack_core.model import Health
 from gpupack_core.policies.policy import Policy
 from gpupack_core.request import Request, Share
 from gpupack_core.units import WHOLE_GPU
+
+_MOST_WAYS = 256
+"""Ways to choose among cliques of equal size that are compared by NUMA nodes."""
+
+Columns = list[int]
 
 
 def choose_devices(
@@ -21,42 +37,147 @@ def choose_devices(
 ) -> tuple[int, ...]:
     """Columns of the devices, in column order; the node is known to have room for them.
 
-    `eligible`: which devices of the node may serve the request; None: all.
+    `eligible`: which devices of the node may serve the request; None: all GPUs.
     """
     columns = range(arrays.shape[1])
     allowed = [c for c in columns if eligible is None or eligible[c]]
     if request.share is not None:
-        room = _with_room(arrays, row, request.share, allowed)
-        return (policy.share_column(arrays, request, row, room),)
+        return (_for_share(arrays, row, request, allowed, policy),)
+    if request.slices is not None:
+        return _slices(arrays, row, allowed, request.slices.number)
     if not request.gpus:
         return ()
     free = arrays.free_milli[row].tolist()
-    idle = [c for c in allowed if free[c] == WHOLE_GPU]
-    return _whole(arrays, row, idle, request.gpus)
+    return _whole(arrays, row, [c for c in allowed if free[c] == WHOLE_GPU], request.gpus)
 
 
-def _with_room(arrays: Arrays, row: int, share: Share, columns: Iterable[int]) -> list[int]:
+def tightest_clique(
+    arrays: Arrays, row: int, units: IntArray | BoolArray, needed: int
+) -> BoolArray:
+    """The devices of the clique with the least left that has as many units."""
+    numbers, left = arrays.clique[row].tolist(), arrays.free_milli[row].tolist()
+    each = units.tolist()
+    cliques = _cliques([column for column in range(len(each)) if each[column]], numbers)
+    enough = [clique for clique in cliques if sum(each[c] for c in clique) >= needed]
+    chosen = min(enough, key=lambda clique: (sum(left[c] for c in clique), clique))
+    mask = np.zeros(len(each), np.bool_)
+    mask[chosen] = True
+    return mask
+
+
+def _for_share(arrays: Arrays, row: int, request: Request, allowed: Columns, policy: Policy) -> int:
     milli, memory = arrays.free_milli[row].tolist(), arrays.free_memory[row].tolist()
-    slots = arrays.free_shares[row].tolist()
-    return [
-        c for c in columns if milli[c] >= share.milli and memory[c] >= share.memory and slots[c]
+    slots, share = arrays.free_shares[row].tolist(), request.share
+    fits = [c for c in allowed if share and _has_room(milli[c], memory[c], slots[c], share)]
+    chosen = policy.share_column(arrays, request, row, fits)
+    if milli[chosen] < WHOLE_GPU:
+        return chosen
+    models = arrays.model[row].tolist()
+    alike = [
+        c
+        for c in fits
+        if (milli[c], memory[c], models[c]) == (milli[chosen], memory[chosen], models[chosen])
     ]
+    return _whole(arrays, row, alike, 1)[0]
 
 
-def _whole(arrays: Arrays, row: int, idle: list[int], gpus: int) -> tuple[int, ...]:
-    cliques, numa = arrays.clique[row].tolist(), arrays.numa[row].tolist()
-
-    def clique_of(column: int) -> int:
-        return cliques[column] if cliques[column] != ABSENT else -2 - column
-
-    pool = _tightest(idle, gpus, clique_of)
-    return tuple(_tightest(pool, gpus, lambda column: numa[column])[:gpus])
+def _has_room(milli: int, memory: int, slots: int, share: Share) -> bool:
+    return milli >= share.milli and memory >= share.memory and slots > 0
 
 
-def _tightest(columns: list[int], gpus: int, group_of: Callable[[int], int]) -> list[int]:
-    """The smallest group with enough devices, the first of equals; all if none has."""
-    groups: dict[int, list[int]] = {}
+def _whole(arrays: Arrays, row: int, idle: Columns, gpus: int) -> tuple[int, ...]:
+    numbers, numa = arrays.clique[row].tolist(), arrays.numa[row].tolist()
+    cliques = _cliques(idle, numbers)
+    if len(cliques) == len(idle):
+        return _fewest_numa_nodes(idle, gpus, numa)
+    ways = (_drawn(way, gpus, numa) for way in _ways(cliques, gpus))
+    return min(ways, key=lambda chosen: (len({numa[c] for c in chosen}), chosen))
+
+
+def _cliques(columns: Columns, numbers: Sequence[int]) -> list[Columns]:
+    return _groups(columns, lambda c: numbers[c] if numbers[c] != ABSENT else -2 - c)
+
+
+def _groups(columns: Columns, group_of: Callable[[int], int]) -> list[Columns]:
+    groups: dict[int, Columns] = {}
     for column in columns:
         groups.setdefault(group_of(column), []).append(column)
-    enough = [group for group in groups.values() if len(group) >= gpus]
-    return min(enough, key=len) if enough else columns
+    return list(groups.values())
+
+
+def _ways(cliques: list[Columns], gpus: int) -> Iterator[list[Columns]]:
+    """Sets of cliques that satisfy rules 1 and 2; each needs all of its cliques.
+
+    The rest that they leave is smaller than any clique of the set (or the set would do without
+    that one), so rule 2 only says which cliques stay out: going from the largest down, each
+    without which as many of the others are enough.
+    """
+    sizes = _needed_sizes(sorted(map(len, cliques), reverse=True), gpus)
+    by_size = {s: [c for c in cliques if len(c) == s] for s in dict.fromkeys(sizes)}
+    choices = (combinations(alike, sizes.count(size)) for size, alike in by_size.items())
+    return islice((list(chain.from_iterable(way)) for way in product(*choices)), _MOST_WAYS)
+
+
+def _needed_sizes(sizes: Sequence[int], gpus: int) -> Sequence[int]:
+    """`sizes` from the largest down."""
+    number = next(n for n in range(1, len(sizes) + 1) if sum(sizes[:n]) >= gpus)
+    kept = list(sizes)
+    for size in sizes:
+        others = kept.copy()
+        others.remove(size)
+        if sum(others[:number]) >= gpus:
+            kept = others
+    return kept
+
+
+def _drawn(cliques: list[Columns], gpus: int, numa: Sequence[int]) -> tuple[int, ...]:
+    """All GPUs of these cliques but the rest, which stays in one that costs no NUMA node."""
+    rest = sum(map(len, cliques)) - gpus
+    if not rest:
+        return tuple(sorted(chain.from_iterable(cliques)))
+    ways = (_all_but(cliques, broken, rest, numa) for broken in cliques)
+    return min(ways, key=lambda chosen: (len({numa[c] for c in chosen}), chosen))
+
+
+def _all_but(
+    cliques: list[Columns], broken: Columns, rest: int, numa: Sequence[int]
+) -> tuple[int, ...]:
+    whole = [c for clique in cliques if clique is not broken for c in clique]
+    paid = {numa[c] for c in whole}
+    part = _fewest_numa_nodes(broken, len(broken) - rest, numa, paid)
+    return tuple(sorted((*whole, *part)))
+
+
+def _fewest_numa_nodes(
+    columns: Columns, gpus: int, numa: Sequence[int], paid: Iterable[int] = ()
+) -> tuple[int, ...]:
+    """GPUs on NUMA nodes already paid for, then from few others, the largest left whole."""
+    free = [c for c in columns if numa[c] in set(paid)][:gpus]
+    needed = gpus - len(free)
+    groups = _groups([c for c in columns if c not in free], lambda c: numa[c])
+    return tuple(sorted([*free, *_from_groups(groups, needed)]))
+
+
+def _from_groups(groups: list[Columns], number: int) -> Columns:
+    """From as few groups as can be: the smallest that is enough, else the largest and so on."""
+    left, chosen = groups.copy(), Columns()
+    while len(chosen) < number:
+        enough = [group for group in left if len(group) >= number - len(chosen)]
+        group = min(enough, key=len) if enough else max(left, key=len)
+        left.remove(group)
+        chosen += group[: number - len(chosen)]
+    return chosen
+
+
+def _slices(arrays: Arrays, row: int, allowed: Columns, number: int) -> tuple[int, ...]:
+    health, held = arrays.health[row].tolist(), arrays.used_milli[row].tolist()
+    parents, used = arrays.parent[row].tolist(), arrays.used_memory[row].tolist()
+    free = [c for c in allowed if health[c] == Health.HEALTHY and not held[c]]
+    load = {parents[c]: 0 for c in range(len(held)) if held[c]}
+    for column, memory in enumerate(used):
+        if held[column]:
+            load[parents[column]] += memory
+    fullest_first = sorted((c for c in free if parents[c] in load), key=lambda c: -load[parents[c]])
+    chosen = fullest_first[:number]
+    untouched = _groups([c for c in free if parents[c] not in load], lambda c: parents[c])
+    return tuple(sorted([*chosen, *_from_groups(untouched, number - len(chosen))]))

@@ -3,9 +3,9 @@
 
 `worker_slots` is the one pass on which decide and plan_gang rest: for each node, how many
 workers fit beside each other now. Workers of a gang are identical, so the count is exact:
-whole GPUs by division (within each NVLink clique where one is asked for), shares by division
-on each device. `reasons` walks the same conditions from the most to the least lasting and gives
-every other node the first that fails; it runs only when a refusal is written.
+whole GPUs by division (within each NVLink clique where one is asked for), MIG slices likewise,
+shares by division on each device. `reasons` walks the same conditions from the most to the least
+lasting and gives every other node the first that fails; it runs only when a refusal is written.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.masks import models_mask, tolerated_mask
 from gpupack_core.model import Health
 from gpupack_core.reasons import Reason
-from gpupack_core.request import Request, Share
+from gpupack_core.request import Request, Share, Slices
 from gpupack_core.units import WHOLE_GPU
 
 UNLIMITED = np.int64(1 << 30)
@@ -34,11 +34,12 @@ class Check:
     nearest: IntArray | None = None
 
 
-def worker_slots(cluster: Cluster, request: Request) -> IntArray:
-    """Per row: how many workers fit now."""
+def worker_slots(cluster: Cluster, request: Request, *, same_clique: bool = False) -> IntArray:
+    """Per row: how many workers fit now; `same_clique`: all on GPUs of one NVLink clique."""
     a = cluster.arrays
     eligible = eligible_devices(cluster, request)
-    slots = _device_slots(a, request, eligible)
+    count = _one_clique_slots if same_clique else _device_slots
+    slots = count(a, request, eligible)
     slots = np.minimum(slots, _quotient(a.free_cpu, request.cpu))
     slots = np.minimum(slots, _quotient(a.free_ram, request.memory))
     return np.where(_open(cluster, request), slots, 0)
@@ -47,15 +48,18 @@ def worker_slots(cluster: Cluster, request: Request) -> IntArray:
 def eligible_devices(
     cluster: Cluster, request: Request, *, row: int | None = None
 ) -> BoolArray | None:
-    """Devices of an asked model and size, whatever is free on them; None: all.
+    """Devices of an asked model, size and MIG profile, whatever is free on them; None: all GPUs.
 
     With `row` one vector over the devices of that node.
     """
     a = cluster.arrays
     at = slice(None) if row is None else row
     eligible: BoolArray | None = None
+    if request.slices is not None:
+        eligible = _asked_profile(cluster, request.slices)[a.profile[at]]
     if request.models:
-        eligible = _asked_models(cluster, request)[a.model[at]]
+        of_model = _asked_models(cluster, request)[a.model[at]]
+        eligible = of_model if eligible is None else eligible & of_model
     if request.min_memory:
         large = a.memory[at] >= request.min_memory
         eligible = large if eligible is None else eligible & large
@@ -67,9 +71,14 @@ def _asked_models(cluster: Cluster, request: Request) -> BoolArray:
     return np.append(models_mask(request.models, cluster.model_names), False)
 
 
-def idle_gpus(cluster: Cluster, request: Request) -> IntArray:
-    """Per row: eligible GPUs of which nothing is used, on nodes that the request may use."""
-    idle = _idle(cluster.arrays.free_milli, eligible_devices(cluster, request))
+def _asked_profile(cluster: Cluster, slices: Slices) -> BoolArray:
+    """One truth value per profile number; the last one stands for ABSENT."""
+    return np.append(cluster.profiles.where(lambda profile: profile == slices.profile), False)
+
+
+def idle_devices(cluster: Cluster, request: Request) -> IntArray:
+    """Per row: eligible devices of which nothing is used, on nodes that the request may use."""
+    idle = idle_of(cluster.arrays, request, eligible_devices(cluster, request))
     return np.where(_open(cluster, request), _per_node(idle), 0)
 
 
@@ -105,18 +114,38 @@ def _selected(cluster: Cluster, request: Request) -> BoolArray:
 
 
 def _device_slots(a: Arrays, request: Request, eligible: BoolArray | None) -> IntArray:
-    if request.share is not None:
-        parts = a.free_milli // request.share.milli
-        if request.share.memory:
-            parts = np.minimum(parts, a.free_memory // request.share.memory)
-        parts = np.minimum(parts, a.free_shares)
-        return _per_node(parts if eligible is None else parts * eligible)
-    if not request.gpus:
+    if not request.devices:
         return np.full(len(a.gpus), UNLIMITED)
-    idle = _idle(a.free_milli, eligible)
+    units = units_of(a, request, eligible)
     if request.needs_clique:
-        return _clique_slots(a, idle, request.gpus)
-    return _per_node(idle) // request.gpus
+        return _clique_slots(a, units, request.devices)
+    return _per_node(units) // request.devices
+
+
+def _one_clique_slots(a: Arrays, request: Request, eligible: BoolArray | None) -> IntArray:
+    units = units_of(a, request, eligible)
+    unlinked = units * (a.clique == ABSENT)
+    most: IntArray = unlinked.max(axis=1, initial=0) // request.devices
+    for clique in _cliques(a):
+        most = np.maximum(most, _per_node(units * (a.clique == clique)) // request.devices)
+    return most
+
+
+def units_of(
+    a: Arrays, request: Request, eligible: BoolArray | None, *, row: int | None = None
+) -> IntArray | BoolArray:
+    """Per device: shares that fit on it beside each other, or whether it is idle.
+
+    As many units as the request has devices make a worker. `row` as in eligible_devices.
+    """
+    if request.share is None:
+        return idle_of(a, request, eligible, row=row)
+    at = slice(None) if row is None else row
+    parts = a.free_milli[at] // request.share.milli
+    if request.share.memory:
+        parts = np.minimum(parts, a.free_memory[at] // request.share.memory)
+    parts = np.minimum(parts, a.free_shares[at])
+    return parts if eligible is None else parts * eligible
 
 
 def _fits(a: Arrays, share: Share, eligible: BoolArray | None) -> BoolArray:
@@ -125,16 +154,28 @@ def _fits(a: Arrays, share: Share, eligible: BoolArray | None) -> BoolArray:
     return fits if eligible is None else fits & eligible
 
 
-def _idle(free_milli: IntArray, eligible: BoolArray | None) -> BoolArray:
-    idle: BoolArray = free_milli == WHOLE_GPU
+def idle_of(
+    a: Arrays, request: Request, eligible: BoolArray | None, *, row: int | None = None
+) -> BoolArray:
+    """GPUs, or slices where these are asked for, of which nothing is used."""
+    at = slice(None) if row is None else row
+    idle: BoolArray
+    if request.slices is None:
+        idle = a.free_milli[at] == WHOLE_GPU
+    else:
+        idle = (a.health[at] == Health.HEALTHY) & (a.used_milli[at] == 0)
     return idle if eligible is None else idle & eligible
 
 
-def _clique_slots(a: Arrays, idle: BoolArray, gpus: int) -> IntArray:
-    slots = np.zeros(len(idle), np.int64)
-    for clique in range(int(a.clique.max(initial=ABSENT)) + 1):
-        slots += _per_node(idle & (a.clique == clique)) // gpus
+def _clique_slots(a: Arrays, units: IntArray | BoolArray, gpus: int) -> IntArray:
+    slots = np.zeros(len(units), np.int64)
+    for clique in _cliques(a):
+        slots += _per_node(units * (a.clique == clique)) // gpus
     return slots
+
+
+def _cliques(a: Arrays) -> range:
+    return range(int(a.clique.max(initial=ABSENT)) + 1)
 
 
 def _node_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
@@ -149,17 +190,22 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
     """What no waiting mends: the node has not the devices, or they are sick."""
     if not request.needs_gpu:
         return
-    a, needed = cluster.arrays, request.gpus or 1
-    here = a.health != ABSENT
-    yield Check(Reason.NO_GPUS, a.gpus == 0)
+    a, needed = cluster.arrays, request.devices
+    yield Check(Reason.NO_GPUS, _nowhere(a.health != ABSENT))
     yield Check(Reason.OTHER_RESOURCE, ~_serves(cluster, request))
+    if request.slices is None:
+        here: BoolArray = a.capacity > 0
+        yield Check(Reason.ONLY_MIG_SLICES, a.gpus == 0)
+    else:
+        here = _asked_profile(cluster, request.slices)[a.profile]
+        yield Check(Reason.NO_SUCH_MIG_SLICES, _nowhere(here))
     if request.models:
         here = here & _asked_models(cluster, request)[a.model]
-        yield Check(Reason.MODEL_MISMATCH, ~here.any(axis=1))
+        yield Check(Reason.MODEL_MISMATCH, _nowhere(here))
     least = max(request.min_memory, request.share.memory if request.share else 0)
     largest = (a.memory * here).max(axis=1, initial=0)
     here = here & (a.memory >= least)
-    yield Check(Reason.GPU_MEMORY_TOO_SMALL, ~here.any(axis=1), largest)
+    yield Check(Reason.GPU_MEMORY_TOO_SMALL, _nowhere(here), largest)
     yield Check(Reason.TOO_FEW_GPUS, _per_node(here) < needed, _per_node(here))
     if request.needs_clique:
         yield Check(Reason.NO_NVLINK_CLIQUE, _clique_slots(a, here, needed) < 1)
@@ -178,9 +224,10 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
         fits = _per_node(_fits(a, request.share, eligible))
         yield Check(Reason.SHARE_DOES_NOT_FIT, fits < 1, most.max(axis=1, initial=0))
         yield Check(Reason.TOO_MANY_SHARES, slots < 1)
-    elif request.gpus:
-        idle = _per_node(_idle(a.free_milli, eligible))
-        yield Check(Reason.TOO_FEW_FREE_GPUS, idle < request.gpus, idle)
+    elif request.devices:
+        idle = _per_node(idle_of(a, request, eligible))
+        free = Reason.TOO_FEW_FREE_GPUS if request.gpus else Reason.TOO_FEW_FREE_MIG_SLICES
+        yield Check(free, idle < request.devices, idle)
         yield Check(Reason.NVLINK_CLIQUE_BUSY, slots < 1)
     yield Check(Reason.CPU_EXHAUSTED, a.free_cpu < request.cpu, a.free_cpu)
     yield Check(Reason.MEMORY_EXHAUSTED, a.free_ram < request.memory, a.free_ram)
@@ -188,6 +235,11 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
 
 def _quotient(free: IntArray, asked: int) -> IntArray:
     return free // asked if asked else np.full(len(free), UNLIMITED)
+
+
+def _nowhere(per_device: BoolArray) -> BoolArray:
+    none: BoolArray = _per_node(per_device) == 0
+    return none
 
 
 def _per_node(per_device: BoolArray | IntArray) -> IntArray:

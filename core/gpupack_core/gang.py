@@ -2,11 +2,12 @@
 """All workers of a gang or none.
 
 Workers are identical, so whether the gang fits is a sum: each node has room for so many of them
-(feasibility.worker_slots), at most one with `one_worker_per_node`, and the `max_nodes` largest
-must add up to the gang. The plan is therefore found exactly when there is one, and the policy is
-free to choose: workers are placed one by one on an overlay of the cluster, each on the best node
-from which the rest can still be placed. Trying several node orders was rejected: it costs more
-and misses plans under `max_nodes`.
+(feasibility.worker_slots), at most one with `one_worker_per_node`, those of its best clique with
+`same_clique`, and the `max_nodes` largest must add up to the gang. Which devices of a node a
+worker gets cannot spoil the sum: whichever they are, it takes the room of one. The plan is
+therefore found exactly when there is one, and the policy is free to choose: workers are placed one
+by one on an overlay of the cluster, each on the best node from which the rest can still be placed.
+Trying several node orders was rejected: it costs more and misses plans under `max_nodes`.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,8 @@ import numpy as np
 from gpupack_core.arrays import BoolArray, IntArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.decide import best_row, place
-from gpupack_core.feasibility import idle_gpus, worker_slots
+from gpupack_core.devices import tightest_clique
+from gpupack_core.feasibility import eligible_devices, idle_devices, units_of, worker_slots
 from gpupack_core.placement import Placement
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Refusal, counted, request_text
@@ -35,7 +37,7 @@ def plan_gang(
     """The placement of each worker, by its index; the given cluster is not changed."""
     names = None if candidates is None else tuple(candidates)
     room = _room(cluster, gang) * cluster.among(names)
-    fitting = min(_reach(room, gang.spread.max_nodes), gang.workers)
+    fitting = min(_reach(room, gang.spread.most_nodes), gang.workers)
     plan = _Plan(cluster.overlay(), gang, policy, room, workers=fitting)
     placements = tuple(plan.next_worker() for _ in range(fitting))
     if fitting == gang.workers:
@@ -61,7 +63,9 @@ class _Plan:
     ) -> None:
         self.cluster = cluster
         self._request, self._policy = gang.request, policy
-        self._max_nodes, self._workers = gang.spread.max_nodes, workers
+        self._max_nodes, self._workers = gang.spread.most_nodes, workers
+        self._same_clique = gang.spread.same_clique
+        self._clique: BoolArray | None = None
         self._room, self._slots = room, room.copy()
         self._used = np.zeros(len(room), np.bool_)
         self._placed = 0
@@ -72,7 +76,9 @@ class _Plan:
     def next_worker(self) -> Placement:
         rows = np.flatnonzero(self._allowed())
         row = best_row(self.cluster.arrays, rows, self._scores[rows])
-        placement = place(self.cluster, row, self._request, self._policy)
+        if self._same_clique and self._clique is None:
+            self._clique = self._clique_on(row)
+        placement = place(self.cluster, row, self._request, self._policy, among=self._clique)
         self.cluster.take(Holder(f"planned worker {self._placed}"), placement)
         self._placed += 1
         self._slots[row] -= 1
@@ -80,6 +86,13 @@ class _Plan:
         if self._slots[row]:
             self._scores[row] = self._score(row)
         return placement
+
+    def _clique_on(self, row: int) -> BoolArray:
+        """The devices of the clique that takes the whole gang."""
+        eligible = eligible_devices(self.cluster, self._request, row=row)
+        units = units_of(self.cluster.arrays, self._request, eligible, row=row)
+        needed = self._workers * self._request.devices
+        return tightest_clique(self.cluster.arrays, row, units, needed)
 
     def _score(self, row: int) -> float:
         rows = np.array([row])
@@ -101,7 +114,8 @@ class _Plan:
 def _room(cluster: Cluster, gang: Gang) -> IntArray:
     """Workers per row, not more than the gang has (which keeps sums small)."""
     most = 1 if gang.spread.one_worker_per_node else gang.workers
-    return np.minimum(worker_slots(cluster, gang.request), most)
+    slots = worker_slots(cluster, gang.request, same_clique=gang.spread.same_clique)
+    return np.minimum(slots, most)
 
 
 def _reach(room: IntArray, nodes: int | None) -> int:
@@ -114,31 +128,32 @@ def _reach(room: IntArray, nodes: int | None) -> int:
 def _never(cluster: Cluster, gang: Gang) -> bool:
     """An empty inventory proves nothing: nodes may be about to report."""
     room = _room(cluster.emptied(), gang)
-    return len(cluster) > 0 and _reach(room, gang.spread.max_nodes) < gang.workers
+    return len(cluster) > 0 and _reach(room, gang.spread.most_nodes) < gang.workers
 
 
 def _missing(cluster: Cluster, gang: Gang, fitting: int) -> str:
     """What was asked, how many workers fit, and how many GPUs that leaves short."""
     workers = counted(gang.workers, "worker")
     each = f"{request_text(gang.request)}{_spread_text(gang.spread)}"
-    return (
-        f"gang of {workers} × {each}: {fitting} of {workers} fit now{_missing_gpus(cluster, gang)}"  # noqa: RUF001
-    )
+    missing = _missing_devices(cluster, gang)
+    return f"gang of {workers} × {each}: {fitting} of {workers} fit now{missing}"  # noqa: RUF001
 
 
-def _missing_gpus(cluster: Cluster, gang: Gang) -> str:
-    if not gang.request.gpus:
+def _missing_devices(cluster: Cluster, gang: Gang) -> str:
+    if gang.request.share is not None or not gang.request.devices:
         return ""
-    idle = idle_gpus(cluster, gang.request)
-    asked, free = gang.workers * gang.request.gpus, int(idle.sum())
+    noun = "MIG slice" if gang.request.slices else "GPU"
+    idle = idle_devices(cluster, gang.request)
+    asked, free = gang.workers * gang.request.devices, int(idle.sum())
     nodes = counted(int((idle > 0).sum()), "node")
-    stock = f"{counted(free, 'free GPU')} in {nodes}, {asked} asked"
+    stock = f"{counted(free, f'free {noun}')} in {nodes}, {asked} asked"
     if free >= asked:
-        return f"; enough GPUs but not where they are needed ({stock})"
+        return f"; enough {noun}s but not where they are needed ({stock})"
     missing = asked - free
-    return f"; {counted(missing, 'GPU')} {'is' if missing == 1 else 'are'} missing ({stock})"
+    return f"; {counted(missing, noun)} {'is' if missing == 1 else 'are'} missing ({stock})"
 
 
 def _spread_text(spread: Spread) -> str:
     nodes = "" if spread.max_nodes is None else f" on at most {counted(spread.max_nodes, 'node')}"
+    nodes = " in one NVLink clique" if spread.same_clique else nodes
     return f"{nodes}, one per node" if spread.one_worker_per_node else nodes

@@ -21,12 +21,15 @@ class Reason(StrEnum):
     SELECTOR_MISMATCH = "SelectorMismatch"
     NO_GPUS = "NoGpus"
     OTHER_RESOURCE = "OtherResource"
+    ONLY_MIG_SLICES = "OnlyMigSlices"
+    NO_SUCH_MIG_SLICES = "NoSuchMigSlices"
     MODEL_MISMATCH = "ModelMismatch"
     GPU_MEMORY_TOO_SMALL = "GpuMemoryTooSmall"
     TOO_FEW_GPUS = "TooFewGpus"
     NO_NVLINK_CLIQUE = "NoNvlinkClique"
     GPU_FAILED = "GpuFailed"
     TOO_FEW_FREE_GPUS = "TooFewFreeGpus"
+    TOO_FEW_FREE_MIG_SLICES = "TooFewFreeMigSlices"
     NVLINK_CLIQUE_BUSY = "NvlinkCliqueBusy"
     SHARE_DOES_NOT_FIT = "ShareDoesNotFit"
     TOO_MANY_SHARES = "TooManyShares"
@@ -38,8 +41,10 @@ class Reason(StrEnum):
     def describe(self, request: Request, nearest: int | None = None) -> str:
         """The reason in words. `nearest`: the most that one of these nodes has of it."""
         text = _TEXTS[self].format(
-            gpus=counted(request.gpus or 0, "GPU"),
-            free_gpus=counted(request.gpus or 0, "free GPU"),
+            gpus=devices_text(request),
+            free_gpus=devices_text(request, "free "),
+            kinds="MIG slices" if request.slices else "GPUs",
+            profile=request.slices.profile if request.slices else "",
             models=" or ".join(request.models),
             share=_share_text(request.share),
             gpu_memory=max(request.min_memory, request.share.memory if request.share else 0),
@@ -60,12 +65,15 @@ _TEXTS = {
     Reason.SELECTOR_MISMATCH: "node selector or affinity does not match",
     Reason.NO_GPUS: "node has no GPUs",
     Reason.OTHER_RESOURCE: "its GPUs are asked for by another resource name",
+    Reason.ONLY_MIG_SLICES: "its GPUs are cut into MIG slices",
+    Reason.NO_SUCH_MIG_SLICES: "no MIG slices {profile}",
     Reason.MODEL_MISMATCH: "model is not {models}",
     Reason.GPU_MEMORY_TOO_SMALL: "GPU memory is below {gpu_memory} MiB",
     Reason.TOO_FEW_GPUS: "fewer than {gpus} that match",
     Reason.NO_NVLINK_CLIQUE: "no NVLink clique of {gpus}",
-    Reason.GPU_FAILED: "too few healthy GPUs",
+    Reason.GPU_FAILED: "too few healthy {kinds}",
     Reason.TOO_FEW_FREE_GPUS: "fewer than {free_gpus}",
+    Reason.TOO_FEW_FREE_MIG_SLICES: "fewer than {free_gpus}",
     Reason.NVLINK_CLIQUE_BUSY: "no NVLink clique with {free_gpus}",
     Reason.SHARE_DOES_NOT_FIT: "no GPU has {share} free",
     Reason.TOO_MANY_SHARES: "GPUs with {share} free hold as many shares as they can",
@@ -80,6 +88,7 @@ _NEAREST = {
     Reason.TOO_FEW_GPUS: "most on one node: {}",
     Reason.GPU_FAILED: "most healthy on one node: {}",
     Reason.TOO_FEW_FREE_GPUS: "most free on one node: {}",
+    Reason.TOO_FEW_FREE_MIG_SLICES: "most free on one node: {}",
     Reason.SHARE_DOES_NOT_FIT: "most free on one GPU: {}%",
     Reason.CPU_EXHAUSTED: "most free on one node: {}",
     Reason.MEMORY_EXHAUSTED: "most free on one node: {}",
@@ -131,10 +140,18 @@ class Refusal:
 
 
 def request_text(request: Request) -> str:
-    """«8 GPUs», «30% and 4096 MiB of a GPU», «no GPU»."""
+    """«8 GPUs», «2 MIG slices 1g.10gb», «30% and 4096 MiB of a GPU», «no GPU»."""
     if request.share is not None:
         return f"{_share_text(request.share)} of a GPU"
-    return counted(request.gpus, "GPU") if request.gpus else "no GPU"
+    return devices_text(request) if request.devices else "no GPU"
+
+
+def devices_text(request: Request, which: str = "") -> str:
+    """«8 free GPUs», «1 free MIG slice 1g.10gb»."""
+    if request.slices is not None:
+        noun = counted(request.slices.number, f"{which}MIG slice")
+        return f"{noun} {request.slices.profile}"
+    return counted(request.gpus or 0, f"{which}GPU")
 
 
 def _share_text(share: Share | None) -> str:

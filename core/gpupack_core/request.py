@@ -124,6 +124,11 @@ class Spread:
         if self.max_nodes is not None and self.max_nodes < 1:
             raise InvalidRequest(f"max_nodes is {self.max_nodes}; ask for 1 or more")
 
+    @property
+    def most_nodes(self) -> int | None:
+        """`max_nodes`, or the one node that a clique is on."""
+        return 1 if self.same_clique else self.max_nodes
+
 
 @dataclass(frozen=True, slots=True)
 class Gang:

@@ -128,5 +128,5 @@ def test_a_job_asks_for_a_share_or_for_whole_gpus_and_not_for_both(world):
     neither = msgspec.structs.replace(share.spec, share=None)
     both = msgspec.structs.replace(share.spec, gpus=1)
     for spec in (neither, both):
-        with pytest.raises(AskInvalid, match="ask for exactly one of gpus and share"):
+        with pytest.raises(AskInvalid, match="ask for exactly one of gpus, share"):
             world.plan(msgspec.structs.replace(share, spec=spec))
