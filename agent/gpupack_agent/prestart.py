@@ -24,7 +24,13 @@ from collections.abc import Callable
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.claim import Wait, judge
-from gpupack_agent.errors import Abandoned, KubeletUnavailable, StartRefused, Unidentified
+from gpupack_agent.errors import (
+    Abandoned,
+    InventoryUnavailable,
+    KubeletUnavailable,
+    StartRefused,
+    Unidentified,
+)
 from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Inventory
@@ -103,7 +109,7 @@ class PreStart:
     ) -> Record | Wait:
         try:
             return await self._try(resource, tickets, active)
-        except (Unidentified, KubeletUnavailable) as error:
+        except (Unidentified, KubeletUnavailable, InventoryUnavailable) as error:
             return Wait(str(error))
 
     async def _try(

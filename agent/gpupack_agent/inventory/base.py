@@ -42,7 +42,7 @@ class Inventory(Protocol):
         """List the GPUs as they are now; raises InventoryUnavailable."""
 
     def injection(self, uuids: Sequence[str]) -> Injection:
-        """Say what makes these devices, which the last scan found, usable in a container."""
+        """Say what makes these devices usable in a container; raises InventoryUnavailable."""
 
     async def changed(self) -> None:
         """Return when a scan may find something new."""

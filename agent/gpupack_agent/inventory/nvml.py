@@ -73,7 +73,13 @@ class NvmlInventory:
 
     def injection(self, uuids: Sequence[str]) -> Injection:
         """Device nodes of these GPUs and the driver's libraries."""
-        return driver_files.injection(self._host_root, [self._minors[uuid] for uuid in uuids])
+        minors = self._minors
+        if unknown := [uuid for uuid in uuids if uuid not in minors]:
+            raise InventoryUnavailable(
+                f"the driver does not tell the device node of {', '.join(unknown)}: it was not "
+                "found by the last scan, or gives no minor number"
+            )
+        return driver_files.injection(self._host_root, [minors[uuid] for uuid in uuids])
 
     async def changed(self) -> None:
         """Wait for an event of the driver, or until a scan is due."""

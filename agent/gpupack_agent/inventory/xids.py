@@ -47,10 +47,10 @@ class XidWatcher:
             return frozenset(self._seen[uuid])
 
     def watch(self, handles: Mapping[str, Any]) -> None:
-        """Register the GPUs that are not yet; the first call starts the thread."""
-        if self._events is None:
-            self._events = self._nvml.nvmlEventSetCreate()
-            threading.Thread(target=self._run, name="nvml-events", daemon=True).start()
+        """Register the GPUs that are new or were away; the first call starts the thread."""
+        if self._events is None and not self._begin():
+            return
+        self._watched &= handles.keys()
         for uuid in handles.keys() - self._watched:
             try:
                 self._register(handles[uuid])
@@ -65,6 +65,15 @@ class XidWatcher:
             async with asyncio.timeout(self._scan_seconds):
                 await self._wake.wait()
         self._wake.clear()
+
+    def _begin(self) -> bool:
+        try:
+            self._events = self._nvml.nvmlEventSetCreate()
+        except self._nvml.NVMLError as error:
+            log.warning("the driver gives no events (%s): only scans tell health", error)
+            return False
+        threading.Thread(target=self._run, name="nvml-events", daemon=True).start()
+        return True
 
     def _register(self, handle: Any) -> None:
         wanted = (

@@ -164,6 +164,34 @@ def test_a_container_gets_the_device_nodes_of_its_gpus_alone(tmp_path):
     assert nvml.injection(["GPU-1"]).device_nodes == ("/dev/nvidia2",)
 
 
+def test_a_gpu_whose_device_node_the_driver_does_not_tell_is_named(tmp_path):
+    _, nvml = inventory(tmp_path, {"uuid": "GPU-0", "name": "NVIDIA H200", "mib": 143771})
+    nvml.scan()
+    with pytest.raises(InventoryUnavailable, match="device node of GPU-0, GPU-7"):
+        nvml.injection(["GPU-0", "GPU-7"])
+
+
+def test_a_driver_without_events_is_scanned_all_the_same(tmp_path):
+    class NoEvents(FakeNvml):
+        def nvmlEventSetCreate(self):
+            raise self.NVMLError("Not Supported")
+
+    fake = NoEvents(gpu(0))
+    nvml = NvmlInventory(fake, XidWatcher(fake, scan_seconds=5), host_root=tmp_path)
+    assert len(nvml.scan().devices) == 1
+
+
+def test_a_gpu_that_was_away_is_registered_for_events_again(tmp_path):
+    fake, nvml = inventory(tmp_path, gpu(0, events=8))
+    nvml.scan()
+    back = fake.gpus
+    del back[0]["mask"]
+    for seen in (({},), back):
+        fake.gpus = seen
+        nvml.scan()
+    assert back[0]["mask"] == 8
+
+
 async def test_an_xid_wakes_the_agent_and_fails_the_gpu(tmp_path):
     fake, nvml = inventory(tmp_path, gpu(0, events=8))
     nvml.scan()

@@ -7,7 +7,7 @@ import pytest
 
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
-from gpupack_agent.errors import Abandoned, StartRefused
+from gpupack_agent.errors import Abandoned, InventoryUnavailable, StartRefused
 from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.podresources import PodResources
@@ -288,6 +288,17 @@ async def test_without_the_kubelets_answer_a_start_is_refused_with_the_reason(wo
     world.bind("a", build.share(), tickets=["gpu-0"])
     await world.kubelet.stop()
     with pytest.raises(StartRefused, match="kubelet does not answer"):
+        await world.start("gpu-0")
+
+
+async def test_a_gpu_that_the_driver_has_just_lost_is_waited_for_and_named(world, build):
+    class Lost:
+        def injection(self, uuids):
+            raise InventoryUnavailable(f"no device node of {uuids[0]}")
+
+    world.bind("a", build.share(), tickets=["gpu-0"])
+    world.prestart._inventory = Lost()
+    with pytest.raises(StartRefused, match="no device node of GPU-0"):
         await world.start("gpu-0")
 
 
