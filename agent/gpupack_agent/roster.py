@@ -4,7 +4,8 @@
 A GPU that a scan no longer finds is not forgotten: pods may hold it, and its owner must hear of it.
 It stays, as Failed, until the GPUNode is deleted. That outlives the agent for real GPUs, through
 GPUNode itself; simulated ones are forgotten at a restart, since taking one out of the file is how
-it is removed.
+it is removed. A MIG slice is forgotten at once: nobody is handed any, and a GPU that is cut anew now
+and then would leave more of them behind than GPUNode takes.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ GONE = "the driver no longer finds this GPU; if it was taken out, delete this GP
 
 def merge(known: Iterable[GpuDevice], seen: Iterable[GpuDevice]) -> tuple[GpuDevice, ...]:
     """Bring what was known up to date with what a scan saw, in order of index."""
-    merged = {device.uuid: _gone(device) for device in known}
+    merged = {device.uuid: _gone(device) for device in known if not device.mig_parent}
     merged |= {device.uuid: device for device in seen}
     return tuple(sorted(merged.values(), key=lambda device: (device.index, device.uuid)))
 

@@ -43,3 +43,11 @@ async def test_only_a_real_change_is_announced(build):
     assert not change.is_set()
     roster.update(Findings(devices=(build.device(0, health="Degraded"),)))
     assert change.is_set()
+
+
+def test_slices_of_a_gpu_that_is_cut_anew_do_not_pile_up(build):
+    roster = Roster()
+    for number in range(3):
+        slice_ = build.device(number, mig_parent="GPU-9")
+        roster.update(Findings(devices=(slice_,)))
+    assert roster.findings.devices == (slice_,)
