@@ -27,7 +27,7 @@ class PodView:
     Attributes:
         annotation: the device annotation as it stands, or None.
         finished: no container of it runs or ever will again, says the API.
-        started: some container of it runs or has run, says the API.
+        started: a container of it that asks for devices runs or has run, says the API.
     """
 
     namespace: str
@@ -46,15 +46,23 @@ class PodView:
 
 def view(pod: objects.Pod, resources: Collection[str] = RESOURCES) -> PodView:
     """Reduce a pod to what matters of it, to those who deal with these resources."""
+    asks = tuple(_asks((*pod.spec.init_containers, *pod.spec.containers), resources))
     return PodView(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         annotation=pod.metadata.annotations.get(names.DEVICES_ANNOTATION),
-        asks=tuple(_asks((*pod.spec.init_containers, *pod.spec.containers), resources)),
+        asks=asks,
         finished=pod.finished,
-        started=any(_has_run(status) for status in pod.status.container_statuses),
+        started=_has_started(pod, {ask.container for ask in asks}),
     )
+
+
+def _has_started(pod: objects.Pod, asking: Collection[str]) -> bool:
+    """Sidecars may ask too, and their statuses are among those of init containers."""
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    judged = (status for status in statuses if not asking or status.name in asking)
+    return any(map(_has_run, judged))
 
 
 def _asks(containers: Iterable[objects.Container], resources: Collection[str]) -> Iterator[Ask]:

@@ -26,6 +26,19 @@ def test_a_pod_has_started_once_a_container_ran(build):
     assert view(decode(body)).started
 
 
+def test_a_pod_has_not_started_while_only_a_container_without_devices_ran(build):
+    body = build.pod_json()
+    body["status"]["containerStatuses"] = [{"name": "logger", "state": {"running": {}}}]
+    assert not view(decode(body)).started
+
+
+def test_a_pod_whose_sidecar_holds_the_devices_has_started_with_it(build):
+    body = build.pod_json()
+    body["spec"]["initContainers"] = body["spec"].pop("containers")
+    body["status"]["initContainerStatuses"] = [{"name": "worker", "state": {"running": {}}}]
+    assert view(decode(body)).started
+
+
 def test_pods_that_ask_for_no_devices_are_not_kept(build):
     store = PodStore()
     store.replace([decode(build.pod_json("a")), decode(build.pod_json("b", gpus=0))])
