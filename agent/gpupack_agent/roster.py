@@ -4,8 +4,8 @@
 A GPU that a scan no longer finds is not forgotten: pods may hold it, and its owner must hear of it.
 It stays, as Failed, until the GPUNode is deleted. That outlives the agent for real GPUs, through
 GPUNode itself; simulated ones are forgotten at a restart, since taking one out of the file is how
-it is removed. A MIG slice is forgotten at once: nobody is handed any, and a GPU that is cut anew now
-and then would leave more of them behind than GPUNode takes.
+it is removed. A MIG slice is forgotten at once: nobody is handed any, and a GPU that is cut anew
+now and then would leave more of them behind than GPUNode takes.
 """
 
 import asyncio
