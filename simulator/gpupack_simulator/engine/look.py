@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes samples."""
 
+from collections.abc import Iterable
 from math import inf
 
-from gpupack_core import Cluster, NodeName, Request
+from gpupack_core import Cluster, Mix, NodeName, Request
+from gpupack_core.fragmentation import Fragmentation
 from gpupack_simulator.engine.books import Books
 from gpupack_simulator.engine.causes import free_by_cause
 from gpupack_simulator.engine.desk import LiveDesk
 from gpupack_simulator.engine.sampling import Sampling
+from gpupack_simulator.job import Job
 from gpupack_simulator.record import Sample
 
 
 class Observer:
     """Mutable; belongs to one engine."""
 
-    def __init__(self, cluster: Cluster, sampling: Sampling, capacity: int) -> None:
+    def __init__(
+        self, cluster: Cluster, sampling: Sampling, capacity: int, jobs: Iterable[Job]
+    ) -> None:
+        """`jobs`: all of the run, so that every policy's fragmentation is measured alike."""
         self.samples: list[Sample] = []
         self._cluster, self._sampling, self._capacity = cluster, sampling, capacity
+        self._measure = _measure(jobs) if sampling.fragmentation else None
         self._step = sampling.demand_step * capacity
         self._next_demand = self._step
 
@@ -37,17 +44,24 @@ class Observer:
         """The cluster now."""
         sampling = self._sampling
         causes = free_by_cause(self._cluster, _asked(desk)) if sampling.causes else {}
+        measure = self._measure
+        fragmented = None if measure is None else round(measure.of(self._cluster.arrays).sum())
         return Sample(
             time=desk.now,
             arrived_milli=books.arrived,
             allocated_milli=books.allocated,
             capacity_milli=self._capacity,
-            fragmented_milli=None,
+            fragmented_milli=fragmented,
             queued_jobs=len(desk.waiting),
             running_jobs=len(desk.running),
             free_by_cause=causes,
             allocated_by_node=allocated_by_node(self._cluster) if sampling.by_node else {},
         )
+
+
+def _measure(jobs: Iterable[Job]) -> Fragmentation:
+    mix = Mix.of((job.request, float(job.workers)) for job in jobs)
+    return Fragmentation(mix.typical())
 
 
 def _asked(desk: LiveDesk) -> list[Request]:

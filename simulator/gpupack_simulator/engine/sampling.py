@@ -18,7 +18,7 @@ class Sampling:
     demand_step: float = inf
     """Sample whenever the demand so far has grown by this fraction of the capacity."""
     fragmentation: bool = False
-    """FGD's measure, under the mix of the jobs so far."""
+    """FGD's measure, under the mix of all jobs of the run."""
     causes: bool = False
     """Why what is free serves nobody."""
     by_node: bool = False

@@ -54,7 +54,9 @@ class Simulator:
         learning = Learning(self._policy, settings.mix)
         self._desk = LiveDesk(self.cluster, learning, self._discipline, self._books)
         self._outages = Outages({node.name: node for node in self.cluster.nodes()})
-        self._look = Observer(self.cluster, settings.sampling, capacity_of(self.cluster))
+        self._look = Observer(
+            self.cluster, settings.sampling, capacity_of(self.cluster), self._jobs
+        )
         self._wall = 0.0
         self._schedule(self._desk.agenda)
 
