@@ -20,6 +20,7 @@ from gpupack_core import (
     Refusal,
     Request,
     Share,
+    Slices,
     Spread,
     decide,
 )
@@ -107,6 +108,10 @@ def whole(gpus, **kw):
 
 def share(milli, gpu_memory=0, **kw):
     return Request(share=Share(MilliGpu(milli), MiB(gpu_memory)), **kw)
+
+
+def slices(profile, number=1, **kw):
+    return Request(slices=Slices(profile, number), **kw)
 
 
 def gang(workers, request, **spread):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain-Python references that try every possibility."""
 
+from collections import Counter
 from itertools import combinations
 
-from gpupack_core import Grant, Health, Holder, Placement, matches_model
+from gpupack_core import Grant, Health, Holder, Placement, Refusal, decide, matches_model
 
 
 def choices(cluster, request, here):
@@ -17,9 +18,11 @@ def choices(cluster, request, here):
         return []
     free = {device.uuid: device for device in cluster.free_devices(here.name)}
     able = [d for d in here.devices if serves(d, free[d.uuid], request)]
+    if request.slices:
+        able = [d for d in able if not cluster.holders_of(node=here.name, uuid=d.uuid)]
     if request.share:
         able = [d for d in able if shares_of(cluster, here.name, d) < d.max_shares]
-    sets = list(combinations(able, 1 if request.share else request.gpus))
+    sets = list(combinations(able, request.devices))
     return [s for s in sets if not request.needs_clique or linked(s)]
 
 
@@ -29,8 +32,12 @@ def serves(device, free, request):
         return False
     if asked and not any(matches_model(m, device.model) for m in asked):
         return False
+    if request.slices:
+        return device.profile == request.slices.profile
     if request.share is None:
-        return free.milli == 1000
+        return free.milli == 1000 and not device.profile
+    if device.profile:
+        return False
     return free.milli >= request.share.milli and free.memory >= request.share.memory
 
 
@@ -45,7 +52,7 @@ def linked(devices):
     return len(cliques) == 1 and None not in cliques
 
 
-def gang_fits(cluster, asked, used=frozenset(), placed=0):
+def gang_fits(cluster, asked, used=frozenset(), placed=0, cliques=frozenset()):
     """Try every node and every set of devices for each worker in turn."""
     if placed == asked.workers:
         return True
@@ -54,11 +61,62 @@ def gang_fits(cluster, asked, used=frozenset(), placed=0):
         if crowded or len(used | {here.name}) > (asked.spread.max_nodes or 99):
             continue
         for devices in choices(cluster, asked.request, here):
+            touched = cliques | {clique_of(here, device) for device in devices}
+            if asked.spread.same_clique and len(touched) > 1:
+                continue
             fork = cluster.fork()
             fork.take(Holder(f"w{placed}"), placement(here, devices, asked.request))
-            if gang_fits(fork, asked, used | {here.name}, placed + 1):
+            if gang_fits(fork, asked, used | {here.name}, placed + 1, touched):
                 return True
     return False
+
+
+def clique_of(here, device):
+    """A GPU without NVLink is a clique of its own."""
+    return (here.name, device.uuid if device.clique is None else device.clique)
+
+
+def greedy_fits(cluster, asked, policies):
+    """Whether placing the workers one by one by one of these policies succeeds."""
+    return any(_greedy(cluster.fork(), asked, policy) for policy in policies)
+
+
+def _greedy(cluster, asked, policy):
+    used, touched = set(), set()
+    for index in range(asked.workers):
+        answer = decide(cluster, asked.request, policy, candidates=_open_to(cluster, asked, used))
+        if isinstance(answer, Refusal):
+            return False
+        cluster.take(Holder(f"greedy {index}"), answer)
+        used.add(answer.node)
+        here = cluster.node(answer.node)
+        granted = {grant.uuid for grant in answer.devices}
+        touched |= {clique_of(here, d) for d in here.devices if d.uuid in granted}
+    return not asked.spread.same_clique or len(touched) == 1
+
+
+def _open_to(cluster, asked, used):
+    names = [each.name for each in cluster.nodes()]
+    if asked.spread.one_worker_per_node:
+        return [name for name in names if name not in used]
+    if asked.spread.most_nodes is not None and len(used) == asked.spread.most_nodes:
+        return sorted(used)
+    return names
+
+
+def best_cost(columns, gpus, cliques, numa):
+    """What devices.py promises of whole GPUs, over every set: the smaller the better."""
+    return min(cost_of(chosen, columns, cliques, numa) for chosen in combinations(columns, gpus))
+
+
+def cost_of(chosen, columns, cliques, numa):
+    """Cliques touched, sizes of those left (largest first, negated), NUMA nodes touched."""
+    touched = {cliques[c] if cliques[c] is not None else f"lone {c}" for c in chosen}
+    left = Counter(
+        cliques[c] if cliques[c] is not None else f"lone {c}" for c in columns if c not in chosen
+    )
+    sizes = sorted(left.values(), reverse=True)
+    return len(touched), [-size for size in sizes], len({numa[c] for c in chosen})
 
 
 def placement(here, devices, request):

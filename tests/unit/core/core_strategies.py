@@ -7,7 +7,7 @@ GPUPACK_TEST_CASES sets how many cases each property gets (25; run thousands aft
 import os
 from dataclasses import replace
 
-from core_builders import cluster_of, mig_devices, node, share, whole
+from core_builders import cluster_of, gang, mig_devices, node, share, slices, whole
 from hypothesis import settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,8 @@ MODELS = ("H100", "T4")
 cases = settings(max_examples=int(os.environ.get("GPUPACK_TEST_CASES", "25")), deadline=None)
 
 
-cuts = st.dictionaries(st.sampled_from(["1g.10gb", "3g.40gb"]), st.integers(1, 2), max_size=2)
+PROFILES = ("1g.10gb", "3g.40gb", "7g.80gb")
+cuts = st.dictionaries(st.sampled_from(PROFILES[:2]), st.integers(1, 2), max_size=2)
 
 
 @st.composite
@@ -56,7 +57,10 @@ def requests(draw):
         "memory": draw(st.sampled_from([0, 1])),
         "resource": draw(st.sampled_from(["", "", "", "other"])),
     }
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["share", "share", "whole", "whole", "slices"]))
+    if kind == "slices":
+        return slices(draw(st.sampled_from(PROFILES)), draw(st.integers(1, 3)), **extra)
+    if kind == "share":
         return share(draw(st.sampled_from([200, 400, 700])), draw(st.integers(0, 12)), **extra)
     return whole(draw(st.integers(0, 3)), interconnect=draw(st.sampled_from(Interconnect)), **extra)
 
@@ -84,3 +88,15 @@ def _row(cluster, name):
     a, row = cluster.arrays, cluster.row(name)
     per_node = (a.free_gpu_milli, a.free_cpu, a.free_ram, a.used_cpu, a.used_ram, a.gpus)
     return cluster.free_devices(name), tuple(int(vector[row]) for vector in per_node)
+
+
+@st.composite
+def gangs(draw, most_workers=4):
+    """Those with a rule that contradicts itself are left out."""
+    request, workers = draw(requests()), draw(st.integers(1, most_workers))
+    rules = [{}, {"max_nodes": 1}, {"max_nodes": 2}]
+    if workers <= 3:
+        rules.append({"one_worker_per_node": True})
+    if request.gpus or request.share:
+        rules += [{"same_clique": True}] * 2
+    return gang(workers, request, **draw(st.sampled_from(rules)))

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random clusters against plain-Python references that try every possibility."""
 
-from core_builders import cluster_of, gang
-from core_oracle import choices, gang_fits, shares_of
-from core_strategies import books, cases, clusters, nodes, policies, requests
+from core_builders import cluster_of
+from core_oracle import choices, clique_of, gang_fits, greedy_fits, shares_of
+from core_strategies import books, cases, clusters, gangs, nodes, policies, requests
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_core import Holder, Placement, Refusal, decide, explain, plan_gang, rank
+from gpupack_core import POLICIES, Holder, Placement, Refusal, decide, explain, plan_gang, rank
 
 
 @cases
@@ -71,14 +71,11 @@ def test_changes_one_by_one_equal_a_rebuild(cluster, data):
 
 
 @cases
-@given(clusters(), requests(), policies, st.integers(1, 4))
-def test_refusals_add_up_and_are_the_same_each_time(cluster, request, policy, workers):
+@given(clusters(), gangs(), policies)
+def test_refusals_add_up_and_are_the_same_each_time(cluster, asked, policy):
     for answer, again in (
-        (decide(cluster, request, policy), decide(cluster.fork(), request, policy)),
-        (
-            plan_gang(cluster, gang(workers, request), policy),
-            plan_gang(cluster.fork(), gang(workers, request), policy),
-        ),
+        (decide(cluster, asked.request, policy), decide(cluster.fork(), asked.request, policy)),
+        (plan_gang(cluster, asked, policy), plan_gang(cluster.fork(), asked, policy)),
     ):
         assert answer == again
         if isinstance(answer, Refusal):
@@ -87,17 +84,9 @@ def test_refusals_add_up_and_are_the_same_each_time(cluster, request, policy, wo
 
 
 @cases
-@given(
-    clusters(most_gpus=3, fill=3),
-    requests(),
-    policies,
-    st.integers(1, 3),
-    st.sampled_from([{}, {"max_nodes": 1}, {"max_nodes": 2}, {"one_worker_per_node": True}]),
-)
-def test_a_gang_is_planned_exactly_when_brute_force_finds_a_way(
-    cluster, request, policy, workers, spread
-):
-    before, asked = books(cluster), gang(workers, request, **spread)
+@given(clusters(most_gpus=3, fill=3), gangs(most_workers=3), policies)
+def test_a_gang_is_planned_exactly_when_brute_force_finds_a_way(cluster, asked, policy):
+    before = books(cluster)
     answer = plan_gang(cluster, asked, policy)
     assert books(cluster) == before
     assert isinstance(answer, tuple) is gang_fits(cluster, asked)
@@ -105,11 +94,24 @@ def test_a_gang_is_planned_exactly_when_brute_force_finds_a_way(
         check_plan(cluster.fork(), asked, answer)
 
 
+@cases
+@given(clusters(most_gpus=6, fill=10), gangs(most_workers=8), policies)
+def test_a_gang_is_planned_wherever_placing_workers_one_by_one_succeeds(cluster, asked, policy):
+    answer = plan_gang(cluster, asked, policy)
+    if isinstance(answer, tuple):
+        check_plan(cluster.fork(), asked, answer)
+    else:
+        assert not greedy_fits(cluster, asked, POLICIES.values())
+
+
 def check_plan(cluster, asked, placements):
     assert len(placements) == asked.workers
     for index, planned in enumerate(placements):
         cluster.take(Holder(f"worker {index}"), planned)
     names = [planned.node for planned in placements]
+    granted = {grant.uuid for planned in placements for grant in planned.devices}
+    cliques = {clique_of(n, d) for n in cluster.nodes() for d in n.devices if d.uuid in granted}
+    assert not asked.spread.same_clique or len(cliques) == 1
     assert len(set(names)) <= (asked.spread.max_nodes or asked.workers)
     assert not asked.spread.one_worker_per_node or len(set(names)) == asked.workers
 
