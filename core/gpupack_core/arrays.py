@@ -27,6 +27,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.signedinteger[Any]]
 
 ABSENT = -1
+MIXED = -2
+"""In `node_kind`: GPUs of several kinds."""
 
 SIZES = 10
 """Holders are counted by size: 0 a share, 1 to 8 as many whole GPUs, 9 more."""
@@ -61,7 +63,9 @@ _PER_NODE: dict[str, tuple[type[np.generic], int]] = {
     "resource": (np.int32, 0),
     "order": (np.int64, 0),
     "version": (np.int64, 0),
+    "node_kind": (np.int16, ABSENT),
     "gpus": (np.int32, 0),
+    "idle_gpus": (np.int32, 0),
     "free_gpu_milli": (np.int32, 0),
     "cpu": (np.int64, 0),
     "ram": (np.int64, 0),
@@ -121,8 +125,12 @@ class Arrays:
     """Ties go to the node with the smallest."""
     version: IntArray
     """Rows of equal version, in whatever copy of whatever cluster, are equal in all else."""
+    node_kind: IntArray
+    """The `kind` of all GPUs of the node, MIXED or ABSENT."""
     gpus: IntArray
     """GPUs of the node, whatever their health; MIG slices do not count."""
+    idle_gpus: IntArray
+    """Healthy ones of which nothing is used."""
     free_gpu_milli: IntArray
     """Sum of free_milli."""
     cpu: IntArray
@@ -222,6 +230,7 @@ class Arrays:
         slots = np.maximum(self.max_shares[rows] - self.used_shares[rows], 0)
         self.free_shares[rows] = slots * healthy
         self.free_gpu_milli[rows] = free.sum(axis=1)
+        self.idle_gpus[rows] = (free == WHOLE_GPU).sum(axis=1)
         self.free_cpu[rows] = np.maximum(self.cpu[rows] - self.used_cpu[rows], 0)
         self.free_ram[rows] = np.maximum(self.ram[rows] - self.used_ram[rows], 0)
         changed = len(free)

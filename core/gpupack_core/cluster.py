@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from gpupack_core.arrays import ABSENT, Arrays, BoolArray, Kind
+from gpupack_core.arrays import ABSENT, MIXED, Arrays, BoolArray, Kind
 from gpupack_core.errors import (
     DuplicateDevice,
     OverAllocated,
@@ -263,6 +263,8 @@ class Cluster:
             if device.clique is not None:
                 a.clique[row, column] = cliques.number(device.clique)
             a.numa[row, column] = ABSENT if device.numa_node is None else device.numa_node
+        kinds = set(a.kind[row].tolist()) - {ABSENT}
+        a.node_kind[row] = MIXED if len(kinds) > 1 else max(kinds, default=ABSENT)
         self._columns[name] = {device.uuid: column for column, device in enumerate(devices)}
         self._device_node.update(dict.fromkeys(self._columns[name], name))
 

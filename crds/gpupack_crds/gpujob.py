@@ -7,7 +7,16 @@ from gpupack_crds.names import GPU, GROUP, MAX_JOB_NAME
 from gpupack_crds.template import Template
 from gpupack_crds.wire import Rule, Wire, described
 
-PolicyName = Literal["first-fit", "best-fit", "worst-fit"]
+PolicyName = Literal[
+    "best-fit",
+    "dot-product",
+    "fgd",
+    "first-fit",
+    "gpu-clustering",
+    "gpu-packing",
+    "random",
+    "worst-fit",
+]
 Interconnect = Literal["any", "nvlink"]
 Backend = Literal["auto", "nccl", "gloo"]
 WorkloadName = Literal["matmul", "allreduce"]

@@ -3,23 +3,50 @@
 
 from gpupack_core.errors import UnknownPolicy
 from gpupack_core.policies.best_fit import BestFit
+from gpupack_core.policies.dot_product import DotProduct
+from gpupack_core.policies.fgd import Fgd
 from gpupack_core.policies.first_fit import FirstFit
+from gpupack_core.policies.gpu_clustering import GpuClustering
+from gpupack_core.policies.gpu_packing import GpuPacking
 from gpupack_core.policies.policy import Policy
+from gpupack_core.policies.random import Random
+from gpupack_core.policies.weighted import Weighted, terms
 from gpupack_core.policies.worst_fit import WorstFit
 
-_ALL: tuple[Policy, ...] = (FirstFit(), BestFit(), WorstFit())
+_TABLE: tuple[type[Policy], ...] = (
+    BestFit,
+    DotProduct,
+    Fgd,
+    FirstFit,
+    GpuClustering,
+    GpuPacking,
+    Random,
+    WorstFit,
+)
 
-POLICIES: dict[str, Policy] = {policy.name: policy for policy in _ALL}
+POLICIES: dict[str, Policy] = {policy.name: policy() for policy in _TABLE}
+"""By name, not informed. Some keep memos: parts of a program that run in parallel threads take one
+each, by `policy_named(…).informed(…)`."""
 
-
-DEFAULT_POLICY = BestFit.name
+DEFAULT = "default"
+DEFAULT_POLICY = Fgd.name
 """What `default` stands for."""
 
 
 def policy_named(name: str) -> Policy:
-    """The policy, or an error that lists those that exist."""
+    """The policy of this name, or a weighted combination such as `0.7*fgd+0.3*best-fit`.
+
+    Raises:
+        UnknownPolicy: the message lists those that exist, or says what is wrong in the expression.
+    """
+    weighted = terms(name) if "+" in name or "*" in name else [(1.0, name)]
+    parts = [(weight, _known(part)) for weight, part in weighted]
+    return Weighted(parts) if len(parts) > 1 else parts[0][1]
+
+
+def _known(name: str) -> Policy:
     try:
-        return POLICIES[DEFAULT_POLICY if name == "default" else name]
+        return POLICIES[DEFAULT_POLICY if name == DEFAULT else name]
     except KeyError:
-        known = ", ".join(sorted(POLICIES))
+        known = ", ".join((*sorted(POLICIES), DEFAULT))
         raise UnknownPolicy(f"there is no policy {name!r}; use one of: {known}") from None

@@ -3,6 +3,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from gpupack_core.arrays import Arrays, FloatArray, IntArray
 from gpupack_core.outlook import Outlook
@@ -15,12 +16,15 @@ class Policy(ABC):
     name: str
     """As in settings and in GPUJob.spec.policy."""
 
+    relative: ClassVar[bool] = False
+    """Whether a row's score depends on which other rows are asked about."""
+
     @abstractmethod
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
         """One score per row, all of which have room; the largest wins, equals tie.
 
-        A row's score depends on that row alone: plan_gang scores anew only the node that the
-        last worker went to. The view must not be changed.
+        Unless the policy is `relative`, a row's score depends on that row alone: plan_gang scores
+        anew only the node that the last worker went to. The view must not be changed.
         """
 
     def informed(self, outlook: Outlook) -> "Policy":

@@ -16,8 +16,6 @@ from gpupack_core import (
     Share,
     Spread,
     Taint,
-    UnknownPolicy,
-    policy_named,
 )
 
 GRANT = Grant("u", 1000, 1)
@@ -68,9 +66,3 @@ def test_inventory_and_requests_cannot_be_changed():
         node("a").ready = False
     with pytest.raises(FrozenInstanceError):
         Request(gpus=1).gpus = 2
-
-
-def test_an_unknown_policy_says_which_there_are():
-    with pytest.raises(UnknownPolicy, match="use one of: best-fit, first-fit, worst-fit"):
-        policy_named("fittest")
-    assert policy_named("best-fit").name == "best-fit"

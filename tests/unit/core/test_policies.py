@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
+import pytest
 from core_builders import BEST_FIT, WORST_FIT, cluster_of, node, place, taken, whole
 
-from gpupack_core import POLICIES
+from gpupack_core import DEFAULT_POLICY, POLICIES, UnknownPolicy, policy_named
 
 
 def scores(policy, cluster, request):
@@ -27,5 +28,24 @@ def test_worst_fit_counts_a_milli_gpu_as_a_hundred_milli_cpu():
 
 def test_the_table_knows_policies_by_their_names():
     assert {name: policy.name for name, policy in POLICIES.items()} == {
-        name: name for name in ("best-fit", "first-fit", "worst-fit")
+        name: name
+        for name in (
+            "best-fit",
+            "dot-product",
+            "fgd",
+            "first-fit",
+            "gpu-clustering",
+            "gpu-packing",
+            "random",
+            "worst-fit",
+        )
     }
+
+
+def test_an_unknown_policy_says_which_there_are():
+    with pytest.raises(UnknownPolicy, match="no policy 'fittest'; use one of: best-fit, dot-pro"):
+        policy_named("fittest")
+
+
+def test_the_default_is_one_of_the_table():
+    assert policy_named("default") is POLICIES[DEFAULT_POLICY]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several policies at once: `0.7*fgd+0.3*best-fit`.
+
+    score = Σ weight · 100 · (s - least s) / (largest s - least s)
+
+s: the score of each policy, least and largest over the nodes that have room; a policy to which all
+are equal adds nothing. So weights count alike whatever the scales, as kube-scheduler's do, and a
+node's score depends on which others have room. The device of a share is chosen by the policy with
+the largest weight, the first of equals.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from gpupack_core.arrays import Arrays, FloatArray, IntArray
+from gpupack_core.errors import UnknownPolicy
+from gpupack_core.outlook import Outlook
+from gpupack_core.policies.policy import Policy
+from gpupack_core.request import Request
+
+_TERM: Final = re.compile(r"\s*(?:(?P<weight>[0-9]+(?:\.[0-9]+)?)\s*\*)?\s*(?P<name>[a-z-]+)\s*")
+
+
+class Weighted(Policy):
+    """A weighted combination; its name is the expression."""
+
+    relative = True
+
+    def __init__(self, parts: Sequence[tuple[float, Policy]]) -> None:
+        self._parts = tuple(parts)
+        self.name = "+".join(f"{weight:g}*{policy.name}" for weight, policy in parts)
+
+    def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
+        """The formula above."""
+        total = np.zeros(len(rows))
+        for weight, policy in self._parts:
+            total += weight * _normalised(policy.score(view, request, rows))
+        return total
+
+    def informed(self, outlook: Outlook) -> "Weighted":
+        """Of policies that are informed, each by itself."""
+        return Weighted([(weight, policy.informed(outlook)) for weight, policy in self._parts])
+
+    def share_column(self, view: Arrays, request: Request, row: int, columns: Sequence[int]) -> int:
+        """As the policy with the largest weight says."""
+        _, heaviest = max(self._parts, key=lambda part: part[0])
+        return heaviest.share_column(view, request, row, columns)
+
+
+def terms(expression: str) -> list[tuple[float, str]]:
+    """Weights and names of `0.7*fgd+0.3*best-fit`; no weight: 1.
+
+    Raises:
+        UnknownPolicy: it is not of that form; the message names the part that is not.
+    """
+    found = [_term(part, expression) for part in expression.split("+")]
+    names = [name for _, name in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UnknownPolicy(f"{expression!r}: {twice} stands there twice; add its weights up")
+    return found
+
+
+def _term(part: str, expression: str) -> tuple[float, str]:
+    match = _TERM.fullmatch(part)
+    if match is None:
+        raise UnknownPolicy(
+            f"{expression!r}: {part.strip()!r} is not a policy with a weight such as 0.7*fgd; "
+            "write 0.7*fgd+0.3*best-fit"
+        )
+    weight = float(match["weight"] or 1)
+    if not 0 < weight < float("inf"):
+        raise UnknownPolicy(f"{expression!r}: the weight of {match['name']} must be above 0")
+    return weight, match["name"]
+
+
+def _normalised(scores: FloatArray) -> FloatArray:
+    least, largest = scores.min(initial=np.inf), scores.max(initial=-np.inf)
+    return (scores - least) * (100.0 / (largest - least)) if largest > least else scores * 0.0
