@@ -42,6 +42,9 @@ AWAY = (
 """What kubectl says while the API server or etcd is away or just back."""
 AWAY_SECONDS = 180
 
+DONE_ALREADY = {"create": "(AlreadyExists)", "delete": "(NotFound)"}
+"""What the API server says by verb when the work of a lost answer was done."""
+
 T = TypeVar("T")
 
 
@@ -80,15 +83,23 @@ class Kube:
         )
 
     def insist(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl until the API server was there to answer; a refusal fails the test."""
+        """Run kubectl until the API server was there to answer; a refusal fails the test.
+
+        An answer can be lost after the work was done: asked again, the API server then refuses to
+        make what is there, or to delete what is gone.
+        """
+        lost = False
 
         def attempt() -> subprocess.CompletedProcess | None:
+            nonlocal lost
             done = self.kubectl(*arguments, stdin=stdin)
             away = done.returncode != 0 and any(words in done.stderr for words in AWAY)
+            lost = lost or away
             return None if away else done
 
         done = wait_for(attempt, seconds=AWAY_SECONDS, what=f"an answer to {arguments}")
-        assert done.returncode == 0, done.stderr
+        was_done = lost and DONE_ALREADY.get(arguments[0], "never") in done.stderr
+        assert done.returncode == 0 or was_done, done.stderr
         return done.stdout
 
     def answers(self) -> bool:

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cluster suite does when the API server is away."""
+
+import importlib.util
+import pathlib
+import subprocess
+
+import pytest
+
+HARNESS = pathlib.Path(__file__).parents[2] / "e2e/harness.py"
+
+
+@pytest.fixture(scope="module")
+def harness():
+    spec = importlib.util.spec_from_file_location("harness", HARNESS)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def kube(harness):
+    """Answers as its kubectl is told to, one after the other."""
+
+    class Told(harness.Kube):
+        def kubectl(self, *arguments, stdin=None):
+            del arguments, stdin
+            error = self.answers.pop(0)
+            return subprocess.CompletedProcess([], int(bool(error)), stdout="done", stderr=error)
+
+    def answering(*errors):
+        told = Told(kubeconfig=HARNESS, namespace="x")
+        object.__setattr__(told, "answers", list(errors))
+        return told
+
+    return answering
+
+
+def test_an_api_server_that_is_away_is_asked_again(kube):
+    assert kube("unexpected EOF", "").insist("get", "pods") == "done"
+
+
+def test_a_refusal_fails_the_test(kube):
+    with pytest.raises(AssertionError, match="AlreadyExists"):
+        kube("Error from server (AlreadyExists): x").insist("create", "namespace", "x")
+
+
+@pytest.mark.parametrize(("verb", "said"), [("create", "AlreadyExists"), ("delete", "NotFound")])
+def test_what_was_done_before_its_answer_was_lost_is_no_refusal(kube, verb, said):
+    kube("unexpected EOF", f"Error from server ({said}): x").insist(verb, "namespace", "x")
