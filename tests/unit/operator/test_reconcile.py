@@ -195,7 +195,9 @@ async def test_a_plan_is_not_written_after_it_has_expired_and_the_job_is_read_fi
     scene.server.slow["PUT"] = 0.3
     with pytest.raises(Unreachable, match="before the status was written"):
         await scene.reconcile()
-    await asyncio.sleep(0.4)
+    async with asyncio.timeout(20):
+        while not scene.server.names("PUT"):
+            await asyncio.sleep(0.01)
     await scene.reconcile()
     assert f"{JOBS}/train-1" in scene.server.objects
     assert scene.plans.asked == 1
