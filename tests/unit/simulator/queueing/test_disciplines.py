@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from simulator_builders import ends, job, node, run, some_jobs, starts
+
+from gpupack_simulator import DISCIPLINES
+
+BLOCKED = [
+    job("runs", 3, lasts=10),
+    job("large", 4, at=1, lasts=5),
+    job("small", 1, at=2, lasts=20),
+]
+
+
+def test_drop_refuses_who_does_not_fit_on_arrival():
+    course = run([node("a")], BLOCKED, discipline="drop")
+    assert ends(course) == {"runs": "succeeded", "large": "dropped", "small": "succeeded"}
+    assert course.jobs[1].wait is None
+
+
+def test_fifo_lets_nobody_overtake():
+    course = run([node("a")], BLOCKED, discipline="fifo")
+    assert starts(course) == {"runs": 0, "large": 10, "small": 15}
+
+
+def test_fifo_skip_passes_over_who_does_not_fit():
+    course = run([node("a")], BLOCKED, discipline="fifo-skip")
+    assert starts(course) == {"runs": 0, "small": 2, "large": 22}
+
+
+def test_backfill_refuses_a_later_job_that_would_delay_the_first():
+    course = run([node("a")], BLOCKED, discipline="backfill")
+    assert starts(course) == {"runs": 0, "large": 10, "small": 15}
+
+
+def test_backfill_lets_a_later_job_go_first_that_ends_in_time():
+    jobs = [*BLOCKED, job("brief", 1, at=3, lasts=7)]
+    course = run([node("a")], jobs, discipline="backfill")
+    assert starts(course) == {"runs": 0, "brief": 3, "large": 10, "small": 15}
+
+
+def test_backfill_lets_a_long_job_go_first_that_needs_nothing_of_the_first():
+    nodes = [node("a", 4), node("b", 1)]
+    jobs = [
+        job("runs", 4, lasts=10),
+        job("large", 4, at=1, lasts=5),
+        job("long", 1, at=2, lasts=99),
+    ]
+    assert starts(run(nodes, jobs, discipline="backfill")) == {"runs": 0, "long": 2, "large": 10}
+
+
+def test_backfill_never_starts_the_first_in_line_later_than_fifo_does_when_all_are_alike():
+    for seed in range(5):
+        jobs = some_jobs(seed, gpus=(1,), workers=(1,))
+        fifo, backfill = (
+            starts(run([node("a", 3)], jobs, discipline=name)) for name in ("fifo", "backfill")
+        )
+        assert sum(backfill.values()) <= sum(fifo.values())
+
+
+def test_priority_goes_before_arrival_and_stops_nobody():
+    jobs = [
+        job("runs", 4, lasts=10),
+        job("early", 4, at=1, lasts=1),
+        job("urgent", 4, at=2, lasts=1, priority=5),
+    ]
+    course = run([node("a")], jobs, discipline="priority")
+    assert starts(course) == {"runs": 0, "urgent": 10, "early": 11}
+
+
+def test_jobs_of_one_priority_go_by_arrival():
+    jobs = [job("runs", 4, lasts=3), job("one", 4, at=1, lasts=1), job("two", 4, at=2, lasts=1)]
+    assert starts(run([node("a")], jobs, discipline="priority"))["one"] == 3
+
+
+@pytest.mark.parametrize("discipline", sorted(DISCIPLINES))
+def test_a_queue_that_remembers_what_failed_decides_as_one_that_tries_everybody(
+    discipline, monkeypatch
+):
+    def forgetful(waiting, lane):
+        lane.seen = None
+        return True
+
+    nodes = [node("a", 4, cpu=12_000), node("b", 3, cpu=12_000)]
+    remembered = [run(nodes, some_jobs(s), "best-fit", discipline=discipline) for s in range(6)]
+    monkeypatch.setattr("gpupack_simulator.queueing.waiting.Waiting.may_fit", forgetful)
+    tried = [run(nodes, some_jobs(s), "best-fit", discipline=discipline) for s in range(6)]
+    assert [r.jobs for r in remembered] == [t.jobs for t in tried]
+
+
+def test_a_long_queue_costs_no_decision_while_nothing_is_given_back(monkeypatch):
+    calls = []
+    real = DISCIPLINES["fifo-skip"]
+    from gpupack_simulator.engine import desk
+
+    place = desk.place
+    monkeypatch.setattr(desk, "place", lambda *a: calls.append(a) or place(*a))
+    run(
+        [node("a", 1)], [job(f"job-{n}", at=n) for n in range(300)], discipline=real.name, until=400
+    )
+    assert len(calls) == 2
