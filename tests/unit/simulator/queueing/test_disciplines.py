@@ -3,6 +3,7 @@ import pytest
 from simulator_builders import ends, job, node, run, some_jobs, starts
 
 from gpupack_simulator import DISCIPLINES
+from gpupack_simulator.engine import desk
 
 BLOCKED = [
     job("runs", 3, lasts=10),
@@ -49,8 +50,8 @@ def test_backfill_lets_a_long_job_go_first_that_needs_nothing_of_the_first():
 
 
 def test_backfill_never_starts_the_first_in_line_later_than_fifo_does_when_all_are_alike():
-    for seed in range(5):
-        jobs = some_jobs(seed, gpus=(1,), workers=(1,))
+    for seed in range(3):
+        jobs = some_jobs(seed, jobs=40, gpus=(1,), workers=(1,))
         fifo, backfill = (
             starts(run([node("a", 3)], jobs, discipline=name)) for name in ("fifo", "backfill")
         )
@@ -81,20 +82,18 @@ def test_a_queue_that_remembers_what_failed_decides_as_one_that_tries_everybody(
         return True
 
     nodes = [node("a", 4, cpu=12_000), node("b", 3, cpu=12_000)]
-    remembered = [run(nodes, some_jobs(s), "best-fit", discipline=discipline) for s in range(6)]
+    remembered = [
+        run(nodes, some_jobs(s, jobs=40), "best-fit", discipline=discipline) for s in range(2)
+    ]
     monkeypatch.setattr("gpupack_simulator.queueing.waiting.Waiting.may_fit", forgetful)
-    tried = [run(nodes, some_jobs(s), "best-fit", discipline=discipline) for s in range(6)]
+    tried = [run(nodes, some_jobs(s, jobs=40), "best-fit", discipline=discipline) for s in range(2)]
     assert [r.jobs for r in remembered] == [t.jobs for t in tried]
 
 
 def test_a_long_queue_costs_no_decision_while_nothing_is_given_back(monkeypatch):
-    calls = []
-    real = DISCIPLINES["fifo-skip"]
-    from gpupack_simulator.engine import desk
-
+    decisions = []
     place = desk.place
-    monkeypatch.setattr(desk, "place", lambda *a: calls.append(a) or place(*a))
-    run(
-        [node("a", 1)], [job(f"job-{n}", at=n) for n in range(300)], discipline=real.name, until=400
-    )
-    assert len(calls) == 2
+    monkeypatch.setattr(desk, "place", lambda *given: decisions.append(given) or place(*given))
+    jobs = [job(f"job-{n}", at=n) for n in range(300)]
+    run([node("a", 1)], jobs, discipline="fifo-skip", until=400)
+    assert len(decisions) == 2
