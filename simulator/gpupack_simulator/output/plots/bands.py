@@ -60,8 +60,10 @@ def banded(
     for axes in panels:
         _draw(axes, bands, steps=steps)
         tidy(axes, x=x_label, y=label)
+        _mark_warm_up(axes, max(one.measured_from for one in told))
     panels[0].set_ylim(0, top)
-    panels[0].set_xlim(0, max(one.ended for one in told) if steps else bands[0].x[-1])
+    clocked = told[0].unit is not TimeUnit.ARRIVAL
+    panels[0].set_xlim(0, max(one.ended for one in told) if clocked else bands[0].x[-1])
     if window:
         (left, right), (low, high) = window
         panels[1].set_xlim(left, right)
@@ -69,6 +71,23 @@ def banded(
         panels[1].set_title("closer look", fontsize=11, loc="left")
     legend_below(figure, panels[0])
     return figure
+
+
+def _mark_warm_up(axes: Axes, until: float) -> None:
+    """Figures leave it out, so the picture sets it apart."""
+    if until > 0:
+        axes.axvspan(0, until, color="#f2f2f2", zorder=0)
+        axes.annotate(
+            "warm-up",
+            (until, 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4, 5),
+            textcoords="offset points",
+            ha="right",
+            fontsize=9,
+            color="#777777",
+            annotation_clip=True,
+        )
 
 
 def _bands(digests: Sequence[Digest], series: Series) -> tuple[list[Band], str]:
@@ -137,8 +156,8 @@ def _closely(
     bands: Sequence[Band], digests: Sequence[Digest], top: float | None
 ) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """X and y limits of the closer look; None: none is needed."""
-    right = max(float(band.x[-1]) for band in bands)
     clocked = digests[0].unit is not TimeUnit.ARRIVAL
+    right = max(one.ended for one in digests) if clocked else float(bands[0].x[-1])
     left = max(one.measured_from for one in digests) if clocked else TAIL * right
     tails = np.concatenate([band.mean[band.x >= left] for band in bands])
     tails = tails[np.isfinite(tails)]

@@ -19,6 +19,7 @@ GREY = "#8c8c8c"
 SEQUENTIAL = "cividis"
 """Made to look the same to the colour-blind."""
 DPI = 130
+THOUSAND = 1000
 WIDTH = 9.6
 """Inches."""
 
@@ -38,6 +39,12 @@ def tidy(axes: Axes, *, x: str, y: str, title: str = "") -> None:
     axes.grid(color="#e0e0e0", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.yaxis.set_major_formatter(_number)
+
+
+def _number(value: float, _place: float) -> str:
+    """A tick: thousands are set apart."""
+    return f"{value:,.0f}" if abs(value) >= THOUSAND else f"{value:g}"
 
 
 def line_style(number: int, lines: int) -> dict[str, Any]:

@@ -46,8 +46,10 @@ def waits(digests: Sequence[Digest]) -> Figure:
     columns = min(COLUMNS, len(sizes))
     rows = -(-len(sizes) // columns)
     figure, panels = new_figure(rows, columns, height=3.0 if rows > 1 else 3.6)
+    limits = _limits(digests, sizes)
     for size, axes in zip(sizes, panels, strict=False):
-        _panel(axes, _pooled(digests, size), TITLES[size], UNITS[digests[0].unit].short)
+        tidy(axes, x=f"wait ({UNITS[digests[0].unit].short})", y="", title=TITLES[size])
+        _panel(axes, _pooled(digests, size), *limits)
     for spare in panels[len(sizes) :]:
         spare.set_axis_off()
     legend_below(figure, panels[0])
@@ -64,32 +66,32 @@ def _pooled(digests: Sequence[Digest], size: Size) -> dict[str, FloatArray]:
     }
 
 
-def _panel(axes: Axes, waits: Mapping[str, FloatArray], title: str, unit: str) -> None:
-    every = np.concatenate(list(waits.values()))
-    positive = every[every > 0]
+def _panel(axes: Axes, waits: Mapping[str, FloatArray], left: float, right: float) -> None:
     jobs = max(len(of_policy) for of_policy in waits.values())
-    noun = "job" if jobs == 1 else "jobs"
-    tidy(axes, x=f"wait ({unit})", y=f"% of jobs (of {jobs:,} {noun})", title=title)
-    left, right = _limits(axes, positive)
+    axes.set_ylabel(f"% of {jobs:,} {'job' if jobs == 1 else 'jobs'}")
+    if left:
+        axes.set_xscale("log")
+        axes.set_xlabel(f"{axes.get_xlabel()}, logarithmic")
     for number, (policy, of_policy) in enumerate(waits.items()):
         x, y = _curve(of_policy, left, right)
         axes.plot(x, y, label=policy, drawstyle="steps-post", **line_style(number, len(waits)))
     axes.set_xlim(left, right)
     axes.set_ylim(_lowest(waits, left), 102)
-    if not len(positive):
+    if not any(of_policy.any() for of_policy in waits.values()):
         axes.text(0.5, 0.5, "none of them waited", transform=axes.transAxes, ha="center")
 
 
-def _limits(axes: Axes, positive: FloatArray) -> tuple[float, float]:
-    """Of the x axis. On a logarithmic one the curves begin with the jobs that did not wait."""
+def _limits(digests: Sequence[Digest], sizes: Sequence[Size]) -> tuple[float, float]:
+    """Of all panels' x axis; it is logarithmic where it does not begin at 0.
+
+    Curves on a logarithmic axis begin with the jobs that did not wait.
+    """
+    every = np.concatenate([one.waits[s] for one in digests for s in sizes if s in one.waits])
+    positive = every[every > 0]
     if not len(positive):
         return 0.0, 1.0
     least, most = float(np.percentile(positive, 1)), float(positive.max())
-    if most / least <= WIDE:
-        return 0.0, most * 1.05
-    axes.set_xscale("log")
-    axes.set_xlabel(f"{axes.get_xlabel()}, logarithmic")
-    return least, most * 1.2
+    return (least, most * 1.2) if most / least > WIDE else (0.0, most * 1.05)
 
 
 def _curve(waits: FloatArray, left: float, right: float) -> tuple[FloatArray, FloatArray]:
