@@ -101,11 +101,12 @@ def _holders(cluster: Cluster, node: Node, device: Device) -> tuple[str, str]:
 
 
 def _held(cluster: Cluster, holder: Holder, device: Device) -> str:
-    """«job1», «job2 30%»."""
+    """«job1», «job2 30%»; holders of a snapshot, which are no jobs, by their own name."""
     placement = cluster.placement_of(holder)
     grants = placement.devices if placement else ()
     milli = sum(grant.milli for grant in grants if grant.uuid == device.uuid)
-    return f"{job_of(holder)}" + (f" {milli / 10:g}%" if milli < WHOLE_GPU else "")
+    name = job_of(holder) or holder
+    return f"{name} {milli / 10:g}%" if milli < WHOLE_GPU else str(name)
 
 
 def _free(cluster: Cluster, node: Node) -> float:

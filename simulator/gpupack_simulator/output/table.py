@@ -34,7 +34,8 @@ def _rich(table: Table) -> RichTable:
     rich = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
     rich.add_column("policy", no_wrap=True)
     for metric in table.metrics:
-        rich.add_column(metric.heading, justify="right")
+        longest = max(len(word) for word in metric.heading.split())
+        rich.add_column(metric.heading, justify="right", min_width=longest)
     for policy, cells in table.rows.items():
         rich.add_row(policy, *(_cell(cell) for cell in cells))
     return rich
