@@ -23,7 +23,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     Asking again for the same uid and attempt gives the same places while they are held.
 
     Attributes:
-        spec: the job's spec; its scheduling part decides.
+        spec: the job's spec, without its template; the scheduling part decides.
         pod_spec: the PodSpec that the workers will have: its CPU and memory requests, node
             selector, required node affinity and tolerations decide too, so that a plan does not
             die in kube-scheduler's own filters.

@@ -130,7 +130,8 @@ class Actor:
             name=job.metadata.name,
             uid=job.metadata.uid,
             attempt=action.attempt,
-            spec=job.spec,
+            # The template stands in the PodSpec: twice, a large one would be beyond what is read.
+            spec=msgspec.structs.replace(job.spec, template=None),
             pod_spec=template["spec"],
         )
         asked_at = time.monotonic()

@@ -177,7 +177,7 @@ class Reconciler:
                 waitlist.refused(rank, lacks_room=lacks_room)
             case Behind(job=first):
                 waitlist.stand_behind(rank, Key(*first))
-            case _ if decision.status.phase != "Pending":
+            case _ if decision.status.phase != "Pending" or _is_leaving(observation.job):
                 waitlist.leave(key)
         if decision.status.phase == "Pending" and decision.status != observation.job.status:
             waitlist.told(key, observation.now)
@@ -193,6 +193,11 @@ class Reconciler:
         else:
             self._world.wrote(found.seen())
         self._doubtful.discard(key)
+
+
+def _is_leaving(job: GpuJob) -> bool:
+    """Whether it is being deleted: finalizers of others may take their time."""
+    return job.metadata.deletion_timestamp is not None
 
 
 def _rank(observation: Observation) -> Rank:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import datetime as dt
 
 import pytest
+from msgspec import structs
 
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_crds.plan import PlanRefusal, PlanResponse
@@ -13,7 +15,7 @@ from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.reconcile import Reconciler
 from gpupack_operator.waitlist import Key, Waitlist
-from gpupack_operator.world import World, read_gpujob
+from gpupack_operator.world import Seen, World, read_gpujob
 
 KEY = Key("team", "train")
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
@@ -24,6 +26,7 @@ PREDECESSOR_S = {
 }
 GOING = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
 FULL = PlanRefusal(reason="TooFewFreeGpus", message="full")
+SHORT = {"TooFewFreeGpus": 1}
 
 
 class Plans:
@@ -32,9 +35,11 @@ class Plans:
     def __init__(self, answer):
         self.answer = answer
         self.asked = 0
+        self.request = None
 
-    async def ask(self, _request):
+    async def ask(self, request):
         self.asked += 1
+        self.request = request
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -95,6 +100,27 @@ async def test_the_whole_template_reaches_the_job(scene):
     await scene.reconcile()
     pod_spec = scene.server.objects[f"{JOBS}/train-1"]["spec"]["template"]["spec"]
     assert {"name": "data", "emptyDir": {}} in pod_spec["volumes"]
+
+
+async def test_the_plan_api_is_told_of_the_template_once(scene):
+    await scene.reconcile()
+    assert scene.plans.request.spec.template is None
+    assert {"name": "data", "emptyDir": {}} in scene.plans.request.pod_spec["volumes"]
+
+
+async def test_nobody_waits_behind_a_job_that_is_being_deleted(scene):
+    urgent = scene.add("urgent", priority=9)
+    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", counts=SHORT)
+    await scene.reconciler.reconcile(urgent)
+    await scene.reconcile()
+    assert scene.status["reason"] == "Queued"
+    seen = scene.world.gpujob(urgent)
+    going = {"deletion_timestamp": dt.datetime.now(dt.UTC), "resource_version": "99"}
+    leaving = structs.replace(seen.job, metadata=structs.replace(seen.job.metadata, **going))
+    scene.world.gpujobs[urgent] = [Seen(leaving, seen.template)]
+    await scene.reconciler.reconcile(urgent)
+    await scene.reconcile()
+    assert scene.status["reason"] == "TooFewFreeGpus"
 
 
 async def test_a_second_pass_changes_nothing(scene):
