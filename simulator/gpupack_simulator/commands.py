@@ -75,6 +75,7 @@ def replay(options: Replay, output: Output) -> None:
         _report(_what_if(options.snapshot, options.jobs, options), options.policies, 1, output)
     elif options.nodes is not None and options.pods is not None:
         experiment = _replay_of(options.nodes, options.pods, options)
+        experiment = replace(experiment, pictures=output.folder is not None)
         _report(experiment, options.policies, options.seeds, output)
     else:
         raise InvalidParameter("give --nodes and --pods, or --snapshot and --jobs")
@@ -125,7 +126,7 @@ def _what_if(snapshot: Path, jobs: Path, options: Replay) -> WhatIf:
     return WhatIf(read_snapshot(snapshot), read_jobs(jobs), options.discipline, parameters)
 
 
-def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Experiment:
+def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Filling | Departing:
     nodes, pods = read_nodes(node_file), read_pods(pod_file)
     parameters = {"nodes": node_file.name, "pods": pod_file.name}
     if not options.departures:

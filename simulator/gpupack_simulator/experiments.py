@@ -50,6 +50,8 @@ class Filling:
     known_mix: bool = False
     fragmentation: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    pictures: bool = False
+    """Record what the plots of a report need: why GPUs are free and, of seed 0, who holds which."""
 
     def run(self, policy: str, seed: int) -> Run:
         """Seed draws both the pods and the order in which nodes win ties."""
@@ -63,7 +65,7 @@ class Filling:
             discipline="drop",
             seed=seed,
             time_unit=TimeUnit.ARRIVAL,
-            sampling=Sampling(demand_step=0.01, fragmentation=self.fragmentation),
+            sampling=Sampling(demand_step=0.01, **_looks(self, seed)),
             occupancy=False,
             mix=mix_of(self.pods) if self.known_mix else None,
             parameters={"demand": self.demand, "known_mix": self.known_mix, **self.parameters},
@@ -84,6 +86,8 @@ class Departing:
     known_mix: bool = False
     fragmentation: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    pictures: bool = False
+    """Record what the plots of a report need: why GPUs are free and, of seed 0, who holds which."""
 
     def run(self, policy: str, seed: int) -> Run:
         """As of Filling."""
@@ -101,8 +105,8 @@ class Departing:
             time_unit=TimeUnit.LIFETIME,
             until=until,
             measured_from=self.warm_up,
-            sampling=Sampling(every=until / SAMPLES, fragmentation=self.fragmentation),
-            occupancy=False,
+            sampling=Sampling(every=until / SAMPLES, **_looks(self, seed)),
+            occupancy=self.pictures and not seed,
             mix=mix_of(self.pods) if self.known_mix else None,
             parameters={"load": self.load, "known_mix": self.known_mix, **self.parameters},
         )
@@ -156,6 +160,15 @@ class WhatIf:
         )
         cluster = cluster_of(dict(self.snapshot))
         return Simulator(cluster, self.jobs, policy, settings).run()
+
+
+def _looks(experiment: Filling | Departing, seed: int) -> dict[str, bool]:
+    """Of Sampling: what is looked at in each sample."""
+    return {
+        "fragmentation": experiment.fragmentation or experiment.pictures,
+        "causes": experiment.pictures,
+        "by_node": experiment.pictures and not seed,
+    }
 
 
 def capacity(nodes: tuple[Node, ...]) -> int:

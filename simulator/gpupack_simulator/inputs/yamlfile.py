@@ -17,6 +17,7 @@ class Document:
     def __init__(self, faults: Faults) -> None:
         """Raises InvalidInput: the file is not YAML, is empty, or names a field twice."""
         self._faults = faults
+        self._walked: set[int] = set()
         loader = yaml.SafeLoader(faults.text())
         try:
             node = loader.get_single_node()
@@ -44,7 +45,13 @@ class Document:
         return node.start_mark.line + 1
 
     def _refuse_doubles(self, node: yaml.Node, path: str) -> None:
-        """YAML takes the last of two fields of one name; a scenario with both is a mistake."""
+        """YAML takes the last of two fields of one name; a scenario with both is a mistake.
+
+        Aliases make one node stand in many places, even in itself: each is walked once.
+        """
+        if id(node) in self._walked:
+            return
+        self._walked.add(id(node))
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 self._refuse_doubles(item, f"{path}[{index}]")

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+from simulator_builders import job, node
+
+from gpupack_core import Cluster, decide, policy_named, snapshot
+from gpupack_simulator import InvalidInput
+from gpupack_simulator.inputs.snapshot import cluster_of, read_snapshot
+
+
+def written(tmp_path, document):
+    path = tmp_path / "state.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def busy_cluster():
+    cluster = Cluster([node("a")], tie_seed=5)
+    cluster.take("tenant", decide(cluster, job("x", 3).request, policy_named("first-fit")))
+    return cluster
+
+
+def test_a_snapshot_comes_back_with_its_holders(tmp_path):
+    document = read_snapshot(written(tmp_path, snapshot.dump(busy_cluster())))
+    assert snapshot.dump(cluster_of(document)) == snapshot.dump(busy_cluster())
+
+
+def test_a_snapshot_that_is_no_json_is_reported(tmp_path):
+    with pytest.raises(InvalidInput, match=r"state.json: is not a JSON object: JSON is malformed"):
+        read_snapshot(written(tmp_path, "{nodes: ["))
+
+
+def test_a_snapshot_that_is_a_list_is_reported(tmp_path):
+    with pytest.raises(InvalidInput, match=r"is not a JSON object: Expected `object`, got `array`"):
+        read_snapshot(written(tmp_path, []))
+
+
+def test_a_snapshot_of_another_version_is_reported(tmp_path):
+    with pytest.raises(InvalidInput, match=r"state.json: .*schema"):
+        read_snapshot(written(tmp_path, {"schema": 99, "nodes": []}))
+
+
+def test_a_snapshot_in_which_a_gpu_is_given_twice_is_reported(tmp_path):
+    document = snapshot.dump(busy_cluster())
+    document["holders"].append(document["holders"][0] | {"holder": "other"})
+    with pytest.raises(InvalidInput, match=r"state.json: .*holders\[1\]"):
+        read_snapshot(written(tmp_path, document))
