@@ -2,7 +2,6 @@
 """What all endpoints share: bounded bodies, JSON in and out, errors as answers."""
 
 import http
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -25,8 +24,6 @@ from gpupack_extender.errors import (
 )
 from gpupack_extender.unique_keys import require_unique_keys
 from gpupack_kube.errors import KubeError
-
-log = logging.getLogger(__name__)
 
 JSON: Final = "application/json"
 

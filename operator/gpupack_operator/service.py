@@ -10,7 +10,6 @@ else ends one of the tasks is an error and the process's exit code.
 
 import asyncio
 import contextlib
-import logging
 import signal
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from typing import Any
@@ -32,8 +31,6 @@ from gpupack_operator.settings import Settings
 from gpupack_operator.waitlist import Key, Waitlist
 from gpupack_operator.work import WorkQueue
 from gpupack_operator.world import World
-
-log = logging.getLogger(__name__)
 
 
 async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
