@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gpupack_core import policy_named
 from gpupack_simulator.errors import InvalidParameter
-from gpupack_simulator.experiments import Departing, Experiment, Filling, Scripted, WhatIf
+from gpupack_simulator.experiments import Departing, Experiment, Filling, KnownMix, Scripted, WhatIf
 from gpupack_simulator.inputs.openb import read_nodes, read_pods
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
 from gpupack_simulator.inputs.snapshot import read_snapshot
@@ -53,7 +53,7 @@ class Replay:
     discipline: str
     warm_up: float
     measured: float
-    known_mix: bool
+    known_mix: str
     fragmentation: bool
 
 
@@ -134,7 +134,7 @@ def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Filling | De
             nodes,
             pods,
             options.demand,
-            options.known_mix,
+            KnownMix(options.known_mix),
             options.fragmentation,
             parameters,
         )
@@ -145,7 +145,7 @@ def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Filling | De
         options.discipline,
         options.warm_up,
         options.measured,
-        options.known_mix,
+        KnownMix(options.known_mix),
         options.fragmentation,
         parameters,
     )

@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -33,6 +34,22 @@ SAMPLES: Final = 200
 """Samples of a run in steady state; means over time are exact whatever their number."""
 
 
+class KnownMix(StrEnum):
+    """Who is told the true mix of the pods; all others learn it from arrivals."""
+
+    NONE = "none"
+    PUBLISHED = "published"
+    """Policies that were published that way: FGD, whose typical pods are those of the trace."""
+    ALL = "all"
+
+    def tells(self, policy: str) -> bool:
+        """Whether this policy is told."""
+        return self is KnownMix.ALL or (self is KnownMix.PUBLISHED and policy in _TOLD)
+
+
+_TOLD = frozenset({"fgd"})
+
+
 class Experiment(Protocol):
     """Gives the same run for the same policy and seed, in any process."""
 
@@ -47,7 +64,7 @@ class Filling:
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
     demand: float
-    known_mix: bool = False
+    known_mix: KnownMix = KnownMix.PUBLISHED
     fragmentation: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
     pictures: bool = False
@@ -67,8 +84,8 @@ class Filling:
             time_unit=TimeUnit.ARRIVAL,
             sampling=Sampling(demand_step=0.01, **_looks(self, seed)),
             occupancy=False,
-            mix=mix_of(self.pods) if self.known_mix else None,
-            parameters={"demand": self.demand, "known_mix": self.known_mix, **self.parameters},
+            mix=mix_of(self.pods) if self.known_mix.tells(policy) else None,
+            parameters={"demand": self.demand, "known_mix": str(self.known_mix), **self.parameters},
         )
         return Simulator(self.nodes, jobs, policy, settings).run()
 
@@ -83,7 +100,7 @@ class Departing:
     discipline: str = FIFO
     warm_up: float = WARM_UP
     measured: float = MEASURED
-    known_mix: bool = False
+    known_mix: KnownMix = KnownMix.PUBLISHED
     fragmentation: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
     pictures: bool = False
@@ -107,8 +124,8 @@ class Departing:
             measured_from=self.warm_up,
             sampling=Sampling(every=until / SAMPLES, **_looks(self, seed)),
             occupancy=self.pictures and not seed,
-            mix=mix_of(self.pods) if self.known_mix else None,
-            parameters={"load": self.load, "known_mix": self.known_mix, **self.parameters},
+            mix=mix_of(self.pods) if self.known_mix.tells(policy) else None,
+            parameters={"load": self.load, "known_mix": str(self.known_mix), **self.parameters},
         )
         return Simulator(self.nodes, jobs, policy, settings).run()
 

@@ -128,13 +128,20 @@ def waits(digests: Sequence[Digest]) -> Table:
 
 
 def waste(digests: Sequence[Digest]) -> Table:
-    """Where capacity went that served nobody."""
-    causes = [c for c in Cause if any(c in d.figures.waste.gpu_time for d in digests)]
+    """Where capacity went that served nobody; nothing where no cause but a lack of jobs is known."""
+    causes = known_causes(digests)
     metrics = [
         Metric(str(cause), "%", Better.NEITHER, 2, partial(_wasted, cause=cause))
         for cause in causes
     ]
     return _table("Capacity that served nobody, by cause (% of all capacity)", digests, metrics)
+
+
+def known_causes(digests: Sequence[Digest]) -> list[Cause]:
+    """Causes of waste that occur. Where jobs are dropped, nobody ever waits: that says nothing."""
+    causes = [c for c in Cause if any(c in d.figures.waste.gpu_time for d in digests)]
+    waiting = _unit(digests) is not TimeUnit.ARRIVAL
+    return causes if waiting or causes != [Cause.NO_DEMAND] else []
 
 
 def difference(first: Cell, second: Cell) -> Difference | None:

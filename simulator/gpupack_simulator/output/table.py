@@ -31,11 +31,18 @@ def _note(seeds: int) -> str:
 
 
 def _rich(table: Table) -> RichTable:
-    rich = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    rich = RichTable(
+        title=table.title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+    )
     rich.add_column("policy", no_wrap=True)
-    for metric in table.metrics:
-        longest = max(len(word) for word in metric.heading.split())
-        rich.add_column(metric.heading, justify="right", min_width=longest)
+    for column, metric in enumerate(table.metrics):
+        figures = [cells[column].text + " " for cells in table.rows.values()]
+        widest = max(len(text) for text in (*metric.heading.split(), *figures))
+        rich.add_column(metric.heading, justify="right", min_width=widest)
     for policy, cells in table.rows.items():
         rich.add_row(policy, *(_cell(cell) for cell in cells))
     return rich

@@ -35,7 +35,8 @@ def plots(digests: Sequence[Digest]) -> list[Plot]:
     return [
         *_levels(digests),
         *(_queueing(digests) if clocked else []),
-        *_places(digests),
+        *([_waste(digests)] if clocked else []),
+        _nodes(digests),
         *(_gantt(digests, policy) for policy in policies_of(digests) if clocked),
     ]
 
@@ -82,23 +83,24 @@ def _queueing(digests: Sequence[Digest]) -> list[Plot]:
     ]
 
 
-def _places(digests: Sequence[Digest]) -> list[Plot]:
-    return [
-        Plot(
-            "wasted",
-            "Capacity that served nobody",
-            "Where the rest of the capacity went, by cause: only what too little is left of, or "
-            "what lacks CPU or memory, can a better policy win back.",
-            partial(wasted, digests),
-        ),
-        Plot(
-            "nodes",
-            "Allocation of every node",
-            "Each row is a node, each panel a policy, the first seed of each: dark is free, bright "
-            "is full.",
-            partial(nodes, digests),
-        ),
-    ]
+def _waste(digests: Sequence[Digest]) -> Plot:
+    return Plot(
+        "wasted",
+        "Capacity that served nobody",
+        "Where the rest of the capacity went, by cause: a better policy can win back what is too "
+        "little on one node and what lacks CPU or memory.",
+        partial(wasted, digests),
+    )
+
+
+def _nodes(digests: Sequence[Digest]) -> Plot:
+    return Plot(
+        "nodes",
+        "Allocation of every node",
+        "Each row is a node, each panel a policy, the first seed of each: dark is free, bright is "
+        "full.",
+        partial(nodes, digests),
+    )
 
 
 def _gantt(digests: Sequence[Digest], policy: str) -> Plot:
