@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import repeat
 from typing import Self
 
 import numpy as np
@@ -23,10 +24,14 @@ from gpupack_core.errors import (
 )
 from gpupack_core.holdings import Holdings
 from gpupack_core.masks import SelectorMasks
+from gpupack_core.memo import RowMemo
 from gpupack_core.model import Device, Node, Taint
 from gpupack_core.placement import Placement
 from gpupack_core.table import Table
 from gpupack_core.units import WHOLE_GPU, DeviceUuid, Holder, MiB, MilliGpu, NodeName
+
+_NO_ROW = -1
+"""Falls on a last element of masks that is cut off."""
 
 _LIFECYCLE_TAINTS = "node.kubernetes.io/"
 """Kubernetes puts taints with this prefix on a node that is unwell and takes them off again."""
@@ -54,6 +59,7 @@ class Cluster:
         self.resources: Table[str] = Table()
         self.profiles: Table[str] = Table()
         self.selectors = SelectorMasks()
+        self.room, self._ideal_room = RowMemo(np.int32), RowMemo(np.int32)
         self.tie_seed = tie_seed
         self._added = 0
         self._rows: dict[NodeName, int] = {}
@@ -90,9 +96,10 @@ class Cluster:
         """The rows of these nodes (None: of all); names that are not known are passed over."""
         if names is None:
             return self.arrays.present
-        mask = np.zeros(len(self.row_nodes), np.bool_)
-        mask[[row for name in names if (row := self._rows.get(name)) is not None]] = True
-        return mask
+        rows = np.fromiter(map(self._rows.get, names, repeat(_NO_ROW)), np.int64)
+        mask = np.zeros(len(self.row_nodes) + 1, np.bool_)
+        mask[rows] = True
+        return mask[:_NO_ROW]
 
     def set_node(self, node: Node) -> None:
         """Add a node or replace what is known of it; what is held there stays held."""
@@ -191,11 +198,16 @@ class Cluster:
         return self._overlay(self.arrays.copy())
 
     def emptied(self) -> Self:
-        """An overlay as good as it can get: nothing held, all healthy, ready, uncordoned."""
+        """As good as it can get: nothing held, all healthy, ready, uncordoned.
+
+        It is to be read; an overlay of it can be planned on.
+        """
         ideal = self.arrays.emptied()
         lasting = [self.taint_sets.number(_lasting(t)) for t in tuple(self.taint_sets.values)]
         ideal.taints = np.array(lasting, np.int32)[ideal.taints]
-        return self._overlay(ideal)
+        twin = self._overlay(ideal)
+        twin.room = self._ideal_room
+        return twin
 
     def _overlay(self, arrays: Arrays) -> Self:
         twin = copy(self)

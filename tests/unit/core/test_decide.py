@@ -141,3 +141,13 @@ def test_explain_names_one_reason_for_each_node_that_does_not_fit():
         "b": Reason.NO_GPUS,
         "x": Reason.NODE_UNKNOWN,
     }
+
+
+@pytest.mark.parametrize("named", [[70], [3, 60, 99], list(range(20, 100)), list(range(100))])
+def test_the_best_of_the_candidates_is_found_however_many_are_named(named):
+    cluster = cluster_of(*(node(f"n{number}", 1 + number % 8) for number in range(100)))
+    names = [f"n{number}" for number in named] + ["unknown"] * 70
+    chosen = decide(cluster, whole(1), BEST_FIT, candidates=names)
+    ranked = rank(cluster, whole(1), BEST_FIT, candidates=names)
+    assert {each.node for each in ranked} == {f"n{number}" for number in named}
+    assert chosen.node == ranked[0].node
