@@ -11,7 +11,7 @@ found by feasibility.py).
 It is derived from `used_*` by `refresh`, the only place that writes it.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import count, islice
 from typing import Any, NamedTuple, Self
 
@@ -36,6 +36,9 @@ SIZES = 10
 _VERSIONS = count(1)
 """One counter for all clusters: overlays and forks start with the versions of what they copy, so
 that what is known of a row there need not be worked out again."""
+
+_EMPTIED = -2
+"""From here down go the versions of emptied rows; 0 is no row's, and -1 is for memos."""
 
 _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "health": (np.int8, ABSENT),
@@ -208,16 +211,33 @@ class Arrays:
         return bool(milli_fits and memory_fits and (shares_fit or not shares))
 
     def emptied(self) -> Self:
-        """Nothing used, every device healthy, every node ready and uncordoned."""
-        ideal = self.copy()
-        ideal.health[self.health != ABSENT] = Health.HEALTHY
-        for used in (ideal.used_milli, ideal.used_memory, ideal.used_shares):
-            used[:] = 0
-        ideal.used_cpu[:] = ideal.used_ram[:] = 0
-        ideal.holders[:] = 0
-        ideal.ready[:] = self.present
-        ideal.cordoned[:] = False
-        ideal.refresh(slice(None))
+        """Nothing used, every device healthy, every node ready and uncordoned. Read-only.
+
+        It is made for every refusal, so it shares with these what does not differ.
+        """
+        no_device, no_node = np.zeros_like(self.used_milli), np.zeros_like(self.used_cpu)
+        ideal = replace(
+            self,
+            health=np.minimum(self.health, Health.HEALTHY),
+            used_milli=no_device,
+            used_memory=no_device,
+            used_shares=no_device,
+            free_milli=self.capacity,
+            free_memory=self.memory,
+            free_shares=self.max_shares,
+            ready=self.present,
+            cordoned=np.zeros_like(self.cordoned),
+            version=_EMPTIED - self.version,
+            idle_gpus=self.gpus,
+            free_gpu_milli=self.gpus * WHOLE_GPU,
+            used_cpu=no_node,
+            used_ram=no_node,
+            free_cpu=self.cpu,
+            free_ram=self.ram,
+            holders=np.zeros_like(self.holders),
+        )
+        for name in (*_PER_DEVICE, *_PER_NODE, "holders"):
+            setattr(ideal, name, _read_only(getattr(ideal, name)))
         return ideal
 
     def refresh(self, rows: slice) -> None:
@@ -235,6 +255,12 @@ class Arrays:
         self.free_ram[rows] = np.maximum(self.ram[rows] - self.used_ram[rows], 0)
         changed = len(free)
         self.version[rows] = np.fromiter(islice(_VERSIONS, changed), np.int64, changed)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    shown = array.view()
+    shown.flags.writeable = False
+    return shown
 
 
 def _copied(part: Any) -> Any:

@@ -159,3 +159,13 @@ def test_a_share_beyond_the_slots_of_a_gpu_is_not_taken():
     cluster = taken(cluster_of(node("a", 1, max_shares=1)), "a", 0, milli=10, memory=1)
     with pytest.raises(OverAllocated, match="no slot for a share"):
         taken(cluster, "a", 0, milli=20, memory=1)
+
+
+def test_an_emptied_cluster_is_read_only_and_can_be_planned_on_by_an_overlay():
+    cluster = taken(cluster_of(node("a", 2, sick=[1], cordoned=True)), "a", 0)
+    ideal = cluster.emptied()
+    assert free(ideal) == [(1000, 80_000)] * 2
+    with pytest.raises(ValueError, match="read-only"):
+        ideal.take("x", ONE)
+    ideal.overlay().take("x", ONE)
+    assert free(cluster) == [(0, 0)] * 2
