@@ -12,7 +12,7 @@ from gpupack_core import POLICIES, CoreError
 from gpupack_simulator import commands
 from gpupack_simulator.commands import Output, Play, Replay
 from gpupack_simulator.errors import SimulatorError
-from gpupack_simulator.experiments import FIFO, MEASURED, WARM_UP
+from gpupack_simulator.experiments import FIFO, MEASURED, WARM_UP, KnownMix
 from gpupack_simulator.queueing import DISCIPLINES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,7 +101,16 @@ def main() -> None:
 )
 @click.option("--warm-up", default=WARM_UP, show_default=True, help="Mean lifetimes left out.")
 @click.option("--measured", default=MEASURED, show_default=True, help="Mean lifetimes measured.")
-@click.option("--known-mix", is_flag=True, help="Tell the policies the mix of the pods.")
+@click.option(
+    "--known-mix",
+    type=click.Choice([str(known) for known in KnownMix]),
+    is_flag=False,
+    flag_value=str(KnownMix.ALL),
+    default=str(KnownMix.PUBLISHED),
+    show_default=True,
+    help="Who is told the mix of the pods: all (also without a value), none, or FGD alone, as it "
+    "was published. The others learn it from the pods that arrive.",
+)
 @click.option("--fragmentation", is_flag=True, help="Measure fragmentation too; slower.")
 @_output_options
 def replay(**given: Any) -> None:

@@ -90,9 +90,11 @@ def _values(
         try:
             values[field.name] = msgspec.convert(cell, field.type, strict=False)
         except msgspec.ValidationError as error:
-            faults.add(line, field.encode_name, f"{cell!r}: {_lowered(str(error))}")
+            faults.add(line, field.encode_name, f"{cell!r}: {_told(error)}")
     return values if len(faults) == before else None
 
 
-def _lowered(message: str) -> str:
+def _told(error: msgspec.ValidationError) -> str:
+    """Msgspec's words, less what is true of every cell: that it is text."""
+    message = str(error).removesuffix(", got `str`")
     return message[:1].lower() + message[1:]

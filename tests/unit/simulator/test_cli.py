@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from simulator_builders import node
+
+from gpupack_core import Cluster, snapshot
+from gpupack_simulator.cli import main
+
+CLASSROOM = Path(__file__).parents[3] / "examples/simulator/classroom.yaml"
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,2,P100\nn2,64000,262144,4,T4\n"
+PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+    "a,1000,1,1,460,\nb,1000,1,1,1000,T4|P100\nc,1000,1,0,0,\nd,1000,1,2,1000,\n"
+)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "pods.csv").write_text(PODS)
+    return tmp_path
+
+
+def said(*arguments, fails=False):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert (result.exit_code != 0) is fails, result.output
+    return result.output
+
+
+def replayed(files, *more):
+    said(
+        *("replay", "--nodes", files / "nodes.csv", "--pods", files / "pods.csv", "-q", "-j", 1),
+        *("--policies", "fgd,best-fit", "--seeds", 2, "--json", files / "out.json", *more),
+    )
+    return json.loads((files / "out.json").read_text())["results"]
+
+
+def test_replay_writes_the_published_figures_by_policy_and_seed(files):
+    results = replayed(files, "--demand", 1.3)
+    assert list(results) == ["fgd", "best-fit"]
+    assert list(results["fgd"]) == ["0", "1"]
+    figures = results["best-fit"]["1"]
+    assert 50 < figures["allocation_percent_at_100"] <= figures["allocation_percent_at_130"] <= 100
+
+
+def test_replay_with_departures_writes_allocation_and_waits_by_size(files):
+    results = replayed(files, "--departures", "--load", 0.95, "--warm-up", 3, "--measured", 30)
+    figures = results["fgd"]["0"]
+    assert 30 < figures["allocation_percent"] < 100
+    assert {"share", "one", "2-3"} <= set(figures["wait_lifetimes"])
+
+
+def test_processes_give_what_one_process_gives(files):
+    def without_times(results):
+        return [
+            {k: v for k, v in one.items() if k != "wall_seconds"}
+            for seeds in results.values()
+            for one in seeds.values()
+        ]
+
+    assert without_times(replayed(files)) == without_times(replayed(files, "-j", 2))
+
+
+def test_a_snapshot_is_asked_what_if(tmp_path):
+    (tmp_path / "state.json").write_text(json.dumps(snapshot.dump(Cluster([node("a")]))))
+    (tmp_path / "jobs.yaml").write_text("jobs: [{name: j, gpus: 3, duration: 2, count: 2}]")
+    output = said(
+        *("replay", "--snapshot", tmp_path / "state.json", "--jobs", tmp_path / "jobs.yaml"),
+        *("--policies", "first-fit", "-j", 1, "--json", tmp_path / "out.json"),
+    )
+    assert "first-fit" in output
+    figures = json.loads((tmp_path / "out.json").read_text())["results"]["first-fit"]["0"]
+    assert (figures["jobs_succeeded"], figures["makespan_steps"]) == (2, 4)
+
+
+def test_faults_of_a_file_are_told_without_a_traceback(files):
+    (files / "pods.csv").write_text(PODS + "e,many,1,0,0,\n")
+    output = said(
+        "replay",
+        "--nodes",
+        files / "nodes.csv",
+        "--pods",
+        files / "pods.csv",
+        "--policies",
+        "best-fit",
+        fails=True,
+    )
+    assert output == "Error: pods.csv:6: cpu_milli: 'many': expected `int`\n"
+
+
+def test_an_unknown_policy_is_told_before_anything_is_run(files):
+    output = said(
+        "replay",
+        "--nodes",
+        files / "nodes.csv",
+        "--pods",
+        files / "pods.csv",
+        "--policies",
+        "best-fit,worse",
+        fails=True,
+    )
+    assert "worse" in output
+    assert "best-fit" in output
+
+
+def test_replay_without_a_source_says_which_there_are():
+    assert "give --nodes and --pods, or --snapshot and --jobs" in said(
+        "replay", "--policies", "best-fit", fails=True
+    )
+
+
+def test_a_trace_without_a_mapping_is_refused(files):
+    output = said(
+        "run", CLASSROOM, "--trace", files / "pods.csv", "--policies", "best-fit", fails=True
+    )
+    assert "--trace needs --mapping" in output
+
+
+def test_step_prints_the_cluster_until_all_is_over():
+    output = said("step", CLASSROOM, "--policies", "best-fit")
+    assert output.count("GPUs allocated") == 10
+    assert "succeeded" in output
+
+
+def test_compare_runs_the_classroom_under_every_policy():
+    output = said("compare", CLASSROOM, "-q")
+    assert output == ""
+
+
+def test_a_folder_takes_the_report(tmp_path):
+    said("run", CLASSROOM, "--policies", "best-fit", "-q", "--out", tmp_path / "out")
+    assert "<html" in (tmp_path / "out/report.html").read_text()
+    assert (tmp_path / "out/runs/best-fit/0-jobs.csv").exists()
