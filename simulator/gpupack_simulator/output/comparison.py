@@ -79,8 +79,8 @@ class Cell:
         """«95.21 ± 0.14», «95.21» for one seed, «-» where nothing is known."""
         if self.mean is None:
             return "-"
-        spread = "" if self.spread is None else f" ± {self.spread:.{self.digits}f}"
-        return f"{self.mean:.{self.digits}f}{spread}"
+        spread = "" if self.spread is None else f" ± {self.spread:,.{self.digits}f}"
+        return f"{self.mean:,.{self.digits}f}{spread}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def waits(digests: Sequence[Digest]) -> Table:
 
 
 def waste(digests: Sequence[Digest]) -> Table:
-    """Where capacity went that served nobody; nothing where no cause but a lack of jobs is known."""
+    """Where capacity went that served nobody."""
     causes = known_causes(digests)
     metrics = [
         Metric(str(cause), "%", Better.NEITHER, 2, partial(_wasted, cause=cause))

@@ -18,8 +18,9 @@ def tables(digests: Sequence[Digest]) -> RenderableType:
     """All tables that have something to say, and the verdict. `*` marks the best of a column."""
     made = [comparison.overview(digests), comparison.waits(digests), comparison.waste(digests)]
     seeds = len({one.seed for one in digests})
+    shown = [part for table in made if table.metrics for part in (_rich(table), Text(""))]
     return Group(
-        *(_rich(table) for table in made if table.metrics),
+        *shown,
         Text(_note(seeds)),
         Text(verdict(digests)),
     )
@@ -40,8 +41,8 @@ def _rich(table: Table) -> RichTable:
     )
     rich.add_column("policy", no_wrap=True)
     for column, metric in enumerate(table.metrics):
-        figures = [cells[column].text + " " for cells in table.rows.values()]
-        widest = max(len(text) for text in (*metric.heading.split(), *figures))
+        shown = " ".join(_text(cells[column]) for cells in table.rows.values())
+        widest = max(len(word) for word in f"{metric.heading} {shown}".split())
         rich.add_column(metric.heading, justify="right", min_width=widest)
     for policy, cells in table.rows.items():
         rich.add_row(policy, *(_cell(cell) for cell in cells))
@@ -49,4 +50,9 @@ def _rich(table: Table) -> RichTable:
 
 
 def _cell(cell: Cell) -> Text:
-    return Text(f"{cell.text}{'*' if cell.best else ' '}", style="bold green" if cell.best else "")
+    return Text(_text(cell), style="bold green" if cell.best else "")
+
+
+def _text(cell: Cell) -> str:
+    """In a narrow terminal the spread goes below the mean."""
+    return f"{cell.text.replace('± ', '±')}{'*' if cell.best else ''}"

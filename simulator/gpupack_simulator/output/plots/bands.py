@@ -94,7 +94,7 @@ def _bands(digests: Sequence[Digest], series: Series) -> tuple[list[Band], str]:
     unit = digests[0].unit
     policies = policies_of(digests)
     if unit is TimeUnit.ARRIVAL:
-        most = max(one.arrived.last or 0.0 for one in digests)
+        most = min(one.arrived.last or 0.0 for one in digests)
         x = np.linspace(0.0, most, 521)
         rows = {
             p: [_by_demand(d, series(d), x) for d in digests if d.policy == p] for p in policies

@@ -52,7 +52,7 @@ def line_style(number: int, lines: int) -> dict[str, Any]:
     return {
         "color": PALETTE[number % len(PALETTE)],
         "linestyle": DASHES[number // len(PALETTE) if lines > len(PALETTE) else 0],
-        "linewidth": 3.4 - 2.2 * number / max(lines - 1, 1),
+        "linewidth": 3.2 - 1.8 * number / max(lines - 1, 1),
     }
 
 
