@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the examples print, byte for byte. GPUPACK_WRITE_GOLDEN=1 writes it anew."""
+
+import os
+import runpy
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpupack_core import POLICIES
+from gpupack_simulator.cli import main
+
+EXAMPLES = Path(__file__).parents[3] / "examples/simulator"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def compare(name, text):
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("GPUPACK_WRITE_GOLDEN"):
+        path.write_text(text)
+    assert path.exists(), "a new example or policy: look at what it prints, then write it"
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+def test_an_example_prints_what_it_always_printed(name, capsys):
+    runpy.run_path(str(EXAMPLES / f"{name}.py"))
+    compare(name, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_the_classroom_goes_as_it_always_went(policy, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    arguments = ["step", str(EXAMPLES / "classroom.yaml"), "--policies", policy, "--steps", "10"]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    compare(f"classroom-{policy}", result.output)
