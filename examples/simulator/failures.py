@@ -25,6 +25,4 @@ for loss in run.losses:
 for outage in run.outages:
     print(f"{outage.device} was out of order from {outage.start:g} to {outage.end:g}")
 for record in run.jobs:
-    print(
-        f"{record.job.id}: attempt {record.attempts} ran from {record.started:g} to {record.ended:g}"
-    )
+    print(f"attempt {record.attempts} ran from {record.started:g} to {record.ended:g}")
