@@ -40,7 +40,7 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
 
         GPUJobs come from two sources, each with its own list to begin with.
         """
-        if version(item) >= self._versions.get(item.metadata.uid, 0):
+        if version(item) > self._versions.get(item.metadata.uid, -1):
             self._put(item)
 
     def remove(self, item: T) -> None:
@@ -53,7 +53,9 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
         for uid in self._keys.keys() - listed:
             self._forget(uid)
         for item in items:
-            self._put(item)
+            # Most have not changed: to tell of each would wake all who wait as often.
+            if version(item) != self._versions.get(item.metadata.uid):
+                self._put(item)
 
     def __getitem__(self, key: Any) -> Collection[V]:
         return tuple(self._found[key].values())

@@ -60,8 +60,8 @@ def test_a_list_ends_what_it_does_not_hold(index, heard):
 
 
 def test_what_is_older_than_what_is_known_is_no_news(index, heard):
-    index.upsert(item("a", version="10"))
-    index.upsert(item("a", version="9"))
+    for number in ("10", "9", "10"):
+        index.upsert(item("a", version=number))
     assert (index["x"], heard) == (("10",), [("10", False)])
 
 
@@ -69,3 +69,10 @@ def test_a_list_is_believed_even_where_it_is_older(index):
     index.upsert(item("a", version="10"))
     index.replace([item("a", version="9")])
     assert index["x"] == ("9",)
+
+
+def test_a_list_tells_of_what_has_changed_alone(index, heard):
+    index.replace([item("a"), item("b")])
+    heard.clear()
+    index.replace([item("a"), item("b", version="2")])
+    assert heard == [("2", False)]
