@@ -243,6 +243,29 @@ async def test_a_whole_gpu_does_not_start_beside_a_share_nor_a_share_beside_it(w
         await world.start_share("share-0")
 
 
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [(60, 41), (100, 1), (1, 100)],
+    ids=["too many shares", "a share beside a whole GPU", "a whole GPU beside a share"],
+)
+async def test_what_a_force_deleted_pod_still_uses_counts_until_its_processes_are_gone(
+    world, held, wanted
+):
+    def asking(name, percent):
+        kind = names.GPU if percent == 100 else names.GPU_SHARE
+        given = world.build.share(0, percent=percent, memory_mib=1)
+        world.bind(name, given, tickets=[name], resource=kind)
+        return lambda: world.prestart.prepare(kind, frozenset([name]), active=lambda: True)
+
+    await asking("old", held)()
+    world.force_delete("old")
+    start = asking("new", wanted)
+    with pytest.raises(StartRefused, match="held by .*team/old"):
+        await start()
+    world.cgroups.remove("old")
+    assert (await start()).name == "new"
+
+
 async def test_a_share_of_a_failed_gpu_does_not_start(world, build):
     failed = (build.device(0, simulated=True, health="Failed", cause="XID 79"),)
     world.node.roster.update(Findings(devices=failed))
