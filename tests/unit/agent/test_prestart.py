@@ -260,7 +260,7 @@ async def test_what_a_force_deleted_pod_still_uses_counts_until_its_processes_ar
     await asking("old", held)()
     world.force_delete("old")
     start = asking("new", wanted)
-    with pytest.raises(StartRefused, match="held by .*team/old"):
+    with pytest.raises(StartRefused, match=r"held by .*team/old"):
         await start()
     world.cgroups.remove("old")
     assert (await start()).name == "new"
