@@ -68,4 +68,6 @@ class Outlook:
 
 def kind_of(request: Request) -> Request:
     """The request without what only its owner cares about: it says nothing about GPUs."""
+    if request.selector is None and not request.tolerations:
+        return request
     return replace(request, selector=None, tolerations=())

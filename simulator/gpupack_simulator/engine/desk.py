@@ -30,10 +30,9 @@ class LiveDesk:
 
     def arrive(self, job: Job, *, keep_waiting: bool) -> None:
         """It joins the queue, unless it would wait for ever."""
-        gang = job.gang
-        lane, new = self.waiting.lane_of(gang)
+        lane, new = self.waiting.lane_of(job)
         if new and keep_waiting:
-            lane.never = never_fits(self.cluster, gang, self._learning.policy)
+            lane.never = never_fits(self.cluster, lane.gang, self._learning.policy)
         rank = self._discipline.rank(job, len(self.entries))
         entry = Entry(job, rank, lane, since=self.now)
         self.entries.append(entry)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gpupack_core import WHOLE_GPU, Cluster, Gang, Placement
+from gpupack_core import WHOLE_GPU, Cluster, Gang, Placement, Request, Spread
 from gpupack_simulator.job import Job
 from gpupack_simulator.record import End
 
@@ -65,6 +65,9 @@ class Waiting:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._lanes: dict[Gang, Lane] = {}
+        self._by_identity: dict[tuple[int, int, Spread], Lane] = {}
+        self._kept: list[Request] = []
+        """An identity stands for a request only as long as that exists."""
         self._busy: dict[int, Lane] = {}
         self._freed: deque[int] = deque(maxlen=_REMEMBERED)
         self._frees = 0
@@ -73,13 +76,23 @@ class Waiting:
     def __len__(self) -> int:
         return self._jobs
 
-    def lane_of(self, gang: Gang) -> tuple[Lane, bool]:
-        """The lane for jobs that ask for this, and whether it is new."""
-        lane = self._lanes.get(gang)
+    def lane_of(self, job: Job) -> tuple[Lane, bool]:
+        """The lane for jobs that ask for the same, and whether it is new.
+
+        Traces repeat a few requests; to know one by its identity is faster than to compare it.
+        """
+        seen = (id(job.request), job.workers, job.spread)
+        lane = self._by_identity.get(seen)
         if lane is not None:
             return lane, False
-        lane = self._lanes[gang] = Lane(gang)
-        return lane, True
+        gang = job.gang
+        lane = self._lanes.get(gang)
+        new = lane is None
+        if lane is None:
+            lane = self._lanes[gang] = Lane(gang)
+        self._by_identity[seen] = lane
+        self._kept.append(job.request)
+        return lane, new
 
     def add(self, entry: Entry) -> None:
         """By rank: who was killed comes back to the place that its arrival gave it."""
