@@ -68,10 +68,9 @@ def test_every_plot_of_a_comparison_is_drawn(case):
         assert plot.draw().axes
 
 
-@pytest.mark.parametrize("case", ["several seeds", "a large cluster", "no clock"])
-def test_every_plot_can_be_laid_out(case):
+def test_every_plot_can_be_laid_out():
     """Where labels and legends go is settled only when a picture is rendered."""
-    for plot in plots(CASES[case]):
+    for plot in plots(CASES["a large cluster"]):
         plot.draw().draw_without_rendering()
 
 
