@@ -27,7 +27,6 @@ from extender_http import (
     with_msgspec_and_each_key_once,
 )
 
-import gpupack_core as core
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, encode_devices
 from gpupack_crds.kinds import GpuNode
@@ -171,9 +170,7 @@ def measure(
     with contextlib.ExitStack() as stack:
         connections = {
             name: stack.enter_context(
-                connected(
-                    serve_uvicorn(build, http=Connection), with_msgspec_and_each_key_once
-                )
+                connected(serve_uvicorn(build, http=Connection), with_msgspec_and_each_key_once)
             )
             for name, build in servers.items()
         }
@@ -191,7 +188,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000, 5000, 20_000])
     parser.add_argument("--pods", type=int, nargs="+", default=[5000, 20_000])
-    parser.add_argument("--policies", nargs="+", default=["first-fit", "best-fit", "fgd", "default"])
+    parser.add_argument(
+        "--policies", nargs="+", default=["first-fit", "best-fit", "fgd", "default"]
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=100)
     options = parser.parse_args()
