@@ -9,13 +9,14 @@ lasting and gives every other node the first that fails; it runs only when a ref
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gpupack_core.arrays import ABSENT, Arrays, BoolArray, IntArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.masks import models_mask, tolerated_mask
+from gpupack_core.memo import ALL, Rows
 from gpupack_core.model import Health
 from gpupack_core.reasons import Reason
 from gpupack_core.request import Request, Share, Slices
@@ -35,25 +36,44 @@ class Check:
 
 
 def worker_slots(cluster: Cluster, request: Request, *, same_clique: bool = False) -> IntArray:
-    """Per row: how many workers fit now; `same_clique`: all on GPUs of one NVLink clique."""
+    """Per row: how many workers fit now; `same_clique`: all on GPUs of one NVLink clique.
+
+    The answer must not be changed. It is remembered for each kind of request, whatever its
+    selector, and worked out anew for the rows that have changed.
+    """
+    anywhere = request if request.selector is None else replace(request, selector=None)
+    slots = cluster.room.of(
+        (anywhere, same_clique),
+        cluster.arrays.version,
+        lambda rows: _slots(cluster, anywhere, rows, same_clique=same_clique),
+    )
+    return slots if request.selector is None else slots * _selected(cluster, request)
+
+
+def fresh_slots(cluster: Cluster, request: Request, *, same_clique: bool = False) -> IntArray:
+    """As worker_slots, for a request that will not be asked about again."""
+    slots = _slots(cluster, request, ALL, same_clique=same_clique)
+    return slots * _selected(cluster, request)
+
+
+def _slots(cluster: Cluster, request: Request, at: Rows, *, same_clique: bool) -> IntArray:
     a = cluster.arrays
-    eligible = eligible_devices(cluster, request)
+    eligible = eligible_devices(cluster, request, at=at)
     count = _one_clique_slots if same_clique else _device_slots
-    slots = count(a, request, eligible)
-    slots = np.minimum(slots, _quotient(a.free_cpu, request.cpu))
-    slots = np.minimum(slots, _quotient(a.free_ram, request.memory))
-    return np.where(_open(cluster, request), slots, 0)
+    slots = count(a, request, eligible, at)
+    slots = np.minimum(slots, _quotient(a.free_cpu[at], request.cpu))
+    slots = np.minimum(slots, _quotient(a.free_ram[at], request.memory))
+    return slots * _open(cluster, request, at)
 
 
 def eligible_devices(
-    cluster: Cluster, request: Request, *, row: int | None = None
+    cluster: Cluster, request: Request, *, at: int | Rows = ALL
 ) -> BoolArray | None:
     """Devices of an asked model, size and MIG profile, whatever is free on them; None: all GPUs.
 
-    With `row` one vector over the devices of that node.
+    `at`: the rows; for one row the answer is a vector over the devices of its node.
     """
     a = cluster.arrays
-    at = slice(None) if row is None else row
     eligible: BoolArray | None = None
     if request.slices is not None:
         eligible = _asked_profile(cluster, request.slices)[a.profile[at]]
@@ -79,7 +99,18 @@ def _asked_profile(cluster: Cluster, slices: Slices) -> BoolArray:
 def idle_devices(cluster: Cluster, request: Request) -> IntArray:
     """Per row: eligible devices of which nothing is used, on nodes that the request may use."""
     idle = idle_of(cluster.arrays, request, eligible_devices(cluster, request))
-    return np.where(_open(cluster, request), _per_node(idle), 0)
+    return _per_node(idle) * _open(cluster, request) * _selected(cluster, request)
+
+
+def usable(cluster: Cluster, request: Request) -> BoolArray:
+    """Rows that the request may use, whatever is free there."""
+    return _open(cluster, request) & _selected(cluster, request)
+
+
+def device_slots(cluster: Cluster, request: Request, at: Rows) -> IntArray:
+    """Workers that fit beside each other by their devices, whatever CPU and memory are free."""
+    eligible = eligible_devices(cluster, request, at=at)
+    return _device_slots(cluster.arrays, request, eligible, at)
 
 
 def reasons(cluster: Cluster, request: Request) -> list[Check]:
@@ -88,23 +119,24 @@ def reasons(cluster: Cluster, request: Request) -> list[Check]:
     return [check for part in parts for check in part(cluster, request)]
 
 
-def _open(cluster: Cluster, request: Request) -> BoolArray:
+def _open(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
+    """Whatever the request's selector says."""
     a = cluster.arrays
-    is_open = a.ready & ~a.cordoned & _tolerated(cluster, request) & _serves(cluster, request)
-    return is_open if request.selector is None else is_open & _selected(cluster, request)
+    is_open: BoolArray = a.ready[at] & ~a.cordoned[at]
+    return is_open & _tolerated(cluster, request, at) & _serves(cluster, request, at)
 
 
-def _tolerated(cluster: Cluster, request: Request) -> BoolArray:
+def _tolerated(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
     mask = tolerated_mask(request.tolerations, cluster.taint_sets)
-    return mask[cluster.arrays.taints] if len(mask) else cluster.arrays.present
+    return mask[cluster.arrays.taints[at]] if len(mask) else cluster.arrays.present[at]
 
 
-def _serves(cluster: Cluster, request: Request) -> BoolArray:
+def _serves(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
     """Nodes whose GPUs are asked for by the request's name for them."""
     if cluster.resources.values == [request.resource] or not request.needs_gpu:
-        return cluster.arrays.present
+        return cluster.arrays.present[at]
     serves = cluster.resources.where(lambda resource: resource == request.resource)
-    return serves[cluster.arrays.resource] if len(serves) else cluster.arrays.present
+    return serves[cluster.arrays.resource[at]] if len(serves) else cluster.arrays.present[at]
 
 
 def _selected(cluster: Cluster, request: Request) -> BoolArray:
@@ -113,34 +145,37 @@ def _selected(cluster: Cluster, request: Request) -> BoolArray:
     return cluster.selectors.of(request.selector, cluster.row_nodes)
 
 
-def _device_slots(a: Arrays, request: Request, eligible: BoolArray | None) -> IntArray:
+def _device_slots(
+    a: Arrays, request: Request, eligible: BoolArray | None, at: Rows = ALL
+) -> IntArray:
     if not request.devices:
-        return np.full(len(a.gpus), UNLIMITED)
-    units = units_of(a, request, eligible)
+        return np.full(len(a.gpus[at]), UNLIMITED)
+    units = units_of(a, request, eligible, at=at)
     if request.needs_clique:
-        return _clique_slots(a, units, request.devices)
+        return _clique_slots(a, units, request.devices, at)
     return _per_node(units) // request.devices
 
 
-def _one_clique_slots(a: Arrays, request: Request, eligible: BoolArray | None) -> IntArray:
-    units = units_of(a, request, eligible)
-    unlinked = units * (a.clique == ABSENT)
+def _one_clique_slots(
+    a: Arrays, request: Request, eligible: BoolArray | None, at: Rows
+) -> IntArray:
+    units, in_clique = units_of(a, request, eligible, at=at), a.clique[at]
+    unlinked = units * (in_clique == ABSENT)
     most: IntArray = unlinked.max(axis=1, initial=0) // request.devices
     for clique in _cliques(a):
-        most = np.maximum(most, _per_node(units * (a.clique == clique)) // request.devices)
+        most = np.maximum(most, _per_node(units * (in_clique == clique)) // request.devices)
     return most
 
 
 def units_of(
-    a: Arrays, request: Request, eligible: BoolArray | None, *, row: int | None = None
+    a: Arrays, request: Request, eligible: BoolArray | None, *, at: int | Rows = ALL
 ) -> IntArray | BoolArray:
     """Per device: shares that fit on it beside each other, or whether it is idle.
 
-    As many units as the request has devices make a worker. `row` as in eligible_devices.
+    As many units as the request has devices make a worker. `at` as in eligible_devices.
     """
     if request.share is None:
-        return idle_of(a, request, eligible, row=row)
-    at = slice(None) if row is None else row
+        return idle_of(a, request, eligible, at=at)
     parts = a.free_milli[at] // request.share.milli
     if request.share.memory:
         parts = np.minimum(parts, a.free_memory[at] // request.share.memory)
@@ -155,10 +190,9 @@ def _fits(a: Arrays, share: Share, eligible: BoolArray | None) -> BoolArray:
 
 
 def idle_of(
-    a: Arrays, request: Request, eligible: BoolArray | None, *, row: int | None = None
+    a: Arrays, request: Request, eligible: BoolArray | None, *, at: int | Rows = ALL
 ) -> BoolArray:
     """GPUs, or slices where these are asked for, of which nothing is used."""
-    at = slice(None) if row is None else row
     idle: BoolArray
     if request.slices is None:
         idle = a.free_milli[at] == WHOLE_GPU
@@ -167,10 +201,10 @@ def idle_of(
     return idle if eligible is None else idle & eligible
 
 
-def _clique_slots(a: Arrays, units: IntArray | BoolArray, gpus: int) -> IntArray:
+def _clique_slots(a: Arrays, units: IntArray | BoolArray, gpus: int, at: Rows = ALL) -> IntArray:
     slots = np.zeros(len(units), np.int64)
     for clique in _cliques(a):
-        slots += _per_node(units * (a.clique == clique)) // gpus
+        slots += _per_node(units * (a.clique[at] == clique)) // gpus
     return slots
 
 
@@ -218,14 +252,14 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
 def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
     """What the present holders use up."""
     a, eligible = cluster.arrays, eligible_devices(cluster, request)
-    slots = _device_slots(a, request, eligible)
     if request.share is not None:
         most = a.free_milli if eligible is None else a.free_milli * eligible
-        fits = _per_node(_fits(a, request.share, eligible))
-        yield Check(Reason.SHARE_DOES_NOT_FIT, fits < 1, most.max(axis=1, initial=0))
-        yield Check(Reason.TOO_MANY_SHARES, slots < 1)
+        fitting = _fits(a, request.share, eligible)
+        yield Check(Reason.SHARE_DOES_NOT_FIT, _nowhere(fitting), most.max(axis=1, initial=0))
+        yield Check(Reason.TOO_MANY_SHARES, _nowhere(fitting & (a.free_shares > 0)))
     elif request.devices:
         idle = _per_node(idle_of(a, request, eligible))
+        slots = _device_slots(a, request, eligible)
         free = Reason.TOO_FEW_FREE_GPUS if request.gpus else Reason.TOO_FEW_FREE_MIG_SLICES
         yield Check(free, idle < request.devices, idle)
         yield Check(Reason.NVLINK_CLIQUE_BUSY, slots < 1)

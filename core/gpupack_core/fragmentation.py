@@ -46,8 +46,9 @@ Parts = NDArray[np.int64]
 class Fragmentation:
     """F under one mix, for rows of any cluster; not thread-safe.
 
-    `shares` and `wholes` have a line for each group of kinds and level; what a demand that takes
-    milli of one GPU finds useful of a GPU stands in `shares`, by what is free there.
+    The tables have a line for each group of kinds and level. In a line of `_shares` stands what is
+    useful of a GPU for demands for shares, by what is free there; in a line of `_wholes` what is
+    useful of idle GPUs for demands for whole ones, by how many there are.
     """
 
     def __init__(self, mix: Mix) -> None:
@@ -56,13 +57,20 @@ class Fragmentation:
         self.total = sum(weight for _, weight in demands)
         self._demands = [(request, weight) for request, weight in demands if request.milli]
         self._cpus = np.array(sorted({request.cpu for request, _ in self._demands}), np.int64)
+        self._levels = len(self._cpus) + 1
         self._most = max((request.gpus or 0 for request, _ in self._demands), default=0)
-        self.shares: Parts = np.zeros((0, _STEPS), np.int64)
-        self.wholes: Parts = np.zeros((0, self._most + 1), np.int64)
-        self._groups: dict[tuple[bool, ...], int] = {}
         self._useful = RowMemo(np.int64, kept=1)
-        self._kinds: tuple[Kind, ...] = ()
-        self._group_of: IntArray = np.array([self._group(())])
+        self._kinds: tuple[Kind, ...]
+        self._groups: dict[tuple[bool, ...], int]
+        self._shares: Parts
+        self._wholes: Parts
+        self._first_line: IntArray
+        self._clear(columns=8)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Those met last."""
+        return self._kinds
 
     def of(self, view: Arrays) -> FloatArray:
         """F of each row in milli-GPU; 0 where there is no node."""
@@ -75,87 +83,84 @@ class Fragmentation:
         return self._useful.of("useful", view.version, compute)
 
     def useful_with(self, view: Arrays, rows: Rows, cpu: IntArray) -> Parts:
-        """As `useful`, were so many milli-CPU free."""
-        line, idle = self.lines(view, rows, cpu), view.idle_gpus[rows]
-        free = view.free_milli.T[:, rows]
-        useful: Parts = self.at(line, free).sum(axis=0) + self.idle_useful(line, idle)
+        """As `useful` of some rows, were so many milli-CPU free."""
+        self.meet(view.kinds.values, view.shape[1])
+        line, free = self.lines(view, rows, self.levels(cpu)), view.free_milli.T[:, rows]
+        useful: Parts = self.by_free(line, free).sum(axis=0)
+        useful += self.by_idle(line, view.idle_gpus[rows])
         mixed = np.flatnonzero(view.node_kind[rows] == MIXED)
         if len(mixed):
-            groups = self._group_of[view.kind.T[:, rows][:, mixed]]
+            groups = self.groups(view.kind.T[:, rows][:, mixed])
             useful[mixed] = self.useful_of(free[:, mixed], groups, cpu[mixed])
-        return useful
-
-    def lines(self, view: Arrays, rows: Rows, cpu: IntArray) -> IntArray:
-        """The line of each row in the tables; of no account where GPUs are of several kinds."""
-        self.meet(view.kinds.values)
-        return self._group_of[view.node_kind[rows]] * self._levels + self.levels(cpu)
-
-    def levels(self, cpu: IntArray) -> IntArray:
-        """How many CPU figures of the demands so many milli-CPU suffice for."""
-        return np.searchsorted(self._cpus, cpu, side="right")
-
-    def at(self, line: IntArray, free: IntArray) -> Parts:
-        """What demands for shares find useful of GPUs with so much free."""
-        return self.shares.ravel().take(line * _STEPS + free)
-
-    def idle_useful(self, line: IntArray, idle: IntArray) -> Parts:
-        """What demands for whole GPUs find useful of so many idle ones."""
-        useful: Parts = self.wholes[line, np.minimum(idle, self._most)] * idle * WHOLE_GPU
         return useful
 
     def useful_of(self, free: IntArray, groups: IntArray, cpu: IntArray) -> Parts:
         """Of nodes with GPUs of several kinds; `free` and `groups` by device and node."""
         level = self.levels(cpu)
-        useful: Parts = self.at(groups * self._levels + level, free).sum(axis=0)
+        useful: Parts = self.by_free(groups * self._levels + level, free).sum(axis=0)
         for group in set(groups.ravel().tolist()):
             idle = ((free == WHOLE_GPU) & (groups == group)).sum(axis=0)
-            useful += self.idle_useful(group * self._levels + level, idle)
+            useful += self.by_idle(group * self._levels + level, idle)
         return useful
+
+    def levels(self, cpu: IntArray) -> IntArray:
+        """How many CPU figures of the demands so many milli-CPU suffice for."""
+        return self._cpus.searchsorted(cpu, side="right")
+
+    def lines(self, view: Arrays, rows: Rows, level: IntArray) -> IntArray:
+        """The line of each row in the tables; of no account where GPUs are of several kinds."""
+        return self._first_line[view.node_kind[rows]] + level
 
     def groups(self, kind: IntArray) -> IntArray:
         """Of devices: kinds that the same demands accept are one group."""
-        return self._group_of[kind]
+        return self._first_line[kind] // self._levels
 
-    def meet(self, kinds: Sequence[Kind]) -> None:
-        """Make the tables for kinds of GPUs that were not seen before."""
+    def by_free(self, line: IntArray, free: IntArray) -> Parts:
+        """What demands for shares find useful of a GPU with so much free."""
+        return self._shares.take(line * _STEPS + free)
+
+    def by_idle(self, line: IntArray, idle: IntArray) -> Parts:
+        """What demands for whole GPUs find useful of so many idle ones."""
+        return self._wholes.take(line * self._width + idle)
+
+    def meet(self, kinds: Sequence[Kind], columns: int) -> None:
+        """Make the tables for kinds of GPUs, and nodes with more GPUs, than seen before."""
+        if columns >= self._width:
+            self._clear(columns)
         if self._kinds != (found := tuple(kinds)):
-            groups = [self._group(self._accepting(kind)) for kind in found]
-            nothing = self._group(())
-            # ABSENT and MIXED are -1 and -2: from the end
-            self._kinds, self._group_of = found, np.array([*groups, nothing, nothing])
+            groups = [
+                self._group(tuple(accepts(r, kind) for r, _ in self._demands)) for kind in found
+            ]
+            # ABSENT is -1 and MIXED -2: they count from the end
+            self._first_line = np.array([*groups, 0, 0]) * self._levels
+            self._kinds = found
 
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """Those met last."""
-        return self._kinds
-
-    @property
-    def _levels(self) -> int:
-        return len(self._cpus) + 1
-
-    def _accepting(self, kind: Kind) -> tuple[bool, ...]:
-        return tuple(accepts(request, kind) for request, _ in self._demands)
+    def _clear(self, columns: int) -> None:
+        self._width, self._kinds, self._groups = columns + 1, (), {}
+        self._shares = self._wholes = np.zeros(0, np.int64)
+        self._first_line = np.array([self._group(())] * 2)
 
     def _group(self, accepting: tuple[bool, ...]) -> int:
-        """The group's number; `accepting` empty: no demand accepts it, as where there is no GPU."""
+        """The group's number; `accepting` empty, 0: no demand accepts it, as where no GPU is."""
         if accepting not in self._groups:
             self._groups[accepting] = len(self._groups)
             shares, wholes = self._lines_of(accepting)
-            self.shares = np.concatenate([self.shares, shares])
-            self.wholes = np.concatenate([self.wholes, wholes])
+            self._shares = np.append(self._shares, shares)
+            self._wholes = np.append(self._wholes, wholes)
         return self._groups[accepting]
 
     def _lines_of(self, accepting: tuple[bool, ...]) -> tuple[Parts, Parts]:
         shares = np.zeros((self._levels, _STEPS), np.int64)
-        wholes = np.zeros((self._levels, self._most + 1), np.int64)
+        wholes = np.zeros((self._levels, max(self._width, self._most + 1)), np.int64)
         for (request, weight), accepted in zip(self._demands, accepting, strict=False):
-            level = int(self.levels(np.array(request.cpu)))
+            level = int(self._cpus.searchsorted(request.cpu)) + 1
             if accepted and request.share:
                 shares[level, request.share.milli] += weight
             elif accepted:
                 wholes[level, request.gpus] += weight
-        running = [table.cumsum(axis=0).cumsum(axis=1) for table in (shares, wholes)]
-        return running[0] * np.arange(_STEPS), running[1]
+        shares, wholes = (t.cumsum(axis=0).cumsum(axis=1) for t in (shares, wholes))
+        idle = np.arange(self._width) * WHOLE_GPU
+        return shares * np.arange(_STEPS), wholes[:, : self._width] * idle
 
 
 def accepts(request: Request, kind: Kind) -> bool:

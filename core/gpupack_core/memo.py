@@ -21,7 +21,9 @@ Rows = IntArray | slice
 ALL = slice(None)
 """Every row: where most have changed, slices are read several times faster than lists of rows."""
 
-KEPT = 256
+_UNSEEN = np.iinfo(np.int64).min
+
+KEPT = 512
 """Kinds of request; the one not asked for the longest goes first."""
 
 
@@ -46,10 +48,14 @@ class RowMemo:
             seen[changed] = version[changed]
         return figures
 
+    def forget(self) -> None:
+        """All of it."""
+        self._kinds.clear()
+
     def _entry(self, kind: Hashable, rows: int) -> tuple[IntArray, Figures]:
         entry = self._kinds.get(kind)
         if entry is None or len(entry[0]) != rows:
-            entry = np.full(rows, -1, np.int64), np.zeros(rows, self._dtype)
+            entry = np.full(rows, _UNSEEN, np.int64), np.zeros(rows, self._dtype)
             self._kinds[kind] = entry
             if len(self._kinds) > self._kept:
                 self._kinds.popitem(last=False)

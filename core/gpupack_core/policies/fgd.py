@@ -41,12 +41,13 @@ class Fgd(Policy):
 
     def __init__(self, mix: Mix | None = None) -> None:
         self._fragmentation = Fragmentation(mix or Mix())
+        self._steps = _thresholds(self._fragmentation.total)
         self._scores = RowMemo(np.int8)
 
     def informed(self, outlook: Outlook) -> "Fgd":
         """With the typical pods of the outlook; the tables are ready."""
         informed = Fgd(typical_pods(outlook.mix))
-        informed._fragmentation.meet(self._fragmentation.kinds)
+        informed._fragmentation.meet(self._fragmentation.kinds, columns=0)
         return informed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
@@ -59,55 +60,50 @@ class Fgd(Policy):
 
     def share_column(self, view: Arrays, request: Request, row: int, columns: Sequence[int]) -> int:
         """The first device with the best score."""
+        if len(columns) == 1:
+            return columns[0]
         if not self._fragmentation.total:
             return _UNINFORMED.share_column(view, request, row, columns)
         gains = self._gains(view, request, np.array([row]))[list(columns), 0]
         return columns[int(self._rounded(gains).argmax())]
 
-    def _rounded(self, gain: Parts) -> FloatArray:
-        """The score of a gain; it does not overflow where a device has no room."""
-        steepness = gain / (self._fragmentation.total * float(WHOLE_GPU))
-        scores: FloatArray = np.floor(100.0 / (1.0 + np.exp(-np.clip(steepness, -50, 50))))
-        return scores
+    def _rounded(self, gain: Parts) -> IntArray:
+        """The score of a gain: how many steps it reaches."""
+        return self._steps.searchsorted(gain, side="right")
 
     def _gains(self, view: Arrays, request: Request, rows: Rows) -> Parts:
         """F before less F after: of a share by device and row, otherwise a line of rows.
 
         Of no account where the request does not fit.
         """
-        measure = self._fragmentation
-        cpu = view.free_cpu[rows] - request.cpu
-        before = measure.useful(view)[rows]
-        gains = measure.total * request.milli - before + self._useful_then(view, rows, cpu, before)
-        gains = gains + self._change(view, request, rows, cpu)
+        measure, now = self._fragmentation, view.free_cpu[rows]
+        useful, cpu = measure.useful(view)[rows], now - request.cpu
+        level = measure.levels(cpu)
+        gains = measure.total * request.milli - useful
+        less = np.flatnonzero(level != measure.levels(now))
+        if len(less):
+            useful = useful.copy()
+            useful[less] = measure.useful_with(view, _some(rows, less), cpu[less])
+        gains = gains + useful + self._change(view, request, rows, level)
         mixed = np.flatnonzero(view.node_kind[rows] == MIXED)
         if len(mixed):
             gains[:, mixed] = self._gains_of_mixed(view, request, _some(rows, mixed))
         return gains
 
-    def _useful_then(self, view: Arrays, rows: Rows, cpu: IntArray, now: Parts) -> Parts:
-        """What is useful with less CPU: on most nodes the same, all demands still fit by CPU."""
-        measure = self._fragmentation
-        less = np.flatnonzero(measure.levels(cpu) != measure.levels(view.free_cpu[rows]))
-        if not len(less):
-            return now
-        then = now.copy()
-        then[less] = measure.useful_with(view, _some(rows, less), cpu[less])
-        return then
-
-    def _change(self, view: Arrays, request: Request, rows: Rows, cpu: IntArray) -> Parts:
+    def _change(self, view: Arrays, request: Request, rows: Rows, level: IntArray) -> Parts:
         """By how much what is useful grows when the GPUs are taken: shape as of `_gains`."""
         measure = self._fragmentation
-        line, idle = measure.lines(view, rows, cpu), view.idle_gpus[rows]
+        line, idle = measure.lines(view, rows, level), view.idle_gpus[rows]
+        gpus = (request.gpus or 0) if request.share is None else 1
+        left = np.maximum(idle - gpus, 0)
+        whole = measure.by_idle(line, left) - measure.by_idle(line, idle)
         if request.share is None:
-            left = np.maximum(idle - (request.gpus or 0), 0)
-            whole = measure.idle_useful(line, left) - measure.idle_useful(line, idle)
-            return (whole - measure.at(line, np.array(WHOLE_GPU)) * (request.gpus or 0))[None]
+            return (whole - gpus * measure.by_free(line, np.array(WHOLE_GPU)))[None]
         free = view.free_milli.T[:, rows]
-        opened = measure.idle_useful(line, idle - 1) - measure.idle_useful(line, idle)
-        change = measure.at(line, free - request.share.milli) - measure.at(line, free)
-        change += (free == WHOLE_GPU) * opened
-        return np.where(_room(view, request.share, rows), change, _NEVER)
+        change = measure.by_free(line, free - request.share.milli) - measure.by_free(line, free)
+        change += (free == WHOLE_GPU) * whole
+        change[~_room(view, request.share, rows)] = _NEVER
+        return change
 
     def _gains_of_mixed(self, view: Arrays, request: Request, rows: IntArray) -> Parts:
         """As `_gains`, of nodes with GPUs of several kinds, which are rare: state by state.
@@ -139,6 +135,13 @@ class Fgd(Policy):
         each = request.share.milli if request.share else WHOLE_GPU
         left = [np.maximum(free - each * devices, 0) for devices in taken]
         return np.array([base + measure.useful_of(state, groups, cpu) for state in left])
+
+
+def _thresholds(total: int) -> Parts:
+    """The least gains, milli-GPU times weight, that score 1, 2, … 99."""
+    score = np.arange(1, 100)
+    least: Parts = np.ceil(np.log(score / (100 - score)) * WHOLE_GPU * total).astype(np.int64)
+    return least
 
 
 def typical_pods(mix: Mix) -> Mix:
