@@ -2,6 +2,7 @@
 """The command line: one command for each question."""
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,12 +18,18 @@ from gpupack_simulator.queueing import DISCIPLINES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_TYPED = "gpupack_simulator.typed"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 class OurErrors(click.Group):
     """Our own errors are told as they are; any other is a bug and keeps its traceback."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what was typed, for the report."""
+        ctx.meta[_TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
@@ -182,4 +189,4 @@ def _output(given: dict[str, Any]) -> Output:
 def _command() -> str:
     """As it was typed, for the report."""
     context = click.get_current_context()
-    return context.command_path
+    return f"{context.find_root().info_name} {shlex.join(context.meta[_TYPED])}"

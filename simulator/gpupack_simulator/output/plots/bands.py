@@ -60,7 +60,7 @@ def banded(
     for axes in panels:
         _draw(axes, bands, steps=steps)
         tidy(axes, x=x_label, y=label)
-        _mark_warm_up(axes, max(one.measured_from for one in told))
+    _mark_warm_up(panels[0], max(one.measured_from for one in told))
     panels[0].set_ylim(0, top)
     clocked = told[0].unit is not TimeUnit.ARRIVAL
     panels[0].set_xlim(0, max(one.ended for one in told) if clocked else bands[0].x[-1])
@@ -86,7 +86,6 @@ def _mark_warm_up(axes: Axes, until: float) -> None:
             ha="right",
             fontsize=9,
             color="#777777",
-            annotation_clip=True,
         )
 
 

@@ -76,7 +76,8 @@ def _panel(axes: Axes, waits: Mapping[str, FloatArray], left: float, right: floa
         x, y = _curve(of_policy, left, right)
         axes.plot(x, y, label=policy, drawstyle="steps-post", **line_style(number, len(waits)))
     axes.set_xlim(left, right)
-    axes.set_ylim(_lowest(waits, left), 102)
+    lowest = _lowest(waits, left)
+    axes.set_ylim(lowest, ALL + 0.02 * (ALL - lowest))
     if not any(of_policy.any() for of_policy in waits.values()):
         axes.text(0.5, 0.5, "none of them waited", transform=axes.transAxes, ha="center")
 

@@ -43,7 +43,7 @@ def wasted(digests: Sequence[Digest]) -> Figure:
         width = np.array([_mean(told, policy, cause) for policy in policies])
         if width.any():
             axes.barh(
-                policies,
+                range(len(policies)),
                 width,
                 left=left,
                 label=words,
@@ -58,6 +58,7 @@ def wasted(digests: Sequence[Digest]) -> Figure:
         axes.annotate(f" {total:.1f}%", (total, row), va="center", fontsize=9)
     tidy(axes, x="served nobody (% of all GPU capacity)", y="")
     axes.grid(axis="y", visible=False)
+    axes.set_yticks(range(len(policies)), policies)
     axes.invert_yaxis()
     axes.margins(x=0.1)
     axes.set_xlim(left=0)

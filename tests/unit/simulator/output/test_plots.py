@@ -9,6 +9,7 @@ from gpupack_simulator.output.plots.catalogue import file_name, plots
 from gpupack_simulator.output.plots.gantt import gantt
 from gpupack_simulator.output.plots.style import save
 from gpupack_simulator.output.plots.waits import waits
+from gpupack_simulator.output.plots.wasted import wasted
 from gpupack_simulator.record import TimeUnit
 
 CAUSES = {"fragmented": 1000, "no-demand": 1000}
@@ -118,6 +119,11 @@ def test_every_axis_with_ticks_has_a_label():
 def test_sizes_in_which_nobody_waited_are_said_to_be_so():
     found = texts(waits([digest(run(jobs=(done("a", start=0, duration=1),)))]))
     assert found == ["none of them waited"]
+
+
+def test_a_bar_of_waste_bears_the_name_of_its_policy():
+    (axes,) = wasted([busy("fgd"), busy("best-fit")]).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["fgd", "best-fit"]
 
 
 def test_a_policy_makes_a_file_name():

@@ -1,26 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster at one instant, as a terminal shows it.
-
-`GOLDEN=write pytest tests/unit/simulator/output` writes the golden files anew: look at the diff.
-"""
+"""The cluster at one instant, as a terminal shows it."""
 
 import io
-import os
-from pathlib import Path
 
-import pytest
 from rich.console import Console
 from run_builders import job, node
 
 from gpupack_core import Cluster, DeviceUuid, Grant, Holder, MiB, MilliGpu, NodeName, Placement
 from gpupack_simulator import Breakdown, Part, Settings, Simulator
-from gpupack_simulator.experiments import Scripted
-from gpupack_simulator.inputs.scenario import read_scenario
 from gpupack_simulator.output.steps import headline, show
 from gpupack_simulator.record import TimeUnit
-
-GOLDEN = Path(__file__).parent / "golden"
-CLASSROOM = Path(__file__).parents[4] / "examples" / "simulator" / "classroom.yaml"
 
 
 def printed(*renderables, terminal=False):
@@ -36,24 +25,6 @@ def at(time, nodes, jobs, **settings):
     simulator = Simulator(nodes, jobs, "first-fit", Settings(**settings))
     simulator.advance(time)
     return simulator.state()
-
-
-def classroom(policy):
-    simulator = Scripted(read_scenario(CLASSROOM)).simulator(policy, 0)
-    text = ""
-    for step in range(11):
-        simulator.advance(float(step))
-        text += printed(show(simulator.state()))
-    return text
-
-
-@pytest.mark.parametrize("policy", ["first-fit", "best-fit", "worst-fit"])
-def test_the_classroom_step_by_step(policy):
-    path = GOLDEN / f"classroom-{policy}.txt"
-    found = classroom(policy)
-    if os.environ.get("GOLDEN") == "write":
-        path.write_text(found)
-    assert found == path.read_text()
 
 
 def test_without_a_terminal_the_text_is_plain():
