@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+from simulator_builders import job
+
+from gpupack_core import CoreError, Mix
+from gpupack_core.learner import FIRST
+from gpupack_core.policies.best_fit import BestFit
+from gpupack_simulator.engine.learning import Learning
+
+
+class Pupil(BestFit):
+    """Keeps what it was told."""
+
+    def __init__(self, told=None):
+        self.told = told
+
+    def informed(self, outlook):
+        return Pupil(outlook)
+
+
+class Dunce(BestFit):
+    def informed(self, outlook):
+        raise CoreError("no prices")
+
+
+def teach(learning, jobs):
+    for number in range(jobs):
+        learning.arrived(job(f"job-{number}", 1 + number % 2))
+
+
+def test_a_policy_is_told_what_arrived_once_that_is_enough():
+    learning = Learning(Pupil())
+    teach(learning, FIRST)
+    demands = learning.policy.told.mix.demands
+    assert {demand.request.gpus: demand.weight for demand in demands} == {1: 0.5, 2: 0.5}
+
+
+def test_a_policy_is_told_nothing_before_that():
+    learning = Learning(Pupil())
+    teach(learning, FIRST - 1)
+    assert learning.policy.told is None
+
+
+def test_every_worker_of_a_gang_counts():
+    learning = Learning(Pupil())
+    learning.arrived(job("gang", 1, workers=FIRST))
+    assert learning.policy.told is not None
+
+
+def test_a_policy_learns_whether_anything_leaves():
+    learning = Learning(Pupil())
+    for number in range(FIRST // 2):
+        learning.departed(job(f"gone-{number}"))
+    teach(learning, FIRST)
+    assert learning.policy.told.churn == 0.5
+
+
+def test_a_known_mix_is_told_from_the_start_and_stays():
+    known = Mix.of([(job("x", 8).request, 1.0)])
+    learning = Learning(Pupil(), known)
+    assert learning.policy.told.mix == known
+    teach(learning, FIRST)
+    assert learning.policy.told.mix == known
+
+
+def test_a_policy_that_cannot_be_informed_goes_on_as_it_is():
+    learning = Learning(Dunce())
+    teach(learning, 2 * FIRST)
+    assert isinstance(learning.policy, Dunce)
