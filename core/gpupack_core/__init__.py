@@ -27,6 +27,7 @@ from gpupack_core.errors import (
 )
 from gpupack_core.gang import plan_gang
 from gpupack_core.learner import Learner
+from gpupack_core.miss import Miss, Resource
 from gpupack_core.model import Device, Effect, Health, Node, Taint
 from gpupack_core.models import matches_model
 from gpupack_core.outlook import Demand, Mix, Outlook
@@ -88,6 +89,7 @@ __all__ = [
     "MiB",
     "MilliCpu",
     "MilliGpu",
+    "Miss",
     "Mix",
     "Node",
     "NodeName",
@@ -103,6 +105,7 @@ __all__ = [
     "Refusal",
     "Request",
     "Requirement",
+    "Resource",
     "Share",
     "Slices",
     "Spread",

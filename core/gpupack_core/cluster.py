@@ -60,6 +60,7 @@ class Cluster:
         self.profiles: Table[str] = Table()
         self.selectors = SelectorMasks()
         self.room, self._ideal_room = RowMemo(np.int32), RowMemo(np.int32)
+        self._ideal: Cluster | None = None
         self.tie_seed = tie_seed
         self._added = 0
         self._rows: dict[NodeName, int] = {}
@@ -110,6 +111,7 @@ class Cluster:
         row = self._rows.get(node.name)
         if row is None:
             row = self._new_row(node.name)
+        self._ideal = None
         self._forget_devices(node.name)
         self._write_row(row, node)
         self.selectors.correct(row, node)
@@ -119,6 +121,7 @@ class Cluster:
         row = self._rows.pop(name, None)
         if row is None:
             raise UnknownNode(f"node {name} is not in the cluster")
+        self._ideal = None
         self._forget_devices(name)
         del self._columns[name]
         self.row_nodes[row] = None
@@ -186,7 +189,7 @@ class Cluster:
         """An independent copy, for what-if questions; it shares the append-only tables."""
         twin = copy(self)
         own = ("_rows", "_columns", "_device_node", "_spare", "_holdings", "row_nodes", "arrays")
-        vars(twin).update({name: getattr(self, name).copy() for name in own})
+        vars(twin).update({name: getattr(self, name).copy() for name in own}, _ideal=None)
         twin.selectors = SelectorMasks()
         return twin
 
@@ -197,11 +200,17 @@ class Cluster:
         """
         return self._overlay(self.arrays.copy())
 
-    def emptied(self) -> Self:
+    def emptied(self) -> "Cluster":
         """As good as it can get: nothing held, all healthy, ready, uncordoned.
 
-        It is to be read; an overlay of it can be planned on.
+        It is to be read, until nodes change; an overlay of it can be planned on. It is the same
+        one until then, so that what was worked out on it stays known.
         """
+        if self._ideal is None:
+            self._ideal = self._emptied()
+        return self._ideal
+
+    def _emptied(self) -> Self:
         ideal = self.arrays.emptied()
         lasting = [self.taint_sets.number(_lasting(t)) for t in tuple(self.taint_sets.values)]
         ideal.taints = np.array(lasting, np.int32)[ideal.taints]

@@ -14,16 +14,23 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gpupack_core.arrays import BoolArray, IntArray
+from gpupack_core.arrays import BoolArray, FloatArray, IntArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.decide import best_row, place
 from gpupack_core.devices import tightest_clique
-from gpupack_core.feasibility import eligible_devices, idle_devices, units_of, worker_slots
+from gpupack_core.feasibility import (
+    eligible_devices,
+    fresh_slots,
+    idle_devices,
+    units_of,
+    worker_slots,
+)
+from gpupack_core.nearest import nearest_gang
 from gpupack_core.placement import Placement
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Refusal, counted, request_text
 from gpupack_core.refuse import refusal
-from gpupack_core.request import Gang, Spread
+from gpupack_core.request import Gang, Request, Spread
 from gpupack_core.units import Holder, NodeName
 
 
@@ -36,7 +43,8 @@ def plan_gang(
 ) -> tuple[Placement, ...] | Refusal:
     """The placement of each worker, by its index; the given cluster is not changed."""
     names = None if candidates is None else tuple(candidates)
-    room = _room(cluster, gang) * cluster.among(names)
+    among = cluster.among(names)
+    room = _room(cluster, gang) * among
     fitting = min(_reach(room, gang.spread.most_nodes), gang.workers)
     plan = _Plan(cluster.overlay(), gang, policy, room, workers=fitting)
     placements = tuple(plan.next_worker() for _ in range(fitting))
@@ -48,6 +56,7 @@ def plan_gang(
         candidates=names,
         gang=_missing(cluster, gang, fitting),
         never=_never(cluster, gang),
+        nearest=nearest_gang(gang.request, lambda less: _fits(cluster, gang, less, among)),
     )
 
 
@@ -71,11 +80,12 @@ class _Plan:
         self._placed = 0
         rows = np.flatnonzero(room)
         self._scores = np.zeros(len(room))
-        self._scores[rows] = policy.score(cluster.arrays, gang.request, rows)
+        if not policy.relative:
+            self._scores[rows] = policy.score(cluster.arrays, gang.request, rows)
 
     def next_worker(self) -> Placement:
         rows = np.flatnonzero(self._allowed())
-        row = best_row(self.cluster.arrays, rows, self._scores[rows])
+        row = best_row(self.cluster.arrays, rows, self._scores_of(rows))
         if self._same_clique and self._clique is None:
             self._clique = self._clique_on(row)
         placement = place(self.cluster, row, self._request, self._policy, among=self._clique)
@@ -83,20 +93,22 @@ class _Plan:
         self._placed += 1
         self._slots[row] -= 1
         self._used[row] = True
-        if self._slots[row]:
-            self._scores[row] = self._score(row)
+        if self._slots[row] and not self._policy.relative:
+            self._scores[row] = self._score(np.array([row]))[0]
         return placement
+
+    def _scores_of(self, rows: IntArray) -> FloatArray:
+        return self._score(rows) if self._policy.relative else self._scores[rows]
 
     def _clique_on(self, row: int) -> BoolArray:
         """The devices of the clique that takes the whole gang."""
-        eligible = eligible_devices(self.cluster, self._request, row=row)
-        units = units_of(self.cluster.arrays, self._request, eligible, row=row)
+        eligible = eligible_devices(self.cluster, self._request, at=row)
+        units = units_of(self.cluster.arrays, self._request, eligible, at=row)
         needed = self._workers * self._request.devices
         return tightest_clique(self.cluster.arrays, row, units, needed)
 
-    def _score(self, row: int) -> float:
-        rows = np.array([row])
-        return float(self._policy.score(self.cluster.arrays, self._request, rows)[0])
+    def _score(self, rows: IntArray) -> FloatArray:
+        return self._policy.score(self.cluster.arrays, self._request, rows)
 
     def _allowed(self) -> BoolArray:
         """Nodes that can take the next worker and leave a way to place all others."""
@@ -112,10 +124,14 @@ class _Plan:
 
 
 def _room(cluster: Cluster, gang: Gang) -> IntArray:
-    """Workers per row, not more than the gang has (which keeps sums small)."""
-    most = 1 if gang.spread.one_worker_per_node else gang.workers
+    """Workers per row."""
     slots = worker_slots(cluster, gang.request, same_clique=gang.spread.same_clique)
-    return np.minimum(slots, most)
+    return _limited(slots, gang)
+
+
+def _limited(slots: IntArray, gang: Gang) -> IntArray:
+    """Not more than the gang has, which keeps sums small, or than may be on one node."""
+    return np.minimum(slots, 1 if gang.spread.one_worker_per_node else gang.workers)
 
 
 def _reach(room: IntArray, nodes: int | None) -> int:
@@ -123,6 +139,12 @@ def _reach(room: IntArray, nodes: int | None) -> int:
     if nodes is None or nodes >= len(room):
         return int(room.sum())
     return int(np.partition(room, len(room) - nodes)[len(room) - nodes :].sum()) if nodes else 0
+
+
+def _fits(cluster: Cluster, gang: Gang, request: Request, among: BoolArray) -> bool:
+    """Whether the gang would fit with this request instead."""
+    slots = fresh_slots(cluster, request, same_clique=gang.spread.same_clique)
+    return _reach(_limited(slots, gang) * among, gang.spread.most_nodes) >= gang.workers
 
 
 def _never(cluster: Cluster, gang: Gang) -> bool:

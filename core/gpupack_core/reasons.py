@@ -8,6 +8,7 @@ a text that varies would make every write trigger the next attempt.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpupack_core.miss import Miss
 from gpupack_core.request import Request, Share
 
 
@@ -109,7 +110,8 @@ class Refusal:
     """Nothing was placed. `counts` cover every node looked at, most frequent first.
 
     `never`: it would not fit if the cluster were empty and all of it healthy; waiting is
-    futile until nodes are added or changed. `gang` says what a gang is missing.
+    futile until nodes are added or changed. `gang` says what a gang is missing. `nearest`: what
+    would have fitted.
     """
 
     request: Request
@@ -117,6 +119,7 @@ class Refusal:
     total: int
     never: bool = False
     gang: str = ""
+    nearest: Miss | None = None
 
     @property
     def reason(self) -> Reason:
@@ -134,6 +137,8 @@ class Refusal:
         what = " one more worker" if self.gang else ""
         fits = f"0 of {counted(self.total, 'node')} {verb}{what}"
         parts = [self.gang, f"{fits}: {causes or Reason.NO_NODES.describe(self.request)}"]
+        if self.nearest:
+            parts.append(self.nearest.text)
         if self.never:
             parts.append("it would not fit on the empty cluster either")
         return "; ".join(part for part in parts if part)

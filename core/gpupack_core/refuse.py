@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build refusals: one reason per node, counted, with the nearest miss of each."""
+"""Build refusals: one reason per node, counted, with the most that any of its nodes has."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,8 @@ import numpy as np
 from gpupack_core.arrays import BoolArray, IntArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import Check, reasons, worker_slots
+from gpupack_core.miss import Miss
+from gpupack_core.nearest import nearest_node
 from gpupack_core.reasons import Count, Reason, Refusal
 from gpupack_core.request import Request
 from gpupack_core.units import NodeName
@@ -20,15 +22,21 @@ def refusal(
     candidates: Sequence[NodeName] | None,
     never: bool,
     gang: str = "",
+    nearest: Miss | None = None,
 ) -> Refusal:
-    """Why none of the candidates takes one (more) worker."""
+    """Why none of the candidates takes one (more) worker.
+
+    `gang` and `nearest` are as in Refusal; the nearest miss of one worker is found here.
+    """
     checks = [*reasons(cluster, request), _spread(cluster)]
-    first = _first_failing(checks, cluster.among(candidates))
+    among = cluster.among(candidates)
+    first = _first_failing(checks, among)
     counts = [_count(check, first == number) for number, check in enumerate(checks)]
     unknown = 0 if candidates is None else sum(name not in cluster for name in set(candidates))
     counts.append(Count(Reason.NODE_UNKNOWN, unknown))
     total = sum(count.nodes for count in counts)
-    return Refusal(request, ordered(counts), total, never=never, gang=gang)
+    nearest = nearest if gang else nearest_node(cluster, request, among)
+    return Refusal(request, ordered(counts), total, never=never, gang=gang, nearest=nearest)
 
 
 def ordered(counts: Sequence[Count]) -> tuple[Count, ...]:

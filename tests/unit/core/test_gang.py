@@ -6,14 +6,16 @@ from core_builders import (
     WORST_FIT,
     cluster_of,
     gang,
+    mig,
     node,
     share,
     shown,
+    slices,
     taken,
     whole,
 )
 
-from gpupack_core import POLICIES, Interconnect, Reason, plan_gang
+from gpupack_core import POLICIES, Interconnect, Reason, plan_gang, policy_named
 
 
 def plan(cluster, asked, policy=BEST_FIT):
@@ -69,6 +71,7 @@ def test_a_refused_gang_counts_what_is_missing():
         "gang of 4 workers × 8 GPUs: 2 of 4 workers fit now; 16 GPUs are missing "  # noqa: RUF001
         "(16 free GPUs in 2 nodes, 32 asked); 0 of 3 nodes fit one more worker: "
         "2 nodes: fewer than 8 free GPUs (most free on one node: 0); 1 node: node has no GPUs; "
+        "the gang would fit with 4 GPUs less for each worker; "
         "it would not fit on the empty cluster either"
     )
 
@@ -89,3 +92,50 @@ def test_cpu_and_memory_limit_the_workers_of_a_node():
     cluster = cluster_of(node("a", 8, cpu=3000), node("b", 8, memory=100))
     placements = plan_gang(cluster, gang(4, whole(1, cpu=1000, memory=100)), BEST_FIT)
     assert sorted(p.node for p in placements) == ["a", "a", "a", "b"]
+
+
+def test_a_gang_in_one_clique_goes_to_the_smallest_that_takes_all():
+    cluster = cluster_of(node("a", 7, cliques=[0, 0, 0, 0, 1, 1, 1]), node("b", 4))
+    assert plan(cluster, gang(3, whole(1), same_clique=True)) == ["a/4", "a/5", "a/6"]
+    assert plan(cluster, gang(2, whole(2), same_clique=True)) == ["a/0 a/1", "a/2 a/3"]
+
+
+def test_a_gang_that_no_clique_takes_is_refused_though_the_node_has_room():
+    cluster = cluster_of(node("a", 4, cliques=[0, 0, 1, 1]))
+    refusal = plan(cluster, gang(3, whole(1), same_clique=True))
+    assert refusal.message == (
+        "gang of 3 workers × 1 GPU in one NVLink clique: 2 of 3 workers fit now; "  # noqa: RUF001
+        "enough GPUs but not where they are needed (4 free GPUs in 1 node, 3 asked); "
+        "0 of 1 node fits one more worker: "
+        "1 node: the spread rule allows no more workers here; "
+        "it would not fit on the empty cluster either"
+    )
+
+
+def test_shares_in_one_clique_may_have_a_gpu_without_nvlink_in_common():
+    cluster = cluster_of(node("a", 2))
+    assert plan(cluster, gang(2, share(500), same_clique=True)) == ["a/0", "a/0"]
+    assert plan(cluster, gang(3, share(400), same_clique=True)).never
+
+
+def test_a_gang_of_slices_takes_them_from_few_gpus():
+    cluster = cluster_of(mig("a", {"1g.10gb": 3}, {"1g.10gb": 2}))
+    assert plan(cluster, gang(2, slices("1g.10gb"))) == ["a/3", "a/4"]
+    assert plan(cluster, gang(2, slices("1g.10gb", 3))).message.startswith(
+        "gang of 2 workers × 3 MIG slices 1g.10gb: 1 of 2 workers fit now; "  # noqa: RUF001
+        "1 MIG slice is missing (5 free MIG slices in 1 node, 6 asked)"
+    )
+
+
+def test_a_gang_names_the_smallest_reduction_with_which_it_would_fit():
+    cluster = cluster_of(node("a", 2, cpu=3000), node("b", 2, cpu=3000))
+    refusal = plan(cluster, gang(4, whole(1, cpu=2000)))
+    assert refusal.nearest.text == "the gang would fit with 500 milli-CPU less for each worker"
+    smaller = gang(4, refusal.nearest.applied(refusal.request))
+    assert len(plan(cluster, smaller)) == 4
+
+
+def test_a_policy_that_compares_nodes_plans_gangs_too():
+    cluster = cluster_of(node("a", 2), node("b", 2))
+    placements = plan_gang(cluster, gang(4, whole(1)), policy_named("0.5*best-fit+0.5*worst-fit"))
+    assert sorted(p.node for p in placements) == list("aabb")

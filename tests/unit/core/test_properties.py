@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random clusters against plain-Python references that try every possibility."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 from core_builders import cluster_of
 from core_oracle import choices, clique_of, gang_fits, greedy_fits, shares_of
 from core_strategies import books, cases, clusters, gangs, nodes, policies, requests
@@ -8,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupack_core import POLICIES, Holder, Placement, Refusal, decide, explain, plan_gang, rank
+from gpupack_core.miss import Resource
 
 
 @cases
@@ -114,6 +118,41 @@ def check_plan(cluster, asked, placements):
     assert not asked.spread.same_clique or len(cliques) == 1
     assert len(set(names)) <= (asked.spread.max_nodes or asked.workers)
     assert not asked.spread.one_worker_per_node or len(set(names)) == asked.workers
+
+
+@cases
+@given(clusters(fill=12), requests(), policies)
+def test_the_nearest_miss_makes_as_many_nodes_fit_as_it_says_and_less_makes_none(
+    cluster, request, policy
+):
+    answer = decide(cluster, request, policy)
+    if isinstance(answer, Refusal):
+        check_nearest(answer, lambda less: len(rank(cluster, less, policy)))
+        if answer.nearest:
+            assert (
+                len(rank(cluster, answer.nearest.applied(request), policy)) == answer.nearest.nodes
+            )
+
+
+@cases
+@given(clusters(fill=12), gangs(), policies)
+def test_the_nearest_miss_makes_the_gang_fit_and_less_does_not(cluster, asked, policy):
+    def fits(less):
+        return isinstance(plan_gang(cluster, replace(asked, request=less), policy), tuple)
+
+    answer = plan_gang(cluster, asked, policy)
+    if isinstance(answer, Refusal):
+        check_nearest(answer, fits)
+
+
+def check_nearest(refusal, fits):
+    request, miss = refusal.request, refusal.nearest
+    part = Fraction(miss.less, miss.resource.of(request)) if miss else Fraction(1)
+    assert miss is None or fits(miss.applied(request))
+    for resource in Resource:
+        asked = resource.of(request)
+        smaller = int(asked * (1 - part)) + 1
+        assert smaller >= asked or not fits(resource.reduced(request, smaller))
 
 
 @cases

@@ -1,8 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from core_builders import A100, BEST_FIT, cluster_of, node, place, share, taken, whole
+from core_builders import (
+    A100,
+    BEST_FIT,
+    cluster_of,
+    mig,
+    node,
+    place,
+    share,
+    slices,
+    taken,
+    whole,
+)
 
 from gpupack_core import Interconnect, NodeSelector, Reason, Taint, decide
+from gpupack_core.miss import Miss, Resource
 
 
 def test_causes_are_counted_the_most_frequent_first():
@@ -10,7 +22,7 @@ def test_causes_are_counted_the_most_frequent_first():
     taken(taken(cluster, "a", *range(6)), "c", *range(7))
     assert place(cluster, whole(4, models=("H100",))) == (
         "0 of 3 nodes fit: 2 nodes: fewer than 4 free GPUs (most free on one node: 2); "
-        "1 node: model is not H100"
+        "1 node: model is not H100; 1 node would fit with 2 GPUs less"
     )
 
 
@@ -36,6 +48,11 @@ def test_the_message_does_not_depend_on_the_order_of_nodes():
         (Reason.TOO_FEW_GPUS, whole(9), node("a")),
         (Reason.NO_NVLINK_CLIQUE, whole(2, interconnect=Interconnect.NVLINK), node("a")),
         (Reason.GPU_FAILED, whole(8), node("a", sick=[3])),
+        (Reason.ONLY_MIG_SLICES, whole(1), mig("a", {"1g.10gb": 2})),
+        (Reason.ONLY_MIG_SLICES, share(10), mig("a", {"1g.10gb": 2})),
+        (Reason.NO_SUCH_MIG_SLICES, slices("2g.20gb"), mig("a", {"1g.10gb": 2})),
+        (Reason.TOO_FEW_GPUS, slices("1g.10gb", 3), mig("a", {"1g.10gb": 2})),
+        (Reason.GPU_FAILED, slices("1g.10gb", 2), mig("a", {"1g.10gb": 2}, sick=[1])),
         (Reason.CPU_EXHAUSTED, whole(1, cpu=64_001), node("a")),
         (Reason.MEMORY_EXHAUSTED, whole(1, memory=512_001), node("a")),
     ],
@@ -48,9 +65,10 @@ def test_each_node_has_the_first_reason_that_fails(reason, request_, only):
 def test_a_share_that_does_not_fit_names_the_largest_gap():
     cluster = taken(cluster_of(node("a", 1)), "a", 0, milli=700, memory=0)
     refusal = decide(cluster, share(400, 4096), BEST_FIT)
-    assert (refusal.reason, refusal.message) == (
-        Reason.SHARE_DOES_NOT_FIT,
-        "0 of 1 node fits: 1 node: no GPU has 40% and 4096 MiB free (most free on one GPU: 30%)",
+    assert refusal.reason is Reason.SHARE_DOES_NOT_FIT
+    assert refusal.message == (
+        "0 of 1 node fits: 1 node: no GPU has 40% and 4096 MiB free (most free on one GPU: 30%); "
+        "1 node would fit with 10 points less"
     )
 
 
@@ -94,3 +112,65 @@ def test_a_lasting_taint_is_no_reason_to_wait():
 def test_an_empty_inventory_is_worth_waiting_for():
     refusal = decide(cluster_of(), whole(1), BEST_FIT)
     assert (refusal.reason, refusal.never) == (Reason.NO_NODES, False)
+
+
+GIB = 1024
+NEAREST = [
+    (whole(4), "1 node would fit with 1 GPU less"),
+    (whole(2, min_memory=90 * GIB), "2 nodes would fit with 10 GiB less GPU memory"),
+    (whole(3, min_memory=82_000), "1 node would fit with 80 MiB less GPU memory"),
+    (share(450), "2 nodes would fit with 5 points less"),
+    (share(405), "2 nodes would fit with 0.5 points less"),
+    (share(100, 90 * GIB), "2 nodes would fit with 10 GiB less GPU memory"),
+    (whole(1, cpu=66_000), "2 nodes would fit with 2 cores less"),
+    (whole(1, cpu=64_500), "2 nodes would fit with 500 milli-CPU less"),
+    (whole(1, memory=500 * GIB + 1), "2 nodes would fit with 1 MiB less memory"),
+    (whole(0, memory=501 * GIB), "2 nodes would fit with 1 GiB less memory"),
+    (whole(4, interconnect=Interconnect.NVLINK), "1 node would fit with 2 GPUs less"),
+]
+
+
+def fleet(request):
+    """For shares two full nodes with 40% of a GPU left, otherwise three and two GPUs are free."""
+    kinds = {"gpu_memory": 80 * GIB, "memory": 500 * GIB}
+    a, b = node("a", 4, cliques=[0, 0, 1, 1], **kinds), node("b", 3, **kinds)
+    cluster = cluster_of(a, b, node("c", 2, ready=False))
+    if request.share and not request.share.memory:
+        for name, count in (("a", 4), ("b", 3)):
+            taken(cluster, name, *range(count - 1))
+            taken(cluster, name, count - 1, milli=600, memory=0)
+        return cluster
+    return taken(taken(cluster, "a", 3), "b", 2)
+
+
+@pytest.mark.parametrize(("request_", "text"), NEAREST)
+def test_the_nearest_miss_is_named(request_, text):
+    cluster = fleet(request_)
+    refusal = decide(cluster, request_, BEST_FIT)
+    assert refusal.nearest.text == text
+    assert f"; {text}" in refusal.message
+
+
+def test_slices_are_missed_by_number():
+    cluster = cluster_of(mig("a", {"1g.10gb": 2}), mig("b", {"1g.10gb": 2}), node("c"))
+    assert decide(cluster, slices("1g.10gb", 3), BEST_FIT).nearest.text == (
+        "2 nodes would fit with 1 MIG slice less"
+    )
+
+
+def test_the_smaller_part_of_what_was_asked_is_the_nearer_miss():
+    cluster = cluster_of(node("a", 4, cpu=64_000), node("b", 8, cpu=60_000))
+    assert decide(cluster, whole(8, cpu=64_000), BEST_FIT).nearest == Miss(Resource.CPU, 4000, 1)
+    assert decide(cluster, whole(5, cpu=64_000), BEST_FIT).nearest == Miss(Resource.CPU, 4000, 1)
+    assert decide(cluster, whole(5, cpu=160_000), BEST_FIT).nearest.resource is Resource.CPU
+
+
+def test_nothing_is_named_where_less_of_one_resource_would_not_help():
+    cluster = cluster_of(node("a", cordoned=True), node("b", 1, cpu=500))
+    assert decide(cluster, whole(2, cpu=1000), BEST_FIT).nearest is None
+    assert decide(cluster, whole(1, models=("T4",)), BEST_FIT).nearest is None
+
+
+def test_only_candidates_can_be_missed():
+    cluster = cluster_of(node("a", 2), node("b", 3))
+    assert decide(cluster, whole(4), BEST_FIT, candidates=["a"]).nearest.less == 2

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a refused request asked too much of."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from gpupack_core.request import Request
+from gpupack_core.units import MiB, MilliCpu, MilliGpu
+
+_GIB = 1024
+_CORE = 1000
+_MILLI_PER_POINT = 10
+
+
+class Resource(StrEnum):
+    """What of a request could have been less; of equal reductions the first is named."""
+
+    GPU_MEMORY = "gpuMemory"
+    SHARE_MEMORY = "shareMemory"
+    SHARE = "share"
+    GPUS = "gpus"
+    MIG_SLICES = "migSlices"
+    CPU = "cpu"
+    MEMORY = "memory"
+
+    def of(self, request: Request) -> int:
+        """How much is asked; 0: none, so there is nothing to reduce."""
+        share, slices = request.share, request.slices
+        return {
+            Resource.GPU_MEMORY: request.min_memory if request.needs_gpu else 0,
+            Resource.SHARE_MEMORY: share.memory if share else 0,
+            Resource.SHARE: share.milli if share else 0,
+            Resource.GPUS: request.gpus or 0,
+            Resource.MIG_SLICES: slices.number if slices else 0,
+            Resource.CPU: request.cpu,
+            Resource.MEMORY: request.memory,
+        }[self]
+
+    def reduced(self, request: Request, amount: int) -> Request:
+        """The request with so much of it instead."""
+        change: dict[str, Any] = {"gpus": amount}
+        match self:
+            case Resource.GPU_MEMORY:
+                change = {"min_memory": MiB(amount)}
+            case Resource.SHARE_MEMORY if request.share:
+                change = {"share": replace(request.share, memory=MiB(amount))}
+            case Resource.SHARE if request.share:
+                change = {"share": replace(request.share, milli=MilliGpu(amount))}
+            case Resource.MIG_SLICES if request.slices:
+                change = {"slices": replace(request.slices, number=amount)}
+            case Resource.CPU:
+                change = {"cpu": MilliCpu(amount)}
+            case Resource.MEMORY:
+                change = {"memory": MiB(amount)}
+        return replace(request, **change)
+
+    def less(self, amount: int) -> str:
+        """«12 GiB less GPU memory»."""
+        match self:
+            case Resource.GPU_MEMORY | Resource.SHARE_MEMORY:
+                return f"{_size(amount)} less GPU memory"
+            case Resource.SHARE:
+                points = f"{amount / _MILLI_PER_POINT:g}"
+                return f"{points} {'point' if points == '1' else 'points'} less"
+            case Resource.GPUS:
+                return f"{amount} {'GPU' if amount == 1 else 'GPUs'} less"
+            case Resource.MIG_SLICES:
+                return f"{amount} MIG {'slice' if amount == 1 else 'slices'} less"
+            case Resource.CPU:
+                return f"{_cores(amount)} less"
+            case Resource.MEMORY:
+                return f"{_size(amount)} less memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """So many nodes would fit with so much less of a resource; 0 nodes: the gang would."""
+
+    resource: Resource
+    less: int
+    nodes: int = 0
+
+    @property
+    def text(self) -> str:
+        """«3 nodes would fit with 12 GiB less GPU memory»."""
+        if not self.nodes:
+            return f"the gang would fit with {self.resource.less(self.less)} for each worker"
+        who = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        return f"{who} would fit with {self.resource.less(self.less)}"
+
+    def applied(self, request: Request) -> Request:
+        """The request that would have fitted."""
+        return self.resource.reduced(request, self.resource.of(request) - self.less)
+
+
+def _size(mebibytes: int) -> str:
+    """Exact: rounded it would not be enough."""
+    return f"{mebibytes} MiB" if mebibytes % _GIB else f"{mebibytes // _GIB} GiB"
+
+
+def _cores(milli: int) -> str:
+    if milli % _CORE:
+        return f"{milli} milli-CPU"
+    return f"{milli // _CORE} {'core' if milli == _CORE else 'cores'}"
