@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A quantity over time or over demand: mean over seeds as a line, spread as a band around it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,13 +29,16 @@ NARROW = 0.35
 TAIL = 0.6
 """From here on, as a part of the x axis, a second panel shows an experiment without a clock."""
 LEAST_RANGE = 1.0
+ALIKE = 6
+"""Digits after the point in which curves that are drawn as one agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """One policy. `spread` None: one seed."""
+    """Policies with the same curve. `number`: of the first of them. `spread` None: one seed."""
 
-    policy: str
+    policies: tuple[str, ...]
+    number: int
     x: FloatArray
     mean: FloatArray
     spread: FloatArray | None
@@ -98,11 +101,11 @@ def _bands(digests: Sequence[Digest], series: Series) -> tuple[list[Band], str]:
         rows = {
             p: [_by_demand(d, series(d), x) for d in digests if d.policy == p] for p in policies
         }
-        return [_band(p, x, rows[p]) for p in policies], "GPU capacity asked for so far (% of all)"
+        return _merged(x, rows), "GPU capacity asked for so far (% of all)"
     grid = edges(unit, max(one.ended for one in digests))
     x = grid[:-1] if unit is TimeUnit.STEP else (grid[1:] + grid[:-1]) / 2
     found = {p: [series(d).means(grid) for d in digests if d.policy == p] for p in policies}
-    return [_band(p, x, found[p]) for p in policies], UNITS[unit].axis
+    return _merged(x, found), UNITS[unit].axis
 
 
 def _by_demand(digest: Digest, steps: Steps, percents: FloatArray) -> FloatArray:
@@ -117,22 +120,34 @@ def _by_demand(digest: Digest, steps: Steps, percents: FloatArray) -> FloatArray
     return values
 
 
-def _band(policy: str, x: FloatArray, rows: Sequence[FloatArray]) -> Band:
-    """Where only some seeds got so far, their mean."""
+def _merged(x: FloatArray, rows: Mapping[str, Sequence[FloatArray]]) -> list[Band]:
+    """One band for policies that did the same: lines upon each other cannot be told apart."""
+    same: dict[bytes, list[str]] = {}
+    for policy, of_policy in rows.items():
+        same.setdefault(np.round(of_policy, ALIKE).tobytes(), []).append(policy)
+    numbers = {policy: number for number, policy in enumerate(rows)}
+    return [
+        Band(tuple(policies), numbers[policies[0]], x, *_levels(rows[policies[0]]))
+        for policies in same.values()
+    ]
+
+
+def _levels(rows: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray | None]:
+    """Mean and spread; where only some seeds got so far, theirs."""
     table = np.ma.masked_invalid(np.array(rows))
     mean = np.ma.filled(table.mean(axis=0).astype(float), np.nan)
     if len(rows) < 2:  # noqa: PLR2004 - one value has no spread
-        return Band(policy, x, mean, None)
-    spread = np.ma.filled(table.std(axis=0, ddof=1).astype(float), np.nan)
-    return Band(policy, x, mean, spread)
+        return mean, None
+    return mean, np.ma.filled(table.std(axis=0, ddof=1).astype(float), np.nan)
 
 
 def _draw(axes: Axes, bands: Sequence[Band], *, steps: bool) -> None:
-    for number, band in enumerate(bands):
-        style = line_style(number, len(bands))
+    lines = 1 + max(band.number for band in bands)
+    for band in bands:
+        style = line_style(band.number, lines)
         draw = "steps-post" if steps else "default"
         x, mean = (_closed(band.x, band.mean)) if steps else (band.x, band.mean)
-        axes.plot(x, mean, label=band.policy, drawstyle=draw, **style)
+        axes.plot(x, mean, label=", ".join(band.policies), drawstyle=draw, **style)
         if band.spread is not None:
             low, high = band.mean - band.spread, band.mean + band.spread
             axes.fill_between(

@@ -4,6 +4,7 @@
 Figures are made without pyplot, so nothing is kept between them and no window system is needed.
 """
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ SEQUENTIAL = "cividis"
 """Made to look the same to the colour-blind."""
 DPI = 130
 THOUSAND = 1000
+LETTERS = 130
+"""On one line of a legend."""
 WIDTH = 9.6
 """Inches."""
 
@@ -56,11 +59,13 @@ def line_style(number: int, lines: int) -> dict[str, Any]:
     }
 
 
-def legend_below(figure: Figure, axes: Axes, *, columns: int = 5) -> None:
+def legend_below(figure: Figure, axes: Axes) -> None:
     """Below all axes, where it hides nothing."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        width = min(columns, len(handles))
+        labels = [textwrap.fill(label, LETTERS // 2) for label in labels]
+        longest = max(len(line) for label in labels for line in label.splitlines())
+        width = max(1, min(len(handles), LETTERS // (longest + 8)))
         figure.legend(handles, labels, loc="outside lower center", ncols=width, frameon=False)
 
 

@@ -46,10 +46,10 @@ def waits(digests: Sequence[Digest]) -> Figure:
     columns = min(COLUMNS, len(sizes))
     rows = -(-len(sizes) // columns)
     figure, panels = new_figure(rows, columns, height=3.0 if rows > 1 else 3.6)
-    limits = _limits(digests, sizes)
+    limits, drawn = _limits(digests, sizes), _unlike(digests, sizes)
     for size, axes in zip(sizes, panels, strict=False):
         tidy(axes, x=f"wait ({UNITS[digests[0].unit].short})", y="", title=TITLES[size])
-        _panel(axes, _pooled(digests, size), *limits)
+        _panel(axes, _pooled(digests, size), drawn, *limits)
     for spare in panels[len(sizes) :]:
         spare.set_axis_off()
     legend_below(figure, panels[0])
@@ -66,15 +66,33 @@ def _pooled(digests: Sequence[Digest], size: Size) -> dict[str, FloatArray]:
     }
 
 
-def _panel(axes: Axes, waits: Mapping[str, FloatArray], left: float, right: float) -> None:
+def _unlike(digests: Sequence[Digest], sizes: Sequence[Size]) -> dict[str, str]:
+    """Policies to draw, with their labels: those under which all waits were equal share a line."""
+    pooled = [_pooled(digests, size) for size in sizes]
+    same: dict[bytes, list[str]] = {}
+    for policy in policies_of(digests):
+        waits = b"|".join(of_size[policy].tobytes() for of_size in pooled)
+        same.setdefault(waits, []).append(policy)
+    return {policies[0]: ", ".join(policies) for policies in same.values()}
+
+
+def _panel(
+    axes: Axes,
+    waits: Mapping[str, FloatArray],
+    drawn: Mapping[str, str],
+    left: float,
+    right: float,
+) -> None:
     jobs = max(len(of_policy) for of_policy in waits.values())
     axes.set_ylabel(f"% of {jobs:,} {'job' if jobs == 1 else 'jobs'}")
     if left:
         axes.set_xscale("log")
         axes.set_xlabel(f"{axes.get_xlabel()}, logarithmic")
     for number, (policy, of_policy) in enumerate(waits.items()):
-        x, y = _curve(of_policy, left, right)
-        axes.plot(x, y, label=policy, drawstyle="steps-post", **line_style(number, len(waits)))
+        if policy in drawn:
+            style = line_style(number, len(waits))
+            x, y = _curve(of_policy, left, right)
+            axes.plot(x, y, label=drawn[policy], drawstyle="steps-post", **style)
     axes.set_xlim(left, right)
     lowest = _lowest(waits, left)
     axes.set_ylim(lowest, ALL + 0.02 * (ALL - lowest))

@@ -62,7 +62,7 @@ def wasted(digests: Sequence[Digest]) -> Figure:
     axes.invert_yaxis()
     axes.margins(x=0.1)
     axes.set_xlim(left=0)
-    legend_below(figure, axes, columns=3)
+    legend_below(figure, axes)
     return figure
 
 

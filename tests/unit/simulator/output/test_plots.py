@@ -5,6 +5,7 @@ import pytest
 from run_builders import done, dropped, held, node, outage, run, sample, waiting
 
 from gpupack_simulator.output.digest import digest
+from gpupack_simulator.output.plots.allocation import allocation
 from gpupack_simulator.output.plots.catalogue import file_name, plots
 from gpupack_simulator.output.plots.gantt import gantt
 from gpupack_simulator.output.plots.style import save
@@ -119,6 +120,18 @@ def test_every_axis_with_ticks_has_a_label():
 def test_sizes_in_which_nobody_waited_are_said_to_be_so():
     found = texts(waits([digest(run(jobs=(done("a", start=0, duration=1),)))]))
     assert found == ["none of them waited"]
+
+
+def test_policies_that_did_the_same_share_a_line():
+    digests = [
+        busy("fgd"),
+        busy("best-fit"),
+        busy("random", jobs=(done("a", start=5, duration=1),)),
+    ]
+    for plot in (allocation(digests), waits(digests)):
+        labels = [line.get_label() for line in plot.axes[0].lines]
+        assert labels[0].startswith("fgd, best-fit")
+        assert len(labels) <= 2
 
 
 def test_a_bar_of_waste_bears_the_name_of_its_policy():
