@@ -194,7 +194,7 @@ class Cluster:
         host.restore()
 
     def _end_abandoned(self) -> None:
-        """A checkout deleted while its cluster was up leaves nothing that `down` could be run on."""
+        """A checkout deleted while its cluster was up left nothing to run `down` on."""
         owner = network.owner(self.settings.addresses)
         if owner and not Path(owner).exists():
             logger.warning("removing what is left of the cluster of deleted folder %s", owner)

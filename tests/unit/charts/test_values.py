@@ -2,12 +2,13 @@
 import itertools
 import json
 import pathlib
+import re
 import typing
 
 import pytest
 import yaml
 
-from gpupack_crds import gpujob
+import gpupack_core as core
 from gpupack_crds.gpunode import Health
 
 CHART = pathlib.Path(__file__).parents[3] / "charts/gpupack"
@@ -31,7 +32,15 @@ def fields(schema, path=""):
 
 
 FIELDS = dict(fields(SCHEMA))
-FREE = (".global", ".nodeSelector", "Affinity", ".requests", ".limits", ".metricsFrom[]")
+FREE = (
+    ".global",
+    ".nodeSelector",
+    "Affinity",
+    ".requests",
+    ".limits",
+    ".outlook",
+    ".metricsFrom[]",
+)
 """Maps whose keys are the user's or Kubernetes'."""
 
 
@@ -77,8 +86,10 @@ def test_every_value_of_the_values_file_has_a_comment():
     assert silent == []
 
 
-def test_the_policies_are_those_of_the_api():
-    assert FIELDS[".scheduler.policy"]["enum"] == sorted(typing.get_args(gpujob.PolicyName))
+def test_every_policy_may_be_the_clusters_default():
+    pattern = FIELDS[".scheduler.policy"]["pattern"]
+    for policy in (*core.POLICIES, "default", "0.7*fgd+0.3*best-fit"):
+        assert re.fullmatch(pattern, policy)
 
 
 def test_the_grades_of_simulated_gpus_are_those_of_the_api():

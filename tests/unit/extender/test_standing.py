@@ -3,6 +3,7 @@
 
 import pytest
 
+import gpupack_core as core
 from gpupack_extender.errors import SettingsInvalid
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.readiness import Readiness
@@ -109,7 +110,7 @@ def test_a_new_leader_decides_only_when_its_predecessors_plans_are_over(readines
 def test_settings_have_defaults():
     settings = Settings.from_environ(ENVIRON)
     assert settings.serving.verbs_port == 8888
-    assert settings.decisions.policy == "best-fit"
+    assert settings.decisions.policy == core.DEFAULT_POLICY
 
 
 @pytest.mark.parametrize(
