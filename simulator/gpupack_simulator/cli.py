@@ -84,7 +84,6 @@ def _policies(default: str) -> Callable[[F], F]:
 
 
 @click.group(cls=OurErrors, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="gpupack-simulator")
 def main() -> None:
     """Replay GPU workloads through gpupack's own placement policies."""
 

@@ -24,6 +24,7 @@ class LiveDesk:
         self.waiting = Waiting(cluster)
         self.agenda = Agenda()
         self.now = 0.0
+        self.upsets = 0
         self.entries: list[Entry] = []
         self.running: dict[JobId, Entry] = {}
         self._learning, self._discipline, self._books = learning, discipline, books
@@ -50,7 +51,8 @@ class LiveDesk:
 
     def plan(self, entry: Entry, cluster: Cluster | None = None) -> tuple[Placement, ...] | None:
         """As Desk says."""
-        answer = place(cluster or self.cluster, entry.lane.gang, self._learning.policy)
+        there = self.cluster if cluster is None else cluster
+        answer = place(there, entry.lane.gang, self._learning.policy)
         if not isinstance(answer, Refusal):
             return answer
         if cluster is None:

@@ -171,10 +171,15 @@ class Simulator:
             case Part() as part if event.kind is Kind.FAIL:
                 self._fail(part)
             case Part() as part:
-                if self._outages.repair(self.cluster, part, self.now):
-                    self._desk.freed(part.node)
+                self._repair(part)
+
+    def _repair(self, part: Part) -> None:
+        self._desk.upsets += 1
+        if self._outages.repair(self.cluster, part, self.now):
+            self._desk.freed(part.node)
 
     def _fail(self, part: Part) -> None:
+        self._desk.upsets += 1
         if self._outages.fail(self.cluster, part, self.now):
             for entry in self._desk.hit(part):
                 self._desk.kill(entry, part.node, requeue=self.settings.requeue)

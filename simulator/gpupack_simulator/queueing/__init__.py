@@ -9,15 +9,15 @@ from gpupack_simulator.queueing.fifo import Fifo
 from gpupack_simulator.queueing.fifo_skip import FifoSkip
 from gpupack_simulator.queueing.priority import Priority
 
-_ALL: tuple[Discipline, ...] = (Drop(), Fifo(), FifoSkip(), Backfill(), Priority())
+_ALL: tuple[type[Discipline], ...] = (Drop, Fifo, FifoSkip, Backfill, Priority)
 
-DISCIPLINES: dict[str, Discipline] = {discipline.name: discipline for discipline in _ALL}
+DISCIPLINES: dict[str, type[Discipline]] = {discipline.name: discipline for discipline in _ALL}
 
 
 def discipline_named(name: str) -> Discipline:
-    """The discipline, or an error that lists those that exist."""
+    """A new discipline, or an error that lists those that exist."""
     try:
-        return DISCIPLINES[name]
+        return DISCIPLINES[name]()
     except KeyError:
         known = ", ".join(sorted(DISCIPLINES))
         raise InvalidParameter(f"there is no discipline {name!r}; use one of: {known}") from None

@@ -11,20 +11,23 @@ job would do harm, no other place is tried for it.
 Source: Lifka, «The ANL/IBM SP Scheduling System» (JSSPP '95).
 """
 
-from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from math import inf
 
-from gpupack_core import Cluster, OverAllocated, Placement
+from gpupack_core import Cluster, NodeName, OverAllocated, Placement
 from gpupack_simulator.job import holder_of
-from gpupack_simulator.queueing.discipline import Desk, Discipline, Lease, start_if_it_fits
-from gpupack_simulator.queueing.waiting import Entry
+from gpupack_simulator.queueing.discipline import Desk, Discipline, start_if_it_fits
+from gpupack_simulator.queueing.waiting import Entry, has_room
 
 
 @dataclass(frozen=True, slots=True)
 class _Shadow:
     """The instant at which the first job will start, and the cluster then, with it placed."""
 
+    head: Entry
+    upsets: int
     at: float
     cluster: Cluster
 
@@ -34,6 +37,9 @@ class Backfill(Discipline):
 
     name = "backfill"
 
+    def __init__(self) -> None:
+        self._shadow: _Shadow | None = None
+
     def serve(self, desk: Desk) -> None:
         """The first as long as it fits, then whoever does no harm."""
         while (head := desk.waiting.head()) is not None and start_if_it_fits(desk, head):
@@ -42,22 +48,25 @@ class Backfill(Discipline):
             self._fill(desk, head)
 
     def _fill(self, desk: Desk, head: Entry) -> None:
-        shadow: _Shadow | None = None
         harmful: set[int] = set()
-        for entry in desk.waiting:
-            lane = id(entry.lane)
-            ends = desk.now + entry.job.duration
-            short = shadow is not None and ends <= shadow.at
-            if (lane in harmful and not short) or not desk.waiting.may_fit(entry.lane):
+        for entry in desk.waiting.hopeful():
+            lane, ends = id(entry.lane), desk.now + entry.job.duration
+            if lane in harmful and ends > self._reserved(desk, head).at:
                 continue
-            placements = desk.plan(entry)
+            placements = desk.plan(entry) if desk.waiting.may_fit(entry.lane) else None
             if placements is None:
                 continue
-            shadow = shadow or _shadow(desk, head)
+            shadow = self._reserved(desk, head)
             if ends <= shadow.at or _fits_beside(shadow.cluster, entry, placements):
                 desk.start(entry, placements)
             else:
                 harmful.add(lane)
+
+    def _reserved(self, desk: Desk, head: Entry) -> _Shadow:
+        known = self._shadow
+        if known is None or known.head is not head or known.upsets != desk.upsets:
+            known = self._shadow = _shadow(desk, head)
+        return known
 
 
 def _fits_beside(cluster: Cluster, entry: Entry, placements: tuple[Placement, ...]) -> bool:
@@ -75,26 +84,28 @@ def _fits_beside(cluster: Cluster, entry: Entry, placements: tuple[Placement, ..
 
 
 def _shadow(desk: Desk, head: Entry) -> _Shadow:
-    """Fitting is monotone in what has ended, so the first instant is found by halving."""
-    leases = sorted(desk.leases(), key=lambda lease: lease.until)
-    ends = sorted({lease.until for lease in leases if lease.until < inf})
-    first = bisect_left(ends, 1, key=lambda end: int(_placed(desk, head, leases, end) is not None))
-    if first == len(ends):
-        return _Shadow(inf, desk.cluster.fork())
-    placed = _placed(desk, head, leases, ends[first])
-    return _Shadow(ends[first], placed or desk.cluster.fork())
-
-
-def _placed(desk: Desk, head: Entry, leases: list[Lease], end: float) -> Cluster | None:
-    """The cluster after all that has ended by then, with the first job in it; None: no room."""
+    """Let those who run end one after the other until the first job fits."""
     future = desk.cluster.fork()
-    for lease in leases:
-        if lease.until <= end:
+    leases = sorted(desk.leases(), key=lambda lease: lease.until)
+    for at, ending in groupby(leases, key=lambda lease: lease.until):
+        if at == inf:
+            break
+        freed: set[NodeName] = set()
+        for lease in ending:
+            freed.update(placement.node for placement in lease.placements)
             for worker in range(len(lease.placements)):
                 future.give_back(holder_of(lease.job.id, worker))
+        if _placed(desk, head, future, freed):
+            return _Shadow(head, desk.upsets, at, future)
+    return _Shadow(head, desk.upsets, inf, future)
+
+
+def _placed(desk: Desk, head: Entry, future: Cluster, freed: Iterable[NodeName]) -> bool:
+    """Whether the first job has been placed there."""
+    rows = [row for name in freed if (row := future.row(name)) is not None]
+    if not any(has_room(future, head.lane.gang.request, row) for row in rows):
+        return False
     placements = desk.plan(head, future)
-    if placements is None:
-        return None
-    for worker, placement in enumerate(placements):
+    for worker, placement in enumerate(placements or ()):
         future.take(holder_of(head.job.id, worker), placement)
-    return future
+    return placements is not None

@@ -32,6 +32,10 @@ class Desk(Protocol):
         """For what-if questions; it is not to be changed."""
 
     @property
+    def upsets(self) -> int:
+        """How often something broke or was repaired: what was foreseen before is void."""
+
+    @property
     def waiting(self) -> Waiting:
         """The queue; `start` and `drop` take entries off it."""
 
@@ -52,7 +56,7 @@ class Desk(Protocol):
 
 
 class Discipline(ABC):
-    """Decides whose turn it is; stateless, so that one instance serves every run."""
+    """Decides whose turn it is; an instance serves one run."""
 
     name: str
     keeps: bool = True

@@ -10,7 +10,7 @@ not what its jobs cost, and a decision is made only where it has a chance.
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gpupack_core import WHOLE_GPU, Cluster, Gang, Placement, Request, Spread
@@ -130,6 +130,12 @@ class Waiting:
         entries = [entry for lane in self._busy.values() for entry in lane.entries]
         return iter(sorted(entries, key=lambda entry: entry.rank))
 
+    def hopeful(self) -> list[Entry]:
+        """Those of whom it is not known that a decision would fail, by rank."""
+        lanes = [lane for lane in self._busy.values() if self.may_fit(lane)]
+        entries = [entry for lane in lanes for entry in lane.entries]
+        return sorted(entries, key=lambda entry: entry.rank)
+
     def freed(self, row: int) -> None:
         """Something was given back, repaired or added on the node in this row."""
         self._freed.append(row)
@@ -146,21 +152,25 @@ class Waiting:
         news = self._frees - lane.seen
         if not news:
             return False
-        if news > _REMEMBERED or any(self._has_room(lane, row) for row in self._last(news)):
+        if news > _REMEMBERED or self._any_room(lane, self._last(news)):
             lane.seen = None
             return True
         lane.seen = self._frees
         return False
 
+    def _any_room(self, lane: Lane, rows: Iterable[int]) -> bool:
+        return any(has_room(self._cluster, lane.gang.request, row) for row in rows)
+
     def _last(self, count: int) -> set[int]:
         freed = self._freed
         return {freed[index] for index in range(len(freed) - count, len(freed))}
 
-    def _has_room(self, lane: Lane, row: int) -> bool:
-        """Necessary, not sufficient, for one worker of the lane to fit on the row."""
-        a, request = self._cluster.arrays, lane.gang.request
-        if a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
-            return False
-        if request.share is not None:
-            return bool(a.free_milli[row].max() >= request.share.milli)
-        return not request.gpus or bool(a.free_gpu_milli[row] >= request.gpus * WHOLE_GPU)
+
+def has_room(cluster: Cluster, request: Request, row: int) -> bool:
+    """Necessary, not sufficient, for one worker of this request to fit on the row."""
+    a = cluster.arrays
+    if a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
+        return False
+    if request.share is not None:
+        return bool(a.free_milli[row].max() >= request.share.milli)
+    return not request.gpus or bool(a.free_gpu_milli[row] >= request.gpus * WHOLE_GPU)

@@ -2,8 +2,10 @@
 import pytest
 from simulator_builders import ends, job, node, run, some_jobs, starts
 
-from gpupack_simulator import DISCIPLINES
+from gpupack_core import NodeName
+from gpupack_simulator import DISCIPLINES, Breakdown, Part
 from gpupack_simulator.engine import desk
+from gpupack_simulator.queueing.backfill import Backfill
 
 BLOCKED = [
     job("runs", 3, lasts=10),
@@ -56,6 +58,35 @@ def test_backfill_never_starts_the_first_in_line_later_than_fifo_does_when_all_a
             starts(run([node("a", 3)], jobs, discipline=name)) for name in ("fifo", "backfill")
         )
         assert sum(backfill.values()) <= sum(fifo.values())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_backfill_keeps_the_promise_that_it_made_to_the_first_in_line(seed, monkeypatch):
+    promised = {}
+    real = Backfill._reserved
+
+    def noted(self, desk, head):
+        shadow = real(self, desk, head)
+        assert promised.setdefault(head.job.id, shadow.at) == shadow.at
+        return shadow
+
+    monkeypatch.setattr(Backfill, "_reserved", noted)
+    nodes = [node("a", 4, cpu=12_000), node("b", 3, cpu=12_000)]
+    started = starts(run(nodes, some_jobs(seed), "best-fit", discipline="backfill"))
+    assert promised
+    assert all(started[name] <= at for name, at in promised.items())
+
+
+def test_backfill_promises_anew_when_something_breaks():
+    jobs = [
+        job("runs", 4, lasts=9),
+        job("large", 4, at=1, lasts=2),
+        job("small", 1, at=2, lasts=9),
+        job("late", 1, at=4, lasts=9),
+    ]
+    broken = (Breakdown(Part(NodeName("a")), 3, 20),)
+    course = run([node("a"), node("b", 1)], jobs, discipline="backfill", breakdowns=broken)
+    assert starts(course) == {"runs": 20, "small": 2, "late": 11, "large": 29}
 
 
 def test_priority_goes_before_arrival_and_stops_nobody():
