@@ -127,6 +127,8 @@ def _open(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
 
 
 def _tolerated(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
+    if cluster.taint_sets.values == [()]:
+        return cluster.arrays.present[at]
     mask = tolerated_mask(request.tolerations, cluster.taint_sets)
     return mask[cluster.arrays.taints[at]] if len(mask) else cluster.arrays.present[at]
 

@@ -79,17 +79,17 @@ class Fragmentation:
 
     def useful(self, view: Arrays) -> Parts:
         """What is free less F, of each row; the answer must not be changed."""
-        compute = lambda rows: self.useful_with(view, rows, view.free_cpu[rows])  # noqa: E731
+        self.meet(view.kinds.values, view.shape[1])
+        compute = lambda rows: self._useful_now(view, rows)  # noqa: E731
         return self._useful.of("useful", view.version, compute)
 
-    def useful_with(self, view: Arrays, rows: Rows, cpu: IntArray) -> Parts:
-        """As `useful` of some rows, were so many milli-CPU free."""
-        self.meet(view.kinds.values, view.shape[1])
-        line, free = self.lines(view, rows, self.levels(cpu)), view.free_milli.T[:, rows]
+    def _useful_now(self, view: Arrays, rows: Rows) -> Parts:
+        cpu = view.free_cpu[rows]
+        kind, free = view.node_kind[rows], view.free_milli.T[:, rows]
+        line = self.lines(kind, self.levels(cpu))
         useful: Parts = self.by_free(line, free).sum(axis=0)
         useful += self.by_idle(line, view.idle_gpus[rows])
-        mixed = np.flatnonzero(view.node_kind[rows] == MIXED)
-        if len(mixed):
+        if len(mixed := (kind == MIXED).nonzero()[0]):
             groups = self.groups(view.kind.T[:, rows][:, mixed])
             useful[mixed] = self.useful_of(free[:, mixed], groups, cpu[mixed])
         return useful
@@ -107,9 +107,9 @@ class Fragmentation:
         """How many CPU figures of the demands so many milli-CPU suffice for."""
         return self._cpus.searchsorted(cpu, side="right")
 
-    def lines(self, view: Arrays, rows: Rows, level: IntArray) -> IntArray:
-        """The line of each row in the tables; of no account where GPUs are of several kinds."""
-        return self._first_line[view.node_kind[rows]] + level
+    def lines(self, kind: IntArray, level: IntArray) -> IntArray:
+        """The lines of nodes in the tables; of no account where GPUs are of several kinds."""
+        return self._first_line[kind] + level
 
     def groups(self, kind: IntArray) -> IntArray:
         """Of devices: kinds that the same demands accept are one group."""

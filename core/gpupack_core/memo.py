@@ -40,7 +40,7 @@ class RowMemo:
         `compute` gives the figures of some rows and may depend on those rows and `kind` alone.
         """
         seen, figures = self._entry(kind, len(version))
-        changed = np.flatnonzero(seen != version)
+        changed = (seen != version).nonzero()[0]
         if len(changed) * 2 > len(version):
             figures[:], seen[:] = compute(ALL), version
         elif len(changed):

@@ -76,34 +76,25 @@ class Fgd(Policy):
 
         Of no account where the request does not fit.
         """
-        measure, now = self._fragmentation, view.free_cpu[rows]
-        useful, cpu = measure.useful(view)[rows], now - request.cpu
-        level = measure.levels(cpu)
-        gains = measure.total * request.milli - useful
-        less = np.flatnonzero(level != measure.levels(now))
-        if len(less):
-            useful = useful.copy()
-            useful[less] = measure.useful_with(view, _some(rows, less), cpu[less])
-        gains = gains + useful + self._change(view, request, rows, level)
-        mixed = np.flatnonzero(view.node_kind[rows] == MIXED)
-        if len(mixed):
+        measure, kind = self._fragmentation, view.node_kind[rows]
+        before = measure.useful(view)[rows]
+        line = measure.lines(kind, measure.levels(view.free_cpu[rows] - request.cpu))
+        free, idle = view.free_milli.T[:, rows], view.idle_gpus[rows]
+        shares, gpus = measure.by_free(line, free), request.gpus or int(request.share is not None)
+        gains: Parts = shares.sum(axis=0)
+        gains += measure.total * request.milli - before
+        fewer = measure.by_idle(line, np.maximum(idle - gpus, 0))
+        if request.share is None:
+            gains += fewer - gpus * measure.by_free(line, np.array(WHOLE_GPU))
+            gains = gains[None]
+        else:
+            same = measure.by_idle(line, idle)
+            gains = gains + same - shares + measure.by_free(line, free - request.share.milli)
+            gains += (free == WHOLE_GPU) * (fewer - same)
+            gains[~_room(view, request.share, rows)] = _NEVER
+        if len(mixed := (kind == MIXED).nonzero()[0]):
             gains[:, mixed] = self._gains_of_mixed(view, request, _some(rows, mixed))
         return gains
-
-    def _change(self, view: Arrays, request: Request, rows: Rows, level: IntArray) -> Parts:
-        """By how much what is useful grows when the GPUs are taken: shape as of `_gains`."""
-        measure = self._fragmentation
-        line, idle = measure.lines(view, rows, level), view.idle_gpus[rows]
-        gpus = (request.gpus or 0) if request.share is None else 1
-        left = np.maximum(idle - gpus, 0)
-        whole = measure.by_idle(line, left) - measure.by_idle(line, idle)
-        if request.share is None:
-            return (whole - gpus * measure.by_free(line, np.array(WHOLE_GPU)))[None]
-        free = view.free_milli.T[:, rows]
-        change = measure.by_free(line, free - request.share.milli) - measure.by_free(line, free)
-        change += (free == WHOLE_GPU) * whole
-        change[~_room(view, request.share, rows)] = _NEVER
-        return change
 
     def _gains_of_mixed(self, view: Arrays, request: Request, rows: IntArray) -> Parts:
         """As `_gains`, of nodes with GPUs of several kinds, which are rare: state by state.
