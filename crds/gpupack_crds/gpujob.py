@@ -73,6 +73,13 @@ class Spread(Wire, frozen=True):
         Annotated[int, described("All workers on at most this many nodes.", ge=1, le=1024)] | None
     ) = None
     one_worker_per_node: Annotated[bool, described("No two workers on one node.")] = False
+    one_clique: Annotated[
+        bool,
+        described(
+            "The GPUs of all workers in one NVLink clique of one node; a GPU without NVLink is a "
+            "clique of its own."
+        ),
+    ] = False
 
 
 class Workload(Wire, frozen=True):
@@ -257,6 +264,20 @@ class GpuJobSpec(Wire, frozen=True):
             "!has(self.spread.oneWorkerPerNode) || !self.spread.oneWorkerPerNode || "
             "self.spread.maxNodes >= self.workers",
             "oneWorkerPerNode needs maxNodes of at least workers; raise maxNodes or remove it",
+            ".spread",
+        ),
+        Rule(
+            "!has(self.spread) || !has(self.spread.oneClique) || !self.spread.oneClique || "
+            "!has(self.spread.oneWorkerPerNode) || !self.spread.oneWorkerPerNode || "
+            "self.workers == 1",
+            "oneClique puts all workers on one node; remove oneClique or oneWorkerPerNode",
+            ".spread",
+        ),
+        Rule(
+            f"self.resourceName == '{GPU}' || "
+            "!has(self.spread) || !has(self.spread.oneClique) || !self.spread.oneClique",
+            "gpupack does not choose the devices that another device plugin hands out; remove "
+            "oneClique or resourceName",
             ".spread",
         ),
         Rule(

@@ -169,7 +169,11 @@ def _require_no_others(pod_spec: objects.PodSpec, resource: str, observed: Colle
 def _spread(spec: GpuJobSpec) -> core.Spread:
     if spec.spread is None:
         return core.Spread()
-    return core.Spread(spec.spread.max_nodes, spec.spread.one_worker_per_node)
+    return core.Spread(
+        max_nodes=spec.spread.max_nodes,
+        one_worker_per_node=spec.spread.one_worker_per_node,
+        same_clique=spec.spread.one_clique,
+    )
 
 
 def _asks(container: objects.Container, observed: Collection[str]) -> bool:

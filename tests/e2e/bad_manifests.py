@@ -298,6 +298,17 @@ BAD = [
         "oneWorkerPerNode needs maxNodes of at least workers; raise maxNodes or remove it",
     ),
     Bad(
+        "all workers in one NVLink clique and each on a node of its own",
+        {"spec.workers": 2, "spec.spread": {"oneWorkerPerNode": True, "oneClique": True}},
+        "oneClique puts all workers on one node; remove oneClique or oneWorkerPerNode",
+    ),
+    Bad(
+        "one NVLink clique among devices that gpupack does not choose",
+        {"spec.resourceName": "nvidia.com/gpu", "spec.spread": {"oneClique": True}},
+        "gpupack does not choose the devices that another device plugin hands out; remove "
+        "oneClique or resourceName",
+    ),
+    Bad(
         "NVLink between the GPUs of a worker that has one",
         {"spec.interconnect": "nvlink"},
         "interconnect: nvlink is between the GPUs of one worker; set gpus to 2 or more",

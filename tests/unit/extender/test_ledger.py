@@ -61,6 +61,20 @@ def test_a_gang_that_does_not_fit_holds_nothing(world):
     assert world.states() == []
 
 
+def test_a_gang_in_one_clique_is_not_spread_over_gpus_without_nvlink(world):
+    one_clique = {"spread": {"oneClique": True}, "workers": 2}
+    refusal = world.plan(plan_request("train", **one_clique))
+    assert (refusal.never, "in one NVLink clique" in refusal.message) == (True, True)
+    halves = plan_request("halves", share={"percent": 50, "memory": "8Gi"}, **one_clique)
+    first, second = world.plan(halves).placement
+    assert first.devices == second.devices
+
+
+def test_a_refused_gang_is_told_with_how_much_less_it_would_fit(world):
+    refusal = world.plan(plan_request("train", workers=2, gpus=5))
+    assert "; the gang would fit with 1 GPU less for each worker; " in refusal.message
+
+
 def test_a_gang_that_fits_later_is_not_refused_for_ever(world):
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
     refusal = world.plan(plan_request("train", workers=8))
