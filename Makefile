@@ -12,6 +12,10 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 export CLUSTER ?= devcluster
 # What `make test-storm` draws its jobs and its kills from, one storm each.
 export STORM_SEEDS ?= 1 2 3 4 5
+# How many jobs `make test-truth` lets come and go, under which policies, drawn from which seed.
+export TRUTH_ARRIVALS ?= 2000
+export TRUTH_POLICIES ?= first-fit best-fit worst-fit dot-product gpu-packing gpu-clustering fgd default
+export TRUTH_SEED ?= 1
 # How long `make fuzz` calls; FUZZ_SEED makes the calls of a run again.
 FUZZ_SECONDS ?= 300
 ifndef PYTHON
@@ -132,6 +136,17 @@ test-storm: ## 150 GPUJobs and 10 Deployments while everything is killed; STORM_
 	@$(MAKE) cluster-up
 	@STEP_SHOW=1 $(STEP) test-storm $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
 	  --timeout 1200 tests/storm
+
+.PHONY: test-truth
+test-truth: ## Cluster and simulator decide the same: TRUTH_ARRIVALS=2000, TRUTH_POLICIES="fgd default"
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test-truth $(SUDO) $(PY) -B -m pytest -o cache_dir=.dev/pytest-e2e \
+	  --timeout 1200 tests/truth
+
+.PHONY: reproduce
+reproduce: venv ## The published figures of FGD and best-fit on openb; TRACES=FOLDER holds the CSVs
+	@[ -n "$(TRACES)" ] || { echo "say where the openb CSVs are: make reproduce TRACES=FOLDER" >&2; exit 2; }
+	@STEP_SHOW=1 $(STEP) reproduce $(PY) tests/truth/reproduce.py $(TRACES)
 
 .PHONY: fuzz
 fuzz: ## Malformed calls to the extender for FUZZ_SECONDS=300; FUZZ_SEED makes them again

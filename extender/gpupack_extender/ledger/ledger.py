@@ -4,6 +4,7 @@
 import dataclasses
 import enum
 from collections.abc import Callable, Collection, Iterable
+from typing import Final
 
 import gpupack_core as core
 from gpupack_extender.ledger.books import Books
@@ -17,6 +18,10 @@ from gpupack_kube import objects
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
+
+TIE_SEED: Final = 0
+"""Ties between nodes go by an order drawn from this and the names: the same after every start,
+whatever order the API lists nodes in, and the same in gpupack-simulator."""
 
 
 class Outcome(enum.Enum):
@@ -38,9 +43,15 @@ class Ledger:
         learner: what pods have asked for so far.
     """
 
-    def __init__(self, clock: Clock, *, observed_resources: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        observed_resources: Collection[str] = (),
+        tie_seed: int | None = TIE_SEED,
+    ) -> None:
         self._clock = clock
-        self.cluster = core.Cluster()
+        self.cluster = core.Cluster(tie_seed=tie_seed)
         self.books = Books(self.cluster)
         fleet = Fleet(self.cluster, self.books, observed_resources)
         self.nodes, self.gpus = fleet.nodes, fleet.gpus

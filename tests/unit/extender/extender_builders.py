@@ -35,7 +35,12 @@ class World:
         self.use(self.new_ledger())
 
     def new_ledger(self):
-        return Ledger(lambda: self.now, observed_resources=self.decisions.observed_resources)
+        """Ties go to the node added first, so that a test can tell where a pod goes."""
+        return Ledger(
+            lambda: self.now,
+            observed_resources=self.decisions.observed_resources,
+            tie_seed=None,
+        )
 
     def use(self, ledger):
         self.ledger = ledger

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs of a seed: whole GPUs and shares, that come and go; a tenth more than there is room for.
+
+Arrivals are Poisson, lifetimes exponential with mean 1. Each job is one plain pod: what the
+simulator is given and what the cluster is given are made here from the same draw, side by side.
+"""
+
+import json
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+from truth_fleet import KWOK_LABELS, KWOK_TAINT, POOL, Shape
+
+import gpupack_core as core
+from gpupack_crds import names
+from gpupack_simulator import Job, JobId
+
+Manifest = dict[str, Any]
+
+LOAD = 1.1
+"""GPUs asked for at a time, for each GPU there is."""
+GIB = 1024
+TOLERATIONS = (core.Toleration(KWOK_TAINT, core.TolerationOperator.EXISTS),)
+
+SHARE_PERCENTS = (10, 20, 25, 30, 50, 70)
+SHARE_MEMORY_GIB = (2, 4, 8, 12)
+CPUS_OF_A_SHARE = (500, 1000, 2000, 4000)
+CPUS_OF_A_GPU = (2000, 4000, 8000, 12_000)
+WHOLE = {1: 0.30, 2: 0.12, 3: 0.02, 4: 0.08, 8: 0.04}
+"""How likely a job of so many GPUs is; all others are shares."""
+POOLS = ("", "", "", "", "", "", "large", "medium", "small")
+
+
+def drawn_jobs(*, seed: int, arrivals: int, shapes: Iterable[Shape]) -> tuple[Job, ...]:
+    """The same for the same seed, of whatever policy."""
+    random = Random(f"{seed}:truth")
+    gpus = sum(shape.number for shape in shapes)
+    requests = [_request(random) for _ in range(arrivals)]
+    mean_gpus = sum(request.milli for request in requests) / arrivals / core.WHOLE_GPU
+    rate, now, jobs = LOAD * gpus / mean_gpus, 0.0, []
+    for number, request in enumerate(requests):
+        now += random.expovariate(rate)
+        job = JobId(f"job-{number}")
+        jobs.append(Job(job, now, request, duration=random.expovariate(1.0)))
+    return tuple(jobs)
+
+
+def outlook_of(jobs: Iterable[Job]) -> Manifest:
+    """The true mix of these jobs, in steady state, as the extender is told."""
+    mix = core.Mix.of((job.request, 1) for job in jobs)
+    return core.dump_outlook(core.Outlook(mix, churn=1.0))
+
+
+def pod(job: Job) -> Manifest:
+    """The same for the cluster; it ends the moment that it is deleted."""
+    request = job.request
+    asked = {"cpu": f"{request.cpu}m", "memory": f"{request.memory}Mi", **_gpu_limits(request)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": job.id},
+        "spec": {
+            "schedulerName": names.SCHEDULER_NAME,
+            "nodeSelector": dict(request.selector.labels) if request.selector else {},
+            "tolerations": [
+                {"key": each.key, "operator": each.operator.value} for each in request.tolerations
+            ],
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "worker", "image": "none", "resources": {"limits": asked}}],
+        },
+    }
+
+
+def outlook_text(outlook: Manifest) -> str:
+    """For GPUPACK_OUTLOOK."""
+    return json.dumps(outlook, separators=(",", ":"))
+
+
+def _request(random: Random) -> core.Request:
+    gpus = random.choices([*WHOLE, 0], [*WHOLE.values(), 1 - sum(WHOLE.values())])[0]
+    cpu = (random.choice(CPUS_OF_A_GPU) * gpus) or random.choice(CPUS_OF_A_SHARE)
+    where = {"cpu": core.MilliCpu(cpu), "memory": core.MiB(cpu * GIB * 2 // 1000)}
+    pool = random.choice(POOLS)
+    labels = KWOK_LABELS | ({POOL: pool} if pool else {})
+    selector = core.NodeSelector(tuple(sorted(labels.items())), None)
+    if gpus:
+        return core.Request(gpus=gpus, **where, selector=selector, tolerations=TOLERATIONS)
+    milli = core.MilliGpu(random.choice(SHARE_PERCENTS) * 10)
+    share = core.Share(milli, core.MiB(random.choice(SHARE_MEMORY_GIB) * GIB))
+    return core.Request(share=share, **where, selector=selector, tolerations=TOLERATIONS)
+
+
+def _gpu_limits(request: core.Request) -> dict[str, str]:
+    if request.share is None:
+        return {names.GPU: str(request.gpus)}
+    return {
+        names.GPU_SHARE: "1",
+        names.GPU_PERCENT: str(request.share.milli // 10),
+        names.GPU_MEMORY: f"{request.share.memory}Mi",
+    }

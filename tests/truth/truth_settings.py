@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extender's policy, and what it is told of the jobs to come."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from harness import Kube
+from parts import SCHEDULER, rolled_out
+from truth_jobs import outlook_text
+
+SETTINGS = ("GPUPACK_POLICY", "GPUPACK_OUTLOOK")
+
+
+@contextlib.contextmanager
+def settings_kept(system: Kube) -> Iterator[None]:
+    """Whatever is set meanwhile, afterwards it is as it was."""
+    before = _settings(system)
+    try:
+        yield
+    finally:
+        _set(system, *(f"{n}={before[n]}" if n in before else f"{n}-" for n in SETTINGS))
+
+
+def use(system: Kube, policy: str, outlook: dict[str, Any]) -> None:
+    """Start the extender anew, with this policy, told this outlook."""
+    _set(system, f"GPUPACK_POLICY={policy}", f"GPUPACK_OUTLOOK={outlook_text(outlook)}")
+
+
+def _set(system: Kube, *changes: str) -> None:
+    system.insist("set", "env", SCHEDULER, "--containers=extender", *changes)
+    rolled_out(system, SCHEDULER)
+
+
+def _settings(system: Kube) -> dict[str, str]:
+    deployment = json.loads(system.insist("get", SCHEDULER, "-o", "json"))
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    (extender,) = [each for each in containers if each["name"] == "extender"]
+    return {e["name"]: e.get("value", "") for e in extender["env"] if e["name"] in SETTINGS}

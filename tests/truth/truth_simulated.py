@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the simulator decides, on a snapshot of the cluster's nodes."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from truth_outcomes import Outcomes, Place
+
+import gpupack_core as core
+from gpupack_core import snapshot
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.kinds import GpuNode
+from gpupack_extender.inventory import core_node
+from gpupack_extender.ledger.ledger import TIE_SEED
+from gpupack_kube import objects
+from gpupack_simulator import Job, Sampling, Settings, Simulator
+
+Json = dict[str, Any]
+
+
+class Told(core.Policy):
+    """A policy that knows an outlook and learns nothing, as the extender has it with one given."""
+
+    def __init__(self, name: str, outlook: Json) -> None:
+        self.name = name
+        self._policy = core.policy_named(name).informed(core.load_outlook(outlook))
+
+    def score(self, view, request, rows):
+        return self._policy.score(view, request, rows)
+
+    def share_column(self, view, request, row, columns):
+        return self._policy.share_column(view, request, row, columns)
+
+
+def snapshot_of(nodes: Iterable[objects.Node], gpu_nodes: Iterable[GpuNode]) -> Json:
+    """The nodes that have GPUs, as the API shows them, empty."""
+    gpus = {each.metadata.name: each for each in gpu_nodes}
+    known = [node for node in nodes if node.metadata.name in gpus]
+    joined = [core_node(node, gpus[node.metadata.name], ()) for node in known]
+    return snapshot.dump(core.Cluster(joined, tie_seed=TIE_SEED))
+
+
+def by_simulator(state: Json, jobs: Sequence[Job], policy: str, outlook: Json) -> Outcomes:
+    """Who does not fit is dropped."""
+    settings = Settings(discipline="drop", sampling=Sampling(), occupancy=False)
+    told = Told(policy, outlook)
+    run = Simulator(snapshot.load(state), jobs, told, settings).run()
+    return {each.job.id: _place(each.placements) for each in run.jobs}
+
+
+def _place(placements: Sequence[core.Placement]) -> Place | None:
+    if not placements:
+        return None
+    (placement,) = placements
+    held = (
+        DeviceShare(uuid=grant.uuid, percent=grant.milli // 10, memory_mib=grant.memory)
+        for grant in placement.devices
+    )
+    return Place(placement.node, tuple(held))

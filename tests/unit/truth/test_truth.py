@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests/truth compares on the cluster, without one: the extender's own ledger decides."""
+
+import dataclasses
+import math
+
+import msgspec
+import pytest
+from truth_fleet import fleet, gpu_node, node_metadata, node_status
+from truth_jobs import drawn_jobs, outlook_of, outlook_text, pod
+from truth_outcomes import Place, difference, play
+from truth_simulated import by_simulator, snapshot_of
+
+import gpupack_core as core
+from gpupack_crds.devices import decode_devices
+from gpupack_crds.kinds import GpuNode
+from gpupack_devcluster import kwok
+from gpupack_extender.binding import annotations
+from gpupack_extender.filtering import Filter
+from gpupack_extender.ledger.ledger import Ledger, Outcome
+from gpupack_extender.policies import Policies
+from gpupack_extender.reserving import Reserve
+from gpupack_extender.settings import Settings
+from gpupack_extender.wire import ExtenderArgs
+from gpupack_kube import objects
+
+FLEET = fleet(1)
+JOBS = drawn_jobs(seed=7, arrivals=150, shapes=FLEET.values())
+OUTLOOK = outlook_of(JOBS)
+POLICIES = sorted(set(core.POLICIES) - {"random"})
+
+
+def merged(*parts):
+    """As the API server merges patches into an object."""
+    whole = {}
+    for part in parts:
+        for key, value in part.items():
+            both = isinstance(value, dict) and isinstance(whole.get(key), dict)
+            whole[key] = merged(whole[key], value) if both else value
+    return whole
+
+
+def nodes():
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    for index, shape in enumerate(FLEET.values(), start=1):
+        built = merged(kwok.node(index), node_metadata(shape), node_status(shape), ready)
+        yield msgspec.convert(built, objects.Node)
+
+
+def gpu_nodes():
+    return [msgspec.convert(gpu_node(*each), GpuNode) for each in FLEET.items()]
+
+
+class LedgerDecider:
+    """The extender without its servers: what kube-scheduler and the watch would tell it."""
+
+    def __init__(self, policy):
+        settings = Settings.from_environ(
+            {
+                "GPUPACK_POLICY": policy,
+                "GPUPACK_OUTLOOK": outlook_text(OUTLOOK),
+                "POD_NAME": "p",
+                "GPUPACK_TLS_CERT": "c",
+                "GPUPACK_TLS_KEY": "k",
+            }
+        ).decisions
+        self.ledger = Ledger(lambda: 0.0)
+        policies = Policies(settings.policy, self.ledger.learner, known=settings.outlook)
+        self.filter = Filter(self.ledger, policies, settings, lambda: None)
+        self.reserve = Reserve(self.ledger, policies, settings, lambda: None)
+        self.nodes = list(nodes())
+        # Another order than the simulator's: which node is first must not depend on it.
+        for node in reversed(self.nodes):
+            self.ledger.nodes.upsert(node)
+        for inventory in gpu_nodes():
+            self.ledger.gpus.upsert(inventory)
+        self.bound = {}
+
+    async def arrive(self, job):
+        manifest = pod(job)
+        manifest["metadata"] |= {"namespace": "n", "uid": job.id}
+        asking = msgspec.convert(manifest, objects.Pod)
+        self.ledger.pods.upsert(asking)
+        wanted = asking.spec.node_selector.items()
+        names = [n.metadata.name for n in self.nodes if wanted <= n.metadata.labels.items()]
+        answer = self.filter(ExtenderArgs(pod=asking, node_names=names))
+        if not answer.node_names:
+            self.ledger.pods.remove(asking)
+            return None
+        return self.bind(asking, answer.node_names[0])
+
+    def bind(self, asking, node):
+        written = annotations(self.reserve(asking, node))
+        self.ledger.end_bind(asking.metadata.uid, Outcome.LANDED)
+        shown = msgspec.structs.replace(
+            asking,
+            metadata=msgspec.structs.replace(asking.metadata, annotations=written),
+            spec=msgspec.structs.replace(asking.spec, node_name=node),
+        )
+        self.ledger.pods.upsert(shown)
+        self.bound[asking.metadata.name] = shown
+        return Place(node, decode_devices(*written.values()))
+
+    async def depart(self, job):
+        self.ledger.pods.remove(self.bound.pop(job.id))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_the_ledger_places_every_job_where_the_simulator_does(policy):
+    simulated = by_simulator(snapshot_of(nodes(), gpu_nodes()), JOBS, policy, OUTLOOK)
+    decider = LedgerDecider(policy)
+    played = await play(JOBS, decider, simulated)
+    assert difference(JOBS, simulated=simulated, found=played.outcomes) == ""
+    placed = sum(place is not None for place in simulated.values())
+    assert 0 < placed < len(JOBS)
+    assert played.events == len(JOBS) + placed
+    assert decider.ledger.cluster.held() == {}
+
+
+async def test_the_jobs_tell_the_policies_apart():
+    state = snapshot_of(nodes(), gpu_nodes())
+    outcomes = [by_simulator(state, JOBS, policy, OUTLOOK) for policy in POLICIES]
+    assert all(outcomes.count(each) == 1 for each in outcomes)
+
+
+def test_jobs_are_drawn_from_the_seed_alone():
+    again = drawn_jobs(seed=7, arrivals=150, shapes=FLEET.values())
+    other = drawn_jobs(seed=8, arrivals=150, shapes=FLEET.values())
+    assert again == JOBS != other
+
+
+def test_jobs_come_in_all_sizes_and_ask_for_all_pools():
+    assert {job.request.gpus for job in JOBS} == {None, 1, 2, 3, 4, 8}
+    assert len({job.request.selector for job in JOBS}) == 4
+
+
+def test_what_a_node_lets_pods_have_and_its_sick_gpus_reach_the_simulator():
+    state = core.snapshot.load(snapshot_of(nodes(), gpu_nodes()))
+    sick = state.node("kwok-4")
+    assert (sick.cpu, sick.memory) == (64_000, 256 * 1024)
+    assert [device.health.name for device in sick.devices[:3]] == ["FAILED", "DEGRADED", "HEALTHY"]
+    assert [device.clique for device in sick.devices] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+async def test_a_play_ends_where_a_job_goes_elsewhere():
+    simulated = by_simulator(snapshot_of(nodes(), gpu_nodes()), JOBS, "best-fit", OUTLOOK)
+    third = JOBS[2].id
+    simulated[third] = Place("elsewhere", ())
+    played = await play(JOBS, LedgerDecider("best-fit"), simulated)
+    assert list(played.outcomes) == [job.id for job in JOBS[:3]]
+    told = difference(JOBS, simulated=simulated, found=played.outcomes)
+    assert told.startswith(f"job 3 ({third})")
+    assert "simulator: elsewhere" in told
+
+
+async def test_a_job_whose_time_is_over_leaves_before_the_next_comes():
+    told = []
+
+    class Teller:
+        async def arrive(self, job):
+            told.append(f"+{job.id}")
+            return Place("a", ())
+
+        async def depart(self, job):
+            told.append(f"-{job.id}")
+
+    times = ((0.0, math.inf), (1.0, 0.5), (2.0, 9.0))
+    jobs = [
+        dataclasses.replace(job, arrival=arrival, duration=duration)
+        for job, (arrival, duration) in zip(JOBS, times, strict=False)
+    ]
+    await play(jobs, Teller(), dict.fromkeys([job.id for job in jobs], Place("a", ())))
+    assert told == ["+job-0", "+job-1", "-job-1", "+job-2", "-job-2"]
