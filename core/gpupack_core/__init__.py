@@ -7,7 +7,7 @@ Placement ─ take, adopt ─────┘  plan_gang(cluster, gang, policy) �
 
 from gpupack_core.arrays import Arrays, BoolArray, FloatArray, IntArray
 from gpupack_core.cluster import Cluster, Free
-from gpupack_core.decide import Ranked, decide, explain, rank
+from gpupack_core.decide import Ranked, choose, decide, explain, rank
 from gpupack_core.errors import (
     AlreadyHeld,
     CoreError,
@@ -25,7 +25,7 @@ from gpupack_core.errors import (
     UnknownNode,
     UnknownPolicy,
 )
-from gpupack_core.gang import plan_gang
+from gpupack_core.gang import choose_gang, plan_gang
 from gpupack_core.learner import Learner
 from gpupack_core.miss import Miss, Resource
 from gpupack_core.model import Device, Effect, Health, Node, Taint
@@ -116,6 +116,8 @@ __all__ = [
     "UnknownDevice",
     "UnknownNode",
     "UnknownPolicy",
+    "choose",
+    "choose_gang",
     "decide",
     "dump_outlook",
     "explain",

@@ -10,7 +10,18 @@ from core_strategies import books, cases, clusters, gangs, nodes, policies, requ
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_core import POLICIES, Holder, Placement, Refusal, decide, explain, plan_gang, rank
+from gpupack_core import (
+    POLICIES,
+    Holder,
+    Placement,
+    Refusal,
+    choose,
+    choose_gang,
+    decide,
+    explain,
+    plan_gang,
+    rank,
+)
 from gpupack_core.miss import Resource
 
 
@@ -19,6 +30,7 @@ from gpupack_core.miss import Resource
 def test_decide_succeeds_exactly_where_some_node_can_serve(cluster, request, policy):
     able = {n.name for n in cluster.nodes() if choices(cluster, request, n)}
     answer = decide(cluster, request, policy)
+    assert choose(cluster, request, policy) == (answer if able else None)
     assert isinstance(answer, Placement) is bool(able)
     assert set(explain(cluster, request)) == {n.name for n in cluster.nodes()} - able
     assert [r.node in able for r in rank(cluster, request, policy)] == [True] * len(able)
@@ -102,6 +114,7 @@ def test_a_gang_is_planned_exactly_when_brute_force_finds_a_way(cluster, asked, 
 @given(clusters(most_gpus=6, fill=10), gangs(most_workers=8), policies)
 def test_a_gang_is_planned_wherever_placing_workers_one_by_one_succeeds(cluster, asked, policy):
     answer = plan_gang(cluster, asked, policy)
+    assert choose_gang(cluster, asked, policy) == (answer if isinstance(answer, tuple) else None)
     if isinstance(answer, tuple):
         check_plan(cluster.fork(), asked, answer)
     else:
