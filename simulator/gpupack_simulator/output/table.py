@@ -18,7 +18,12 @@ def tables(digests: Sequence[Digest]) -> RenderableType:
     """All tables that have something to say, and the verdict. `*` marks the best of a column."""
     made = [comparison.overview(digests), comparison.waits(digests), comparison.waste(digests)]
     seeds = len({one.seed for one in digests})
-    shown = [part for table in made if table.metrics for part in (_rich(table), Text(""))]
+    shown = [
+        part
+        for table in made
+        if table.metrics
+        for part in (Text(table.title, style="bold"), _rich(table), Text(""))
+    ]
     return Group(
         *shown,
         Text(_note(seeds)),
@@ -33,9 +38,6 @@ def _note(seeds: int) -> str:
 
 def _rich(table: Table) -> RichTable:
     rich = RichTable(
-        title=table.title,
-        title_justify="left",
-        title_style="bold",
         box=box.SIMPLE_HEAD,
         show_edge=False,
     )
