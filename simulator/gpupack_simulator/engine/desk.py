@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable
 
-from gpupack_core import Cluster, NodeName, Placement, Refusal
+from gpupack_core import Cluster, NodeName, Placement
 from gpupack_simulator.engine.books import Books
 from gpupack_simulator.engine.events import Agenda, Ended, Kind, Part
 from gpupack_simulator.engine.learning import Learning
@@ -52,12 +52,10 @@ class LiveDesk:
     def plan(self, entry: Entry, cluster: Cluster | None = None) -> tuple[Placement, ...] | None:
         """As Desk says."""
         there = self.cluster if cluster is None else cluster
-        answer = place(there, entry.lane.gang, self._learning.policy)
-        if not isinstance(answer, Refusal):
-            return answer
-        if cluster is None:
+        placements = place(there, entry.lane.gang, self._learning.policy)
+        if placements is None and cluster is None:
             self.waiting.failed(entry.lane)
-        return None
+        return placements
 
     def start(self, entry: Entry, placements: tuple[Placement, ...]) -> None:
         """As Desk says."""
