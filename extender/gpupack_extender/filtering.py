@@ -24,6 +24,7 @@ from gpupack_extender.wire import ExtenderArgs, FilterResult
 EVICTING_HELPS = frozenset(
     {
         core.Reason.TOO_FEW_FREE_GPUS,
+        core.Reason.TOO_FEW_FREE_MIG_SLICES,
         core.Reason.NVLINK_CLIQUE_BUSY,
         core.Reason.SHARE_DOES_NOT_FIT,
         core.Reason.TOO_MANY_SHARES,
@@ -87,10 +88,10 @@ class Filter:
             self.ledger.release(held)
         self.may_decide()
         request = asks.pod_request(call.pod, self.decisions.observed_resources)
-        chosen = core.decide(
+        chosen = core.choose(
             self.ledger.cluster, request, self.policies.named(), candidates=call.node_names
         )
-        if isinstance(chosen, core.Refusal):
+        if chosen is None:
             return self._refused(request, call)
         self.ledger.assume(call.pod, chosen, seconds=self.decisions.assume_seconds)
         return FilterResult(node_names=[chosen.node])
