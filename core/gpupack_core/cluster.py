@@ -307,9 +307,12 @@ class Cluster:
                     shares=sign * grant.shares,
                 )
         self.arrays.charge_node(row, cpu=sign * placement.cpu, ram=sign * placement.memory)
-        if placement.devices:
+        if placement.devices and not self._is_slice(row, columns.get(placement.devices[0].uuid)):
             shared = bool(placement.devices[0].shares)
             self.arrays.count_holder(row, gpus=0 if shared else len(placement.devices), by=sign)
+
+    def _is_slice(self, row: int, column: int | None) -> bool:
+        return column is not None and bool(self.arrays.profile[row, column] != ABSENT)
 
     def _check_fits(self, placement: Placement) -> None:
         row = self._rows.get(placement.node)
