@@ -4,6 +4,7 @@
 from dataclasses import dataclass, field
 
 from gpupack_core import WHOLE_GPU, Cluster, NodeName
+from gpupack_simulator.job import JobId
 from gpupack_simulator.queueing.waiting import Entry
 from gpupack_simulator.record import Cause, End, JobRecord, Loss, Occupancy
 
@@ -48,6 +49,15 @@ class Books:
             for placement in entry.placements
             for grant in placement.devices
         ]
+
+
+def held_before(cluster: Cluster) -> list[Occupancy]:
+    """What a snapshot holds already, and goes on holding, in the name of its holder."""
+    return [
+        Occupancy(placement.node, grant.uuid, JobId(holder), 0.0, None, grant.milli)
+        for holder, placement in cluster.held().items()
+        for grant in placement.devices
+    ]
 
 
 def job_record(entry: Entry, now: float) -> JobRecord:

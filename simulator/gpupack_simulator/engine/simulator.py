@@ -13,7 +13,7 @@ from math import inf
 from time import perf_counter
 
 from gpupack_core import Cluster, Node, Policy, policy_named
-from gpupack_simulator.engine.books import Books, capacity_of, job_record
+from gpupack_simulator.engine.books import Books, capacity_of, held_before, job_record
 from gpupack_simulator.engine.desk import LiveDesk
 from gpupack_simulator.engine.events import Agenda, Ended, Event, Kind, Part
 from gpupack_simulator.engine.learning import Learning
@@ -51,6 +51,8 @@ class Simulator:
         self._discipline = discipline_named(settings.discipline)
         self._books = Books(settings.measured_from, settings.occupancy)
         self._books.allocated = int(self.cluster.arrays.used_milli.sum())
+        if settings.occupancy:
+            self._books.occupancy += held_before(self.cluster)
         learning = Learning(self._policy, settings.mix)
         self._desk = LiveDesk(self.cluster, learning, self._discipline, self._books)
         self._outages = Outages({node.name: node for node in self.cluster.nodes()})

@@ -42,6 +42,7 @@ def tidy(axes: Axes, *, x: str, y: str, title: str = "") -> None:
     axes.grid(color="#e0e0e0", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.xaxis.set_major_formatter(_number)
     axes.yaxis.set_major_formatter(_number)
 
 

@@ -2,8 +2,10 @@
 """Who held which GPU when."""
 
 import numpy as np
-from run_builders import done, held, node, outage, run
+from run_builders import done, held, job, node, outage, run
 
+from gpupack_core import Cluster, DeviceUuid, Grant, Holder, MiB, MilliGpu, NodeName, Placement
+from gpupack_simulator import Simulator
 from gpupack_simulator.output.tenancy import MAX_ROWS, tenancy
 from gpupack_simulator.size import Size
 
@@ -68,3 +70,11 @@ def test_rows_of_a_very_large_cluster_are_means_of_several_gpus():
 
 def test_it_may_not_have_been_recorded():
     assert tenancy(run()) is None
+
+
+def test_what_a_snapshot_holds_is_drawn_too():
+    cluster = Cluster([node("n1", 2)])
+    grant = Grant(DeviceUuid("n1/0"), MilliGpu(500), MiB(0))
+    cluster.take(Holder("notebook"), Placement(NodeName("n1"), (grant,)))
+    found = tenancy(Simulator(cluster, [job("a", duration=4)], "best-fit").run())
+    assert {(b.row, b.job, b.milli) for b in found.bars} == {(0, "notebook", 500), (1, "a", 1000)}
