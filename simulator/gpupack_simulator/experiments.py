@@ -34,6 +34,10 @@ SAMPLES: Final = 200
 """Samples of a run in steady state; means over time are exact whatever their number."""
 
 
+EXACT: Final = 2000
+"""A scenario of more jobs is sampled at intervals, and who held which GPU is not kept."""
+
+
 class KnownMix(StrEnum):
     """Who is told the true mix of the pods; all others learn it from arrivals."""
 
@@ -150,7 +154,8 @@ class Scripted:
             seed=seed,
             time_unit=given.time_unit,
             until=given.until,
-            sampling=Sampling(each_instant=True, fragmentation=True, causes=True, by_node=True),
+            sampling=_scenario_sampling(given.jobs),
+            occupancy=len(given.jobs) <= EXACT,
             requeue=given.requeue,
             breakdowns=(*given.breakdowns, *failures),
             parameters={"scenario": given.name, **self.parameters},
@@ -172,11 +177,20 @@ class WhatIf:
         settings = Settings(
             discipline=self.discipline,
             seed=seed,
-            sampling=Sampling(each_instant=True, fragmentation=True, causes=True, by_node=True),
+            sampling=_scenario_sampling(self.jobs),
+            occupancy=len(self.jobs) <= EXACT,
             parameters=self.parameters,
         )
         cluster = cluster_of(dict(self.snapshot))
         return Simulator(cluster, self.jobs, policy, settings).run()
+
+
+def _scenario_sampling(jobs: tuple[Job, ...]) -> Sampling:
+    """After each event; of many jobs at intervals, over the time in which they arrive."""
+    span = max((job.arrival for job in jobs), default=0.0)
+    exact = len(jobs) <= EXACT or not span
+    when = {"each_instant": True} if exact else {"every": span / SAMPLES}
+    return Sampling(**when, fragmentation=True, causes=True, by_node=True)
 
 
 def _looks(experiment: Filling | Departing, seed: int) -> dict[str, bool]:

@@ -49,6 +49,14 @@ def test_policies_meet_the_same_failures():
     assert first == second
 
 
+def test_a_large_trace_is_sampled_at_intervals(monkeypatch):
+    monkeypatch.setattr("gpupack_simulator.experiments.EXACT", 50)
+    jobs = tuple(job(f"job-{n}", at=n, lasts=3) for n in range(1000))
+    course = Scripted(Scenario("s", NODES, jobs)).run("best-fit", 0)
+    assert 190 < len(course.samples) < 210
+    assert course.occupancy == ()
+
+
 def test_what_if_leaves_the_snapshot_as_it_was():
     document = snapshot.dump(Cluster(NODES))
     what_if = WhatIf(document, (job("one", lasts=1),), "fifo")
