@@ -45,6 +45,7 @@ from gpupack_core.selector import (
     Toleration,
     TolerationOperator,
 )
+from gpupack_core.snapshot import dump, load
 from gpupack_core.units import (
     WHOLE_GPU,
     DeviceUuid,
@@ -119,8 +120,10 @@ __all__ = [
     "choose",
     "choose_gang",
     "decide",
+    "dump",
     "dump_outlook",
     "explain",
+    "load",
     "load_outlook",
     "matches_model",
     "plan_gang",

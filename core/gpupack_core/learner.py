@@ -47,6 +47,10 @@ class Learner:
     def outlook(self) -> Outlook:
         """What is likely to come, by what came."""
         self._due_at = self._seen + min(max(self._seen, FIRST), REGULAR)
+        return self.peek()
+
+    def peek(self) -> Outlook:
+        """As `outlook`, for onlookers: the next one is due when it would have been."""
         churn = self._departures / self._arrivals if self._arrivals else 0.0
         return Outlook(Mix.of(self._counts.items()), churn)
 

@@ -78,15 +78,15 @@ class Access:
         }
         await self._require(user, {"resourceAttributes": attributes})
 
-    async def may_read_metrics(self, authorization: str) -> None:
-        """Refuse unless the caller may get /metrics; any token for the API server will do.
+    async def may_get(self, authorization: str, *, path: str) -> None:
+        """Refuse unless the caller may get this path; any token for the API server will do.
 
         Raises:
             Denied: unknown caller, or no such right.
             KubeError: the API server could not be asked.
         """
         user = await self.known(authorization, audience="")
-        attributes = {"verb": "get", "path": "/metrics"}
+        attributes = {"verb": "get", "path": path}
         await self._require(user, {"nonResourceAttributes": attributes})
 
     async def known(self, authorization: str, *, audience: str) -> User:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTPS side: the plan API for the operator; health, readiness and metrics.
+"""The HTTPS side: the plan API for the operator; health, readiness and metrics; what is known.
 
 Health and readiness are for anyone and say what is missing, no more. Everything else asks for a
 token and the right.
 """
 
+import asyncio
 import dataclasses
 import http
 
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+import gpupack_core as core
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest
 from gpupack_extender import endpoints
@@ -21,13 +23,16 @@ from gpupack_extender.metrics import Metrics
 from gpupack_extender.planning import Plan
 from gpupack_extender.readiness import Readiness
 
+SNAPSHOT_PATH = "/snapshot"
+OUTLOOK_PATH = "/outlook"
+
 LIMIT_BYTES = 2 << 20
 """More than the largest GPUJob that etcd takes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanApi:
-    """plan, healthz, readyz, metrics."""
+    """plan, healthz, readyz, metrics, snapshot, outlook."""
 
     make_plan: Plan
     access: Access
@@ -42,6 +47,8 @@ class PlanApi:
                 Route("/healthz", self.healthz),
                 Route("/readyz", self.readyz),
                 Route("/metrics", endpoints.guarded(self.show_metrics)),
+                Route(SNAPSHOT_PATH, endpoints.guarded(self.show_snapshot)),
+                Route(OUTLOOK_PATH, endpoints.guarded(self.show_outlook)),
             ]
         )
 
@@ -72,5 +79,24 @@ class PlanApi:
 
     async def show_metrics(self, request: Request) -> Response:
         """Everything that is counted, in Prometheus' format."""
-        await self.access.may_read_metrics(request.headers.get("authorization", ""))
+        await self._require_right(request)
         return PlainTextResponse(self.metrics.text())
+
+    async def show_snapshot(self, request: Request) -> Response:
+        """Nodes, devices and who holds what, for the simulator; written in a thread, from a copy.
+
+        Nothing is shown while a watch is stale: it would be taken for the cluster.
+        """
+        await self._require_right(request)
+        self.readiness.require_to_answer()
+        copy = self.make_plan.ledger.cluster.fork()
+        return endpoints.answer(await asyncio.to_thread(core.dump, copy))
+
+    async def show_outlook(self, request: Request) -> Response:
+        """What the pods so far say of those to come, for the simulator and the chart."""
+        await self._require_right(request)
+        return endpoints.answer(core.dump_outlook(self.make_plan.ledger.learner.peek()))
+
+    async def _require_right(self, request: Request) -> None:
+        authorization = request.headers.get("authorization", "")
+        await self.access.may_get(authorization, path=request.url.path)

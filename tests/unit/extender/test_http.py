@@ -14,6 +14,7 @@ import pytest
 from extender_builders import plan_request, pod
 from listening import listening
 
+import gpupack_core as core
 from gpupack_extender import endpoints
 from gpupack_extender.access import Access
 from gpupack_extender.binding import Binder
@@ -420,3 +421,30 @@ async def test_metrics_tell_claims_and_devices(plans):
     assert 'gpupack_extender_devices{state="free"} 5.0' in text
     assert 'gpupack_extender_unreadable_objects_total{kind="pods"} 0.0' in text
     assert 'gpupack_extender_calls_total{outcome="placed",verb="plan"} 1.0' in text
+
+
+@pytest.mark.parametrize("path", ["/snapshot", "/outlook"])
+async def test_what_is_known_is_for_those_with_the_right(plans, path):
+    async with plans.get(path) as response:
+        assert response.status == 401
+
+
+async def test_a_snapshot_is_the_cluster_as_the_ledger_holds_it(plans, world):
+    await ask(plans, workers=3)
+    async with plans.get("/snapshot", headers=TOKEN) as response:
+        shown = core.load(await response.json())
+    assert core.dump(shown) == core.dump(world.ledger.cluster)
+    assert len(shown.held()) == 3
+
+
+async def test_no_snapshot_is_shown_while_a_watch_is_stale(plans, parts):
+    parts.watch.age = 91.0
+    async with plans.get("/snapshot", headers=TOKEN) as response:
+        assert response.status == 503
+
+
+async def test_an_outlook_tells_what_pods_have_asked_for(plans, world):
+    world.ledger.pods.upsert(pod("a", gpus=2))
+    async with plans.get("/outlook", headers=TOKEN) as response:
+        shown = core.load_outlook(await response.json())
+    assert [demand.request.gpus for demand in shown.mix.demands] == [2]
