@@ -78,6 +78,23 @@ _PER_NODE: dict[str, tuple[type[np.generic], int]] = {
     "free_ram": (np.int64, 0),
 }
 
+_CHANGED_BY_HOLDERS = (
+    "used_milli",
+    "used_memory",
+    "used_shares",
+    "free_milli",
+    "free_memory",
+    "free_shares",
+    "free_gpu_milli",
+    "idle_gpus",
+    "used_cpu",
+    "used_ram",
+    "free_cpu",
+    "free_ram",
+    "version",
+    "holders",
+)
+
 
 class Kind(NamedTuple):
     """GPUs that no request can tell apart: same model, same memory."""
@@ -169,6 +186,10 @@ class Arrays:
     def copy(self) -> Self:
         """The same numbers, independent of these."""
         return type(self)(*map(_copied, (getattr(self, f.name) for f in fields(self))))
+
+    def overlay(self) -> Self:
+        """What holders change is independent of these; the inventory is shared."""
+        return replace(self, **{name: _copied(getattr(self, name)) for name in _CHANGED_BY_HOLDERS})
 
     def grown(self, rows: int, columns: int) -> Self:
         """The same content with room for more."""

@@ -198,7 +198,7 @@ class Cluster:
 
         It shares the inventory with this cluster, so neither may change nodes meanwhile.
         """
-        return self._overlay(self.arrays.copy())
+        return self._overlay(self.arrays.overlay())
 
     def emptied(self) -> "Cluster":
         """As good as it can get: nothing held, all healthy, ready, uncordoned.

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-from dataclasses import replace
+from copy import copy
+from dataclasses import fields, replace
 
 import pytest
 from core_builders import BEST_FIT, cluster_of, node, place, share, taken, whole
 
 from gpupack_core import (
     AlreadyHeld,
+    Arrays,
     Device,
     DuplicateDevice,
     Grant,
@@ -169,3 +171,15 @@ def test_an_emptied_cluster_is_read_only_and_can_be_planned_on_by_an_overlay():
         ideal.take("x", ONE)
     ideal.overlay().take("x", ONE)
     assert free(cluster) == [(0, 0)] * 2
+
+
+def test_what_is_planned_on_an_overlay_leaves_the_cluster_as_it_was():
+    cluster = taken(cluster_of(node("a", 2), node("b", 1)), "b", 0, milli=300, memory=9)
+    before = {f.name: copy(getattr(cluster.arrays, f.name)) for f in fields(Arrays)}
+    overlay = cluster.overlay()
+    overlay.take("x", ONE)
+    overlay.take("y", Placement("b", (Grant("b/0", 500, 10),), 10, 10))
+    overlay.give_back("x")
+    del before["kinds"]
+    for name, numbers in before.items():
+        assert (getattr(cluster.arrays, name) == numbers).all(), name
