@@ -45,6 +45,7 @@ class Replay:
     pods: Path | None
     snapshot: Path | None
     jobs: Path | None
+    adopt: bool
     policies: tuple[str, ...]
     demand: float
     seeds: int
@@ -123,7 +124,8 @@ def _scripted(options: Play) -> Scripted:
 
 def _what_if(snapshot: Path, jobs: Path, options: Replay) -> WhatIf:
     parameters = {"snapshot": snapshot.name, "jobs": jobs.name}
-    return WhatIf(read_snapshot(snapshot), read_jobs(jobs), options.discipline, parameters)
+    document = read_snapshot(snapshot, adopt=options.adopt)
+    return WhatIf(document, read_jobs(jobs), options.discipline, options.adopt, parameters)
 
 
 def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Filling | Departing:

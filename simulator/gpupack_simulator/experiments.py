@@ -170,6 +170,7 @@ class WhatIf:
     snapshot: Mapping[str, Any]
     jobs: tuple[Job, ...]
     discipline: str
+    adopt: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, policy: str, seed: int) -> Run:
@@ -181,7 +182,7 @@ class WhatIf:
             occupancy=len(self.jobs) <= EXACT,
             parameters=self.parameters,
         )
-        cluster = cluster_of(dict(self.snapshot))
+        cluster = cluster_of(self.snapshot, adopt=self.adopt)
         return Simulator(cluster, self.jobs, policy, settings).run()
 
 

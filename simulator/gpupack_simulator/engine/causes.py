@@ -21,7 +21,7 @@ from gpupack_simulator.record import Cause
 def free_by_cause(cluster: Cluster, waiting: Iterable[Request]) -> dict[str, int]:
     """Milli-GPU by cause; the sum is what nobody holds. `waiting`: one request of each kind."""
     a = cluster.arrays
-    unused = np.where(a.health == ABSENT, 0, WHOLE_GPU - a.used_milli)
+    unused = np.where(a.health == ABSENT, 0, np.maximum(WHOLE_GPU - a.used_milli, 0))
     works = (a.health == Health.HEALTHY) & a.ready[:, None]
     free = (unused * works).sum(axis=1)
     found = {str(Cause.FAILED): int(unused.sum() - free.sum())}

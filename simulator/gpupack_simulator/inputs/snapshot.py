@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster's state as core writes it (gpupack_core.snapshot), in a JSON file."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import msgspec
 from gpupack_core import Cluster, InvalidSnapshot, snapshot
 from gpupack_simulator.inputs.faults import Faults
 
+_HINT = "--adopt holds it all the same, as the ledger of a live cluster does"
 
-def read_snapshot(path: Path) -> dict[str, Any]:
-    """The document; it is known that `cluster_of` can load it.
+
+def read_snapshot(path: Path, *, adopt: bool = False) -> dict[str, Any]:
+    """The document; it is known that `cluster_of` can load it, with the same `adopt`.
 
     Raises:
         InvalidInput: it is not JSON, or names the first field that is wrong.
@@ -22,12 +25,17 @@ def read_snapshot(path: Path) -> dict[str, Any]:
     except msgspec.DecodeError as error:
         raise faults.fatal(f"is not a JSON object: {error}") from error
     try:
-        cluster_of(document)
+        cluster_of(document, adopt=adopt)
     except InvalidSnapshot as error:
-        raise faults.fatal(str(error)) from error
+        hint = "" if adopt or "holders" not in str(error) else f"; {_HINT}"
+        raise faults.fatal(f"{error}{hint}") from error
     return document
 
 
-def cluster_of(document: dict[str, Any]) -> Cluster:
-    """A cluster of its own, holders included."""
-    return snapshot.load(document)
+def cluster_of(document: Mapping[str, Any], *, adopt: bool = False) -> Cluster:
+    """A cluster of its own, holders included.
+
+    `adopt`: what is held is a fact even where it does not fit, as in the ledger of a live cluster,
+    whose nodes may be away for the moment.
+    """
+    return snapshot.load(document, strict=not adopt)

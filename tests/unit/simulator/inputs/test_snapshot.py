@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from simulator_builders import job, node
+from simulator_builders import job, node, run
 
 from gpupack_core import Cluster, decide, policy_named, snapshot
 from gpupack_simulator import InvalidInput
@@ -44,5 +44,13 @@ def test_a_snapshot_of_another_version_is_reported(tmp_path):
 def test_a_snapshot_in_which_a_gpu_is_given_twice_is_reported(tmp_path):
     document = snapshot.dump(busy_cluster())
     document["holders"].append(document["holders"][0] | {"holder": "other"})
-    with pytest.raises(InvalidInput, match=r"state.json: .*holders\[1\]"):
+    with pytest.raises(InvalidInput, match=r"state.json: .*holders\[1\].*; --adopt holds it"):
         read_snapshot(written(tmp_path, document))
+
+
+def test_what_a_live_ledger_holds_is_adopted_as_it_is(tmp_path):
+    document = snapshot.dump(busy_cluster())
+    document["holders"].append(document["holders"][0] | {"holder": "other", "node": "away"})
+    cluster = cluster_of(read_snapshot(written(tmp_path, document), adopt=True), adopt=True)
+    assert cluster.placement_of("other").node == "away"
+    assert run(cluster, [job("one", 1, lasts=1)]).jobs[0].started == 0
