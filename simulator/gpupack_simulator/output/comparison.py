@@ -23,6 +23,7 @@ from gpupack_simulator.size import Size
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
 """97.5% quantiles of Student's t for 1, 2, … degrees of freedom."""
 NORMAL = 1.96
+NO_SENTENCE = "{}"
 
 
 class Better(Enum):
@@ -42,8 +43,8 @@ class Metric:
     better: Better
     digits: int
     value: Callable[[Figures], float | None]
-    sentence: str = "{}"
-    """The figure as a part of a sentence."""
+    sentence: str = NO_SENTENCE
+    """The figure as a part of the verdict, which is by a metric that has one."""
 
     @property
     def heading(self) -> str:

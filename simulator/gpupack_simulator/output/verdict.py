@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from gpupack_simulator.output.comparison import (
+    NO_SENTENCE,
     Better,
     Cell,
     Metric,
@@ -28,14 +29,14 @@ def verdict(digests: Sequence[Digest]) -> str:
 
 
 def _decisive(table: Table) -> Metric | None:
-    """Waits where jobs waited differently long; else the first column: what was allocated."""
+    """Waits where jobs waited differently long; else the first that differs and has a sentence."""
     if not table.metrics or not table.rows:
         return None
     for column, metric in enumerate(table.metrics):
         if metric.title == "mean wait" and any(row[column].best for row in table.rows.values()):
             return metric
     for column, metric in enumerate(table.metrics):
-        if any(row[column].best for row in table.rows.values()):
+        if metric.sentence != NO_SENTENCE and any(row[column].best for row in table.rows.values()):
             return metric
     return table.metrics[0]
 

@@ -72,7 +72,7 @@ def legend_below(figure: Figure, axes: Axes) -> None:
 
 def empty(reason: str) -> Figure:
     """A picture that says why there is none."""
-    figure, (axes,) = new_figure(height=2.4)
+    figure, (axes,) = new_figure(height=1.2)
     axes.set_axis_off()
     axes.text(0.5, 0.5, reason, ha="center", va="center", fontsize=12, color="#555555", wrap=True)
     return figure

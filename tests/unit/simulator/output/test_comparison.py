@@ -132,6 +132,19 @@ def test_where_nothing_differs_the_verdict_says_so():
     )
 
 
+def test_fragmentation_alone_decides_nothing():
+    runs = (
+        run(
+            policy=policy,
+            samples=(sample(0, 2000, fragmented=milli),),
+            allocated_milli_time=20_000.0,
+        )
+        for policy, milli in (("fgd", 100), ("best-fit", 200))
+    )
+    found = verdict([digest(one) for one in runs])
+    assert found == "fgd and best-fit did equally well (50.00% of all GPU capacity allocated)."
+
+
 def test_the_verdict_on_one_policy_is_its_figure():
     assert verdict(filled("fgd", 95)) == (
         "fgd is the only policy that was run: 95.00% of all GPU capacity allocated at 100% demand."
