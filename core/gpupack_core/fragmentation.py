@@ -7,8 +7,8 @@
 
 m fits by CPU, by model and size of the GPUs, and by free GPU capacity; the node's memory does not
 count. Source: «Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
-Gradient Descent» (USENIX ATC '23), section 3. A node with GPUs of several kinds, which the paper
-has not, counts as several nodes that share their CPU.
+Gradient Descent» (USENIX ATC '23), section 3. GPUs of one node that some demand tells apart, which
+the paper has not, count as GPUs of several nodes that share their CPU.
 
 What is free less F is useful. For a fixed mix that is a sum over GPUs: a demand for shares finds a
 GPU useful or not whatever the others are, and one for n whole GPUs finds every idle GPU useful as

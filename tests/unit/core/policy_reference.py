@@ -71,21 +71,24 @@ def fullest(here, request):
 
 
 def fragmentation(here, weights):
-    """F of the paper, times the sum of the weights; GPUs of each kind are a node of their own."""
-    kinds = {(g.model, g.memory) for g in here.gpus}
-    parts = [[g for g in here.gpus if (g.model, g.memory) == kind] for kind in kinds]
+    """F of the paper, times the sum of the weights; GPUs told apart are nodes of their own."""
+    parts = {}
+    for gpu in here.gpus:
+        parts.setdefault(tuple(accepts(gpu, r) for r in weights if r.milli), []).append(gpu)
     return sum(
         weight * _unusable(part, here.cpu, request)
         for request, weight in weights.items()
-        for part in parts
+        for part in parts.values()
     )
+
+
+def accepts(gpu, request):
+    return does(gpu, request) and (not request.share or request.share.memory <= gpu.memory)
 
 
 def _unusable(gpus, cpu, request):
     free = sum(g.milli for g in gpus)
-    if not request.milli or cpu < request.cpu or not does(gpus[0], request):
-        return free
-    if request.share and request.share.memory > gpus[0].memory:
+    if not request.milli or cpu < request.cpu or not accepts(gpus[0], request):
         return free
     each, number = (request.share.milli, 1) if request.share else (1000, request.gpus)
     if sum(g.milli >= each for g in gpus) < number:
