@@ -17,116 +17,33 @@ What a node leaves out it has in plenty; `count` makes so many nodes, NAME-0 and
 leaves out it does not ask for; without `duration` it never ends.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
-from gpupack_core import (
-    CoreError,
-    Device,
-    DeviceUuid,
-    Interconnect,
-    MiB,
-    MilliCpu,
-    MilliGpu,
-    Node,
-    NodeName,
-    Request,
-    Share,
-    Spread,
-)
-from gpupack_simulator.engine.events import Part
+from gpupack_core import CoreError, Node
 from gpupack_simulator.errors import SimulatorError
 from gpupack_simulator.failures import NEVER, Breakdown, FailureRates
 from gpupack_simulator.inputs.faults import Faults
+from gpupack_simulator.inputs.specs import (
+    FailureSpec,
+    JobSpec,
+    Name,
+    NodeSpec,
+    Positive,
+    RatesSpec,
+    breakdown_of,
+    jobs_of,
+    nodes_of,
+)
 from gpupack_simulator.inputs.typed import fields_of, items, one
 from gpupack_simulator.inputs.yamlfile import Document
-from gpupack_simulator.job import Job, JobId
+from gpupack_simulator.job import Job
 from gpupack_simulator.queueing import discipline_named
 from gpupack_simulator.record import TimeUnit
-
-_GIB = 1024
-_PERCENT = 10
-_PLENTY_CPU = MilliCpu(1_000_000)
-_PLENTY_MEMORY = MiB(1 << 30)
-
-Name = Annotated[str, Meta(min_length=1)]
-Count = Annotated[int, Meta(ge=1, le=100_000)]
-Gpus = Annotated[int, Meta(ge=0, le=1024)]
-Gib = Annotated[float, Meta(gt=0, le=1 << 20)]
-Cores = Annotated[float, Meta(ge=0, le=1 << 20)]
-Time = Annotated[float, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
-
-
-class NodeSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """One entry of `nodes`. `clique_size`: GPUs that NVLink joins; 0: none is joined."""
-
-    name: Name
-    gpus: Gpus
-    gpu_memory: Gib = 80.0
-    model: Name = "GPU"
-    cpu: Cores | None = None
-    memory: Gib | None = None
-    count: Count = 1
-    clique_size: Gpus = 0
-    labels: dict[str, str] = {}
-
-
-class ShareSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """A part of one GPU."""
-
-    percent: Annotated[float, Meta(gt=0, lt=100)]
-    memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
-
-
-class SpreadSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """Which nodes the workers of a gang may share."""
-
-    max_nodes: Count | None = None
-    one_worker_per_node: bool = False
-    same_clique: bool = False
-
-
-class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """One entry of `jobs`; the figures are of each worker."""
-
-    name: Name
-    gpus: Gpus | None = None
-    share: ShareSpec | None = None
-    gpu_models: list[Name] = []
-    min_gpu_memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
-    interconnect: Interconnect = Interconnect.ANY
-    cpu: Cores = 0.0
-    memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
-    workers: Count = 1
-    spread: SpreadSpec = field(default_factory=SpreadSpec)
-    arrival: Time = 0.0
-    duration: Positive = inf
-    priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
-    count: Count = 1
-
-
-class FailureSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """One entry of `failures`. `gpu`: its index; left out: the whole node."""
-
-    node: Name
-    at: Time
-    gpu: Annotated[int, Meta(ge=0)] | None = None
-    until: Positive = inf
-
-
-class RatesSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """`failureRates`: mean times."""
-
-    node_between: Positive = inf
-    node_repair: Positive = 1.0
-    gpu_between: Positive = inf
-    gpu_repair: Positive = 1.0
 
 
 class _Frame(Struct, rename="camel", forbid_unknown_fields=True):
@@ -230,7 +147,7 @@ class _Reading:
         """In the order of the file."""
         found: dict[str, Job] = {}
         for path, spec in items(data, JobSpec, "jobs", self._document, self._faults):
-            for job in self._attempt(path, lambda spec=spec: tuple(_jobs(spec))) or ():
+            for job in self._attempt(path, lambda spec=spec: tuple(jobs_of(spec))) or ():
                 if job.id in found:
                     self._fault(f"{path}.name", f"there is a job {job.id} above")
                 found[job.id] = job
@@ -239,7 +156,7 @@ class _Reading:
     def _nodes(self, data: Any) -> tuple[Node, ...]:
         found: dict[str, Node] = {}
         for path, spec in items(data, NodeSpec, "nodes", self._document, self._faults):
-            for node in self._attempt(path, lambda spec=spec: tuple(_nodes(spec))) or ():
+            for node in self._attempt(path, lambda spec=spec: tuple(nodes_of(spec))) or ():
                 if node.name in found:
                     self._fault(f"{path}.name", f"there is a node {node.name} above")
                 found[node.name] = node
@@ -256,7 +173,7 @@ class _Reading:
                 has = f"{spec.node} has GPUs 0 to {len(node.devices) - 1}"
                 self._fault(f"{path}.gpu", f"{has}, not {spec.gpu}" if node.devices else "no GPUs")
             else:
-                broken = self._attempt(path, lambda spec=spec, node=node: _breakdown(spec, node))
+                broken = self._attempt(path, lambda spec=spec, node=node: breakdown_of(spec, node))
                 found += [] if broken is None else [broken]
         return tuple(found)
 
@@ -270,61 +187,3 @@ class _Reading:
 
     def _fault(self, path: str, message: str) -> None:
         self._faults.add(self._document.line(path), path, message)
-
-
-def _nodes(spec: NodeSpec) -> Iterator[Node]:
-    for number in range(spec.count):
-        name = spec.name if spec.count == 1 else f"{spec.name}-{number}"
-        yield Node(
-            NodeName(name),
-            tuple(_device(spec, name, index) for index in range(spec.gpus)),
-            _PLENTY_CPU if spec.cpu is None else MilliCpu(round(spec.cpu * 1000)),
-            _PLENTY_MEMORY if spec.memory is None else _mib(spec.memory),
-            spec.labels,
-        )
-
-
-def _device(spec: NodeSpec, node: str, index: int) -> Device:
-    clique = index // spec.clique_size if spec.clique_size else None
-    uuid = DeviceUuid(f"{node}-gpu-{index}")
-    return Device(uuid, index, spec.model, _mib(spec.gpu_memory), clique=clique)
-
-
-def _jobs(spec: JobSpec) -> Iterator[Job]:
-    request = _request(spec)
-    spread = Spread(spec.spread.max_nodes, spec.spread.one_worker_per_node, spec.spread.same_clique)
-    for number in range(spec.count):
-        yield Job(
-            JobId(spec.name if spec.count == 1 else f"{spec.name}-{number}"),
-            spec.arrival,
-            request,
-            spec.workers,
-            spec.duration,
-            spec.priority,
-            spread,
-        )
-
-
-def _request(spec: JobSpec) -> Request:
-    share = None
-    if spec.share is not None:
-        milli = MilliGpu(round(spec.share.percent * _PERCENT))
-        share = Share(milli, _mib(spec.share.memory))
-    return Request(
-        gpus=spec.gpus,
-        share=share,
-        models=tuple(spec.gpu_models),
-        min_memory=_mib(spec.min_gpu_memory),
-        interconnect=spec.interconnect,
-        cpu=MilliCpu(round(spec.cpu * 1000)),
-        memory=_mib(spec.memory),
-    )
-
-
-def _breakdown(spec: FailureSpec, node: Node) -> Breakdown:
-    uuid = None if spec.gpu is None else node.devices[spec.gpu].uuid
-    return Breakdown(Part(node.name, uuid), spec.at, spec.until)
-
-
-def _mib(gib: float) -> MiB:
-    return MiB(round(gib * _GIB))

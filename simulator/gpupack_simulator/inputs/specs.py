@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The entries of a scenario as they stand in its YAML, and what they are made into."""
+
+from collections.abc import Iterator
+from math import inf
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from gpupack_core import (
+    Device,
+    DeviceUuid,
+    Interconnect,
+    MiB,
+    MilliCpu,
+    MilliGpu,
+    Node,
+    NodeName,
+    Request,
+    Share,
+    Spread,
+)
+from gpupack_simulator.engine.events import Part
+from gpupack_simulator.failures import Breakdown
+from gpupack_simulator.job import Job, JobId
+
+_GIB = 1024
+_PERCENT = 10
+_PLENTY_CPU = MilliCpu(1_000_000)
+_PLENTY_MEMORY = MiB(1 << 30)
+
+Name = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1, le=100_000)]
+Gpus = Annotated[int, Meta(ge=0, le=1024)]
+Gib = Annotated[float, Meta(gt=0, le=1 << 20)]
+Cores = Annotated[float, Meta(ge=0, le=1 << 20)]
+Time = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+
+
+class NodeSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """One entry of `nodes`. `clique_size`: GPUs that NVLink joins; 0: none is joined."""
+
+    name: Name
+    gpus: Gpus
+    gpu_memory: Gib = 80.0
+    model: Name = "GPU"
+    cpu: Cores | None = None
+    memory: Gib | None = None
+    count: Count = 1
+    clique_size: Gpus = 0
+    labels: dict[str, str] = {}
+
+
+class ShareSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """A part of one GPU."""
+
+    percent: Annotated[float, Meta(gt=0, lt=100)]
+    memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
+
+
+class SpreadSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """Which nodes the workers of a gang may share."""
+
+    max_nodes: Count | None = None
+    one_worker_per_node: bool = False
+    same_clique: bool = False
+
+
+class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """One entry of `jobs`; the figures are of each worker."""
+
+    name: Name
+    gpus: Gpus | None = None
+    share: ShareSpec | None = None
+    gpu_models: list[Name] = []
+    min_gpu_memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
+    interconnect: Interconnect = Interconnect.ANY
+    cpu: Cores = 0.0
+    memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
+    workers: Count = 1
+    spread: SpreadSpec = field(default_factory=SpreadSpec)
+    arrival: Time = 0.0
+    duration: Positive = inf
+    priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
+    count: Count = 1
+
+
+class FailureSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """One entry of `failures`. `gpu`: its index; left out: the whole node."""
+
+    node: Name
+    at: Time
+    gpu: Annotated[int, Meta(ge=0)] | None = None
+    until: Positive = inf
+
+
+class RatesSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """`failureRates`: mean times."""
+
+    node_between: Positive = inf
+    node_repair: Positive = 1.0
+    gpu_between: Positive = inf
+    gpu_repair: Positive = 1.0
+
+
+def nodes_of(spec: NodeSpec) -> Iterator[Node]:
+    """As many as it counts."""
+    for number in range(spec.count):
+        name = spec.name if spec.count == 1 else f"{spec.name}-{number}"
+        yield Node(
+            NodeName(name),
+            tuple(_device(spec, name, index) for index in range(spec.gpus)),
+            _PLENTY_CPU if spec.cpu is None else MilliCpu(round(spec.cpu * 1000)),
+            _PLENTY_MEMORY if spec.memory is None else _mib(spec.memory),
+            spec.labels,
+        )
+
+
+def _device(spec: NodeSpec, node: str, index: int) -> Device:
+    clique = index // spec.clique_size if spec.clique_size else None
+    uuid = DeviceUuid(f"{node}-gpu-{index}")
+    return Device(uuid, index, spec.model, _mib(spec.gpu_memory), clique=clique)
+
+
+def jobs_of(spec: JobSpec) -> Iterator[Job]:
+    """As many as it counts."""
+    request = _request(spec)
+    spread = Spread(spec.spread.max_nodes, spec.spread.one_worker_per_node, spec.spread.same_clique)
+    for number in range(spec.count):
+        yield Job(
+            JobId(spec.name if spec.count == 1 else f"{spec.name}-{number}"),
+            spec.arrival,
+            request,
+            spec.workers,
+            spec.duration,
+            spec.priority,
+            spread,
+        )
+
+
+def _request(spec: JobSpec) -> Request:
+    share = None
+    if spec.share is not None:
+        milli = MilliGpu(round(spec.share.percent * _PERCENT))
+        share = Share(milli, _mib(spec.share.memory))
+    return Request(
+        gpus=spec.gpus,
+        share=share,
+        models=tuple(spec.gpu_models),
+        min_memory=_mib(spec.min_gpu_memory),
+        interconnect=spec.interconnect,
+        cpu=MilliCpu(round(spec.cpu * 1000)),
+        memory=_mib(spec.memory),
+    )
+
+
+def breakdown_of(spec: FailureSpec, node: Node) -> Breakdown:
+    """Of the node or of its GPU."""
+    uuid = None if spec.gpu is None else node.devices[spec.gpu].uuid
+    return Breakdown(Part(node.name, uuid), spec.at, spec.until)
+
+
+def _mib(gib: float) -> MiB:
+    return MiB(round(gib * _GIB))
