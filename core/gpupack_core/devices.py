@@ -15,7 +15,7 @@ MIG slices come from the GPUs that are used most, so that few are opened and oth
 where GPUs must be opened, those that leave the fullest ones whole.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain, combinations, islice, product
 
 import numpy as np
@@ -90,7 +90,12 @@ def _whole(arrays: Arrays, row: int, idle: Columns, gpus: int) -> tuple[int, ...
     cliques = _cliques(idle, numbers)
     if len(cliques) == len(idle):
         return _fewest_numa_nodes(idle, gpus, numa)
-    ways = (_drawn(way, gpus, numa) for way in _ways(cliques, gpus))
+    enough = [clique for clique in cliques if len(clique) >= gpus]
+    if enough:
+        size = min(map(len, enough))
+        ways = (_fewest_numa_nodes(c, gpus, numa) for c in enough if len(c) == size)
+    else:
+        ways = (_drawn(way, gpus, numa) for way in _ways(cliques, gpus))
     return min(ways, key=lambda chosen: (len({numa[c] for c in chosen}), chosen))
 
 
@@ -149,13 +154,12 @@ def _all_but(
 
 
 def _fewest_numa_nodes(
-    columns: Columns, gpus: int, numa: Sequence[int], paid: Iterable[int] = ()
+    columns: Columns, gpus: int, numa: Sequence[int], paid: Collection[int] = ()
 ) -> tuple[int, ...]:
     """GPUs on NUMA nodes already paid for, then from few others, the largest left whole."""
-    free = [c for c in columns if numa[c] in set(paid)][:gpus]
-    needed = gpus - len(free)
+    free = [c for c in columns if numa[c] in paid][:gpus]
     groups = _groups([c for c in columns if c not in free], lambda c: numa[c])
-    return tuple(sorted([*free, *_from_groups(groups, needed)]))
+    return tuple(sorted([*free, *_from_groups(groups, gpus - len(free))]))
 
 
 def _from_groups(groups: list[Columns], number: int) -> Columns:
