@@ -48,7 +48,7 @@ from gpupack_core import (
     plan_gang,
 )
 
-KINDS = 200
+KINDS, TRIES = 200, 20
 WITH_MODEL, SHARED = 0.2, 0.4
 """Of the kinds of request: those that ask for a model; those that ask for a share."""
 MODELS = ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA L40S", "Tesla T4")
@@ -90,9 +90,15 @@ class Workload:
         self._weights = [d.weight for d in self.mix.demands]
         self._holders: deque[Holder] = deque()
         self._taken = 0
-        policy = POLICIES["random"]
-        while self._taken < FULL * nodes * 8000:
-            self.take(decide(self.cluster, self.next(), policy))
+        for number in range(nodes):
+            self._fill(node(number).name, until=FULL * (number + 1) * 8000)
+
+    def _fill(self, name: NodeName, *, until: float) -> None:
+        for _ in range(TRIES):
+            if self._taken < until:
+                asked = self.next()
+                answer = decide(self.cluster, asked, POLICIES["first-fit"], candidates=[name])
+                self.take(answer)
 
     def next(self) -> Request:
         """The next request."""

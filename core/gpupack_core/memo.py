@@ -26,6 +26,9 @@ _UNSEEN = np.iinfo(np.int64).min
 KEPT = 512
 """Kinds of request; the one not asked for the longest goes first."""
 
+FIGURES = 4_000_000
+"""As many in all, at 12 bytes each: fewer kinds where there are many rows."""
+
 
 class RowMemo:
     """One figure per row for each kind of request; bounded, not thread-safe."""
@@ -33,6 +36,9 @@ class RowMemo:
     def __init__(self, dtype: type[np.generic], kept: int = KEPT) -> None:
         self._dtype, self._kept = dtype, kept
         self._kinds: OrderedDict[Hashable, tuple[IntArray, Figures]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kinds)
 
     def of(self, kind: Hashable, version: IntArray, compute: Callable[[Rows], Figures]) -> Figures:
         """For every row; the caller must not change the answer.
@@ -57,7 +63,7 @@ class RowMemo:
         if entry is None or len(entry[0]) != rows:
             entry = np.full(rows, _UNSEEN, np.int64), np.zeros(rows, self._dtype)
             self._kinds[kind] = entry
-            if len(self._kinds) > self._kept:
+            while len(self._kinds) > min(self._kept, 1 + FIGURES // max(rows, 1)):
                 self._kinds.popitem(last=False)
         self._kinds.move_to_end(kind)
         return entry

@@ -3,7 +3,7 @@ import numpy as np
 from core_builders import cluster_of, node, share, taken, whole
 
 from gpupack_core import POLICIES, Holder, Placement, decide
-from gpupack_core.memo import RowMemo
+from gpupack_core.memo import FIGURES, RowMemo
 
 
 class Counted:
@@ -43,6 +43,14 @@ def test_the_kind_not_asked_about_the_longest_is_forgotten():
     for kind in ("a", "b", "a", "c", "a", "b"):
         memo.of(kind, version, compute)
     assert len(compute.asked) == 4
+
+
+def test_fewer_kinds_are_kept_where_there_are_many_rows():
+    memo, rows = RowMemo(np.int8), FIGURES // 2
+    version = np.zeros(rows, np.int64)
+    for kind in "abcde":
+        memo.of(kind, version, lambda at: np.zeros(rows, np.int8)[at])
+    assert len(memo) == 3
 
 
 def test_versions_of_no_two_states_are_equal_in_whatever_copy():
