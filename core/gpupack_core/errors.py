@@ -15,6 +15,7 @@ CoreError
 │   ├── OverAllocated      more than there is
 │   ├── AlreadyHeld        the holder holds a placement already
 │   └── NotHeld            the holder holds nothing
+├── NoPrices             (nothing was solved; go on with the prices there are)
 └── UnknownPolicy
 """
 
@@ -77,3 +78,7 @@ class NotHeld(LedgerConflict):
 
 class UnknownPolicy(CoreError):
     """The table of policies has no such name."""
+
+
+class NoPrices(CoreError):
+    """The LP that gives prices was not solved."""

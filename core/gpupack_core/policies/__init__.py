@@ -3,6 +3,7 @@
 
 from gpupack_core.errors import UnknownPolicy
 from gpupack_core.policies.best_fit import BestFit
+from gpupack_core.policies.bid_price import BidPrice
 from gpupack_core.policies.dot_product import DotProduct
 from gpupack_core.policies.fgd import Fgd
 from gpupack_core.policies.first_fit import FirstFit
@@ -15,6 +16,7 @@ from gpupack_core.policies.worst_fit import WorstFit
 
 _TABLE: tuple[type[Policy], ...] = (
     BestFit,
+    BidPrice,
     DotProduct,
     Fgd,
     FirstFit,
@@ -29,7 +31,7 @@ POLICIES: dict[str, Policy] = {policy.name: policy() for policy in _TABLE}
 each, by `policy_named(…).informed(…)`."""
 
 DEFAULT = "default"
-DEFAULT_POLICY = Fgd.name
+DEFAULT_POLICY = BidPrice.name
 """What `default` stands for."""
 
 

@@ -58,6 +58,7 @@ def test_the_table_knows_policies_by_their_names():
         name: name
         for name in (
             "best-fit",
+            "bid-price",
             "dot-product",
             "fgd",
             "first-fit",
@@ -70,7 +71,7 @@ def test_the_table_knows_policies_by_their_names():
 
 
 def test_an_unknown_policy_says_which_there_are():
-    with pytest.raises(UnknownPolicy, match="no policy 'fittest'; use one of: best-fit, dot-pro"):
+    with pytest.raises(UnknownPolicy, match="no policy 'fittest'; use one of: best-fit, bid-pri"):
         policy_named("fittest")
 
 

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bid prices: the node that loses least of what its free GPUs are worth to those who may come.
+
+    score = floor( [ (1 - 0.6·θ) · (ΔU - 0.034·opens) - (1 - θ) · Z - θ·ΔF ] / 0.0234 )
+
+Δ: after placement less before. In GPUs:
+U       Σ_gpu W(free) - 0.845 · Ψ(Σ_gpu W(free) - free CPU / r): what gaps are worth, where there is
+        CPU to use them. W by an LP over the mix of requests (pricing/gaps.py), Ψ: a soft corner at
+        r cores for a GPU, as the mix has it (pricing/stranding.py)
+opens   1 if a share opens an idle GPU
+Z       of a pod without GPUs: 0.182 · [the node has GPU capacity free] + 0.131 · CPU left / 128
+        cores: it goes where its CPU strands nothing
+F       fragmentation (fragmentation.py) by the typical pods and, on top, large jobs
+        (pricing/large_jobs.py)
+θ       min(1, 2 · churn), churn: departures per arrival of late
+
+θ = 0: nothing ever leaves, no gap is ever given back, so each is used as well as the LP knows how.
+θ = 1, steady state: gaps come back of themselves and what is scarce is nodes that are idle enough
+for large jobs, which F keeps. One formula between the two, since a cluster that fills up for the
+first time becomes one that turns over.
+
+Whole-number scores are part of the policy: nodes that differ by less than a step of 0.0234 GPU tie,
+and ties go to the first node of a fixed order, which keeps the last ones empty. A share goes to the
+fullest GPU of the node. All is worked out in whole numbers, UNIT parts to a GPU, and in per mille.
+
+Source: ours. Bid prices are those of revenue management (Talluri and van Ryzin, «The Theory and
+Practice of Revenue Management», 2004, section 3.2). Figures: docs/packing.md.
+"""
+
+import numpy as np
+
+from gpupack_core.arrays import MIXED, Arrays, BoolArray, FloatArray, IntArray
+from gpupack_core.fragmentation import UNIT, Fragmentation, Parts, accepts
+from gpupack_core.memo import RowMemo, Rows
+from gpupack_core.outlook import Mix, Outlook
+from gpupack_core.policies.policy import Policy
+from gpupack_core.pricing.gaps import plain, worth_of_gaps
+from gpupack_core.pricing.large_jobs import with_large_jobs
+from gpupack_core.pricing.stranding import CORES_PER_GPU, Stranding, cores_per_gpu
+from gpupack_core.request import Request
+from gpupack_core.units import WHOLE_GPU
+
+STEP = 0.0234
+STRANDED = 0.845
+OPENING = 0.034
+BESIDE_FREE_GPUS = 0.182
+CPU_LEFT = 0.131
+LARGEST_CPU_MILLI = 128_000
+SETTLED_CHURN = 0.5
+"""θ is 1 from here on."""
+LESS_WHEN_SETTLED = 0.6
+
+_MILLE = 1000
+_LAST = np.iinfo(np.int64).max
+_STEP_PARTS = round(STEP * UNIT) * _MILLE * WHOLE_GPU
+
+
+class BidPrice(Policy):
+    """Policy `bid-price`. Informed anew, it is another object with memos of its own."""
+
+    name = "bid-price"
+
+    def __init__(self) -> None:
+        self._settled = 0
+        self._worth = plain()
+        self._stranding = Stranding(CORES_PER_GPU, weight=STRANDED)
+        self._fragmentation = Fragmentation(Mix())
+        self._scores = RowMemo(np.int64)
+        self._before = RowMemo(np.int64, kept=1)
+
+    def informed(self, outlook: Outlook) -> "BidPrice":
+        """With prices by the outlook's mix.
+
+        Raises:
+            NoPrices: the LP was not solved.
+        """
+        informed = BidPrice()
+        if not outlook.mix.demands:
+            return informed
+        informed._settled = round(_MILLE * min(1.0, outlook.churn / SETTLED_CHURN))
+        informed._worth = worth_of_gaps(outlook.mix)
+        informed._stranding = Stranding(cores_per_gpu(outlook.mix), weight=STRANDED)
+        informed._fragmentation = Fragmentation(with_large_jobs(outlook.mix))
+        informed._fragmentation.meet(self._fragmentation.kinds, columns=0)
+        return informed
+
+    def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
+        """The formula above."""
+        kind = request.gpus, request.share, request.models, request.min_memory, request.cpu
+        compute = lambda some: self._gains(view, request, some) // _STEP_PARTS  # noqa: E731
+        return self._scores.of(kind, view.version, compute)[rows].astype(np.float64)
+
+    def _gains(self, view: Arrays, request: Request, rows: Rows) -> Parts:
+        """The score before it is rounded: parts times 1,000,000."""
+        left, cpu = free_after(view, request, rows), view.free_cpu[rows] - request.cpu
+        gains = self._value(view, rows, left, cpu) - self._values(view)[rows]
+        gains += self._settled * self._fragmentation.total * request.milli
+        gains -= self._penalty(view, request, rows, left, cpu)
+        return gains
+
+    def _values(self, view: Arrays) -> Parts:
+        def compute(rows: Rows) -> Parts:
+            return self._value(view, rows, view.free_milli.T[:, rows], view.free_cpu[rows])
+
+        return self._before.of("now", view.version, compute)
+
+    def _value(self, view: Arrays, rows: Rows, free: IntArray, cpu: IntArray) -> Parts:
+        """U and what is useful (all that is free, less F), weighted: parts times 1,000,000."""
+        worth = self._worth[free].sum(axis=0)
+        value: Parts = (worth - self._stranding.of(worth, cpu)) * (self._in_use * WHOLE_GPU)
+        if self._settled:
+            value += self._settled * useful(self._fragmentation, view, rows, free, cpu)
+        return value
+
+    def _penalty(
+        self, view: Arrays, request: Request, rows: Rows, left: IntArray, cpu: IntArray
+    ) -> Parts:
+        """Of opening a GPU and of pods without GPUs, weighted as `_value`."""
+        weight = self._in_use * WHOLE_GPU
+        if request.share is not None:
+            opened = (left == WHOLE_GPU).sum(axis=0) < view.idle_gpus[rows]
+            penalty: Parts = opened * (_parts(OPENING) * weight)
+            return penalty
+        if request.milli:
+            return np.zeros(len(cpu), np.int64)
+        beside: Parts = (view.free_gpu_milli[rows] > 0) * _parts(BESIDE_FREE_GPUS)
+        beside += _parts(CPU_LEFT) * cpu // LARGEST_CPU_MILLI
+        return beside * ((_MILLE - self._settled) * WHOLE_GPU)
+
+    @property
+    def _in_use(self) -> int:
+        """Weight of U in per mille."""
+        return _MILLE - round(LESS_WHEN_SETTLED * self._settled)
+
+
+def useful(
+    measure: Fragmentation, view: Arrays, rows: Rows, free: IntArray, cpu: IntArray
+) -> Parts:
+    """As Fragmentation.useful, of nodes with so much free, by device and node."""
+    measure.meet(view.kinds.values, view.shape[1])
+    kind, idle = view.node_kind[rows], (free == WHOLE_GPU).sum(axis=0)
+    line = measure.lines(kind, measure.levels(cpu))
+    found: Parts = measure.by_free(line, free).sum(axis=0)
+    found += measure.by_idle(line, idle)
+    if len(mixed := (kind == MIXED).nonzero()[0]):
+        groups = measure.groups(view.kind.T[:, rows][:, mixed])
+        found[mixed] = measure.useful_of(free[:, mixed], groups, cpu[mixed])
+    return found
+
+
+def free_after(view: Arrays, request: Request, rows: Rows) -> IntArray:
+    """Milli-GPU free by device and node, once the request has its place.
+
+    A share takes of the fullest GPU with room, whole GPUs are the first that do; which they are is
+    for devices.py to say. Of no account where the request does not fit.
+    """
+    free = view.free_milli.T[:, rows]
+    if not request.milli:
+        return free
+    takes = _taking(view, request, rows, free)
+    milli = request.share.milli if request.share else WHOLE_GPU
+    left: IntArray = np.maximum(free - takes * np.int32(milli), 0)
+    return left
+
+
+def _taking(view: Arrays, request: Request, rows: Rows, free: IntArray) -> BoolArray:
+    """Devices that the request takes."""
+    fits: BoolArray = np.ones(free.shape, np.bool_)
+    if (view.node_kind[rows] == MIXED).any():
+        accepted = [*(accepts(request, kind) for kind in view.kinds.values), False, False]
+        fits = np.array(accepted)[view.kind.T[:, rows]]
+    if request.share is None:
+        fits &= free == WHOLE_GPU
+        first: BoolArray = fits & (fits.cumsum(axis=0) <= (request.gpus or 0))
+        return first
+    fits &= (free >= request.share.milli) & (view.free_shares.T[:, rows] > 0)
+    memory = view.free_memory.T[:, rows]
+    if request.share.memory:
+        fits &= memory >= request.share.memory
+    # as Policy.share_column: of GPUs with as much capacity free, the one with the least memory
+    fullest = np.where(fits, (free.astype(np.int64) << 32) + memory, _LAST).argmin(axis=0)
+    taken: BoolArray = np.arange(len(free))[:, None] == fullest
+    return taken
+
+
+def _parts(gpus: float) -> int:
+    return round(gpus * UNIT)

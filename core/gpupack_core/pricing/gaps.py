@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a gap on one GPU is worth under a mix.
+
+    worth(f) = max Σ_m price_m · count_m over what fits into f milli-GPU;
+    worth(1000) is at least the price of a GPU
+
+Prices: of the LP (cutting_stock.py), for demand of 1, 1.05, 1.1 and 1.2 GPUs on one GPU of supply:
+prices jump as demand crosses supply, and which of these the future is nobody knows.
+"""
+
+from collections.abc import Mapping
+from math import gcd
+
+import numpy as np
+
+from gpupack_core.arrays import IntArray
+from gpupack_core.fragmentation import UNIT
+from gpupack_core.outlook import Mix
+from gpupack_core.pricing.cutting_stock import Stock, prices
+from gpupack_core.pricing.knapsack import filled
+from gpupack_core.units import WHOLE_GPU
+
+SCALES = (1.0, 1.05, 1.1, 1.2)
+SIZES = 64
+"""Sizes of shares that are told apart to the milli; where there are more, they are rounded up."""
+COARSE = 10
+
+
+def plain() -> IntArray:
+    """A gap is worth what it holds, as long as nothing is known."""
+    return np.arange(WHOLE_GPU + 1, dtype=np.int64) * UNIT // WHOLE_GPU
+
+
+def worth_of_gaps(mix: Mix) -> IntArray:
+    """For 0 to 1000 milli free on a GPU, in parts: UNIT parts are a GPU.
+
+    Raises:
+        NoPrices: as of cutting_stock.prices.
+    """
+    mean = sum(d.weight * d.request.milli for d in mix.demands) / WHOLE_GPU
+    if not mean:
+        return plain()
+    shares = _shares(mix)
+    unit = gcd(WHOLE_GPU, *shares)
+    stock = Stock(
+        sizes=tuple(milli // unit for milli in shares),
+        demand=tuple(weight / mean for weight in shares.values()),
+        whole=sum(d.weight * (d.request.gpus or 0) for d in mix.demands) / mean,
+        capacity=WHOLE_GPU // unit,
+    )
+    slots, gpu = prices(stock, SCALES)
+    worth = filled(stock.sizes, slots.tolist(), stock.capacity).worth
+    worth[-1] = max(worth[-1], gpu)
+    parts: IntArray = np.round(worth * UNIT).astype(np.int64)
+    return parts[np.arange(WHOLE_GPU + 1) // unit]
+
+
+def _shares(mix: Mix) -> Mapping[int, float]:
+    """Weight by size in milli, ascending."""
+    sizes = {d.request.share.milli for d in mix.demands if d.request.share}
+    step = COARSE if len(sizes) > SIZES else 1
+    weights: dict[int, float] = {}
+    for demand in mix.demands:
+        if demand.request.share:
+            milli = -(-demand.request.share.milli // step) * step
+            weights[milli] = weights.get(milli, 0.0) + demand.weight
+    return {milli: weights[milli] for milli in sorted(weights)}

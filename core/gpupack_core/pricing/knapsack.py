@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unbounded knapsack: how to fill a gap so that it is worth most."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpupack_core.arrays import FloatArray, IntArray
+
+_NOTHING = -1
+_GAIN = 1e-12
+"""A worth within this of another does not count as more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """For each capacity: what it is worth, and which size comes first (an index, or nothing)."""
+
+    worth: FloatArray
+    first: IntArray
+
+    def counts(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """How many of each size fill the largest capacity."""
+        counts, left = [0] * len(sizes), len(self.worth) - 1
+        while left > 0:
+            first = int(self.first[left])
+            if first == _NOTHING:
+                left -= 1
+            else:
+                counts[first] += 1
+                left -= sizes[first]
+        return tuple(counts)
+
+
+def filled(sizes: Sequence[int], worths: Sequence[float], capacity: int) -> Filling:
+    """Fill 0, 1, … up to the capacity; sizes ascending, both in the same unit."""
+    each, value = np.array(sizes, np.int64), np.array(worths, np.float64)
+    worth, first = np.zeros(capacity + 1), np.full(capacity + 1, _NOTHING, np.int64)
+    for room in range(1, capacity + 1):
+        worth[room] = worth[room - 1]
+        fits = int(np.searchsorted(each, room, side="right"))
+        if not fits:
+            continue
+        totals = worth[room - each[:fits]] + value[:fits]
+        best = int(totals.argmax())
+        if totals[best] > worth[room] + _GAIN:
+            worth[room], first[room] = totals[best], best
+    return Filling(worth, first)
