@@ -25,7 +25,7 @@ DETERMINISTIC = (
 ARRIVALS = int(os.environ.get("TRUTH_ARRIVALS", "2000"))
 POLICIES = os.environ.get("TRUTH_POLICIES", DETERMINISTIC).split()
 SEED = int(os.environ.get("TRUTH_SEED", "1"))
-FLEET = fleet(3 if ARRIVALS > 500 else 1)
+FLEET = fleet(2 if ARRIVALS > 500 else 1)
 """So many nodes that most jobs find others running."""
 
 

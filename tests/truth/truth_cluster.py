@@ -9,7 +9,7 @@ and the extender hears of it, later than that.
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from truth_jobs import pod
 from truth_outcomes import Place
@@ -21,7 +21,7 @@ from gpupack_kube.client import Api, decode
 from gpupack_kube.resources import PODS
 from gpupack_simulator import Job
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 UNSCHEDULABLE = "Unschedulable"
 
 
@@ -50,22 +50,30 @@ class Watched:
 
 
 class ClusterDecider:
-    """A Decider; one job at a time."""
+    """A Decider.
+
+    Pods that come together are created in their order, and kube-scheduler takes them one by one in
+    that order; nothing leaves meanwhile, so that who was refused would be so again.
+    """
 
     def __init__(self, api: Api, namespace: str, watched: Watched) -> None:
         self._api, self._namespace, self._watched = api, namespace, watched
 
-    async def arrive(self, job: Job) -> Place | None:
-        """Create the pod and see it bound, or refused and deleted."""
-        await self._api.create(PODS, pod(job), namespace=self._namespace)
+    async def arrive(self, jobs: Sequence[Job]) -> list[Place | None]:
+        """Create the pods and see them bound, or refused and deleted."""
+        for job in jobs:
+            await self._api.create(PODS, pod(job), namespace=self._namespace)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            place = await self._watched.settled[job.id]
-        if place is None:
-            await self.depart(job)
-        return place
+            places = [await self._watched.settled[job.id] for job in jobs]
+        refused = [job for job, place in zip(jobs, places, strict=True) if place is None]
+        await self.depart(refused)
+        return places
 
-    async def depart(self, job: Job) -> None:
-        """Delete the pod and see that it is gone."""
+    async def depart(self, jobs: Sequence[Job]) -> None:
+        """Delete the pods and see that they are gone."""
+        await asyncio.gather(*(self._depart(job) for job in jobs))
+
+    async def _depart(self, job: Job) -> None:
         await self._api.delete(PODS, job.id, namespace=self._namespace)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._watched.gone[job.id]
@@ -74,26 +82,23 @@ class ClusterDecider:
 
 @contextlib.asynccontextmanager
 async def deciding(api: Api, namespace: str) -> AsyncIterator[ClusterDecider]:
-    """The cluster as a Decider, in an empty namespace."""
+    """The cluster as a Decider, in an empty namespace; where the watch fails, all does."""
     listed, _ = await api.page(PODS, namespace=namespace)
     watched = Watched()
-    watching = asyncio.create_task(_watch(api, namespace, listed.resource_version, watched))
-    try:
+    async with asyncio.TaskGroup() as group:
+        watching = _watch(api, namespace, listed.resource_version, watched)
+        task = group.create_task(watching)
         yield ClusterDecider(api, namespace, watched)
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+        task.cancel()
 
 
 async def _watch(api: Api, namespace: str, version: str, watched: Watched) -> None:
     """Watch on from where a stream ended, which the server ends at its own times."""
     while True:
         async for event in api.watch(PODS, namespace=namespace, resourceVersion=version):
-            seen = decode(event.object, objects.Pod)
-            version = seen.metadata.resource_version
+            version = decode(event.object, objects.Object).metadata.resource_version
             if event.type != "BOOKMARK":
-                watched.see(event.type, seen)
+                watched.see(event.type, decode(event.object, objects.Pod))
 
 
 def place_of(bound: objects.Pod) -> Place:

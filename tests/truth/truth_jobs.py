@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The jobs of a seed: whole GPUs and shares, that come and go; a tenth more than there is room for.
 
-Arrivals are Poisson, lifetimes exponential with mean 1. Each job is one plain pod: what the
-simulator is given and what the cluster is given are made here from the same draw, side by side.
+Arrivals are Poisson, a burst at a time; lifetimes are exponential with mean 1. Each job is one
+plain pod: what the simulator is given and what the cluster is given are made here from the same
+draw, side by side.
 """
 
 import json
@@ -20,6 +21,7 @@ Manifest = dict[str, Any]
 
 LOAD = 1.1
 """GPUs asked for at a time, for each GPU there is."""
+MOST_IN_A_BURST = 16
 GIB = 1024
 TOLERATIONS = (core.Toleration(KWOK_TAINT, core.TolerationOperator.EXISTS),)
 
@@ -38,9 +40,12 @@ def drawn_jobs(*, seed: int, arrivals: int, shapes: Iterable[Shape]) -> tuple[Jo
     gpus = sum(shape.number for shape in shapes)
     requests = [_request(random) for _ in range(arrivals)]
     mean_gpus = sum(request.milli for request in requests) / arrivals / core.WHOLE_GPU
-    rate, now, jobs = LOAD * gpus / mean_gpus, 0.0, []
+    rate, now, left, jobs = LOAD * gpus / mean_gpus, 0.0, 0, []
     for number, request in enumerate(requests):
-        now += random.expovariate(rate)
+        if not left:
+            left = random.randint(1, MOST_IN_A_BURST)
+            now += random.expovariate(rate / left)
+        left -= 1
         job = JobId(f"job-{number}")
         jobs.append(Job(job, now, request, duration=random.expovariate(1.0)))
     return tuple(jobs)

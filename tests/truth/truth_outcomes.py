@@ -4,7 +4,8 @@
 import dataclasses
 import heapq
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from gpupack_crds.devices import DeviceShare
@@ -27,20 +28,21 @@ Outcomes = dict[JobId, Place | None]
 
 
 class Decider(Protocol):
-    """Whoever places jobs one by one."""
+    """Whoever places jobs."""
 
-    async def arrive(self, job: Job) -> Place | None:
-        """Where it goes; None: it is refused, and gone when this returns."""
+    async def arrive(self, jobs: Sequence[Job]) -> Sequence[Place | None]:
+        """Where they go, decided one by one in this order; who is refused (None) is gone again."""
 
-    async def depart(self, job: Job) -> None:
-        """What it held is free when this returns."""
+    async def depart(self, jobs: Sequence[Job]) -> None:
+        """What they held is free when this returns."""
 
 
 class Ended(NamedTuple):
-    """Compared by time; no two jobs are drawn to end at one time."""
+    """Compared by time and name."""
 
     at: float
-    job: JobId
+    name: JobId
+    job: Job
 
 
 @dataclasses.dataclass
@@ -54,28 +56,38 @@ class Played:
 
 async def play(jobs: Iterable[Job], decider: Decider, expected: Mapping[JobId, Place | None]):
     """Let jobs come and go in the order of time, until all are gone or one went elsewhere."""
-    played, running, ends = Played(), {}, []
-    for job in sorted(jobs, key=lambda each: each.arrival):
-        for ended in _due(ends, job.arrival):
-            await decider.depart(running.pop(ended.job))
-            played.events += 1
-        place = await decider.arrive(job)
-        played.events += 1
-        played.outcomes[job.id] = place
-        if place != expected[job.id]:
+    played, ends = Played(), []
+    for now, arriving in groupby(sorted(jobs, key=_arrival), key=_arrival):
+        await _depart(played, decider, _due(ends, now))
+        coming = tuple(arriving)
+        places = await decider.arrive(coming)
+        played.events += len(coming)
+        for job, place in zip(coming, places, strict=True):
+            played.outcomes[job.id] = place
+            if place is not None:
+                heapq.heappush(ends, Ended(now + job.duration, job.id, job))
+        if any(played.outcomes[job.id] != expected[job.id] for job in coming):
             return played
-        if place is not None:
-            running[job.id] = job
-            heapq.heappush(ends, Ended(job.arrival + job.duration, job.id))
-    for ended in _due(ends, sys.float_info.max):
-        await decider.depart(running.pop(ended.job))
-        played.events += 1
+    await _depart(played, decider, _due(ends, sys.float_info.max))
     return played
 
 
-def _due(ends: list[Ended], now: float) -> Iterator[Ended]:
+async def _depart(played: Played, decider: Decider, ended: Sequence[Ended]) -> None:
+    """Who leaves first makes no difference while nobody comes."""
+    if ended:
+        await decider.depart([each.job for each in ended])
+        played.events += len(ended)
+
+
+def _due(ends: list[Ended], now: float) -> list[Ended]:
+    due = []
     while ends and ends[0].at <= now:
-        yield heapq.heappop(ends)
+        due.append(heapq.heappop(ends))
+    return due
+
+
+def _arrival(job: Job) -> float:
+    return job.arrival
 
 
 def difference(

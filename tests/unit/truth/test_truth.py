@@ -3,6 +3,7 @@
 
 import dataclasses
 import math
+from collections import Counter
 
 import msgspec
 import pytest
@@ -76,7 +77,10 @@ class LedgerDecider:
             self.ledger.gpus.upsert(inventory)
         self.bound = {}
 
-    async def arrive(self, job):
+    async def arrive(self, jobs):
+        return [self.decide(job) for job in jobs]
+
+    def decide(self, job):
         manifest = pod(job)
         manifest["metadata"] |= {"namespace": "n", "uid": job.id}
         asking = msgspec.convert(manifest, objects.Pod)
@@ -101,8 +105,9 @@ class LedgerDecider:
         self.bound[asking.metadata.name] = shown
         return Place(node, decode_devices(*written.values()))
 
-    async def depart(self, job):
-        self.ledger.pods.remove(self.bound.pop(job.id))
+    async def depart(self, jobs):
+        for job in jobs:
+            self.ledger.pods.remove(self.bound.pop(job.id))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -129,6 +134,12 @@ def test_jobs_are_drawn_from_the_seed_alone():
     assert again == JOBS != other
 
 
+def test_jobs_come_in_bursts_and_singly():
+    bursts = Counter(job.arrival for job in JOBS).values()
+    assert min(bursts) == 1
+    assert max(bursts) == 16
+
+
 def test_jobs_come_in_all_sizes_and_ask_for_all_pools():
     assert {job.request.gpus for job in JOBS} == {None, 1, 2, 3, 4, 8}
     assert len({job.request.selector for job in JOBS}) == 4
@@ -144,12 +155,11 @@ def test_what_a_node_lets_pods_have_and_its_sick_gpus_reach_the_simulator():
 
 async def test_a_play_ends_where_a_job_goes_elsewhere():
     simulated = by_simulator(snapshot_of(nodes(), gpu_nodes()), JOBS, "best-fit", OUTLOOK)
-    third = JOBS[2].id
-    simulated[third] = Place("elsewhere", ())
+    simulated[JOBS[20].id] = Place("elsewhere", ())
     played = await play(JOBS, LedgerDecider("best-fit"), simulated)
-    assert list(played.outcomes) == [job.id for job in JOBS[:3]]
+    assert JOBS[20].arrival == max(j.arrival for j in JOBS if j.id in played.outcomes)
     told = difference(JOBS, simulated=simulated, found=played.outcomes)
-    assert told.startswith(f"job 3 ({third})")
+    assert told.startswith("job 21 (job-20)")
     assert "simulator: elsewhere" in told
 
 
@@ -157,12 +167,12 @@ async def test_a_job_whose_time_is_over_leaves_before_the_next_comes():
     told = []
 
     class Teller:
-        async def arrive(self, job):
-            told.append(f"+{job.id}")
-            return Place("a", ())
+        async def arrive(self, jobs):
+            told.extend(f"+{job.id}" for job in jobs)
+            return [Place("a", ())] * len(jobs)
 
-        async def depart(self, job):
-            told.append(f"-{job.id}")
+        async def depart(self, jobs):
+            told.extend(f"-{job.id}" for job in jobs)
 
     times = ((0.0, math.inf), (1.0, 0.5), (2.0, 9.0))
     jobs = [
