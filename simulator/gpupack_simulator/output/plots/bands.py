@@ -161,6 +161,12 @@ def _draw(axes: Axes, bands: Sequence[Band], *, steps: bool) -> None:
             )
 
 
+def _edges(band: Band) -> tuple[FloatArray, ...]:
+    if band.spread is None:
+        return (band.mean,)
+    return band.mean - band.spread, band.mean + band.spread
+
+
 def _closed(x: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The last step gets its right end."""
     return np.append(x, x[-1] + 1), np.append(values, values[-1])
@@ -173,7 +179,7 @@ def _closely(
     clocked = digests[0].unit is not TimeUnit.ARRIVAL
     right = max(one.ended for one in digests) if clocked else float(bands[0].x[-1])
     left = max(one.measured_from for one in digests) if clocked else TAIL * right
-    tails = np.concatenate([band.mean[band.x >= left] for band in bands])
+    tails = np.concatenate([edge[band.x >= left] for band in bands for edge in _edges(band)])
     tails = tails[np.isfinite(tails)]
     if top is None or len(tails) == 0 or digests[0].unit is TimeUnit.STEP:
         return None
