@@ -61,7 +61,7 @@ def choose(
     """As decide, for those who do not ask why not: that costs several times as much."""
     names = None if candidates is None else tuple(candidates)
     rows = np.flatnonzero(worker_slots(cluster, request))
-    scores = policy.score(cluster.arrays, request, rows) if len(rows) else np.zeros(0)
+    scores = scores_of(cluster.arrays, request, policy, rows)
     row = _best_candidate(cluster, rows, scores, names)
     return None if row is None else place(cluster, row, request, policy)
 
@@ -75,7 +75,7 @@ def rank(
 ) -> tuple[Ranked, ...]:
     """The candidates that fit, best first, in the order in which decide would take them."""
     rows = np.flatnonzero(worker_slots(cluster, request))
-    scores = policy.score(cluster.arrays, request, rows)
+    scores = scores_of(cluster.arrays, request, policy, rows)
     if candidates is not None:
         among = cluster.among(candidates)[rows]
         rows, scores = rows[among], scores[among]
@@ -90,6 +90,13 @@ def explain(
     """Each candidate that does not fit, with its one reason."""
     names = None if candidates is None else tuple(candidates)
     return node_reasons(cluster, request, candidates=names)
+
+
+def scores_of(arrays: Arrays, request: Request, policy: Policy, rows: IntArray) -> FloatArray:
+    """One score per row. A policy is not asked about no rows: where none has room there may be no
+    device at all, of which no policy can say which is the fullest.
+    """
+    return policy.score(arrays, request, rows) if len(rows) else np.zeros(0)
 
 
 def best_row(arrays: Arrays, rows: IntArray, scores: FloatArray) -> int:

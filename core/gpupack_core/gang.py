@@ -16,7 +16,7 @@ import numpy as np
 
 from gpupack_core.arrays import BoolArray, FloatArray, IntArray
 from gpupack_core.cluster import Cluster
-from gpupack_core.decide import best_row, place
+from gpupack_core.decide import best_row, place, scores_of
 from gpupack_core.devices import tightest_clique
 from gpupack_core.feasibility import (
     eligible_devices,
@@ -96,7 +96,7 @@ class _Plan:
         rows = np.flatnonzero(room)
         self._scores = np.zeros(len(room))
         if not policy.relative:
-            self._scores[rows] = policy.score(cluster.arrays, gang.request, rows)
+            self._scores[rows] = self._score(rows)
 
     def next_worker(self) -> Placement:
         rows = np.flatnonzero(self._allowed())
@@ -123,7 +123,7 @@ class _Plan:
         return tightest_clique(self.cluster.arrays, row, units, needed)
 
     def _score(self, rows: IntArray) -> FloatArray:
-        return self._policy.score(self.cluster.arrays, self._request, rows)
+        return scores_of(self.cluster.arrays, self._request, self._policy, rows)
 
     def _allowed(self) -> BoolArray:
         """Nodes that can take the next worker and leave a way to place all others."""

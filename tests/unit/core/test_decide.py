@@ -6,6 +6,7 @@ from core_builders import (
     FIRST_FIT,
     WORST_FIT,
     cluster_of,
+    gang,
     node,
     place,
     share,
@@ -15,18 +16,23 @@ from core_builders import (
 )
 
 from gpupack_core import (
+    POLICIES,
     Health,
     Interconnect,
+    Mix,
     NodeSelector,
     Operator,
+    Outlook,
     Placement,
     Reason,
+    Refusal,
     Requirement,
     Taint,
     Term,
     Toleration,
     decide,
     explain,
+    plan_gang,
     rank,
 )
 
@@ -151,3 +157,12 @@ def test_the_best_of_the_candidates_is_found_however_many_are_named(named):
     ranked = rank(cluster, whole(1), BEST_FIT, candidates=names)
     assert {each.node for each in ranked} == {f"n{number}" for number in named}
     assert chosen.node == ranked[0].node
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_policy_stumbles_over_a_cluster_without_any_gpu(name):
+    policy = POLICIES[name].informed(Outlook(Mix.of([(share(500), 1)]), churn=1.0))
+    cluster = cluster_of(node("a", 0), node("b", 0))
+    assert rank(cluster, share(500), policy) == ()
+    assert isinstance(decide(cluster, share(500), policy), Refusal)
+    assert isinstance(plan_gang(cluster, gang(2, share(500)), policy), Refusal)
