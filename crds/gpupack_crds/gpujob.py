@@ -9,6 +9,7 @@ from gpupack_crds.wire import Rule, Wire, described
 
 PolicyName = Literal[
     "best-fit",
+    "bid-price",
     "dot-product",
     "fgd",
     "first-fit",
