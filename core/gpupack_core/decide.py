@@ -93,8 +93,10 @@ def explain(
 
 
 def scores_of(arrays: Arrays, request: Request, policy: Policy, rows: IntArray) -> FloatArray:
-    """One score per row. A policy is not asked about no rows: where none has room there may be no
-    device at all, of which no policy can say which is the fullest.
+    """One score per row.
+
+    A policy is not asked about no rows: where none has room there may be no device at all, of
+    which no policy can say which is the fullest.
     """
     return policy.score(arrays, request, rows) if len(rows) else np.zeros(0)
 
