@@ -72,6 +72,11 @@ class Agenda:
             self._sequence += 1
 
     @property
+    def spent(self) -> bool:
+        """Nothing is to come but samples, of which there is one at a time."""
+        return not self._heap or (len(self._heap) == 1 and self._heap[0].kind is Kind.SAMPLE)
+
+    @property
     def next_time(self) -> float:
         """Infinity: nothing is to come."""
         return self._heap[0].time if self._heap else inf

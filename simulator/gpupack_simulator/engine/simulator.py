@@ -102,7 +102,7 @@ class Simulator:
 
     @property
     def over(self) -> bool:
-        """Whether the end has come, or nobody runs, waits or is to come."""
+        """Whether the end has come, or nothing more can change."""
         return self.now >= self.settings.until or self._idle()
 
     def state(self) -> State:
@@ -154,10 +154,14 @@ class Simulator:
             agenda.add(0.0, Kind.SAMPLE)
 
     def _idle(self) -> bool:
-        """Nobody runs, waits or is to come: what is left on the agenda changes nothing."""
+        """What is left on the agenda changes nothing.
+
+        Nobody runs, waits or is to come; or those who run never end, and who waits for them waits
+        for ever: samples of that would go on without end.
+        """
         desk = self._desk
         arrived = len(desk.entries) == len(self._jobs)
-        return arrived and not desk.running and not len(desk.waiting)
+        return desk.agenda.spent or (arrived and not desk.running and not len(desk.waiting))
 
     def _pass_time(self, time: float) -> None:
         self._books.pass_time(self._desk.now, time)

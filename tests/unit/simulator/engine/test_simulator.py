@@ -34,6 +34,14 @@ def test_a_run_ends_at_the_latest_when_it_is_told_to():
     assert ends(course) == {"only": "running"}
 
 
+@pytest.mark.parametrize("sampling", [Sampling(every=1.0), Sampling(each_instant=True)])
+def test_a_run_ends_when_those_who_run_never_do(sampling):
+    jobs = [job("for ever", 4), job("waits", 1, at=3), job("short", 0, at=5, lasts=2)]
+    simulator = Simulator([node("a")], jobs, "fgd", Settings(sampling=sampling))
+    assert ends(simulator.run()) == {"for ever": "running", "waits": "waiting", "short": "waiting"}
+    assert simulator.over
+
+
 def test_jobs_beyond_the_end_have_not_arrived():
     course = run([node("a")], [job("now", lasts=1), job("later", at=20)], until=10)
     assert ends(course) == {"now": "succeeded"}
