@@ -5,7 +5,9 @@
      "demands": [{"count": 460, "gpus": 1, "cpuMilli": 8000, "memoryMiB": 16384},
                  {"count": 240, "shareMilli": 500, "shareMemoryMiB": 8192, "models": ["T4"]}]}
 
-`count`: how often such a request comes, in whatever unit is the same for all.
+`count`: how often such a request comes, in whatever unit is the same for all. `minMemoryMiB`: as of
+Request, where it is asked for. Requests for MIG slices are written as what policies see of them: a
+pod without GPUs.
 """
 
 from collections.abc import Mapping
@@ -23,7 +25,16 @@ COUNTS: Final = 1_000_000
 
 _MOST_PERCENT = 10_000
 _MOST_GPUS = 1 << 16
-_FIELDS = ("count", "gpus", "shareMilli", "shareMemoryMiB", "models", "cpuMilli", "memoryMiB")
+_FIELDS = (
+    "count",
+    "gpus",
+    "shareMilli",
+    "shareMemoryMiB",
+    "models",
+    "minMemoryMiB",
+    "cpuMilli",
+    "memoryMiB",
+)
 
 
 def dump_outlook(outlook: Outlook) -> dict[str, Any]:
@@ -60,6 +71,7 @@ def _request(fields: Fields) -> Request:
             gpus=fields.number_or_none("gpus", most=_MOST_GPUS),
             share=_share(fields),
             models=tuple(fields.strings("models")),
+            min_memory=MiB(fields.number("minMemoryMiB", 0)),
             cpu=MilliCpu(fields.number("cpuMilli", 0)),
             memory=MiB(fields.number("memoryMiB", 0)),
         )
@@ -80,7 +92,9 @@ def _request_dict(request: Request) -> dict[str, Any]:
     asked: dict[str, Any] = {"cpuMilli": request.cpu, "memoryMiB": request.memory}
     if request.models:
         asked["models"] = list(request.models)
+    if request.min_memory:
+        asked["minMemoryMiB"] = request.min_memory
     if request.share is None:
-        return {"gpus": request.gpus, **asked}
+        return {"gpus": request.gpus or 0, **asked}
     share = {"shareMilli": request.share.milli, "shareMemoryMiB": request.share.memory}
     return {**share, **asked}

@@ -3,14 +3,29 @@ import json
 
 import pytest
 
-from gpupack_core import InvalidSnapshot, Mix, Outlook, Request, Share, dump_outlook, load_outlook
+from gpupack_core import (
+    InvalidSnapshot,
+    Mix,
+    Outlook,
+    Request,
+    Share,
+    Slices,
+    dump_outlook,
+    load_outlook,
+)
 
 SHARE = Request(share=Share(500, 8192), models=("T4",), cpu=4000, memory=1024)
-OUTLOOK = Outlook(Mix.of([(Request(gpus=1, cpu=1000), 3), (SHARE, 1)]), churn=0.5)
+LARGE = Request(gpus=1, min_memory=40_000, cpu=1000)
+OUTLOOK = Outlook(Mix.of([(LARGE, 3), (SHARE, 1)]), churn=0.5)
 
 
 def test_what_is_written_reads_back_as_it_was():
     assert load_outlook(json.loads(json.dumps(dump_outlook(OUTLOOK)))) == OUTLOOK
+
+
+def test_of_slices_is_written_what_policies_see_of_them():
+    outlook = Outlook(Mix.of([(Request(slices=Slices("1g.10gb", 2), cpu=4000), 1)]))
+    assert load_outlook(dump_outlook(outlook)).mix == Mix.of([(Request(gpus=0, cpu=4000), 1)])
 
 
 @pytest.mark.parametrize(
