@@ -38,7 +38,8 @@ _VERSIONS = count(1)
 that what is known of a row there need not be worked out again."""
 
 _EMPTIED = -2
-"""From here down go the versions of emptied rows; 0 is no row's, and -1 is for memos."""
+"""From here down go the versions of emptied rows, which stay as they are when emptied again; 0 is
+that of rows in which no node has been yet."""
 
 _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "health": (np.int8, ABSENT),
@@ -248,7 +249,7 @@ class Arrays:
             free_shares=self.max_shares,
             ready=self.present,
             cordoned=np.zeros_like(self.cordoned),
-            version=_EMPTIED - self.version,
+            version=np.minimum(self.version, _EMPTIED - self.version),
             idle_gpus=self.gpus,
             free_gpu_milli=self.gpus * WHOLE_GPU,
             used_cpu=no_node,

@@ -64,6 +64,12 @@ def test_versions_of_no_two_states_are_equal_in_whatever_copy():
     assert {version[cluster.row("b")] for version in (seen[0], seen[1], seen[3])} == {before[1]}
 
 
+def test_a_row_emptied_twice_is_not_taken_for_the_one_that_was_not():
+    cluster = taken(cluster_of(node("a")), "a", 0)
+    once = cluster.emptied()
+    assert once.emptied().arrays.version.tolist() == once.arrays.version.tolist()
+
+
 def test_what_fits_is_known_anew_after_each_change_of_a_node():
     cluster = cluster_of(node("a", 1))
     first_fit, asked = POLICIES["first-fit"], share(500)
