@@ -172,5 +172,5 @@ def has_room(cluster: Cluster, request: Request, row: int) -> bool:
     if a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
         return False
     if request.share is not None:
-        return bool(a.free_milli[row].max() >= request.share.milli)
+        return bool(a.free_milli[row].max(initial=0) >= request.share.milli)
     return not request.gpus or bool(a.free_gpu_milli[row] >= request.gpus * WHOLE_GPU)

@@ -20,6 +20,12 @@ def test_drop_refuses_who_does_not_fit_on_arrival():
     assert course.jobs[1].wait is None
 
 
+def test_drop_refuses_shares_on_a_cluster_without_any_gpu():
+    jobs = [job("cpu", 0, cpu=1000, lasts=2), job("one", share=500), job("two", share=500, at=3)]
+    course = run([node("a", 0)], jobs, discipline="drop")
+    assert ends(course) == {"cpu": "succeeded", "one": "dropped", "two": "dropped"}
+
+
 def test_fifo_lets_nobody_overtake():
     course = run([node("a")], BLOCKED, discipline="fifo")
     assert starts(course) == {"runs": 0, "large": 10, "small": 15}
