@@ -54,10 +54,16 @@ class Policies:
         """
         key = name or self._default
         if key not in self._informed:
-            policy = self._look(key)
-            self._informed[key] = policy.informed(self._known) if self._known else policy
+            self._informed[key] = self._first(self._look(key), key)
             self._stale.add(key)
         return self._informed[key]
+
+    def _first(self, policy: core.Policy, key: str) -> core.Policy:
+        try:
+            return policy.informed(self._known) if self._known else policy
+        except core.CoreError as error:
+            log.warning("policy %s decides without what is known: %s", key, error)
+            return policy
 
     async def run(self) -> None:
         """Learn for as long as it runs, unless everything is known."""

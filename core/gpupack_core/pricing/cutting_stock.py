@@ -25,8 +25,10 @@ from gpupack_core.arrays import FloatArray
 from gpupack_core.errors import NoPrices
 from gpupack_core.pricing.knapsack import filled
 
-SECONDS = 1.0
-"""HiGHS gives up one solution after so long; some milliseconds are usual."""
+SECONDS = 30.0
+"""HiGHS gives up after so long, over all solutions of one program; some milliseconds are usual. It
+counts by the wall: far more than it takes, or what is decided would hang on how busy the machine
+is."""
 ROUNDS = 500
 """Patterns are added at most so often; some tens are usual."""
 _PAYS = 1e-9
@@ -86,7 +88,7 @@ class _Program:
         self._solver.run()
         status = self._solver.modelStatusToString(self._solver.getModelStatus())
         if status != "Optimal":
-            raise NoPrices(f"HiGHS found no prices within {SECONDS:g} s: {status}")
+            raise NoPrices(f"HiGHS found no prices in {SECONDS:g} s: {status}")
         return [float(dual) for dual in self._solver.getSolution().row_dual]
 
     def _add(self, counts: tuple[int, ...]) -> bool:

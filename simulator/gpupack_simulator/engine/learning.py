@@ -4,13 +4,16 @@
 As in the cluster, where the extender learns: from each worker that arrives, with new prices as soon
 as the learner says that they are due. There the solver runs beside the decisions and they go on
 with the old prices meanwhile; here its answer counts from the next decision on, so that a run does
-not depend on how fast the machine is. Where no prices can be found the old ones stay, as there.
+not depend on how fast the machine is. Where no prices can be found the old ones stay, and a warning
+says so, as there.
 """
 
-from contextlib import suppress
+import logging
 
 from gpupack_core import CoreError, Learner, Mix, Outlook, Policy
 from gpupack_simulator.job import Job
+
+log = logging.getLogger(__name__)
 
 
 class Learning:
@@ -37,5 +40,7 @@ class Learning:
         outlook = self._learner.outlook()
         if self._mix is not None:
             outlook = Outlook(self._mix, outlook.churn)
-        with suppress(CoreError):
+        try:
             self.policy = self._base.informed(outlook)
+        except CoreError as error:
+            log.warning("policy %s goes on with what it knew: %s", self._base.name, error)

@@ -51,6 +51,12 @@ def test_with_a_known_outlook_the_first_decision_is_informed_already():
     assert subject.named().told is OUTLOOK
 
 
+def test_a_policy_that_cannot_be_told_what_is_known_decides_without(caplog):
+    subject = Policies("slow-witted", core.Learner(), known=OUTLOOK, look=Wise)
+    assert subject.named().told is None
+    assert caplog.messages == ["policy slow-witted decides without what is known: no prices"]
+
+
 async def test_with_a_known_outlook_nothing_is_learned():
     subject = Policies("wise", told(arrivals=1000), known=OUTLOOK, look=Wise)
     subject.named()

@@ -62,7 +62,8 @@ def test_a_known_mix_is_told_from_the_start_and_stays():
     assert learning.policy.told.mix == known
 
 
-def test_a_policy_that_cannot_be_informed_goes_on_as_it_is():
+def test_a_policy_that_cannot_be_informed_goes_on_as_it_is_and_that_is_said(caplog):
     learning = Learning(Dunce())
-    teach(learning, 2 * FIRST)
+    teach(learning, FIRST)
     assert isinstance(learning.policy, Dunce)
+    assert caplog.messages == ["policy best-fit goes on with what it knew: no prices"]
