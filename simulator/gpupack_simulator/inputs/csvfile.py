@@ -35,7 +35,10 @@ def read_rows(row: type[RowT], faults: Faults) -> list[Line[RowT]]:
 
 
 def _header(reader: Iterator[list[str]], faults: Faults) -> list[str]:
-    header = [name.strip() for name in next(reader, [])]
+    try:
+        header = [name.strip() for name in next(reader, [])]
+    except csv.Error as error:
+        raise faults.fatal(f"is not CSV: {error}", line=1) from error
     if not header:
         raise faults.fatal("is empty; the first line must name the columns")
     twice = sorted({name for name in header if header.count(name) > 1})

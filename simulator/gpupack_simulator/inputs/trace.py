@@ -190,10 +190,11 @@ class _Rows:
                 self._fault(line, ours, f"{value} is no time")
             return float(value)
         try:
-            return datetime.strptime(value, form).replace(tzinfo=UTC).timestamp()
+            time = datetime.strptime(value, form)  # noqa: DTZ007  # a format may know the zone
         except ValueError:
             self._fault(line, ours, f"{value!r} is not a time as in {form!r}")
             return 0.0
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
     def _workers(self, line: Line[Any]) -> int:
         gpus, most = line.row.gpus, self._mapping.max_gpus_per_worker

@@ -30,7 +30,7 @@ class Document:
             mark = error.problem_mark
             line = 0 if mark is None else mark.line + 1
             raise faults.fatal(f"is not YAML: {error.problem}", line=line) from error
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not
             raise faults.fatal(f"is not YAML: {error}") from error
         faults.check()
 

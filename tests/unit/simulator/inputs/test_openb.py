@@ -52,6 +52,11 @@ def test_a_byte_order_mark_and_empty_lines_do_no_harm(tmp_path):
     assert len(pods(tmp_path, "", "a,1,1,0,0,", "", header="\ufeff" + PODS)) == 1
 
 
+def test_a_header_that_is_not_csv_is_told_with_its_line(tmp_path):
+    with pytest.raises(InvalidInput, match=r"nodes.csv:1: is not CSV: unexpected end of data"):
+        nodes(tmp_path, header='"sn,cpu_milli\n')
+
+
 BROKEN_PODS = {
     "a,many,1,0,0,": "pods.csv:2: cpu_milli: 'many': expected `int`",
     "a,-5,1,0,0,": "pods.csv:2: cpu_milli: '-5': expected `int` >= 0",

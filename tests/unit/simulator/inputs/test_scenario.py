@@ -72,6 +72,7 @@ def test_the_classroom_has_fourteen_gpus_and_four_jobs():
 FINE_NODES = "nodes: [{name: a, gpus: 4}]\n"
 BROKEN = {
     "": "scenario.yaml: is empty",
+    "nodes: 2026-13-45": "scenario.yaml: is not YAML: month must be in 1..12",
     "nodes: [": "scenario.yaml:1: is not YAML: expected the node content",
     "- just a list": "scenario.yaml:1: expected named fields, got list",
     "jobs: [{name: j, gpus: 1}]": "scenario.yaml:1: nodes: a scenario needs at least one node",

@@ -47,6 +47,16 @@ def test_jobs_that_are_left_out_are_counted(tmp_path):
     assert read_trace(written(tmp_path, "philly.csv", PHILLY), mapping).left_out == 1
 
 
+def test_times_of_several_zones_are_those_of_one_clock(tmp_path):
+    text = (
+        "time: '%Y-%m-%d %H:%M:%S %z'\ncolumns: {id: j, submitted: at, duration: lasts, gpus: g}\n"
+    )
+    mapping = read_mapping(written(tmp_path, "map.yaml", text))
+    rows = "j,at,lasts,g\na,2026-01-01 00:00:00 +0000,1,1\nb,2026-01-01 08:00:05 +0800,1,1\n"
+    jobs = read_trace(written(tmp_path, "trace.csv", rows), mapping).jobs
+    assert [job.arrival for job in jobs] == [0, 5]
+
+
 PLAIN = "columns: {id: job, submitted: at, duration: lasts, gpus: gpus, workers: nodes}\n"
 BROKEN = {
     "a,0,5,4,0": "trace.csv:2: nodes: '0': expected `int` >= 1",
