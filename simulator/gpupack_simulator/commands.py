@@ -159,9 +159,20 @@ def _known(policies: Sequence[str]) -> None:
         policy_named(policy)
 
 
+def _make(folder: Path | None) -> None:
+    """Before anything is run: what took hours must not be lost for want of a folder."""
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidParameter(f"{folder} cannot be made a folder: {error.strerror}") from error
+
+
 def _report(
     experiment: Experiment, policies: Sequence[str], seeds: int, output: Output
 ) -> tuple[Digest, ...]:
+    for place in (output.folder, output.json and output.json.parent):
+        _make(place)
     digests = run_all(
         experiment,
         policies,

@@ -9,6 +9,7 @@ so that a load of 1 asks on average for exactly all GPUs.
 """
 
 from collections.abc import Sequence
+from math import inf
 from random import Random
 
 from gpupack_simulator.errors import InvalidParameter
@@ -20,6 +21,8 @@ def departing_jobs(
     pods: Sequence[Pod], *, load: float, capacity_milli: int, until: float, random: Random
 ) -> list[Job]:
     """All that arrive before `until` (lifetimes)."""
+    if not until < inf:
+        raise InvalidParameter(f"jobs come and go for {until:g} lifetimes; ask for an end")
     rate = arrival_rate(pods, load=load, capacity_milli=capacity_milli)
     by_name = [pod.request for pod in sorted(pods, key=lambda pod: pod.name)]
     jobs: list[Job] = []
@@ -35,8 +38,8 @@ def departing_jobs(
 def arrival_rate(pods: Sequence[Pod], *, load: float, capacity_milli: int) -> float:
     """Arrivals per mean lifetime."""
     mean = sum(pod.request.milli for pod in pods) / len(pods)
-    if not load > 0:
-        raise InvalidParameter(f"the load is {load:g}; ask for more than 0")
+    if not 0 < load < inf:
+        raise InvalidParameter(f"the load is {load:g}; ask for more than 0, not without end")
     if not mean or not capacity_milli:
         raise InvalidParameter("a load needs pods that ask for GPUs and nodes that have some")
     return load * capacity_milli / mean

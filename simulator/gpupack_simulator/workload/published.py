@@ -11,6 +11,7 @@ Descent» (USENIX ATC '23) and its artifact.
 """
 
 from collections.abc import Sequence
+from math import inf
 from random import Random
 
 from gpupack_core import Request
@@ -23,8 +24,10 @@ def published_jobs(
     pods: Sequence[Pod], *, demand: float, capacity_milli: int, random: Random
 ) -> list[Job]:
     """Jobs whose GPU demand is `demand` times the capacity."""
-    if not demand > 0:
-        raise InvalidParameter(f"the demand is {demand:g}; ask for more than 0 (1.3 is 130%)")
+    if not 0 < demand < inf:
+        raise InvalidParameter(
+            f"the demand is {demand:g}; ask for more than 0, not without end (1.3 is 130%)"
+        )
     by_name = [pod.request for pod in sorted(pods, key=lambda pod: pod.name)]
     if not any(request.needs_gpu for request in by_name):
         raise InvalidParameter("no pod asks for GPUs, so that no demand is ever reached")

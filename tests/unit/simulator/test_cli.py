@@ -54,6 +54,14 @@ def test_replay_with_departures_writes_allocation_and_waits_by_size(files):
     assert {"share", "one", "2-3"} <= set(figures["wait_lifetimes"])
 
 
+def test_folders_for_the_figures_are_made_before_anything_is_run(files):
+    given = ("replay", "--nodes", files / "nodes.csv", "--pods", files / "pods.csv", "-q", "-j", 1)
+    said(*given, "--seeds", 1, "--json", files / "new/folder/out.json")
+    assert (files / "new/folder/out.json").exists()
+    refusal = said(*given, "--json", files / "nodes.csv/out.json", fails=True)
+    assert "nodes.csv cannot be made a folder: File exists" in refusal
+
+
 def test_processes_give_what_one_process_gives(files):
     def without_times(results):
         return [

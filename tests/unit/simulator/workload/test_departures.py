@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from math import inf
 from random import Random
 
 import pytest
@@ -39,3 +40,10 @@ def test_one_seed_draws_the_same_jobs():
 def test_a_load_of_nothing_is_refused():
     with pytest.raises(InvalidParameter, match="the load is 0; ask for more than 0"):
         drawn(load=0)
+
+
+def test_jobs_without_end_are_refused():
+    with pytest.raises(InvalidParameter, match="come and go for inf lifetimes; ask for an end"):
+        drawn(until=inf)
+    with pytest.raises(InvalidParameter, match="the load is inf"):
+        drawn(load=inf)
