@@ -3,20 +3,23 @@
 
 The typical pods, and for each size of two or more whole GPUs some weight on top:
 
-    extra weight of size n = 0.044 · n / largest n        (the typical pods together weigh 1)
+    extra weight of size n = 0.03 · n / largest n        (the typical pods together weigh 1)
 
-spread over the requests of that size as they are frequent. By frequency alone a large job weighs
-next to nothing (8 GPUs: 0.5 % of openb's pods, 6 % of what is asked for); yet it waits until a
-whole node falls idle, while a share waits for the next gap.
+spread evenly over the kinds of that size. By frequency alone a large job weighs next to nothing
+(8 GPUs: 0.5 % of openb's pods, 6 % of what is asked for); yet it waits until a whole node falls
+idle, while a share waits for the next gap. Evenly, because the few who need 8 GPUs with 120 cores
+wait for the few nodes that have them: spread by frequency the weight must be larger to keep those,
+and then small jobs wait longer when there is more work than room.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from gpupack_core.outlook import Mix
 from gpupack_core.request import Request
 from gpupack_core.units import NO_MEMORY
 
-EXTRA = 0.044
+EXTRA = 0.03
 
 
 def with_large_jobs(mix: Mix) -> Mix:
@@ -29,13 +32,7 @@ def with_large_jobs(mix: Mix) -> Mix:
 
 
 def _extra(mix: Mix) -> list[tuple[Request, float]]:
-    large = [d for d in mix.demands if (d.request.gpus or 0) > 1]
-    sizes = {d.request.gpus or 0: 0.0 for d in large}
-    for demand in large:
-        sizes[demand.request.gpus or 0] += demand.weight
-    most = max(sizes, default=1)
-    return [
-        (d.request, EXTRA * size / most * d.weight / sizes[size])
-        for d in large
-        if (size := d.request.gpus or 0)
-    ]
+    large = [d.request for d in mix.demands if (d.request.gpus or 0) > 1]
+    kinds = Counter(request.gpus or 0 for request in large)
+    most = max(kinds, default=1)
+    return [(r, EXTRA * size / most / kinds[size]) for r in large if (size := r.gpus or 0)]

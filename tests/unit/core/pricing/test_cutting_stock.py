@@ -44,5 +44,5 @@ def test_without_a_solver_the_error_is_ours_and_says_what_to_install(monkeypatch
 
 def test_a_solver_that_runs_out_of_time_is_an_error_of_ours(monkeypatch):
     monkeypatch.setattr(cutting_stock, "SECONDS", 0.0)
-    with pytest.raises(CoreError, match="HiGHS found no prices within 0 s"):
+    with pytest.raises(CoreError, match="HiGHS found no prices in 0 s"):
         prices(Stock((3, 4, 5), (1.0, 2.0, 3.0), 1.0, 10), [1.0])
