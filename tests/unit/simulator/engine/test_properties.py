@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator_builders import job, node
@@ -128,18 +129,20 @@ def test_the_clock_never_goes_back_and_every_job_is_accounted_for(simulator):
 
 
 SCRIPT = """
+import sys
 from simulator_builders import node, run, some_jobs
-course = run([node("a"), node("b"), node("c")], some_jobs(7), "best-fit", discipline="backfill",
-             seed=2)
+course = run([node("a"), node("b"), node("c")], some_jobs(7, jobs=250), sys.argv[1],
+             discipline="backfill", seed=2)
 print([(r.job.id, r.started, r.ended, r.placements) for r in course.jobs])
 """
 
 
-def test_one_seed_gives_one_trace_in_every_process():
+@pytest.mark.parametrize("policy", ["random", "0.5*fgd+0.5*bid-price"])
+def test_one_seed_gives_one_trace_in_every_process(policy):
     path = os.pathsep.join(sys.path)
     said = {
         subprocess.run(
-            [sys.executable, "-c", SCRIPT],
+            [sys.executable, "-c", SCRIPT, policy],
             env={"PYTHONPATH": path, "PYTHONHASHSEED": hashes},
             capture_output=True,
             text=True,
