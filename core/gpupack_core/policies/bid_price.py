@@ -98,10 +98,19 @@ class BidPrice(Policy):
     def _gains(self, view: Arrays, request: Request, rows: Rows) -> Parts:
         """The score before it is rounded: parts times 1,000,000."""
         left, cpu = free_after(view, request, rows), view.free_cpu[rows] - request.cpu
-        gains = self._value(view, rows, left, cpu) - self._values(view)[rows]
+        gains = self._change(view, rows, left, cpu)
         gains += self._settled * self._fragmentation.total * request.milli
         gains -= self._penalty(view, request, rows, left, cpu)
         return gains
+
+    def _change(self, view: Arrays, rows: Rows, left: IntArray, cpu: IntArray) -> Parts:
+        """Of the value, were so much left. Of a few rows before and after are one pass."""
+        if isinstance(rows, slice):
+            return self._value(view, rows, left, cpu) - self._values(view)
+        free = np.concatenate([view.free_milli.T[:, rows], left], axis=1)
+        both = np.concatenate([view.free_cpu[rows], cpu])
+        values = self._value(view, np.concatenate([rows, rows]), free, both)
+        return values[len(rows) :] - values[: len(rows)]
 
     def _values(self, view: Arrays) -> Parts:
         def compute(rows: Rows) -> Parts:
