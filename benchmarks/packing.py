@@ -4,7 +4,8 @@
     python benchmarks/packing.py --traces FOLDER [--seeds 10] [--departure-seeds 5] [--write]
 
 Each cell is one call of `gpupack-simulator replay`, whose JSON stays in --out: a second call makes
-the tables from those that are there and runs only what is missing. Differences to FGD are taken
+the tables from those that are there and runs only what is missing, or was run for other policies or
+seeds. Another state of the code needs another --out. Differences to FGD are taken
 seed by seed, since all policies see the same pods; the noise stated is twice the standard error of
 the mean of those differences.
 """
@@ -42,36 +43,45 @@ class Bench:
 
     def filling(self, workload: str) -> Results:
         """The published experiment."""
-        return self._replay(
-            f"fill-{workload}", workload, "--demand", "1.3", "--seeds", str(self.seeds)
-        )
+        return self._replay(f"fill-{workload}", workload, self.seeds, "--demand", "1.3")
 
     def busy(self, workload: str, load: float, discipline: str) -> Results:
         """Jobs come and go."""
         return self._replay(
             f"busy-{workload}-{load}-{discipline}",
             workload,
+            self.departure_seeds,
             "--departures",
             *("--load", str(load), "--discipline", discipline),
-            *("--seeds", str(self.departure_seeds)),
         )
 
-    def _replay(self, name: str, workload: str, *options: str) -> Results:
+    def _replay(self, name: str, workload: str, seeds: int, *options: str) -> Results:
         path = self.out / f"{name}.json"
-        if not path.exists():
+        if not path.exists() or not self._answers(_results(path), seeds):
             self.out.mkdir(parents=True, exist_ok=True)
             command = [
                 *(sys.executable, "-m", "gpupack_simulator", "replay"),
                 *("--nodes", str(self.traces / "openb_node_list_gpu_node.csv")),
                 *("--pods", str(self.traces / f"openb_pod_list_{workload}.csv")),
                 *("--policies", self.policies, "--known-mix", "published", "--quiet"),
-                *options,
+                *("--seeds", str(seeds), *options),
                 *("--json", str(path)),
             ]
             print(" ".join(command), file=sys.stderr, flush=True)
             subprocess.run(command, check=True)  # noqa: S603 - our own command
-        results: Results = json.loads(path.read_text())["results"]
-        return results
+        return _results(path)
+
+    def _answers(self, results: Results, seeds: int) -> bool:
+        """Whether they are of the policies and seeds that are asked for."""
+        asked = {str(seed) for seed in range(seeds)}
+        return list(results) == self.policies.split(",") and all(
+            runs.keys() == asked for runs in results.values()
+        )
+
+
+def _results(path: Path) -> Results:
+    results: Results = json.loads(path.read_text())["results"]
+    return results
 
 
 def mean(results: Results, policy: str, figure: str) -> float:
