@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run writes down as it goes: counters, and the records of what is over."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gpupack_core import WHOLE_GPU, Cluster, NodeName
+from gpupack_core import WHOLE_GPU, Cluster, IntArray, Node, NodeName
 from gpupack_simulator.job import JobId
 from gpupack_simulator.queueing.waiting import Entry
 from gpupack_simulator.record import Cause, End, JobRecord, Loss, Occupancy
@@ -52,11 +52,13 @@ class Books:
 
 
 def held_before(cluster: Cluster) -> list[Occupancy]:
-    """What a snapshot holds already, and goes on holding, in the name of its holder."""
+    """What a snapshot holds of GPUs already, and goes on holding, in the name of its holder."""
+    slices = {d.uuid for node in cluster.nodes() for d in node.devices if d.is_slice}
     return [
         Occupancy(placement.node, grant.uuid, JobId(holder), 0.0, None, grant.milli)
         for holder, placement in cluster.held().items()
         for grant in placement.devices
+        if grant.uuid not in slices
     ]
 
 
@@ -77,5 +79,17 @@ def job_record(entry: Entry, now: float) -> JobRecord:
 
 
 def capacity_of(cluster: Cluster) -> int:
-    """Milli-GPU of all devices, whatever their health."""
+    """Milli-GPU of all GPUs, whatever their health; MIG slices have none, as in core's arrays."""
     return WHOLE_GPU * int(cluster.arrays.gpus.sum())
+
+
+def allocated_of(cluster: Cluster) -> IntArray:
+    """Milli-GPU in use, by row."""
+    arrays = cluster.arrays
+    allocated: IntArray = (arrays.used_milli * (arrays.capacity > 0)).sum(axis=1)
+    return allocated
+
+
+def without_slices(node: Node) -> Node:
+    """The node as figures and pictures show it: GPUs alone."""
+    return replace(node, devices=tuple(d for d in node.devices if not d.is_slice))

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpupack_core import WHOLE_GPU, BoolArray, Cluster, Health, Request
-from gpupack_core.arrays import ABSENT
+from gpupack_core import BoolArray, Cluster, Health, Request
 from gpupack_core.feasibility import worker_slots
 from gpupack_core.units import NO_CPU, NO_MEMORY
 from gpupack_simulator.record import Cause
@@ -21,7 +20,7 @@ from gpupack_simulator.record import Cause
 def free_by_cause(cluster: Cluster, waiting: Iterable[Request]) -> dict[str, int]:
     """Milli-GPU by cause; the sum is what nobody holds. `waiting`: one request of each kind."""
     a = cluster.arrays
-    unused = np.where(a.health == ABSENT, 0, np.maximum(WHOLE_GPU - a.used_milli, 0))
+    unused = np.maximum(a.capacity - a.used_milli, 0)
     works = (a.health == Health.HEALTHY) & a.ready[:, None]
     free = (unused * works).sum(axis=1)
     found = {str(Cause.FAILED): int(unused.sum() - free.sum())}

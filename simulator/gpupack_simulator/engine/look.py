@@ -6,7 +6,7 @@ from math import inf
 
 from gpupack_core import Cluster, Mix, NodeName, Request
 from gpupack_core.fragmentation import Fragmentation
-from gpupack_simulator.engine.books import Books
+from gpupack_simulator.engine.books import Books, allocated_of
 from gpupack_simulator.engine.causes import free_by_cause
 from gpupack_simulator.engine.desk import LiveDesk
 from gpupack_simulator.engine.sampling import Sampling
@@ -71,6 +71,6 @@ def _asked(desk: LiveDesk) -> list[Request]:
 
 def allocated_by_node(cluster: Cluster) -> dict[NodeName, int]:
     """Milli-GPU in use on each node."""
-    used = cluster.arrays.used_milli.sum(axis=1).tolist()
+    used = allocated_of(cluster).tolist()
     rows = ((node.name, cluster.row(node.name)) for node in cluster.nodes())
     return {name: used[row] for name, row in rows if row is not None}

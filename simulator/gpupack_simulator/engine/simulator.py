@@ -13,7 +13,14 @@ from math import inf
 from time import perf_counter
 
 from gpupack_core import Cluster, Node, Policy, policy_named
-from gpupack_simulator.engine.books import Books, capacity_of, held_before, job_record
+from gpupack_simulator.engine.books import (
+    Books,
+    allocated_of,
+    capacity_of,
+    held_before,
+    job_record,
+    without_slices,
+)
 from gpupack_simulator.engine.desk import LiveDesk
 from gpupack_simulator.engine.events import Agenda, Ended, Event, Kind, Part
 from gpupack_simulator.engine.learning import Learning
@@ -50,7 +57,7 @@ class Simulator:
         self._name = policy if isinstance(policy, str) else policy.name
         self._discipline = discipline_named(settings.discipline)
         self._books = Books(settings.measured_from, settings.occupancy)
-        self._books.allocated = int(self.cluster.arrays.used_milli.sum())
+        self._books.allocated = int(allocated_of(self.cluster).sum())
         if settings.occupancy:
             self._books.occupancy += held_before(self.cluster)
         learning = Learning(self._policy, settings.mix)
@@ -131,7 +138,7 @@ class Simulator:
             seed=settings.seed,
             parameters={"discipline": settings.discipline, **settings.parameters},
             time_unit=settings.time_unit,
-            nodes=tuple(self._outages.well.values()),
+            nodes=tuple(map(without_slices, self._outages.well.values())),
             jobs=tuple(job_record(entry, self.now) for entry in desk.entries),
             samples=tuple(self._look.samples),
             occupancy=(*books.occupancy, *running),

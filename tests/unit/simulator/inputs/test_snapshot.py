@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from dataclasses import replace
 
 import pytest
 from simulator_builders import job, node, run
 
-from gpupack_core import Cluster, decide, policy_named, snapshot
-from gpupack_simulator import InvalidInput
+from gpupack_core import (
+    Cluster,
+    Device,
+    DeviceUuid,
+    Grant,
+    Placement,
+    decide,
+    policy_named,
+    snapshot,
+)
+from gpupack_simulator import InvalidInput, Sampling
 from gpupack_simulator.inputs.snapshot import cluster_of, read_snapshot
 
 
@@ -54,3 +64,21 @@ def test_what_a_live_ledger_holds_is_adopted_as_it_is(tmp_path):
     cluster = cluster_of(read_snapshot(written(tmp_path, document), adopt=True), adopt=True)
     assert cluster.placement_of("other").node == "away"
     assert run(cluster, [job("one", 1, lasts=1)]).jobs[0].started == 0
+
+
+def test_slices_of_a_snapshot_count_neither_as_gpus_nor_as_allocated():
+    cut = Device(DeviceUuid("MIG-1"), 4, "GPU", 10_000, profile="1g.10gb", parent="GPU-9")
+    whole = node("a")
+    cluster = Cluster([replace(whole, devices=(*whole.devices, cut))])
+    cluster.take("tenant", Placement("a", (Grant("MIG-1", 1000, 10_000),)))
+    sampling = Sampling(each_instant=True, causes=True, by_node=True)
+    course = run(cluster, [job("one", 1, lasts=2)], sampling=sampling)
+    first, last = course.samples[0], course.samples[-1]
+    assert (first.allocated_milli, first.allocated_by_node, last.allocated_milli) == (
+        1000,
+        {"a": 1000},
+        0,
+    )
+    assert sum(last.free_by_cause.values()) == last.capacity_milli == 4000
+    assert len(course.nodes[0].devices) == 4
+    assert {held.job for held in course.occupancy} == {"one"}
