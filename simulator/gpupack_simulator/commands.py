@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from math import isfinite
 from pathlib import Path
 
 from rich.console import Console
@@ -72,6 +73,7 @@ class Play:
 def replay(options: Replay, output: Output) -> None:
     """Fill up, keep busy, or what if."""
     _known(options.policies)
+    _one_source(options)
     if options.snapshot is not None and options.jobs is not None:
         _report(_what_if(options.snapshot, options.jobs, options), options.policies, 1, output)
     elif options.nodes is not None and options.pods is not None:
@@ -94,7 +96,9 @@ def play(options: Play, seeds: int, output: Output) -> None:
 def step(options: Play, *, steps: int | None, every: float, seed: int) -> None:
     """Print the cluster after each time step."""
     _known(options.policies)
-    experiment, console = _scripted(options), Console()
+    if not (every > 0 and isfinite(every)):
+        raise InvalidParameter(f"--every is {every:g}; give the time from one picture to the next")
+    experiment, console = _scripted(options), _console()
     for policy in options.policies:
         simulator = experiment.simulator(policy, seed)
         for number in count() if steps is None else range(steps + 1):
@@ -110,16 +114,30 @@ def _scripted(options: Play) -> Scripted:
     if options.discipline is not None:
         scenario = replace(scenario, discipline=options.discipline)
     if options.trace is None:
+        if options.mapping is not None:
+            raise InvalidParameter("--mapping is of a --trace; there is none")
         return Scripted(scenario)
     if options.mapping is None:
         raise InvalidParameter("--trace needs --mapping: a YAML that names its columns")
     trace = read_trace(options.trace, read_mapping(options.mapping))
     if trace.left_out:
-        Console(stderr=True).print(
+        _console(stderr=True).print(
             f"{options.trace.name}: {trace.left_out} jobs left out, {len(trace.jobs)} read"
         )
     jobs = (*scenario.jobs, *trace.jobs)
     return Scripted(replace(scenario, jobs=jobs), {"trace": options.trace.name})
+
+
+def _one_source(options: Replay) -> None:
+    """What would be left alone is an error: somebody meant something by it."""
+    traced = options.nodes is not None or options.pods is not None
+    stated = options.snapshot is not None or options.jobs is not None
+    if traced and stated:
+        raise InvalidParameter("give either --nodes and --pods, or --snapshot and --jobs")
+    if stated and options.departures:
+        raise InvalidParameter("--departures draws jobs from --pods; --jobs are taken as they are")
+    if options.adopt and not stated:
+        raise InvalidParameter("--adopt is of a --snapshot; there is none")
 
 
 def _what_if(snapshot: Path, jobs: Path, options: Replay) -> WhatIf:
@@ -159,6 +177,19 @@ def _known(policies: Sequence[str]) -> None:
         policy_named(policy)
 
 
+def _console(*, stderr: bool = False) -> Console:
+    """Names of jobs and nodes may hold brackets and colons that rich would take for its own."""
+    return Console(stderr=stderr, markup=False, emoji=False)
+
+
+def _write(digests: Sequence[Digest], output: Output) -> None:
+    if output.json is not None:
+        write_json(output.json, results(digests))
+    if output.folder is not None:
+        write_results(digests, output.folder)
+        write_report(digests, output.folder, command=output.command)
+
+
 def _make(folder: Path | None) -> None:
     """Before anything is run: what took hours must not be lost for want of a folder."""
     try:
@@ -181,11 +212,10 @@ def _report(
         folder=output.folder,
         quiet=output.quiet,
     )
-    if output.json is not None:
-        write_json(output.json, results(digests))
-    if output.folder is not None:
-        write_results(digests, output.folder)
-        write_report(digests, output.folder, command=output.command)
+    try:
+        _write(digests, output)
+    except OSError as error:
+        raise InvalidParameter(f"{error.filename or 'what was found'}: {error.strerror}") from error
     if not output.quiet:
-        Console().print(tables(digests))
+        _console().print(tables(digests))
     return digests

@@ -11,6 +11,9 @@ import msgspec
 
 from gpupack_simulator.inputs.faults import Faults
 
+_LONGEST = 60
+"""Letters of a cell that a message shows."""
+
 RowT = TypeVar("RowT", bound=msgspec.Struct)
 
 
@@ -93,8 +96,12 @@ def _values(
         try:
             values[field.name] = msgspec.convert(cell, field.type, strict=False)
         except msgspec.ValidationError as error:
-            faults.add(line, field.encode_name, f"{cell!r}: {_told(error)}")
+            faults.add(line, field.encode_name, f"{_shown(cell)}: {_told(error)}")
     return values if len(faults) == before else None
+
+
+def _shown(cell: str) -> str:
+    return repr(cell if len(cell) <= _LONGEST else f"{cell[:_LONGEST]}…")
 
 
 def _told(error: msgspec.ValidationError) -> str:

@@ -24,6 +24,8 @@ def read_snapshot(path: Path, *, adopt: bool = False) -> dict[str, Any]:
         document = msgspec.json.decode(faults.text(), type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise faults.fatal(f"is not a JSON object: {error}") from error
+    except RecursionError as error:
+        raise faults.fatal("is nested too deeply") from error
     try:
         cluster_of(document, adopt=adopt)
     except InvalidSnapshot as error:

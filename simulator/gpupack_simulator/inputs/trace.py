@@ -83,6 +83,9 @@ def read_mapping(path: Path) -> ColumnMapping:
         if columns.duration is None and None in {columns.started, columns.ended}:
             line = document.line("columns")
             faults.add(line, "columns", "needs duration, or both started and ended")
+        named = [*filter(None, asdict(columns).values()), *mapping.only]
+        for name in sorted({name for name in named if named.count(name) > 1}):
+            faults.add(document.line("columns"), "columns", f"{name!r} is given two meanings")
     faults.check()
     if mapping is None:
         raise faults.fatal("is not a mapping")

@@ -32,6 +32,8 @@ class Document:
             raise faults.fatal(f"is not YAML: {error.problem}", line=line) from error
         except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not
             raise faults.fatal(f"is not YAML: {error}") from error
+        except RecursionError as error:
+            raise faults.fatal("is nested too deeply") from error
         faults.check()
 
     def line(self, path: str) -> int:

@@ -15,6 +15,7 @@ from random import Random
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.openb import Pod
 from gpupack_simulator.job import Job, JobId
+from gpupack_simulator.workload.bound import bounded
 
 
 def departing_jobs(
@@ -24,6 +25,7 @@ def departing_jobs(
     if not until < inf:
         raise InvalidParameter(f"jobs come and go for {until:g} lifetimes; ask for an end")
     rate = arrival_rate(pods, load=load, capacity_milli=capacity_milli)
+    bounded(rate * until)
     by_name = [pod.request for pod in sorted(pods, key=lambda pod: pod.name)]
     jobs: list[Job] = []
     time = random.expovariate(rate)

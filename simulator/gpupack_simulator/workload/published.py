@@ -18,6 +18,7 @@ from gpupack_core import Request
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.openb import Pod
 from gpupack_simulator.job import Job, JobId
+from gpupack_simulator.workload.bound import bounded
 
 
 def published_jobs(
@@ -32,6 +33,7 @@ def published_jobs(
     if not any(request.needs_gpu for request in by_name):
         raise InvalidParameter("no pod asks for GPUs, so that no demand is ever reached")
     target = demand * capacity_milli
+    bounded(target * len(by_name) / sum(request.milli for request in by_name))
     chosen = by_name.copy()
     random.shuffle(chosen)
     asked: int = sum(request.milli for request in chosen)

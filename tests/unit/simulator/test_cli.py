@@ -143,3 +143,58 @@ def test_a_folder_takes_the_report(tmp_path):
     said("run", CLASSROOM, "--policies", "best-fit", "-q", "--out", tmp_path / "out")
     assert "<html" in (tmp_path / "out/report.html").read_text()
     assert (tmp_path / "out/runs/best-fit/0-jobs.csv").exists()
+
+
+SCENARIO = "nodes: [{name: a, gpus: 4}]\njobs: [{name: j, gpus: 1, duration: 2}]\n"
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+@pytest.mark.parametrize("every", [0, -1, "nan", "inf"])
+def test_pictures_that_time_never_reaches_are_refused(scenario, every):
+    output = said("step", scenario, "--every", every, "--steps", 1, fails=True)
+    assert output.startswith("Error: --every is ")
+
+
+def test_a_name_may_look_like_markup(scenario):
+    scenario.write_text(SCENARIO.replace("name: j", 'name: "[/bold]:x:"'))
+    assert "0:[/bold]:x:" in said("step", scenario, "--policies", "best-fit", "--steps", 0)
+
+
+def test_a_mapping_without_a_trace_is_refused(scenario):
+    output = said("run", scenario, "--mapping", scenario, fails=True)
+    assert output == "Error: --mapping is of a --trace; there is none\n"
+
+
+UNUSED = {
+    ("--nodes", "x", "--jobs", "x"): "give either --nodes and --pods, or --snapshot and --jobs",
+    ("--snapshot", "x", "--jobs", "x", "--departures"): "--departures draws jobs from --pods",
+    ("--nodes", "x", "--pods", "x", "--adopt"): "--adopt is of a --snapshot; there is none",
+}
+
+
+@pytest.mark.parametrize("options", UNUSED)
+def test_an_option_that_would_do_nothing_is_refused(options):
+    assert UNUSED[options] in said("replay", *options, "--policies", "best-fit", fails=True)
+
+
+def test_a_file_that_cannot_be_written_is_told_of(scenario):
+    output = said(
+        "run", scenario, "--policies", "best-fit", "-q", "--json", "/dev/full", fails=True
+    )
+    assert output == "Error: what was found: No space left on device\n"
+
+
+@pytest.mark.parametrize("more", [("--demand", 1e9), ("--departures", "--load", 1e9)])
+def test_more_jobs_than_memory_holds_are_refused(files, more):
+    output = said(
+        *("replay", "--nodes", files / "nodes.csv", "--pods", files / "pods.csv"),
+        *("--policies", "best-fit", "--seeds", 1, "-q", "-j", 1, *more),
+        fails=True,
+    )
+    assert "the most are 5,000,000" in output

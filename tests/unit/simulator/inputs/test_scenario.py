@@ -71,6 +71,7 @@ def test_the_classroom_has_fourteen_gpus_and_four_jobs():
 
 FINE_NODES = "nodes: [{name: a, gpus: 4}]\n"
 BROKEN = {
+    "nodes: " + "[" * 3000: "scenario.yaml: is nested too deeply",
     "": "scenario.yaml: is empty",
     "nodes: 2026-13-45": "scenario.yaml: is not YAML: month must be in 1..12",
     "nodes: [": "scenario.yaml:1: is not YAML: expected the node content",

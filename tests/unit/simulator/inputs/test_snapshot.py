@@ -82,3 +82,10 @@ def test_slices_of_a_snapshot_count_neither_as_gpus_nor_as_allocated():
     assert sum(last.free_by_cause.values()) == last.capacity_milli == 4000
     assert len(course.nodes[0].devices) == 4
     assert {held.job for held in course.occupancy} == {"one"}
+
+
+def test_a_document_that_is_nested_too_deeply_is_told_of(tmp_path):
+    path = tmp_path / "state.json"
+    path.write_text('{"a": ' + "[" * 100_000)
+    with pytest.raises(InvalidInput, match=r"state.json: is nested too deeply"):
+        read_snapshot(path)

@@ -63,6 +63,7 @@ BROKEN = {
     "a,0,5,3,2": "trace.csv:2: gpus: 3 GPUs are not divisible by 2 workers",
     "a,0,5,32,2": "trace.csv:2: gpus: 16 GPUs per worker are more than 8",
     "a,0,0,1,1": "trace.csv:2: lasts: the job lasts 0 s, which is not positive",
+    f"a,{'9' * 70}x,5,1,1": f"trace.csv:2: at: '{'9' * 60}…': expected `float`",
     "a,soon,5,1,1": "trace.csv:2: at: 'soon': expected `float`",
     "a,nan,5,1,1": "trace.csv:2: at: nan is no time",
     "a,0,inf,1,1": "trace.csv:2: lasts: the job lasts inf s",
@@ -86,6 +87,10 @@ def test_a_column_that_the_mapping_names_must_be_there(tmp_path):
 
 
 BROKEN_MAPPINGS = {
+    "columns: {id: a, submitted: b, duration: c, gpus: c}": "columns: 'c' is given two meanings",
+    "columns: {id: a, submitted: b, duration: c, gpus: d}\nonly: {d: ['1']}": (
+        "columns: 'd' is given two meanings"
+    ),
     "columns: {id: a}": "mapping.yaml:1: columns: Object missing required field `submitted`",
     "columns: {id: a, submitted: b, gpus: c}": "columns: needs duration, or both started and ended",
     "colums: {}": "Object contains unknown field `colums`",
