@@ -31,7 +31,7 @@ class World:
         self.now = 1000.0
         self.decides_from = 0.0
         self.leads = True
-        self.decisions = Decisions(mode=mode, observed_resources=(OBSERVED,))
+        self.decisions = Decisions(mode=mode, policy="best-fit", observed_resources=(OBSERVED,))
         self.use(self.new_ledger())
 
     def new_ledger(self):
