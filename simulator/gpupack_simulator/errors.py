@@ -4,7 +4,8 @@
 SimulatorError
 ├── InvalidJob          (also ValueError: a job that cannot exist)
 ├── InvalidParameter    (also ValueError: a load of 0, an unknown discipline)
-└── InvalidInput        a file with faults, each with its line and column
+├── InvalidInput        a file with faults, each with its line and column
+└── ProcessLost         a process that made runs was killed
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,16 @@ class InvalidJob(SimulatorError, ValueError):
 
 class InvalidParameter(SimulatorError, ValueError):
     """A parameter of a run that makes no sense."""
+
+
+class ProcessLost(SimulatorError):
+    """A process that made runs was killed; those that were not yet made are lost."""
+
+    def __init__(self, runs: int) -> None:
+        super().__init__(
+            f"a process that made some of the {runs} runs was killed, for want of memory perhaps; "
+            "try fewer at the same time (-j 1)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
