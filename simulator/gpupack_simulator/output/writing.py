@@ -14,9 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gpupack_simulator.output.digest import Digest, digest
-from gpupack_simulator.output.plots.catalogue import Plot, file_name, plots
-from gpupack_simulator.output.plots.style import save
-from gpupack_simulator.output.report import Picture, report
+from gpupack_simulator.output.naming import file_name
 from gpupack_simulator.output.results import (
     csv_table,
     jobs_csv,
@@ -55,7 +53,11 @@ def write_results(digests: Sequence[Digest], folder: Path) -> None:
 
 def write_report(digests: Sequence[Digest], folder: Path, *, command: str = "") -> Path:
     """Plots and the report."""
-    pictures = [_picture(plot, folder / "plots") for plot in plots(digests)]
+    # Loading what draws takes longer than most runs; those that draw nothing go without.
+    from gpupack_simulator.output.pictures import drawn  # noqa: PLC0415
+    from gpupack_simulator.output.report import report  # noqa: PLC0415
+
+    pictures = drawn(digests, folder / "plots")
     path = folder / "report.html"
     path.write_text(report(digests, pictures, command=command))
     return path
@@ -65,9 +67,3 @@ def _write_run(run: Run, digest: Digest, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{run.seed}.json", run_json(run, digest))
     (folder / f"{run.seed}-jobs.csv").write_text(jobs_csv(run))
-
-
-def _picture(plot: Plot, folder: Path) -> Picture:
-    folder.mkdir(parents=True, exist_ok=True)
-    png, svg = save(plot.draw(), folder, plot.name)
-    return Picture(plot.title, plot.explanation, png.read_bytes(), svg.read_bytes())

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -198,3 +200,11 @@ def test_more_jobs_than_memory_holds_are_refused(files, more):
         fails=True,
     )
     assert "the most are 5,000,000" in output
+
+
+def test_nothing_that_draws_is_loaded_before_it_is_wanted():
+    loaded = "import sys, gpupack_simulator.cli; print({'matplotlib', 'jinja2'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"

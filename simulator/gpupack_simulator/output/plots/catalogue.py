@@ -8,6 +8,7 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from gpupack_simulator.output.digest import Digest
+from gpupack_simulator.output.naming import file_name
 from gpupack_simulator.output.plots.allocation import allocation
 from gpupack_simulator.output.plots.fragmentation import fragmentation
 from gpupack_simulator.output.plots.gantt import gantt
@@ -39,11 +40,6 @@ def plots(digests: Sequence[Digest]) -> list[Plot]:
         _nodes(digests),
         *(_gantt(digests, policy) for policy in policies_of(digests) if clocked),
     ]
-
-
-def file_name(text: str) -> str:
-    """As part of the name of a file: a policy may be an expression."""
-    return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)
 
 
 def _levels(digests: Sequence[Digest]) -> list[Plot]:

@@ -5,8 +5,9 @@ import pytest
 from run_builders import done, dropped, held, node, outage, run, sample, waiting
 
 from gpupack_simulator.output.digest import digest
+from gpupack_simulator.output.naming import file_name
 from gpupack_simulator.output.plots.allocation import allocation
-from gpupack_simulator.output.plots.catalogue import file_name, plots
+from gpupack_simulator.output.plots.catalogue import plots
 from gpupack_simulator.output.plots.gantt import gantt
 from gpupack_simulator.output.plots.style import save
 from gpupack_simulator.output.plots.waits import waits
