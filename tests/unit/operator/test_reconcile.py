@@ -217,8 +217,8 @@ async def test_a_ghost_is_left_alone_once_a_write_has_missed_it(scene):
 
 
 async def test_a_plan_is_not_written_after_it_has_expired_and_the_job_is_read_first(scene, build):
-    scene.plans.answer = PlanResponse(placement=build.placement("a"), expires_seconds=1.1)
-    scene.server.slow["PUT"] = 0.3
+    scene.plans.answer = PlanResponse(placement=build.placement("a"), expires_seconds=2.5)
+    scene.server.slow["PUT"] = 2.0
     with pytest.raises(Unreachable, match="before the status was written"):
         await scene.reconcile()
     async with asyncio.timeout(20):

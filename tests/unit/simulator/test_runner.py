@@ -37,6 +37,15 @@ def test_a_process_that_is_killed_is_told_of():
         run_two(Killing(signal.SIGKILL, parent=False))
 
 
+@pytest.fixture
+def interruptible():
+    """A shell starts what it runs in the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_runs_in_the_middle():
     with pytest.raises(KeyboardInterrupt):
         run_two(Killing(signal.SIGINT, parent=True))
