@@ -84,11 +84,17 @@ class Fragmentation:
         return self._useful.of("useful", view.version, compute)
 
     def _useful_now(self, view: Arrays, rows: Rows) -> Parts:
-        cpu = view.free_cpu[rows]
-        kind, free = view.node_kind[rows], view.free_milli.T[:, rows]
+        free, idle = view.free_milli.T[:, rows], view.idle_gpus[rows]
+        return self.useful_with(view, rows, free=free, idle=idle, cpu=view.free_cpu[rows])
+
+    def useful_with(
+        self, view: Arrays, rows: Rows, *, free: IntArray, idle: IntArray, cpu: IntArray
+    ) -> Parts:
+        """As `useful`, of rows with so much free (by device and row), whose kinds have been met."""
+        kind = view.node_kind[rows]
         line = self.lines(kind, self.levels(cpu))
         useful: Parts = self.by_free(line, free).sum(axis=0)
-        useful += self.by_idle(line, view.idle_gpus[rows])
+        useful += self.by_idle(line, idle)
         if len(mixed := (kind == MIXED).nonzero()[0]):
             groups = self.groups(view.kind.T[:, rows][:, mixed])
             useful[mixed] = self.useful_of(free[:, mixed], groups, cpu[mixed])

@@ -32,9 +32,10 @@ Practice of Revenue Management», 2004, section 3.2). Figures: docs/packing.md.
 import numpy as np
 
 from gpupack_core.arrays import MIXED, Arrays, BoolArray, FloatArray, IntArray
-from gpupack_core.fragmentation import UNIT, Fragmentation, Parts, accepts
+from gpupack_core.fragmentation import UNIT, Fragmentation, Parts
 from gpupack_core.memo import RowMemo, Rows
 from gpupack_core.outlook import Mix, Outlook
+from gpupack_core.policies.fitting import accepted, first_idle, kind_of_score, room_for
 from gpupack_core.policies.policy import Policy
 from gpupack_core.pricing.gaps import plain, worth_of_gaps
 from gpupack_core.pricing.large_jobs import with_large_jobs
@@ -88,7 +89,7 @@ class BidPrice(Policy):
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
         """The formula above."""
-        kind = request.gpus, request.share, request.models, request.min_memory, request.cpu
+        kind = kind_of_score(request)
         compute = lambda some: self._gains(view, request, some) // _STEP_PARTS  # noqa: E731
         return self._scores.of(kind, view.version, compute)[rows].astype(np.float64)
 
@@ -120,7 +121,9 @@ class BidPrice(Policy):
         worth = self._worth[free].sum(axis=0)
         value: Parts = (worth - self._stranding.of(worth, cpu)) * (self._in_use * WHOLE_GPU)
         if self._settled:
-            value += self._settled * useful(self._fragmentation, view, rows, free, cpu)
+            measure, idle = self._fragmentation, (free == WHOLE_GPU).sum(axis=0)
+            measure.meet(view.kinds.values, view.shape[1])
+            value += self._settled * measure.useful_with(view, rows, free=free, idle=idle, cpu=cpu)
         return value
 
     def _penalty(
@@ -144,21 +147,6 @@ class BidPrice(Policy):
         return _MILLE - round(LESS_WHEN_SETTLED * self._settled)
 
 
-def useful(
-    measure: Fragmentation, view: Arrays, rows: Rows, free: IntArray, cpu: IntArray
-) -> Parts:
-    """As Fragmentation.useful, of nodes with so much free, by device and node."""
-    measure.meet(view.kinds.values, view.shape[1])
-    kind, idle = view.node_kind[rows], (free == WHOLE_GPU).sum(axis=0)
-    line = measure.lines(kind, measure.levels(cpu))
-    found: Parts = measure.by_free(line, free).sum(axis=0)
-    found += measure.by_idle(line, idle)
-    if len(mixed := (kind == MIXED).nonzero()[0]):
-        groups = measure.groups(view.kind.T[:, rows][:, mixed])
-        found[mixed] = measure.useful_of(free[:, mixed], groups, cpu[mixed])
-    return found
-
-
 def free_after(view: Arrays, request: Request, rows: Rows) -> IntArray:
     """Milli-GPU free by device and node, once the request has its place.
 
@@ -176,18 +164,12 @@ def free_after(view: Arrays, request: Request, rows: Rows) -> IntArray:
 
 def _taking(view: Arrays, request: Request, rows: Rows, free: IntArray) -> BoolArray:
     """Devices that the request takes."""
-    fits: BoolArray = np.ones(free.shape, np.bool_)
-    if (view.node_kind[rows] == MIXED).any():
-        accepted = [*(accepts(request, kind) for kind in view.kinds.values), False, False]
-        fits = np.array(accepted)[view.kind.T[:, rows]]
+    mixed = (view.node_kind[rows] == MIXED).any()
+    fits = accepted(view, request, rows) if mixed else np.ones(free.shape, np.bool_)
     if request.share is None:
-        fits &= free == WHOLE_GPU
-        first: BoolArray = fits & (fits.cumsum(axis=0) <= (request.gpus or 0))
-        return first
-    fits &= (free >= request.share.milli) & (view.free_shares.T[:, rows] > 0)
+        return first_idle(fits, free, request.gpus or 0)
+    fits &= room_for(view, request.share, rows)
     memory = view.free_memory.T[:, rows]
-    if request.share.memory:
-        fits &= memory >= request.share.memory
     # as Policy.share_column: of GPUs with as much capacity free, the one with the least memory
     fullest = np.where(fits, (free.astype(np.int64) << 32) + memory, _LAST).argmin(axis=0)
     taken: BoolArray = np.arange(len(free))[:, None] == fullest

@@ -21,12 +21,13 @@ from dataclasses import replace
 import numpy as np
 
 from gpupack_core.arrays import MIXED, Arrays, BoolArray, FloatArray, IntArray
-from gpupack_core.fragmentation import Fragmentation, Parts, accepts
+from gpupack_core.fragmentation import Fragmentation, Parts
 from gpupack_core.memo import RowMemo, Rows
 from gpupack_core.outlook import Mix, Outlook
 from gpupack_core.policies.best_fit import BestFit
+from gpupack_core.policies.fitting import accepted, first_idle, kind_of_score, room_for
 from gpupack_core.policies.policy import Policy
-from gpupack_core.request import Request, Share
+from gpupack_core.request import Request
 from gpupack_core.units import NO_MEMORY, WHOLE_GPU
 
 _UNINFORMED = BestFit()
@@ -54,7 +55,7 @@ class Fgd(Policy):
         """The formula above."""
         if not self._fragmentation.total:
             return _UNINFORMED.score(view, request, rows)
-        kind = request.gpus, request.share, request.models, request.min_memory, request.cpu
+        kind = kind_of_score(request)
         compute = lambda some: self._rounded(self._gains(view, request, some).max(axis=0))  # noqa: E731
         return self._scores.of(kind, view.version, compute)[rows].astype(np.float64)
 
@@ -91,7 +92,7 @@ class Fgd(Policy):
             same = measure.by_idle(line, idle)
             gains = gains + same - shares + measure.by_free(line, free - request.share.milli)
             gains += (free == WHOLE_GPU) * (fewer - same)
-            gains[~_room(view, request.share, rows)] = _NEVER
+            gains[~room_for(view, request.share, rows)] = _NEVER
         if len(mixed := (kind == MIXED).nonzero()[0]):
             gains[:, mixed] = self._gains_of_mixed(view, request, _some(rows, mixed))
         return gains
@@ -101,15 +102,13 @@ class Fgd(Policy):
 
         Whole GPUs are taken to be the first that do; which they are is for devices.py to say.
         """
-        kind, free = view.kind.T[:, rows], view.free_milli.T[:, rows]
-        accepted = np.array([*(accepts(request, k) for k in view.kinds.values), False, False])[kind]
+        free, fits = view.free_milli.T[:, rows], accepted(view, request, rows)
         if request.share is None:
-            fits = accepted & (free == WHOLE_GPU)
-            taken = [fits & (fits.cumsum(axis=0) <= (request.gpus or 0))]
+            taken = [first_idle(fits, free, request.gpus or 0)]
             return self._gains_of_states(view, rows, request, free, taken)
         alone = np.eye(len(free), dtype=np.bool_)[:, :, None]
         gains = self._gains_of_states(view, rows, request, free, list(alone))
-        return np.where(accepted & _room(view, request.share, rows), gains, _NEVER)
+        return np.where(fits & room_for(view, request.share, rows), gains, _NEVER)
 
     def _gains_of_states(
         self,
@@ -138,14 +137,6 @@ def _thresholds(total: int) -> Parts:
 def typical_pods(mix: Mix) -> Mix:
     """Those that make up 95 %, told apart by what fragmentation sees."""
     return Mix.of((replace(d.request, memory=NO_MEMORY), d.weight) for d in mix.demands).typical()
-
-
-def _room(view: Arrays, share: Share, rows: Rows) -> BoolArray:
-    """Devices with room for the share, by device and row; GPUs of one kind do or do not."""
-    room: BoolArray = view.free_milli.T[:, rows] >= share.milli
-    if share.memory:
-        room &= view.free_memory.T[:, rows] >= share.memory
-    return room & (view.free_shares.T[:, rows] > 0)
 
 
 def _some(rows: Rows, places: IntArray) -> IntArray:
