@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The placement policies as they are informed now.
 
-a known mix    informed once, before the first decision; decisions repeat exactly
-otherwise      informed anew in a thread whenever the learner has learned enough; until then,
-and while that goes on, decisions go on with what was known last
+With a known mix they are informed once, before the first decision, and decisions repeat exactly.
+Otherwise they are informed anew in a thread whenever the learner has learned enough; until then,
+and while that goes on, decisions go on with what was known last.
 """
 
 import asyncio

@@ -22,9 +22,9 @@ class Demand:
         self._asked: dict[str, core.Request] = {}
 
     def seen(self, pod: objects.Pod) -> None:
-        """A pod is there, waiting or bound."""
+        """A pod that asks for GPUs is there, waiting or bound."""
         uid = pod.metadata.uid
-        if uid in self._asked or not asks.asks_for_gpus(pod.spec, self._observed):
+        if uid in self._asked:
             return
         try:
             request = asks.pod_request(pod, self._observed)

@@ -44,11 +44,13 @@ class Pods:
         if pod.finished:
             self.remove(pod)
             return
-        self._demand.seen(pod)
+        asks_for_gpus = asks.asks_for_gpus(pod.spec, self._observed)
+        if asks_for_gpus:
+            self._demand.seen(pod)
         if pod.spec.node_name:
             self._waiting.pop(pod.metadata.uid, None)
             self._see_bound(pod)
-        elif asks.asks_for_gpus(pod.spec, self._observed):
+        elif asks_for_gpus:
             self._waiting[pod.metadata.uid] = pod
             self._drop_assumption_if_deleting(pod)
 
