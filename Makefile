@@ -143,14 +143,16 @@ test-truth: ## Cluster and simulator decide the same: TRUTH_ARRIVALS=2000, TRUTH
 	@STEP_SHOW=1 $(STEP) test-truth $(SUDO) $(PY) -B -m pytest -o cache_dir=.dev/pytest-e2e \
 	  --timeout 1200 tests/truth
 
+.PHONY: traces
+traces:
+	@[ -n "$(TRACES)" ] || { echo "say where the openb CSVs are: make $(MAKECMDGOALS) TRACES=FOLDER" >&2; exit 2; }
+
 .PHONY: packing
-packing: venv ## The tables of docs/packing.md, made anew: hours; TRACES=FOLDER holds the openb CSVs
-	@[ -n "$(TRACES)" ] || { echo "say where the openb CSVs are: make packing TRACES=FOLDER" >&2; exit 2; }
+packing: traces venv ## The tables of docs/packing.md, made anew: hours; TRACES=FOLDER holds the openb CSVs
 	@STEP_SHOW=1 $(STEP) packing $(PY) -B benchmarks/packing.py --traces $(TRACES) --write
 
 .PHONY: reproduce
-reproduce: venv ## The published figures of FGD and best-fit on openb; TRACES=FOLDER holds the CSVs
-	@[ -n "$(TRACES)" ] || { echo "say where the openb CSVs are: make reproduce TRACES=FOLDER" >&2; exit 2; }
+reproduce: traces venv ## The published figures of FGD and best-fit on openb; TRACES=FOLDER holds the CSVs
 	@STEP_SHOW=1 $(STEP) reproduce $(PY) tests/truth/reproduce.py $(TRACES)
 
 .PHONY: fuzz
