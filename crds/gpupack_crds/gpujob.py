@@ -20,7 +20,22 @@ PolicyName = Literal[
 ]
 Interconnect = Literal["any", "nvlink"]
 Backend = Literal["auto", "nccl", "gloo"]
-WorkloadName = Literal["matmul", "allreduce"]
+WorkloadName = Literal[
+    "allreduce",
+    "attention",
+    "burn-in",
+    "collectives",
+    "gemm",
+    "matmul",
+    "matmul-multi",
+    "p2p",
+    "profile",
+    "resnet50",
+    "softmax",
+    "train-cnn",
+    "transformer",
+    "vector-add",
+]
 FailureAction = Literal["Retry", "Fail", "Ignore"]
 Isolation = Literal["cooperative"]
 

@@ -11,8 +11,9 @@ import time
 import pytest
 import torch
 
-from gpupack_workloads.allreduce_rank import choose_backend, sizes
+from gpupack_workloads.allreduce_rank import sizes
 from gpupack_workloads.devices import Device
+from gpupack_workloads.distributed.rank import choose_backend
 from gpupack_workloads.errors import NoSuchDevice
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the gangs here are of CPUs")

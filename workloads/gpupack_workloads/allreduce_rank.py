@@ -10,17 +10,15 @@ after it, on the same buffer.
 """
 
 import logging
-import os
-import sys
-from datetime import timedelta
 from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from gpupack_workloads.bandwidth import algorithm_gb_per_s, all_reduce_bus_gb_per_s
-from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.errors import NoSuchDevice, WorkloadError, WrongResult
+from gpupack_workloads.devices import Device, describe, memory_errors
+from gpupack_workloads.distributed.rank import Rank, group
+from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Options
 from gpupack_workloads.timing import seconds_per_call
@@ -33,47 +31,19 @@ DEFAULT_BYTES = {"cuda": 2**30, "cpu": 2**22}
 REPEATS = {"cuda": 20, "cpu": 5}
 MODULUS = 61
 RANK_STEP = 31
-# A lost peer should end the job, not hold its GPUs for torch's ten minutes.
-TIMEOUT = timedelta(minutes=3)
-
-
-def run_rank(options: Options, backend: str) -> Result:
-    """Do this process's part; the exit status carries the kind of an error to the launcher."""
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    try:
-        return measure(options, backend)
-    except WorkloadError as error:
-        logger.error("%s: %s", type(error).__name__, error)  # noqa: TRY400  expected: no traceback
-        sys.exit(error.exit_status)
 
 
 def measure(options: Options, backend: str) -> Result:
     """Join the group, measure every size, return the result."""
-    device = choose_device(require_gpu=options.require_gpu, index=int(os.environ["LOCAL_RANK"]))
-    backend = choose_backend(backend, device)
-    dist.init_process_group(
-        backend, timeout=TIMEOUT, device_id=None if device.simulated else device.torch
-    )
-    try:
-        with memory_errors("the largest buffer"):
-            seconds = {
-                size: measure_size(size, device=device, seed=options.seed)
-                for size in sizes(options.size or DEFAULT_BYTES[device.torch.type])
-            }
-        return summarise(seconds, device=device, backend=backend, ranks=dist.get_world_size())
-    finally:
-        dist.destroy_process_group()
-
-
-def choose_backend(wanted: str, device: Device) -> str:
-    """Return NCCL for GPUs and gloo for CPUs, unless the job names one."""
-    if wanted == "auto":
-        return "gloo" if device.simulated else "nccl"
-    if wanted == "nccl" and device.simulated:
-        raise NoSuchDevice("backend nccl needs GPUs; use auto or gloo where there are none")
-    return wanted
+    with (
+        group(backend, require_gpu=options.require_gpu) as rank,
+        memory_errors("the largest buffer"),
+    ):
+        seconds = {
+            size: measure_size(size, device=rank.device, seed=options.seed)
+            for size in sizes(options.size or DEFAULT_BYTES[rank.device.torch.type])
+        }
+        return summarise(seconds, rank=rank)
 
 
 def sizes(largest: int) -> list[int]:
@@ -116,10 +86,10 @@ def term(like: torch.Tensor, *, rank: int, seed: int) -> torch.Tensor:
     return ((positions + (RANK_STEP * rank + seed) % MODULUS) % MODULUS).to(like.dtype)
 
 
-def summarise(seconds: dict[int, float], *, device: Device, backend: str, ranks: int) -> Result:
+def summarise(seconds: dict[int, float], *, rank: Rank) -> Result:
     """Make the result out of the times."""
     bus = {
-        size: all_reduce_bus_gb_per_s(size_bytes=size, seconds=time, ranks=ranks)
+        size: all_reduce_bus_gb_per_s(size_bytes=size, seconds=time, ranks=rank.ranks)
         for size, time in seconds.items()
     }
     largest = max(seconds)
@@ -129,8 +99,8 @@ def summarise(seconds: dict[int, float], *, device: Device, backend: str, ranks:
             algorithm_gb_per_s(size_bytes=largest, seconds=seconds[largest]), 4
         ),
         "size_bytes": largest,
-        "ranks": ranks,
-        "backend": backend,
+        "ranks": rank.ranks,
+        "backend": rank.backend,
         "latency_us": round(seconds[min(seconds)] * 1e6, 1),
         "best_bus_gb_per_s": round(max(bus.values()), 4),
         "wrong_elements": 0,
@@ -138,9 +108,9 @@ def summarise(seconds: dict[int, float], *, device: Device, backend: str, ranks:
     return Result(
         workload="allreduce",
         headline=headline(
-            f"{bus[largest]:.2f} GB/s bus, {ranks} ranks", simulated=device.simulated
+            f"{bus[largest]:.2f} GB/s bus, {rank.ranks} ranks", simulated=rank.device.simulated
         ),
         verified=True,
-        simulated=device.simulated,
-        metrics=metrics | describe(device),
+        simulated=rank.device.simulated,
+        metrics=metrics | describe(rank.device),
     )

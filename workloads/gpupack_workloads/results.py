@@ -2,8 +2,8 @@
 """What a workload measured: schema gpupack.dev/result/v1, described in docs/results.md.
 
 The kubelet keeps 4096 bytes of a termination message. A result that is longer would be cut in the
-middle and be no JSON any more, so `encode` drops metrics from the end until it fits; the workloads
-name the important ones first.
+middle and be no JSON any more, so `encode` leaves out the rows, then metrics from the end until it
+fits; the workloads name the important ones first. `in_full` is for standard output, whatever its length.
 """
 
 import logging
@@ -30,6 +30,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         verified: whether what was computed agreed with an independent reference.
         simulated: whether no GPU was there, so that times say nothing about one.
         metrics: figures by name; names end with their unit.
+        rows: a table of figures, one row per size or kind, where one figure does not tell it all.
     """
 
     schema: str = SCHEMA
@@ -38,6 +39,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool
     simulated: bool
     metrics: dict[str, Scalar]
+    rows: list[dict[str, Scalar]] = []
 
     def __post_init__(self) -> None:
         """Refuse a headline that no table can show."""
@@ -52,10 +54,16 @@ def headline(figure: str, *, simulated: bool) -> str:
 
 def encode(result: Result) -> bytes:
     """Write a result as JSON that fits into a termination message."""
-    metrics = dict(result.metrics)
-    while len(text := _json(result, metrics)) > MESSAGE_BYTES and metrics:
-        metrics.popitem()
+    fields = msgspec.to_builtins(result)
+    del fields["rows"]
+    while len(text := msgspec.json.encode(fields)) > MESSAGE_BYTES and fields["metrics"]:
+        fields["metrics"].popitem()
     return text
+
+
+def in_full(result: Result) -> bytes:
+    """Write a result as JSON, whatever its length."""
+    return msgspec.json.encode(result)
 
 
 def report(result: Result, path: Path | None) -> None:
@@ -74,7 +82,3 @@ def result_path(environ: Mapping[str, str]) -> Path | None:
     if named:
         return Path(named)
     return USUAL_PATH if USUAL_PATH.exists() else None
-
-
-def _json(result: Result, metrics: dict[str, Scalar]) -> bytes:
-    return msgspec.json.encode(msgspec.structs.replace(result, metrics=metrics))

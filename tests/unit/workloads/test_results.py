@@ -6,7 +6,15 @@ import pytest
 
 from gpupack_crds.results import read_result
 from gpupack_workloads import results
-from gpupack_workloads.results import MESSAGE_BYTES, Result, encode, headline, report, result_path
+from gpupack_workloads.results import (
+    MESSAGE_BYTES,
+    Result,
+    encode,
+    headline,
+    in_full,
+    report,
+    result_path,
+)
 
 
 def a_result(**changes):
@@ -39,6 +47,12 @@ def test_a_result_that_is_too_long_loses_its_last_metrics_and_stays_json():
     kept = json.loads(encoded)["metrics"]
     assert len(encoded) <= MESSAGE_BYTES < len(encoded) + 150
     assert list(kept) == list(metrics)[: len(kept)]
+
+
+def test_rows_are_for_standard_output_alone():
+    result = a_result(rows=[{"size": 1, "tflops": 1.0}])
+    assert "rows" not in json.loads(encode(result))
+    assert json.loads(in_full(result))["rows"] == [{"size": 1, "tflops": 1.0}]
 
 
 def test_a_headline_that_no_table_can_show_is_refused():

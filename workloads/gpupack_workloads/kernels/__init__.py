@@ -1,2 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triton kernels: a folder each, with kernel, launcher and reference."""
+"""Triton kernels: a folder each, with kernel, launcher and reference; a library as well.
+
+    from gpupack_workloads.kernels import attention, gemm, softmax, vector_add
+
+Each name is imported when it is first used: importing Triton takes seconds, and decides whether
+kernels are compiled or interpreted (set TRITON_INTERPRET before).
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+HOMES = {
+    "attention": "attention.autograd",
+    "gemm": "gemm.launch",
+    "softmax": "softmax.autograd",
+    "vector_add": "vector_add.launch",
+}
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """Import a kernel's function by its name."""
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{HOMES[name]}")
+    function: Callable[..., Any] = getattr(module, name)
+    return function

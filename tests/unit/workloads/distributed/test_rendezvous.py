@@ -3,8 +3,8 @@ import socket
 
 import pytest
 
+from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
 from gpupack_workloads.errors import PeersMissing
-from gpupack_workloads.rendezvous import Patience, own_address, wait_for_name
 
 
 class Clock:
