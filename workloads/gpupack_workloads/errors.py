@@ -11,6 +11,8 @@ WorkloadError               1
 
 from typing import ClassVar
 
+from gpupack_workloads.results import Result
+
 
 class WorkloadError(Exception):
     """The root of this tree; its text is for the user."""
@@ -25,9 +27,17 @@ class BadArgument(WorkloadError):
 
 
 class WrongResult(WorkloadError):
-    """What was computed differs from the reference by more than rounding explains."""
+    """What was computed differs from the reference by more than rounding explains.
+
+    Attributes:
+        result: what to report all the same: what was found, and no speeds as if all were well.
+    """
 
     exit_status = 3
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class OutOfMemory(WorkloadError):

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The burn-in, healthy and with faults put into it."""
+
+import time
+
+import pytest
+import torch
+
+from gpupack_workloads.burn_in.compute import Products, freivalds
+from gpupack_workloads.burn_in.limits import BurnInOptions
+from gpupack_workloads.burn_in.memory import Memory
+from gpupack_workloads.burn_in.patterns import Address, Inverted, Random, Walking, sequence
+from gpupack_workloads.burn_in.sensors import Sample, Slowdowns
+from gpupack_workloads.burn_in.session import Instruments, run
+from gpupack_workloads.devices import memory_errors
+from gpupack_workloads.errors import OutOfMemory, WrongResult
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+DTYPES = [torch.bfloat16 if DEVICE.type == "cuda" else torch.float32, torch.float16]
+# Faults in memory are looked for in little of it on a GPU, too.
+LITTLE = BurnInOptions(seconds=1, memory_percent=1, limits={"min_steady_ratio": None}, seed=5)
+
+PATTERNS = [Address(), Random(3), Walking(7), Inverted(Address()), Inverted(Walking(63))]
+
+
+def small_memory(touch=lambda blocks: None):
+    return Memory(DEVICE, tested_bytes=2**16, block_bytes=2**13, touch=touch)
+
+
+class Tally:
+    """Counts calls, and does something else at one of them."""
+
+    def __init__(self, usual, at, other):
+        self.calls, self.usual, self.at, self.other = 0, usual, at, other
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        return (self.other if self.calls == self.at else self.usual)(*arguments)
+
+
+def flip(bit, place):
+    def touch(blocks):
+        words = blocks[place // 1024]
+        words[place % 1024] ^= 1 << bit
+
+    return touch
+
+
+def multiply(a, b, out):
+    torch.mm(a, b, out=out)
+
+
+def wrong_once(a, b, out):
+    torch.mm(a, b, out=out)
+    out[3, 4] += 1
+
+
+def unhealthy(**faults):
+    """What a run with these faults finds: the error's result."""
+    with pytest.raises(WrongResult) as caught:
+        run(LITTLE, Instruments(**faults))
+    assert caught.value.result is not None
+    return caught.value.result
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
+def test_memory_that_keeps_its_words_is_right(pattern):
+    memory = small_memory()
+    memory.write(pattern)
+    memory.compare(pattern)
+    report = memory.report()
+    assert (report.tested_bytes, report.passes, report.wrong_words) == (2**16, 1, 0)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
+def test_one_flipped_bit_is_found_with_its_place(pattern):
+    memory = small_memory(flip(bit=5, place=2050))
+    memory.write(pattern)
+    memory.compare(pattern)
+    report = memory.report()
+    assert report.wrong_words == 1
+    assert f"{pattern.name}: byte {2050 * 8:#x}" in report.detail
+    assert "bit 5 flipped" in report.detail
+
+
+def test_two_places_that_share_a_cell_are_found():
+    def alias(blocks):
+        blocks[0].copy_(blocks[4])
+
+    memory = small_memory(alias)
+    memory.write(Address())
+    memory.compare(Address())
+    assert memory.report().wrong_words == 1024
+
+
+def test_every_bit_of_a_word_is_one_and_zero_within_the_walk():
+    ones, zeros = torch.zeros(2, 64, dtype=torch.int64), torch.full((2, 64), -1)
+    for step in range(64):
+        block = torch.empty(64, dtype=torch.int64)
+        Walking(step).fill(block, 0)
+        ones |= block
+        Inverted(Walking(step)).fill(block, 0)
+        zeros &= block
+    assert (ones == -1).all()
+    assert (zeros == 0).all()
+
+
+def test_a_sequence_starts_with_what_tells_most_and_never_repeats_its_random_words():
+    patterns = sequence(9)
+    names = [next(patterns).name for _ in range(2 * 66 + 3)]
+    assert names[:5] == [
+        "address", "inverted address", "random, seed 9", "inverted random, seed 9",
+        "walking one, step 0",
+    ]  # fmt: skip
+    assert names[-1] == "random, seed 10"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_right_products_agree_with_their_sums_and_repeat(dtype):
+    products = Products(DEVICE, dtype, size=128, seed=1, multiply=multiply)
+    products.batch(3, meanwhile=lambda: None)
+    report = products.report()
+    assert (report.products, report.wrong_products, report.detail) == (4, 0, "")
+    assert report.residual <= report.bound
+    assert len(report.tflops) == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_one_product_that_differs_from_the_first_is_found(dtype):
+    tally = Tally(multiply, 3, wrong_once)
+    products = Products(DEVICE, dtype, size=128, seed=1, multiply=tally)
+    products.batch(4, meanwhile=lambda: None)
+    report = products.report()
+    assert report.wrong_products == 1
+    assert "1 of 4 products differ from the first" in report.detail
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_products_that_are_all_wrong_alike_are_found_by_their_sums(dtype):
+    def shifted(a, b, out):
+        torch.mm(a, b, out=out)
+        out[40:72] = out[40:72].roll(1, dims=0)
+
+    products = Products(DEVICE, dtype, size=128, seed=1, multiply=shifted)
+    report = products.report()
+    assert report.wrong_products == 1
+    assert report.residual > report.bound
+    assert "the first product is off" in report.detail
+
+
+def test_a_nan_in_a_product_is_found():
+    chance = torch.Generator(DEVICE).manual_seed(1)
+    a = torch.randn((64, 64), generator=chance, device=DEVICE)
+    c = a @ a
+    c[1, 1] = torch.nan
+    assert not freivalds(a, a, c, chance).holds
+
+
+def test_a_healthy_device_is_healthy():
+    result = run(BurnInOptions(seconds=1, memory_percent=1, seed=5))
+    assert (result.metrics["healthy"], result.verified, result.metrics["findings"]) == (
+        True,
+        True,
+        "",
+    )
+    assert result.metrics["memory_passes"] >= 7
+    assert "healthy, " in result.headline
+
+
+def test_a_flipped_bit_in_memory_makes_the_device_unhealthy():
+    result = unhealthy(touch=Tally(lambda blocks: None, 2, flip(bit=63, place=77)))
+    assert (result.metrics["suspect"], result.metrics["wrong_words"]) == ("memory", 1)
+    assert "bit 63 flipped" in result.metrics["findings"]
+    assert not result.verified
+
+
+def test_a_bit_that_flips_while_products_are_computed_is_found():
+    class LastTouch:
+        """The last writing is the one that must outlast the products."""
+
+        blocks = None
+
+        def __call__(self, blocks):
+            self.blocks = blocks
+
+    touch = LastTouch()
+
+    def disturb(a, b, out):
+        torch.mm(a, b, out=out)
+        if touch.blocks is not None:
+            touch.blocks[0][9] = 1
+
+    result = unhealthy(touch=touch, multiply=disturb)
+    assert (result.metrics["suspect"], result.metrics["wrong_words"]) == ("memory", 1)
+    assert "random, seed 5: byte 0x48" in result.metrics["findings"]
+
+
+def test_a_wrong_product_makes_the_device_unhealthy():
+    result = unhealthy(multiply=Tally(multiply, 6, wrong_once))
+    assert result.metrics["suspect"] == "compute"
+    assert result.headline.startswith("unhealthy: compute")
+
+
+def test_a_slow_copy_makes_the_device_unhealthy():
+    def slow(to, source):
+        to.copy_(source)
+        time.sleep(0.03)
+
+    options = BurnInOptions(seconds=1, memory_percent=1, limits={"min_device_copy_gb_per_s": 5000})
+    with pytest.raises(WrongResult, match="bandwidth: min_device_copy_gb_per_s is 5000") as caught:
+        run(options, Instruments(copy=slow))
+    assert caught.value.result.metrics["suspect"] == "bandwidth"
+    assert caught.value.result.verified
+
+
+def test_a_copy_that_arrives_changed_makes_the_device_unhealthy():
+    def wrong(to, source):
+        to.copy_(source)
+        to[17] += 1
+
+    result = unhealthy(copy=wrong)
+    assert "max_changed_copies is 0, measured 3 (device_copy" in result.metrics["findings"]
+
+
+def test_a_device_that_fails_is_unhealthy_and_what_was_seen_is_told():
+    def fail(a, b, out):
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered\nmore")
+
+    result = unhealthy(multiply=fail)
+    assert "CUDA error: uncorrectable ECC error encountered)" in result.metrics["findings"]
+    assert result.metrics["device_copy_gb_per_s"] > 0
+    assert not result.verified
+
+
+def test_an_error_of_the_program_is_no_finding():
+    def fail(a, b, out):
+        raise RuntimeError("shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        run(LITTLE, Instruments(multiply=fail))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="a CPU has no sensors")
+def test_heat_and_new_errors_make_the_device_unhealthy():
+    class Feverish:
+        source = "a test"
+
+        def __init__(self, uuid):
+            self.asked = 0
+
+        def sample(self):
+            return Sample(temperature_c=99, slowdowns=Slowdowns(heat=True, board=False))
+
+        def counters(self):
+            self.asked += 1
+            return {"uncorrected_ecc_errors": self.asked}
+
+        def xids(self):
+            return [79]
+
+    result = unhealthy(sensors=Feverish)
+    assert result.metrics["suspect"] == "thermal,errors"
+    assert "max_xids is 0, measured 1 (79)" in result.metrics["findings"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="a CPU takes what it gets")
+def test_a_gpu_with_no_free_memory_is_out_of_memory():
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    held = torch.empty(free - 2**29, dtype=torch.uint8, device="cuda")
+    with pytest.raises(OutOfMemory), memory_errors("a burn-in"):
+        run(LITTLE)
+    del held
+    torch.cuda.empty_cache()

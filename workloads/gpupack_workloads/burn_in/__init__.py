@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two minutes of hard work on one GPU, and a verdict: healthy, or why not.
+
+    limits    what is judged, with which limits by default and on which GPUs (no torch)
+    checks    measurements beside their limits: pure decisions (no torch)
+    sensors   temperature, power, clocks and error counters, only ever read (no torch)
+    patterns  what is written into memory and must be read back
+    memory    writes patterns over the memory and compares
+    compute   products whose results must repeat bit by bit and be right
+    copies    bandwidth within the device and to and from the host
+    session   all of it in the order and the time that were asked for
+
+Only `session` and what it needs import torch.
+"""
+
+import importlib
+from typing import Any
+
+from gpupack_workloads.burn_in.limits import BurnInOptions
+from gpupack_workloads.results import Result
+
+
+def run(options: BurnInOptions) -> Result:
+    """Try one GPU; see `session.run`."""
+    session: Any = importlib.import_module("gpupack_workloads.burn_in.session")
+    result: Result = session.run(options)
+    return result

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One product of two matrices, again and again: it must be right, and the same bits each time.
+
+Right: the product times a vector of +1 and -1 must be A times (B times that vector), which is a
+check of all its elements at the cost of a few vectors (Freivalds; with ones alone these are the
+column sums of algorithm-based fault tolerance). That is computed in 64 bits, by another path of the
+hardware. In bf16 the numbers are random, which makes the GPU work hardest; the difference must then
+be explained by rounding. In fp16 the numbers are whole and so small that every sum is exact; so
+must be the product.
+
+The same each time: of every product its bits, as 32-bit numbers, are added up; the sum must be that
+of the first product. Of each batch, one product is compared with the first bit by bit.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from gpupack_workloads.burn_in.checks import ComputeReport
+from gpupack_workloads.kernels.gemm.reference import ACCUMULATION_UNIT, RESULT_UNITS, SAFETY
+from gpupack_workloads.timing import seconds_per_call
+
+Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
+
+VECTORS = 4
+TRIED = 4
+"""Products of which the time of one is taken."""
+LARGEST_WHOLE = 2
+"""In fp16 sums of up to 2048 are exact; those of 8192 products of such numbers stay far below."""
+ROWS_AT_ONCE = 1024
+"""Rows that are turned to 64 bits at a time: whole matrices would take memory that is tested."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The row whose sums are furthest from what they should be, beside what rounding explains."""
+
+    error: float
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the product may be right; a NaN never is."""
+        return self.error <= self.bound
+
+
+class Products:
+    """The product of one pair of matrices of one type, computed in batches.
+
+    Args:
+        device: where.
+        dtype: of the matrices; float16 takes whole numbers.
+        size: rows and columns.
+        seed: of the numbers.
+        multiply: writes A @ B into its third argument.
+    """
+
+    def __init__(
+        self, device: torch.device, dtype: torch.dtype, *, size: int, seed: int, multiply: Multiply
+    ) -> None:
+        chance = torch.Generator(device).manual_seed(seed)
+        self._a, self._b = (_matrix(size, dtype, chance) for _ in range(2))
+        self._first, self._c = (torch.empty_like(self._a) for _ in range(2))
+        self._multiply = multiply
+        multiply(self._a, self._b, self._first)
+        self._sum = _bits(self._first).sum(dtype=torch.int64)
+        self._residual = freivalds(self._a, self._b, self._first, chance)
+        self._tflops: list[float] = []
+        self._products = 1
+        self._wrong = int(not self._residual.holds)
+        self._detail = "" if self._residual.holds else f"the first product is off: {self._residual}"
+
+    def batch(self, count: int, *, meanwhile: Callable[[], None]) -> None:
+        """Compute `count` products and compare each with the first.
+
+        `meanwhile` is called while the device is busy: for readings under load.
+        """
+        seconds = self._compute(count, meanwhile)
+        self._tflops.append(2 * self._c.shape[0] ** 3 * count / seconds / 1e12)
+
+    def seconds_each(self) -> float:
+        """Return about how long one product takes; these count as products, not for the speed."""
+        self._compute(TRIED, lambda: None)
+        return self._compute(TRIED, lambda: None) / TRIED
+
+    def report(self) -> ComputeReport:
+        """Return what became of all products so far."""
+        return ComputeReport(
+            products=self._products,
+            wrong_products=self._wrong,
+            residual=self._residual.error,
+            bound=self._residual.bound,
+            tflops=tuple(self._tflops),
+            detail=self._detail,
+        )
+
+    def _compute(self, count: int, meanwhile: Callable[[], None]) -> float:
+        """Compute and compare; return the seconds."""
+        sums = torch.empty(count, dtype=torch.int64, device=self._c.device)
+        seconds = seconds_per_call(
+            partial(self._fill, sums, meanwhile), device=self._c.device, repeats=1, warm_up=0
+        )
+        wrong = int(torch.count_nonzero(sums != self._sum).item())
+        if not wrong and not torch.equal(_bits(self._c), _bits(self._first)):
+            wrong = 1
+        if wrong and not self._detail:
+            self._detail = self._describe(wrong, count)
+        self._products += count
+        self._wrong += wrong
+        return seconds
+
+    def _fill(self, sums: torch.Tensor, meanwhile: Callable[[], None]) -> None:
+        for index in range(sums.numel()):
+            self._multiply(self._a, self._b, self._c)
+            torch.sum(_bits(self._c), dim=0, dtype=torch.int64, out=sums[index])
+        meanwhile()
+
+    def _describe(self, wrong: int, count: int) -> str:
+        different = (_bits(self._c) != _bits(self._first)).nonzero()
+        where = f", the last one in {different.shape[0]} words" if different.shape[0] else ""
+        return f"{wrong} of {count} products differ from the first{where}"
+
+
+def freivalds(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, chance: torch.Generator
+) -> Residual:
+    """Compare C x with A (B x) for a few vectors x of +1 and -1, in 64 bits.
+
+    Rounding of the elements of a row, each below its own bound (see kernels/gemm/reference), has
+    signs that x makes independent: together it stays below SAFETY times the root of the sum of
+    squares, but for one case in 10^13 (Hoeffding). Whole numbers leave no rounding at all.
+    """
+    signs = torch.randint(0, 2, (c.shape[1], VECTORS), generator=chance, device=c.device)
+    x = (2 * signs - 1).double()
+    b_x = _times(b, x)
+    exact = c.dtype == torch.float16
+    parts = []
+    for rows in range(0, c.shape[0], ROWS_AT_ONCE):
+        part = slice(rows, rows + ROWS_AT_ONCE)
+        c_rows = c[part].double()
+        error = (c_rows @ x - a[part].double() @ b_x).abs().amax(dim=1)
+        bound = torch.zeros_like(error) if exact else _rounding(a[part], b, c_rows)
+        parts.append(_worst(error, bound))
+    return max(parts, key=_excess)
+
+
+def _worst(error: torch.Tensor, bound: torch.Tensor) -> Residual:
+    error = torch.nan_to_num(error, nan=math.inf, posinf=math.inf)
+    row = int((error - bound).argmax())
+    return Residual(float(error[row]), float(bound[row]))
+
+
+def _excess(residual: Residual) -> float:
+    return residual.error - residual.bound
+
+
+def _rounding(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """Return how much of a row's sum rounding explains.
+
+    |a|.|b| of an element is at most |a| times the longest column of B (Cauchy and Schwarz): a
+    little more than it is, without a second product.
+    """
+    longest = b.float().norm(dim=0).amax().double()
+    accumulation = SAFETY * math.sqrt(b.shape[0]) * ACCUMULATION_UNIT
+    dtype = str(b.dtype).removeprefix("torch.")
+    magnitude = a.double().norm(dim=1, keepdim=True) * longest
+    elements = accumulation * magnitude + RESULT_UNITS[dtype] * c.abs()
+    return SAFETY * elements.norm(dim=1)
+
+
+def _times(matrix: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    parts = matrix.split(ROWS_AT_ONCE)
+    return torch.cat([part.double() @ x for part in parts])
+
+
+def _bits(matrix: torch.Tensor) -> torch.Tensor:
+    return matrix.view(-1).view(torch.int32)
+
+
+def _matrix(size: int, dtype: torch.dtype, chance: torch.Generator) -> torch.Tensor:
+    shape = (size, size)
+    if dtype != torch.float16:
+        return torch.randn(shape, generator=chance, device=chance.device, dtype=dtype)
+    whole = torch.randint(
+        -LARGEST_WHOLE, LARGEST_WHOLE + 1, shape, generator=chance, device=chance.device
+    )
+    return whole.to(dtype)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every command has: its options, and how it ends."""
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from gpupack_workloads.errors import WorkloadError, WrongResult
+from gpupack_workloads.results import Result, in_full, report, result_path
+from gpupack_workloads.settings import prepare
+
+logger = logging.getLogger(__name__)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def common(command: Command) -> Command:
+    """Add the options that every workload has."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON."),
+        click.option("--require-gpu", is_flag=True, help="Fail rather than compute on the CPU."),
+        click.option("--seed", type=click.IntRange(0), default=0, help="Of all random data."),
+    ):
+        command = option(command)
+    return command
+
+
+def finish(name: str, run: Callable[[Any], Result], *, as_json: bool) -> None:
+    """Run a workload's module, report what came out and leave with its exit status."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    prepare(os.environ)
+    try:
+        result = run(importlib.import_module(f"gpupack_workloads.{name.replace('-', '_')}"))
+    except WrongResult as error:
+        show(error.result or refuted(name), as_json=as_json)
+        fail(error)
+    except WorkloadError as error:
+        fail(error)
+    else:
+        show(result, as_json=as_json)
+
+
+def show(result: Result, *, as_json: bool) -> None:
+    """Leave a result where the kubelet reads it and print it."""
+    report(result, result_path(os.environ))
+    click.echo(in_full(result).decode() if as_json else result.headline)
+
+
+def refuted(name: str) -> Result:
+    """Return the result of a workload that computed something wrong: no figures."""
+    return Result(
+        workload=name, headline="wrong result", verified=False, simulated=False, metrics={}
+    )
+
+
+def fail(error: WorkloadError) -> None:
+    """Say what went wrong and leave with its status."""
+    logger.error("%s: %s", type(error).__name__, error)
+    sys.exit(error.exit_status)
