@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `resnet50` can be told."""
+
+from dataclasses import dataclass
+
+from gpupack_workloads.settings import Options
+
+DTYPES = ("bf16", "fp16", "tf32", "fp32")
+NO_COMPILER = "off"
+COMPILE_MODES = (NO_COMPILER, "default", "reduce-overhead", "max-autotune-no-cudagraphs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResNetOptions(Options):
+    """Arguments; None takes what suits the device. `size` is an image's edge in pixels.
+
+    Attributes:
+        batch_size: images per process and step.
+        steps: how many are timed.
+        dtype: in which the network computes; parameters are always fp32.
+        channels_last: whether a pixel's channels lie side by side in memory, as tensor cores want.
+        compile_mode: torch.compile's mode, or off.
+        bucket_mib: gradients that are summed in one all-reduce.
+    """
+
+    batch_size: int | None = None
+    steps: int | None = None
+    dtype: str | None = None
+    channels_last: bool = True
+    compile_mode: str | None = None
+    bucket_mib: int = 25
