@@ -17,6 +17,7 @@ from gpupack_workloads.settings import prepare
 logger = logging.getLogger(__name__)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Run = Callable[[Any], Result]
 
 
 def common(command: Command) -> Command:
@@ -30,14 +31,18 @@ def common(command: Command) -> Command:
     return command
 
 
-def finish(name: str, run: Callable[[Any], Result], *, as_json: bool) -> None:
-    """Run a workload's module, report what came out and leave with its exit status."""
+def finish(name: str, run: Run, *, as_json: bool) -> None:
+    """Run a workload's module, report what came out and leave with its exit status.
+
+    Where click's context has an object, it is what a command puts around another one's run.
+    """
+    around: Callable[[Run], Run] = click.get_current_context().obj or (lambda run: run)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
     )
     prepare(os.environ)
     try:
-        result = run(importlib.import_module(f"gpupack_workloads.{name.replace('-', '_')}"))
+        result = around(run)(importlib.import_module(f"gpupack_workloads.{name.replace('-', '_')}"))
     except WrongResult as error:
         show(error.result or refuted(name), as_json=as_json)
         fail(error)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the processes of this worker and waits for them.
+
+The start is torchrun's own machinery, called as a library because that way a process's result and
+exit status come back. All meet at worker 0's stable name (c10d rendezvous); `is_host` says which
+worker serves it, because torch's guess from host names is wrong for a pod's names.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous import RendezvousError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from gpupack_workloads.distributed.rank import run_rank
+from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
+from gpupack_workloads.errors import PeersMissing, error_of_status
+from gpupack_workloads.results import Result
+from gpupack_workloads.settings import Gang, Options
+
+logger = logging.getLogger(__name__)
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+JOIN_SECONDS = 300
+
+
+def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, gang: Gang) -> Result:
+    """Run `measure(options, backend)` in this worker's processes; return what the first reports.
+
+    Args:
+        measure: a function of a module (it is pickled), which calls `rank.group` for its group.
+        options: handed to it.
+        gang: this worker's place; its backend is handed to `measure`.
+
+    Raises:
+        WorkloadError: of the kind that the first failed process reported by its exit status.
+        PeersMissing: the other workers did not come.
+    """
+    local = gang.processes or max(1, torch.cuda.device_count())
+    meeting_point = wait_for_name(gang.host, Patience())
+    config = launch_config(gang, local, address=own_address(meeting_point))
+    logger.info("worker %d of %d starts %d process(es)", gang.index, gang.workers, local)
+    try:
+        results = elastic_launch(config, run_rank)(measure, options, gang.backend)
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        raise error_of_status(
+            failure.exitcode, f"process {rank} ended with {failure.exitcode}; see its log above"
+        ) from error
+    except RendezvousError as error:
+        raise PeersMissing(
+            f"{gang.workers} workers did not meet at {gang.host}:{gang.port}: {error}"
+        ) from error
+    result: Result = results[min(results)]
+    return result
+
+
+def launch_config(gang: Gang, local: int, *, address: str) -> LaunchConfig:
+    """Return torchrun's settings for this worker."""
+    return LaunchConfig(
+        min_nodes=gang.workers,
+        max_nodes=gang.workers,
+        nproc_per_node=local,
+        run_id=gang.run,
+        rdzv_backend="c10d",
+        rdzv_endpoint=f"{gang.host}:{gang.port}",
+        rdzv_configs={"is_host": gang.index == 0, "join_timeout": JOIN_SECONDS},
+        local_addr=address,
+        max_restarts=0,
+        monitor_interval=0.1,
+        start_method="spawn",
+    )

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each process of a gang has around its work: log, device, group, exit status."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import torch.distributed as dist
+
+from gpupack_workloads.devices import Device, choose_device
+from gpupack_workloads.errors import NoSuchDevice, WorkloadError
+from gpupack_workloads.profile.around import recorded_rank
+from gpupack_workloads.results import Result
+from gpupack_workloads.settings import Options
+
+logger = logging.getLogger(__name__)
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+# A lost peer should end the job, not hold its GPUs for torch's ten minutes.
+TIMEOUT = timedelta(minutes=3)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """This process's place in its group.
+
+    Attributes:
+        index: which of all processes of the gang, from 0.
+        ranks: how many there are.
+        local_index: which of this worker's processes, and so which of its GPUs.
+        device: what it computes on.
+        backend: nccl or gloo.
+    """
+
+    index: int
+    ranks: int
+    local_index: int
+    device: Device
+    backend: str
+
+
+def run_rank(
+    measure: Callable[[AnyOptions, str], Result], options: AnyOptions, backend: str
+) -> Result:
+    """Do this process's part; the exit status carries the kind of an error to the launcher."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    try:
+        return recorded_rank(measure)(options, backend)
+    except WorkloadError as error:
+        logger.error("%s: %s", type(error).__name__, error)  # noqa: TRY400  expected: no traceback
+        sys.exit(error.exit_status)
+
+
+@contextlib.contextmanager
+def group(backend: str, *, require_gpu: bool) -> Iterator[Rank]:
+    """Join the gang's group for as long as the context lasts.
+
+    Raises:
+        NoSuchDevice: this process has no GPU and needs one.
+    """
+    local_index = int(os.environ["LOCAL_RANK"])
+    device = choose_device(require_gpu=require_gpu, index=local_index)
+    backend = choose_backend(backend, device)
+    dist.init_process_group(
+        backend, timeout=TIMEOUT, device_id=None if device.simulated else device.torch
+    )
+    try:
+        yield Rank(
+            index=dist.get_rank(),
+            ranks=dist.get_world_size(),
+            local_index=local_index,
+            device=device,
+            backend=backend,
+        )
+    finally:
+        dist.destroy_process_group()
+
+
+def choose_backend(wanted: str, device: Device) -> str:
+    """Return NCCL for GPUs and gloo for CPUs, unless the job names one."""
+    if wanted == "auto":
+        return "gloo" if device.simulated else "nccl"
+    if wanted == "nccl" and device.simulated:
+        raise NoSuchDevice("backend nccl needs GPUs; use auto or gloo where there are none")
+    return wanted

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs something under torch's profiler and adds to its result where the time went.
+
+The trace is one file that both Chrome's viewer (or Perfetto) and TensorBoard's profiler plugin
+read: FOLDER/WORKER.TIME.pt.trace.json.gz.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, tensorboard_trace_handler
+
+from gpupack_workloads.profile.digest import digest, table
+from gpupack_workloads.profile.outcome import with_profile
+from gpupack_workloads.profile.settings import Recording
+from gpupack_workloads.profile.trace import read
+from gpupack_workloads.results import Result
+
+logger = logging.getLogger(__name__)
+
+
+def record(recording: Recording, run: Callable[[], Result]) -> Result:
+    """Run, write trace and table, return the result with the profile in it."""
+    with profile(activities=activities()) as profiler:
+        result = run()
+    name = worker_name(recording.workload)
+    tensorboard_trace_handler(str(recording.folder), worker_name=name, use_gzip=True)(profiler)
+    seen = digest(read(trace_file(recording.folder, name)))
+    if torch.cuda.is_available() and not seen.of_gpu:
+        logger.warning("the profiler saw nothing on the GPU: this is the CPU's side of it")
+    rows = seen.rows(recording.top)
+    text = table(rows)
+    (recording.folder / f"{name}.txt").write_text(text)
+    logger.info("%s: trace and table are in %s\n%s", name, recording.folder, text)
+    return with_profile(result, seen, recording)
+
+
+def activities() -> list[ProfilerActivity]:
+    """Return what can be recorded here.
+
+    The profiler imports Triton, which decides at that moment whether kernels are interpreted.
+    """
+    if torch.cuda.is_available():
+        return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    os.environ["TRITON_INTERPRET"] = "1"
+    return [ProfilerActivity.CPU]
+
+
+def worker_name(workload: str) -> str:
+    """Name this process among all of its job: TensorBoard shows them as workers."""
+    worker = os.environ.get("GPUPACK_WORKER_INDEX") or "0"
+    return f"{workload}-{worker}-{os.environ.get('RANK', '0')}-{os.getpid()}"
+
+
+def trace_file(folder: Path, name: str) -> Path:
+    """Return the trace that was just written."""
+    (found,) = folder.glob(f"{name}.*.pt.trace.json.gz")
+    return found

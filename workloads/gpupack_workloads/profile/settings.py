@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a profile goes; processes of a gang are told so by their environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpupack_workloads.errors import BadArgument
+
+FOLDER = "GPUPACK_PROFILE_FOLDER"
+WORKLOAD = "GPUPACK_PROFILE_WORKLOAD"
+TOP = "GPUPACK_PROFILE_TOP"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What to record, and where to.
+
+    Attributes:
+        workload: its name.
+        folder: for the trace and the table.
+        top: how many kernels the result names.
+    """
+
+    workload: str
+    folder: Path
+    top: int
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "Recording | None":
+        """Read what `to_environ` wrote; None where nothing is to be recorded."""
+        if not environ.get(FOLDER):
+            return None
+        return cls(environ[WORKLOAD], Path(environ[FOLDER]), int(environ[TOP]))
+
+    def to_environ(self) -> dict[str, str]:
+        """Return variables for processes that are started from here."""
+        return {FOLDER: str(self.folder), WORKLOAD: self.workload, TOP: str(self.top)}
+
+
+def usable_folder(path: Path) -> Path:
+    """Make a folder, unless it is there.
+
+    Raises:
+        BadArgument: it cannot be made or written to.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadArgument(f"the folder {path} cannot be made: {error.strerror}") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise BadArgument(f"the folder {path} cannot be written to")
+    return path
