@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every rank gets every rank's part. The size is that of what is received."""
+
+from typing import ClassVar
+
+import torch.distributed as dist
+
+from gpupack_workloads.collectives.operation import Buffers, part
+from gpupack_workloads.collectives.place import Place, count_wrong, fill
+
+
+class AllGather:
+    """In place, the part that a rank sends lies where it belongs in what it receives."""
+
+    name: ClassVar[str] = "all-gather"
+    shared: ClassVar[bool] = True
+    in_place: ClassVar[tuple[bool, ...]] = (False, True)
+
+    def crossings(self, ranks: int) -> float:
+        """(n-1)/n: one's own part stays."""
+        return (ranks - 1) / ranks
+
+    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:
+        """A part to send, the whole to receive."""
+        whole = place.empty(elements)
+        own = part(whole, place) if in_place else place.empty(elements // place.ranks)
+        return Buffers(own, whole)
+
+    def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
+        """Gather."""
+        dist.all_gather_into_tensor(buffers.receive, buffers.send)
+
+    def fill(self, buffers: Buffers, place: Place) -> None:
+        """Every rank has data of its own."""
+        fill(buffers.send, place.data(place.rank))
+
+    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+        """Every part holds its rank's data."""
+        return sum(
+            count_wrong(part(buffers.receive, place, rank), place.data(rank))
+            for rank in range(place.ranks)
+        )

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every rank gets the sum of all buffers. torch has it in place only."""
+
+from typing import ClassVar
+
+import torch.distributed as dist
+
+from gpupack_workloads.collectives.operation import Buffers
+from gpupack_workloads.collectives.place import Place, count_wrong, fill
+
+
+class AllReduce:
+    """Each byte goes to where it is summed, and its sum comes back."""
+
+    name: ClassVar[str] = "all-reduce"
+    shared: ClassVar[bool] = False
+    in_place: ClassVar[tuple[bool, ...]] = (True,)
+
+    def crossings(self, ranks: int) -> float:
+        """2(n-1)/n."""
+        return 2 * (ranks - 1) / ranks
+
+    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:  # noqa: ARG002
+        """One buffer."""
+        whole = place.empty(elements)
+        return Buffers(whole, whole)
+
+    def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
+        """Sum."""
+        dist.all_reduce(buffers.receive)
+
+    def fill(self, buffers: Buffers, place: Place) -> None:
+        """Every rank has data of its own."""
+        fill(buffers.send, place.data(place.rank))
+
+    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+        """Every position holds the sum over ranks."""
+        return count_wrong(buffers.receive, place.sum)

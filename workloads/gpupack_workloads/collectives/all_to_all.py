@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every rank sends a part to every rank. The size is that of what a rank sends."""
+
+from typing import ClassVar
+
+import torch.distributed as dist
+
+from gpupack_workloads.collectives.operation import Buffers, part
+from gpupack_workloads.collectives.place import Place, count_wrong, fill
+
+
+class AllToAll:
+    """torch has it out of place only."""
+
+    name: ClassVar[str] = "all-to-all"
+    shared: ClassVar[bool] = True
+    in_place: ClassVar[tuple[bool, ...]] = (False,)
+
+    def crossings(self, ranks: int) -> float:
+        """(n-1)/n: one's own part stays."""
+        return (ranks - 1) / ranks
+
+    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:  # noqa: ARG002
+        """Two buffers of a size."""
+        return Buffers(place.empty(elements), place.empty(elements))
+
+    def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
+        """Exchange."""
+        dist.all_to_all_single(buffers.receive, buffers.send)
+
+    def fill(self, buffers: Buffers, place: Place) -> None:
+        """Every rank has data of its own."""
+        fill(buffers.send, place.data(place.rank))
+
+    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+        """A rank's part holds what it had at our positions."""
+        start = place.rank * (buffers.receive.numel() // place.ranks)
+        return sum(
+            count_wrong(part(buffers.receive, place, rank), place.data(rank, start))
+            for rank in range(place.ranks)
+        )

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every rank gets rank 0's buffer. torch has it in place only."""
+
+from typing import ClassVar
+
+import torch.distributed as dist
+
+from gpupack_workloads.collectives.operation import Buffers
+from gpupack_workloads.collectives.place import Place, count_wrong, fill
+
+ROOT = 0
+
+
+class Broadcast:
+    """Each byte goes around once."""
+
+    name: ClassVar[str] = "broadcast"
+    shared: ClassVar[bool] = False
+    in_place: ClassVar[tuple[bool, ...]] = (True,)
+
+    def crossings(self, ranks: int) -> float:
+        """Return 1, unless there is nobody else."""
+        return float(ranks > 1)
+
+    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:  # noqa: ARG002
+        """One buffer."""
+        whole = place.empty(elements)
+        return Buffers(whole, whole)
+
+    def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
+        """Send from the root."""
+        dist.broadcast(buffers.receive, src=ROOT)
+
+    def fill(self, buffers: Buffers, place: Place) -> None:
+        """Every rank has data of its own, so that a byte that did not come is noticed."""
+        fill(buffers.send, place.data(place.rank))
+
+    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+        """Everything is the root's."""
+        return count_wrong(buffers.receive, place.data(ROOT))

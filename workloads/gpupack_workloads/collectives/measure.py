@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times one operation at one size, then checks it on the same buffers.
+
+What is timed are buffers of zeros: repeated sums of anything else would overflow. A size that does
+not divide into whole elements for every rank is rounded up, and the row says what was moved.
+"""
+
+import logging
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.distributed as dist
+
+from gpupack_workloads.bandwidth import algorithm_gb_per_s
+from gpupack_workloads.collectives.operation import Buffers, Operation
+from gpupack_workloads.collectives.place import ELEMENT_BYTES, Place
+from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.results import Scalar
+from gpupack_workloads.timing import seconds_per_call
+
+logger = logging.getLogger(__name__)
+
+REPEATS = {"cuda": 20, "cpu": 3}
+# Below this a call's time varies with what else the CPU does.
+SMALL_BYTES = 2**20
+SMALL_REPEATS = {"cuda": 100, "cpu": 3}
+WARM_UP = {"cuda": 5, "cpu": 1}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one operation at one size took: the slowest rank's mean.
+
+    Attributes:
+        operation: which.
+        in_place: whether it wrote where it read.
+        size_bytes: as nccl-tests count the operation's size.
+        seconds: per call.
+        bus_gb_per_s: traffic per link.
+    """
+
+    operation: str
+    in_place: bool
+    size_bytes: int
+    seconds: float
+    bus_gb_per_s: float
+
+    def row(self) -> dict[str, Scalar]:
+        """Return a row of the result's table."""
+        algorithm = algorithm_gb_per_s(size_bytes=self.size_bytes, seconds=self.seconds)
+        return {
+            "operation": self.operation,
+            "in_place": self.in_place,
+            "size_bytes": self.size_bytes,
+            "us": round(self.seconds * 1e6, 2),
+            "algorithm_gb_per_s": round(algorithm, 6),
+            "bus_gb_per_s": round(self.bus_gb_per_s, 6),
+        }
+
+
+def measure(operation: Operation, size: int, place: Place, *, in_place: bool) -> Measurement:
+    """Time and check one operation.
+
+    Raises:
+        WrongResult: an element that arrived here is wrong.
+    """
+    elements = elements_of(size, ranks=place.ranks, shared=operation.shared)
+    buffers = operation.buffers(elements, place, in_place=in_place)
+    kind = place.device.type
+    seconds = slowest(
+        seconds_per_call(
+            partial(operation.start, buffers, place),
+            device=place.device,
+            repeats=(SMALL_REPEATS if size < SMALL_BYTES else REPEATS)[kind],
+            warm_up=WARM_UP[kind],
+        ),
+        place,
+    )
+    check(operation, buffers, place)
+    moved = elements * ELEMENT_BYTES
+    return Measurement(
+        operation=operation.name,
+        in_place=in_place,
+        size_bytes=moved,
+        seconds=seconds,
+        bus_gb_per_s=algorithm_gb_per_s(size_bytes=moved, seconds=seconds)
+        * operation.crossings(place.ranks),
+    )
+
+
+def check(operation: Operation, buffers: Buffers, place: Place) -> None:
+    """Run the operation once on every rank's data and count what is wrong."""
+    operation.fill(buffers, place)
+    operation.start(buffers, place)
+    wrong = operation.count_wrong(buffers, place)
+    if wrong:
+        raise WrongResult(
+            f"rank {place.rank}: {operation.name}: {wrong} of {buffers.receive.numel()}"
+            " elements that arrived are wrong"
+        )
+
+
+def elements_of(size: int, *, ranks: int, shared: bool) -> int:
+    """Return how many elements a size means: whole ones, for every rank as many."""
+    unit = ranks if shared else 1
+    return max(1, math.ceil(size / (ELEMENT_BYTES * unit))) * unit
+
+
+def slowest(seconds: float, place: Place) -> float:
+    """Return the largest of all ranks' times."""
+    times = torch.tensor([seconds], dtype=torch.float64, device=place.device)
+    dist.all_reduce(times, op=dist.ReduceOp.MAX)
+    return float(times.item())
+
+
+def sizes(smallest: int, largest: int) -> list[int]:
+    """Return buffer sizes in bytes, doubling from the smallest up to the largest."""
+    doublings = (largest // smallest).bit_length()
+    return [smallest << power for power in range(doublings)]

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a collective operation."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+
+from gpupack_workloads.collectives.place import Place
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What a rank sends and where it receives; one and the same where the operation is in place."""
+
+    send: torch.Tensor
+    receive: torch.Tensor
+
+
+class Operation(Protocol):
+    """A collective operation, with sizes as nccl-tests count them.
+
+    Attributes:
+        name: as the command line has it.
+        shared: whether the buffer is cut into one part per rank.
+        in_place: the ways it can be called: out of place, in place.
+    """
+
+    name: ClassVar[str]
+    shared: ClassVar[bool]
+    in_place: ClassVar[tuple[bool, ...]]
+
+    def crossings(self, ranks: int) -> float:
+        """Return how often each byte crosses a link: bus bandwidth over algorithm bandwidth."""
+
+    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:
+        """Return buffers for an operation on this many elements."""
+
+    def start(self, buffers: Buffers, place: Place) -> None:
+        """Run it."""
+
+    def fill(self, buffers: Buffers, place: Place) -> None:
+        """Write this rank's data to its send buffer."""
+
+    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+        """Return how many received elements are wrong."""
+
+
+def part(whole: torch.Tensor, place: Place, rank: int | None = None) -> torch.Tensor:
+    """Return a rank's part of a buffer; ours if none is named."""
+    return whole.chunk(place.ranks)[place.rank if rank is None else rank]

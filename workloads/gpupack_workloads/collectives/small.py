@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All-reduce of small buffers: NCCL, torch's symmetric memory, and our kernel, side by side.
+
+Up to 64 KiB an all-reduce is all latency: NCCL launches a kernel that synchronises several times.
+Where all GPUs of the gang are in one host and reach one another's memory, one kernel can read what
+peers wrote (one-shot), or sum a part each and exchange the parts (two-shot). No multicast.
+
+Two times are taken, each the slowest rank's mean. `us`: calls from Python, one after another, by
+CUDA events: what a program sees. `graph_us`: the same calls recorded in a CUDA graph and replayed:
+what the GPU needs, and what a program gets that records its steps.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from gpupack_workloads.collectives.measure import slowest
+from gpupack_workloads.collectives.place import ELEMENT_BYTES, Place, count_wrong, fill
+from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.results import Scalar
+from gpupack_workloads.timing import seconds_per_call
+
+SIZES = tuple(8 << power for power in range(14))
+REPEATS = 200
+CALLS_PER_GRAPH = 50
+# Elements that torch moves at once.
+VECTOR = 4
+GRAPH_REPEATS = 20
+
+# Sums the first elements of a buffer over all ranks; returns where the sum is.
+Method = Callable[[int], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class SmallBuffers:
+    """A method and the buffer from which it reads.
+
+    Attributes:
+        send: filled before a call.
+        start: the call.
+        multiple: a number of elements must be a multiple of it.
+    """
+
+    send: torch.Tensor
+    start: Method
+    multiple: int = 1
+
+
+def measure_small(place: Place) -> list[dict[str, Scalar]]:
+    """Time and check every method at every small size."""
+    largest = max(SIZES) // ELEMENT_BYTES
+    methods = {
+        "nccl": nccl(place, largest),
+        "symm_mem one-shot": torch_one_shot(place, largest),
+        "symm_mem two-shot": torch_two_shot(place, largest),
+        "packets": packets(place, largest),
+    }
+    return [
+        measure_one(name, method, size, place)
+        for size in SIZES
+        for name, method in methods.items()
+        if size // ELEMENT_BYTES % method.multiple == 0
+    ]
+
+
+def measure_one(name: str, method: SmallBuffers, size: int, place: Place) -> dict[str, Scalar]:
+    """Check one method at one size, then time it both ways."""
+    elements = size // ELEMENT_BYTES
+    check(name, method, elements, place)
+    method.send.zero_()
+    called = seconds_per_call(lambda: method.start(elements), device=place.device, repeats=REPEATS)
+    return {
+        "operation": "all-reduce",
+        "method": name,
+        "size_bytes": size,
+        "us": round(slowest(called, place) * 1e6, 2),
+        "graph_us": round(slowest(replayed(method, elements, place), place) * 1e6, 2),
+    }
+
+
+def check(name: str, method: SmallBuffers, elements: int, place: Place) -> None:
+    """Sum every rank's data, several times, since methods alternate between halves of a buffer."""
+    for _ in range(3):
+        fill(method.send[:elements], place.data(place.rank))
+        wrong = count_wrong(method.start(elements), place.sum)
+        if wrong:
+            raise WrongResult(f"rank {place.rank}: {name}: {wrong} of {elements} sums are wrong")
+
+
+def replayed(method: SmallBuffers, elements: int, place: Place) -> float:
+    """Return the mean time of a call that a CUDA graph replays."""
+    dist.barrier()
+    torch.cuda.synchronize(place.device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for _ in range(CALLS_PER_GRAPH):
+            method.start(elements)
+    per_replay = seconds_per_call(graph.replay, device=place.device, repeats=GRAPH_REPEATS)
+    return per_replay / CALLS_PER_GRAPH
+
+
+def nccl(place: Place, largest: int) -> SmallBuffers:
+    """NCCL as torch calls it."""
+    buffer = place.empty(largest)
+
+    def start(elements: int) -> torch.Tensor:
+        dist.all_reduce(buffer[:elements])
+        return buffer[:elements]
+
+    return SmallBuffers(buffer, start)
+
+
+def torch_one_shot(place: Place, largest: int) -> SmallBuffers:
+    """One kernel of torch: every rank reads all buffers between two barriers."""
+    group, buffer = symmetric_buffer(place, largest)
+    total = place.empty(largest)
+
+    def start(elements: int) -> torch.Tensor:
+        torch.ops.symm_mem.one_shot_all_reduce_out(
+            buffer[:elements], "sum", group.group_name, total[:elements]
+        )
+        return total[:elements]
+
+    return SmallBuffers(buffer, start)
+
+
+def torch_two_shot(place: Place, largest: int) -> SmallBuffers:
+    """One kernel of torch: every rank sums its part, then reads the others'."""
+    group, buffer = symmetric_buffer(place, largest)
+
+    def start(elements: int) -> torch.Tensor:
+        torch.ops.symm_mem.two_shot_all_reduce_(buffer[:elements], "sum", group.group_name)
+        return buffer[:elements]
+
+    return SmallBuffers(buffer, start, multiple=place.ranks * VECTOR)
+
+
+def packets(place: Place, largest: int) -> SmallBuffers:
+    """Our kernel: see kernels/all_reduce."""
+    from gpupack_workloads.kernels.all_reduce.launch import (  # noqa: PLC0415  imports Triton
+        symmetric_all_reduce,
+    )
+
+    summing = symmetric_all_reduce(world(), place.device)
+    send, total = place.empty(largest), place.empty(largest)
+
+    def start(elements: int) -> torch.Tensor:
+        summing(send[:elements], total[:elements])
+        return total[:elements]
+
+    return SmallBuffers(send, start)
+
+
+def symmetric_buffer(place: Place, elements: int) -> tuple[dist.ProcessGroup, torch.Tensor]:
+    """Return a buffer of zeros that every rank can reach."""
+    import torch.distributed._symmetric_memory as symmetric  # noqa: PLC0415  only GPUs have it
+
+    group = world()
+    buffer = symmetric.empty(elements, dtype=torch.float32, device=place.device)
+    symmetric.rendezvous(buffer, group)
+    return group, buffer.zero_()
+
+
+def world() -> dist.ProcessGroup:
+    """Return the group of all ranks."""
+    group = dist.group.WORLD
+    if group is None:
+        raise RuntimeError("there is no process group")
+    return group

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL's all-reduce under other settings, to know what its defaults leave.
+
+NCCL reads its settings when a process starts, so each is tried by new processes: the largest
+all-reduce once more. The defaults are tried again too, because two runs of one setting differ.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgspec
+
+from gpupack_workloads.collectives.options import CollectivesOptions
+from gpupack_workloads.collectives.rank import measure_largest
+from gpupack_workloads.distributed.launch import launch
+from gpupack_workloads.errors import BadArgument, WorkloadError
+from gpupack_workloads.results import Result, Scalar
+from gpupack_workloads.settings import Gang
+
+logger = logging.getLogger(__name__)
+
+Setting = dict[str, str]
+
+# Each with multicast off (settings.NO_MULTICAST). LL and LL128 halve large messages' bandwidth and
+# are left out.
+SETTINGS: tuple[Setting, ...] = (
+    {},
+    {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"},
+    {"NCCL_ALGO": "Tree", "NCCL_PROTO": "Simple"},
+    {"NCCL_MIN_CTAS": "16", "NCCL_MAX_CTAS": "16"},
+    {"NCCL_MIN_CTAS": "32", "NCCL_MAX_CTAS": "32"},
+    {"NCCL_NTHREADS": "256"},
+    {"NCCL_BUFFSIZE": "8388608"},
+    {"NCCL_BUFFSIZE": "16777216"},
+)
+
+
+def tried(options: CollectivesOptions, gang: Gang, result: Result) -> dict[str, float]:
+    """Return the bus bandwidth of the largest all-reduce by setting.
+
+    Raises:
+        BadArgument: nothing ran over NCCL.
+    """
+    if result.metrics["backend"] != "nccl":
+        raise BadArgument("--tune tries NCCL's settings, and this gang ran over gloo")
+    found: dict[str, float] = {}
+    for number, setting in enumerate(SETTINGS):
+        name = " ".join(f"{key}={value}" for key, value in setting.items()) or "defaults"
+        attempt = replace(gang, run=f"{gang.run}-setting-{number}")
+        try:
+            with environment(setting):
+                one = launch(measure_largest, options, attempt)
+        except WorkloadError as error:
+            logger.warning("%s: %s", name, error)
+            continue
+        found[name] = float(one.metrics["all_reduce_bus_gb_per_s"])
+        logger.info("%s: %.1f GB/s", name, found[name])
+    return found
+
+
+def compared(result: Result, bandwidths: dict[str, float]) -> Result:
+    """Add to a result how its all-reduce compares with the best setting."""
+    best = max(bandwidths, key=bandwidths.__getitem__)
+    ours = float(result.metrics["all_reduce_bus_gb_per_s"])
+    found: dict[str, Scalar] = {
+        "all_reduce_nccl_best_ratio": round(ours / max(bandwidths[best], ours), 4),
+        "nccl_best_bus_gb_per_s": bandwidths[best],
+        "nccl_best_setting": best,
+    }
+    rows: list[dict[str, Scalar]] = [
+        {"setting": name, "bus_gb_per_s": bandwidth} for name, bandwidth in bandwidths.items()
+    ]
+    return msgspec.structs.replace(
+        result, metrics=found | result.metrics, rows=[*result.rows, *rows]
+    )
+
+
+@contextmanager
+def environment(setting: Setting) -> Iterator[None]:
+    """Have these variables for as long as the context lasts."""
+    before = {name: os.environ.get(name) for name in setting}
+    os.environ.update(setting)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`collectives`."""
+
+import os
+from pathlib import Path
+
+import click
+
+from gpupack_workloads.collectives.options import (
+    LARGEST_BYTES,
+    OPERATIONS,
+    SMALLEST_BYTES,
+    CollectivesOptions,
+)
+from gpupack_workloads.commands.common import common, finish
+from gpupack_workloads.settings import Gang
+
+SIZES = click.IntRange(SMALLEST_BYTES, LARGEST_BYTES)
+
+
+@click.command("collectives")
+@click.option(
+    "--size",
+    type=SIZES,
+    help="Bytes of the largest buffer.  [default: 4 GiB on GPUs, 64 KiB on CPUs]",
+)
+@click.option("--smallest", type=SIZES, default=SMALLEST_BYTES, help="Bytes of the first buffer.")
+@click.option(
+    "--operation",
+    "operations",
+    type=click.Choice(OPERATIONS),
+    multiple=True,
+    default=OPERATIONS,
+    help="Which to measure; may be repeated.  [default: all]",
+)
+@click.option(
+    "--plots",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for figures; needs matplotlib.",
+)
+@click.option("--tune", is_flag=True, help="Try NCCL's settings against its defaults, too.")
+@common
+def command(  # noqa: PLR0913  one parameter per option
+    size: int | None,
+    smallest: int,
+    operations: tuple[str, ...],
+    plots: Path | None,
+    seed: int,
+    *,
+    tune: bool,
+    require_gpu: bool,
+    as_json: bool,
+) -> None:
+    """Check and time collective operations over all processes of all workers."""
+    if size is not None and size < smallest:
+        raise click.BadParameter(f"--size {size} is below --smallest {smallest}")
+    if tune and "all-reduce" not in operations:
+        raise click.BadParameter("--tune compares all-reduces: add --operation all-reduce")
+    options = CollectivesOptions(
+        size=size,
+        smallest=smallest,
+        operations=operations,
+        plots=plots,
+        tune=tune,
+        seed=seed,
+        require_gpu=require_gpu,
+    )
+    finish(
+        "collectives",
+        lambda module: module.run(options, Gang.from_environ(os.environ)),
+        as_json=as_json,
+    )

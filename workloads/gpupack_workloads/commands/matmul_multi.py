@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`matmul-multi`."""
+
+import os
+
+import click
+
+from gpupack_workloads.commands.common import common, finish
+from gpupack_workloads.matmul_multi.options import CHUNKS, LAYOUTS, MatmulMultiOptions
+from gpupack_workloads.settings import Gang
+
+
+@click.command("matmul-multi")
+@click.option(
+    "--size",
+    type=click.IntRange(1, 131072),
+    help="Rows and columns of the matrices.  [default: 32768 on GPUs, 256 on CPUs]",
+)
+@click.option(
+    "--layout",
+    "layouts",
+    type=click.Choice(LAYOUTS),
+    multiple=True,
+    default=LAYOUTS,
+    help="How to cut the product; may be repeated.  [default: all]",
+)
+@click.option(
+    "--chunks",
+    type=click.IntRange(1, 256),
+    multiple=True,
+    default=CHUNKS,
+    help="Pieces of a travelling block; may be repeated, the fastest is kept.  [default: 1 2 4 8]",
+)
+@common
+def command(
+    size: int | None,
+    layouts: tuple[str, ...],
+    chunks: tuple[int, ...],
+    seed: int,
+    *,
+    require_gpu: bool,
+    as_json: bool,
+) -> None:
+    """Multiply matrices over all GPUs of all workers, beside one GPU."""
+    options = MatmulMultiOptions(
+        size=size, layouts=layouts, chunks=chunks, seed=seed, require_gpu=require_gpu
+    )
+    finish(
+        "matmul-multi",
+        lambda module: module.run(options, Gang.from_environ(os.environ)),
+        as_json=as_json,
+    )

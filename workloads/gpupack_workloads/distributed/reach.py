@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the GPUs of a gang can work in one another's memory."""
+
+import itertools
+import os
+
+import torch
+
+from gpupack_workloads.distributed.rank import Rank
+
+
+def reach_one_another(rank: Rank) -> bool:
+    """Return whether all ranks are processes of this worker and all their GPUs are peers.
+
+    Every rank comes to the same answer: each sees all GPUs of the worker.
+    """
+    one_worker = int(os.environ["LOCAL_WORLD_SIZE"]) == rank.ranks
+    if rank.backend != "nccl" or not one_worker or rank.ranks == 1:
+        return False
+    return all(
+        torch.cuda.can_device_access_peer(one, other)
+        for one, other in itertools.permutations(range(rank.ranks), 2)
+    )

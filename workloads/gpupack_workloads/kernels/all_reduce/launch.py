@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches the all-reduce kernel: keeps what outlives a call, checks arguments, sizes the grid."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.kernels.all_reduce.kernel import all_reduce_kernel
+
+LARGEST_BYTES = 2**16
+CALLS_IN_FLIGHT = 2
+# One warp per program needs no barrier within the SM while it waits. 64 KiB give 128 programs,
+# one for nearly every SM of an H200.
+TILE = 128
+WARPS = 1
+
+
+class AllReduce:
+    """Sums buffers of 32-bit floats of up to `largest_bytes` over ranks that reach one another.
+
+    All ranks must make the same calls with the same sizes in the same order, on one stream each.
+
+    Args:
+        inboxes: by rank, the address of `inbox_words` words of 8 bytes, zero at the start, which
+            every rank can write.
+        rank: ours.
+        device: where the buffers are.
+        largest_bytes: of one buffer; the inboxes were made for it.
+        owner: what holds the inboxes' memory; kept as long as this lives.
+    """
+
+    def __init__(
+        self,
+        inboxes: Sequence[int],
+        *,
+        rank: int,
+        device: torch.device,
+        largest_bytes: int = LARGEST_BYTES,
+        owner: object = None,
+    ) -> None:
+        self._owner = owner
+        self._rank, self._ranks = rank, len(inboxes)
+        self._places = math.ceil(largest_bytes / 4)
+        self._inboxes = torch.tensor(inboxes, dtype=torch.int64, device=device)
+        self._calls = torch.zeros(math.ceil(self._places / TILE), dtype=torch.int32, device=device)
+
+    def __call__(self, mine: torch.Tensor, total: torch.Tensor) -> None:
+        """Write the sum of all ranks' `mine` to `total`, which may be the same tensor.
+
+        Raises:
+            BadArgument: types, sizes or layouts do not fit.
+        """
+        self._check(mine, total)
+        count = mine.numel()
+        all_reduce_kernel[(math.ceil(count / TILE),)](
+            *(mine, total, self._inboxes, self._calls, count, self._places),
+            RANK=self._rank,
+            RANKS=self._ranks,
+            TILE=TILE,
+            num_warps=WARPS,
+        )
+
+    def _check(self, mine: torch.Tensor, total: torch.Tensor) -> None:
+        if mine.dtype != torch.float32 or total.dtype != torch.float32:
+            raise BadArgument(f"cannot sum {mine.dtype} into {total.dtype}; both must be float32")
+        if mine.shape != total.shape or not 0 < mine.numel() <= self._places:
+            raise BadArgument(
+                f"cannot sum {mine.numel()} elements into {total.numel()}:"
+                f" sizes must be equal and 1 to {self._places}"
+            )
+        if not (mine.is_contiguous() and total.is_contiguous()):
+            raise BadArgument("both buffers must be contiguous")
+
+
+def inbox_words(*, ranks: int, largest_bytes: int = LARGEST_BYTES) -> int:
+    """Return how many words of 8 bytes a rank's inbox needs."""
+    return CALLS_IN_FLIGHT * ranks * math.ceil(largest_bytes / 4)
+
+
+def symmetric_all_reduce(group: dist.ProcessGroup, device: torch.device) -> AllReduce:
+    """Return the sum over a group of GPUs of one host; all ranks must call this together."""
+    import torch.distributed._symmetric_memory as symmetric  # noqa: PLC0415  only GPUs have it
+
+    inbox = symmetric.empty(inbox_words(ranks=group.size()), dtype=torch.int64, device=device)
+    handle = symmetric.rendezvous(inbox, group)
+    inbox.zero_()
+    # Nobody may write into an inbox that its owner has not cleared.
+    torch.cuda.synchronize(device)
+    dist.barrier(group)
+    return AllReduce(handle.buffer_ptrs, rank=group.rank(), device=device, owner=(inbox, handle))

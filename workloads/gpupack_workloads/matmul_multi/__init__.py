@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One large product C[S, S] = A[S, S] @ B[S, S] over all GPUs of the gang, beside one GPU.
+
+    options       what the command line asks for
+    operands      matrices of which every rank can make every block
+    exchange      how blocks travel: protocol, and a transfer that is under way
+    copy_engine   … by copies out of peers' memory, which take no multiprocessor
+    messages      … by send and receive (NCCL, gloo)
+    layout        what is known of a way to cut the product
+    rows          1-D: A and C by rows, B gathered
+    grid          2-D: A, B and C in blocks, panels shifted along rows and columns
+    split_k       A by columns, B by rows, partial sums exchanged
+    check         checksums that find a wrong tile
+    compete       times all of them against one GPU
+    rank          what each process does
+
+B is kept transposed, Bt[N, K], as the weights of a linear layer are: every block that travels is
+contiguous then. Shapes carry suffixes: M rows of A, N columns of B, K what is summed over.
+"""
+
+from gpupack_workloads.matmul_multi.options import MatmulMultiOptions
+from gpupack_workloads.results import Result
+from gpupack_workloads.settings import Gang
+
+
+def run(options: MatmulMultiOptions, gang: Gang) -> Result:
+    """Run the workload. The command line imports `options` from here, so torch comes only now."""
+    from gpupack_workloads.distributed.launch import launch  # noqa: PLC0415
+    from gpupack_workloads.matmul_multi.rank import measure  # noqa: PLC0415
+
+    return launch(measure, options, gang)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a way to cut the product."""
+
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+
+from gpupack_workloads.matmul_multi.exchange import Arrival, Exchange
+
+
+@dataclass(frozen=True)
+class Block:
+    """The block of C that a rank ends with, in tiles.
+
+    Attributes:
+        rows: of tiles.
+        columns: of tiles.
+        values: its elements.
+        roundings: how often an element was rounded to its type.
+    """
+
+    rows: range
+    columns: range
+    values: torch.Tensor
+    roundings: int
+
+
+class Layout(Protocol):
+    """Operands are where a rank holds them at the start; every transfer is within `multiply`.
+
+    Attributes:
+        name: as the command line has it.
+    """
+
+    name: ClassVar[str]
+
+    def multiply(self, chunks: int) -> None:
+        """Compute this rank's block of C, with travelling blocks cut into so many pieces."""
+
+    def result(self) -> Block:
+        """Return what was computed last."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of another rank's block.
+
+    Attributes:
+        first: where in the block they begin.
+        values: where they are once they have arrived.
+        arrival: their being here, or under way.
+    """
+
+    first: int
+    values: torch.Tensor
+    arrival: Arrival
+
+
+Pieces = list[tuple[int, torch.Tensor]]
+
+
+def cut(block: torch.Tensor, chunks: int) -> Pieces:
+    """Cut a block into pieces of rows: first row and piece."""
+    pieces = torch.tensor_split(block, min(chunks, block.shape[0]))
+    firsts = itertools.accumulate((piece.shape[0] for piece in pieces[:-1]), initial=0)
+    return list(zip(firsts, pieces, strict=True))
+
+
+def ask(
+    exchange: Exchange, own: Pieces, others: Pieces, *, target: int, source: int
+) -> list[Piece]:
+    """Exchange a block piece by piece."""
+    return [
+        Piece(first, other, exchange.shift(piece, other, target=target, source=source))
+        for (first, piece), (_, other) in zip(own, others, strict=True)
+    ]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks travel as messages: NCCL between GPUs, whatever links them, gloo between CPUs."""
+
+from typing import ClassVar
+
+import torch
+import torch.distributed as dist
+
+from gpupack_workloads.matmul_multi.exchange import Arrival, Here
+
+
+class Messages:
+    """An exchange by send and receive."""
+
+    name: ClassVar[str] = "messages"
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self._device, self._dtype = device, dtype
+
+    def room(self, rows: int, columns: int) -> torch.Tensor:
+        """Return memory; a message can come from anywhere."""
+        return torch.empty((rows, columns), device=self._device, dtype=self._dtype)
+
+    def begin(self) -> None:
+        """Nothing: a send waits for what its stream computed before."""
+
+    def shift(
+        self,
+        outgoing: torch.Tensor,
+        incoming: torch.Tensor,
+        *,
+        target: int,
+        source: int,
+        fresh: bool = False,  # noqa: ARG002  a send waits for what its stream computed before
+    ) -> Arrival:
+        """Send and receive at once."""
+        if target == source == dist.get_rank():
+            incoming.copy_(outgoing)
+            return Here()
+        both = [
+            dist.P2POp(dist.isend, outgoing, target),
+            dist.P2POp(dist.irecv, incoming, source),
+        ]
+        return Received(dist.batch_isend_irecv(both))
+
+    def end(self) -> None:
+        """Nothing: what was sent has been taken."""
+
+
+class Received:
+    """Messages under way."""
+
+    def __init__(self, works: list[dist.Work]) -> None:
+        self._works = works
+
+    def wait(self) -> None:
+        """Wait: on a GPU the current stream, on a CPU the caller."""
+        for work in self._works:
+            work.wait()

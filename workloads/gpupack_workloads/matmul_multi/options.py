@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line asks of `matmul-multi`."""
+
+from dataclasses import dataclass
+
+from gpupack_workloads.settings import Options
+
+LAYOUTS = ("rows", "grid", "split-k")
+CHUNKS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatmulMultiOptions(Options):
+    """Options of `matmul-multi`; `size` is rows and columns of every matrix.
+
+    Attributes:
+        layouts: ways to cut the product, of LAYOUTS.
+        chunks: into how many pieces a travelling block is cut; each is tried, the fastest is kept.
+    """
+
+    layouts: tuple[str, ...] = LAYOUTS
+    chunks: tuple[int, ...] = CHUNKS

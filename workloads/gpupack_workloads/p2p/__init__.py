@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Direct access to another GPU's memory: checked byte by byte, timed for every pair.
+
+    options     what the command line asks for
+    pattern     bytes that depend on their place
+    pair        two GPUs: what is checked and timed between them
+    through_host  the way by pinned host memory, to compare with
+    topology    what links them
+    simulated   without GPUs: two processes that share memory
+    survey      every pair, and the result
+
+One process sees all GPUs of its container, as a program that uses several does.
+"""
+
+from gpupack_workloads.p2p.options import P2pOptions
+from gpupack_workloads.results import Result
+
+
+def run(options: P2pOptions) -> Result:
+    """Run the workload. The command line imports `options` from here, so torch comes only now."""
+    from gpupack_workloads.p2p.survey import survey  # noqa: PLC0415
+
+    return survey(options)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every pair of this container's GPUs, and the result."""
+
+import itertools
+import logging
+import os
+from collections.abc import Sequence
+
+import torch
+
+from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
+from gpupack_workloads.errors import NoSuchDevice, OutOfMemory
+from gpupack_workloads.p2p.options import P2pOptions
+from gpupack_workloads.p2p.simulated import measure_simulated
+from gpupack_workloads.p2p.topology import Topology, read_topology
+from gpupack_workloads.results import Result, Scalar, headline
+
+logger = logging.getLogger(__name__)
+
+Row = dict[str, Scalar]
+
+DEFAULT_BYTES = {"cuda": 2**30, "cpu": 2**20}
+LEAST_GPUS = 2
+# Two buffers to time, and a buffer with what checking takes beside it.
+BUFFERS = 4
+SLACK_BYTES = 2**30
+GIB = 2**30
+
+
+def survey(options: P2pOptions) -> Result:
+    """Check every pair, then time it.
+
+    Raises:
+        NoSuchDevice: there is one GPU only.
+        OutOfMemory: the buffers do not fit.
+        WrongResult: a byte is wrong.
+    """
+    device = choose_device(require_gpu=options.require_gpu)
+    size = options.size or DEFAULT_BYTES[device.torch.type]
+    if device.simulated:
+        row = {"reader": 0, "owner": 1} | measure_simulated(size, options.seed)
+        return summarise([row], size, device, checked=size)
+    require_pairs(size)
+    topology = read_topology()
+    with memory_errors(f"buffers of {size} bytes"):
+        rows = [row_of(pair, size, options.seed, topology) for pair in pairs()]
+    return summarise(rows, size, device, checked=sum(int(row["checked_bytes"]) for row in rows))
+
+
+def require_pairs(size: int) -> None:
+    """Make sure, before any work, that there are GPUs and room on each."""
+    count = torch.cuda.device_count()
+    if count < LEAST_GPUS:
+        raise NoSuchDevice(f"p2p needs two GPUs in one container; this one has {count}")
+    needed = BUFFERS * size + SLACK_BYTES
+    for index in range(count):
+        free = torch.cuda.mem_get_info(index)[0]
+        if free < needed:
+            raise OutOfMemory(
+                f"buffers of {size} bytes need {needed / GIB:.1f} GiB and GPU {index} has"
+                f" {free / GIB:.1f} GiB free: ask for a smaller --size"
+            )
+
+
+def pairs() -> list[tuple[int, int]]:
+    """Return reader and owner, both ways."""
+    return list(itertools.permutations(range(torch.cuda.device_count()), 2))
+
+
+def row_of(numbers: tuple[int, int], size: int, seed: int, topology: Topology) -> Row:
+    """Check and time one pair."""
+    # Triton reads TRITON_INTERPRET when it is imported, and a GPU is there.
+    os.environ.pop("TRITON_INTERPRET", None)
+    from gpupack_workloads.p2p.pair import Pair, check, measure  # noqa: PLC0415
+
+    pair = Pair(*numbers)
+    uuids = [f"GPU-{torch.cuda.get_device_properties(number).uuid}" for number in numbers]
+    row: Row = {
+        "reader": pair.reader,
+        "owner": pair.owner,
+        "link": topology.link(*uuids),
+        "numa": "-".join(topology.node(uuid) for uuid in uuids),
+        "peer_access": pair.accessible,
+        "checked_bytes": 0,
+    }
+    if pair.accessible:
+        pair.open()
+        row["checked_bytes"] = check(pair, size, seed)
+    row |= measure(pair, size)
+    torch.cuda.empty_cache()
+    logger.info("GPU %d from GPU %d: %s", *numbers, row)
+    return row
+
+
+def summarise(rows: Sequence[Row], size: int, device: Device, *, checked: int) -> Result:
+    """Return the slowest pair's figures, and every pair's."""
+    slowest = lowest(rows, "copy_gb_per_s")
+    metrics: Row = {}
+    for name in (
+        "copy_gb_per_s",
+        "kernel_read_gb_per_s",
+        "kernel_write_gb_per_s",
+        "host_gb_per_s",
+    ):
+        if any(name in row for row in rows):
+            metrics[name] = lowest(rows, name)
+    if any("latency_us" in row for row in rows):
+        metrics["latency_us"] = max(float(row.get("latency_us", 0)) for row in rows)
+    if "host_gb_per_s" in metrics and slowest:
+        metrics["copy_host_ratio"] = round(slowest / float(metrics["host_gb_per_s"]), 2)
+    metrics |= {
+        "pairs": len(rows),
+        "pairs_without_access": sum(row.get("peer_access") is False for row in rows),
+        "links": ",".join(sorted({str(row.get("link", "none")) for row in rows})),
+        "numa_nodes": ",".join(sorted({str(row.get("numa", "none")) for row in rows})),
+        "size_bytes": size,
+        "checked_bytes": checked,
+        "wrong_bytes": 0,
+        "error": 0.0,
+        "error_bound": 0.0,
+    }
+    return Result(
+        workload="p2p",
+        headline=headline(f"{slowest:.1f} GB/s, {len(rows)} pair(s)", simulated=device.simulated),
+        verified=True,
+        simulated=device.simulated,
+        metrics=metrics | describe(device),
+        rows=list(rows),
+    )
+
+
+def lowest(rows: Sequence[Row], name: str) -> float:
+    """Return the lowest figure of all pairs that have it; 0 if none has."""
+    return min((float(row[name]) for row in rows if name in row), default=0.0)
