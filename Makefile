@@ -57,7 +57,7 @@ GENERATED = $(wildcard crds/*.yaml charts/gpupack/files/crds/*.yaml agent/gpupac
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	  /^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 .PHONY: demo
 demo: ## A real cluster on this machine and GPUJobs from apply to result; the cluster stays up
@@ -101,6 +101,10 @@ gpu-bundle: ## Pack what demo-gpu needs where nothing can be downloaded: .dev/gp
 	@$(MAKE) binaries
 	@STEP_SHOW=1 $(STEP) gpu-bundle $(PY) demo/gpu_bundle.py $(GPU_PYTHON)
 
+.PHONY: bench-workloads
+bench-workloads: ## Every workload at the sizes of docs/workloads.md; ONLY="gemm,softmax"
+	@$(PYTHON) benchmarks/workloads_suite.py --only "$(ONLY)"
+
 
 ##@ For developers
 
@@ -123,13 +127,23 @@ test-e2e: ## The tests of the cluster
 .PHONY: pytest-e2e
 pytest-e2e:
 	@STEP_SHOW=1 $(STEP) test-e2e $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
-	  --timeout 600 --ignore tests/e2e/edges tests/e2e
+	  --timeout 600 --ignore tests/e2e/edges --ignore tests/e2e/workloads tests/e2e
 
 .PHONY: test-edges
 test-edges: ## What happens at the hard edges: partitions, full disks, lost replies
 	@$(MAKE) cluster-up
 	@STEP_SHOW=1 $(STEP) test-edges $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
 	  --timeout 600 tests/e2e/edges
+
+.PHONY: test-workloads
+test-workloads: ## Every workload's example on the cluster, small
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test-workloads $(SUDO) $(PY) -B -m pytest -m "not gpu" \
+	  -o cache_dir=.dev/pytest-e2e --timeout 600 tests/e2e/workloads
+
+.PHONY: workloads-table
+workloads-table: venv ## The table of docs/workloads.md, from what bench-workloads left in docs/reports
+	@$(PY) -B benchmarks/workloads_table.py
 
 .PHONY: test-storm
 test-storm: ## 150 GPUJobs and 10 Deployments while everything is killed; STORM_SEEDS="1 2 3 4 5"

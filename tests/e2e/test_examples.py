@@ -6,6 +6,7 @@ import json
 import pytest
 import yaml
 from harness import DEVICES_ANNOTATION, ROOT
+from workload_jobs import run_example
 
 EXAMPLES = {path.stem: path for path in (ROOT / "examples").glob("*.yaml")}
 
@@ -40,6 +41,12 @@ def test_the_inference_example_becomes_available_and_scales(kube):
     kube.insist("scale", "deployment/inference", "--replicas=4")
     kube.insist("rollout", "status", "deployment/inference", "--timeout=60s")
     assert shares(kube.pods()) == [(20, 16384)] * 4
+
+
+@pytest.mark.parametrize("name", ["burn-in", "collectives"])
+def test_a_workload_of_one_worker_and_one_of_a_gang_succeed(kube, name):
+    """The others are run by `make test-workloads`, which takes minutes."""
+    assert run_example(kube, name) == []
 
 
 @pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"invalid"}))

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the built-in workloads at the sizes of docs/workloads.md on this host's GPUs.
+
+    python3 benchmarks/workloads_suite.py                      # all
+    python3 benchmarks/workloads_suite.py --only softmax,gemm  # some
+    python3 benchmarks/workloads_suite.py --list
+
+Each run that succeeds leaves docs/reports/workloads/NAME-GPUSxDEVICE.json: its result, and with
+which arguments, versions and driver it came about. One that fails leaves the older file as it is.
+
+Runs of one GPU go side by side, each on a GPU of its own; then those of several, one at a time.
+Needs a Python with torch, Triton, NumPy, click and msgspec; no virtual environment, no network.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from workloads_runs import RUNS, Run
+
+ROOT = Path(__file__).resolve().parents[1]
+REPORTS = ROOT / "docs" / "reports" / "workloads"
+POLL_SECONDS = 0.2
+NO_MULTICAST = {
+    "NCCL_NVLS_ENABLE": "0",
+    "NVSHMEM_DISABLE_NVLS": "1",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+}
+
+
+@dataclass
+class Started:
+    """A run that goes on, on these GPUs, until its end or its deadline (of the monotonic clock)."""
+
+    run: Run
+    gpus: tuple[str, ...]
+    process: subprocess.Popen[bytes]
+    since: float
+    deadline: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended; the status of one that was stopped is that of its signal."""
+
+    run: Run
+    status: int
+    seconds: float
+    output: str
+
+
+class Suite:
+    """Runs on a set of GPUs.
+
+    Args:
+        gpus: as CUDA_VISIBLE_DEVICES names them.
+        out: folder for the reports.
+        logs: folder for what runs print.
+        deadline: of the monotonic clock; nothing starts or goes on after it.
+    """
+
+    def __init__(self, gpus: Sequence[str], *, out: Path, logs: Path, deadline: float) -> None:
+        self._free = list(gpus)
+        self._count = len(gpus)
+        self._out = out
+        self._logs = logs
+        self._deadline = deadline
+        self._running: list[Started] = []
+
+    def go(self, runs: Sequence[Run]) -> Iterator[Ended]:
+        """Run all that fit, and return each as it ends."""
+        waiting = sorted(runs, key=lambda run: run.gpus)
+        try:
+            while waiting or self._running:
+                waiting = self._start(waiting)
+                yield from self._ended()
+                time.sleep(POLL_SECONDS)
+        finally:
+            for started in self._running:
+                stop(started.process)
+
+    def _start(self, waiting: list[Run]) -> list[Run]:
+        """Start what has room; return what still waits."""
+        if time.monotonic() >= self._deadline:
+            for run in waiting:
+                print(f"{run.name}: not started, no time is left", flush=True)
+            return []
+        left = []
+        for run in waiting:
+            alone = run.gpus == 1 or not self._running
+            if alone and run.gpus <= len(self._free) and not (run.gpus > 1 and left):
+                self._begin(run)
+            elif run.gpus > self._count:
+                print(f"{run.name}: not started, it takes {run.gpus} GPUs", flush=True)
+            else:
+                left.append(run)
+        return left
+
+    def _begin(self, run: Run) -> None:
+        gpus = tuple(self._free.pop(0) for _ in range(run.gpus))
+        environ = os.environ | NO_MULTICAST | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+        environ["PYTHONPATH"] = os.pathsep.join(
+            filter(None, (str(ROOT / "workloads"), os.environ.get("PYTHONPATH")))
+        )
+        with self.stdout(run).open("wb") as output, self.stderr(run).open("wb") as errors:
+            process = subprocess.Popen(  # noqa: S603  a list, no shell
+                command(run), env=environ, stdout=output, stderr=errors, start_new_session=True
+            )
+        now = time.monotonic()
+        print(f"{run.name}: started on GPU {','.join(gpus)}", flush=True)
+        deadline = min(now + run.seconds, self._deadline)
+        self._running.append(Started(run, gpus, process, now, deadline))
+
+    def _ended(self) -> Iterator[Ended]:
+        for started in list(self._running):
+            if started.process.poll() is None and time.monotonic() < started.deadline:
+                continue
+            stop(started.process)
+            self._running.remove(started)
+            self._free.extend(started.gpus)
+            yield Ended(
+                started.run,
+                started.process.wait(),
+                time.monotonic() - started.since,
+                self.stdout(started.run).read_text(),
+            )
+
+    def stdout(self, run: Run) -> Path:
+        """Return where a run's result goes."""
+        return self._logs / f"{run.name}-{run.gpus}.out"
+
+    def stderr(self, run: Run) -> Path:
+        """Return where a run's progress goes."""
+        return self._logs / f"{run.name}-{run.gpus}.log"
+
+
+def command(run: Run) -> list[str]:
+    """Return the command line of a run."""
+    module = [sys.executable, "-m", "gpupack_workloads", run.workload]
+    return [*module, "--require-gpu", "--json", *run.arguments]
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a run with all that it started; nothing happens to one that has ended."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def report(ended: Ended, *, driver: str, versions: dict[str, str]) -> dict[str, Any]:
+    """Return what is kept of a run."""
+    return {
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "name": ended.run.name,
+        "workload": ended.run.workload,
+        "arguments": list(ended.run.arguments),
+        "gpus": ended.run.gpus,
+        "driver": driver,
+        "versions": versions,
+        "seconds": round(ended.seconds, 1),
+        "result": json.loads(ended.output.splitlines()[-1]),
+    }
+
+
+def file_name(kept: dict[str, Any]) -> str:
+    """Name a report by what was run, and on what."""
+    device = str(kept["result"]["metrics"]["device"]).lower().removeprefix("nvidia ")
+    return f"{kept['name']}-{kept['gpus']}x{re.sub(r'[^a-z0-9]+', '-', device)}.json"
+
+
+def keep(ended: Ended, *, out: Path, driver: str, versions: dict[str, str]) -> bool:
+    """Write the report of a run that succeeded; say how it went."""
+    what = f"{ended.run.name} ({ended.run.gpus} GPU): {ended.seconds:.0f} s"
+    if ended.status != 0:
+        print(f"{what}, FAILED with {ended.status}", flush=True)
+        return False
+    kept = report(ended, driver=driver, versions=versions)
+    path = out / file_name(kept)
+    out.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+    print(f"{what}, {kept['result']['headline']} -> {path}", flush=True)
+    return True
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name for name in named.split(",") if name]
+    return [str(index) for index in range(len(ask_driver("index")))]
+
+
+def ask_driver(field: str) -> list[str]:
+    """Return one field of every GPU; nothing where there is no driver."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    done = subprocess.run(  # noqa: S603  a list, no shell
+        [tool, f"--query-gpu={field}", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what computes."""
+    found = {"python": sys.version.split()[0]}
+    for package in ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-nccl-cu13"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def chosen(only: str, skip: str, gpus: int) -> list[Run]:
+    """Return the runs of these names (all where none is named) that these GPUs can serve.
+
+    Raises:
+        SystemExit: there is no run of a name.
+    """
+    names = {run.name for run in RUNS}
+    wanted, unwanted = ({name for name in text.split(",") if name} for text in (only, skip))
+    if unknown := (wanted | unwanted) - names:
+        sys.exit(f"no such run: {', '.join(sorted(unknown))}; there are {', '.join(sorted(names))}")
+    picked = (wanted or names) - unwanted
+    return [run for run in RUNS if run.name in picked and run.gpus <= gpus]
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", default="", help="names, separated by commas")
+    parser.add_argument("--skip", default="", help="names, separated by commas")
+    parser.add_argument("--out", type=Path, default=REPORTS, help="folder for the reports")
+    parser.add_argument("--logs", type=Path, default=Path("/tmp/gpupack-suite"))  # noqa: S108  logs only
+    parser.add_argument("--seconds", type=float, default=3600, help="for everything")
+    parser.add_argument("--list", action="store_true", help="show the runs, start none")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run what was asked for; 0 if all of it succeeded."""
+    asked = arguments()
+    gpus = visible_gpus()
+    runs = chosen(asked.only, asked.skip, 8 if asked.list else len(gpus))
+    if asked.list:
+        for run in runs:
+            print(f"{run.name:14} {run.gpus} GPU {run.seconds:4} s  {' '.join(command(run)[3:])}")
+        return 0
+    if not runs:
+        sys.exit(f"nothing to run on {len(gpus)} GPUs")
+    asked.logs.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + asked.seconds
+    suite = Suite(gpus, out=asked.out, logs=asked.logs, deadline=deadline)
+    driver = next(iter(ask_driver("driver_version")), "")
+    succeeded = 0
+    for ended in suite.go(runs):
+        if keep(ended, out=asked.out, driver=driver, versions=versions()):
+            succeeded += 1
+        else:
+            print("  " + "\n  ".join(suite.stderr(ended.run).read_text().splitlines()[-15:]))
+    print(f"{succeeded} of {len(runs)} runs succeeded", flush=True)
+    return 0 if succeeded == len(runs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

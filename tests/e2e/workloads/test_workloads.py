@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every workload's manifest of examples/, as it stands, on the cluster."""
+
+import pytest
+from workload_jobs import WORKLOADS, run_example
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workloads_example_succeeds_with_verified_results(kube, name):
+    assert run_example(kube, name) == []
