@@ -16,9 +16,15 @@ TF32 = "tf32"
 
 @dataclass(frozen=True)
 class Precision:
-    """One of bf16, fp16, tf32, fp32."""
+    """One of bf16, fp16, tf32, fp32.
+
+    Attributes:
+        name: which.
+        scaled: whether to scale the loss where the format needs it; False shows what it is for.
+    """
 
     name: str
+    scaled: bool = True
 
     @property
     def dtype(self) -> torch.dtype:
@@ -28,7 +34,7 @@ class Precision:
     @property
     def needs_scaling(self) -> bool:
         """Whether small gradients would vanish unless the loss is scaled up."""
-        return self.name == "fp16"
+        return self.scaled and self.name == "fp16"
 
     @contextlib.contextmanager
     def computing(self, device: torch.device) -> Iterator[None]:

@@ -28,6 +28,11 @@ class Trainer:
         self._device = device
         self._scaler = torch.amp.GradScaler(device.type, enabled=precision.needs_scaling)
 
+    @property
+    def scale(self) -> float:
+        """By how much losses are scaled up now; 1 where the format needs none."""
+        return float(self._scaler.get_scale())
+
     def step(self, parts: Sequence[Batch]) -> torch.Tensor:
         """Update once with the mean gradient of equal parts of a batch; return the mean loss."""
         self._optimizer.zero_grad(set_to_none=True)

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images with their classes, as they lie in memory before a device has them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Images:
+    """Pixels [N, C, H, W] from 0 to 255 and classes [N] from 0 to 9."""
+
+    pixels: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """What to learn from, and what to be judged by."""
+
+    train: Images
+    test: Images

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to train on a kind of device, and the techniques in their order."""
+
+from dataclasses import dataclass
+
+from gpupack_workloads.devices import Device
+from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.train_cnn.options import CnnOptions
+from gpupack_workloads.training.precision import Precision
+
+FP32 = Precision("fp32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A run with every default filled in.
+
+    Attributes:
+        width: channels of the network's first stage.
+        train: how many images are made up to learn from.
+        test: how many to be judged by.
+    """
+
+    batch_size: int
+    steps: int
+    warm_up: int
+    accumulate: int
+    width: int
+    train: int
+    test: int
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Technique:
+    """How to train; each adds one thing to the one before."""
+
+    name: str
+    benchmark: bool = False
+    precision: Precision = FP32
+    channels_last: bool = False
+    parts: int = 1
+
+
+def plan_for(options: CnnOptions, device: Device) -> Plan:
+    """Fill in what suits the device.
+
+    Raises:
+        BadArgument: the batch cannot be cut into so many parts.
+    """
+    simulated = device.simulated
+    batch_size = options.batch_size or (32 if simulated else 1024)
+    if batch_size % options.accumulate:
+        raise BadArgument(f"{options.accumulate} parts do not divide a batch of {batch_size}")
+    steps = options.steps or (10 if simulated else 100)
+    return Plan(
+        batch_size=batch_size,
+        steps=steps,
+        warm_up=max(1, steps // 5),
+        accumulate=options.accumulate,
+        width=8 if simulated else 64,
+        train=batch_size * (2 if simulated else 8),
+        test=128 if simulated else 2048,
+        seed=options.seed,
+    )
+
+
+def techniques(plan: Plan) -> list[Technique]:
+    """Return what is tried, in order."""
+    fp16 = Precision("fp16")
+    return [
+        Technique(name="fp32"),
+        Technique(name="cudnn_benchmark", benchmark=True),
+        Technique(name="amp", benchmark=True, precision=fp16),
+        Technique(name="channels_last", benchmark=True, precision=fp16, channels_last=True),
+        Technique(
+            name="accumulation",
+            benchmark=True,
+            precision=fp16,
+            channels_last=True,
+            parts=plan.accumulate,
+        ),
+    ]

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every technique and compares them."""
+
+import logging
+
+from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
+from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.results import Result, Scalar, headline
+from gpupack_workloads.train_cnn import folder, synthetic
+from gpupack_workloads.train_cnn.gradients import (
+    ACCUMULATION_BOUND,
+    AMP_BOUND,
+    Gradients,
+    compare,
+)
+from gpupack_workloads.train_cnn.images import Split
+from gpupack_workloads.train_cnn.learning import Learnt, learn
+from gpupack_workloads.train_cnn.options import CnnOptions
+from gpupack_workloads.train_cnn.plan import Plan, plan_for, techniques
+
+logger = logging.getLogger(__name__)
+
+# A guess is right in one of ten cases. Made-up classes are easy; real ones depend on the steps.
+ACCURACY_BOUND = {"synthetic": 0.7, "folder": 0.12}
+LOSS_BOUND = {"synthetic": 1.0, "folder": 2.3}
+
+
+def run(options: CnnOptions) -> Result:
+    """Train with one technique after the other."""
+    device = choose_device(require_gpu=options.require_gpu)
+    plan = plan_for(options, device)
+    data = load(options, plan)
+    learnt = {}
+    with memory_errors(f"training on batches of {plan.batch_size} images"):
+        gradients = compare(plan, data.train, device.torch)
+        for technique in techniques(plan):
+            found = learn(technique, plan, train=data.train, test=data.test, device=device.torch)
+            logger.info("%s: %s", technique.name, found)
+            check(technique.name, found, source(options))
+            learnt[technique.name] = found
+    return summarise(learnt, gradients, options=options, plan=plan, device=device)
+
+
+def source(options: CnnOptions) -> str:
+    """Return where the images come from."""
+    return "synthetic" if options.folder is None else "folder"
+
+
+def load(options: CnnOptions, plan: Plan) -> Split:
+    """Read images, or make some up."""
+    if options.folder is not None:
+        return folder.read(options, options.folder)
+    return synthetic.make(options, train=plan.train, test=plan.test)
+
+
+def check(name: str, learnt: Learnt, data: str) -> None:
+    """Refuse a technique with which the network does not learn.
+
+    Raises:
+        WrongResult: loss or accuracy is no better than its bound.
+    """
+    if not (learnt.loss <= LOSS_BOUND[data] and learnt.accuracy >= ACCURACY_BOUND[data]):
+        raise WrongResult(
+            f"{name}: loss {learnt.loss:.4g} and accuracy {learnt.accuracy:.3f} after training;"
+            f" expected at most {LOSS_BOUND[data]} and at least {ACCURACY_BOUND[data]}"
+        )
+
+
+def summarise(
+    learnt: dict[str, Learnt],
+    gradients: Gradients,
+    *,
+    options: CnnOptions,
+    plan: Plan,
+    device: Device,
+) -> Result:
+    """Make the result out of what was found."""
+    rows = [row(name, found, plan) for name, found in learnt.items()]
+    rate = plan.batch_size / learnt["channels_last"].step_seconds
+    return Result(
+        workload="train-cnn",
+        headline=headline(f"{rate:.0f} images/s with AMP", simulated=device.simulated),
+        verified=True,
+        simulated=device.simulated,
+        metrics={
+            "images_per_s": round(rate, 2),
+            **ratios(learnt),
+            "accuracy": round(learnt["accumulation"].accuracy, 4),
+            "accuracy_bound": ACCURACY_BOUND[source(options)],
+            "loss": round(learnt["accumulation"].loss, 5),
+            "loss_bound": LOSS_BOUND[source(options)],
+            "error": gradients.accumulation_error,
+            "error_bound": ACCUMULATION_BOUND,
+            "amp_error": gradients.amp_error,
+            "amp_error_bound": AMP_BOUND,
+            "amp_zero_gradient_share": round(gradients.amp_zero_share, 6),
+            "unscaled_zero_gradient_share": round(gradients.unscaled_zero_share, 6),
+            "loss_scale": learnt["amp"].loss_scale,
+            "data": options.data,
+            "source": source(options),
+            "batch_size": plan.batch_size,
+            "steps": plan.steps,
+            "accumulate": plan.accumulate,
+            **flat(rows),
+            **describe(device),
+        },
+        rows=rows,
+    )
+
+
+def ratios(learnt: dict[str, Learnt]) -> dict[str, Scalar]:
+    """Return what techniques gain: time before over after, memory after over before."""
+    plain, tuned, amp = learnt["fp32"], learnt["cudnn_benchmark"], learnt["amp"]
+    ordered, parts = learnt["channels_last"], learnt["accumulation"]
+    figures: dict[str, Scalar] = {
+        "cudnn_benchmark_speedup": round(plain.step_seconds / tuned.step_seconds, 3),
+        "amp_speedup": round(tuned.step_seconds / amp.step_seconds, 3),
+        "channels_last_speedup": round(amp.step_seconds / ordered.step_seconds, 3),
+        "accumulation_speedup": round(ordered.step_seconds / parts.step_seconds, 3),
+    }
+    if plain.peak_mib:
+        figures["amp_memory_share"] = round(amp.peak_mib / tuned.peak_mib, 3)
+        figures["accumulation_memory_share"] = round(parts.peak_mib / ordered.peak_mib, 3)
+    return figures
+
+
+def row(name: str, found: Learnt, plan: Plan) -> dict[str, Scalar]:
+    """Return one technique's line of the table."""
+    return {
+        "technique": name,
+        "step_ms": round(found.step_seconds * 1e3, 4),
+        "images_per_s": round(plan.batch_size / found.step_seconds, 2),
+        "peak_memory_mib": found.peak_mib,
+        "loss": round(found.loss, 5),
+        "accuracy": round(found.accuracy, 4),
+        "loss_scale": found.loss_scale,
+    }
+
+
+def flat(rows: list[dict[str, Scalar]]) -> dict[str, Scalar]:
+    """Return time and memory of every technique by name, for the termination message."""
+    return {
+        f"{line['technique']}_{figure}": line[figure]
+        for line in rows
+        for figure in ("step_ms", "peak_memory_mib")
+    }
