@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runner of the GPU benchmarks, with small stand-ins for the workloads."""
+
+import importlib
+import json
+import pathlib
+import sys
+import time
+
+import pytest
+
+from gpupack_workloads import commands
+
+ROOT = pathlib.Path(__file__).parents[3]
+RESULT = {
+    "workload": "gemm", "headline": "1 TFLOP/s", "verified": True, "simulated": False,
+    "metrics": {"device": "NVIDIA H200 NVL", "tflops": 1.0},
+}  # fmt: skip
+SUCCEEDS = f"print('some noise'); print('''{json.dumps(RESULT)}''')"
+
+
+@pytest.fixture
+def suite(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("workloads_suite")
+
+
+@pytest.fixture
+def go(suite, monkeypatch, tmp_path):
+    """Runs these programs, as (name, GPUs, program), on so many GPUs; returns how each ended."""
+
+    def go(*programs, gpus=2, seconds=20, limit=10):
+        by_name = {name: program for name, _, program in programs}
+        monkeypatch.setattr(suite, "command", lambda run: [sys.executable, "-c", by_name[run.name]])
+        runs = [suite.Run(name, "gemm", gpus=count, seconds=limit) for name, count, _ in programs]
+        names = [str(index) for index in range(gpus)]
+        deadline = time.monotonic() + seconds
+        started = suite.Suite(names, out=tmp_path, logs=tmp_path, deadline=deadline)
+        return list(started.go(runs))
+
+    return go
+
+
+def spans(path, name):
+    """A program that notes when it ran, and on which GPUs."""
+    return (
+        "import os, time; start = time.monotonic(); time.sleep(0.4);"
+        f"open({str(path / name)!r}, 'w').write("
+        "f'{start} {time.monotonic()} ' + os.environ['CUDA_VISIBLE_DEVICES'])"
+    )
+
+
+def noted(path, name):
+    start, end, gpus = (path / name).read_text().split()
+    return float(start), float(end), gpus
+
+
+def test_a_run_that_succeeds_leaves_its_result_by_number_and_kind_of_gpus(suite, go, tmp_path):
+    (ended,) = go(("gemm", 1, SUCCEEDS))
+    assert suite.keep(ended, out=tmp_path, driver="580", versions={"torch": "2.15"})
+    kept = json.loads((tmp_path / "gemm-1xh200-nvl.json").read_text())
+    assert (kept["result"], kept["gpus"], kept["driver"]) == (RESULT, 1, "580")
+
+
+def test_a_run_that_fails_leaves_the_older_report_as_it_is(suite, go, tmp_path):
+    older = tmp_path / "gemm-1xh200-nvl.json"
+    older.write_text("older")
+    (ended,) = go(("gemm", 1, SUCCEEDS + "; raise SystemExit(3)"))
+    assert ended.status == 3
+    assert not suite.keep(ended, out=tmp_path, driver="", versions={})
+    assert older.read_text() == "older"
+
+
+def test_runs_of_one_gpu_go_side_by_side_and_those_of_several_alone(go, tmp_path):
+    go(*[(name, 2 if name == "c" else 1, spans(tmp_path, name)) for name in "cab"])
+    a, b, c = (noted(tmp_path, name) for name in "abc")
+    assert max(a[0], b[0]) < min(a[1], b[1])
+    assert c[0] >= max(a[1], b[1])
+    assert ({a[2], b[2]}, sorted(c[2].split(","))) == ({"0", "1"}, ["0", "1"])
+
+
+def test_a_run_of_more_gpus_than_there_are_is_left_out(go, capsys):
+    assert go(("big", 4, SUCCEEDS)) == []
+    assert "big: not started, it takes 4 GPUs" in capsys.readouterr().out
+
+
+def test_a_run_that_takes_too_long_is_stopped_with_all_that_it_started(go, tmp_path):
+    child = "import time; time.sleep(60)"
+    program = (
+        "import subprocess, sys, time;"
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}]);"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid)); time.sleep(60)"
+    )
+    (ended,) = go(("slow", 1, program), limit=2)
+    assert ended.status == -9
+    stat = pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+def test_nothing_starts_when_no_time_is_left(go, capsys):
+    assert go(("late", 1, SUCCEEDS), seconds=0) == []
+    assert "late: not started, no time is left" in capsys.readouterr().out
+
+
+def test_a_name_that_there_is_not_is_told(suite):
+    with pytest.raises(SystemExit, match="no such run: nothing; there are "):
+        suite.chosen("gemm,nothing", "", 1)
+
+
+def test_runs_are_chosen_by_name_and_by_what_the_gpus_can_serve(suite):
+    assert {run.name for run in suite.chosen("", "gemm", 1)} & {"gemm", "matmul-multi"} == set()
+    assert [run.gpus for run in suite.chosen("resnet50", "", 2)] == [1, 2]
+
+
+def test_every_run_gives_its_workload_arguments_that_it_takes(suite):
+    for run in suite.RUNS:
+        commands.load(run.workload).make_context(run.workload, list(run.arguments))
+
+
+def test_no_two_runs_leave_the_same_report(suite):
+    reports = [(run.name, run.gpus) for run in suite.RUNS]
+    assert len(set(reports)) == len(reports)
