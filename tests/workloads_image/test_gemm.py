@@ -16,6 +16,10 @@ from gpupack_workloads.kernels.gemm.reference import compare
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
+FP8 = torch.float8_e4m3fn
+# The tensor cores sum products of 8-bit numbers with 14 bits.
+FP8_ACCUMULATION_UNIT = 2.0**-13
+GPU_SHAPES = [(1, 8, 8), (128, 256, 64), (129, 264, 200), (1000, 1001, 999), (513, 2047, 63)]
 SHAPES = [(1, 1, 1), (16, 16, 16), (128, 128, 128), (129, 127, 130), (257, 3, 65), (5, 300, 1)]
 
 
@@ -64,3 +68,76 @@ def test_bfloat16_is_refused_without_a_gpu():
     a, b = matrices(2, 2, 2, torch.bfloat16)
     with pytest.raises(BadArgument, match="interpreter computes it wrongly"):
         gemm(a, b)
+
+
+def test_gradients_agree_with_torchs():
+    a, b = (matrix.requires_grad_() for matrix in matrices(33, 20, 17, torch.float32))
+    dc = torch.randn((33, 20), generator=torch.Generator().manual_seed(8)).to(DEVICE)
+    ours = torch.autograd.grad(gemm(a, b), (a, b), dc)
+    theirs = torch.autograd.grad(torch.matmul(a, b), (a, b), dc)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_gradient_that_nobody_wants_is_not_computed():
+    a, b = matrices(5, 6, 7, torch.float32)
+    c = gemm(a.requires_grad_(), b)
+    c.backward(torch.ones_like(c))
+    assert (a.grad is None, b.grad is None) == (False, True)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (40, 24, 72), (65, 33, 129)], ids=str)
+def test_eight_bit_operands_are_summed_in_32_bits_and_give_a_longer_type(shape):
+    a, b = matrices(*shape, FP8)
+    c = gemm(a, b)
+    agreement = compare(
+        a=numpy(a),
+        b=numpy(b),
+        c=numpy(c),
+        dtype=str(c.dtype).removeprefix("torch."),
+        accumulation_unit=FP8_ACCUMULATION_UNIT,
+    )
+    assert (c.element_size(), agreement.holds) == (2, True), agreement
+
+
+def test_gradients_of_eight_bit_operands_are_refused():
+    a, b = matrices(4, 5, 6, torch.float32)
+    with pytest.raises(BadArgument, match="have no gradients"):
+        gemm(a.requires_grad_().to(FP8), b.to(FP8))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, FP8], ids=str)
+@pytest.mark.parametrize("shape", GPU_SHAPES, ids=str)
+def test_any_shape_type_and_order_of_operands_agrees_with_numpy(shape, dtype, turned):
+    a, b = matrices(*shape, dtype)
+    a = a.T.contiguous().T if "a" in turned else a
+    b = b.T.contiguous().T if "b" in turned else b
+    c = gemm(a, b)
+    agreement = compare(
+        a=numpy(a),
+        b=numpy(b),
+        c=numpy(c),
+        dtype=str(c.dtype).removeprefix("torch."),
+        accumulation_unit=FP8_ACCUMULATION_UNIT if dtype == FP8 else 2.0**-24,
+    )
+    assert agreement.holds, agreement
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+def test_slices_that_start_anywhere_are_multiplied_rightly():
+    a, b = matrices(300, 400, 500, torch.bfloat16)
+    a, b = a[3:, 5:], b[5:, 7:]
+    torch.testing.assert_close(gemm(a, b), torch.matmul(a, b), rtol=2e-2, atol=1e-1)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+def test_gradients_of_ragged_16_bit_products_agree_with_torchs():
+    a, b = (matrix.requires_grad_() for matrix in matrices(333, 201, 77, torch.bfloat16))
+    dc = torch.randn((333, 201), device=DEVICE, dtype=torch.bfloat16)
+    ours = torch.autograd.grad(gemm(a, b), (a, b), dc)
+    theirs = torch.autograd.grad(torch.matmul(a, b), (a, b), dc)
+    torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=1e-1)

@@ -9,39 +9,34 @@ values. That is the probabilistic bound (Higham and Mary, 2019), which fails for
 would pass. The reference accumulates in 64 bits, so its own error does not count.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
+from gpupack_workloads.kernels.agreement import (
+    ACCUMULATION_UNIT,
+    RESULT_UNITS,
+    SAFETY,
+    SUBNORMAL_UNITS,
+    Agreement,
+    worst,
+)
+
+__all__ = [
+    "ACCUMULATION_UNIT",
+    "RESULT_UNITS",
+    "SAFETY",
+    "SUBNORMAL_UNITS",
+    "Agreement",
+    "Matrix",
+    "compare",
+]
+
 Matrix = npt.NDArray[np.float64]
 
-ACCUMULATION_UNIT = 2.0**-24
-SAFETY = 8.0
-RESULT_UNITS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-# Below the smallest normal number rounding is absolute: half the spacing of subnormals.
-SUBNORMAL_UNITS = {"float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134}
 
-
-@dataclass(frozen=True)
-class Agreement:
-    """The element that comes closest to its bound, or exceeds it most.
-
-    Attributes:
-        error: its distance from the reference.
-        bound: how much rounding explains there.
-    """
-
-    error: float
-    bound: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether rounding explains every difference; a NaN is never explained."""
-        return self.error <= self.bound
-
-
-def compare(*, a: Matrix, b: Matrix, c: Matrix, dtype: str) -> Agreement:
+def compare(
+    *, a: Matrix, b: Matrix, c: Matrix, dtype: str, accumulation_unit: float = ACCUMULATION_UNIT
+) -> Agreement:
     """Compare rows of a computed product with the reference.
 
     Args:
@@ -49,11 +44,9 @@ def compare(*, a: Matrix, b: Matrix, c: Matrix, dtype: str) -> Agreement:
         b: the whole of B.
         c: computed rows of C.
         dtype: the type in which C was computed.
+        accumulation_unit: the rounding unit of the sums, where it is not that of 32-bit floats.
     """
     exact = a @ b
-    bound = SAFETY * np.sqrt(a.shape[1]) * ACCUMULATION_UNIT * (np.abs(a) @ np.abs(b))
+    bound = SAFETY * np.sqrt(a.shape[1]) * accumulation_unit * (np.abs(a) @ np.abs(b))
     bound += RESULT_UNITS[dtype] * np.abs(exact) + SUBNORMAL_UNITS[dtype]
-    error = np.abs(c - exact)
-    error[np.isnan(error)] = np.inf
-    worst = np.unravel_index(np.argmax(error / bound), error.shape)
-    return Agreement(error=float(error[worst]), bound=float(bound[worst]))
+    return worst(error=np.abs(c - exact), bound=bound)

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GEMM kernel for Hopper: one program per multiprocessor, its warps specialised.
+
+One warp loads: it asks the copy engine for tiles of A and B through tensor maps, as far ahead as
+there are stages. Two groups of four warps multiply: each has one half of the rows of a tile of C in
+its registers and reads the same tile of B. Since nobody waits for the loading warp but at its
+barriers, it fetches the next tile of C's operands while this one is rounded and stored.
+
+`ready[s]` says that stage s has arrived, `empty[s]` that both groups have read it. Programs take
+tiles in turns, in groups of GROUP_M rows of tiles, so that those under way at the same time share
+rows of A and columns of B in the L2 cache. Tensor maps fill with zeros what is beyond an edge.
+
+Operands stored the other way round come as maps of their transposes (A_TURNED, B_TURNED): wgmma
+reads 16-bit operands either way.
+
+Written in Gluon, Triton's lower level: Triton's own specialisation of warps fails to compile for
+two groups here, and without it the epilogue leaves the tensor cores idle.
+
+Shape suffixes: M rows, N columns, K the summed dimension.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+# Their names until Triton 3.6, and since.
+load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+
+
+@gluon.jit
+def place(tile, tiles_m, tiles_n, GROUP_M: gl.constexpr):
+    """Return row and column of a tile of C: down first within a group, then right."""
+    in_group = GROUP_M * tiles_n
+    first_m = tile // in_group * GROUP_M
+    rows = min(tiles_m - first_m, GROUP_M)
+    within = tile % in_group
+    return first_m + within % rows, within // rows
+
+
+@gluon.jit
+def load(
+    shared,
+    sizes,
+    GROUP_M: gl.constexpr,
+    STAGES: gl.constexpr,
+    A_TURNED: gl.constexpr,
+    B_TURNED: gl.constexpr,
+):
+    """Fetch the tiles of A and B in the order in which they are multiplied."""
+    maps, buffers, barriers = shared
+    a_map, b_map, _ = maps
+    a_tiles, b_tiles, _ = buffers
+    ready, empty = barriers
+    tiles_m, tiles_n, K = sizes
+    HALF_M: gl.constexpr = a_map.block_type.shape[1 if A_TURNED else 0]
+    TILE_K: gl.constexpr = a_map.block_type.shape[0 if A_TURNED else 1]
+    TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
+    stage = 0
+    phase = 0
+    for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
+        tile_m, tile_n = place(tile, tiles_m, tiles_n, GROUP_M)
+        upper = tile_m * 2 * HALF_M
+        lower = upper + HALF_M
+        left = tile_n * TILE_N
+        for k in range(0, K, TILE_K):
+            mbarrier.wait(empty.index(stage), phase ^ 1)
+            arrival = ready.index(stage)
+            mbarrier.expect(arrival, 2 * a_map.block_type.nbytes + b_map.block_type.nbytes)
+            if A_TURNED:
+                load_tile(a_map, [k, upper], arrival, a_tiles.index(2 * stage))
+                load_tile(a_map, [k, lower], arrival, a_tiles.index(2 * stage + 1))
+            else:
+                load_tile(a_map, [upper, k], arrival, a_tiles.index(2 * stage))
+                load_tile(a_map, [lower, k], arrival, a_tiles.index(2 * stage + 1))
+            if B_TURNED:
+                load_tile(b_map, [left, k], arrival, b_tiles.index(stage))
+            else:
+                load_tile(b_map, [k, left], arrival, b_tiles.index(stage))
+            stage += 1
+            if stage == STAGES:
+                stage = 0
+                phase ^= 1
+
+
+@gluon.jit
+def put(c_map, c_ptr, M, N, stride_cm, c_tile, values, row, column):
+    """Store part of a tile of C by its map, or element by element where rows are not aligned."""
+    tma.store_wait(0)
+    c_tile.store(values.to(c_tile.dtype))
+    if c_ptr is None:
+        fence_async_shared()
+        store_tile(c_map, [row, column], c_tile)
+    else:
+        ROWS: gl.constexpr = c_tile.shape[0]
+        COLUMNS: gl.constexpr = c_tile.shape[1]
+        # Neighbouring lanes write neighbouring elements, however odd the address of a row.
+        by_rows: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])
+        rows_M = row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, by_rows))
+        columns_N = column + gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, by_rows))
+        c_MN = c_ptr + rows_M.to(gl.int64)[:, None] * stride_cm + columns_N[None, :]
+        inside = (rows_M < M)[:, None] & (columns_N < N)[None, :]
+        gl.store(c_MN, c_tile.load(by_rows), mask=inside)
+
+
+@gluon.jit
+def multiply(
+    shared,
+    sizes,
+    output,
+    GROUP_M: gl.constexpr,
+    STAGES: gl.constexpr,
+    PARTS: gl.constexpr,
+    A_TURNED: gl.constexpr,
+    B_TURNED: gl.constexpr,
+    HALF: gl.constexpr,
+):
+    """Compute one half of every tile of C of this program."""
+    maps, buffers, barriers = shared
+    a_map, b_map, c_map = maps
+    a_tiles, b_tiles, c_tiles = buffers
+    ready, empty = barriers
+    tiles_m, tiles_n, K = sizes
+    c_ptr, M, N, stride_cm = output
+    HALF_M: gl.constexpr = a_map.block_type.shape[1 if A_TURNED else 0]
+    TILE_K: gl.constexpr = a_map.block_type.shape[0 if A_TURNED else 1]
+    TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
+    layout: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[3, 0],
+        warps_per_cta=[4, 1],
+        instr_shape=[16, TILE_N, 256 // a_map.dtype.primitive_bitwidth],
+    )
+    c_tile = c_tiles.index(HALF)
+    stage = 0
+    phase = 0
+    for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
+        tile_m, tile_n = place(tile, tiles_m, tiles_n, GROUP_M)
+        sum_MN = gl.zeros((HALF_M, TILE_N), dtype=gl.float32, layout=layout)
+        before = stage
+        for k in range(0, K, TILE_K):
+            mbarrier.wait(ready.index(stage), phase)
+            a = a_tiles.index(2 * stage + HALF)
+            b = b_tiles.index(stage)
+            if A_TURNED:
+                a = a.permute((1, 0))
+            if B_TURNED:
+                b = b.permute((1, 0))
+            sum_MN = warpgroup_mma(a, b, sum_MN, is_async=True, use_acc=k > 0)
+            # One product stays under way; the one before it has ended, and its stage is free.
+            sum_MN = warpgroup_mma_wait(1, deps=(sum_MN,))
+            mbarrier.arrive(empty.index(before), count=1, pred=k > 0)
+            before = stage
+            stage += 1
+            if stage == STAGES:
+                stage = 0
+                phase ^= 1
+        sum_MN = warpgroup_mma_wait(0, deps=(sum_MN,))
+        mbarrier.arrive(empty.index(before), count=1)
+        row = (tile_m * 2 + HALF) * HALF_M
+        column = tile_n * TILE_N
+        if PARTS == 1:
+            put(c_map, c_ptr, M, N, stride_cm, c_tile, sum_MN, row, column)
+        else:
+            both = sum_MN.reshape((HALF_M, 2, TILE_N // 2)).permute((0, 2, 1))
+            left, right = both.split()
+            put(c_map, c_ptr, M, N, stride_cm, c_tile, left, row, column)
+            put(c_map, c_ptr, M, N, stride_cm, c_tile, right, row, column + TILE_N // 2)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def allocate(tensor_map, COUNT: gl.constexpr):
+    """Return shared memory for a number of a map's tiles."""
+    shape: gl.constexpr = [COUNT] + tensor_map.block_type.shape  # noqa: RUF005  no unpacking here
+    return gl.allocate_shared_memory(tensor_map.dtype, shape, tensor_map.layout)
+
+
+@gluon.jit
+def gemm_hopper_kernel(
+    a_map,
+    b_map,
+    c_map,
+    c_ptr,
+    stride_cm,
+    M,
+    N,
+    K,
+    GROUP_M: gl.constexpr,
+    STAGES: gl.constexpr,
+    PARTS: gl.constexpr,
+    A_TURNED: gl.constexpr,
+    B_TURNED: gl.constexpr,
+):
+    """Compute every tile of C of this program; c_ptr is None where c_map can store."""
+    HALF_M: gl.constexpr = a_map.block_type.shape[1 if A_TURNED else 0]
+    TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
+    a_tiles = allocate(a_map, 2 * STAGES)
+    b_tiles = allocate(b_map, STAGES)
+    c_tiles = allocate(c_map, 2)
+    ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(ready.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=2)
+    shared = ((a_map, b_map, c_map), (a_tiles, b_tiles, c_tiles), (ready, empty))
+    sizes = (gl.cdiv(M, 2 * HALF_M), gl.cdiv(N, TILE_N), K)
+    output = (c_ptr, M, N, stride_cm)
+    # 240 registers for each multiplying thread: half of them hold the accumulator.
+    gl.warp_specialize(
+        [
+            (multiply, (shared, sizes, output, GROUP_M, STAGES, PARTS, A_TURNED, B_TURNED, 0)),
+            (multiply, (shared, sizes, output, GROUP_M, STAGES, PARTS, A_TURNED, B_TURNED, 1)),
+            (load, (shared, sizes, GROUP_M, STAGES, A_TURNED, B_TURNED)),
+        ],
+        [4, 1],
+        [240, 24],
+    )

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches the Hopper kernel: tensor maps of the operands, and copies of what no map describes.
+
+A tensor map needs one dimension whose elements lie side by side, and a start and a step of the
+other dimension that are multiples of 16 bytes. Any other operand is copied once into rows that
+are: its bytes are few beside the product's work.
+"""
+
+import torch
+import triton
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
+from gpupack_workloads.kernels.gemm.tuning import HopperTiles
+
+MAP_BYTES = 16
+# Two groups of four warps multiply, one warp loads; its group counts in full. 65536 registers of a
+# multiprocessor over 384 threads, in steps of 8.
+REGISTERS = 168
+GROUP_WARPS = 4
+TYPES = {
+    torch.bfloat16: gl.bfloat16,
+    torch.float16: gl.float16,
+    torch.float8_e4m3fn: gl.float8e4nv,
+}
+
+
+def launch(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tiles: HopperTiles) -> None:
+    """Write A @ B to C."""
+    (m, k), n = a.shape, b.shape[1]
+    # wgmma takes 8-bit operands only with the summed dimension side by side.
+    narrow = a.element_size() == 1
+    a, a_turned = mappable(a, rows_only=narrow)
+    b_t, b_straight = mappable(b.T, rows_only=narrow)
+    half, by_map = tiles.m // 2, has_map(c)
+    part = [half, tiles.n // tiles.parts]
+    c_map = tensor_map(c if by_map else c.new_empty(part), part)
+    grid = min(
+        torch.cuda.get_device_properties(c.device).multi_processor_count,
+        triton.cdiv(m, tiles.m) * triton.cdiv(n, tiles.n),
+    )
+    gemm_hopper_kernel[(grid,)](
+        tensor_map(a, [tiles.k, half] if a_turned else [half, tiles.k]),
+        tensor_map(b_t, [tiles.k, tiles.n] if b_straight else [tiles.n, tiles.k]),
+        *(c_map, None if by_map else c, c.stride(0), m, n, k),
+        GROUP_M=tiles.group_m,
+        STAGES=tiles.stages,
+        PARTS=tiles.parts,
+        A_TURNED=a_turned,
+        B_TURNED=not b_straight,
+        num_warps=GROUP_WARPS,
+        maxnreg=REGISTERS,
+    )
+
+
+def mappable(matrix: torch.Tensor, *, rows_only: bool) -> tuple[torch.Tensor, bool]:
+    """Return the matrix or its transpose, as a tensor map can read it, and whether it is turned."""
+    if has_map(matrix):
+        return matrix, False
+    if has_map(matrix.T) and not rows_only:
+        return matrix.T, True
+    if matrix.stride(0) == 1 and not rows_only:
+        return aligned(matrix.T), True
+    return aligned(matrix), False
+
+
+def has_map(matrix: torch.Tensor) -> bool:
+    """Return whether a tensor map can describe the rows of a matrix."""
+    step = matrix.stride(0) * matrix.element_size()
+    return bool(
+        matrix.stride(1) == 1
+        and matrix.data_ptr() % MAP_BYTES == 0
+        and step % MAP_BYTES == 0
+        and step >= matrix.shape[1] * matrix.element_size()
+    )
+
+
+def aligned(matrix: torch.Tensor) -> torch.Tensor:
+    """Return a copy whose rows start at multiples of 16 bytes."""
+    step = triton.cdiv(matrix.shape[1] * matrix.element_size(), MAP_BYTES) * MAP_BYTES
+    copy = matrix.new_empty((matrix.shape[0], step // matrix.element_size()))[:, : matrix.shape[1]]
+    copy.copy_(matrix)
+    return copy
+
+
+def tensor_map(matrix: torch.Tensor, block: list[int]) -> TensorDescriptor:
+    """Describe a matrix to the copy engine, which moves a block at a time."""
+    layout = gl.NVMMASharedLayout.get_default_for(block, TYPES[matrix.dtype])
+    return TensorDescriptor.from_tensor(matrix, block, layout)
