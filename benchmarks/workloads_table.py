@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the tables of docs/workloads.md from what runs left in docs/reports/workloads.
+
+    python benchmarks/workloads_table.py           # write them
+    python benchmarks/workloads_table.py --check   # exit with 1 if they are not up to date
+
+The tables stand between two comments in the document; what is around them stays.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from workloads_bars import BARS, Bar
+
+ROOT = Path(__file__).resolve().parents[1]
+REPORTS = ROOT / "docs" / "reports" / "workloads"
+DOCUMENT = ROOT / "docs" / "workloads.md"
+NAMED = {"torch": "torch", "triton": "Triton", "nvidia-nccl-cu13": "NCCL"}
+BETWEEN = "<!-- {name}: made by `make workloads-table` -->\n{table}<!-- end of {name} -->"
+
+Report = dict[str, Any]
+
+
+def read(folder: Path) -> list[Report]:
+    """Return all reports, by name and number of GPUs."""
+    reports = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return sorted(reports, key=lambda report: (report["name"], report["gpus"]))
+
+
+def find(reports: Iterable[Report], bar: Bar) -> Report | None:
+    """Return the newest report that a bar is judged by."""
+    found = [each for each in reports if (each["name"], each["gpus"]) == (bar.run, bar.gpus)]
+    return max(found, key=lambda report: str(report["written"]), default=None)
+
+
+def bars_table(reports: list[Report]) -> str:
+    """Return what was asked for beside what was measured."""
+    head = ("bar", "asked", "ratio", "figure", "met", "device", "versions", "date")
+    return _table(head, [_bar_row(bar, find(reports, bar), reports) for bar in BARS])
+
+
+def runs_table(reports: list[Report]) -> str:
+    """Return every run with its headline."""
+    head = ("run", "result", "seconds", "report")
+    rows = [
+        (
+            f"`{' '.join((report['workload'], *report['arguments']))}`",
+            report["result"]["headline"],
+            f"{report['seconds']:.0f}",
+            f"[{_device(report)}](reports/workloads/{_file(report)})",
+        )
+        for report in reports
+    ]
+    return _table(head, rows)
+
+
+def _bar_row(bar: Bar, report: Report | None, reports: list[Report]) -> tuple[str, ...]:
+    if report is None:
+        return (bar.what, bar.asked, "-", "not yet run", "-", "-", "-", "-")
+    result = report["result"]
+    ratio, figure = (_picked(pick, result, reports) for pick in (bar.ratio, bar.figure))
+    judged = ratio if bar.ratio is not None else figure
+    met = "-" if judged is None else "yes" if bar.holds(judged) else "**no**"
+    return (
+        bar.what,
+        bar.asked,
+        "-" if ratio is None else f"{ratio:.3f}",
+        "-" if figure is None else f"{figure:,.{bar.digits}f} {bar.unit}",
+        met,
+        _device(report),
+        _versions(report),
+        str(report["written"])[:10],
+    )
+
+
+def _picked(
+    pick: Callable[..., float] | None, result: Report, reports: list[Report]
+) -> float | None:
+    """Return what a bar picks from a result; None where it is not there."""
+    try:
+        return None if pick is None else pick(result, reports)
+    except (KeyError, ValueError):
+        return None
+
+
+def _device(report: Report) -> str:
+    return f"{report['gpus']} x {report['result']['metrics']['device']}"
+
+
+def _versions(report: Report) -> str:
+    versions = [
+        f"{name} {report['versions'][package]}"
+        for package, name in NAMED.items()
+        if package in report["versions"] and (name != "NCCL" or report["gpus"] > 1)
+    ]
+    return ", ".join([*versions, f"driver {report['driver']}"])
+
+
+def _file(report: Report) -> str:
+    device = str(report["result"]["metrics"]["device"]).lower().removeprefix("nvidia ")
+    return f"{report['name']}-{report['gpus']}x{re.sub(r'[^a-z0-9]+', '-', device)}.json"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def rewritten(document: str, tables: dict[str, str]) -> str:
+    """Return a document with these tables in their places.
+
+    Raises:
+        ValueError: a table has no place, or more than one.
+    """
+    for name, table in tables.items():
+        start, end = BETWEEN.format(name=name, table="\0").split("\0")
+        place = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
+        if len(place.findall(document)) != 1:
+            raise ValueError(f"the document has no single place for the table {name!r}")
+        text = BETWEEN.format(name=name, table=table)
+        document = place.sub(lambda _, text=text: text, document)
+    return document
+
+
+def main(arguments: list[str], *, document: Path = DOCUMENT, reports: Path = REPORTS) -> int:
+    """Write the tables, or say whether they are up to date."""
+    kept = read(reports)
+    before = document.read_text()
+    after = rewritten(before, {"bars": bars_table(kept), "runs": runs_table(kept)})
+    if arguments == ["--check"]:
+        if before != after:
+            print(f"{document} is not what the reports say; run `make workloads-table`")
+        return int(before != after)
+    document.write_text(after)
+    print(f"{document}: {len(kept)} reports")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

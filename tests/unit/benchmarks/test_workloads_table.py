@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/workloads.md."""
+
+import importlib
+import json
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+PLACES = """before
+<!-- bars: made by `make workloads-table` -->
+old
+<!-- end of bars -->
+between
+<!-- runs: made by `make workloads-table` -->
+<!-- end of runs -->
+after
+"""
+REPORT = {
+    "written": "2026-11-21T18:00:00+00:00", "name": "softmax", "workload": "softmax",
+    "arguments": ["--size=8192"], "gpus": 1, "driver": "580.1", "seconds": 12.3,
+    "versions": {"torch": "2.15.0", "triton": "3.9.0", "nvidia-nccl-cu13": "2.28"},
+    "result": {
+        "headline": "4100 GB/s",
+        "metrics": {"device": "NVIDIA H200", "copy_gb_per_s": 4300.0},
+        "rows": [
+            {"columns": 1024, "ratio": 0.97, "gb_per_s": 4170.0, "pass": "forward"},
+            {"columns": 4096, "ratio": 0.93, "gb_per_s": 4000.0, "pass": "forward"},
+            {"columns": 4096, "ratio": 0.80, "gb_per_s": 3500.0, "pass": "backward"},
+        ],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def table(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("workloads_table")
+
+
+@pytest.fixture
+def bars(table):
+    return importlib.import_module("workloads_bars")
+
+
+@pytest.fixture
+def write(table, bars, monkeypatch, tmp_path):
+    """Writes the tables of these reports into a document, judged by two bars; returns it."""
+    forward = {"pass": "forward"}
+    two = (
+        bars.Bar("softmax forward", "softmax", 1, "≥ 0.95 x copy", 0.95,
+                 bars.least("gb_per_s", **forward), "GB/s", ratio=bars.least("ratio", **forward)),
+        bars.Bar("latency", "collectives", 4, "≤ 15 µs", 15, bars.metric("us"), "µs", most=True),
+    )  # fmt: skip
+    monkeypatch.setattr(table, "BARS", two)
+    document = tmp_path / "workloads.md"
+    document.write_text(PLACES)
+    reports = tmp_path / "reports"
+    reports.mkdir()
+
+    def write(*kept):
+        for report in kept:
+            (reports / f"{report['name']}-{report['gpus']}.json").write_text(json.dumps(report))
+        assert table.main([], document=document, reports=reports) == 0
+        return document.read_text()
+
+    write.check = lambda: table.main(["--check"], document=document, reports=reports)
+    return write
+
+
+def test_the_document_is_what_the_reports_say(table):
+    assert table.main(["--check"]) == 0
+
+
+def test_a_bar_that_is_missed_says_so_with_device_versions_and_date(write):
+    assert (
+        "| softmax forward | ≥ 0.95 x copy | 0.930 | 4,000 GB/s | **no** | 1 x NVIDIA H200 |"
+        " torch 2.15.0, Triton 3.9.0, driver 580.1 | 2026-11-21 |\n"
+    ) in write(REPORT)
+
+
+def test_a_bar_without_a_ratio_is_judged_by_its_figure(write):
+    metrics = {"device": "NVIDIA H200", "us": 14.0}
+    result = {"headline": "14 µs", "metrics": metrics}
+    text = write(REPORT | {"name": "collectives", "gpus": 4, "result": result})
+    assert "| latency | ≤ 15 µs | - | 14 µs | yes | 4 x NVIDIA H200 |" in text
+    assert "NCCL 2.28" in text
+
+
+def test_what_was_not_run_or_is_not_in_a_result_is_told(write):
+    result = {"headline": "x", "metrics": {"device": "NVIDIA H200"}}
+    text = write(REPORT | {"name": "collectives", "gpus": 4, "result": result})
+    assert "| softmax forward | ≥ 0.95 x copy | - | not yet run | - |" in text
+    assert "| latency | ≤ 15 µs | - | - | - | 4 x NVIDIA H200 |" in text
+
+
+def test_every_run_is_listed_with_its_report(write):
+    row = "| `softmax --size=8192` | 4100 GB/s | 12 | [1 x NVIDIA H200]"
+    assert f"{row}(reports/workloads/softmax-1xh200.json) |" in write(REPORT)
+
+
+def test_what_stands_around_the_tables_stays_and_a_second_time_changes_nothing(write):
+    text = write(REPORT)
+    assert text.startswith("before\n")
+    assert "\nbetween\n" in text
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert write() == text
+    assert write.check() == 0
+
+
+def test_a_document_that_is_not_up_to_date_fails_the_check(write, capsys):
+    assert write.check() == 1
+    assert "make workloads-table" in capsys.readouterr().out
+
+
+def test_a_document_without_a_place_for_a_table_is_refused(table):
+    with pytest.raises(ValueError, match="no single place for the table 'bars'"):
+        table.rewritten("nothing", {"bars": ""})
+
+
+def test_every_bar_looks_at_a_run_of_the_suite(table, bars):
+    runs = importlib.import_module("workloads_runs").RUNS
+    there = {(run.name, run.gpus) for run in runs}
+    assert [bar.what for bar in bars.BARS if (bar.run, bar.gpus) not in there] == []
