@@ -12,7 +12,7 @@ def test_the_kernels_are_right_in_the_image_that_runs_them(kube):
     assert done.returncode == 0, done.stderr
     kube.kubectl(
         "wait", "pod/kernels", "--for=jsonpath={.status.containerStatuses[0].state.terminated}",
-        "--timeout=180s",
+        "--timeout=540s",
     )  # fmt: skip
     report = kube.kubectl("logs", "kernels").stdout
     code = "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}"

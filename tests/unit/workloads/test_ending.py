@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a command ends that found something wrong but has figures to tell."""
+
+import json
+import sys
+import types
+
+import pytest
+from click.testing import CliRunner
+
+from gpupack_workloads.cli import main
+from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.results import Result
+
+UNHEALTHY = Result(
+    workload="burn-in",
+    headline="unhealthy: memory",
+    verified=False,
+    simulated=False,
+    metrics={"healthy": False, "wrong_words": 3},
+    rows=[{"check": "max_wrong_words", "holds": False}],
+)
+
+
+@pytest.fixture
+def invoke(monkeypatch, tmp_path):
+    """Runs a burn-in that finds this; returns outcome and termination message."""
+
+    def invoke(*arguments, result=UNHEALTHY):
+        def run(options):
+            raise WrongResult("unhealthy: memory: 3 words", result)
+
+        module = types.SimpleNamespace(run=run)
+        monkeypatch.setitem(sys.modules, "gpupack_workloads.burn_in", module)
+        message = tmp_path / "message"
+        environ = {"GPUPACK_RESULT_PATH": str(message)}
+        outcome = CliRunner(env=environ).invoke(main, ["burn-in", *arguments])
+        return outcome, json.loads(message.read_text())
+
+    return invoke
+
+
+def test_what_was_found_is_told_though_it_is_wrong(invoke):
+    outcome, message = invoke()
+    assert (outcome.exit_code, outcome.stdout) == (3, "unhealthy: memory\n")
+    assert message["metrics"] == UNHEALTHY.metrics
+
+
+def test_json_prints_all_of_it(invoke):
+    outcome, message = invoke("--json")
+    assert json.loads(outcome.stdout) == message
+    assert message["rows"] == UNHEALTHY.rows
+
+
+def test_without_figures_there_is_a_result_that_says_no_more_than_that_it_is_wrong(invoke):
+    _, message = invoke(result=None)
+    assert (message["headline"], message["metrics"]) == ("wrong result", {})
