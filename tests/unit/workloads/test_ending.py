@@ -8,6 +8,7 @@ import types
 import pytest
 from click.testing import CliRunner
 
+from gpupack_workloads import commands
 from gpupack_workloads.cli import main
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.results import Result
@@ -30,6 +31,7 @@ def invoke(monkeypatch, tmp_path):
         def run(options):
             raise WrongResult("unhealthy: memory: 3 words", result)
 
+        commands.load("burn-in")
         module = types.SimpleNamespace(run=run)
         monkeypatch.setitem(sys.modules, "gpupack_workloads.burn_in", module)
         message = tmp_path / "message"
