@@ -50,8 +50,7 @@ def test_what_was_found_is_told_though_it_is_wrong(invoke):
 
 def test_json_prints_all_of_it(invoke):
     outcome, message = invoke("--json")
-    assert json.loads(outcome.stdout) == message
-    assert message["rows"] == UNHEALTHY.rows
+    assert json.loads(outcome.stdout) == message | {"rows": UNHEALTHY.rows}
 
 
 def test_without_figures_there_is_a_result_that_says_no_more_than_that_it_is_wrong(invoke):
