@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collectives workload: a gang of two processes, and what the check notices."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from gpupack_workloads.collectives.all_gather import AllGather
+from gpupack_workloads.collectives.measure import check, elements_of, measure, sizes
+from gpupack_workloads.collectives.options import OPERATIONS
+from gpupack_workloads.collectives.place import Place, count_wrong, fill
+from gpupack_workloads.collectives.rank import OPERATIONS as BY_NAME
+from gpupack_workloads.devices import Device
+from gpupack_workloads.distributed.room import container_bytes, require_room
+from gpupack_workloads.errors import OutOfMemory, WrongResult
+
+CPU = torch.device("cpu")
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
+
+
+def run(*arguments: str, port: int, processes: int) -> subprocess.CompletedProcess[str]:
+    environ = os.environ | {
+        "GPUPACK_RENDEZVOUS": f"127.0.0.1:{port}",
+        "GPUPACK_PROCESSES_PER_WORKER": str(processes),
+        "GPUPACK_RESULT_PATH": os.devnull,
+    }
+    command = [sys.executable, "-m", "gpupack_workloads", "collectives", *arguments]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture
+def alone():
+    """A group of this process only."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield Place(rank=0, ranks=1, device=CPU, seed=3)
+    dist.destroy_process_group()
+
+
+@no_gpu
+def test_two_processes_check_and_time_every_operation():
+    outcome = run("--json", "--size", "128", "--smallest", "8", port=29431, processes=2)
+    assert outcome.returncode == 0, outcome.stderr
+    result = json.loads(outcome.stdout)
+    assert {row["operation"] for row in result["rows"]} == set(OPERATIONS)
+    assert (result["verified"], result["simulated"], result["metrics"]["ranks"]) == (True, True, 2)
+    assert len(result["rows"]) == 5 * (1 + 2 + 2 + 1 + 1 + 1)
+
+
+def test_a_buffer_that_does_not_fit_is_refused(alone):
+    with pytest.raises(OutOfMemory, match="ask for a smaller --size"):
+        require_room(2**50, Device(CPU, "CPU"), doing="a buffer")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_of_one_rank_is_right_and_uses_no_bus(alone, name):
+    for in_place in BY_NAME[name].in_place:
+        assert measure(BY_NAME[name], 52, alone, in_place=in_place).bus_gb_per_s == 0
+
+
+def test_an_element_that_did_not_arrive_is_a_wrong_result(alone):
+    class Forgetful(AllGather):
+        def start(self, buffers, place):
+            super().start(buffers, place)
+            buffers.receive[-1] = -1
+
+    broken = Forgetful()
+    with pytest.raises(WrongResult, match="all-gather: 1 of 8 elements"):
+        check(broken, broken.buffers(8, alone, in_place=False), alone)
+
+
+def test_data_differ_by_rank_and_their_sum_is_exact():
+    places = [Place(rank=rank, ranks=3, device=CPU, seed=5) for rank in range(3)]
+    parts = [place.term(place.rank, 7, 100) for place in places]
+    assert not torch.equal(parts[0], parts[1])
+    assert torch.equal(places[0].sum(7, 100), parts[0] + parts[1] + parts[2])
+
+
+def test_one_wrong_element_is_counted():
+    place = Place(rank=1, ranks=2, device=CPU, seed=0)
+    buffer = place.empty(1000)
+    fill(buffer, place.data(1))
+    buffer[500] += 1
+    assert count_wrong(buffer, place.data(1)) == 1
+
+
+def test_sizes_double_and_are_whole_elements_for_every_rank():
+    assert sizes(8, 100) == [8, 16, 32, 64]
+    assert elements_of(8, ranks=4, shared=True) == 4
+    assert elements_of(8, ranks=4, shared=False) == 2
+    assert elements_of(2**32, ranks=3, shared=True) % 3 == 0
+
+
+def test_what_a_container_may_take_is_its_limit_less_what_it_has(tmp_path):
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("300\n")
+    assert container_bytes(tmp_path) == 700
+    (tmp_path / "memory.max").write_text("max\n")
+    assert container_bytes(tmp_path) > 2**60
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_gpus_check_every_operation_and_small_sums():
+    outcome = run("--json", "--size", "16777216", port=29433, processes=torch.cuda.device_count())
+    assert outcome.returncode == 0, outcome.stderr
+    result = json.loads(outcome.stdout)
+    assert {row["operation"] for row in result["rows"]} == set(OPERATIONS)
+    assert {"nccl", "packets"} <= {row.get("method") for row in result["rows"]}

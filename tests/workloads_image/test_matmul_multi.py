@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matmul-multi workload: gangs of processes, and what the check notices."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from gpupack_workloads.errors import BadArgument, WrongResult
+from gpupack_workloads.matmul_multi.check import check
+from gpupack_workloads.matmul_multi.grid import shape
+from gpupack_workloads.matmul_multi.layout import Block, cut
+from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
+from gpupack_workloads.matmul_multi.options import LAYOUTS
+
+OPERANDS = Operands(size=192, ranks=3, dtype=torch.float32, device=torch.device("cpu"), seed=4)
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
+
+
+def run(*arguments: str, port: int, processes: int) -> subprocess.CompletedProcess[str]:
+    environ = os.environ | {
+        "GPUPACK_RENDEZVOUS": f"127.0.0.1:{port}",
+        "GPUPACK_PROCESSES_PER_WORKER": str(processes),
+        "GPUPACK_RESULT_PATH": os.devnull,
+    }
+    command = [sys.executable, "-m", "gpupack_workloads", "matmul-multi", *arguments]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
+
+
+def block_of(rows: range, columns: range, roundings: int = 1) -> Block:
+    every = range(OPERANDS.ranks)
+    a, b_t = OPERANDS.block(A, rows, every), OPERANDS.block(B_T, columns, every)
+    return Block(rows, columns, a @ b_t.T, roundings)
+
+
+@no_gpu
+def test_two_processes_compute_every_layout_in_ragged_pieces():
+    outcome = run(
+        "--json", "--size", "130", "--chunks", "1", "--chunks", "3", port=29441, processes=2
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    result = json.loads(outcome.stdout)
+    found = {(row["layout"], row["chunks"]) for row in result["rows"]}
+    assert found == {(layout, chunks) for layout in LAYOUTS for chunks in (1, 3)}
+    assert result["metrics"]["error"] <= result["metrics"]["error_bound"]
+
+
+@pytest.mark.parametrize("block", [(range(1, 2), range(3)), (range(3), range(2, 3))])
+def test_a_right_block_agrees(block):
+    assert check(block_of(*block), OPERANDS, doing="a product").holds
+
+
+@pytest.mark.parametrize("wrong", [1.0, float("nan")])
+def test_one_wrong_element_is_noticed(wrong):
+    block = block_of(range(1, 2), range(3))
+    block.values[17, 130] += wrong
+    with pytest.raises(WrongResult, match="rounding explains"):
+        check(block, OPERANDS, doing="a product")
+
+
+def test_parts_that_were_exchanged_are_noticed():
+    block = block_of(range(1, 2), range(3))
+    swapped = torch.cat([block.values[:, 64:128], block.values[:, :64], block.values[:, 128:]], 1)
+    with pytest.raises(WrongResult):
+        check(Block(block.rows, block.columns, swapped, 1), OPERANDS, doing="a product")
+
+
+def test_pieces_cover_a_block_in_order():
+    pieces = cut(torch.arange(7)[:, None], 3)
+    assert [first for first, _ in pieces] == [0, 3, 5]
+    assert torch.cat([piece for _, piece in pieces]).flatten().tolist() == list(range(7))
+    assert len(cut(torch.zeros(2, 1), 8)) == 2
+
+
+def test_a_grid_is_as_square_as_can_be():
+    assert [shape(ranks) for ranks in (1, 2, 4, 6, 7, 12)] == [
+        (1, 1), (1, 2), (2, 2), (2, 3), (1, 7), (3, 4),
+    ]  # fmt: skip
+
+
+def test_a_size_that_does_not_divide_is_refused():
+    with pytest.raises(BadArgument, match="no multiple of 3 ranks"):
+        Operands(size=100, ranks=3, dtype=torch.float32, device=torch.device("cpu"), seed=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_gpus_compute_every_layout_by_both_exchanges():
+    count = torch.cuda.device_count()
+    outcome = run("--json", "--size", "4096", "--chunks", "3", port=29443, processes=count)
+    assert outcome.returncode == 0, outcome.stderr
+    rows = json.loads(outcome.stdout)["rows"]
+    assert len({(row["layout"], row["exchange"]) for row in rows}) == 2 * len(LAYOUTS)

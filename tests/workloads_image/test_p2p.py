@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The p2p workload: pairs of GPUs, or of processes that share memory."""
+
+import pytest
+import torch
+
+from gpupack_workloads.errors import OutOfMemory
+from gpupack_workloads.p2p import run
+from gpupack_workloads.p2p.options import P2pOptions
+from gpupack_workloads.p2p.pattern import count_wrong, write
+from gpupack_workloads.p2p.simulated import require_shared
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="GPUs are not simulated")
+two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+
+
+@no_gpu
+def test_without_gpus_a_process_reads_and_modifies_anothers_memory():
+    result = run(P2pOptions(size=5003, seed=2))
+    assert (result.verified, result.simulated, result.metrics["pairs"]) == (True, True, 1)
+    assert result.metrics["checked_bytes"] == 5003
+
+
+@no_gpu
+def test_more_than_the_shared_memory_is_refused_before_any_work():
+    with pytest.raises(OutOfMemory, match="emptyDir of medium Memory"):
+        require_shared(2**50)
+
+
+@pytest.mark.parametrize("key", [0, 0xA5])
+def test_one_byte_that_is_wrong_or_was_not_modified_is_counted(key):
+    memory = torch.empty(100_000, dtype=torch.uint8)
+    write(memory, seed=9)
+    memory ^= key
+    assert count_wrong(memory, seed=9, key=key) == 0
+    memory[77_777] ^= 4
+    assert count_wrong(memory, seed=9, key=key) == 1
+    assert count_wrong(memory, seed=8, key=key) > 90_000
+
+
+def test_a_part_of_the_pattern_is_checked_where_it_lies():
+    memory = torch.empty(1000, dtype=torch.uint8)
+    write(memory, seed=1)
+    assert count_wrong(memory[300:], seed=1, first=300) == 0
+
+
+@pytest.mark.gpu
+@two_gpus
+def test_every_gpu_reads_and_modifies_every_others_memory():
+    result = run(P2pOptions(size=2**26 + 3, seed=1))
+    count = torch.cuda.device_count()
+    assert (result.verified, len(result.rows)) == (True, count * (count - 1))
+    assert result.metrics["latency_us"] > 0
+
+
+@pytest.mark.gpu
+@two_gpus
+def test_gpus_that_have_not_so_much_memory_are_told_before_any_work():
+    with pytest.raises(OutOfMemory, match="ask for a smaller --size"):
+        run(P2pOptions(size=2**40))
