@@ -30,7 +30,9 @@ def run(*arguments: str, port: int, processes: int) -> subprocess.CompletedProce
         "GPUPACK_RESULT_PATH": os.devnull,
     }
     command = [sys.executable, "-m", "gpupack_workloads", "collectives", *arguments]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @pytest.fixture
