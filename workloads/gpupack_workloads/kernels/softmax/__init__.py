@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softmax(x) over the last dimension, and its gradient, fused.
+
+Bytes: forward reads x and writes y, backward reads y and dy and writes dx; with every value read
+once and written once the time is that of a copy, so this is where the bar stands.
+
+Three ways, chosen by the length of a row (`tuning`):
+
+rows    a program holds whole rows in registers
+ring    a row passes through shared memory in chunks, and the next row is fetched meanwhile
+passes  a row of any length is read twice, the second time from the L2 cache as far as it fits
+"""

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches the softmax kernels: checks the arguments, chooses a plan, sizes the grid."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+
+from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.kernels.softmax.passes.kernel import (
+    backward_passes_kernel,
+    forward_passes_kernel,
+)
+from gpupack_workloads.kernels.softmax.rows.kernel import backward_rows_kernel, forward_rows_kernel
+from gpupack_workloads.kernels.softmax.tuning import (
+    Direction,
+    Passes,
+    Plan,
+    Ring,
+    Rows,
+    block_of,
+    choose_plan,
+    interpreted_plan,
+)
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+ALIGNMENT_BYTES = 16
+
+Kernel = Any
+
+
+def forward(x: torch.Tensor) -> torch.Tensor:
+    """Return softmax over the last dimension.
+
+    Raises:
+        BadArgument: the type or the device does not fit, or rows are empty.
+    """
+    check(x)
+    y = torch.empty(x.shape, device=x.device, dtype=x.dtype)
+    _launch("forward", [as_rows(x)], as_rows(y))
+    return y
+
+
+def backward(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of x, given softmax(x) and its gradient."""
+    dx = torch.empty(y.shape, device=y.device, dtype=y.dtype)
+    _launch("backward", [as_rows(y), as_rows(dy)], as_rows(dx))
+    return dx
+
+
+def check(x: torch.Tensor) -> None:
+    """Refuse what has no softmax here."""
+    if x.dim() == 0 or x.shape[-1] == 0:
+        raise BadArgument(f"softmax needs rows of one element at least, not shape {tuple(x.shape)}")
+    if x.dtype not in DTYPES:
+        raise BadArgument(f"softmax of {x.dtype} is not computed here; use one of {DTYPES}")
+    if x.dtype == torch.bfloat16 and not x.is_cuda:
+        raise BadArgument("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")
+
+
+def as_rows(x: torch.Tensor) -> torch.Tensor:
+    """Return a matrix of the last dimension's rows, a copy only where strides leave no choice."""
+    rows = x.reshape(-1, x.shape[-1])
+    return rows if rows.stride(1) == 1 or rows.shape[1] == 1 else rows.contiguous()
+
+
+def _launch(direction: Direction, inputs: list[torch.Tensor], output: torch.Tensor) -> None:
+    count, columns = output.shape
+    if not count:
+        return
+    plan = plan_for(direction, [*inputs, output])
+    strides = [matrix.stride(0) for matrix in (*inputs, output)]
+    launchers: dict[type, Callable[..., None]] = {
+        Rows: _launch_rows,
+        Ring: _launch_ring,
+        Passes: _launch_passes,
+    }
+    launchers[type(plan)](plan, direction, [*inputs, output], (count, columns), strides)
+
+
+def plan_for(direction: Direction, matrices: list[torch.Tensor]) -> Plan:
+    """Return how these rows are computed where they are."""
+    columns = matrices[0].shape[1]
+    if not matrices[0].is_cuda:
+        return interpreted_plan(columns)
+    return choose_plan(
+        direction,
+        columns=columns,
+        element_bytes=matrices[0].element_size(),
+        aligned=all(is_aligned(matrix) for matrix in matrices),
+    )
+
+
+def is_aligned(rows: torch.Tensor) -> bool:
+    """Return whether every row starts at a multiple of 16 bytes."""
+    step = rows.stride(0) * rows.element_size()
+    return bool(rows.data_ptr() % ALIGNMENT_BYTES == 0 and step % ALIGNMENT_BYTES == 0)
+
+
+def _launch_rows(
+    plan: Rows,
+    direction: Direction,
+    matrices: list[torch.Tensor],
+    shape: tuple[int, int],
+    strides: list[int],
+) -> None:
+    kernel: Kernel = forward_rows_kernel if direction == "forward" else backward_rows_kernel
+    blocks = triton.cdiv(shape[0], plan.rows)
+    stay = plan.programs * multiprocessors(matrices[0]) if plan.programs else blocks
+    kernel[(min(blocks, stay),)](
+        *matrices,
+        *shape,
+        *strides,
+        ROWS=plan.rows,
+        BLOCK=block_of(shape[1]),
+        EXACT=block_of(shape[1]) == shape[1],
+        PERSISTENT=bool(plan.programs),
+        STAGES=plan.stages,
+        num_warps=plan.warps,
+    )
+
+
+def _launch_ring(
+    plan: Ring,
+    direction: Direction,
+    matrices: list[torch.Tensor],
+    shape: tuple[int, int],
+    strides: list[int],
+) -> None:
+    # Here, because Gluon cannot be imported under the interpreter.
+    from gpupack_workloads.kernels.softmax.ring import kernel as ring  # noqa: PLC0415
+
+    chunks = triton.cdiv(shape[1], plan.chunk)
+    sizes: dict[str, int | bool] = {"CHUNK": plan.chunk, "SLOTS": plan.slots}
+    if direction == "backward":
+        sizes["HELD"] = chunks > plan.slots
+        chunks = min(chunks, plan.slots)
+    kernel: Kernel = (
+        ring.forward_ring_kernel if direction == "forward" else ring.backward_ring_kernel
+    )
+    kernel[(min(shape[0], multiprocessors(matrices[0])),)](
+        *matrices, *shape, *strides, CHUNKS=chunks, **sizes, num_warps=plan.warps
+    )
+
+
+def _launch_passes(
+    plan: Passes,
+    direction: Direction,
+    matrices: list[torch.Tensor],
+    shape: tuple[int, int],
+    strides: list[int],
+) -> None:
+    kernel: Kernel = forward_passes_kernel if direction == "forward" else backward_passes_kernel
+    kernel[(shape[0],)](
+        *matrices,
+        shape[1],
+        *strides,
+        CHUNK=plan.chunk,
+        STAGES=plan.stages,
+        num_warps=plan.warps,
+    )
+
+
+def multiprocessors(x: torch.Tensor) -> int:
+    """Count the multiprocessors of the GPU that holds a tensor."""
+    if not x.is_cuda:
+        return 1
+    return int(torch.cuda.get_device_properties(x.device).multi_processor_count)

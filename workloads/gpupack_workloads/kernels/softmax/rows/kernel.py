@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Softmax kernels that hold whole rows in registers: one program takes ROWS rows at a time.
+
+With PERSISTENT as many programs as fit run over all rows, and with STAGES > 1 the compiler copies
+the next rows into shared memory while these are computed. EXACT says that a row fills the block.
+
+Shape suffixes: R rows, N columns, of one program's block.
+"""
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def load_rows(rows_RN, inside_RN, nothing: tl.constexpr, EXACT: tl.constexpr):
+    """Read rows that are read only once: the cache may forget them first."""
+    if EXACT:
+        values = tl.load(rows_RN, eviction_policy="evict_first")
+    else:
+        values = tl.load(rows_RN, mask=inside_RN, other=nothing, eviction_policy="evict_first")
+    return values
+
+
+@triton.jit
+def store_rows(rows_RN, values, inside_RN, EXACT: tl.constexpr):
+    """Write rows that nobody here reads again, rounded to their type."""
+    values = values.to(rows_RN.dtype.element_ty)
+    if EXACT:
+        tl.store(rows_RN, values, cache_modifier=".cs")
+    else:
+        tl.store(rows_RN, values, mask=inside_RN, cache_modifier=".cs")
+
+
+@triton.jit
+def forward_rows_kernel(
+    x_ptr,
+    y_ptr,
+    count,
+    columns,
+    stride_x,
+    stride_y,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EXACT: tl.constexpr,
+    PERSISTENT: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Write softmax of the rows of this program."""
+    first = tl.program_id(0)
+    last = tl.cdiv(count, ROWS) if PERSISTENT else first + 1
+    step = tl.num_programs(0) if PERSISTENT else 1
+    columns_N = tl.arange(0, BLOCK)
+    inside_RN = (columns_N < columns)[None, :]
+    for block in tl.range(first, last, step, num_stages=STAGES):
+        # Beyond the last row the last one is computed again: the same values, and no mask.
+        rows_R = tl.minimum(block * ROWS + tl.arange(0, ROWS), count - 1).to(tl.int64)
+        x_RN = x_ptr + rows_R[:, None] * stride_x + columns_N[None, :]
+        x = load_rows(x_RN, inside_RN, float("-inf"), EXACT).to(tl.float32)
+        top_R = tl.max(x, 1)
+        # exp2 is the hardware's own; the subtraction before the product keeps equal values exact.
+        e = tl.exp2((x - top_R[:, None]) * LOG2_E)
+        y = e * (1.0 / tl.sum(e, 1))[:, None]
+        y_RN = y_ptr + rows_R[:, None] * stride_y + columns_N[None, :]
+        store_rows(y_RN, y, inside_RN, EXACT)
+
+
+@triton.jit
+def backward_rows_kernel(
+    y_ptr,
+    dy_ptr,
+    dx_ptr,
+    count,
+    columns,
+    stride_y,
+    stride_dy,
+    stride_dx,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EXACT: tl.constexpr,
+    PERSISTENT: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Write the gradient of x for the rows of this program."""
+    first = tl.program_id(0)
+    last = tl.cdiv(count, ROWS) if PERSISTENT else first + 1
+    step = tl.num_programs(0) if PERSISTENT else 1
+    columns_N = tl.arange(0, BLOCK)
+    inside_RN = (columns_N < columns)[None, :]
+    for block in tl.range(first, last, step, num_stages=STAGES):
+        # Beyond the last row the last one is computed again: the same values, and no mask.
+        rows_R = tl.minimum(block * ROWS + tl.arange(0, ROWS), count - 1).to(tl.int64)
+        y_RN = y_ptr + rows_R[:, None] * stride_y + columns_N[None, :]
+        dy_RN = dy_ptr + rows_R[:, None] * stride_dy + columns_N[None, :]
+        y = load_rows(y_RN, inside_RN, 0.0, EXACT).to(tl.float32)
+        dy = load_rows(dy_RN, inside_RN, 0.0, EXACT).to(tl.float32)
+        dot_R = tl.sum(y * dy, 1)
+        dx = y * (dy - dot_R[:, None])
+        dx_RN = dx_ptr + rows_R[:, None] * stride_dx + columns_N[None, :]
+        store_rows(dx_RN, dx, inside_RN, EXACT)
