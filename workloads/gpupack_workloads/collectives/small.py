@@ -10,6 +10,7 @@ CUDA events: what a program sees. `graph_us`: the same calls recorded in a CUDA 
 what the GPU needs, and what a program gets that records its steps.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,22 +30,22 @@ CALLS_PER_GRAPH = 50
 VECTOR = 4
 GRAPH_REPEATS = 20
 
-# Sums the first elements of a buffer over all ranks; returns where the sum is.
-Method = Callable[[int], torch.Tensor]
+# Sums a buffer over all ranks; returns where the sum is.
+Call = Callable[[], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class SmallBuffers:
-    """A method and the buffer from which it reads.
+class Method:
+    """A way to sum small buffers.
 
     Attributes:
-        send: filled before a call.
-        start: the call.
-        multiple: a number of elements must be a multiple of it.
+        send: what is summed; filled before a call.
+        bind: returns the call that sums so many of the first elements.
+        multiple: their number must be a multiple of it.
     """
 
     send: torch.Tensor
-    start: Method
+    bind: Callable[[int], Call]
     multiple: int = 1
 
 
@@ -65,79 +66,89 @@ def measure_small(place: Place) -> list[dict[str, Scalar]]:
     ]
 
 
-def measure_one(name: str, method: SmallBuffers, size: int, place: Place) -> dict[str, Scalar]:
+def measure_one(name: str, method: Method, size: int, place: Place) -> dict[str, Scalar]:
     """Check one method at one size, then time it both ways."""
     elements = size // ELEMENT_BYTES
-    check(name, method, elements, place)
+    call = method.bind(elements)
+    check(name, call, method.send[:elements], place)
     method.send.zero_()
-    called = seconds_per_call(lambda: method.start(elements), device=place.device, repeats=REPEATS)
+    called = seconds_per_call(call, device=place.device, repeats=REPEATS)
     return {
         "operation": "all-reduce",
         "method": name,
         "size_bytes": size,
         "us": round(slowest(called, place) * 1e6, 2),
-        "graph_us": round(slowest(replayed(method, elements, place), place) * 1e6, 2),
+        "graph_us": round(slowest(replayed(call, place), place) * 1e6, 2),
     }
 
 
-def check(name: str, method: SmallBuffers, elements: int, place: Place) -> None:
+def check(name: str, call: Call, send: torch.Tensor, place: Place) -> None:
     """Sum every rank's data, several times, since methods alternate between halves of a buffer."""
     for _ in range(3):
-        fill(method.send[:elements], place.data(place.rank))
-        wrong = count_wrong(method.start(elements), place.sum)
+        fill(send, place.data(place.rank))
+        wrong = count_wrong(call(), place.sum)
         if wrong:
-            raise WrongResult(f"rank {place.rank}: {name}: {wrong} of {elements} sums are wrong")
+            raise WrongResult(
+                f"rank {place.rank}: {name}: {wrong} of {send.numel()} sums are wrong"
+            )
 
 
-def replayed(method: SmallBuffers, elements: int, place: Place) -> float:
+def replayed(call: Call, place: Place) -> float:
     """Return the mean time of a call that a CUDA graph replays."""
     dist.barrier()
     torch.cuda.synchronize(place.device)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         for _ in range(CALLS_PER_GRAPH):
-            method.start(elements)
+            call()
     per_replay = seconds_per_call(graph.replay, device=place.device, repeats=GRAPH_REPEATS)
     return per_replay / CALLS_PER_GRAPH
 
 
-def nccl(place: Place, largest: int) -> SmallBuffers:
+def nccl(place: Place, largest: int) -> Method:
     """NCCL as torch calls it."""
     buffer = place.empty(largest)
 
-    def start(elements: int) -> torch.Tensor:
-        dist.all_reduce(buffer[:elements])
-        return buffer[:elements]
+    def bind(elements: int) -> Call:
+        part = buffer[:elements]
 
-    return SmallBuffers(buffer, start)
+        def call() -> torch.Tensor:
+            dist.all_reduce(part)
+            return part
+
+        return call
+
+    return Method(buffer, bind)
 
 
-def torch_one_shot(place: Place, largest: int) -> SmallBuffers:
+def torch_one_shot(place: Place, largest: int) -> Method:
     """One kernel of torch: every rank reads all buffers between two barriers."""
     group, buffer = symmetric_buffer(place, largest)
     total = place.empty(largest)
 
-    def start(elements: int) -> torch.Tensor:
-        torch.ops.symm_mem.one_shot_all_reduce_out(
-            buffer[:elements], "sum", group.group_name, total[:elements]
+    def bind(elements: int) -> Call:
+        return functools.partial(
+            torch.ops.symm_mem.one_shot_all_reduce_out,
+            *(buffer[:elements], "sum", group.group_name, total[:elements]),
         )
-        return total[:elements]
 
-    return SmallBuffers(buffer, start)
+    return Method(buffer, bind)
 
 
-def torch_two_shot(place: Place, largest: int) -> SmallBuffers:
+def torch_two_shot(place: Place, largest: int) -> Method:
     """One kernel of torch: every rank sums its part, then reads the others'."""
     group, buffer = symmetric_buffer(place, largest)
 
-    def start(elements: int) -> torch.Tensor:
-        torch.ops.symm_mem.two_shot_all_reduce_(buffer[:elements], "sum", group.group_name)
-        return buffer[:elements]
+    def bind(elements: int) -> Call:
+        return functools.partial(
+            torch.ops.symm_mem.two_shot_all_reduce_,
+            *(buffer[:elements], "sum", group.group_name),
+        )
 
-    return SmallBuffers(buffer, start, multiple=place.ranks * VECTOR)
+    return Method(buffer, bind, multiple=place.ranks * VECTOR)
 
 
-def packets(place: Place, largest: int) -> SmallBuffers:
+def packets(place: Place, largest: int) -> Method:
     """Our kernel: see kernels/all_reduce."""
     from gpupack_workloads.kernels.all_reduce.launch import (  # noqa: PLC0415  imports Triton
         symmetric_all_reduce,
@@ -146,11 +157,16 @@ def packets(place: Place, largest: int) -> SmallBuffers:
     summing = symmetric_all_reduce(world(), place.device)
     send, total = place.empty(largest), place.empty(largest)
 
-    def start(elements: int) -> torch.Tensor:
-        summing(send[:elements], total[:elements])
-        return total[:elements]
+    def bind(elements: int) -> Call:
+        mine, sums = send[:elements], total[:elements]
 
-    return SmallBuffers(send, start)
+        def call() -> torch.Tensor:
+            summing(mine, sums)
+            return sums
+
+        return call
+
+    return Method(send, bind)
 
 
 def symmetric_buffer(place: Place, elements: int) -> tuple[dist.ProcessGroup, torch.Tensor]:
