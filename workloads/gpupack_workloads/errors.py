@@ -6,7 +6,8 @@ WorkloadError               1
 ├── WrongResult             3   what was computed is wrong: the hardware is suspect
 ├── OutOfMemory             4
 ├── NoSuchDevice            5   a GPU is required and none can be used
-└── PeersMissing            6   other workers did not come in time
+├── PeersMissing            6   other workers did not come in time
+└── Interrupted             7   told to end; what a workload keeps over attempts is saved
 """
 
 from typing import ClassVar
@@ -56,6 +57,12 @@ class PeersMissing(WorkloadError):
     """Other workers of the gang did not come in time."""
 
     exit_status = 6
+
+
+class Interrupted(WorkloadError):
+    """The workload was told to end before it was done, and can go on from what it has saved."""
+
+    exit_status = 7
 
 
 def error_of_status(status: int, message: str) -> WorkloadError:

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`transformer`."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpupack_workloads.commands.common import common, finish
+from gpupack_workloads.settings import Gang
+from gpupack_workloads.transformer.options import DTYPES, KERNELS, PARALLEL, TransformerOptions
+
+
+@click.command("transformer")
+@click.option(
+    "--layers", type=click.IntRange(1, 256), help="Blocks.  [default: 12 on GPUs, 2 on CPUs]"
+)
+@click.option(
+    "--width",
+    type=click.IntRange(64, 32768),
+    help="Numbers per token.  [default: 2048 on GPUs, 128 on CPUs]",
+)
+@click.option(
+    "--heads",
+    type=click.IntRange(1, 512),
+    help="Of the queries; width / heads must be 64 or 128.  [default: 16 on GPUs, 2 on CPUs]",
+)
+@click.option(
+    "--kv-heads",
+    type=click.IntRange(1, 512),
+    help="Of keys and values; must divide the heads.  [default: 4 on GPUs, 2 on CPUs]",
+)
+@click.option(
+    "--sequence",
+    type=click.IntRange(16, 131072),
+    help="Tokens in a row; a multiple of 16.  [default: 4096 on GPUs, 32 on CPUs]",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 65536),
+    help="Rows per step, of all ranks together.  [default: 24 on GPUs, 12 on CPUs]",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1, 10_000_000),
+    help="Of training, over all attempts.  [default: 20 on GPUs, 3 on CPUs]",
+)
+@click.option(
+    "--accumulate",
+    type=click.IntRange(1, 4096),
+    default=1,
+    show_default=True,
+    help="Parts of each rank's share of a batch whose gradients are added up.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(DTYPES),
+    help="Of products and activations; parameters stay fp32.  [default: bf16; fp32 on CPUs]",
+)
+@click.option(
+    "--recompute/--keep",
+    default=False,
+    help="Activation checkpointing: keep the inputs of blocks only.  [default: keep]",
+)
+@click.option(
+    "--kernels",
+    type=click.Choice(KERNELS),
+    default="ours",
+    show_default=True,
+    help="Whose attention, softmax and products.",
+)
+@click.option(
+    "--parallel",
+    type=click.Choice(PARALLEL),
+    default="ddp",
+    show_default=True,
+    help="Replicas, shards of parameters, shards of products, or stages of layers.",
+)
+@click.option(
+    "--check-steps",
+    type=click.IntRange(0, 1000),
+    help="Steps compared with a single process and torch's kernels; 0 leaves the result"
+    " unverified.  [default: 8 on GPUs, 3 on CPUs]",
+)
+@click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder that all workers share: training resumes from the latest checkpoint in it.",
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(1, 1_000_000),
+    default=10,
+    show_default=True,
+    help="Steps from one checkpoint to the next.",
+)
+@common
+def command(*, as_json: bool, **arguments: Any) -> None:
+    """Train a language model by DDP, FSDP2, tensor or pipeline parallelism, with checkpoints."""
+    options = TransformerOptions(**arguments)
+    finish(
+        "transformer",
+        lambda module: module.run(options, Gang.from_environ(os.environ)),
+        as_json=as_json,
+    )

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A language model's training, from tokens to checkpoints, over all GPUs of all workers.
+
+options, plan     what is asked for; defaults filled in, sizes that cannot be refused
+language          batches of tokens: each step's are the same whoever computes them
+operations        attention, softmax and product: torch's or ours
+model             the network; a loss comes out
+parallel          one file per way to spread it: data (DDP), shards (FSDP2), tensors, pipeline
+folder, saving    where checkpoints lie, and what is in them
+stopping          SIGTERM: all ranks agree to save and leave
+curve, speed      losses against a single process with torch's kernels; tokens per second
+rank, summary     what one process does, and what it reports
+"""
+
+import importlib
+import os
+from dataclasses import replace
+
+from gpupack_workloads.results import Result
+from gpupack_workloads.settings import Gang
+from gpupack_workloads.transformer.options import TransformerOptions, attempt_of
+
+
+def run(options: TransformerOptions, gang: Gang) -> Result:
+    """Run this worker's processes; return what the first reports.
+
+    Raises:
+        Interrupted: all were told to end, and have saved where they keep checkpoints.
+        WorkloadError: as `distributed.launch` does.
+    """
+    options = replace(options, attempt=attempt_of(os.environ))
+    # The command line imports the options from here, and torch must wait until they are judged.
+    start = importlib.import_module("gpupack_workloads.transformer.start")
+    result: Result = start.run(options, gang)
+    return result

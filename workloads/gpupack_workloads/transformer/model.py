@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A decoder as most are today: RMS norms, rotary positions, grouped heads, gated inner part.
+
+Parameters are fp32; products and what flows between blocks are of the plan's type. That is done by
+explicit casts, since autocast does not reach into kernels that are not torch's.
+
+Shape legend: B rows, S tokens, W width, V vocabulary, H heads, G key heads, D numbers per head.
+"""
+
+from typing import cast
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from gpupack_workloads.transformer.operations import Operations
+from gpupack_workloads.transformer.plan import Shape
+from gpupack_workloads.transformer.shards import product_of_shards
+
+ROTATION_BASE = 10000.0
+INITIAL_SPREAD = 0.02
+EPSILON = 1e-5
+# Below this a probability's logarithm would be infinite.
+SMALLEST = 1e-37
+
+
+class Linear(nn.Linear):
+    """A product with a weight, by the operations of choice, in the type of its input."""
+
+    def __init__(self, columns: int, rows: int, operations: Operations) -> None:
+        super().__init__(columns, rows, bias=False)
+        self.operations = operations
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x times the weight's transpose."""
+        return product_of_shards(self.operations.product, x, self.weight.to(x.dtype))
+
+
+class Normalisation(nn.Module):
+    """Divides by the root of the mean square, in 32 bits, and scales."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x normalised, in its own type."""
+        return functional.rms_norm(x.float(), (x.shape[-1],), self.weight.float(), EPSILON).to(
+            x.dtype
+        )
+
+
+class Attention(nn.Module):
+    """Grouped, causal, with rotary positions."""
+
+    def __init__(self, shape: Shape, operations: Operations) -> None:
+        super().__init__()
+        self.operations = operations
+        self.head_width = shape.head_width
+        keys = shape.kv_heads * shape.head_width
+        self.query = Linear(shape.width, shape.width, operations)
+        self.key = Linear(shape.width, keys, operations)
+        self.value = Linear(shape.width, keys, operations)
+        self.output = Linear(shape.width, shape.width, operations)
+
+    def forward(self, x_BSW: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffix
+        """Return what each token takes from those before it."""
+        q, k = rotated(self.heads(self.query(x_BSW))), rotated(self.heads(self.key(x_BSW)))
+        taken = self.operations.attention(q, k, self.heads(self.value(x_BSW)))
+        return cast("torch.Tensor", self.output(taken.transpose(1, 2).flatten(2)))
+
+    def heads(self, x: torch.Tensor) -> torch.Tensor:
+        """Cut numbers into heads: [B, S, H D] to [B, H, S, D]; a rank may hold some only."""
+        return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+
+
+def rotated(x_BHSD: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffix
+    """Turn pairs of numbers by angles that grow with the position."""
+    length, width = x_BHSD.shape[2:]
+    powers = torch.arange(0, width, 2, device=x_BHSD.device) / width
+    positions = torch.arange(length, device=x_BHSD.device)
+    angles = torch.outer(positions, ROTATION_BASE**-powers)
+    cosine, sine = angles.cos().to(x_BHSD.dtype), angles.sin().to(x_BHSD.dtype)
+    left, right = x_BHSD.chunk(2, dim=-1)
+    return torch.cat([left * cosine - right * sine, right * cosine + left * sine], dim=-1)
+
+
+class Inner(nn.Module):
+    """The feed-forward part: one half gates the other."""
+
+    def __init__(self, shape: Shape, operations: Operations) -> None:
+        super().__init__()
+        self.gate = Linear(shape.width, shape.inner, operations)
+        self.up = Linear(shape.width, shape.inner, operations)
+        self.down = Linear(shape.inner, shape.width, operations)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the part's output."""
+        return cast("torch.Tensor", self.down(functional.silu(self.gate(x)) * self.up(x)))
+
+
+class Block(nn.Module):
+    """Attention and the inner part, each normalised before and added after."""
+
+    def __init__(self, shape: Shape, operations: Operations) -> None:
+        super().__init__()
+        self.attention_norm = Normalisation(shape.width)
+        self.attention = Attention(shape, operations)
+        self.inner_norm = Normalisation(shape.width)
+        self.inner = Inner(shape, operations)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
+        x = x + self.attention(self.attention_norm(x))
+        return cast("torch.Tensor", x + self.inner(self.inner_norm(x)))
+
+
+class Decoder(nn.Module):
+    """The whole network, or some layers of it as a pipeline's stage.
+
+    Layers keep their numbers in a stage, so parameters have the same names in every checkpoint.
+    """
+
+    def __init__(
+        self, shape: Shape, operations: Operations, *, dtype: torch.dtype, recompute: bool
+    ) -> None:
+        super().__init__()
+        self.operations, self.dtype, self.recompute = operations, dtype, recompute
+        self.embedding: nn.Module | None = nn.Embedding(shape.vocabulary, shape.width)
+        self.blocks = nn.ModuleDict(
+            {str(layer): Block(shape, operations) for layer in range(shape.layers)}
+        )
+        self.norm: nn.Module | None = Normalisation(shape.width)
+        self.head: nn.Module | None = Linear(shape.width, shape.vocabulary, operations)
+
+    def forward(self, x: torch.Tensor, targets: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the mean loss if there are targets, else logits, or what the next stage takes."""
+        if self.embedding is not None:
+            x = self.embedding(x).to(self.dtype)
+        for block in self.blocks.values():
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        if self.norm is not None and self.head is not None:
+            x = self.head(self.norm(x))
+        return x if targets is None else self.loss(x, targets)
+
+    def loss(self, logits_BSV: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffixes
+        """Return the mean of the negative logarithms of the right tokens' probabilities.
+
+        Through the softmax itself rather than its logarithm, so that ours is part of training; its
+        gradient is the same, softmax minus one at the target, by the chain rule.
+        """
+        probabilities = self.operations.softmax(logits_BSV.float().flatten(0, 1))
+        right = probabilities.gather(1, targets_BS.reshape(-1, 1))
+        return -right.clamp_min(SMALLEST).log().mean()
+
+
+def new_decoder(
+    shape: Shape,
+    operations: Operations,
+    *,
+    dtype: torch.dtype,
+    recompute: bool,
+    seed: int,
+    device: torch.device,
+) -> Decoder:
+    """Return an untrained network; one seed gives one network per kind of device."""
+    with torch.device("meta"):
+        decoder = Decoder(shape, operations, dtype=dtype, recompute=recompute)
+    decoder.to_empty(device=device)
+    chance = torch.Generator(device).manual_seed(seed)
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            if parameter.dim() == 1:
+                parameter.fill_(1.0)
+            else:
+                parameter.normal_(std=INITIAL_SPREAD, generator=chance)
+    return decoder
+
+
+def use(model: nn.Module, operations: Operations) -> None:
+    """Let every part of a network use these operations from now on."""
+    for module in model.modules():
+        if hasattr(module, "operations"):
+            module.operations = operations

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `transformer` can be told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.settings import Options
+
+KERNELS = ("ours", "torch")
+PARALLEL = ("ddp", "fsdp", "tp", "pp")
+DTYPES = ("bf16", "fp32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerOptions(Options):
+    """Arguments; None takes what suits the device.
+
+    Attributes:
+        layers: blocks of attention and a feed-forward part.
+        width: numbers per token between the blocks.
+        heads: of the queries; width over heads is 64 or 128.
+        kv_heads: of keys and values, shared by heads.
+        sequence: tokens in a row.
+        batch_size: rows per step, of all ranks together.
+        steps: of training, counted from the first attempt on.
+        accumulate: parts of each rank's share, one after the other.
+        dtype: of products and activations; parameters are fp32.
+        recompute: keep only the inputs of blocks and compute them again for the gradient.
+        kernels: whose attention, softmax and products.
+        parallel: how the ranks share the work.
+        check_steps: compared with a single process; 0 compares nothing and verifies nothing.
+        checkpoint: folder of checkpoints; the latest in it is taken up.
+        checkpoint_every: steps.
+        attempt: of the job, for the name of new checkpoints.
+    """
+
+    layers: int | None = None
+    width: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    sequence: int | None = None
+    batch_size: int | None = None
+    steps: int | None = None
+    accumulate: int = 1
+    dtype: str | None = None
+    recompute: bool = False
+    kernels: str = "ours"
+    parallel: str = "ddp"
+    check_steps: int | None = None
+    checkpoint: Path | None = None
+    checkpoint_every: int = 10
+    attempt: int = 1
+
+
+def attempt_of(environ: Mapping[str, str]) -> int:
+    """Return which attempt of its job this is, from 1.
+
+    Raises:
+        BadArgument: the operator's word is no number.
+    """
+    text = environ.get("GPUPACK_ATTEMPT") or "1"
+    if not text.isdecimal():
+        raise BadArgument(f"GPUPACK_ATTEMPT is {text!r}, not a whole number")
+    return int(text)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipeline parallelism: every rank has some layers; micro-batches follow each other through them.
+
+The schedule is 1F1B: a stage starts a gradient as soon as one can come back, so that it never keeps
+more micro-batches than there are stages after it.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+from gpupack_workloads.transformer.language import Batch
+from gpupack_workloads.transformer.model import Decoder
+from gpupack_workloads.transformer.operations import Operations
+from gpupack_workloads.transformer.parallel.learner import (
+    TYPES,
+    Learner,
+    Place,
+    decoder_of,
+    new_optimizer,
+)
+from gpupack_workloads.transformer.plan import Plan
+
+
+class Spread(Learner):
+    """A stage of many."""
+
+    def __init__(self, plan: Plan, operations: Operations, place: Place) -> None:
+        super().__init__(plan, place)
+        whole = decoder_of(plan, operations, place.device)
+        self.module = stage_of(whole, index=place.index, stages=place.ranks)
+        self.last = place.index == place.ranks - 1
+        self.optimizer = new_optimizer(self.module, plan)
+        # Few micro-batches cannot fill 1F1B, which then refuses to run.
+        kind: Any = Schedule1F1B if plan.parts >= place.ranks else ScheduleGPipe
+        self.schedule = kind(
+            pipeline_stage(self.module, plan, place), plan.parts, loss_fn=whole.loss
+        )
+
+    def backward(self, batch: Batch) -> torch.Tensor:
+        """Send a batch through all stages and back."""
+        losses: list[torch.Tensor] = []
+        if self.place.index == 0:
+            self.schedule.step(batch.inputs)
+        elif self.last:
+            self.schedule.step(target=batch.targets, losses=losses)
+        else:
+            self.schedule.step()
+        found = torch.stack(losses).mean() if losses else torch.zeros((), device=self.place.device)
+        mean = found.detach().clone()
+        dist.broadcast(mean, src=self.place.ranks - 1)
+        return mean
+
+
+def stage_of(decoder: Decoder, *, index: int, stages: int) -> Decoder:
+    """Return a network with only one stage's parts; others are forgotten."""
+    layers = list(decoder.blocks)
+    first, after = (len(layers) * edge // stages for edge in (index, index + 1))
+    for layer in layers[:first] + layers[after:]:
+        del decoder.blocks[layer]
+    if index > 0:
+        decoder.embedding = None
+    if index < stages - 1:
+        decoder.norm = decoder.head = None
+    return decoder
+
+
+def pipeline_stage(module: Decoder, plan: Plan, place: Place) -> PipelineStage:
+    """Tell torch what goes in and out of a stage, which it would find out by running it."""
+    rows, shape = plan.batch_size // plan.parts, plan.shape
+    tokens = torch.empty((rows, shape.sequence), dtype=torch.long, device="meta")
+    between, logits = (
+        # Its gradient comes back from the next stage only if it says that it has one.
+        torch.empty(
+            (rows, shape.sequence, last), dtype=TYPES[plan.dtype], device="meta", requires_grad=True
+        )
+        for last in (shape.width, shape.vocabulary)
+    )
+    return PipelineStage(
+        module,
+        place.index,
+        place.ranks,
+        place.device,
+        input_args=(tokens if place.index == 0 else between,),
+        output_args=(logits if place.index == place.ranks - 1 else between,),
+    )

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The training itself: steps from where the last attempt stopped, checkpoints, an agreed end.
+
+Losses stay on the device, and word of a signal is read one step late, so that the device always has
+the next step's work while the host reads.
+"""
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from gpupack_workloads.errors import Interrupted
+from gpupack_workloads.transformer.curve import language_of
+from gpupack_workloads.transformer.folder import Checkpoint
+from gpupack_workloads.transformer.parallel import Learner
+from gpupack_workloads.transformer.saving import resume, save
+from gpupack_workloads.transformer.stopping import Stop
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Where and when to save; no folder means never."""
+
+    folder: Path | None
+    every: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training did.
+
+    Attributes:
+        first: steps that earlier attempts had done.
+        losses: of the steps of this one.
+        save_seconds: of the slowest checkpoint; 0 where there was none.
+    """
+
+    first: int
+    losses: list[float]
+    save_seconds: float
+
+
+def train(learner: Learner, keeping: Keeping) -> Trained:
+    """Train to the planned number of steps.
+
+    Raises:
+        Interrupted: a signal to end came to one of the ranks; all have saved.
+    """
+    with Stop() as stop:
+        first = resume(learner, keeping.folder) if keeping.folder else 0
+        return Training(learner, keeping, stop, first).run()
+
+
+class Training:
+    """One attempt's steps."""
+
+    def __init__(self, learner: Learner, keeping: Keeping, stop: Stop, first: int) -> None:
+        self.learner, self.keeping, self.stop, self.first = learner, keeping, stop, first
+        self.language = language_of(learner.plan, learner.place.device)
+        self.losses: list[torch.Tensor] = []
+        self.words: list[torch.Tensor] = []
+        self.save_seconds = 0.0
+        self.saved_at: int | None = None
+
+    def run(self) -> Trained:
+        """Take all steps."""
+        for step in range(self.first, self.learner.plan.steps):
+            self.take(step)
+            due = (step + 1) % self.keeping.every == 0 or step + 1 == self.learner.plan.steps
+            told = self.told()
+            if due or told:
+                self.save(step + 1)
+            if told:
+                raise Interrupted(f"told to end after step {step + 1}: {self.where()}")
+        losses = [float(loss.item()) for loss in self.losses]
+        return Trained(first=self.first, losses=losses, save_seconds=self.save_seconds)
+
+    def take(self, step: int) -> None:
+        """Take a step and pass on whether this rank was told to end."""
+        plan = self.learner.plan
+        batch = self.language.batch(step, rows=plan.batch_size, length=plan.shape.sequence)
+        self.losses.append(self.learner.step(batch))
+        word = torch.tensor(float(self.stop.asked), device=self.learner.place.device)
+        dist.all_reduce(word, op=dist.ReduceOp.MAX)
+        self.words.append(word)
+
+    def told(self) -> bool:
+        """Return whether any rank was told to end before the step before this one."""
+        return len(self.words) > 1 and bool(self.words[-2].item())
+
+    def save(self, done: int) -> None:
+        """Write a checkpoint, if they are kept."""
+        if self.keeping.folder is None:
+            return
+        start = time.perf_counter()
+        save(
+            self.learner,
+            self.keeping.folder,
+            Checkpoint(step=done, attempt=self.keeping.attempt),
+        )
+        self.save_seconds = max(self.save_seconds, time.perf_counter() - start)
+        self.saved_at = done
+
+    def where(self) -> str:
+        """Say what is kept of the training."""
+        if self.saved_at is None:
+            return "nothing is kept, for there is no --checkpoint folder"
+        return f"saved in {self.keeping.folder}"
