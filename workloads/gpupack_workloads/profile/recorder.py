@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 def record(recording: Recording, run: Callable[[], Result]) -> Result:
     """Run, write trace and table, return the result with the profile in it."""
-    with profile(activities=activities()) as profiler:
+    with profile(activities=activities(), acc_events=True) as profiler:
         result = run()
     name = worker_name(recording.workload)
     tensorboard_trace_handler(str(recording.folder), worker_name=name, use_gzip=True)(profiler)
