@@ -48,7 +48,10 @@ def metric(name: str) -> Pick:
 
 
 def least(column: str, **where: Any) -> Pick:
-    """Pick the smallest figure of a column, of the rows in which other columns are so."""
+    """Pick the smallest figure of a column, of the rows in which other columns are so.
+
+    What another column must be is a value, or a function that says whether a value will do.
+    """
     return lambda result, _: min(_column(result, column, where))
 
 
@@ -74,7 +77,124 @@ def _column(result: Result, column: str, where: dict[str, Any]) -> list[float]:
 
 
 def _agrees(value: Any, wanted: Any) -> bool:
-    return value in wanted if isinstance(wanted, (tuple, range)) else value == wanted
+    return bool(wanted(value)) if callable(wanted) else value == wanted
 
 
-BARS: tuple[Bar, ...] = ()
+def ragged(rows: int) -> bool:
+    """Whether a number of rows is no multiple of any tile's."""
+    return rows % 16 != 0
+
+
+def softmax(dtype: str, way: str) -> tuple[Bar, Bar]:
+    """Return what is asked of one pass: beside a copy, and beside torch; the worst row counts."""
+    figure = least(f"{way}_gb_per_s", dtype=dtype)
+    what = f"softmax {way}, {dtype}, rows of 1k to 32k"
+    copy, torch = (least(f"{way}_{rival}_ratio", dtype=dtype) for rival in ("copy", "torch"))
+    return (
+        Bar(what, "softmax", 1, "0.95 of a copy", 0.95, figure, "GB/s", ratio=copy),
+        Bar(what, "softmax", 1, "1.0 of torch", 1.0, figure, "GB/s", ratio=torch),
+    )
+
+
+def gemm(asked: float, **shape: int) -> Bar:
+    """Return what is asked of one bf16 product beside cuBLAS."""
+    where: dict[str, Any] = {"dtype": "bfloat16", **shape}
+    return Bar(
+        f"gemm bf16, {' x '.join(map(str, shape.values()))}",
+        "gemm",
+        1,
+        f"{asked:g} of cuBLAS",
+        asked,
+        least("tflops", **where),
+        "TFLOP/s",
+        ratio=least("cublas_ratio", **where),
+    )
+
+
+def attention(mask: str, way: str, asked: float) -> Bar:
+    """Return what is asked of one pass of attention beside cuDNN."""
+    where: dict[str, Any] = {"mask": mask, "pass": way}
+    return Bar(
+        f"attention {way}, {mask}, D = 128, 16k",
+        "attention",
+        1,
+        f"{asked:g} of cuDNN",
+        asked,
+        least("tflops", **where),
+        "TFLOP/s",
+        ratio=least("cudnn_ratio", **where),
+    )
+
+
+BARS: tuple[Bar, ...] = (
+    *softmax("float32", "forward"),
+    *softmax("float32", "backward"),
+    *softmax("bfloat16", "forward"),
+    *softmax("bfloat16", "backward"),
+    gemm(0.95, m=4096, n=4096, k=4096),
+    gemm(0.95, m=8192, n=8192, k=8192),
+    Bar(
+        "gemm bf16, ragged",
+        "gemm",
+        1,
+        "0.9 of cuBLAS",
+        0.9,
+        least("tflops", dtype="bfloat16", m=ragged),
+        "TFLOP/s",
+        ratio=least("cublas_ratio", dtype="bfloat16", m=ragged),
+    ),
+    attention("full", "forward", 0.85),
+    attention("causal", "forward", 0.85),
+    attention("full", "backward", 0.8),
+    attention("causal", "backward", 0.8),
+    Bar(
+        "all-reduce of 4 GiB",
+        "collectives",
+        4,
+        "0.98 of NCCL's best setting",
+        0.98,
+        metric("all_reduce_bus_gb_per_s"),
+        "GB/s bus",
+        ratio=metric("all_reduce_nccl_best_ratio"),
+    ),
+    Bar(
+        "all-reduce of 8 B to 64 KiB by symmetric memory, slowest size",
+        "collectives",
+        4,
+        "15 us at most",
+        15,
+        metric("small_packets_us"),
+        "us",
+        most=True,
+        digits=1,
+    ),
+    Bar(
+        "resnet50",
+        "resnet50",
+        1,
+        "6700 images/s",
+        6700,
+        metric("images_per_s"),
+        "images/s",
+    ),
+    Bar(
+        "resnet50 on 4 GPUs",
+        "resnet50",
+        4,
+        "3.88 times one GPU",
+        3.88,
+        metric("images_per_s"),
+        "images/s",
+        ratio=metric("scaling_ratio"),
+    ),
+    Bar(
+        "matmul-multi on 4 GPUs, bf16, 32768",
+        "matmul-multi",
+        4,
+        "3.6 times one GPU",
+        3.6,
+        metric("tflops"),
+        "TFLOP/s",
+        ratio=metric("speedup_ratio"),
+    ),
+)
