@@ -28,7 +28,7 @@ from gpupack_workloads.results import Result
 
 logger = logging.getLogger(__name__)
 
-MEMORY_ENDS = 0.45
+MEMORY_ENDS = 0.52
 """Part of the time after which the patterns end; what is left after them is for products."""
 COMPUTE_ENDS = 0.97
 LEAST_PATTERNS = 6
