@@ -6,7 +6,8 @@ import torch
 
 from gpupack_workloads.devices import Device, choose_device, memory_errors
 from gpupack_workloads.errors import NoSuchDevice, OutOfMemory, WrongResult
-from gpupack_workloads.matmul import check, run
+from gpupack_workloads.kernels.gemm.checking import check
+from gpupack_workloads.matmul import run
 from gpupack_workloads.results import encode
 from gpupack_workloads.settings import Options
 

@@ -142,7 +142,6 @@ def multiply(
     for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
         tile_m, tile_n = place(tile, tiles_m, tiles_n, GROUP_M)
         sum_MN = gl.zeros((HALF_M, TILE_N), dtype=gl.float32, layout=layout)
-        before = stage
         for k in range(0, K, TILE_K):
             mbarrier.wait(ready.index(stage), phase)
             a = a_tiles.index(2 * stage + HALF)
@@ -154,14 +153,14 @@ def multiply(
             sum_MN = warpgroup_mma(a, b, sum_MN, is_async=True, use_acc=k > 0)
             # One product stays under way; the one before it has ended, and its stage is free.
             sum_MN = warpgroup_mma_wait(1, deps=(sum_MN,))
-            mbarrier.arrive(empty.index(before), count=1, pred=k > 0)
-            before = stage
+            # Not a variable that follows `stage`: Triton takes the two for one value in a loop.
+            mbarrier.arrive(empty.index((stage + STAGES - 1) % STAGES), count=1, pred=k > 0)
             stage += 1
             if stage == STAGES:
                 stage = 0
                 phase ^= 1
         sum_MN = warpgroup_mma_wait(0, deps=(sum_MN,))
-        mbarrier.arrive(empty.index(before), count=1)
+        mbarrier.arrive(empty.index((stage + STAGES - 1) % STAGES), count=1)
         row = (tile_m * 2 + HALF) * HALF_M
         column = tile_n * TILE_N
         if PARTS == 1:

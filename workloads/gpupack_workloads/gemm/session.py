@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks and times every product, ours and cuBLAS in turns, and makes the result.
+
+In turns, because a large product draws all the power that the GPU may: whoever comes second meets
+the clocks that the first one left.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
+from gpupack_workloads.gemm.cases import Case, cases, operands, rival
+from gpupack_workloads.gemm.options import GemmOptions
+from gpupack_workloads.kernels.agreement import Agreement, closest
+from gpupack_workloads.kernels.gemm.checking import Product, check
+from gpupack_workloads.kernels.loading import load
+from gpupack_workloads.results import Result, Scalar, headline
+from gpupack_workloads.timing import seconds_in_turns
+
+ROUNDS = {"cuda": 9, "cpu": 1}
+# Work of one turn: long enough that launches and events do not count, short beside the heating.
+TURN_OPERATIONS = 6e12
+MOST_REPEATS = 50
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found for one product.
+
+    Attributes:
+        case: the product.
+        agreement: of ours with the reference.
+        tflops: of ours.
+        rival_tflops: of cuBLAS; None where it has no such product.
+    """
+
+    case: Case
+    agreement: Agreement
+    tflops: float
+    rival_tflops: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Return ours over cuBLAS."""
+        return round(self.tflops / self.rival_tflops, 4) if self.rival_tflops else None
+
+    def row(self) -> dict[str, Scalar]:
+        """Return the case as a row of the result's table."""
+        m, n, k = self.case.shape
+        row: dict[str, Scalar] = {
+            "dtype": str(self.case.dtype).removeprefix("torch."),
+            "m": m,
+            "n": n,
+            "k": k,
+            "tflops": round(self.tflops, 4),
+            "error": self.agreement.error,
+            "error_bound": self.agreement.bound,
+        }
+        if self.ratio is not None and self.rival_tflops is not None:
+            row |= {"cublas_tflops": round(self.rival_tflops, 4), "cublas_ratio": self.ratio}
+        return row
+
+
+def run(options: GemmOptions) -> Result:
+    """Check and time every case.
+
+    Raises:
+        WrongResult: a product is wrong; nothing about speed is reported then.
+    """
+    device = choose_device(require_gpu=options.require_gpu)
+    wanted = cases(options, simulated=device.simulated)
+    product = load("gemm.launch", "gemm", interpreted=device.simulated)
+    with memory_errors(f"a product of {max(case.shape for case in wanted)}"):
+        found = [
+            measure(case, product, device=device, seed=options.seed + number)
+            for number, case in enumerate(wanted)
+        ]
+    return summarise(found, device)
+
+
+def measure(case: Case, product: Product, *, device: Device, seed: int) -> Measured:
+    """Check one product, then time it beside its rival."""
+    a, b = operands(case, device=device, seed=seed)
+    agreement = check(f"gemm {case.name}", product, a, b)
+    other = rival(case, a, b)
+    works: dict[str, Callable[[], object]] = {"ours": partial(product, a, b)}
+    if other is not None:
+        works["rival"] = other
+    seconds = seconds_in_turns(
+        works,
+        device=device.torch,
+        repeats=1 if device.simulated else repeats(case),
+        rounds=ROUNDS[device.torch.type],
+        warm_up=0 if device.simulated else 3,
+    )
+    tflops = {name: case.operations / time / 1e12 for name, time in seconds.items()}
+    return Measured(case, agreement, tflops["ours"], tflops.get("rival"))
+
+
+def repeats(case: Case) -> int:
+    """Return how often a turn repeats a product."""
+    return max(1, min(MOST_REPEATS, round(TURN_OPERATIONS / case.operations)))
+
+
+def summarise(found: list[Measured], device: Device) -> Result:
+    """Make the result: ratios first, then figures by case, and a table."""
+    metrics: dict[str, Scalar] = {}
+    for measured in found:
+        if measured.ratio is not None:
+            metrics[f"{measured.case.name}_cublas_ratio"] = measured.ratio
+    for measured in found:
+        metrics[f"{measured.case.name}_tflops"] = round(measured.tflops, 4)
+        if measured.rival_tflops is not None:
+            metrics[f"{measured.case.name}_cublas_tflops"] = round(measured.rival_tflops, 4)
+    worst = closest([measured.agreement for measured in found])
+    metrics |= {"error": worst.error, "error_bound": worst.bound}
+    best = max(measured.tflops for measured in found if measured.case.dtype == found[0].case.dtype)
+    return Result(
+        workload="gemm",
+        headline=headline(f"{best:.2f} TFLOP/s", simulated=device.simulated),
+        verified=True,
+        simulated=device.simulated,
+        metrics=metrics | describe(device),
+        rows=[measured.row() for measured in found],
+    )

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks a product as it was computed: NumPy computes rows of it again, in 64 bits.
+
+The rows are spread over the whole matrix. Every tile of 64 rows has at least one of them, so a tile
+that was skipped or computed twice is seen.
+"""
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.kernels.gemm.reference import (
+    ACCUMULATION_UNIT,
+    Agreement,
+    Matrix,
+    compare,
+)
+
+logger = logging.getLogger(__name__)
+
+Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+ROW_STEP = 64
+# Hopper's tensor cores add products of 8-bit numbers with 13 bits after the point.
+ACCUMULATION_UNITS = {torch.float8_e4m3fn: 2.0**-13}
+
+
+def check(name: str, product: Product, a: torch.Tensor, b: torch.Tensor) -> Agreement:
+    """Compute a product and compare rows of it with NumPy's.
+
+    Raises:
+        WrongResult: an element is further off than rounding explains.
+    """
+    c = product(a, b)
+    # An odd step visits every position within a tile.
+    rows = range(0, a.shape[0], ROW_STEP - 1)
+    agreement = compare(
+        a=in_64_bits(a[rows]),
+        b=in_64_bits(b),
+        c=in_64_bits(c[rows]),
+        dtype=str(c.dtype).removeprefix("torch."),
+        accumulation_unit=ACCUMULATION_UNITS.get(a.dtype, ACCUMULATION_UNIT),
+    )
+    logger.info("%s %s: error %.2e", name, tuple(c.shape), agreement.error)
+    if not agreement.holds:
+        raise WrongResult(
+            f"{name}: the product of {tuple(a.shape)} and {tuple(b.shape)} is wrong by"
+            f" {agreement.error:.3e} where rounding explains {agreement.bound:.3e}"
+        )
+    return agreement
+
+
+def in_64_bits(matrix: torch.Tensor) -> Matrix:
+    """Return a matrix for NumPy, element by element the same."""
+    values: Matrix = matrix.double().cpu().numpy()
+    return np.ascontiguousarray(values)

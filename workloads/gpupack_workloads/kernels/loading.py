@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports kernels so that they run where they are wanted: compiled for a GPU, or interpreted."""
+
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+
+def load(path: str, name: str, *, interpreted: bool) -> Callable[..., Any]:
+    """Import a function of a kernel; Triton decides at its own import whether to interpret.
+
+    Args:
+        path: the module below `gpupack_workloads.kernels`.
+        name: the function.
+        interpreted: there is no GPU.
+    """
+    if interpreted:
+        os.environ["TRITON_INTERPRET"] = "1"
+    module = importlib.import_module(f"gpupack_workloads.kernels.{path}")
+    function: Callable[..., Any] = getattr(module, name)
+    return function

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NumPy on the CPU against torch on the GPU, both with 32-bit floats, from small to large.
+
+Torch is timed twice: the product alone, and with what it takes to get there, the copies of A and B
+to the GPU and of C back to the host's memory.
+
+Every element of one is compared with the other's. Each differs from the exact product by at most
+L sqrt(K) u |a|.|b| + u |c| (`kernels.gemm.reference`), and |a|.|b| is at most the product of the
+lengths of a row of A and a column of B, which costs no third product.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from gpupack_workloads.devices import Device
+from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.kernels.agreement import ACCUMULATION_UNIT, SAFETY, Agreement, worst
+from gpupack_workloads.results import Scalar
+from gpupack_workloads.settings import Options
+from gpupack_workloads.timing import seconds_per_call
+
+logger = logging.getLogger(__name__)
+
+Matrix = np.ndarray[Any, np.dtype[np.float32]]
+
+SMALLEST, LARGEST, LARGEST_WITHOUT = 256, 4096, 512
+ELEMENT_BYTES = 4
+MIB = 2**20
+# A product that would take NumPy longer than this is left out: a large chosen size, a small pod.
+PATIENCE_SECONDS = 20.0
+# Small products are repeated until they take about so long together.
+TURN_SECONDS = 0.1
+MOST_REPEATS = 20
+
+
+@dataclass(frozen=True)
+class Bout:
+    """What was found at one size.
+
+    Attributes:
+        size: rows and columns of all matrices.
+        agreement: of NumPy's product with torch's.
+        numpy_seconds: on the CPU.
+        torch_seconds: on the device, with the operands there.
+        transfer_seconds: the same with the operands in the host's memory, and the result too.
+    """
+
+    size: int
+    agreement: Agreement
+    numpy_seconds: float
+    torch_seconds: float
+    transfer_seconds: float
+
+    def metrics(self) -> dict[str, Scalar]:
+        """Return the figures, ratios first."""
+        operations = 2 * self.size**3
+        return {
+            "speed_up": round(self.numpy_seconds / self.torch_seconds, 3),
+            "speed_up_with_transfers": round(self.numpy_seconds / self.transfer_seconds, 3),
+            "numpy_seconds": self.numpy_seconds,
+            "fp32_seconds": self.torch_seconds,
+            "fp32_seconds_with_transfers": self.transfer_seconds,
+            "numpy_tflops": round(operations / self.numpy_seconds / 1e12, 4),
+            "fp32_tflops": round(operations / self.torch_seconds / 1e12, 4),
+            "numpy_error": self.agreement.error,
+            "numpy_error_bound": self.agreement.bound,
+            "matrices_mib": round(3 * self.size**2 * ELEMENT_BYTES / MIB, 3),
+        }
+
+    def row(self) -> dict[str, Scalar]:
+        """Return the bout as a row of the result's table."""
+        return {"size": self.size} | self.metrics()
+
+
+def sizes(chosen: int, *, simulated: bool) -> list[int]:
+    """Return doubling sizes, and the chosen one as the last."""
+    largest = LARGEST_WITHOUT if simulated else LARGEST
+    doublings = [SMALLEST << power for power in range((largest // SMALLEST).bit_length())]
+    return [size for size in doublings if size < chosen or (not simulated and size != chosen)] + [
+        chosen
+    ]
+
+
+def fight(wanted: list[int], *, device: Device, options: Options) -> list[Bout]:
+    """Check and time each size that NumPy can compute in bearable time, at least the first.
+
+    Raises:
+        WrongResult: the products differ by more than rounding explains.
+    """
+    bouts: list[Bout] = []
+    for size in wanted:
+        if bouts and expected_seconds(size, bouts[-1]) > PATIENCE_SECONDS:
+            logger.warning("NumPy would take too long for %d x %d here: left out", size, size)
+            continue
+        bouts.append(bout(size, device=device, seed=options.seed))
+        logger.info("%d x %d: NumPy %.2e s", size, size, bouts[-1].numpy_seconds)
+    return bouts
+
+
+def expected_seconds(size: int, before: Bout) -> float:
+    """Return how long NumPy would take, by how long a smaller size took."""
+    return before.numpy_seconds * (size / before.size) ** 3
+
+
+def bout(size: int, *, device: Device, seed: int) -> Bout:
+    """Multiply the same matrices on both sides."""
+    chance = np.random.default_rng(seed)
+    a, b = (chance.standard_normal((size, size), dtype=np.float32) for _ in range(2))
+    on_device = partial(torch.matmul, to_device(a, device), to_device(b, device))
+    agreement = compare(a, b, a @ b, on_device().cpu().numpy())
+    if not agreement.holds:
+        raise WrongResult(
+            f"NumPy's and torch's product of {size} x {size} matrices differ by"
+            f" {agreement.error:.3e} where rounding explains {agreement.bound:.3e}"
+        )
+    return Bout(
+        size=size,
+        agreement=agreement,
+        numpy_seconds=host_seconds(lambda: a @ b),
+        torch_seconds=seconds_per_call(
+            on_device, device=device.torch, repeats=MOST_REPEATS if not device.simulated else 3
+        ),
+        transfer_seconds=host_seconds(lambda: there_and_back(a, b, device)),
+    )
+
+
+def to_device(matrix: Matrix, device: Device) -> torch.Tensor:
+    """Copy a matrix to the device."""
+    return torch.from_numpy(matrix).to(device.torch, copy=True)
+
+
+def there_and_back(a: Matrix, b: Matrix, device: Device) -> Matrix:
+    """Multiply on the device what lies in the host's memory; the result lies there too."""
+    product = to_device(a, device) @ to_device(b, device)
+    back: Matrix = product.cpu().numpy()
+    return back
+
+
+def host_seconds(work: Callable[[], object]) -> float:
+    """Return the mean time of one call by the host's clock; the work ends when it returns."""
+    first = _timed(work, 1)
+    repeats = min(MOST_REPEATS, int(TURN_SECONDS / first))
+    return _timed(work, repeats) / repeats if repeats else first
+
+
+def _timed(work: Callable[[], object], repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        work()
+    return time.perf_counter() - start
+
+
+def compare(a: Matrix, b: Matrix, one: Matrix, other: Matrix) -> Agreement:
+    """Compare every element of two products of the same matrices."""
+    lengths = np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
+    unit = (SAFETY * np.sqrt(a.shape[1]) + 1) * ACCUMULATION_UNIT
+    error = np.abs(one.astype(np.float64) - other)
+    return worst(error=error, bound=2 * unit * lengths)
