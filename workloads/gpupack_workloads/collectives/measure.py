@@ -3,10 +3,16 @@
 
 What is timed are buffers of zeros: repeated sums of anything else would overflow. A size that does
 not divide into whole elements for every rank is rounded up, and the row says what was moved.
+
+Calls are timed in batches. A batch takes what its slowest rank needed, and the median of batches is
+kept: a rank that the host stops for some milliseconds, as virtual machines do, holds up all others,
+and would be a third of a mean.
 """
 
 import logging
 import math
+import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,11 +28,12 @@ from gpupack_workloads.timing import seconds_per_call
 
 logger = logging.getLogger(__name__)
 
-REPEATS = {"cuda": 20, "cpu": 3}
-# Below this a call's time varies with what else the CPU does.
-SMALL_BYTES = 2**20
-SMALL_REPEATS = {"cuda": 100, "cpu": 3}
+BATCHES = {"cuda": 7, "cpu": 3}
 WARM_UP = {"cuda": 5, "cpu": 1}
+# A batch on GPUs lasts long enough for the ranks' unequal starts not to count.
+BATCH_BYTES = 2**29
+MOST_REPEATS = 100
+LEAST_REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -68,15 +75,8 @@ def measure(operation: Operation, size: int, place: Place, *, in_place: bool) ->
     """
     elements = elements_of(size, ranks=place.ranks, shared=operation.shared)
     buffers = operation.buffers(elements, place, in_place=in_place)
-    kind = place.device.type
-    seconds = slowest(
-        seconds_per_call(
-            partial(operation.start, buffers, place),
-            device=place.device,
-            repeats=(SMALL_REPEATS if size < SMALL_BYTES else REPEATS)[kind],
-            warm_up=WARM_UP[kind],
-        ),
-        place,
+    seconds = median_seconds(
+        partial(operation.start, buffers, place), place, repeats=repeats_for(size, place.device)
     )
     check(operation, buffers, place)
     moved = elements * ELEMENT_BYTES
@@ -108,11 +108,28 @@ def elements_of(size: int, *, ranks: int, shared: bool) -> int:
     return max(1, math.ceil(size / (ELEMENT_BYTES * unit))) * unit
 
 
-def slowest(seconds: float, place: Place) -> float:
-    """Return the largest of all ranks' times."""
-    times = torch.tensor([seconds], dtype=torch.float64, device=place.device)
+def repeats_for(size: int, device: torch.device) -> int:
+    """Return how many calls make a batch."""
+    if device.type == "cpu":
+        return 1
+    return max(LEAST_REPEATS, min(MOST_REPEATS, BATCH_BYTES // size))
+
+
+def median_seconds(work: Callable[[], object], place: Place, *, repeats: int) -> float:
+    """Return the median over batches of the slowest rank's mean."""
+    kind = place.device.type
+    own = [
+        seconds_per_call(
+            work,
+            device=place.device,
+            repeats=repeats,
+            warm_up=0 if batch else WARM_UP[kind],
+        )
+        for batch in range(BATCHES[kind])
+    ]
+    times = torch.tensor(own, dtype=torch.float64, device=place.device)
     dist.all_reduce(times, op=dist.ReduceOp.MAX)
-    return float(times.item())
+    return float(statistics.median(times.tolist()))
 
 
 def sizes(smallest: int, largest: int) -> list[int]:

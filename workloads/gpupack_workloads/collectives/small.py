@@ -5,7 +5,7 @@ Up to 64 KiB an all-reduce is all latency: NCCL launches a kernel that synchroni
 Where all GPUs of the gang are in one host and reach one another's memory, one kernel can read what
 peers wrote (one-shot), or sum a part each and exchange the parts (two-shot). No multicast.
 
-Two times are taken, each the slowest rank's mean. `us`: calls from Python, one after another, by
+Two times are taken, in batches as `measure` says. `us`: calls from Python, one after another, by
 CUDA events: what a program sees. `graph_us`: the same calls recorded in a CUDA graph and replayed:
 what the GPU needs, and what a program gets that records its steps.
 """
@@ -17,18 +17,17 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.collectives.measure import slowest
+from gpupack_workloads.collectives.measure import median_seconds
 from gpupack_workloads.collectives.place import ELEMENT_BYTES, Place, count_wrong, fill
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.results import Scalar
-from gpupack_workloads.timing import seconds_per_call
 
 SIZES = tuple(8 << power for power in range(14))
-REPEATS = 200
-CALLS_PER_GRAPH = 50
+REPEATS = 100
+CALLS_PER_GRAPH = 40
 # Elements that torch moves at once.
 VECTOR = 4
-GRAPH_REPEATS = 20
+GRAPH_REPEATS = 3
 
 # Sums a buffer over all ranks; returns where the sum is.
 Call = Callable[[], torch.Tensor]
@@ -72,13 +71,13 @@ def measure_one(name: str, method: Method, size: int, place: Place) -> dict[str,
     call = method.bind(elements)
     check(name, call, method.send[:elements], place)
     method.send.zero_()
-    called = seconds_per_call(call, device=place.device, repeats=REPEATS)
+    called = median_seconds(call, place, repeats=REPEATS)
     return {
         "operation": "all-reduce",
         "method": name,
         "size_bytes": size,
-        "us": round(slowest(called, place) * 1e6, 2),
-        "graph_us": round(slowest(replayed(call, place), place) * 1e6, 2),
+        "us": round(called * 1e6, 2),
+        "graph_us": round(replayed(call, place) * 1e6, 2),
     }
 
 
@@ -101,8 +100,7 @@ def replayed(call: Call, place: Place) -> float:
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         for _ in range(CALLS_PER_GRAPH):
             call()
-    per_replay = seconds_per_call(graph.replay, device=place.device, repeats=GRAPH_REPEATS)
-    return per_replay / CALLS_PER_GRAPH
+    return median_seconds(graph.replay, place, repeats=GRAPH_REPEATS) / CALLS_PER_GRAPH
 
 
 def nccl(place: Place, largest: int) -> Method:
@@ -160,8 +158,10 @@ def packets(place: Place, largest: int) -> Method:
     def bind(elements: int) -> Call:
         mine, sums = send[:elements], total[:elements]
 
+        launch = summing.bind(mine, sums)
+
         def call() -> torch.Tensor:
-            summing(mine, sums)
+            launch()
             return sums
 
         return call

@@ -6,7 +6,7 @@ import os
 import click
 
 from gpupack_workloads.commands.common import common, finish
-from gpupack_workloads.matmul_multi.options import CHUNKS, LAYOUTS, MatmulMultiOptions
+from gpupack_workloads.matmul_multi.options import CHUNKS, LAYOUTS, WIDTHS, MatmulMultiOptions
 from gpupack_workloads.settings import Gang
 
 
@@ -31,11 +31,20 @@ from gpupack_workloads.settings import Gang
     default=CHUNKS,
     help="Pieces of a travelling block; may be repeated, the fastest is kept.  [default: 1 2 4 8]",
 )
+@click.option(
+    "--width",
+    "widths",
+    type=click.IntRange(1, 131072),
+    multiple=True,
+    default=WIDTHS,
+    help="Columns of C that one product computes; may be repeated.  [default: 32768]",
+)
 @common
-def command(
+def command(  # noqa: PLR0913  one parameter per option
     size: int | None,
     layouts: tuple[str, ...],
     chunks: tuple[int, ...],
+    widths: tuple[int, ...],
     seed: int,
     *,
     require_gpu: bool,
@@ -43,7 +52,12 @@ def command(
 ) -> None:
     """Multiply matrices over all GPUs of all workers, beside one GPU."""
     options = MatmulMultiOptions(
-        size=size, layouts=layouts, chunks=chunks, seed=seed, require_gpu=require_gpu
+        size=size,
+        layouts=layouts,
+        chunks=chunks,
+        widths=widths,
+        seed=seed,
+        require_gpu=require_gpu,
     )
     finish(
         "matmul-multi",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every layout, transfer and size of pieces against one GPU, taking turns.
+"""Times every layout, transfer and way to cut against one GPU, taking turns.
 
-Each GPU multiplies alone as well, all at once, and the fastest of them is what the gang is compared
-with. Turns alternate so that clocks and temperature are the same for all; medians are kept.
+Each GPU multiplies alone as well, all at once, and the fastest of them, cut as suits it best, is
+what the gang is compared with. Turns alternate so that clocks and temperature are the same for all;
+medians are kept.
 """
 
 import statistics
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.matmul_multi.layout import Layout
+from gpupack_workloads.matmul_multi.layout import Cuts
 from gpupack_workloads.timing import seconds_per_call
+
+ALONE = "one GPU"
 
 
 @dataclass(frozen=True)
@@ -21,15 +24,15 @@ class Entrant:
     """One way to compute the product.
 
     Attributes:
-        layout: how it is cut.
+        layout: how it is shared; ALONE if it is not.
         exchange: how blocks travel.
-        chunks: pieces of a block that travels.
+        cuts: into what the work is cut.
         start: computes it once.
     """
 
     layout: str
     exchange: str
-    chunks: int
+    cuts: Cuts
     start: Callable[[], object]
 
 
@@ -41,42 +44,32 @@ class Timed:
     seconds: float
 
 
-def entrants(layouts: Sequence[tuple[Layout, str]], chunks: Sequence[int]) -> list[Entrant]:
-    """Return every layout with every number of pieces."""
-
-    def start(layout: Layout, count: int) -> Callable[[], object]:
-        return lambda: layout.multiply(count)
-
-    return [
-        Entrant(layout.name, exchange, count, start(layout, count))
-        for layout, exchange in layouts
-        for count in chunks
-    ]
-
-
 def compete(
-    entrants: Sequence[Entrant],
-    alone: Callable[[], object],
-    *,
-    device: torch.device,
-    turns: int,
-    repeats: int,
-) -> tuple[float, list[Timed]]:
-    """Return one GPU's time, and every entrant's."""
-    singles: list[float] = []
+    entrants: Sequence[Entrant], *, device: torch.device, turns: int, repeats: int
+) -> list[Timed]:
+    """Return every entrant's time: of the fastest GPU alone, of the slowest in a gang."""
     times: list[list[float]] = [[] for _ in entrants]
     for turn in range(turns):
-        warm_up = 1 if turn == 0 else 0
-        own = seconds_per_call(alone, device=device, repeats=1, warm_up=warm_up)
-        singles.append(agreed(own, device, dist.ReduceOp.MIN))
-        for entrant, found in zip(entrants, times, strict=True):
+        # Every other turn goes backwards, so that nobody always follows the same rival.
+        order = list(zip(entrants, times, strict=True))[:: -1 if turn % 2 else 1]
+        for entrant, found in order:
             own = seconds_per_call(entrant.start, device=device, repeats=repeats, warm_up=1)
-            found.append(agreed(own, device, dist.ReduceOp.MAX))
-    timed = [
+            which = dist.ReduceOp.MIN if entrant.layout == ALONE else dist.ReduceOp.MAX
+            found.append(agreed(own, device, which))
+    return [
         Timed(entrant, statistics.median(found))
         for entrant, found in zip(entrants, times, strict=True)
     ]
-    return statistics.median(singles), timed
+
+
+def fastest(timed: Sequence[Timed], layout: str | None = None) -> Timed:
+    """Return the fastest of a layout, or of all that share the work."""
+    rivals = [
+        one
+        for one in timed
+        if one.entrant.layout == layout or (layout is None and one.entrant.layout != ALONE)
+    ]
+    return min(rivals, key=lambda one: one.seconds)
 
 
 def agreed(seconds: float, device: torch.device, which: dist.ReduceOp.RedOpType) -> float:

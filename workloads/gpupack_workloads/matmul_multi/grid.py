@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 
 from gpupack_workloads.matmul_multi.exchange import Exchange, Here
-from gpupack_workloads.matmul_multi.layout import Block, Piece, ask, cut
+from gpupack_workloads.matmul_multi.layout import Block, Cuts, Piece, ask, cut, multiply
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 
 
@@ -43,17 +43,17 @@ class Grid:
         self._others_nk = [torch.empty_like(self._b_nk) for _ in range(1, self._rows)]
         self._c_mn = operands.empty(tall, wide)
 
-    def multiply(self, chunks: int) -> None:
+    def multiply(self, cuts: Cuts) -> None:
         """Ask for B's blocks, since some wait for them, then for A's; multiply as they come."""
         self._exchange.begin()
-        b = {self._i: [Piece(0, self._b_nk, Here())]} | self._ask_b(chunks)
+        b = {self._i: [Piece(0, self._b_nk, Here())]} | self._ask_b(cuts.chunks)
         a = {self._j: Piece(0, self._a_mk, Here())} | self._ask_a()
         for turn, part in enumerate(self._order()):
             panel = a[part * self._columns // self._parts]
             panel.arrival.wait()
             for piece in b[part * self._rows // self._parts]:
                 piece.arrival.wait()
-                self._product(part, panel.values, piece, add=turn > 0)
+                self._product(part, panel.values, piece, cuts.width, add=turn > 0)
         self._exchange.end()
 
     def result(self) -> Block:
@@ -103,13 +103,12 @@ class Grid:
             )
         return found
 
-    def _product(self, part: int, panel_mk: torch.Tensor, piece: Piece, *, add: bool) -> None:
+    def _product(
+        self, part: int, panel_mk: torch.Tensor, piece: Piece, width: int, *, add: bool
+    ) -> None:
         """Multiply one part of K, for the columns of C that belong to a piece of B."""
         k = self._operands.size // self._parts
         a_mk = panel_mk[:, part * k % panel_mk.shape[1] :][:, :k]
         b_nk = piece.values[:, part * k % piece.values.shape[1] :][:, :k]
         c_mn = self._c_mn[:, piece.first : piece.first + b_nk.shape[0]]
-        if add:
-            torch.addmm(c_mn, a_mk, b_nk.T, out=c_mn)
-        else:
-            torch.mm(a_mk, b_nk.T, out=c_mn)
+        multiply(a_mk, b_nk, c_mn, width=width, add=add)

@@ -27,6 +27,19 @@ class Block:
     roundings: int
 
 
+@dataclass(frozen=True)
+class Cuts:
+    """Into what the work is cut.
+
+    Attributes:
+        chunks: pieces of a block that travels.
+        width: columns of C that one product computes.
+    """
+
+    chunks: int
+    width: int
+
+
 class Layout(Protocol):
     """Operands are where a rank holds them at the start; every transfer is within `multiply`.
 
@@ -36,8 +49,8 @@ class Layout(Protocol):
 
     name: ClassVar[str]
 
-    def multiply(self, chunks: int) -> None:
-        """Compute this rank's block of C, with travelling blocks cut into so many pieces."""
+    def multiply(self, cuts: Cuts) -> None:
+        """Compute this rank's block of C."""
 
     def result(self) -> Block:
         """Return what was computed last."""
@@ -66,6 +79,19 @@ def cut(block: torch.Tensor, chunks: int) -> Pieces:
     pieces = torch.tensor_split(block, min(chunks, block.shape[0]))
     firsts = itertools.accumulate((piece.shape[0] for piece in pieces[:-1]), initial=0)
     return list(zip(firsts, pieces, strict=True))
+
+
+def multiply(
+    a_mk: torch.Tensor, b_nk: torch.Tensor, c_mn: torch.Tensor, *, width: int, add: bool = False
+) -> None:
+    """Compute C = A @ B, or add it to C, so many columns at a time."""
+    for first in range(0, b_nk.shape[0], width):
+        b_kn = b_nk[first : first + width].T
+        columns = c_mn[:, first : first + width]
+        if add:
+            torch.addmm(columns, a_mk, b_kn, out=columns)
+        else:
+            torch.mm(a_mk, b_kn, out=columns)
 
 
 def ask(

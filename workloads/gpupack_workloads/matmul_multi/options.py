@@ -7,6 +7,7 @@ from gpupack_workloads.settings import Options
 
 LAYOUTS = ("rows", "grid", "split-k")
 CHUNKS = (1, 2, 4, 8)
+WIDTHS = (32768,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,9 @@ class MatmulMultiOptions(Options):
     Attributes:
         layouts: ways to cut the product, of LAYOUTS.
         chunks: into how many pieces a travelling block is cut; each is tried, the fastest is kept.
+        widths: how many columns of C one product computes; likewise.
     """
 
     layouts: tuple[str, ...] = LAYOUTS
     chunks: tuple[int, ...] = CHUNKS
+    widths: tuple[int, ...] = WIDTHS

@@ -14,10 +14,10 @@ from gpupack_workloads.distributed.reach import reach_one_another
 from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.kernels.agreement import Agreement, closest
 from gpupack_workloads.matmul_multi.check import check
-from gpupack_workloads.matmul_multi.compete import Timed, compete, entrants
+from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Timed, compete, fastest
 from gpupack_workloads.matmul_multi.exchange import Exchange
 from gpupack_workloads.matmul_multi.grid import Grid
-from gpupack_workloads.matmul_multi.layout import Layout
+from gpupack_workloads.matmul_multi.layout import Cuts, Layout, multiply
 from gpupack_workloads.matmul_multi.messages import Messages
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import MatmulMultiOptions
@@ -28,7 +28,7 @@ from gpupack_workloads.results import Result, Scalar, headline
 logger = logging.getLogger(__name__)
 
 DEFAULT_SIZE = {"cuda": 32768, "cpu": 256}
-TURNS = {"cuda": 5, "cpu": 1}
+TURNS = {"cuda": 7, "cpu": 1}
 REPEATS = {"cuda": 2, "cpu": 1}
 CUTS: dict[str, type[Rows | Grid | SplitK]] = {
     layout.name: layout for layout in (Rows, Grid, SplitK)
@@ -48,16 +48,14 @@ def measure(options: MatmulMultiOptions, backend: str) -> Result:
         )
         with memory_errors(f"a product of size {operands.size}"):
             layouts = layouts_of(options.layouts, operands, rank)
-            agreements = [checked(layout, operands, options.chunks) for layout, _ in layouts]
-            alone = product_alone(operands)
-            single, timed = compete(
-                entrants(layouts, options.chunks),
-                alone,
+            agreements = [checked(layout, operands, options) for layout, _ in layouts]
+            timed = compete(
+                [*alone(operands, options.widths), *together(layouts, options)],
                 device=rank.device.torch,
                 turns=TURNS[rank.device.torch.type],
                 repeats=REPEATS[rank.device.torch.type],
             )
-        return summarise(single, timed, agreements, operands=operands, rank=rank)
+        return summarise(timed, closest(agreements), operands=operands, rank=rank)
 
 
 def operands_of(options: MatmulMultiOptions, rank: Rank) -> Operands:
@@ -94,58 +92,73 @@ def exchanges(operands: Operands, rank: Rank) -> list[Exchange]:
     return found
 
 
-def checked(layout: Layout, operands: Operands, chunks: Sequence[int]) -> Agreement:
-    """Check a layout with every number of pieces; return what came closest to its bound."""
+def cuts_of(options: MatmulMultiOptions) -> list[Cuts]:
+    """Return every way to cut the work."""
+    return [Cuts(chunks, width) for chunks in options.chunks for width in options.widths]
+
+
+def checked(layout: Layout, operands: Operands, options: MatmulMultiOptions) -> Agreement:
+    """Check a layout, however it is cut; return what came closest to its bound."""
     found = []
-    for count in chunks:
+    for cuts in cuts_of(options):
         layout.result().values.fill_(float("nan"))
-        layout.multiply(count)
-        doing = f"{layout.name} in {count} piece(s)"
+        layout.multiply(cuts)
+        doing = f"{layout.name} in {cuts.chunks} piece(s), {cuts.width} columns at a time"
         found.append(check(layout.result(), operands, doing=doing))
-        logger.info("%s: error %.2e of %.2e", doing, found[-1].error, found[-1].bound)
-    return closest(found)
+    agreement = closest(found)
+    logger.info("%s: error %.2e of %.2e", layout.name, agreement.error, agreement.bound)
+    return agreement
 
 
-def product_alone(operands: Operands) -> partial[torch.Tensor]:
-    """Return the whole product on one GPU."""
+def alone(operands: Operands, widths: Sequence[int]) -> list[Entrant]:
+    """Return the ways of one GPU, which has all of A and B."""
     every = range(operands.ranks)
     a_mk = operands.block(A, every, every)
     b_nk = operands.block(B_T, every, every)
-    return partial(torch.mm, a_mk, b_nk.T, out=torch.empty_like(a_mk))
+    c_mn = torch.empty_like(a_mk)
+    return [
+        Entrant(ALONE, "none", Cuts(1, width), partial(multiply, a_mk, b_nk, c_mn, width=width))
+        for width in widths
+    ]
+
+
+def together(layouts: Sequence[tuple[Layout, str]], options: MatmulMultiOptions) -> list[Entrant]:
+    """Return the ways of the gang."""
+    return [
+        Entrant(layout.name, exchange, cuts, partial(layout.multiply, cuts))
+        for layout, exchange in layouts
+        for cuts in cuts_of(options)
+    ]
 
 
 def summarise(
-    single: float,
-    timed: Sequence[Timed],
-    agreements: Sequence[Agreement],
-    *,
-    operands: Operands,
-    rank: Rank,
+    timed: Sequence[Timed], agreement: Agreement, *, operands: Operands, rank: Rank
 ) -> Result:
     """Return the fastest of each layout, and all of them."""
     flops = 2 * operands.size**3
-    best = min(timed, key=lambda one: one.seconds)
-    worst = closest(list(agreements))
-    speedup = single / best.seconds
+    best, single = fastest(timed), fastest(timed, ALONE)
+    speedup = single.seconds / best.seconds
     metrics: dict[str, Scalar] = {
         "speedup_ratio": round(speedup, 4),
         "tflops": round(flops / best.seconds / 1e12, 4),
-        "one_gpu_tflops": round(flops / single / 1e12, 4),
+        "one_gpu_tflops": round(flops / single.seconds / 1e12, 4),
         "seconds": best.seconds,
-        "one_gpu_seconds": single,
+        "one_gpu_seconds": single.seconds,
         "size": operands.size,
         "dtype": str(operands.dtype).removeprefix("torch."),
         "ranks": rank.ranks,
         "backend": rank.backend,
         "layout": best.entrant.layout,
         "exchange": best.entrant.exchange,
-        "chunks": best.entrant.chunks,
-        "error": worst.error,
-        "error_bound": worst.bound,
+        "chunks": best.entrant.cuts.chunks,
+        "width": best.entrant.cuts.width,
+        "one_gpu_width": single.entrant.cuts.width,
+        "error": agreement.error,
+        "error_bound": agreement.bound,
     }
-    for name in dict.fromkeys(one.entrant.layout for one in timed):
-        own = min((one for one in timed if one.entrant.layout == name), key=lambda o: o.seconds)
-        metrics[f"{name.replace('-', '_')}_speedup_ratio"] = round(single / own.seconds, 4)
+    for name in sorted(CUTS.keys() & {one.entrant.layout for one in timed}):
+        ratio = single.seconds / fastest(timed, name).seconds
+        metrics[f"{name.replace('-', '_')}_speedup_ratio"] = round(ratio, 4)
     return Result(
         workload="matmul-multi",
         headline=headline(
@@ -154,7 +167,7 @@ def summarise(
         verified=True,
         simulated=rank.device.simulated,
         metrics=metrics | describe(rank.device),
-        rows=[row(one, single, flops) for one in timed],
+        rows=[row(one, single.seconds, flops) for one in timed],
     )
 
 
@@ -163,7 +176,8 @@ def row(timed: Timed, single: float, flops: int) -> dict[str, Scalar]:
     return {
         "layout": timed.entrant.layout,
         "exchange": timed.entrant.exchange,
-        "chunks": timed.entrant.chunks,
+        "chunks": timed.entrant.cuts.chunks,
+        "width": timed.entrant.cuts.width,
         "seconds": timed.seconds,
         "tflops": round(flops / timed.seconds / 1e12, 3),
         "speedup_ratio": round(single / timed.seconds, 4),

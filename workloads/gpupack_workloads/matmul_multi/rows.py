@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 
 from gpupack_workloads.matmul_multi.exchange import Exchange
-from gpupack_workloads.matmul_multi.layout import Block, Piece, ask, cut
+from gpupack_workloads.matmul_multi.layout import Block, Cuts, Piece, ask, cut, multiply
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 
 
@@ -30,18 +30,18 @@ class Rows:
         self._others_nk = [operands.empty(1, ranks) for _ in range(1, ranks)]
         self._c_mn = operands.empty(1, ranks)
 
-    def multiply(self, chunks: int) -> None:
+    def multiply(self, cuts: Cuts) -> None:
         """Ask for everything at once, in the order in which it is needed."""
         self._exchange.begin()
         expected = [
             (step, piece)
             for step, other_nk in enumerate(self._others_nk, start=1)
-            for piece in self._ask(step, other_nk, chunks)
+            for piece in self._ask(step, other_nk, cuts.chunks)
         ]
-        self._product(0, 0, self._own_nk)
+        self._product(0, 0, self._own_nk, cuts.width)
         for step, piece in expected:
             piece.arrival.wait()
-            self._product(step, piece.first, piece.values)
+            self._product(step, piece.first, piece.values, cuts.width)
         self._exchange.end()
 
     def result(self) -> Block:
@@ -59,8 +59,8 @@ class Rows:
             source=(self._rank + step) % self._ranks,
         )
 
-    def _product(self, step: int, first: int, piece_nk: torch.Tensor) -> None:
+    def _product(self, step: int, first: int, piece_nk: torch.Tensor, width: int) -> None:
         """Fill the columns of C that belong to a piece of B."""
         start = (self._rank + step) % self._ranks * self._operands.edge + first
         columns = self._c_mn[:, start : start + piece_nk.shape[0]]
-        torch.mm(self._a_mk, piece_nk.T, out=columns)
+        multiply(self._a_mk, piece_nk, columns, width=width)

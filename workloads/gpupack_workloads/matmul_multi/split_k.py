@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 
 from gpupack_workloads.matmul_multi.exchange import Arrival, Exchange
-from gpupack_workloads.matmul_multi.layout import Block, cut
+from gpupack_workloads.matmul_multi.layout import Block, Cuts, cut, multiply
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 
 
@@ -32,13 +32,14 @@ class SplitK:
         self._partial = torch.stack([operands.empty(1, ranks) for _ in range(ranks)])
         self._c_mn = operands.empty(1, ranks)
 
-    def multiply(self, chunks: int) -> None:
+    def multiply(self, cuts: Cuts) -> None:
         """Others' rows first, then ours, then the sum."""
         self._exchange.begin()
         expected: list[Arrival] = []
         for step, sent in enumerate(self._sent, start=1):
-            expected += self._give(step, sent, chunks)
-        torch.mm(self._rows_of(self._rank), self._b_nk.T, out=self._partial[0])
+            expected += self._give(step, sent, cuts)
+        own_mk = self._rows_of(self._rank)
+        multiply(own_mk, self._b_nk, self._partial[0], width=cuts.width)
         for arrival in expected:
             arrival.wait()
         torch.sum(self._partial, dim=0, out=self._c_mn)
@@ -49,14 +50,14 @@ class SplitK:
         own = range(self._rank, self._rank + 1)
         return Block(own, range(self._ranks), self._c_mn, roundings=self._ranks + 1)
 
-    def _give(self, step: int, sent: torch.Tensor, chunks: int) -> list[Arrival]:
+    def _give(self, step: int, sent: torch.Tensor, cuts: Cuts) -> list[Arrival]:
         """Compute the rows of a rank piece by piece, and send each."""
         target, source = (self._rank + step) % self._ranks, (self._rank - step) % self._ranks
         rows_mk = self._rows_of(target)
         expected = []
-        for first, piece in cut(sent, chunks):
+        for first, piece in cut(sent, cuts.chunks):
             last = first + piece.shape[0]
-            torch.mm(rows_mk[first:last], self._b_nk.T, out=piece)
+            multiply(rows_mk[first:last], self._b_nk, piece, width=cuts.width)
             incoming = self._partial[step, first:last]
             expected.append(
                 self._exchange.shift(piece, incoming, target=target, source=source, fresh=True)

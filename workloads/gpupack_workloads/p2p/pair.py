@@ -10,6 +10,7 @@ loads and stores; latency is half the time that a number takes there and back be
 that each wait for it in their own memory.
 """
 
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,17 +22,18 @@ from gpupack_workloads.kernels.peer.launch import copy, modify, ping
 from gpupack_workloads.p2p.pattern import count_wrong, write
 from gpupack_workloads.p2p.through_host import Staging
 from gpupack_workloads.results import Scalar
-from gpupack_workloads.timing import seconds_per_call
+from gpupack_workloads.timing import seconds_in_turns
 
 GB = 1e9
 MARGIN = 4096
 KEY = 0xA5
 # Not a multiple of anything: the kernel's last tile is ragged.
 SHORT_BY = 13
-REPEATS = 10
-HOST_REPEATS = 3
-ROUNDS = 4096
-SMALL_BYTES = 8
+# The median of so many batches is kept: a virtual machine stops now and then.
+BATCHES = 5
+REPEATS = 3
+SMALL_REPEATS = 40
+ROUNDS = 1024
 
 
 @dataclass(frozen=True)
@@ -107,25 +109,29 @@ def measure(pair: Pair, size: int) -> dict[str, Scalar]:
         row["kernel_write_gb_per_s"] = speed(lambda: copy(there, here))
         row["latency_us"] = round(latency(pair) * 1e6, 3)
         row["small_copy_us"] = round(small_copy(pair) * 1e6, 2)
-    row["host_gb_per_s"] = speed(lambda: staging.copy(here, there), repeats=HOST_REPEATS)
+    row["host_gb_per_s"] = speed(lambda: staging.copy(here, there))
     return row
 
 
-def gb_per_s(pair: Pair, size: int, work: Callable[[], object], *, repeats: int = REPEATS) -> float:
+def gb_per_s(pair: Pair, size: int, work: Callable[[], object]) -> float:
     """Return the bandwidth of work on the reader's stream."""
+    return round(size / seconds(pair, work, repeats=REPEATS) / GB, 2)
+
+
+def seconds(pair: Pair, work: Callable[[], object], *, repeats: int) -> float:
+    """Return the time of one call on the reader's stream."""
     with torch.cuda.device(pair.here):
-        seconds = seconds_per_call(work, device=pair.here, repeats=repeats, warm_up=2)
-    return round(size / seconds / GB, 2)
+        times = seconds_in_turns(
+            {"work": work}, device=pair.here, repeats=repeats, rounds=BATCHES, warm_up=2
+        )
+    return times["work"]
 
 
 def small_copy(pair: Pair) -> float:
     """Return the seconds of a copy of 8 bytes, called from Python."""
     here = torch.zeros(1, dtype=torch.int64, device=pair.here)
     there = torch.zeros(1, dtype=torch.int64, device=pair.there)
-    with torch.cuda.device(pair.here):
-        return seconds_per_call(
-            lambda: here.copy_(there, non_blocking=True), device=pair.here, repeats=100
-        )
+    return seconds(pair, lambda: here.copy_(there, non_blocking=True), repeats=SMALL_REPEATS)
 
 
 def latency(pair: Pair) -> float:
@@ -134,31 +140,33 @@ def latency(pair: Pair) -> float:
     Raises:
         WrongResult: a number never came.
     """
-    flags = [torch.zeros(1, dtype=torch.int32, device=side) for side in (pair.here, pair.there)]
-    done = [torch.zeros(1, dtype=torch.int32, device=side) for side in (pair.here, pair.there)]
     # Kernels are loaded before either waits for the other.
-    bounce(pair, flags, done, rounds=0)
-    with torch.cuda.device(pair.here):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        bounce(pair, flags, done, rounds=ROUNDS)
-        end.record()
-        torch.cuda.synchronize(pair.here)
+    bounce(pair, rounds=0)
+    return statistics.median(bounce(pair, rounds=ROUNDS) for _ in range(BATCHES)) / (2 * ROUNDS)
+
+
+def bounce(pair: Pair, *, rounds: int) -> float:
+    """Send a number there and back; return the seconds of all rounds together.
+
+    Raises:
+        WrongResult: a number never came.
+    """
+    sides = (pair.here, pair.there)
+    flags = [torch.zeros(1, dtype=torch.int32, device=side) for side in sides]
+    done = [torch.zeros(1, dtype=torch.int32, device=side) for side in sides]
     torch.cuda.synchronize(pair.there)
-    if any(int(count.item()) != ROUNDS for count in done):
-        raise WrongResult(
-            f"a number got lost between GPU {pair.reader} and GPU {pair.owner} after"
-            f" {min(int(count.item()) for count in done)} of {ROUNDS} rounds"
-        )
-    return float(start.elapsed_time(end)) / 1000 / (2 * ROUNDS)
-
-
-def bounce(pair: Pair, flags: list[torch.Tensor], done: list[torch.Tensor], *, rounds: int) -> None:
-    """Start both sides: the owner waits first."""
     with torch.cuda.device(pair.there):
         ping(flags[1], flags[0], done[1], rounds=rounds, leader=False)
     with torch.cuda.device(pair.here):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
         ping(flags[0], flags[1], done[0], rounds=rounds, leader=True)
-    if rounds == 0:
+        end.record()
         torch.cuda.synchronize(pair.here)
-        torch.cuda.synchronize(pair.there)
+    least = min(int(count.item()) for count in done)
+    if least != rounds:
+        raise WrongResult(
+            f"a number got lost between GPU {pair.reader} and GPU {pair.owner} in round {least + 1}"
+            f" of {rounds}"
+        )
+    return float(start.elapsed_time(end)) / 1000

@@ -2,10 +2,12 @@
 """Launches the all-reduce kernel: keeps what outlives a call, checks arguments, sizes the grid."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.distributed as dist
+import triton
 
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.kernels.all_reduce.kernel import all_reduce_kernel
@@ -53,15 +55,26 @@ class AllReduce:
         Raises:
             BadArgument: types, sizes or layouts do not fit.
         """
+        self.bind(mine, total)()
+
+    def bind(self, mine: torch.Tensor, total: torch.Tensor) -> Callable[[], object]:
+        """Return the call that sums these two tensors again and again.
+
+        Checks, and Triton's choice of a compiled kernel, take longer than the kernel runs: here
+        they are done once.
+
+        Raises:
+            BadArgument: types, sizes or layouts do not fit.
+        """
         self._check(mine, total)
         count = mine.numel()
-        all_reduce_kernel[(math.ceil(count / TILE),)](
-            *(mine, total, self._inboxes, self._calls, count, self._places),
-            RANK=self._rank,
-            RANKS=self._ranks,
-            TILE=TILE,
-            num_warps=WARPS,
-        )
+        grid = (math.ceil(count / TILE), 1, 1)
+        tensors = (mine, total, self._inboxes, self._calls)
+        numbers = (count, self._places, self._rank, self._ranks, TILE)
+        if not isinstance(all_reduce_kernel, triton.runtime.JITFunction):
+            return partial(all_reduce_kernel[grid], *tensors, *numbers)
+        compiled = all_reduce_kernel.warmup(*tensors, *numbers, num_warps=WARPS, grid=grid)
+        return Bound(compiled[grid], tensors, numbers)
 
     def _check(self, mine: torch.Tensor, total: torch.Tensor) -> None:
         if mine.dtype != torch.float32 or total.dtype != torch.float32:
@@ -73,6 +86,27 @@ class AllReduce:
             )
         if not (mine.is_contiguous() and total.is_contiguous()):
             raise BadArgument("both buffers must be contiguous")
+
+
+class Bound:
+    """A compiled kernel with its arguments.
+
+    The launcher takes addresses as they are, where it would look each tensor up; the tensors are
+    kept, so that the addresses stay theirs.
+    """
+
+    def __init__(
+        self,
+        launch: Callable[..., object],
+        tensors: Sequence[torch.Tensor],
+        numbers: Sequence[int],
+    ) -> None:
+        self._launch, self._tensors = launch, tensors
+        self._arguments = (*(tensor.data_ptr() for tensor in tensors), *numbers)
+
+    def __call__(self) -> None:
+        """Launch on the current stream."""
+        self._launch(*self._arguments)
 
 
 def inbox_words(*, ranks: int, largest_bytes: int = LARGEST_BYTES) -> int:
