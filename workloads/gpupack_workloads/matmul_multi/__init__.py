@@ -10,6 +10,7 @@
     rows          1-D: A and C by rows, B gathered
     grid          2-D: A, B and C in blocks, panels shifted along rows and columns
     split_k       A by columns, B by rows, partial sums exchanged
+    split_k_all_reduce  … and the sum given to everybody
     check         checksums that find a wrong tile
     compete       times all of them against one GPU
     rank          what each process does

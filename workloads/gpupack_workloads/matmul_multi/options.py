@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpupack_workloads.settings import Options
 
-LAYOUTS = ("rows", "grid", "split-k")
+LAYOUTS = ("rows", "grid", "split-k", "split-k-all-reduce")
 CHUNKS = (1, 2, 4, 8)
 WIDTHS = (32768,)
 

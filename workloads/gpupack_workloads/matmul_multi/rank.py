@@ -23,6 +23,7 @@ from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import MatmulMultiOptions
 from gpupack_workloads.matmul_multi.rows import Rows
 from gpupack_workloads.matmul_multi.split_k import SplitK
+from gpupack_workloads.matmul_multi.split_k_all_reduce import SplitKAllReduce
 from gpupack_workloads.results import Result, Scalar, headline
 
 logger = logging.getLogger(__name__)
@@ -31,11 +32,11 @@ DEFAULT_SIZE = {"cuda": 32768, "cpu": 256}
 TURNS = {"cuda": 7, "cpu": 1}
 REPEATS = {"cuda": 2, "cpu": 1}
 CUTS: dict[str, type[Rows | Grid | SplitK]] = {
-    layout.name: layout for layout in (Rows, Grid, SplitK)
+    layout.name: layout for layout in (Rows, Grid, SplitK, SplitKAllReduce)
 }
-# Whole matrices: three for one GPU alone; for the gang's layouts, both ways of exchange, about
-# nine; and what the check makes.
-MATRICES = 14
+# Whole matrices: three for one GPU alone, about nine for all layouts with each of two exchanges,
+# and what the check makes in 64 bits.
+MATRICES = 26
 
 
 def measure(options: MatmulMultiOptions, backend: str) -> Result:

@@ -29,7 +29,7 @@ class SplitK:
         self._b_nk = operands.block(B_T, every, own)
         self._sent = [exchange.room(operands.edge, operands.size) for _ in range(1, ranks)]
         # The own partial sum, then those that come: one tensor, so that one kernel adds them.
-        self._partial = torch.stack([operands.empty(1, ranks) for _ in range(ranks)])
+        self._partial = operands.empty(ranks, ranks).view(ranks, operands.edge, operands.size)
         self._c_mn = operands.empty(1, ranks)
 
     def multiply(self, cuts: Cuts) -> None:
@@ -42,13 +42,17 @@ class SplitK:
         multiply(own_mk, self._b_nk, self._partial[0], width=cuts.width)
         for arrival in expected:
             arrival.wait()
-        torch.sum(self._partial, dim=0, out=self._c_mn)
+        self._add(cuts)
         self._exchange.end()
 
     def result(self) -> Block:
         """Return our rows of C."""
         own = range(self._rank, self._rank + 1)
         return Block(own, range(self._ranks), self._c_mn, roundings=self._ranks + 1)
+
+    def _add(self, cuts: Cuts) -> None:  # noqa: ARG002  all at once
+        """Add the partial sums of our rows."""
+        torch.sum(self._partial, dim=0, out=self._c_mn)
 
     def _give(self, step: int, sent: torch.Tensor, cuts: Cuts) -> list[Arrival]:
         """Compute the rows of a rank piece by piece, and send each."""
