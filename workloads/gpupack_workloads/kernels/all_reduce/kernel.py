@@ -18,8 +18,7 @@ import triton
 import triton.language as tl
 
 
-# A count of 1 or a multiple of 16 would get a kernel of its own.
-@triton.jit(do_not_specialize=["count"])
+@triton.jit
 def all_reduce_kernel(
     mine, total, inboxes, calls, count, places,
     RANK: tl.constexpr, RANKS: tl.constexpr, TILE: tl.constexpr,
