@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The matmul workload from the inside: what it checks and what it says."""
 
+import numpy as np
 import pytest
 import torch
 
 from gpupack_workloads.devices import Device, choose_device, memory_errors
 from gpupack_workloads.errors import NoSuchDevice, OutOfMemory, WrongResult
 from gpupack_workloads.kernels.gemm.checking import check
-from gpupack_workloads.matmul import run
+from gpupack_workloads.matmul import duel, run
 from gpupack_workloads.results import encode
 from gpupack_workloads.settings import Options
 
@@ -58,3 +59,41 @@ def test_a_required_gpu_that_is_not_there_is_an_error():
 def test_a_matrix_that_does_not_fit_is_out_of_memory():
     with pytest.raises(OutOfMemory, match="a huge matrix"), memory_errors("a huge matrix"):
         torch.empty(2**60, dtype=torch.uint8)
+
+
+@no_gpu
+def test_numpy_and_torch_are_compared_from_small_to_the_chosen_size():
+    result = run(Options(size=300))
+    assert [row["size"] for row in result.rows] == [256, 300]
+    assert result.metrics["speed_up"] == result.rows[-1]["speed_up"] > 0
+    assert result.metrics["numpy_error"] <= result.metrics["numpy_error_bound"]
+
+
+def test_sizes_double_up_to_4096_and_end_with_the_chosen_one():
+    assert duel.sizes(8192, simulated=False) == [256, 512, 1024, 2048, 4096, 8192]
+    assert duel.sizes(1000, simulated=False) == [256, 512, 1024, 2048, 4096, 1000]
+    assert duel.sizes(512, simulated=True) == [256, 512]
+    assert duel.sizes(100, simulated=True) == [100]
+
+
+def test_a_size_that_would_take_numpy_too_long_is_left_out(monkeypatch):
+    small = duel.bout(64, device=CPU, seed=0)
+    monkeypatch.setattr(duel, "PATIENCE_SECONDS", small.numpy_seconds)
+    bouts = duel.fight([64, 512], device=CPU, options=Options())
+    assert [bout.size for bout in bouts] == [64]
+
+
+def test_products_that_differ_are_refused(monkeypatch):
+    monkeypatch.setattr(torch, "matmul", lambda a, b: (a @ b) * 1.01)
+    with pytest.raises(WrongResult, match="NumPy's and torch's product of 64 x 64"):
+        duel.bout(64, device=CPU, seed=0)
+
+
+def test_one_element_that_is_off_is_seen():
+    chance = np.random.default_rng(1)
+    a, b = (chance.standard_normal((40, 40), dtype=np.float32) for _ in range(2))
+    product = a @ b
+    other = product.copy()
+    assert duel.compare(a, b, product, other).holds
+    other[3, 4] += 0.01
+    assert not duel.compare(a, b, product, other).holds

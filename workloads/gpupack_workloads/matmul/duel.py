@@ -80,12 +80,10 @@ class Bout:
 
 
 def sizes(chosen: int, *, simulated: bool) -> list[int]:
-    """Return doubling sizes, and the chosen one as the last."""
-    largest = LARGEST_WITHOUT if simulated else LARGEST
+    """Return doubling sizes, without a GPU only those below the chosen one, which is the last."""
+    largest = min(chosen, LARGEST_WITHOUT) if simulated else LARGEST
     doublings = [SMALLEST << power for power in range((largest // SMALLEST).bit_length())]
-    return [size for size in doublings if size < chosen or (not simulated and size != chosen)] + [
-        chosen
-    ]
+    return [size for size in doublings if size != chosen] + [chosen]
 
 
 def fight(wanted: list[int], *, device: Device, options: Options) -> list[Bout]:

@@ -19,5 +19,6 @@ DOUBLE_ROUNDING = 2.0**-24
 def compare(*, x: Vector, y: Vector, z: Vector, dtype: str) -> Agreement:
     """Compare computed sums with the reference; the inputs exactly as they were added."""
     exact = x + y
-    bound = (RESULT_UNITS[dtype] + DOUBLE_ROUNDING) * np.abs(exact) + SUBNORMAL_UNITS[dtype]
+    unit = RESULT_UNITS[dtype] + (0 if dtype == "float32" else DOUBLE_ROUNDING)
+    bound = unit * np.abs(exact) + SUBNORMAL_UNITS[dtype]
     return worst(error=np.abs(z - exact), bound=bound)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gemm workload from the inside."""
+
+import pytest
+import torch
+
+from gpupack_workloads.devices import Device
+from gpupack_workloads.errors import BadArgument, WrongResult
+from gpupack_workloads.gemm import run
+from gpupack_workloads.gemm.cases import Case, cases, operands, rival
+from gpupack_workloads.gemm.options import GemmOptions
+from gpupack_workloads.gemm.session import measure, repeats
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+CPU = Device(torch.device("cpu"), "CPU")
+FP8 = torch.float8_e4m3fn
+
+
+@no_gpu
+def test_a_small_run_is_verified_in_every_type_and_beside_torch():
+    result = run(GemmOptions(seed=3))
+    assert (result.verified, result.simulated) == (True, True)
+    assert [row["dtype"] for row in result.rows] == ["float32", "float16", "float32"]
+    assert result.metrics["error"] <= result.metrics["error_bound"]
+    assert result.metrics["float16_96_cublas_ratio"] > 0
+
+
+@no_gpu
+def test_eight_bit_operands_are_multiplied_where_nobody_else_does():
+    result = run(GemmOptions(size=40, dtype="float8_e4m3fn"))
+    assert result.verified
+    assert "float8_e4m3fn_40_cublas_ratio" not in result.metrics
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_every_type_is_measured_beside_cublas_on_a_gpu():
+    result = run(GemmOptions(size=1024))
+    assert result.metrics["bfloat16_ragged_1024_cublas_ratio"] > 0.1
+    assert result.metrics["float8_e4m3fn_1024_cublas_ratio"] > 0.1
+
+
+def test_a_wrong_product_is_refused():
+    case = Case(shape=(70, 20, 30), dtype=torch.float32)
+    with pytest.raises(WrongResult, match="gemm float32_70"):
+        measure(case, lambda a, b: (a @ b) * 1.001, device=CPU, seed=0)
+
+
+@no_gpu
+def test_bfloat16_is_refused_without_a_gpu():
+    with pytest.raises(BadArgument, match="bfloat16 needs a GPU"):
+        run(GemmOptions(size=16, dtype="bfloat16"))
+
+
+def test_on_a_gpu_squares_of_three_types_and_a_ragged_product_are_measured():
+    wanted = cases(GemmOptions(), simulated=False)
+    assert [case.name for case in wanted] == [
+        "bfloat16_4096",
+        "bfloat16_8192",
+        "float16_4096",
+        "float16_8192",
+        "float8_e4m3fn_4096",
+        "float8_e4m3fn_8192",
+        "bfloat16_ragged_4096",
+    ]
+    assert wanted[-1].shape == (4095, 4097, 4099)
+
+
+def test_eight_bit_operands_lie_as_tensor_cores_want_them():
+    a, b = operands(Case(shape=(3, 5, 7), dtype=FP8), device=CPU, seed=1)
+    assert (a.shape, b.shape) == ((3, 7), (7, 5))
+    assert (a.stride(1), b.stride(0)) == (1, 1)
+
+
+def test_cublas_has_no_ragged_product_of_eight_bits():
+    case = Case(shape=(17, 16, 16), dtype=FP8)
+    assert rival(case, *operands(case, device=CPU, seed=1)) is None
+
+
+def test_large_products_are_repeated_less():
+    small, large = (Case(shape=(size,) * 3, dtype=FP8) for size in (256, 65536))
+    assert (repeats(small), repeats(large)) == (50, 1)
