@@ -34,24 +34,23 @@ from gpupack_workloads.transformer.options import DTYPES, KERNELS, PARALLEL, Tra
 @click.option(
     "--sequence",
     type=click.IntRange(16, 131072),
-    help="Tokens in a row; a multiple of 16.  [default: 4096 on GPUs, 32 on CPUs]",
+    help="Tokens in a row; a multiple of 16.  [default: 4096 on GPUs, 16 on CPUs]",
 )
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 65536),
-    help="Rows per step, of all ranks together.  [default: 24 on GPUs, 12 on CPUs]",
+    help="Rows per step, of all ranks together.  [default: 24 on GPUs, 6 on CPUs]",
 )
 @click.option(
     "--steps",
     type=click.IntRange(1, 10_000_000),
-    help="Of training, over all attempts.  [default: 20 on GPUs, 3 on CPUs]",
+    help="Of training, over all attempts.  [default: 20 on GPUs, 2 on CPUs]",
 )
 @click.option(
     "--accumulate",
     type=click.IntRange(1, 4096),
-    default=1,
-    show_default=True,
-    help="Parts of each rank's share of a batch whose gradients are added up.",
+    help="Parts of each rank's share of a batch whose gradients are added up."
+    "  [default: of 24576 tokens at most]",
 )
 @click.option(
     "--dtype",
@@ -81,7 +80,7 @@ from gpupack_workloads.transformer.options import DTYPES, KERNELS, PARALLEL, Tra
     "--check-steps",
     type=click.IntRange(0, 1000),
     help="Steps compared with a single process and torch's kernels; 0 leaves the result"
-    " unverified.  [default: 8 on GPUs, 3 on CPUs]",
+    " unverified.  [default: 8 on GPUs, 2 on CPUs]",
 )
 @click.option(
     "--checkpoint",

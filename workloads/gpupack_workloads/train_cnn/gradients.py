@@ -18,7 +18,7 @@ from gpupack_workloads.training.precision import Precision
 
 # Relative to the gradient's length. Sums of 32-bit numbers in another order; and 2^-11 in 7 layers,
 # where rounding also flips choices of max-pooling, each of which moves a whole element.
-ACCUMULATION_BOUND = 1e-4
+ACCUMULATION_BOUND = 1e-3
 AMP_BOUND = 0.1
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Made-up images of ten classes: each has a pattern of its own, under noise as strong as it."""
+"""Made-up images of ten classes: each has a pattern of its own, under weaker noise."""
 
 import numpy as np
 
@@ -8,7 +8,8 @@ from gpupack_workloads.train_cnn.model import CLASSES
 from gpupack_workloads.train_cnn.options import CnnOptions
 
 COARSE = 4
-CONTRAST = 40
+CONTRAST = 50
+NOISE = 25
 GREY = 128
 
 
@@ -26,5 +27,5 @@ def draw(patterns: np.ndarray, count: int, chance: np.random.Generator) -> Image
     """Return images of random classes, as bytes."""
     labels = chance.integers(0, CLASSES, count)
     noise = chance.standard_normal((count, *patterns.shape[1:]), dtype=np.float32)
-    pixels = GREY + CONTRAST * (patterns[labels] + noise)
+    pixels = GREY + CONTRAST * patterns[labels] + NOISE * noise
     return Images(pixels=np.clip(pixels, 0, 255).astype(np.uint8), labels=labels)

@@ -3,8 +3,8 @@
 
 Per token and step: 6 for every weight in a product (2 forward, 4 for both gradients), and for
 causal attention 6 x layers x width x sequence (two products of 2 x width x sequence per layer,
-three times that with gradients, half of it masked). Embeddings are looked up, not multiplied. Recomputed
-activations do not count: MFU asks what the training needed, not what was done for it.
+three times that with gradients, half of it masked). Embeddings are looked up, not multiplied.
+Recomputed activations do not count: MFU asks what the training needed, not what was done for it.
 """
 
 from gpupack_workloads.transformer.plan import Shape

@@ -43,7 +43,7 @@ class TransformerOptions(Options):
     sequence: int | None = None
     batch_size: int | None = None
     steps: int | None = None
-    accumulate: int = 1
+    accumulate: int | None = None
     dtype: str | None = None
     recompute: bool = False
     kernels: str = "ours"

@@ -8,6 +8,10 @@ from gpupack_workloads.transformer.options import TransformerOptions
 
 HEAD_WIDTHS = (64, 128)
 MULTIPLE = 16
+# Logits of so many tokens, as 32-bit numbers and their gradients, take some 10 GB.
+MICRO_BATCH_TOKENS = 24576
+# In these ways ranks compute different rows.
+SHARING = ("ddp", "fsdp")
 VOCABULARY = {"cuda": 32768, "cpu": 256}
 
 
@@ -63,14 +67,14 @@ def plan_for(options: TransformerOptions, *, ranks: int, simulated: bool) -> Pla
     dtype = options.dtype or ("fp32" if simulated else "bf16")
     if simulated and dtype != "fp32":
         raise BadArgument("without a GPU transformer computes in fp32 only")
-    batch_size = given(options.batch_size, 12 if simulated else 24)
+    batch_size = given(options.batch_size, 6 if simulated else 24)
     check_sharing(shape, options.parallel, ranks)
     return Plan(
         shape=shape,
         batch_size=batch_size,
-        steps=given(options.steps, 3 if simulated else 20),
-        check_steps=given(options.check_steps, 3 if simulated else 8),
-        parts=parts_for(options, batch_size, ranks),
+        steps=given(options.steps, 2 if simulated else 20),
+        check_steps=given(options.check_steps, 2 if simulated else 8),
+        parts=parts_for(options, shape, batch_size, ranks),
         dtype=dtype,
         recompute=options.recompute,
         kernels=options.kernels,
@@ -92,7 +96,7 @@ def shape_for(options: TransformerOptions, *, simulated: bool) -> Shape:
         kv_heads=given(options.kv_heads, 2 if simulated else 4),
         inner=inner,
         vocabulary=VOCABULARY["cpu" if simulated else "cuda"],
-        sequence=given(options.sequence, 32 if simulated else 4096),
+        sequence=given(options.sequence, 16 if simulated else 4096),
     )
 
 
@@ -121,22 +125,26 @@ def check_sharing(shape: Shape, parallel: str, ranks: int) -> None:
         raise BadArgument(f"{shape.layers} layers are too few for a pipeline of {ranks} stages")
 
 
-def parts_for(options: TransformerOptions, batch_size: int, ranks: int) -> int:
+def parts_for(options: TransformerOptions, shape: Shape, batch_size: int, ranks: int) -> int:
     """Return into how many micro-batches a rank's share is cut.
 
-    A pipeline is filled by two micro-batches per stage at least, where the batch has so many.
+    Unless told, into the fewest that are small enough for memory. A pipeline is filled by two
+    micro-batches per stage at least, where the batch has so many.
 
     Raises:
         BadArgument: the batch cannot be shared evenly.
     """
-    if options.parallel == "pp":
-        wanted = max(options.accumulate, 2 * ranks)
-        fitting = [parts for parts in range(1, batch_size + 1) if batch_size % parts == 0]
-        return next((parts for parts in fitting if parts >= wanted), batch_size)
-    sharers = 1 if options.parallel == "tp" else ranks
-    if batch_size % (sharers * options.accumulate):
+    sharers = ranks if options.parallel in SHARING else 1
+    least = options.accumulate or 1
+    if batch_size % (sharers * least):
         raise BadArgument(
             f"a batch of {batch_size} rows cannot be shared evenly by {sharers} ranks in"
-            f" {options.accumulate} part(s)"
+            f" {least} part(s)"
         )
-    return options.accumulate
+    share = batch_size // sharers
+    if options.accumulate is None:
+        least = -(-share * shape.sequence // MICRO_BATCH_TOKENS)
+    if options.parallel == "pp":
+        least = max(least, 2 * ranks)
+    fitting = (parts for parts in range(least, share) if share % parts == 0)
+    return next(fitting, share)

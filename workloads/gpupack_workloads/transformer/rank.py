@@ -47,7 +47,7 @@ def check(plan: Plan, place: Place) -> Agreement:
 
     Every rank computes the reference for itself: it would wait otherwise.
     """
-    reference = curve(single_learner(plan, operations("torch"), place.device), plan.check_steps)
+    reference = curve(single_learner(plan, operations("torch"), place), plan.check_steps)
     forget_peak(place.device)
     dist.barrier()
     found = curve(new_learner(plan, operations(plan.kernels), place), plan.check_steps)

@@ -5,12 +5,11 @@ Whatever the way, a step does the arithmetic of a single process up to the order
 """
 
 import importlib
-
-import torch
+from dataclasses import replace
 
 from gpupack_workloads.transformer.operations import Operations
 from gpupack_workloads.transformer.parallel.learner import Learner, Place, Single
-from gpupack_workloads.transformer.plan import Plan
+from gpupack_workloads.transformer.plan import SHARING, Plan
 
 __all__ = ["Learner", "Place", "new_learner", "single_learner"]
 
@@ -26,6 +25,11 @@ def new_learner(plan: Plan, operations: Operations, place: Place) -> Learner:
     return learner
 
 
-def single_learner(plan: Plan, operations: Operations, device: torch.device) -> Learner:
-    """Return an untrained network that this process trains alone, on whole batches."""
-    return Single(plan, operations, Place(index=0, ranks=1, device=device))
+def single_learner(plan: Plan, operations: Operations, place: Place) -> Learner:
+    """Return an untrained network that this process trains alone, on whole batches.
+
+    They are cut into parts as small as those of the ranks, and so take no more memory.
+    """
+    sharers = place.ranks if plan.parallel in SHARING else 1
+    alone = replace(plan, parts=plan.parts * sharers)
+    return Single(alone, operations, replace(place, index=0, ranks=1))
