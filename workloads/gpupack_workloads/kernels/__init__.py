@@ -8,7 +8,9 @@ kernels are compiled or interpreted (set TRITON_INTERPRET before).
 """
 
 import importlib
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 HOMES = {
@@ -26,3 +28,18 @@ def __getattr__(name: str) -> Callable[..., Any]:
     module = importlib.import_module(f"{__name__}.{HOMES[name]}")
     function: Callable[..., Any] = getattr(module, name)
     return function
+
+
+class Library(ModuleType):
+    """This package, whose functions bear the names of its folders.
+
+    Importing a folder makes it an attribute of its package, which would hide the function.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Keep everything but folders that bear a function's name."""
+        if name not in HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = Library
