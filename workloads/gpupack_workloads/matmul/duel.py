@@ -21,7 +21,7 @@ import torch
 
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.agreement import ACCUMULATION_UNIT, SAFETY, Agreement, worst
+from gpupack_workloads.kernels.agreement import ACCUMULATION_UNIT, SAFETY, Agreement, closest, worst
 from gpupack_workloads.results import Scalar
 from gpupack_workloads.settings import Options
 from gpupack_workloads.timing import seconds_per_call
@@ -34,10 +34,11 @@ SMALLEST, LARGEST, LARGEST_WITHOUT = 256, 4096, 512
 ELEMENT_BYTES = 4
 MIB = 2**20
 # A product that would take NumPy longer than this is left out: a large chosen size, a small pod.
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 10.0
 # Small products are repeated until they take about so long together.
 TURN_SECONDS = 0.1
 MOST_REPEATS = 20
+ROWS_AT_A_TIME = 256
 
 
 @dataclass(frozen=True)
@@ -112,21 +113,32 @@ def bout(size: int, *, device: Device, seed: int) -> Bout:
     chance = np.random.default_rng(seed)
     a, b = (chance.standard_normal((size, size), dtype=np.float32) for _ in range(2))
     on_device = partial(torch.matmul, to_device(a, device), to_device(b, device))
-    agreement = compare(a, b, a @ b, on_device().cpu().numpy())
-    if not agreement.holds:
-        raise WrongResult(
-            f"NumPy's and torch's product of {size} x {size} matrices differ by"
-            f" {agreement.error:.3e} where rounding explains {agreement.bound:.3e}"
-        )
+    numpy_seconds, product = host_seconds(lambda: a @ b)
+    transfer_seconds, _ = host_seconds(lambda: there_and_back(a, b, device))
     return Bout(
         size=size,
-        agreement=agreement,
-        numpy_seconds=host_seconds(lambda: a @ b),
+        agreement=check(a, b, product, on_device().cpu().numpy()),
+        numpy_seconds=numpy_seconds,
         torch_seconds=seconds_per_call(
-            on_device, device=device.torch, repeats=MOST_REPEATS if not device.simulated else 3
+            on_device, device=device.torch, repeats=3 if device.simulated else MOST_REPEATS
         ),
-        transfer_seconds=host_seconds(lambda: there_and_back(a, b, device)),
+        transfer_seconds=transfer_seconds,
     )
+
+
+def check(a: Matrix, b: Matrix, by_numpy: Matrix, by_torch: Matrix) -> Agreement:
+    """Compare both products, element by element.
+
+    Raises:
+        WrongResult: they differ by more than rounding explains.
+    """
+    agreement = compare(a, b, by_numpy, by_torch)
+    if not agreement.holds:
+        raise WrongResult(
+            f"NumPy's and torch's product of {len(a)} x {len(a)} matrices differ by"
+            f" {agreement.error:.3e} where rounding explains {agreement.bound:.3e}"
+        )
+    return agreement
 
 
 def to_device(matrix: Matrix, device: Device) -> torch.Tensor:
@@ -141,23 +153,28 @@ def there_and_back(a: Matrix, b: Matrix, device: Device) -> Matrix:
     return back
 
 
-def host_seconds(work: Callable[[], object]) -> float:
-    """Return the mean time of one call by the host's clock; the work ends when it returns."""
-    first = _timed(work, 1)
+def host_seconds(work: Callable[[], Matrix]) -> tuple[float, Matrix]:
+    """Return the mean time of one call by the host's clock, and the result of the first."""
+    start = time.perf_counter()
+    result = work()
+    first = time.perf_counter() - start
     repeats = min(MOST_REPEATS, int(TURN_SECONDS / first))
-    return _timed(work, repeats) / repeats if repeats else first
-
-
-def _timed(work: Callable[[], object], repeats: int) -> float:
     start = time.perf_counter()
     for _ in range(repeats):
         work()
-    return time.perf_counter() - start
+    return (time.perf_counter() - start) / repeats if repeats else first, result
 
 
 def compare(a: Matrix, b: Matrix, one: Matrix, other: Matrix) -> Agreement:
     """Compare every element of two products of the same matrices."""
-    lengths = np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
-    unit = (SAFETY * np.sqrt(a.shape[1]) + 1) * ACCUMULATION_UNIT
-    error = np.abs(one.astype(np.float64) - other)
-    return worst(error=error, bound=2 * unit * lengths)
+    columns = np.linalg.norm(b, axis=0).astype(np.float64)
+    unit = 2 * (SAFETY * np.sqrt(a.shape[1]) + 1) * ACCUMULATION_UNIT
+    found = []
+    # Some rows at a time: in 64 bits the whole would take four times the product's memory.
+    for rows in (
+        slice(start, start + ROWS_AT_A_TIME) for start in range(0, len(a), ROWS_AT_A_TIME)
+    ):
+        lengths = np.outer(np.linalg.norm(a[rows], axis=1), columns)
+        error = np.abs(one[rows].astype(np.float64) - other[rows])
+        found.append(worst(error=error, bound=unit * lengths))
+    return closest(found)
