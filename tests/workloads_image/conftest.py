@@ -2,5 +2,70 @@
 """These tests run where torch is: in the image `workloads-test`, as a pod of the cluster suite."""
 
 import importlib.util
+import multiprocessing
+import os
+import socket
+import traceback
+
+import pytest
 
 collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["test_*.py"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def place(rank: int, ranks: int, port: int) -> dict[str, str]:
+    """What torchrun would tell a process."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Makes this process the only rank of a gang that a test joins."""
+    for name, value in place(0, 1, free_port()).items():
+        monkeypatch.setenv(name, value)
+
+
+def answer(queue, environ, rank, function, arguments):
+    os.environ.update(environ)
+    try:
+        queue.put((rank, function(*arguments)))
+    except Exception as error:  # noqa: BLE001  whatever it is, the test wants to see it
+        traceback.print_exc()
+        queue.put((rank, error))
+
+
+@pytest.fixture
+def gang():
+    """Runs a function in forked ranks on CPUs; returns what each gives back, or its error.
+
+    They are forked because importing torch anew takes each of them seconds; so no test that has
+    touched a GPU may use this.
+    """
+
+    def run(ranks, function, *arguments):
+        context, port = multiprocessing.get_context("fork"), free_port()
+        queue = context.Queue()
+        processes = [
+            context.Process(
+                target=answer, args=(queue, place(rank, ranks, port), rank, function, arguments)
+            )
+            for rank in range(ranks)
+        ]
+        for process in processes:
+            process.start()
+        answers = dict(queue.get(timeout=120) for _ in processes)
+        for process in processes:
+            process.join()
+        return [answers[rank] for rank in range(ranks)]
+
+    return run

@@ -14,6 +14,7 @@ import torch
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.resnet50.objective import batches, new_objective, trainer
 from gpupack_workloads.resnet50.plan import Plan
+from gpupack_workloads.training.curves import distance
 from gpupack_workloads.training.precision import Precision
 from gpupack_workloads.training.steps import LossOf
 
@@ -57,7 +58,7 @@ def compare(found: Sequence[float], expected: Sequence[float], dtype: str) -> Le
         WrongResult: they are further apart than rounding explains, or none.
     """
     learning = Learning(
-        error=max(abs(a - b) for a, b in zip(found, expected, strict=True)) / expected[0],
+        error=distance(found, expected),
         bound=BOUNDS[dtype],
     )
     if not learning.error <= learning.bound:

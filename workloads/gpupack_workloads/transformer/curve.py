@@ -6,17 +6,18 @@ from dataclasses import dataclass
 import torch
 
 from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.training.curves import distance
 from gpupack_workloads.transformer.language import Language
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
 
-# Of the reference's loss: rounding of products, amplified by the path that training takes.
+# Of the first loss: rounding of products, amplified by the path that training takes.
 BOUNDS = {"bf16": 0.01, "fp32": 0.001}
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The largest distance between two curves, relative to the reference."""
+    """The largest distance between two curves, as a share of the first loss."""
 
     error: float
     bound: float
@@ -45,7 +46,7 @@ def compare(found: list[float], reference: list[float], plan: Plan) -> Agreement
         WrongResult: they are further apart than rounding explains, or no numbers.
     """
     bound = BOUNDS[plan.dtype]
-    error = max(abs(a - b) / b for a, b in zip(found, reference, strict=True))
+    error = distance(found, reference)
     if not error <= bound:
         raise WrongResult(
             f"losses with {plan.kernels}' kernels by {plan.parallel} are {found}; those of a single"
