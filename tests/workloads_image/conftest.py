@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """These tests run where torch is: in the image `workloads-test`, as a pod of the cluster suite."""
 
+import contextlib
 import importlib.util
 import multiprocessing
 import os
+import queue as queue_module
 import socket
 import traceback
 
@@ -44,9 +46,21 @@ def answer(queue, environ, rank, function, arguments):
         queue.put((rank, error))
 
 
+def answers_of(processes, queue):
+    answers = {}
+    while any(process.is_alive() for process in processes) or not queue.empty():
+        with contextlib.suppress(queue_module.Empty):
+            rank, found = queue.get(timeout=0.1)
+            answers[rank] = found
+    killed = {rank: ChildProcessError(p.exitcode) for rank, p in enumerate(processes)}
+    return [(killed | answers)[rank] for rank in range(len(processes))]
+
+
 @pytest.fixture
 def gang():
     """Runs a function in forked ranks on CPUs; returns what each gives back, or its error.
+
+    A rank that was killed has left a ChildProcessError.
 
     They are forked because importing torch anew takes each of them seconds; so no test that has
     touched a GPU may use this.
@@ -63,9 +77,6 @@ def gang():
         ]
         for process in processes:
             process.start()
-        answers = dict(queue.get(timeout=120) for _ in processes)
-        for process in processes:
-            process.join()
-        return [answers[rank] for rank in range(ranks)]
+        return answers_of(processes, queue)
 
     return run

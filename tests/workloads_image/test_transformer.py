@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transformer workload from the inside: kernels, ways to spread it, checkpoints, signals."""
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
+from gpupack_workloads.errors import BadArgument, Interrupted, WrongResult
+from gpupack_workloads.transformer import training
+from gpupack_workloads.transformer.curve import compare
+from gpupack_workloads.transformer.folder import latest
+from gpupack_workloads.transformer.language import Language
+from gpupack_workloads.transformer.model import new_decoder
+from gpupack_workloads.transformer.operations import operations
+from gpupack_workloads.transformer.options import TransformerOptions
+from gpupack_workloads.transformer.plan import plan_for
+from gpupack_workloads.transformer.rank import measure
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+on_cpus = pytest.mark.skipif(torch.cuda.is_available(), reason="the gangs here are of CPUs")
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+SMALL = TransformerOptions(kernels="torch", steps=4, check_steps=0)
+TOLERANCE = 1e-5
+
+
+def losses(result):
+    assert not isinstance(result, Exception), result
+    return {row["step"]: row["loss"] for row in result.rows}
+
+
+def language(seed=0):
+    return Language(vocabulary=256, seed=seed, device=torch.device("cpu"))
+
+
+def test_a_steps_tokens_depend_on_seed_and_step_alone():
+    first, again = (language().batch(3, rows=4, length=32) for _ in range(2))
+    assert torch.equal(first.inputs, again.inputs)
+    assert not torch.equal(first.inputs, language().batch(4, rows=4, length=32).inputs)
+    assert not torch.equal(first.inputs, language(1).batch(3, rows=4, length=32).inputs)
+
+
+def test_targets_are_the_next_tokens_and_shares_make_up_the_batch():
+    batch = language().batch(0, rows=6, length=32)
+    assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+    shares = [batch.share(index, 3).inputs for index in range(3)]
+    assert torch.equal(torch.cat(shares), batch.inputs)
+
+
+def decoder(kernels, **changes):
+    plan = plan_for(
+        TransformerOptions(layers=1, kernels=kernels, **changes), ranks=1, simulated=True
+    )
+    return new_decoder(
+        plan.shape, operations(kernels), dtype=torch.float32, recompute=plan.recompute,
+        seed=1, device=DEVICE,
+    )  # fmt: skip
+
+
+def loss_and_gradients(network):
+    batch = language().batch(0, rows=2, length=16)
+    loss = network(batch.inputs.to(DEVICE), batch.targets.to(DEVICE))
+    loss.backward()
+    return loss, {name: p.grad for name, p in network.named_parameters()}
+
+
+def test_the_loss_is_that_of_cross_entropy():
+    network, batch = decoder("torch"), language().batch(0, rows=2, length=16)
+    inputs, targets = batch.inputs.to(DEVICE), batch.targets.to(DEVICE)
+    expected = torch.nn.functional.cross_entropy(network(inputs).flatten(0, 1), targets.flatten())
+    torch.testing.assert_close(network(inputs, targets), expected)
+
+
+@pytest.mark.parametrize("other", [{"kernels": "ours"}, {"kernels": "torch", "recompute": True}])
+def test_our_kernels_and_recomputing_leave_loss_and_gradients_the_same(other):
+    loss, gradients = loss_and_gradients(decoder("torch"))
+    other_loss, other_gradients = loss_and_gradients(decoder(**other))
+    torch.testing.assert_close(other_loss, loss, rtol=1e-5, atol=0)
+    for name, gradient in gradients.items():
+        found = other_gradients[name]
+        assert (found - gradient).norm() <= 1e-4 * gradient.norm(), name
+
+
+@on_cpus
+def test_a_small_run_with_our_kernels_is_verified(alone):
+    result = measure(TransformerOptions(layers=1, batch_size=1, steps=1), "auto")
+    assert result.verified
+    assert result.metrics["error"] <= result.metrics["error_bound"]
+    assert result.metrics["kernels"] == "ours"
+
+
+@on_cpus
+@pytest.mark.parametrize(
+    "spread",
+    [
+        {"parallel": "ddp"},
+        {"parallel": "fsdp", "accumulate": 3, "recompute": True},
+        {"parallel": "tp", "recompute": True},
+        {"parallel": "pp"},
+    ],
+    ids=lambda spread: spread["parallel"],
+)
+def test_two_ranks_lose_what_a_single_process_loses(gang, spread):
+    options = replace(SMALL, steps=1, check_steps=3, **spread)
+    for result in gang(2, measure, options, "auto"):
+        assert not isinstance(result, Exception), result
+        assert result.verified
+        assert result.metrics["error"] < TOLERANCE
+
+
+def killed_after_checkpoint(options):
+    """Trains until a checkpoint stands, then is gone without a word."""
+
+    def save(*arguments):
+        kept(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    kept, training.save = training.save, save
+    measure(options, "auto")
+
+
+@on_cpus
+@pytest.mark.parametrize(("ranks", "parallel"), [(1, "ddp"), (3, "fsdp"), (2, "pp")])
+def test_training_goes_on_after_a_kill_by_other_ranks(gang, alone, tmp_path, ranks, parallel):
+    whole = losses(measure(SMALL, "auto"))
+    kept = replace(SMALL, checkpoint=tmp_path, checkpoint_every=2)
+    answers = gang(2, killed_after_checkpoint, kept)
+    assert all(isinstance(answer, ChildProcessError) for answer in answers)
+    resumed = gang(ranks, measure, replace(kept, attempt=2, parallel=parallel), "auto")[0]
+    assert losses(resumed) == pytest.approx({2: whole[2], 3: whole[3]}, rel=TOLERANCE)
+    assert latest(tmp_path).name == "attempt-2/step-4"
+
+
+def told_to_end(options):
+    if os.environ["RANK"] == "1":
+        take = training.Training.take
+
+        def take_and_signal(self, step):
+            os.kill(os.getpid(), signal.SIGTERM)
+            take(self, step)
+
+        training.Training.take = take_and_signal
+    return measure(options, "auto")
+
+
+@on_cpus
+def test_a_signal_to_one_rank_ends_all_of_them_with_a_checkpoint(gang, tmp_path):
+    options = replace(SMALL, steps=50, checkpoint=tmp_path, checkpoint_every=50)
+    answers = gang(2, told_to_end, options)
+    assert [type(answer) for answer in answers] == [Interrupted, Interrupted]
+    assert latest(tmp_path).step == 2
+
+
+@on_cpus
+def test_a_checkpoint_of_another_network_is_refused(alone, tmp_path):
+    measure(replace(SMALL, steps=1, checkpoint=tmp_path), "auto")
+    with pytest.raises(BadArgument, match="of another network: layers 2 and not 1"):
+        measure(replace(SMALL, layers=1, checkpoint=tmp_path), "auto")
+
+
+def test_a_curve_that_parts_from_the_reference_is_refused():
+    plan = plan_for(TransformerOptions(), ranks=1, simulated=True)
+    assert compare([5.0, 4.0], [5.0, 4.001], plan).error == pytest.approx(0.0002)
+    for wrong in (4.1, float("nan")):
+        with pytest.raises(WrongResult, match="rounding explains"):
+            compare([5.0, wrong], [5.0, 4.0], plan)
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("recompute", [False, True])
+def test_our_kernels_learn_what_torchs_do_on_a_gpu(alone, recompute):
+    options = TransformerOptions(
+        layers=2, width=512, heads=4, kv_heads=2, sequence=512, batch_size=8, steps=4,
+        recompute=recompute,
+    )  # fmt: skip
+    result = measure(options, "auto")
+    assert result.verified
+    assert 0 < result.metrics["mfu"] < 1
