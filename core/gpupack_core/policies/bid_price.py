@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bid prices: the node that loses least of what its free GPUs are worth to those who may come.
 
-    score = floor( [ (1 - 0.6·θ) · (ΔU - 0.034·opens) - (1 - θ) · Z - θ·ΔF ] / 0.0234 )
+    score = floor( [ (1 - 0.6·θ) · (ΔU - 0.034·opens) - (1 - θ) · Z - θ·(ΔF + K) ] / 0.0234 )
 
 Δ: after placement less before. In GPUs:
 U       Σ_gpu W(free) - 0.845 · Ψ(Σ_gpu W(free) - free CPU / r): what gaps are worth, where there is
@@ -12,6 +12,8 @@ Z       of a pod without GPUs: 0.182 · [the node has GPU capacity free] + 0.131
         cores: it goes where its CPU strands nothing
 F       fragmentation (fragmentation.py) by the typical pods and, on top, large jobs
         (pricing/large_jobs.py)
+K       price of the GPUs that are taken, where requests must have them and no others
+        (pricing/sought_kinds.py)
 θ       min(1, 2 · churn), churn: departures per arrival of late
 
 θ = 0: nothing ever leaves, no gap is ever given back, so each is used as well as the LP knows how.
@@ -39,6 +41,7 @@ from gpupack_core.policies.fitting import accepted, first_idle, kind_of_score, r
 from gpupack_core.policies.policy import Policy
 from gpupack_core.pricing.gaps import plain, worth_of_gaps
 from gpupack_core.pricing.large_jobs import with_large_jobs
+from gpupack_core.pricing.sought_kinds import SoughtKinds
 from gpupack_core.pricing.stranding import CORES_PER_GPU, Stranding, cores_per_gpu
 from gpupack_core.request import Request
 from gpupack_core.units import WHOLE_GPU
@@ -68,6 +71,7 @@ class BidPrice(Policy):
         self._worth = plain()
         self._stranding = Stranding(CORES_PER_GPU, weight=STRANDED)
         self._fragmentation = Fragmentation(Mix())
+        self._sought = SoughtKinds(Mix())
         self._scores = RowMemo(np.int64)
         self._before = RowMemo(np.int64, kept=1)
 
@@ -84,21 +88,25 @@ class BidPrice(Policy):
         informed._worth = worth_of_gaps(outlook.mix)
         informed._stranding = Stranding(cores_per_gpu(outlook.mix), weight=STRANDED)
         informed._fragmentation = Fragmentation(with_large_jobs(outlook.mix))
+        informed._sought = SoughtKinds(outlook.mix if informed._settled else Mix())
         informed._fragmentation.meet(self._fragmentation.kinds, columns=0)
         return informed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
         """The formula above."""
-        kind = kind_of_score(request)
-        compute = lambda some: self._gains(view, request, some) // _STEP_PARTS  # noqa: E731
+        prices = self._sought.prices(view)
+        kind = kind_of_score(request), prices.tobytes()
+        compute = lambda some: self._gains(view, request, some, prices) // _STEP_PARTS  # noqa: E731
         return self._scores.of(kind, view.version, compute)[rows].astype(np.float64)
 
-    def _gains(self, view: Arrays, request: Request, rows: Rows) -> Parts:
+    def _gains(self, view: Arrays, request: Request, rows: Rows, prices: IntArray) -> Parts:
         """The score before it is rounded: parts times 1,000,000."""
         left, cpu = free_after(view, request, rows), view.free_cpu[rows] - request.cpu
         gains = self._change(view, rows, left, cpu)
         gains += self._settled * self._fragmentation.total * request.milli
         gains -= self._penalty(view, request, rows, left, cpu)
+        if len(prices):
+            gains -= prices[view.node_kind[rows]] * (self._settled * request.milli)
         return gains
 
     def _change(self, view: Arrays, rows: Rows, left: IntArray, cpu: IntArray) -> Parts:

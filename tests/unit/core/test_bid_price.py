@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
+from collections import Counter
 
 import pytest
-from core_builders import cluster_of, node, place, share, taken, whole
+from core_builders import A100, cluster_of, node, place, share, taken, whole
 from core_strategies import cases, clusters, requests
 from hypothesis import given
 from hypothesis import strategies as st
-from policy_reference import after, best_node, does, fragmentation, fullest, whole_weights
+from policy_reference import (
+    Gpu,
+    accepts,
+    after,
+    best_node,
+    does,
+    fragmentation,
+    fullest,
+    whole_weights,
+)
 
 from gpupack_core import (
     POLICIES,
@@ -51,11 +61,30 @@ def utility(here, worth, cores):
     return gaps - psi(gaps, here.cpu, cores)
 
 
-def formula(mix, churn):
+def sought(cluster, mix):
+    """Price of a GPU by the order of its node."""
+    inventory = [(n, [d for d in n.devices if not d.profile]) for n in cluster.nodes()]
+    alike = {n.name: gpus for n, gpus in inventory if len({(g.model, g.memory) for g in gpus}) == 1}
+    supply = Counter((g.model, g.memory) for gpus in alike.values() for g in gpus)
+    asked, pressure = sum(d.weight * d.request.milli for d in mix.demands), Counter()
+    for demand in mix.demands:
+        those = [k for k in supply if accepts(Gpu(0, *k, 0, 0, 0), demand.request)]
+        if demand.request.milli and len(those) < len(supply):
+            gpus = demand.weight * demand.request.milli / asked * supply.total()
+            pressure.update({kind: gpus / sum(supply[k] for k in those) for kind in those})
+    each = {kind: parts(0.03 * math.sqrt(min(1.0, pressure[kind]))) for kind in supply}
+    rows = {name: cluster.row(name) for name in alike}
+    return {
+        int(cluster.arrays.order[rows[name]]): each[gpus[0].model, gpus[0].memory]
+        for name, gpus in alike.items()
+    }
+
+
+def formula(cluster, mix, churn):
     """Of the docstring, of one node, in whole numbers as there."""
     theta = round(1000 * min(1.0, churn / 0.5))
     worth, cores = worth_of_gaps(mix), cores_per_gpu(mix)
-    weights = whole_weights(with_large_jobs(mix))
+    weights, prices = whole_weights(with_large_jobs(mix)), sought(cluster, mix)
 
     def score(here, request):
         gpus = [fullest(here, request)] if request.share else []
@@ -69,6 +98,7 @@ def formula(mix, churn):
             beside = parts(0.182) * any(g.milli for g in here.gpus)
             gain -= (1000 - theta) * (beside + parts(0.131) * then.cpu // 128_000)
         worse = fragmentation(then, weights) - fragmentation(here, weights)
+        worse += prices.get(here.order, 0) * request.milli
         return (1000 * gain - theta * worse) // (parts(0.0234) * 1_000_000)
 
     return score
@@ -79,7 +109,7 @@ def formula(mix, churn):
 def test_it_decides_as_its_formula_does_node_by_node(cluster, asked, mix, churn):
     policy = BID_PRICE.informed(Outlook(mix, churn))
     for number, request in enumerate(asked * 2):
-        node, _ = best_node(cluster, request, formula(mix, churn))
+        node, _ = best_node(cluster, request, formula(cluster, mix, churn))
         answer = decide(cluster, request, policy)
         assert (answer.node if isinstance(answer, Placement) else None) == node
         if isinstance(answer, Placement):
@@ -107,6 +137,14 @@ def test_where_jobs_come_and_go_it_keeps_nodes_idle_for_large_ones():
     mix = [whole(1)] * 50 + [whole(8)]
     assert place(cluster, whole(1), informed(*mix, churn=0.0)) == "idle/0"
     assert place(cluster, whole(1), informed(*mix, churn=1.0)).startswith("used/")
+
+
+def test_where_jobs_come_and_go_others_leave_the_gpus_that_some_must_have():
+    cluster = cluster_of(node("sought", 2, model=A100), node("other", 2))
+    mix = [whole(1, models=(A100,))] * 2 + [whole(1)] * 6
+    assert place(cluster, whole(1), informed(*mix)) == "sought/0"
+    assert place(cluster, whole(1), informed(*mix, churn=1.0)) == "other/0"
+    assert place(cluster, whole(1, models=(A100,)), informed(*mix, churn=1.0)) == "sought/0"
 
 
 def test_cpu_that_a_node_lacks_for_its_gaps_is_not_made_scarcer():
