@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line asks for."""
+
+from dataclasses import dataclass
+
+from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.settings import Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionOptions(Options):
+    """Shape of the timed problem; `size` is its length.
+
+    Attributes:
+        batch: how many problems at once.
+        heads: of the queries; None takes what suits the device.
+        kv_heads: of keys and values; must divide heads. None takes as many.
+        dimension: of a head; None takes what suits the device.
+        dtype: bfloat16 or float16; without a GPU everything is float32.
+    """
+
+    batch: int = 1
+    heads: int | None = None
+    kv_heads: int | None = None
+    dimension: int | None = None
+    dtype: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        """Refuse heads that cannot be shared evenly."""
+        if self.heads and self.heads % (self.kv_heads or self.heads):
+            raise BadArgument(f"{self.heads} heads cannot share {self.kv_heads} key heads evenly")

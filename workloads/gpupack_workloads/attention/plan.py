@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to compute on a kind of device."""
+
+from dataclasses import dataclass
+
+import torch
+
+from gpupack_workloads.attention.options import AttentionOptions
+from gpupack_workloads.devices import Device
+from gpupack_workloads.errors import BadArgument
+
+# A backward pass is five products where a forward pass is two.
+BACKWARD_PER_FORWARD = 2.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Shape, type and repetitions.
+
+    Attributes:
+        ragged: (heads, kv_heads, rows, keys) of small problems that try the edges.
+        dtypes: of those.
+    """
+
+    batch: int
+    heads: int
+    kv_heads: int
+    length: int
+    dimension: int
+    dtype: torch.dtype
+    ragged: tuple[tuple[int, int, int, int], ...]
+    dtypes: tuple[torch.dtype, ...]
+    repeats: int
+    rounds: int
+    warm_up: int
+
+    def flop(self, *, causal: bool, backward: bool) -> float:
+        """Return the operations of a pass, masked ones left out, as everybody counts them."""
+        forward = 4 * self.batch * self.heads * self.length**2 * self.dimension
+        return forward * (0.5 if causal else 1.0) * (BACKWARD_PER_FORWARD if backward else 1.0)
+
+
+def plan_for(device: Device, options: AttentionOptions) -> Plan:
+    """Return sizes that take a second or so on the device.
+
+    Raises:
+        BadArgument: the key heads do not divide the heads.
+    """
+    gpu = not device.simulated
+    heads = options.heads or (16 if gpu else 2)
+    kv_heads = options.kv_heads or heads
+    if heads % kv_heads:
+        raise BadArgument(f"{heads} heads cannot share {kv_heads} key heads evenly")
+    return Plan(
+        batch=options.batch,
+        heads=heads,
+        kv_heads=kv_heads,
+        length=options.size or (16384 if gpu else 96),
+        dimension=options.dimension or (128 if gpu else 64),
+        dtype=getattr(torch, options.dtype) if gpu else torch.float32,
+        ragged=((2, 2, 256, 256), (4, 2, 300, 300), (3, 1, 70, 333), (1, 1, 1, 1))
+        if gpu
+        else ((2, 1, 70, 70),),
+        dtypes=(torch.float32, torch.float16, torch.bfloat16) if gpu else (torch.float16,),
+        repeats=5 if gpu else 1,
+        rounds=9 if gpu else 1,
+        warm_up=2 if gpu else 0,
+    )

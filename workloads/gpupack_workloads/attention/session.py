@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks attention in 64 bits, times it beside torch's, and tells."""
+
+import importlib
+import itertools
+import logging
+import os
+
+from gpupack_workloads.attention.checks import Attention, Inputs, Verdict, check, random_inputs
+from gpupack_workloads.attention.options import AttentionOptions
+from gpupack_workloads.attention.plan import Plan, plan_for
+from gpupack_workloads.attention.rivals import backward_of, forward_of, rivals_for
+from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
+from gpupack_workloads.results import Result, Scalar, headline
+from gpupack_workloads.timing import seconds_in_turns
+
+logger = logging.getLogger(__name__)
+
+Seconds = dict[str, float]
+MASKS = {"full": False, "causal": True}
+OURS = "ours"
+
+
+def run(options: AttentionOptions) -> Result:
+    """Check and time attention, full and causal.
+
+    Raises:
+        WrongResult: something is wrong; nothing about speed is reported then.
+    """
+    device = choose_device(require_gpu=options.require_gpu)
+    plan = plan_for(device, options)
+    attention = load_attention(device)
+    verdicts: dict[str, Verdict] = {}
+    seconds: dict[str, Seconds] = {}
+    with memory_errors(f"attention of length {plan.length} with {plan.heads} heads"):
+        check_edges(attention, device, plan, seed=options.seed)
+        inputs = timed_inputs(device, plan, seed=options.seed)
+        for mask, causal in MASKS.items():
+            verdicts[mask] = check(attention, inputs, causal=causal)
+            logger.info("%s: verified", mask)
+            seconds |= times(attention, inputs, device, plan, mask=mask)
+    return summarise(device, plan, verdicts=verdicts, seconds=seconds)
+
+
+def load_attention(device: Device) -> Attention:
+    """Import our kernels, interpreted where there is no GPU: Triton decides that at import."""
+    if device.simulated:
+        os.environ["TRITON_INTERPRET"] = "1"
+    module = importlib.import_module("gpupack_workloads.kernels.attention.autograd")
+    attention: Attention = module.attention
+    return attention
+
+
+def check_edges(attention: Attention, device: Device, plan: Plan, *, seed: int) -> None:
+    """Check small problems whose lengths are no multiple of any tile, and shared heads."""
+    dimensions = (64, 128) if not device.simulated else (plan.dimension,)
+    for dtype, dimension, sizes in itertools.product(plan.dtypes, dimensions, plan.ragged):
+        heads, kv_heads, rows, keys = sizes
+        inputs = random_inputs(
+            (2, heads, rows, dimension),
+            (2, kv_heads, keys, dimension),
+            device=device.torch,
+            dtype=dtype,
+            seed=seed,
+        )
+        for causal in (False, True)[: 2 if rows == keys else 1]:
+            check(attention, inputs, causal=causal)
+
+
+def timed_inputs(device: Device, plan: Plan, *, seed: int) -> Inputs:
+    """Return the problem that is timed."""
+    return random_inputs(
+        (plan.batch, plan.heads, plan.length, plan.dimension),
+        (plan.batch, plan.kv_heads, plan.length, plan.dimension),
+        device=device.torch,
+        dtype=plan.dtype,
+        seed=seed,
+    )
+
+
+def times(
+    attention: Attention, inputs: Inputs, device: Device, plan: Plan, *, mask: str
+) -> dict[str, Seconds]:
+    """Return the seconds of each implementation, of both passes."""
+    causal = MASKS[mask]
+    rivals = {OURS: attention} | rivals_for(inputs, causal=causal)
+    found = {}
+    for name, work_of in (("forward", forward_of), ("backward", backward_of)):
+        found[f"{mask}_{name}"] = seconds_in_turns(
+            {rival: work_of(rivals[rival], inputs, causal=causal) for rival in rivals},
+            device=device.torch,
+            repeats=plan.repeats,
+            rounds=plan.rounds,
+            warm_up=plan.warm_up,
+        )
+        logger.info("%s %s: %s", mask, name, found[f"{mask}_{name}"])
+    return found
+
+
+def summarise(
+    device: Device, plan: Plan, *, verdicts: dict[str, Verdict], seconds: dict[str, Seconds]
+) -> Result:
+    """Make the result out of what was found."""
+    metrics: dict[str, Scalar] = {}
+    rows: list[dict[str, Scalar]] = []
+    for mask, what in itertools.product(MASKS, ("forward", "backward")):
+        flop = plan.flop(causal=MASKS[mask], backward=what == "backward")
+        row = row_of(seconds[f"{mask}_{what}"], flop)
+        prefix = what if mask == "full" else f"{mask}_{what}"
+        metrics |= {f"{prefix}_{name}": value for name, value in row.items()}
+        rows.append({"mask": mask, "pass": what, **row})
+    for mask, verdict in verdicts.items():
+        for what, agreement in vars(verdict).items():
+            metrics[f"{mask}_{what}_error"] = agreement.error
+            metrics[f"{mask}_{what}_error_bound"] = agreement.bound
+    shape: dict[str, Scalar] = {
+        "size": plan.length,
+        "batch": plan.batch,
+        "heads": plan.heads,
+        "kv_heads": plan.kv_heads,
+        "dimension": plan.dimension,
+        "dtype": str(plan.dtype).removeprefix("torch."),
+    }
+    figure = f"{metrics['forward_tflops']:.4g} / {metrics['backward_tflops']:.4g} TFLOP/s"
+    return Result(
+        workload="attention",
+        headline=headline(figure, simulated=device.simulated),
+        verified=True,
+        simulated=device.simulated,
+        metrics=metrics | shape | describe(device),
+        rows=rows,
+    )
+
+
+def row_of(seconds: Seconds, flop: float) -> dict[str, Scalar]:
+    """Return our rate, and what it is of each rival's."""
+    ours = seconds[OURS]
+    row: dict[str, Scalar] = {"tflops": significant(flop / ours / 1e12)}
+    for name, rival in seconds.items():
+        if name != OURS:
+            row[f"{name}_ratio"] = significant(rival / ours)
+    return row | {"seconds": ours}
+
+
+def significant(value: float) -> float:
+    """Round to four digits."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches the portable kernels: chooses tiles, sizes grids."""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+
+from gpupack_workloads.kernels.attention.portable.kernel import (
+    attention_delta_kernel,
+    attention_dkdv_kernel,
+    attention_dq_kernel,
+    attention_forward_kernel,
+)
+from gpupack_workloads.kernels.attention.problem import Problem
+
+Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiles:
+    """How the work is cut: rows of queries and of keys of a step, and what the compiler does."""
+
+    m: int
+    n: int
+    warps: int
+    stages: int
+
+
+FORWARD = Tiles(m=128, n=64, warps=8, stages=3)
+BACKWARD = Tiles(m=64, n=64, warps=4, stages=2)
+# 32-bit numbers go through the ordinary cores, and fill registers and shared memory twice as fast.
+SINGLE = Tiles(m=32, n=32, warps=4, stages=1)
+# The interpreter takes its time per program and per step, not per element.
+INTERPRETED = Tiles(m=64, n=64, warps=4, stages=1)
+
+
+def choose_tiles(on_half: Tiles, q: torch.Tensor) -> Tiles:
+    """Return the tiles for a type on a kind of device."""
+    if not q.is_cuda:
+        return INTERPRETED
+    return SINGLE if q.dtype == torch.float32 else on_half
+
+
+def forward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    problem: Problem,
+    tiles: Tiles | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return O and each row's log-sum-exp2 of scaled scores."""
+    tiles = tiles or choose_tiles(FORWARD, q)
+    o = torch.empty(q.shape, device=q.device, dtype=q.dtype)
+    lse = torch.empty(q.shape[:3], device=q.device, dtype=torch.float32)
+    grid = (triton.cdiv(problem.rows, tiles.m) * problem.batch * problem.heads,)
+    attention_forward_kernel[grid](
+        *(q, k, v, o, lse, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3]),
+        *(problem.rows, problem.keys, problem.heads, problem.heads_per_kv, problem.scale_log2),
+        CAUSAL=problem.causal,
+        TILE_M=tiles.m,
+        TILE_N=tiles.n,
+        D=problem.dimension,
+        num_warps=tiles.warps,
+        num_stages=tiles.stages,
+    )
+    return o, lse
+
+
+def row_products(o: torch.Tensor, do: torch.Tensor) -> torch.Tensor:
+    """Return the sum of O dO of each row."""
+    batch, heads, rows, dimension = o.shape
+    delta = torch.empty((batch, heads, rows), device=o.device, dtype=torch.float32)
+    tile = 64
+    attention_delta_kernel[(triton.cdiv(rows, tile), batch * heads)](
+        *(o, do, delta, *o.stride()[:3], *do.stride()[:3], rows, heads), TILE_M=tile, D=dimension
+    )
+    return delta
+
+
+def backward(
+    inputs: Inputs,
+    do: torch.Tensor,
+    sums: tuple[torch.Tensor, torch.Tensor],
+    problem: Problem,
+    tiles: Tiles | None = None,
+) -> Inputs:
+    """Return dQ, dK and dV; `sums` are the log-sum-exp2 and the sum of O dO of each row."""
+    q, k, v = inputs
+    tiles = tiles or choose_tiles(BACKWARD, q)
+    dq, dk, dv = (torch.empty(x.shape, device=x.device, dtype=x.dtype) for x in inputs)
+    strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3])
+    sizes = (problem.rows, problem.keys, problem.kv_heads, problem.heads_per_kv)
+    scales = (problem.scale, problem.scale_log2)
+    options = {
+        "CAUSAL": problem.causal,
+        "TILE_M": tiles.m,
+        "TILE_N": tiles.n,
+        "D": problem.dimension,
+        "num_warps": tiles.warps,
+        "num_stages": tiles.stages,
+    }
+    attention_dkdv_kernel[(triton.cdiv(problem.keys, tiles.n), problem.batch * problem.kv_heads)](
+        *(q, k, v, do, dk, dv, *sums, *strides, *sizes, *scales), **options
+    )
+    attention_dq_kernel[(triton.cdiv(problem.rows, tiles.m), problem.batch * problem.heads)](
+        *(q, k, v, do, dq, *sums, *strides, *sizes, *scales), **options
+    )
+    return dq, dk, dv
