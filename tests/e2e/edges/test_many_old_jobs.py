@@ -90,7 +90,7 @@ def filled(kube, system, judged, whole):
 
     yield fill
     kube.kubectl("delete", "namespace", kube.namespace, "--wait=false")
-    wait_for(lambda: not left(kube), seconds=240, what="the old jobs are deleted")
+    wait_for(lambda: not left(kube), seconds=600, what="the old jobs are deleted")
 
 
 async def copy(kube, pattern):
