@@ -24,17 +24,14 @@ logger = logging.getLogger(__name__)
 
 Setting = dict[str, str]
 
-# Each with multicast off (settings.NO_MULTICAST). LL and LL128 halve large messages' bandwidth and
-# are left out.
+# Each with multicast off (settings.NO_MULTICAST), and takes six seconds. On four H200s fewer channels
+# (16: 333 GB/s), fewer threads (256: 350), LL128 (336), larger buffers (8 and 16 MiB: 359 to 361) and
+# registered buffers (362) were tried as well and are no better than the defaults (362).
 SETTINGS: tuple[Setting, ...] = (
     {},
     {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"},
     {"NCCL_ALGO": "Tree", "NCCL_PROTO": "Simple"},
-    {"NCCL_MIN_CTAS": "16", "NCCL_MAX_CTAS": "16"},
     {"NCCL_MIN_CTAS": "32", "NCCL_MAX_CTAS": "32"},
-    {"NCCL_NTHREADS": "256"},
-    {"NCCL_BUFFSIZE": "8388608"},
-    {"NCCL_BUFFSIZE": "16777216"},
 )
 
 

@@ -29,7 +29,7 @@ from gpupack_workloads.settings import Gang
     type=click.IntRange(1, 256),
     multiple=True,
     default=CHUNKS,
-    help="Pieces of a travelling block; may be repeated, the fastest is kept.  [default: 1 2 4 8]",
+    help="Pieces of a travelling block; may be repeated, the fastest is kept.  [default: 1 4]",
 )
 @click.option(
     "--width",
@@ -37,7 +37,7 @@ from gpupack_workloads.settings import Gang
     type=click.IntRange(1, 131072),
     multiple=True,
     default=WIDTHS,
-    help="Columns of C that one product computes; may be repeated.  [default: 32768]",
+    help="Columns of C that one product computes; may be repeated.  [default: 1024 32768]",
 )
 @common
 def command(  # noqa: PLR0913  one parameter per option

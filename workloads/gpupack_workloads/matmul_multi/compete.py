@@ -53,7 +53,8 @@ def compete(
         # Every other turn goes backwards, so that nobody always follows the same rival.
         order = list(zip(entrants, times, strict=True))[:: -1 if turn % 2 else 1]
         for entrant, found in order:
-            own = seconds_per_call(entrant.start, device=device, repeats=repeats, warm_up=1)
+            warm_up = 0 if turn else 1
+            own = seconds_per_call(entrant.start, device=device, repeats=repeats, warm_up=warm_up)
             which = dist.ReduceOp.MIN if entrant.layout == ALONE else dist.ReduceOp.MAX
             found.append(agreed(own, device, which))
     return [

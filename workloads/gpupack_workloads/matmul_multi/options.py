@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from gpupack_workloads.settings import Options
 
 LAYOUTS = ("rows", "grid", "split-k", "split-k-all-reduce")
-CHUNKS = (1, 2, 4, 8)
-WIDTHS = (32768,)
+# On H200s, where power is the limit, products of 1024 columns are 3% faster than whole ones, on one
+# GPU too; two chunks are between one and four.
+CHUNKS = (1, 4)
+WIDTHS = (1024, 32768)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from gpupack_workloads.results import Result, Scalar, headline
 logger = logging.getLogger(__name__)
 
 DEFAULT_SIZE = {"cuda": 32768, "cpu": 256}
-TURNS = {"cuda": 7, "cpu": 1}
+TURNS = {"cuda": 5, "cpu": 1}
 REPEATS = {"cuda": 2, "cpu": 1}
 CUTS: dict[str, type[Rows | Grid | SplitK]] = {
     layout.name: layout for layout in (Rows, Grid, SplitK, SplitKAllReduce)
