@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 
 Setting = dict[str, str]
 
-# Each with multicast off (settings.NO_MULTICAST), and takes six seconds. On four H200s fewer channels
-# (16: 333 GB/s), fewer threads (256: 350), LL128 (336), larger buffers (8 and 16 MiB: 359 to 361) and
-# registered buffers (362) were tried as well and are no better than the defaults (362).
+# Each with multicast off (settings.NO_MULTICAST), and takes six seconds. On four H200s fewer
+# channels (16: 333 GB/s), fewer threads (256: 350), LL128 (336), larger buffers (8 and 16 MiB: 359
+# to 361) and registered buffers (362) were tried as well: no better than the defaults (362).
 SETTINGS: tuple[Setting, ...] = (
     {},
     {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"},
