@@ -23,22 +23,24 @@ class Run:
     seconds: int = 180
 
 
+TRAINED = ("transformer", "--", "--steps=4", "--check-steps=1")
+
 RUNS = (
-    Run("matmul", "matmul"),
-    Run("vector-add", "vector-add"),
-    Run("softmax", "softmax"),
-    Run("gemm", "gemm"),
-    Run("attention", "attention"),
-    Run("transformer", "transformer"),
-    Run("train-cnn", "train-cnn"),
-    Run("resnet50", "resnet50", seconds=240),
-    Run("burn-in", "burn-in"),
-    Run("profile", "profile", ("matmul",)),
-    Run("allreduce", "allreduce", gpus=4),
-    Run("collectives", "collectives", ("--tune",), gpus=4, seconds=300),
-    Run("p2p", "p2p", gpus=4),
-    Run("matmul-multi", "matmul-multi", gpus=4, seconds=240),
-    Run("resnet50", "resnet50", gpus=2, seconds=240),
-    Run("resnet50", "resnet50", gpus=4, seconds=240),
-    Run("transformer", "transformer", gpus=4, seconds=240),
+    Run("matmul", "matmul", seconds=60),
+    Run("vector-add", "vector-add", seconds=60),
+    Run("softmax", "softmax", seconds=90),
+    Run("gemm", "gemm", seconds=90),
+    Run("attention", "attention", seconds=120),
+    Run("transformer", "transformer", seconds=150),
+    Run("train-cnn", "train-cnn", seconds=100),
+    Run("resnet50", "resnet50", seconds=200),
+    Run("burn-in", "burn-in", seconds=170),
+    Run("allreduce", "allreduce", gpus=4, seconds=60),
+    Run("collectives", "collectives", ("--tune",), gpus=4, seconds=150),
+    Run("p2p", "p2p", gpus=4, seconds=90),
+    Run("matmul-multi", "matmul-multi", gpus=4, seconds=120),
+    Run("resnet50", "resnet50", gpus=2, seconds=200),
+    Run("resnet50", "resnet50", gpus=4, seconds=150),
+    Run("transformer", "transformer", gpus=4, seconds=120),
+    Run("profile", "profile", TRAINED, gpus=4, seconds=90),
 )

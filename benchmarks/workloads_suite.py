@@ -8,7 +8,7 @@
 Each run that succeeds leaves docs/reports/workloads/NAME-GPUSxDEVICE.json: its result, and with
 which arguments, versions and driver it came about. One that fails leaves the older file as it is.
 
-Runs of one GPU go side by side, each on a GPU of its own; then those of several, one at a time.
+Runs go side by side as long as there are free GPUs, those of all GPUs by themselves at the end.
 Needs a Python with torch, Triton, NumPy, click and msgspec; no virtual environment, no network.
 """
 
@@ -82,7 +82,8 @@ class Suite:
 
     def go(self, runs: Sequence[Run]) -> Iterator[Ended]:
         """Run all that fit, and return each as it ends."""
-        waiting = sorted(runs, key=lambda run: run.gpus)
+        # The longest first, so that none goes on alone at the end; those of all GPUs last.
+        waiting = sorted(runs, key=lambda run: (run.gpus >= self._count, -run.seconds))
         try:
             while waiting or self._running:
                 waiting = self._start(waiting)
@@ -100,11 +101,10 @@ class Suite:
             return []
         left = []
         for run in waiting:
-            alone = run.gpus == 1 or not self._running
-            if alone and run.gpus <= len(self._free) and not (run.gpus > 1 and left):
-                self._begin(run)
-            elif run.gpus > self._count:
+            if run.gpus > self._count:
                 print(f"{run.name}: not started, it takes {run.gpus} GPUs", flush=True)
+            elif run.gpus <= len(self._free):
+                self._begin(run)
             else:
                 left.append(run)
         return left

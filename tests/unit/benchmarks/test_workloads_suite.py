@@ -71,12 +71,20 @@ def test_a_run_that_fails_leaves_the_older_report_as_it_is(suite, go, tmp_path):
     assert older.read_text() == "older"
 
 
-def test_runs_of_one_gpu_go_side_by_side_and_those_of_several_alone(go, tmp_path):
+def test_runs_go_side_by_side_and_those_of_all_gpus_alone_at_the_end(go, tmp_path):
     go(*[(name, 2 if name == "c" else 1, spans(tmp_path, name)) for name in "cab"])
     a, b, c = (noted(tmp_path, name) for name in "abc")
     assert max(a[0], b[0]) < min(a[1], b[1])
     assert c[0] >= max(a[1], b[1])
     assert ({a[2], b[2]}, sorted(c[2].split(","))) == ({"0", "1"}, ["0", "1"])
+
+
+def test_the_run_that_may_take_longest_starts_first(suite, monkeypatch, tmp_path):
+    monkeypatch.setattr(suite, "command", lambda run: [sys.executable, "-c", ""])
+    runs = [suite.Run("short", "gemm", seconds=10), suite.Run("long", "gemm", seconds=20)]
+    deadline = time.monotonic() + 20
+    started = suite.Suite(["0"], out=tmp_path, logs=tmp_path, deadline=deadline)
+    assert [ended.run.name for ended in started.go(runs)] == ["long", "short"]
 
 
 def test_a_run_of_more_gpus_than_there_are_is_left_out(go, capsys):

@@ -82,6 +82,12 @@ def test_what_communicates_is_known_by_its_name(name, communicates):
     assert is_communication(name) is communicates
 
 
+def test_copies_from_and_to_the_host_stand_apart_from_kernels():
+    long_copy = entry("Memcpy DtoH (Device -> Pageable)", 400, 350, "gpu_memcpy")
+    figures = digest(parse([*GPU, long_copy])).metrics()
+    assert (figures["top_kernel"], figures["host_copy_ratio"]) == ("gemm", 0.72)
+
+
 def test_rows_are_as_many_as_asked_and_short():
     seen = digest(parse([*GPU, entry("k" * 500, 300, 90)]))
     rows = seen.rows(2)
