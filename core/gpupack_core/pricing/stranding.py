@@ -38,7 +38,8 @@ class Stranding:
     def of(self, worth: IntArray, cpu: IntArray) -> IntArray:
         """In parts; worth in parts, milli-CPU free."""
         x = worth - ((cpu * self._parts_per_cpu) >> 10)
-        place = np.clip((x + _REACH) >> _SHIFT, 0, len(self._table) - 1)
+        # As clip does, which asks for the limits of the type each time.
+        place = np.minimum(np.maximum((x + _REACH) >> _SHIFT, 0), len(self._table) - 1)
         psi = np.where(x < _REACH, self._table[place], x * self._per_mille // _MILLE)
         stranded: IntArray = np.where(x < -_REACH, 0, psi)
         return stranded
