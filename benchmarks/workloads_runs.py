@@ -37,10 +37,10 @@ RUNS = (
     Run("burn-in", "burn-in", seconds=170),
     Run("allreduce", "allreduce", gpus=4, seconds=60),
     Run("collectives", "collectives", ("--tune",), gpus=4, seconds=150),
-    Run("p2p", "p2p", gpus=4, seconds=90),
+    Run("p2p", "p2p", gpus=4, seconds=100),
     Run("matmul-multi", "matmul-multi", gpus=4, seconds=120),
     Run("resnet50", "resnet50", gpus=2, seconds=200),
     Run("resnet50", "resnet50", gpus=4, seconds=150),
-    Run("transformer", "transformer", gpus=4, seconds=120),
-    Run("profile", "profile", TRAINED, gpus=4, seconds=90),
+    Run("transformer", "transformer", gpus=4, seconds=90),
+    Run("profile", "profile", TRAINED, gpus=4, seconds=80),
 )
