@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collective operations over every process of every worker, checked exactly.
 
-options     what the command line asks for
-place       a rank's place and its data: whole numbers that every rank can compute
-all_reduce … send_recv   one operation each: what it moves, and what must arrive
-measure     time and check of one operation at one size
-small       all-reduce of small buffers by symmetric memory, beside NCCL
-tune        NCCL's settings tried against its defaults
-plots       figures of the table
-rank        what each process does
-start       starts the processes
+    options     what the command line asks for
+    place       a rank's place and its data: whole numbers that every rank can compute
+    operation   what is known of one: all_reduce, all_gather, reduce_scatter, broadcast,
+                all_to_all and send_recv, each with what must arrive
+    measure     time and check of one operation at one size
+    small       small all-reduces by several methods
+    tune        NCCL's settings tried against its defaults
+    plots       figures of the table
+    rank        what each process does; summary: the result
+    start       starts the processes
+
+Sizes and bandwidths are those of nccl-tests.
 """
 
 from gpupack_workloads.collectives.options import CollectivesOptions

@@ -14,6 +14,7 @@
     check         checksums that find a wrong tile
     compete       times all of them against one GPU
     rank          what each process does
+    summary       the result
 
 B is kept transposed, Bt[N, K], as the weights of a linear layer are: every block that travels is
 contiguous then. Shapes carry suffixes: M rows of A, N columns of B, K what is summed over.

@@ -8,13 +8,13 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.devices import describe, memory_errors
+from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
 from gpupack_workloads.distributed.reach import reach_one_another
 from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.kernels.agreement import Agreement, closest
 from gpupack_workloads.matmul_multi.check import check
-from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Timed, compete, fastest
+from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, compete
 from gpupack_workloads.matmul_multi.exchange import Exchange
 from gpupack_workloads.matmul_multi.grid import Grid
 from gpupack_workloads.matmul_multi.layout import Cuts, Layout, multiply
@@ -24,7 +24,8 @@ from gpupack_workloads.matmul_multi.options import MatmulMultiOptions
 from gpupack_workloads.matmul_multi.rows import Rows
 from gpupack_workloads.matmul_multi.split_k import SplitK
 from gpupack_workloads.matmul_multi.split_k_all_reduce import SplitKAllReduce
-from gpupack_workloads.results import Result, Scalar, headline
+from gpupack_workloads.matmul_multi.summary import summarise
+from gpupack_workloads.results import Result
 
 logger = logging.getLogger(__name__)
 
@@ -130,56 +131,3 @@ def together(layouts: Sequence[tuple[Layout, str]], options: MatmulMultiOptions)
         for layout, exchange in layouts
         for cuts in cuts_of(options)
     ]
-
-
-def summarise(
-    timed: Sequence[Timed], agreement: Agreement, *, operands: Operands, rank: Rank
-) -> Result:
-    """Return the fastest of each layout, and all of them."""
-    flops = 2 * operands.size**3
-    best, single = fastest(timed), fastest(timed, ALONE)
-    speedup = single.seconds / best.seconds
-    metrics: dict[str, Scalar] = {
-        "speedup_ratio": round(speedup, 4),
-        "tflops": round(flops / best.seconds / 1e12, 4),
-        "one_gpu_tflops": round(flops / single.seconds / 1e12, 4),
-        "seconds": best.seconds,
-        "one_gpu_seconds": single.seconds,
-        "size": operands.size,
-        "dtype": str(operands.dtype).removeprefix("torch."),
-        "ranks": rank.ranks,
-        "backend": rank.backend,
-        "layout": best.entrant.layout,
-        "exchange": best.entrant.exchange,
-        "chunks": best.entrant.cuts.chunks,
-        "width": best.entrant.cuts.width,
-        "one_gpu_width": single.entrant.cuts.width,
-        "error": agreement.error,
-        "error_bound": agreement.bound,
-    }
-    for name in sorted(CUTS.keys() & {one.entrant.layout for one in timed}):
-        ratio = single.seconds / fastest(timed, name).seconds
-        metrics[f"{name.replace('-', '_')}_speedup_ratio"] = round(ratio, 4)
-    return Result(
-        workload="matmul-multi",
-        headline=headline(
-            f"{speedup:.2f} x one GPU on {rank.ranks}", simulated=rank.device.simulated
-        ),
-        verified=True,
-        simulated=rank.device.simulated,
-        metrics=metrics | describe(rank.device),
-        rows=[row(one, single.seconds, flops) for one in timed],
-    )
-
-
-def row(timed: Timed, single: float, flops: int) -> dict[str, Scalar]:
-    """Return a row of the result's table."""
-    return {
-        "layout": timed.entrant.layout,
-        "exchange": timed.entrant.exchange,
-        "chunks": timed.entrant.cuts.chunks,
-        "width": timed.entrant.cuts.width,
-        "seconds": timed.seconds,
-        "tflops": round(flops / timed.seconds / 1e12, 3),
-        "speedup_ratio": round(single / timed.seconds, 4),
-    }

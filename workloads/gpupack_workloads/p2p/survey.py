@@ -3,7 +3,6 @@
 
 import itertools
 import logging
-import os
 from collections.abc import Sequence
 
 import torch
@@ -21,6 +20,7 @@ Row = dict[str, Scalar]
 
 DEFAULT_BYTES = {"cuda": 2**30, "cpu": 2**20}
 LEAST_GPUS = 2
+BANDWIDTHS = ("copy_gb_per_s", "kernel_read_gb_per_s", "kernel_write_gb_per_s", "host_gb_per_s")
 # Two buffers to time, and a buffer with what checking takes beside it.
 BUFFERS = 4
 SLACK_BYTES = 2**30
@@ -69,9 +69,7 @@ def pairs() -> list[tuple[int, int]]:
 
 def row_of(numbers: tuple[int, int], size: int, seed: int, topology: Topology) -> Row:
     """Check and time one pair."""
-    # Triton reads TRITON_INTERPRET when it is imported, and a GPU is there.
-    os.environ.pop("TRITON_INTERPRET", None)
-    from gpupack_workloads.p2p.pair import Pair, check, measure  # noqa: PLC0415
+    from gpupack_workloads.p2p.pair import Pair, check, measure  # noqa: PLC0415  imports Triton
 
     pair = Pair(*numbers)
     uuids = [f"GPU-{torch.cuda.get_device_properties(number).uuid}" for number in numbers]
@@ -95,18 +93,9 @@ def row_of(numbers: tuple[int, int], size: int, seed: int, topology: Topology) -
 def summarise(rows: Sequence[Row], size: int, device: Device, *, checked: int) -> Result:
     """Return the slowest pair's figures, and every pair's."""
     slowest = lowest(rows, "copy_gb_per_s")
-    metrics: Row = {}
-    for name in (
-        "copy_gb_per_s",
-        "kernel_read_gb_per_s",
-        "kernel_write_gb_per_s",
-        "host_gb_per_s",
-    ):
-        if any(name in row for row in rows):
-            metrics[name] = lowest(rows, name)
-    if any("latency_us" in row for row in rows):
-        metrics["latency_us"] = max(float(row.get("latency_us", 0)) for row in rows)
-    if "host_gb_per_s" in metrics and slowest:
+    metrics: Row = {name: lowest(rows, name) for name in BANDWIDTHS if lowest(rows, name)}
+    metrics["latency_us"] = max(float(row.get("latency_us", 0)) for row in rows)
+    if "host_gb_per_s" in metrics:
         metrics["copy_host_ratio"] = round(slowest / float(metrics["host_gb_per_s"]), 2)
     metrics |= {
         "pairs": len(rows),

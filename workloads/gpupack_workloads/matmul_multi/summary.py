@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the result out of what was measured."""
+
+from collections.abc import Sequence
+
+from gpupack_workloads.devices import describe
+from gpupack_workloads.distributed.rank import Rank
+from gpupack_workloads.kernels.agreement import Agreement
+from gpupack_workloads.matmul_multi.compete import ALONE, Timed, fastest
+from gpupack_workloads.matmul_multi.operands import Operands
+from gpupack_workloads.results import Result, Scalar, headline
+
+
+def summarise(
+    timed: Sequence[Timed], agreement: Agreement, *, operands: Operands, rank: Rank
+) -> Result:
+    """Return the fastest of each layout, and all of them."""
+    flops = 2 * operands.size**3
+    best, single = fastest(timed), fastest(timed, ALONE)
+    speedup = single.seconds / best.seconds
+    metrics: dict[str, Scalar] = {
+        "speedup_ratio": round(speedup, 4),
+        "tflops": round(flops / best.seconds / 1e12, 4),
+        "one_gpu_tflops": round(flops / single.seconds / 1e12, 4),
+        "seconds": best.seconds,
+        "one_gpu_seconds": single.seconds,
+        "size": operands.size,
+        "dtype": str(operands.dtype).removeprefix("torch."),
+        "ranks": rank.ranks,
+        "backend": rank.backend,
+        "layout": best.entrant.layout,
+        "exchange": best.entrant.exchange,
+        "chunks": best.entrant.cuts.chunks,
+        "width": best.entrant.cuts.width,
+        "one_gpu_width": single.entrant.cuts.width,
+        "error": agreement.error,
+        "error_bound": agreement.bound,
+    }
+    for name in sorted({one.entrant.layout for one in timed} - {ALONE}):
+        ratio = single.seconds / fastest(timed, name).seconds
+        metrics[f"{name.replace('-', '_')}_speedup_ratio"] = round(ratio, 4)
+    return Result(
+        workload="matmul-multi",
+        headline=headline(
+            f"{speedup:.2f} x one GPU on {rank.ranks}", simulated=rank.device.simulated
+        ),
+        verified=True,
+        simulated=rank.device.simulated,
+        metrics=metrics | describe(rank.device),
+        rows=[row(one, single.seconds, flops) for one in timed],
+    )
+
+
+def row(timed: Timed, single: float, flops: int) -> dict[str, Scalar]:
+    """Return a row of the result's table."""
+    return {
+        "layout": timed.entrant.layout,
+        "exchange": timed.entrant.exchange,
+        "chunks": timed.entrant.cuts.chunks,
+        "width": timed.entrant.cuts.width,
+        "seconds": timed.seconds,
+        "tflops": round(flops / timed.seconds / 1e12, 3),
+        "speedup_ratio": round(single / timed.seconds, 4),
+    }
