@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resnet50 workload from the inside."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -8,6 +9,7 @@ from torch.nn import functional
 from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import BadArgument, WrongResult
+from gpupack_workloads.resnet50.coupling import Flat, replicated
 from gpupack_workloads.resnet50.model import PARAMETERS, ResNet50, folded_convolution
 from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import plan_for
@@ -42,6 +44,30 @@ def test_losses_that_part_from_plain_training_are_refused():
 def test_what_needs_a_gpu_is_refused_without_one(wrong):
     with pytest.raises(BadArgument, match="without a GPU"):
         plan_for(ResNetOptions(**wrong), CPU)
+
+
+def mean_gradients(coupling):
+    with group("auto", require_gpu=False) as rank:
+        torch.manual_seed(rank.index)
+        # Enough for two buckets of a MiB, in the memory order of images, too.
+        module = torch.nn.Sequential(torch.nn.Conv2d(8, 512, 8), torch.nn.Flatten())
+        module.append(torch.nn.Linear(512, 600)).to(memory_format=torch.channels_last)
+        images = torch.randn(4, 8, 8, 8)
+        if coupling == "ddp":
+            replica = replicated(module, rank, bucket_mib=1)
+            replica(images).square().mean().backward()
+        else:
+            flat = Flat(module, rank, bucket_mib=1)
+            module(images).square().mean().backward()
+            flat.synchronise()
+        return [parameter.grad.numpy() for parameter in module.parameters()]
+
+
+@no_gpu
+def test_flat_buffers_give_the_gradients_of_ddp(gang):
+    by_ddp, by_flat = (gang(2, mean_gradients, coupling) for coupling in ("ddp", "flat"))
+    for expected, found in zip(by_ddp[0], by_flat[1], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
 @no_gpu

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpupack_workloads.commands.common import common, finish
-from gpupack_workloads.resnet50.options import COMPILE_MODES, DTYPES, ResNetOptions
+from gpupack_workloads.resnet50.options import COMPILE_MODES, COUPLINGS, DTYPES, ResNetOptions
 from gpupack_workloads.settings import Gang
 
 
@@ -44,9 +44,16 @@ from gpupack_workloads.settings import Gang
     help="torch.compile's mode.  [default: default; off on CPUs]",
 )
 @click.option(
+    "--coupling",
+    type=click.Choice(COUPLINGS),
+    default="flat",
+    show_default=True,
+    help="How ranks sum gradients: in a few flat buffers, or by torch's DDP.",
+)
+@click.option(
     "--bucket-mib",
     type=click.IntRange(1, 1024),
-    default=25,
+    default=50,
     show_default=True,
     help="Gradients summed by one all-reduce.",
 )

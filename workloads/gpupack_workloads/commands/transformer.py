@@ -63,6 +63,12 @@ from gpupack_workloads.transformer.options import DTYPES, KERNELS, PARALLEL, Tra
     help="Activation checkpointing: keep the inputs of blocks only.  [default: keep]",
 )
 @click.option(
+    "--compile/--no-compile",
+    "compiled",
+    default=None,
+    help="Compile what lies between the products.  [default: on GPUs]",
+)
+@click.option(
     "--kernels",
     type=click.Choice(KERNELS),
     default="ours",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network and its loss as one module, so that both are compiled, and wrapped by DDP, together."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -34,7 +36,13 @@ def new_objective(plan: Plan, device: torch.device) -> Objective:
     return Objective(network.to(device, memory_format=layout))
 
 
-def trainer(loss_of: LossOf, objective: nn.Module, plan: Plan, device: torch.device) -> Trainer:
+def trainer(
+    loss_of: LossOf,
+    objective: nn.Module,
+    plan: Plan,
+    device: torch.device,
+    synchronise: Callable[[], None] = lambda: None,
+) -> Trainer:
     """Return fresh optimiser state around an objective's parameters."""
     optimizer = torch.optim.SGD(
         objective.parameters(),
@@ -43,7 +51,9 @@ def trainer(loss_of: LossOf, objective: nn.Module, plan: Plan, device: torch.dev
         weight_decay=WEIGHT_DECAY,
         fused=device.type == "cuda",
     )
-    return Trainer(loss_of, optimizer, precision=plan.precision, device=device)
+    return Trainer(
+        loss_of, optimizer, precision=plan.precision, device=device, synchronise=synchronise
+    )
 
 
 def batches(plan: Plan, device: torch.device, *, rank: int) -> list[Batch]:

@@ -28,6 +28,7 @@ class Plan:
     channels_last: bool
     folded_stem: bool
     compile_mode: str
+    coupling: str
     bucket_mib: int
     seed: int
     learning_rate: float
@@ -55,6 +56,7 @@ def plan_for(options: ResNetOptions, device: Device) -> Plan:
         channels_last=options.channels_last,
         folded_stem=options.channels_last,
         compile_mode=mode,
+        coupling=options.coupling,
         bucket_mib=options.bucket_mib,
         seed=options.seed,
         # 0.1 per 256 images (Goyal et al., 2017), without its warm-up: half of it.

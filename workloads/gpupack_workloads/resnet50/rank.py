@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of the training: checks its network, times it alone and together."""
 
-import inspect
 import logging
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
 from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.resnet50.coupling import Flat, replicated
 from gpupack_workloads.resnet50.objective import Objective, batches, new_objective, trainer
 from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import Plan, compiled, plan_for
@@ -21,7 +20,7 @@ from gpupack_workloads.resnet50.speed import Speeds, Waiting, seconds_alone, sec
 from gpupack_workloads.resnet50.summary import Found, summarise
 from gpupack_workloads.results import Result
 from gpupack_workloads.training.memory import forget_peak, peak_mib
-from gpupack_workloads.training.steps import LossOf
+from gpupack_workloads.training.steps import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +41,6 @@ def measure(options: ResNetOptions, backend: str) -> Result:
     """Join the group, train, return the result."""
     with group(backend, require_gpu=options.require_gpu) as rank:
         plan = plan_for(options, rank.device)
-        torch.backends.cudnn.benchmark = True
         with memory_errors(f"training on {plan.batch_size} images of {plan.size} x {plan.size}"):
             found = train(plan, rank)
         return summarise(found, plan, rank)
@@ -53,6 +51,8 @@ def train(plan: Plan, rank: Rank) -> Found:
     device = rank.device.torch
     expected = reference_losses(plan, device, rank=rank.index)
     forget_peak(device)
+    # Only now: to search algorithms for the reference takes longer than to run it.
+    torch.backends.cudnn.benchmark = True
     objective = new_objective(plan, device)
     network = Network(compiled(objective, plan.compile_mode), objective)
     first = losses(network.loss_of, objective, plan, device, rank=rank.index)
@@ -68,12 +68,12 @@ def time_all(network: Network, plan: Plan, rank: Rank) -> tuple[float, Speeds]:
     """Time alone, each for itself and together; return the last loss and the times."""
     waiting = Waiting(dist.new_group(backend="gloo"))
     if rank.ranks == 1:
-        last, together, peak = time_together(network.loss_of, network, plan, rank, waiting)
+        learner = trainer(network.loss_of, network.objective, plan, rank.device.torch)
+        last, together, peak = time_together(learner, plan, rank, waiting)
         return last, Speeds.of_one(together, peak)
     alone, uncoupled = time_apart(network, plan, rank, waiting)
     forget_peak(rank.device.torch)
-    replica = coupled(network.loss_of, plan, rank)
-    last, together, peak = time_together(replica, network, plan, rank, waiting)
+    last, together, peak = time_together(coupled(network, plan, rank), plan, rank, waiting)
     check_replicas(network.objective, rank)
     return last, Speeds(
         alone_seconds=alone, uncoupled_seconds=uncoupled, together_seconds=together, peak_mib=peak
@@ -88,43 +88,25 @@ def time_apart(network: Network, plan: Plan, rank: Rank, waiting: Waiting) -> tu
     return alone, seconds_at_once(learner, pool, plan, rank, waiting)
 
 
+def coupled(network: Network, plan: Plan, rank: Rank) -> Trainer:
+    """Return what trains this rank's replica as one with all others."""
+    device = rank.device.torch
+    if plan.coupling == "ddp":
+        replica = replicated(network.loss_of, rank, bucket_mib=plan.bucket_mib)
+        return trainer(replica, network.objective, plan, device)
+    flat = Flat(network.objective, rank, bucket_mib=plan.bucket_mib)
+    return trainer(network.loss_of, network.objective, plan, device, flat.synchronise)
+
+
 def time_together(
-    loss_of: LossOf, network: Network, plan: Plan, rank: Rank, waiting: Waiting
+    learner: Trainer, plan: Plan, rank: Rank, waiting: Waiting
 ) -> tuple[float, float, int]:
     """Train all replicas as one; return the last loss, a step's time and the peak of memory."""
     device = rank.device.torch
-    learner = trainer(loss_of, network.objective, plan, device)
     pool = batches(plan, device, rank=rank.index)
     seconds = seconds_at_once(learner, pool, plan, rank, waiting)
     last = float(learner.step([pool[0]]).item())
     return last, seconds, peak_mib(device)
-
-
-def coupled(network: nn.Module, plan: Plan, rank: Rank) -> nn.Module:
-    """Wrap a network so that every backward pass ends with the mean gradient of all ranks.
-
-    The compiled network is one piece inside: all gradients come at its end and are summed after it.
-    Cutting it at buckets, so that sums overlap with the backward pass, costs more in lost fusion
-    than the half millisecond that 100 MB take on NVLink. Statistics of normalisation stay a rank's
-    own, as usual, so no buffers are sent.
-    """
-    wrapped: nn.Module = DistributedDataParallel(
-        network,
-        device_ids=None if rank.device.simulated else [rank.device.torch.index],
-        **without_buffers(),
-        bucket_cap_mb=plan.bucket_mib,
-        gradient_as_bucket_view=True,
-        static_graph=True,
-    )
-    return wrapped
-
-
-def without_buffers() -> dict[str, bool]:
-    """Return what tells this torch's DDP not to send buffers with every step."""
-    known = inspect.signature(DistributedDataParallel).parameters
-    return {
-        "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False
-    }
 
 
 def check_replicas(objective: Objective, rank: Rank) -> None:

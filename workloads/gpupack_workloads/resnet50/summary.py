@@ -67,6 +67,7 @@ def settings(plan: Plan) -> dict[str, Scalar]:
         "dtype": plan.precision.name,
         "channels_last": plan.channels_last,
         "compile": plan.compile_mode,
+        "coupling": plan.coupling,
         "bucket_mib": plan.bucket_mib,
         "parameters": PARAMETERS,
     }

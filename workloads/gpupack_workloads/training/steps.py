@@ -12,7 +12,7 @@ LossOf = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Trainer:
-    """Takes steps on the parameters of one loss."""
+    """Takes steps on the parameters of one loss; `synchronise` is called before each update."""
 
     def __init__(
         self,
@@ -21,11 +21,13 @@ class Trainer:
         *,
         precision: Precision,
         device: torch.device,
+        synchronise: Callable[[], None] = lambda: None,
     ) -> None:
         self._loss_of = loss_of
         self._optimizer = optimizer
         self._precision = precision
         self._device = device
+        self._synchronise = synchronise
         self._scaler = torch.amp.GradScaler(device.type, enabled=precision.needs_scaling)
 
     @property
@@ -37,6 +39,7 @@ class Trainer:
         """Update once with the mean gradient of equal parts of a batch; return the mean loss."""
         self._optimizer.zero_grad(set_to_none=True)
         loss = self.backward(parts)
+        self._synchronise()
         self._scaler.step(self._optimizer)
         self._scaler.update()
         return loss

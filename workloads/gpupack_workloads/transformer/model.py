@@ -11,16 +11,14 @@ from typing import cast
 
 import torch
 from torch import nn
-from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from gpupack_workloads.transformer.operations import Operations
 from gpupack_workloads.transformer.plan import Shape
+from gpupack_workloads.transformer.pointwise import rotation
 from gpupack_workloads.transformer.shards import product_of_shards
 
-ROTATION_BASE = 10000.0
 INITIAL_SPREAD = 0.02
-EPSILON = 1e-5
 # Below this a probability's logarithm would be infinite.
 SMALLEST = 1e-37
 
@@ -40,15 +38,14 @@ class Linear(nn.Linear):
 class Normalisation(nn.Module):
     """Divides by the root of the mean square, in 32 bits, and scales."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, operations: Operations) -> None:
         super().__init__()
+        self.operations = operations
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return x normalised, in its own type."""
-        return functional.rms_norm(x.float(), (x.shape[-1],), self.weight.float(), EPSILON).to(
-            x.dtype
-        )
+        return self.operations.pointwise.normalise(x, self.weight)
 
 
 class Attention(nn.Module):
@@ -66,24 +63,18 @@ class Attention(nn.Module):
 
     def forward(self, x_BSW: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffix
         """Return what each token takes from those before it."""
-        q, k = rotated(self.heads(self.query(x_BSW))), rotated(self.heads(self.key(x_BSW)))
+        q, k = self.rotated(self.query(x_BSW)), self.rotated(self.key(x_BSW))
         taken = self.operations.attention(q, k, self.heads(self.value(x_BSW)))
         return cast("torch.Tensor", self.output(taken.transpose(1, 2).flatten(2)))
+
+    def rotated(self, x: torch.Tensor) -> torch.Tensor:
+        """Cut numbers into heads and turn them by their tokens' positions."""
+        tables = rotation(x.shape[1], self.head_width, x.dtype, x.device)
+        return self.operations.pointwise.rotate(self.heads(x), *tables)
 
     def heads(self, x: torch.Tensor) -> torch.Tensor:
         """Cut numbers into heads: [B, S, H D] to [B, H, S, D]; a rank may hold some only."""
         return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
-
-
-def rotated(x_BHSD: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffix
-    """Turn pairs of numbers by angles that grow with the position."""
-    length, width = x_BHSD.shape[2:]
-    powers = torch.arange(0, width, 2, device=x_BHSD.device) / width
-    positions = torch.arange(length, device=x_BHSD.device)
-    angles = torch.outer(positions, ROTATION_BASE**-powers)
-    cosine, sine = angles.cos().to(x_BHSD.dtype), angles.sin().to(x_BHSD.dtype)
-    left, right = x_BHSD.chunk(2, dim=-1)
-    return torch.cat([left * cosine - right * sine, right * cosine + left * sine], dim=-1)
 
 
 class Inner(nn.Module):
@@ -91,13 +82,16 @@ class Inner(nn.Module):
 
     def __init__(self, shape: Shape, operations: Operations) -> None:
         super().__init__()
+        self.operations = operations
         self.gate = Linear(shape.width, shape.inner, operations)
         self.up = Linear(shape.width, shape.inner, operations)
         self.down = Linear(shape.inner, shape.width, operations)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the part's output."""
-        return cast("torch.Tensor", self.down(functional.silu(self.gate(x)) * self.up(x)))
+        return cast(
+            "torch.Tensor", self.down(self.operations.pointwise.gate(self.gate(x), self.up(x)))
+        )
 
 
 class Block(nn.Module):
@@ -105,9 +99,9 @@ class Block(nn.Module):
 
     def __init__(self, shape: Shape, operations: Operations) -> None:
         super().__init__()
-        self.attention_norm = Normalisation(shape.width)
+        self.attention_norm = Normalisation(shape.width, operations)
         self.attention = Attention(shape, operations)
-        self.inner_norm = Normalisation(shape.width)
+        self.inner_norm = Normalisation(shape.width, operations)
         self.inner = Inner(shape, operations)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -131,7 +125,7 @@ class Decoder(nn.Module):
         self.blocks = nn.ModuleDict(
             {str(layer): Block(shape, operations) for layer in range(shape.layers)}
         )
-        self.norm: nn.Module | None = Normalisation(shape.width)
+        self.norm: nn.Module | None = Normalisation(shape.width, operations)
         self.head: nn.Module | None = Linear(shape.width, shape.vocabulary, operations)
 
     def forward(self, x: torch.Tensor, targets: torch.Tensor | None = None) -> torch.Tensor:

@@ -13,6 +13,8 @@ from typing import cast
 import torch
 from torch.nn import functional
 
+from gpupack_workloads.transformer.pointwise import Pointwise, pointwise
+
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -24,20 +26,23 @@ class Operations:
         attention: q [B, H, S, D], k and v [B, G, S, D] to [B, H, S, D], causal.
         softmax: over the last dimension.
         product: x [..., K] and a weight [N, K] to [..., N].
+        pointwise: what lies between them; torch's in any case.
     """
 
     name: str
     attention: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
     softmax: Callable[[torch.Tensor], torch.Tensor]
     product: Product
+    pointwise: Pointwise
 
 
-def operations(kernels: str) -> Operations:
-    """Return torch's or ours."""
-    return by_torch() if kernels == "torch" else by_us()
+def operations(kernels: str, *, compiled: bool) -> Operations:
+    """Return torch's or ours, and the rest compiled or not."""
+    rest = pointwise(compiled=compiled)
+    return by_torch(rest) if kernels == "torch" else by_us(rest)
 
 
-def by_torch() -> Operations:
+def by_torch(rest: Pointwise) -> Operations:
     """Return what torch has."""
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -50,10 +55,11 @@ def by_torch() -> Operations:
         attention=attention,
         softmax=lambda scores: torch.softmax(scores, dim=-1),
         product=functional.linear,
+        pointwise=rest,
     )
 
 
-def by_us() -> Operations:
+def by_us(rest: Pointwise) -> Operations:
     """Return our kernels, interpreted where there is no GPU: Triton decides that at import."""
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
@@ -69,4 +75,5 @@ def by_us() -> Operations:
         attention=lambda q, k, v: attention(q, k, v, causal=True),
         softmax=softmax,
         product=product,
+        pointwise=rest,
     )

@@ -28,6 +28,7 @@ class TransformerOptions(Options):
         accumulate: parts of each rank's share, one after the other.
         dtype: of products and activations; parameters are fp32.
         recompute: keep only the inputs of blocks and compute them again for the gradient.
+        compiled: whether what lies between products is compiled.
         kernels: whose attention, softmax and products.
         parallel: how the ranks share the work.
         check_steps: compared with a single process; 0 compares nothing and verifies nothing.
@@ -46,6 +47,7 @@ class TransformerOptions(Options):
     accumulate: int | None = None
     dtype: str | None = None
     recompute: bool = False
+    compiled: bool | None = None
     kernels: str = "ours"
     parallel: str = "ddp"
     check_steps: int | None = None

@@ -52,6 +52,7 @@ class Plan:
     recompute: bool
     kernels: str
     parallel: str
+    compiled: bool
     seed: int
     learning_rate: float
 
@@ -79,6 +80,7 @@ def plan_for(options: TransformerOptions, *, ranks: int, simulated: bool) -> Pla
         recompute=options.recompute,
         kernels=options.kernels,
         parallel=options.parallel,
+        compiled=not simulated if options.compiled is None else options.compiled,
         seed=options.seed,
         learning_rate=3e-3 if simulated else 3e-4,
     )

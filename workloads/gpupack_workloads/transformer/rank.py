@@ -34,7 +34,7 @@ def measure(options: TransformerOptions, backend: str) -> Result:
 def work(plan: Plan, keeping: Keeping, rank: Rank) -> Found:
     """Check, train, time."""
     place = Place(index=rank.index, ranks=rank.ranks, device=rank.device.torch)
-    chosen = operations(plan.kernels)
+    chosen = operations(plan.kernels, compiled=plan.compiled)
     agreement = check(plan, place) if plan.check_steps else None
     learner = new_learner(plan, chosen, place)
     trained = train(learner, keeping)
@@ -47,10 +47,14 @@ def check(plan: Plan, place: Place) -> Agreement:
 
     Every rank computes the reference for itself: it would wait otherwise.
     """
-    reference = curve(single_learner(plan, operations("torch"), place), plan.check_steps)
+    reference = curve(
+        single_learner(plan, operations("torch", compiled=False), place), plan.check_steps
+    )
     forget_peak(place.device)
     dist.barrier()
-    found = curve(new_learner(plan, operations(plan.kernels), place), plan.check_steps)
+    found = curve(
+        new_learner(plan, operations(plan.kernels, compiled=plan.compiled), place), plan.check_steps
+    )
     forget_peak(place.device)
     if place.index == 0:
         logger.info("losses %s, of a single process with torch's kernels %s", found, reference)

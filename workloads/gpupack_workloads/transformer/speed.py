@@ -37,7 +37,7 @@ def measure_speeds(learner: Learner) -> Speeds:
     peak = 0
     for _ in range(TURNS if device.type == "cuda" else 1):
         for kind in kinds:
-            use(learner.module, operations(kind))
+            use(learner.module, operations(kind, compiled=plan.compiled))
             best[kind].append(step_seconds(learner))
             peak = peak or peak_mib(device)
     return Speeds(seconds=min(best[plan.kernels]), torch_seconds=min(best["torch"]), peak_mib=peak)

@@ -98,4 +98,5 @@ def settings(plan: Plan) -> dict[str, Scalar]:
         "steps": plan.steps,
         "dtype": plan.dtype,
         "recompute": plan.recompute,
+        "compiled": plan.compiled,
     }

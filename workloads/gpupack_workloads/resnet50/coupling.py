@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How replicas stay one: every rank steps with the mean gradient of all.
+
+ddp   torch's DistributedDataParallel around the compiled network.
+flat  gradients are gathered into a few long buffers after the backward pass, a buffer is summed
+      while the next is filled, and the optimiser reads from them.
+
+A compiled network's gradients come all at once at its end, so that there is nothing to overlap
+their sum with. What then counts is that DDP copies each of 161 gradients by a kernel of its own,
+and a gathering copy of many tensors takes one. Cutting the compiled graph at buckets would overlap,
+for the price of fusion over the cuts. Statistics of normalisation stay a rank's own, as usual.
+"""
+
+import inspect
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from gpupack_workloads.distributed.rank import Rank
+from gpupack_workloads.training.memory import MIB
+
+
+def replicated(network: nn.Module, rank: Rank, *, bucket_mib: int) -> nn.Module:
+    """Wrap a network in torch's DDP."""
+    wrapped: nn.Module = DistributedDataParallel(
+        network,
+        device_ids=None if rank.device.simulated else [rank.device.torch.index],
+        bucket_cap_mb=bucket_mib,
+        gradient_as_bucket_view=True,
+        static_graph=True,
+        **without_buffers(),
+    )
+    return wrapped
+
+
+def without_buffers() -> dict[str, bool]:
+    """Return what tells this torch's DDP not to send buffers with every step."""
+    known = inspect.signature(DistributedDataParallel).parameters
+    word = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    return {word: False}
+
+
+class Flat:
+    """Long buffers that hold the gradients of a module's parameters."""
+
+    def __init__(self, module: nn.Module, rank: Rank, *, bucket_mib: int) -> None:
+        for tensor in (*module.parameters(), *module.buffers()):
+            dist.broadcast(tensor.detach(), src=0)
+        self._ranks = rank.ranks
+        self._buckets = [
+            Bucket(group) for group in cut(list(module.parameters()), bucket_mib * MIB)
+        ]
+        # gloo has no mean.
+        self._mean = rank.backend == "nccl"
+
+    def synchronise(self) -> None:
+        """Replace gradients by the mean of all ranks'."""
+        operation = dist.ReduceOp.AVG if self._mean else dist.ReduceOp.SUM
+        works = []
+        for bucket in self._buckets:
+            bucket.fill()
+            works.append(dist.all_reduce(bucket.flat, op=operation, async_op=True))
+        for bucket, work in zip(self._buckets, works, strict=True):
+            work.wait()
+            if not self._mean:
+                bucket.flat /= self._ranks
+
+
+class Bucket:
+    """One buffer, and each parameter's part of it."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        self._parameters = parameters
+        sizes = [parameter.numel() for parameter in parameters]
+        self.flat = torch.empty(sum(sizes), device=parameters[0].device)
+        # In the parameters' own memory order, so that copies and updates stay straight.
+        self._parts = [
+            part.as_strided(parameter.shape, parameter.stride())
+            for part, parameter in zip(self.flat.split(sizes), parameters, strict=True)
+        ]
+
+    def fill(self) -> None:
+        """Gather the gradients, and let the optimiser find them here."""
+        torch._foreach_copy_(self._parts, [parameter.grad for parameter in self._parameters])
+        for parameter, part in zip(self._parameters, self._parts, strict=True):
+            parameter.grad = part
+
+
+def cut(parameters: list[nn.Parameter], size_bytes: int) -> list[list[nn.Parameter]]:
+    """Return parameters in groups of at least so many bytes, the last ones first."""
+    groups: list[list[nn.Parameter]] = [[]]
+    held = 0
+    for parameter in reversed(parameters):
+        if held >= size_bytes:
+            groups.append([])
+            held = 0
+        groups[-1].append(parameter)
+        held += parameter.numel() * parameter.element_size()
+    return groups
