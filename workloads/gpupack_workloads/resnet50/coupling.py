@@ -22,12 +22,15 @@ from gpupack_workloads.distributed.rank import Rank
 from gpupack_workloads.training.memory import MIB
 
 
-def replicated(network: nn.Module, rank: Rank, *, bucket_mib: int) -> nn.Module:
-    """Wrap a network in torch's DDP."""
+def replicated(
+    network: nn.Module, rank: Rank, *, bucket_mib: int, group: dist.ProcessGroup | None = None
+) -> nn.Module:
+    """Wrap a network in torch's DDP, over a group of ranks or all."""
     wrapped: nn.Module = DistributedDataParallel(
         network,
         device_ids=None if rank.device.simulated else [rank.device.torch.index],
         bucket_cap_mb=bucket_mib,
+        process_group=group,
         gradient_as_bucket_view=True,
         static_graph=True,
         **without_buffers(),
@@ -43,12 +46,19 @@ def without_buffers() -> dict[str, bool]:
 
 
 class Flat:
-    """Long buffers that hold the gradients of a module's parameters."""
+    """Long buffers that hold the gradients of a module's parameters, over a group or all ranks."""
 
-    def __init__(self, module: nn.Module, rank: Rank, *, bucket_mib: int) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        rank: Rank,
+        *,
+        bucket_mib: int,
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
         for tensor in (*module.parameters(), *module.buffers()):
-            dist.broadcast(tensor.detach(), src=0)
-        self._ranks = rank.ranks
+            dist.broadcast(tensor.detach(), src=0, group=group)
+        self._group, self._ranks = group, dist.get_world_size(group)
         self._buckets = [
             Bucket(group) for group in cut(list(module.parameters()), bucket_mib * MIB)
         ]
@@ -61,7 +71,9 @@ class Flat:
         works = []
         for bucket in self._buckets:
             bucket.fill()
-            works.append(dist.all_reduce(bucket.flat, op=operation, async_op=True))
+            works.append(
+                dist.all_reduce(bucket.flat, op=operation, group=self._group, async_op=True)
+            )
         for bucket, work in zip(self._buckets, works, strict=True):
             work.wait()
             if not self._mean:

@@ -16,7 +16,7 @@ from gpupack_workloads.resnet50.objective import Objective, batches, new_objecti
 from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import Plan, compiled, plan_for
 from gpupack_workloads.resnet50.reference import compare, losses, reference_losses
-from gpupack_workloads.resnet50.speed import Speeds, Waiting, seconds_alone, seconds_at_once
+from gpupack_workloads.resnet50.speed import Speeds, Waiting, counts, seconds_of_first
 from gpupack_workloads.resnet50.summary import Found, summarise
 from gpupack_workloads.results import Result
 from gpupack_workloads.training.memory import forget_peak, peak_mib
@@ -67,46 +67,33 @@ def train(plan: Plan, rank: Rank) -> Found:
 def time_all(network: Network, plan: Plan, rank: Rank) -> tuple[float, Speeds]:
     """Time alone, each for itself and together; return the last loss and the times."""
     waiting = Waiting(dist.new_group(backend="gloo"))
-    if rank.ranks == 1:
-        learner = trainer(network.loss_of, network.objective, plan, rank.device.torch)
-        last, together, peak = time_together(learner, plan, rank, waiting)
-        return last, Speeds.of_one(together, peak)
-    alone, uncoupled = time_apart(network, plan, rank, waiting)
-    forget_peak(rank.device.torch)
-    last, together, peak = time_together(coupled(network, plan, rank), plan, rank, waiting)
-    check_replicas(network.objective, rank)
-    return last, Speeds(
-        alone_seconds=alone, uncoupled_seconds=uncoupled, together_seconds=together, peak_mib=peak
-    )
-
-
-def time_apart(network: Network, plan: Plan, rank: Rank, waiting: Waiting) -> tuple[float, float]:
-    """Time rank 0 alone, then all ranks each for itself."""
     learner = trainer(network.loss_of, network.objective, plan, rank.device.torch)
     pool = batches(plan, rank.device.torch, rank=rank.index)
-    alone = seconds_alone(learner, pool, plan, rank, waiting)
-    return alone, seconds_at_once(learner, pool, plan, rank, waiting)
-
-
-def coupled(network: Network, plan: Plan, rank: Rank) -> Trainer:
-    """Return what trains this rank's replica as one with all others."""
-    device = rank.device.torch
-    if plan.coupling == "ddp":
-        replica = replicated(network.loss_of, rank, bucket_mib=plan.bucket_mib)
-        return trainer(replica, network.objective, plan, device)
-    flat = Flat(network.objective, rank, bucket_mib=plan.bucket_mib)
-    return trainer(network.loss_of, network.objective, plan, device, flat.synchronise)
-
-
-def time_together(
-    learner: Trainer, plan: Plan, rank: Rank, waiting: Waiting
-) -> tuple[float, float, int]:
-    """Train all replicas as one; return the last loss, a step's time and the peak of memory."""
-    device = rank.device.torch
-    pool = batches(plan, device, rank=rank.index)
-    seconds = seconds_at_once(learner, pool, plan, rank, waiting)
+    alone = seconds_of_first(1, learner, pool, plan, rank, waiting)
+    uncoupled = alone
+    if rank.ranks > 1:
+        uncoupled = seconds_of_first(rank.ranks, learner, pool, plan, rank, waiting)
+    together = {1: alone}
+    for count in counts(rank.ranks):
+        learner = coupled(network, plan, rank, count)
+        together[count] = seconds_of_first(count, learner, pool, plan, rank, waiting)
     last = float(learner.step([pool[0]]).item())
-    return last, seconds, peak_mib(device)
+    check_replicas(network.objective, rank)
+    peak = peak_mib(rank.device.torch)
+    return last, Speeds(uncoupled_seconds=uncoupled, together_seconds=together, peak_mib=peak)
+
+
+def coupled(network: Network, plan: Plan, rank: Rank, count: int) -> Trainer:
+    """Return what trains the replicas of the first ranks as one."""
+    device = rank.device.torch
+    group = dist.new_group(list(range(count))) if count < rank.ranks else None
+    if rank.index >= count:
+        return trainer(network.loss_of, network.objective, plan, device)
+    if plan.coupling == "ddp":
+        replica = replicated(network.loss_of, rank, bucket_mib=plan.bucket_mib, group=group)
+        return trainer(replica, network.objective, plan, device)
+    flat = Flat(network.objective, rank, bucket_mib=plan.bucket_mib, group=group)
+    return trainer(network.loss_of, network.objective, plan, device, flat.synchronise)
 
 
 def check_replicas(objective: Objective, rank: Rank) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times training three ways in one run: one GPU alone, all GPUs each for itself, all together.
+"""Times training in one run: one GPU alone, all each for itself, two together, four, all.
 
-Between the first two lies what GPUs take from each other (power, cooling, the host's cores),
-between the last two what communication costs. While one trains alone the others wait on their CPUs,
-since a collective that waits keeps a GPU busy.
+Between alone and each for itself lies what GPUs take from each other (power, cooling, the host's
+cores), between that and all together what communication costs. Who does not train waits on its
+CPU, since a collective that waits keeps a GPU busy.
 """
 
 import itertools
@@ -41,43 +41,34 @@ class Speeds:
     """Times of one step, of the slowest rank, and the largest memory that one took.
 
     Attributes:
-        alone_seconds: on one GPU while the others wait.
         uncoupled_seconds: while all train, each for itself.
-        together_seconds: while all train one network.
-        peak_mib: of tensors while all train one network.
+        together_seconds: while so many train one network and the others wait.
+        peak_mib: of tensors on this rank.
     """
 
-    alone_seconds: float
     uncoupled_seconds: float
-    together_seconds: float
+    together_seconds: dict[int, float]
     peak_mib: int
 
-    @classmethod
-    def of_one(cls, seconds: float, peak_mib: int) -> "Speeds":
-        """Return the times of a rank that has no others."""
-        return cls(
-            alone_seconds=seconds,
-            uncoupled_seconds=seconds,
-            together_seconds=seconds,
-            peak_mib=peak_mib,
-        )
+
+def counts(ranks: int) -> list[int]:
+    """Return how many ranks train together, one run after the other: 2, 4, 8 ... and all."""
+    doubling = [1 << power for power in range(1, ranks.bit_length())]
+    return [count for count in doubling if count < ranks] + [ranks] * (ranks > 1)
 
 
-def seconds_alone(
-    learner: Trainer, pool: Sequence[Batch], plan: Plan, rank: Rank, waiting: Waiting
+def seconds_of_first(
+    count: int,
+    learner: Trainer,
+    pool: Sequence[Batch],
+    plan: Plan,
+    rank: Rank,
+    waiting: Waiting,
 ) -> float:
-    """Return a step's time on rank 0 while the others wait."""
+    """Return the slowest one's time of a step while the first ranks train and the others wait."""
     waiting.barrier()
-    mine = step_seconds(learner, pool, plan, rank) if rank.index == 0 else 0.0
+    mine = step_seconds(learner, pool, plan, rank) if rank.index < count else 0.0
     return waiting.slowest(mine)
-
-
-def seconds_at_once(
-    learner: Trainer, pool: Sequence[Batch], plan: Plan, rank: Rank, waiting: Waiting
-) -> float:
-    """Return the slowest rank's time of a step while all train."""
-    waiting.barrier()
-    return waiting.slowest(step_seconds(learner, pool, plan, rank))
 
 
 def step_seconds(learner: Trainer, pool: Sequence[Batch], plan: Plan, rank: Rank) -> float:

@@ -25,14 +25,16 @@ class Found:
 def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
     """Make the result."""
     simulated = rank.device.simulated
-    total = rates(found.speeds, plan, rank)["images_per_s"]
+    figures = rates(found.speeds, plan, rank)
     return Result(
         workload="resnet50",
-        headline=headline(f"{total:.0f} images/s, {rank.ranks} ranks", simulated=simulated),
+        headline=headline(
+            f"{figures['images_per_s']:.0f} images/s, {rank.ranks} ranks", simulated=simulated
+        ),
         verified=True,
         simulated=simulated,
         metrics={
-            **rates(found.speeds, plan, rank),
+            **figures,
             "ranks": rank.ranks,
             **settings(plan),
             "peak_memory_mib": found.speeds.peak_mib,
@@ -43,19 +45,34 @@ def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
             "backend": rank.backend,
             **describe(rank.device),
         },
+        rows=scaling(found.speeds, plan),
     )
 
 
-def rates(speeds: Speeds, plan: Plan, rank: Rank) -> dict[str, float]:
-    """Return images per second, and by how much more GPUs are faster than one."""
-    one = plan.batch_size / speeds.alone_seconds
-    total = rank.ranks * plan.batch_size / speeds.together_seconds
+def rates(speeds: Speeds, plan: Plan, rank: Rank) -> dict[str, Scalar]:
+    """Return images per second of all ranks, and by how much they are faster than one."""
+    last = scaling(speeds, plan)[-1]
+    uncoupled = rank.ranks * plan.batch_size / speeds.uncoupled_seconds
     return {
-        "images_per_s": round(total, 2),
-        "scaling_ratio": round(total / one, 4),
-        "one_gpu_images_per_s": round(one, 2),
-        "uncoupled_images_per_s": round(rank.ranks * plan.batch_size / speeds.uncoupled_seconds, 2),
+        "images_per_s": last["images_per_s"],
+        "scaling_ratio": last["scaling_ratio"],
+        "one_gpu_images_per_s": round(plan.batch_size / speeds.together_seconds[1], 2),
+        "uncoupled_images_per_s": round(uncoupled, 2),
     }
+
+
+def scaling(speeds: Speeds, plan: Plan) -> list[dict[str, Scalar]]:
+    """Return a row for each number of ranks that trained together."""
+    one = speeds.together_seconds[1]
+    return [
+        {
+            "ranks": count,
+            "step_ms": round(seconds * 1e3, 4),
+            "images_per_s": round(count * plan.batch_size / seconds, 2),
+            "scaling_ratio": round(count * one / seconds, 4),
+        }
+        for count, seconds in speeds.together_seconds.items()
+    ]
 
 
 def settings(plan: Plan) -> dict[str, Scalar]:
