@@ -15,6 +15,7 @@ from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import plan_for
 from gpupack_workloads.resnet50.rank import check_replicas, measure
 from gpupack_workloads.resnet50.reference import compare
+from gpupack_workloads.resnet50.speed import counts
 
 CPU = Device(torch.device("cpu"), "CPU")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the gangs here are of CPUs")
@@ -44,6 +45,10 @@ def test_losses_that_part_from_plain_training_are_refused():
 def test_what_needs_a_gpu_is_refused_without_one(wrong):
     with pytest.raises(BadArgument, match="without a GPU"):
         plan_for(ResNetOptions(**wrong), CPU)
+
+
+def test_ranks_train_together_in_doubling_numbers_and_all():
+    assert [counts(ranks) for ranks in (1, 2, 4, 6)] == [[], [2], [2, 4], [2, 4, 6]]
 
 
 def mean_gradients(coupling):

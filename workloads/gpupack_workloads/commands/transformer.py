@@ -44,7 +44,7 @@ from gpupack_workloads.transformer.options import DTYPES, KERNELS, PARALLEL, Tra
 @click.option(
     "--steps",
     type=click.IntRange(1, 10_000_000),
-    help="Of training, over all attempts.  [default: 20 on GPUs, 2 on CPUs]",
+    help="Of training, over all attempts.  [default: 10 on GPUs, 2 on CPUs]",
 )
 @click.option(
     "--accumulate",
@@ -86,7 +86,7 @@ from gpupack_workloads.transformer.options import DTYPES, KERNELS, PARALLEL, Tra
     "--check-steps",
     type=click.IntRange(0, 1000),
     help="Steps compared with a single process and torch's kernels; 0 leaves the result"
-    " unverified.  [default: 8 on GPUs, 2 on CPUs]",
+    " unverified.  [default: 4 on GPUs, 2 on CPUs]",
 )
 @click.option(
     "--checkpoint",
