@@ -11,9 +11,11 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.kernels.softmax import launch
 from gpupack_workloads.kernels.softmax.autograd import softmax
 from gpupack_workloads.kernels.softmax.launch import backward, forward
 from gpupack_workloads.kernels.softmax.reference import compare_backward, compare_forward
+from gpupack_workloads.kernels.softmax.tuning import Chunks, Passes, Rows
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
@@ -52,6 +54,23 @@ def check_both(shape: tuple[int, int], dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_forward_and_backward_agree_with_numpy(shape, dtype):
     check_both(shape, dtype)
+
+
+@pytest.mark.parametrize("columns", [256, 200, 65])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Rows(warps=1, rows=2, turns=3),
+        Rows(warps=1, turns=2, stages=2),
+        Chunks(warps=1, chunk=64),
+        Chunks(warps=1, chunk=128, looks=3),
+        Passes(warps=1, chunk=64, stages=2),
+    ],
+    ids=str,
+)
+def test_every_plan_that_triton_itself_computes_agrees_with_numpy(monkeypatch, plan, columns):
+    monkeypatch.setattr(launch, "plan_for", lambda *_: plan)
+    check_both((7, columns), torch.float32)
 
 
 @pytest.mark.gpu

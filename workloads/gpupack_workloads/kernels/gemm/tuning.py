@@ -5,6 +5,7 @@ A device that is not in the table takes what its generation has, which is right 
 be slower.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -48,8 +49,21 @@ SINGLE = Tiles(m=64, n=64, k=32, group_m=8, warps=4, stages=3)
 # The interpreter takes its time per program and per step, not per element.
 INTERPRETED = Tiles(m=128, n=128, k=128, group_m=8, warps=4, stages=1)
 
-HOPPER_16_BIT = HopperTiles(m=128, n=256, k=64, stages=4, parts=2, group_m=8)
-HOPPER_8_BIT = HopperTiles(m=128, n=256, k=128, stages=4, parts=2, group_m=8)
+# By device and bytes per element, the fastest for large products first. The others are for products
+# of few tiles: the time is that of the busiest multiprocessor, `waves` tiles one after another.
+H200 = "NVIDIA H200"
+HOPPER_TILES: dict[tuple[str, int], tuple[HopperTiles, ...]] = {
+    (H200, 2): (
+        HopperTiles(m=128, n=256, k=64, stages=4, parts=2, group_m=8),
+        HopperTiles(m=128, n=128, k=64, stages=6, parts=1, group_m=8),
+    ),
+    (H200, 1): (
+        HopperTiles(m=128, n=256, k=128, stages=4, parts=2, group_m=8),
+        HopperTiles(m=128, n=128, k=128, stages=6, parts=1, group_m=8),
+    ),
+}
+# What a tile of half the columns costs beyond half the time: A is loaded as often as B.
+NARROW_COST = 1.1
 
 
 def choose_tiles(a: torch.Tensor) -> Tiles:
@@ -59,10 +73,27 @@ def choose_tiles(a: torch.Tensor) -> Tiles:
     return SINGLE if a.dtype == torch.float32 else HALF
 
 
-def choose_hopper_tiles(a: torch.Tensor) -> HopperTiles | None:
+def choose_hopper_tiles(a: torch.Tensor, columns: int) -> HopperTiles | None:
     """Return the Hopper kernel's tiles, or None where it does not run or a type is not for it."""
     if not a.is_cuda or a.dtype == torch.float32:
         return None
-    if torch.cuda.get_device_capability(a.device)[0] != HOPPER:
+    device = torch.cuda.get_device_properties(a.device)
+    if device.major != HOPPER:
         return None
-    return HOPPER_8_BIT if a.element_size() == 1 else HOPPER_16_BIT
+    known = HOPPER_TILES.get((device.name, a.element_size()))
+    options = known or HOPPER_TILES[H200, a.element_size()]
+    widest = options[0].n
+    return min(
+        options,
+        key=lambda tiles: (
+            waves(tiles, rows=a.shape[0], columns=columns, at_once=device.multi_processor_count)
+            * tiles.n
+            * (1 if tiles.n == widest else NARROW_COST)
+        ),
+    )
+
+
+def waves(tiles: HopperTiles, *, rows: int, columns: int, at_once: int) -> int:
+    """Return how many tiles the busiest multiprocessor computes."""
+    count = math.ceil(rows / tiles.m) * math.ceil(columns / tiles.n)
+    return math.ceil(count / at_once)

@@ -8,12 +8,17 @@ import torch
 import triton
 
 from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.kernels.softmax.chunks.kernel import (
+    backward_chunks_kernel,
+    forward_chunks_kernel,
+)
 from gpupack_workloads.kernels.softmax.passes.kernel import (
     backward_passes_kernel,
     forward_passes_kernel,
 )
 from gpupack_workloads.kernels.softmax.rows.kernel import backward_rows_kernel, forward_rows_kernel
 from gpupack_workloads.kernels.softmax.tuning import (
+    Chunks,
     Direction,
     Passes,
     Plan,
@@ -73,6 +78,7 @@ def _launch(direction: Direction, inputs: list[torch.Tensor], output: torch.Tens
     strides = [matrix.stride(0) for matrix in (*inputs, output)]
     launchers: dict[type, Callable[..., None]] = {
         Rows: _launch_rows,
+        Chunks: _launch_chunks,
         Ring: _launch_ring,
         Passes: _launch_passes,
     }
@@ -106,17 +112,36 @@ def _launch_rows(
     strides: list[int],
 ) -> None:
     kernel: Kernel = forward_rows_kernel if direction == "forward" else backward_rows_kernel
-    blocks = triton.cdiv(shape[0], plan.rows)
-    stay = plan.programs * multiprocessors(matrices[0]) if plan.programs else blocks
-    kernel[(min(blocks, stay),)](
+    kernel[(triton.cdiv(shape[0], plan.rows * plan.turns),)](
         *matrices,
         *shape,
         *strides,
         ROWS=plan.rows,
         BLOCK=block_of(shape[1]),
         EXACT=block_of(shape[1]) == shape[1],
-        PERSISTENT=bool(plan.programs),
+        TURNS=plan.turns,
         STAGES=plan.stages,
+        num_warps=plan.warps,
+    )
+
+
+def _launch_chunks(
+    plan: Chunks,
+    direction: Direction,
+    matrices: list[torch.Tensor],
+    shape: tuple[int, int],
+    strides: list[int],
+) -> None:
+    kernel: Kernel = forward_chunks_kernel if direction == "forward" else backward_chunks_kernel
+    looks = {"LOOKS": plan.looks} if direction == "forward" else {}
+    kernel[(shape[0],)](
+        *matrices,
+        shape[1],
+        *strides,
+        CHUNK=plan.chunk,
+        CHUNKS=triton.cdiv(shape[1], plan.chunk),
+        EXACT=shape[1] % plan.chunk == 0,
+        **looks,
         num_warps=plan.warps,
     )
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How rows of a length are computed, per device, from measurements: nothing is tried out in a job.
 
-The table is by direction, bytes per element and columns, rounded up to a power of two; a device
-that is not in it takes the H200's, which is right everywhere and may be slower.
+The table is by direction, bytes per element and columns, rounded up to a power of two. It is the
+H200's; other devices take it as well, which is right everywhere and may be slower.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,28 @@ class Rows:
 
     Attributes:
         rows: how many a program takes at a time.
-        programs: per multiprocessor, which then stay for all rows; 0 gives each block its own.
-        stages: more than 1 copies the next rows to shared memory meanwhile; only if they stay.
+        turns: how often it does.
+        stages: 2 copies the next turn's rows to shared memory meanwhile.
     """
 
     warps: int
     rows: int = 1
-    programs: int = 0
+    turns: int = 1
     stages: int = 1
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """A row in unrolled chunks, read again from the cache.
+
+    Attributes:
+        chunk: columns of a chunk.
+        looks: how often forward reads a row, 2 or 3.
+    """
+
+    warps: int
+    chunk: int
+    looks: int = 2
 
 
 @dataclass(frozen=True)
@@ -50,16 +64,46 @@ class Passes:
     stages: int
 
 
-Plan = Rows | Ring | Passes
+Plan = Rows | Chunks | Ring | Passes
 
 LONGEST_IN_ONE_PASS = 32768
 LONGER = Passes(warps=8, chunk=4096, stages=3)
 # The interpreter takes its time per program, not per element.
 INTERPRETED_BLOCK = 1 << 16
 
-H200: dict[tuple[Direction, int, int], Plan] = {
-    ("forward", 4, 32768): Ring(warps=16, chunk=4096, slots=13),
-    ("backward", 4, 32768): Ring(warps=16, chunk=4096, slots=7),
+H200: dict[tuple[Direction, int], dict[int, Plan]] = {
+    ("forward", 4): {
+        1024: Rows(warps=1),
+        2048: Rows(warps=1),
+        4096: Chunks(warps=8, chunk=2048),
+        8192: Chunks(warps=16, chunk=4096),
+        16384: Chunks(warps=16, chunk=4096),
+        32768: Chunks(warps=16, chunk=8192),
+    },
+    ("forward", 2): {
+        1024: Rows(warps=1),
+        2048: Rows(warps=1),
+        4096: Chunks(warps=8, chunk=2048),
+        8192: Chunks(warps=8, chunk=4096),
+        16384: Chunks(warps=8, chunk=4096),
+        32768: Chunks(warps=16, chunk=8192, looks=3),
+    },
+    ("backward", 4): {
+        1024: Rows(warps=2, turns=2, stages=2),
+        2048: Rows(warps=2, turns=2, stages=2),
+        4096: Rows(warps=8, turns=2, stages=2),
+        8192: Rows(warps=16, turns=2, stages=2),
+        16384: Rows(warps=16, turns=2, stages=2),
+        32768: Ring(warps=16, chunk=4096, slots=7),
+    },
+    ("backward", 2): {
+        1024: Rows(warps=2, turns=2, stages=2),
+        2048: Rows(warps=2, turns=2, stages=2),
+        4096: Rows(warps=8, turns=2, stages=2),
+        8192: Rows(warps=16, turns=2, stages=2),
+        16384: Ring(warps=16, chunk=8192, slots=7),
+        32768: Ring(warps=16, chunk=4096, slots=13),
+    },
 }
 
 
@@ -75,7 +119,7 @@ def choose_plan(direction: Direction, *, columns: int, element_bytes: int, align
     if columns > LONGEST_IN_ONE_PASS:
         return LONGER
     block = block_of(columns)
-    plan = H200.get((direction, element_bytes, block), usual_rows(block))
+    plan = H200[direction, element_bytes].get(block, usual_rows(block))
     return plan if aligned or not isinstance(plan, Ring) else usual_rows(block)
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Softmax kernels that hold whole rows in registers: one program takes ROWS rows at a time.
 
-With PERSISTENT as many programs as fit run over all rows, and with STAGES > 1 the compiler copies
-the next rows into shared memory while these are computed. EXACT says that a row fills the block.
+It does so TURNS times, and with STAGES > 1 the compiler copies the rows of its next turn into
+shared memory while these are computed. A program that stays for all rows was slower: the hardware
+hands out new programs to whichever multiprocessor is ahead. EXACT says that a row fills the block.
 
 Shape suffixes: R rows, N columns, of one program's block.
 """
@@ -44,16 +45,15 @@ def forward_rows_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     EXACT: tl.constexpr,
-    PERSISTENT: tl.constexpr,
+    TURNS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Write softmax of the rows of this program."""
-    first = tl.program_id(0)
-    last = tl.cdiv(count, ROWS) if PERSISTENT else first + 1
-    step = tl.num_programs(0) if PERSISTENT else 1
+    first = tl.program_id(0) * TURNS
+    last = min(first + TURNS, tl.cdiv(count, ROWS))
     columns_N = tl.arange(0, BLOCK)
     inside_RN = (columns_N < columns)[None, :]
-    for block in tl.range(first, last, step, num_stages=STAGES):
+    for block in tl.range(first, last, num_stages=STAGES):
         # Beyond the last row the last one is computed again: the same values, and no mask.
         rows_R = tl.minimum(block * ROWS + tl.arange(0, ROWS), count - 1).to(tl.int64)
         x_RN = x_ptr + rows_R[:, None] * stride_x + columns_N[None, :]
@@ -79,16 +79,15 @@ def backward_rows_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     EXACT: tl.constexpr,
-    PERSISTENT: tl.constexpr,
+    TURNS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Write the gradient of x for the rows of this program."""
-    first = tl.program_id(0)
-    last = tl.cdiv(count, ROWS) if PERSISTENT else first + 1
-    step = tl.num_programs(0) if PERSISTENT else 1
+    first = tl.program_id(0) * TURNS
+    last = min(first + TURNS, tl.cdiv(count, ROWS))
     columns_N = tl.arange(0, BLOCK)
     inside_RN = (columns_N < columns)[None, :]
-    for block in tl.range(first, last, step, num_stages=STAGES):
+    for block in tl.range(first, last, num_stages=STAGES):
         # Beyond the last row the last one is computed again: the same values, and no mask.
         rows_R = tl.minimum(block * ROWS + tl.arange(0, ROWS), count - 1).to(tl.int64)
         y_RN = y_ptr + rows_R[:, None] * stride_y + columns_N[None, :]
