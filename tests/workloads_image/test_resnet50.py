@@ -77,7 +77,7 @@ def test_flat_buffers_give_the_gradients_of_ddp(gang):
 
 @no_gpu
 def test_two_ranks_learn_and_report_their_scaling(gang):
-    results = gang(2, measure, ResNetOptions(batch_size=2, steps=2), "auto")
+    results = gang(2, measure, ResNetOptions(batch_size=2, steps=1), "auto")
     assert [result.verified for result in results] == [True, True]
     metrics = results[0].metrics
     assert metrics["ranks"] == 2

@@ -136,13 +136,18 @@ def test_another_gradient_is_refused():
 @pytest.mark.parametrize("found", [{"loss": 2.3}, {"accuracy": 0.1}, {"loss": float("nan")}])
 def test_a_technique_with_which_nothing_is_learnt_is_refused(found):
     fine = {"step_seconds": 1.0, "peak_mib": 0, "loss": 0.1, "accuracy": 1.0, "loss_scale": 1.0}
-    check("fine", Learnt(**fine), "synthetic")
+    check("fine", Learnt(**fine), "synthetic", seen=1000)
     with pytest.raises(WrongResult, match="amp: loss"):
-        check("amp", Learnt(**fine | found), "synthetic")
+        check("amp", Learnt(**fine | found), "synthetic", seen=1000)
+
+
+def test_nobody_is_judged_by_a_handful_of_images():
+    few = Learnt(step_seconds=1.0, peak_mib=0, loss=2.3, accuracy=0.1, loss_scale=1.0)
+    check("fp32", few, "synthetic", seen=40)
 
 
 def test_every_technique_learns_and_has_its_row():
-    result = run(CnnOptions(data="mnist", seed=1))
+    result = run(CnnOptions(data="mnist", seed=3, batch_size=16))
     assert result.verified
     assert [row["technique"] for row in result.rows] == [
         "fp32", "cudnn_benchmark", "amp", "channels_last", "accumulation",
