@@ -90,9 +90,22 @@ def load(
 
 
 @gluon.jit
-def put(c_map, c_ptr, M, N, stride_cm, c_tile, values, row, column):
-    """Store part of a tile of C by its map, or element by element where rows are not aligned."""
-    tma.store_wait(0)
+def halve(values):
+    """Return the left and the right half of the columns; no value changes its thread."""
+    ROWS: gl.constexpr = values.shape[0]
+    HALF_N: gl.constexpr = values.shape[1] // 2
+    left, right = values.reshape((ROWS, 2, HALF_N)).permute((0, 2, 1)).split()
+    return left, right
+
+
+@gluon.jit
+def put(c_map, output, c_tile, values, row, column, UNDER_WAY: gl.constexpr):
+    """Store part of a tile of C by its map, or element by element where rows are not aligned.
+
+    The copy engine may still be reading as many earlier parts as are UNDER_WAY, from other memory.
+    """
+    c_ptr, M, N, stride_cm = output
+    tma.store_wait(UNDER_WAY)
     c_tile.store(values.to(c_tile.dtype))
     if c_ptr is None:
         fence_async_shared()
@@ -127,7 +140,6 @@ def multiply(
     a_tiles, b_tiles, c_tiles = buffers
     ready, empty = barriers
     tiles_m, tiles_n, K = sizes
-    c_ptr, M, N, stride_cm = output
     HALF_M: gl.constexpr = a_map.block_type.shape[1 if A_TURNED else 0]
     TILE_K: gl.constexpr = a_map.block_type.shape[0 if A_TURNED else 1]
     TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
@@ -164,12 +176,18 @@ def multiply(
         row = (tile_m * 2 + HALF) * HALF_M
         column = tile_n * TILE_N
         if PARTS == 1:
-            put(c_map, c_ptr, M, N, stride_cm, c_tile, sum_MN, row, column)
+            put(c_map, output, c_tile, sum_MN, row, column, 0)
         else:
-            both = sum_MN.reshape((HALF_M, 2, TILE_N // 2)).permute((0, 2, 1))
-            left, right = both.split()
-            put(c_map, c_ptr, M, N, stride_cm, c_tile, left, row, column)
-            put(c_map, c_ptr, M, N, stride_cm, c_tile, right, row, column + TILE_N // 2)
+            # A quarter goes while the next one is being rounded, by two pieces of memory in turn.
+            PART_N: gl.constexpr = TILE_N // 4
+            other_tile = c_tiles.index(HALF + 2)
+            left, right = halve(sum_MN)
+            first, second = halve(left)
+            put(c_map, output, c_tile, first, row, column, 1)
+            put(c_map, output, other_tile, second, row, column + PART_N, 1)
+            third, fourth = halve(right)
+            put(c_map, output, c_tile, third, row, column + 2 * PART_N, 1)
+            put(c_map, output, other_tile, fourth, row, column + 3 * PART_N, 1)
     tma.store_wait(0)
 
 
@@ -201,7 +219,7 @@ def gemm_hopper_kernel(
     TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
     a_tiles = allocate(a_map, 2 * STAGES)
     b_tiles = allocate(b_map, STAGES)
-    c_tiles = allocate(c_map, 2)
+    c_tiles = allocate(c_map, 2 if PARTS == 1 else 4)
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
