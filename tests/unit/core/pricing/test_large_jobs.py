@@ -22,12 +22,5 @@ def test_each_size_gets_weight_as_it_is_large_whatever_its_frequency():
     assert found[whole(8)] == found[whole(8, cpu=9000)]
 
 
-def test_those_who_name_models_share_the_weight_with_others_of_their_cpu_by_frequency():
-    named = whole(8, models=("T4",))
-    found = weights((whole(1), 995), (whole(8), 4), (named, 1), (whole(8, cpu=9000), 1))
-    assert found[named] * 4 == pytest.approx(found[whole(8)])
-    assert found[named] + found[whole(8)] == pytest.approx(found[whole(8, cpu=9000)])
-
-
 def test_pods_that_differ_by_the_nodes_memory_are_one_kind():
     assert weights((whole(2, memory=1000), 1), (whole(2, memory=2000), 1)) == {whole(2): 1.0}
