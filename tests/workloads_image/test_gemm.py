@@ -13,6 +13,7 @@ if not torch.cuda.is_available():
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.kernels.gemm.launch import gemm
 from gpupack_workloads.kernels.gemm.reference import compare
+from gpupack_workloads.kernels.gemm.tuning import H200, HOPPER_TILES, cheapest, waves
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
@@ -144,3 +145,18 @@ def test_gradients_of_ragged_16_bit_products_agree_with_numpy():
     for left, right, gradient in ((dc64, b64.T, da), (a64.T, dc64, db)):
         agreement = compare(a=left, b=right, c=numpy(gradient), dtype="bfloat16")
         assert agreement.holds, agreement
+
+
+@pytest.mark.parametrize("element_bytes", [1, 2])
+def test_wide_tiles_compute_large_products_and_narrow_ones_those_of_few_tiles(element_bytes):
+    options = HOPPER_TILES[H200, element_bytes]
+    wide, narrow = options
+    assert cheapest(options, rows=8192, columns=8192, at_once=132) == wide
+    assert cheapest(options, rows=1024, columns=1024, at_once=132) == narrow
+    assert (wide.n, narrow.n) == (256, 128)
+
+
+def test_a_wave_is_one_tile_on_every_multiprocessor():
+    wide, _ = HOPPER_TILES[H200, 2]
+    assert waves(wide, rows=4096, columns=4096, at_once=132) == 4
+    assert waves(wide, rows=1, columns=1, at_once=132) == 1

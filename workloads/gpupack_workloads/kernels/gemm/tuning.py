@@ -82,16 +82,24 @@ def choose_hopper_tiles(a: torch.Tensor, columns: int) -> HopperTiles | None:
     if device.major != HOPPER:
         return None
     known = HOPPER_TILES.get((device.name, a.element_size()))
-    options = known or HOPPER_TILES[H200, a.element_size()]
-    widest = options[0].n
-    return min(
-        options,
-        key=lambda tiles: (
-            waves(tiles, rows=a.shape[0], columns=columns, at_once=device.multi_processor_count)
-            * tiles.n
-            * (1 if tiles.n == widest else NARROW_COST)
-        ),
+    return cheapest(
+        known or HOPPER_TILES[H200, a.element_size()],
+        rows=a.shape[0],
+        columns=columns,
+        at_once=device.multi_processor_count,
     )
+
+
+def cheapest(
+    options: tuple[HopperTiles, ...], *, rows: int, columns: int, at_once: int
+) -> HopperTiles:
+    """Return the tiles with which the busiest multiprocessor is done first."""
+
+    def cost(tiles: HopperTiles) -> float:
+        turns = waves(tiles, rows=rows, columns=columns, at_once=at_once)
+        return turns * tiles.n * (1 if tiles.n == options[0].n else NARROW_COST)
+
+    return min(options, key=cost)
 
 
 def waves(tiles: HopperTiles, *, rows: int, columns: int, at_once: int) -> int:
