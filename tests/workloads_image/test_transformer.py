@@ -89,7 +89,8 @@ def test_our_kernels_and_recomputing_leave_loss_and_gradients_the_same(other):
 
 @on_cpus
 def test_a_small_run_with_our_kernels_is_verified(alone):
-    result = measure(TransformerOptions(layers=1, batch_size=1, steps=1), "auto")
+    options = TransformerOptions(layers=1, width=64, heads=1, kv_heads=1, batch_size=1, steps=1)
+    result = measure(options, "auto")
     assert result.verified
     assert result.metrics["error"] <= result.metrics["error_bound"]
     assert result.metrics["kernels"] == "ours"
@@ -162,6 +163,13 @@ def test_a_checkpoint_of_another_network_is_refused(alone, tmp_path):
     measure(replace(SMALL, steps=1, checkpoint=tmp_path), "auto")
     with pytest.raises(BadArgument, match="of another network: layers 2 and not 1"):
         measure(replace(SMALL, layers=1, checkpoint=tmp_path), "auto")
+
+
+@on_cpus
+def test_a_folder_that_cannot_be_written_is_refused_before_any_step(alone, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadArgument, match="cannot keep checkpoints in"):
+        measure(replace(SMALL, checkpoint=tmp_path / "file" / "below"), "auto")
 
 
 def test_a_curve_that_parts_from_the_reference_is_refused():

@@ -39,6 +39,21 @@ class Checkpoint:
         return cls(attempt=int(found[1]), step=int(found[2])) if found else None
 
 
+def prepare(folder: Path) -> None:
+    """Make the folder, if need be, and try to write there: after an hour's steps is too late.
+
+    Raises:
+        BadArgument: nothing can be written there.
+    """
+    probe = folder / f".probe.{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise BadArgument(f"cannot keep checkpoints in {folder}: {error}") from error
+
+
 def latest(folder: Path) -> Checkpoint | None:
     """Return the newest whole checkpoint, or nothing where there is none.
 

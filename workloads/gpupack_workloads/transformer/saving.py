@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from gpupack_workloads.errors import BadArgument
-from gpupack_workloads.transformer.folder import Checkpoint, forget_old, latest, point_at
+from gpupack_workloads.transformer.folder import Checkpoint, forget_old, latest, point_at, prepare
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
 
@@ -50,7 +50,7 @@ def resume(learner: Learner, folder: Path) -> int:
     """Load the latest checkpoint if there is one; return how many steps are done.
 
     Raises:
-        BadArgument: it is of another network, or cannot be read.
+        BadArgument: it is of another network, or cannot be read, or the folder not be written.
     """
     found = agreed_latest(folder)
     if found is None:
@@ -70,6 +70,7 @@ def agreed_latest(folder: Path) -> Checkpoint | None:
     seen: list[Any] = [None]
     if dist.get_rank() == 0:
         try:
+            prepare(folder)
             seen = [latest(folder)]
         except BadArgument as error:
             seen = [str(error)]
