@@ -49,7 +49,8 @@ def prepare(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
-        probe.unlink()
+        # Workers in pods of their own may have the same process number.
+        probe.unlink(missing_ok=True)
     except OSError as error:
         raise BadArgument(f"cannot keep checkpoints in {folder}: {error}") from error
 

@@ -14,6 +14,7 @@ from gpupack_workloads.transformer.operations import operations
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.parallel import Place, new_learner, single_learner
 from gpupack_workloads.transformer.plan import Plan, plan_for
+from gpupack_workloads.transformer.saving import find
 from gpupack_workloads.transformer.speed import measure_speeds
 from gpupack_workloads.transformer.summary import Found, summarise
 from gpupack_workloads.transformer.training import Keeping, train
@@ -25,10 +26,11 @@ def measure(options: TransformerOptions, backend: str) -> Result:
     """Join the group, train, return the result."""
     with group(backend, require_gpu=options.require_gpu) as rank:
         plan = plan_for(options, ranks=rank.ranks, simulated=rank.device.simulated)
-        keeping = Keeping(options.checkpoint, options.checkpoint_every, options.attempt)
+        found = find(options.checkpoint, plan) if options.checkpoint else None
+        keeping = Keeping(options.checkpoint, options.checkpoint_every, options.attempt, found)
         with memory_errors(f"training on {plan.batch_size} rows of {plan.shape.sequence} tokens"):
-            found = work(plan, keeping, rank)
-        return summarise(found, plan, rank)
+            done = work(plan, keeping, rank)
+        return summarise(done, plan, rank)
 
 
 def work(plan: Plan, keeping: Keeping, rank: Rank) -> Found:

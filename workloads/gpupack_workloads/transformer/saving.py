@@ -46,23 +46,26 @@ def save(learner: Learner, folder: Path, checkpoint: Checkpoint) -> None:
     dist.barrier()
 
 
-def resume(learner: Learner, folder: Path) -> int:
-    """Load the latest checkpoint if there is one; return how many steps are done.
+def find(folder: Path, plan: Plan) -> Checkpoint | None:
+    """Return the latest checkpoint that a training can go on from, if there is one.
 
     Raises:
-        BadArgument: it is of another network, or cannot be read, or the folder not be written.
+        BadArgument: it is of another network, or the folder cannot be used.
     """
+    prepare(folder)
     found = agreed_latest(folder)
-    if found is None:
-        return 0
-    place = folder / found.name
-    refuse_others(place, learner.plan)
+    if found is not None:
+        refuse_others(folder / found.name, plan)
+    return found
+
+
+def load(learner: Learner, folder: Path, checkpoint: Checkpoint) -> None:
+    """Give a network and its optimiser the state of a checkpoint."""
     state = state_of(learner)
-    dcp.load(state, checkpoint_id=str(place))
+    dcp.load(state, checkpoint_id=str(folder / checkpoint.name))
     set_model_state_dict(learner.module, state["model"])
     set_optimizer_state_dict(learner.module, learner.optimizer, state["optimizer"], options=FLAT)
-    logger.info("resumed from %s", place)
-    return found.step
+    logger.info("resumed from %s", folder / checkpoint.name)
 
 
 def agreed_latest(folder: Path) -> Checkpoint | None:
@@ -70,7 +73,6 @@ def agreed_latest(folder: Path) -> Checkpoint | None:
     seen: list[Any] = [None]
     if dist.get_rank() == 0:
         try:
-            prepare(folder)
             seen = [latest(folder)]
         except BadArgument as error:
             seen = [str(error)]

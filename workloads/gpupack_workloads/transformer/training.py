@@ -17,7 +17,7 @@ from gpupack_workloads.errors import Interrupted
 from gpupack_workloads.transformer.curve import language_of
 from gpupack_workloads.transformer.folder import Checkpoint
 from gpupack_workloads.transformer.parallel import Learner
-from gpupack_workloads.transformer.saving import resume, save
+from gpupack_workloads.transformer.saving import load, save
 from gpupack_workloads.transformer.stopping import Stop
 
 logger = logging.getLogger(__name__)
@@ -25,11 +25,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Keeping:
-    """Where and when to save; no folder means never."""
+    """Where and when to save, and what to go on from; no folder means never."""
 
     folder: Path | None
     every: int
     attempt: int
+    found: Checkpoint | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,10 @@ def train(learner: Learner, keeping: Keeping) -> Trained:
         Interrupted: a signal to end came to one of the ranks; all have saved.
     """
     with Stop() as stop:
-        first = resume(learner, keeping.folder) if keeping.folder else 0
+        first = 0
+        if keeping.folder is not None and keeping.found is not None:
+            load(learner, keeping.folder, keeping.found)
+            first = keeping.found.step
         return Training(learner, keeping, stop, first).run()
 
 
