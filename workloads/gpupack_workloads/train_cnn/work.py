@@ -89,16 +89,7 @@ def summarise(
         metrics={
             "images_per_s": round(rate, 2),
             **ratios(learnt),
-            "accuracy": round(learnt["accumulation"].accuracy, 4),
-            "accuracy_bound": ACCURACY_BOUND[source(options)],
-            "loss": round(learnt["accumulation"].loss, 5),
-            "loss_bound": LOSS_BOUND[source(options)],
-            "error": gradients.accumulation_error,
-            "error_bound": ACCUMULATION_BOUND,
-            "amp_error": gradients.amp_error,
-            "amp_error_bound": AMP_BOUND,
-            "amp_zero_gradient_share": round(gradients.amp_zero_share, 6),
-            "unscaled_zero_gradient_share": round(gradients.unscaled_zero_share, 6),
+            **bounds(learnt["accumulation"], gradients, source(options)),
             "loss_scale": learnt["amp"].loss_scale,
             "data": options.data,
             "source": source(options),
@@ -110,6 +101,22 @@ def summarise(
         },
         rows=rows,
     )
+
+
+def bounds(last: Learnt, gradients: Gradients, data: str) -> dict[str, Scalar]:
+    """Return what was checked, each figure beside its bound."""
+    return {
+        "accuracy": round(last.accuracy, 4),
+        "accuracy_bound": ACCURACY_BOUND[data],
+        "loss": round(last.loss, 5),
+        "loss_bound": LOSS_BOUND[data],
+        "error": gradients.accumulation_error,
+        "error_bound": ACCUMULATION_BOUND,
+        "amp_error": gradients.amp_error,
+        "amp_error_bound": AMP_BOUND,
+        "amp_zero_gradient_share": round(gradients.amp_zero_share, 6),
+        "unscaled_zero_gradient_share": round(gradients.unscaled_zero_share, 6),
+    }
 
 
 def ratios(learnt: dict[str, Learnt]) -> dict[str, Scalar]:
