@@ -14,8 +14,8 @@ from gpupack_workloads.transformer.model import use
 from gpupack_workloads.transformer.operations import operations
 from gpupack_workloads.transformer.parallel import Learner
 
-REPEATS = {"cuda": 5, "cpu": 1}
-WARM_UP = {"cuda": 2, "cpu": 0}
+REPEATS = {"cuda": 4, "cpu": 1}
+WARM_UP = {"cuda": 1, "cpu": 0}
 TURNS = 2
 
 
