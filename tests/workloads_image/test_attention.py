@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
 from gpupack_workloads.attention.checks import check, random_inputs
 from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.attention.session import run
-from gpupack_workloads.errors import BadArgument, NoSuchDevice, WrongResult
+from gpupack_workloads.errors import BadArgument, NoSuchDevice, OutOfMemory, WrongResult
 from gpupack_workloads.kernels.attention.autograd import attention
 from gpupack_workloads.results import encode
 
@@ -89,8 +89,9 @@ def test_heads_in_the_third_dimension_are_read_through_their_strides():
 
 def test_the_scale_can_be_given():
     q, k, v = (torch.randn(1, 1, 20, 64, device=DEVICE) for _ in range(3))
-    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=0.3)
-    torch.testing.assert_close(attention(q, k, v, scale=0.3), expected, rtol=1e-5, atol=1e-5)
+    expected = (0.3 * q.double() @ k.double().mT).softmax(-1) @ v.double()
+    error = (attention(q, k, v, scale=0.3).double() - expected).abs().max()
+    assert error < 1e-5
 
 
 def test_one_tile_of_keys_that_is_skipped_is_noticed():
@@ -158,6 +159,12 @@ def test_a_small_run_is_verified_and_fits_a_termination_message():
 def test_a_required_gpu_that_is_not_there_is_an_error():
     with pytest.raises(NoSuchDevice, match="CUDA finds none"):
         run(AttentionOptions(require_gpu=True))
+
+
+@pytest.mark.gpu
+def test_a_problem_that_does_not_fit_is_refused_before_any_work():
+    with pytest.raises(OutOfMemory, match="GiB are free"):
+        run(AttentionOptions(size=131072, batch=64))
 
 
 @pytest.mark.gpu

@@ -6,11 +6,14 @@ import itertools
 import logging
 import os
 
+import torch
+
 from gpupack_workloads.attention.checks import Attention, Inputs, Verdict, check, random_inputs
 from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.attention.plan import Plan, plan_for
 from gpupack_workloads.attention.rivals import backward_of, forward_of, rivals_for
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
+from gpupack_workloads.errors import OutOfMemory
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.timing import seconds_in_turns
 
@@ -25,10 +28,12 @@ def run(options: AttentionOptions) -> Result:
     """Check and time attention, full and causal.
 
     Raises:
+        OutOfMemory: the problem does not fit.
         WrongResult: something is wrong; nothing about speed is reported then.
     """
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(device, options)
+    check_memory(device, plan)
     attention = load_attention(device)
     verdicts: dict[str, Verdict] = {}
     seconds: dict[str, Seconds] = {}
@@ -51,16 +56,27 @@ def load_attention(device: Device) -> Attention:
     return attention
 
 
+def check_memory(device: Device, plan: Plan) -> None:
+    """Refuse before any work what does not fit; a CPU says so itself."""
+    if device.simulated:
+        return
+    free, _ = torch.cuda.mem_get_info(device.torch)
+    if plan.needed_bytes > free:
+        raise OutOfMemory(
+            f"attention of length {plan.length} with {plan.heads} heads needs about"
+            f" {plan.needed_bytes / 2**30:.0f} GiB and {free / 2**30:.0f} GiB are free;"
+            " ask for a smaller --size, --batch or --heads"
+        )
+
+
 def check_edges(attention: Attention, device: Device, plan: Plan, *, seed: int) -> None:
     """Check small problems whose lengths are no multiple of any tile, and shared heads."""
-    dimensions = (64, 128) if not device.simulated else (plan.dimension,)
-    for dtype, dimension, sizes in itertools.product(plan.dtypes, dimensions, plan.ragged):
-        heads, kv_heads, rows, keys = sizes
+    for heads, kv_heads, rows, keys in plan.ragged:
         inputs = random_inputs(
-            (2, heads, rows, dimension),
-            (2, kv_heads, keys, dimension),
+            (2, heads, rows, plan.dimension),
+            (2, kv_heads, keys, plan.dimension),
             device=device.torch,
-            dtype=dtype,
+            dtype=plan.dtype,
             seed=seed,
         )
         for causal in (False, True)[: 2 if rows == keys else 1]:

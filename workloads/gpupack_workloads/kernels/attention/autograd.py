@@ -68,7 +68,7 @@ class _Attention(torch.autograd.Function):
         do = aligned(gradients[0])
         tuned = configuration_of(do, causal=ctx.problem.causal)
         with torch.cuda.device_of(do):
-            sums = (lse, portable.row_products(o, do))
+            sums = (lse, portable.row_products(o, do, ctx.problem))
             if tuned is None:
                 derivatives = portable.backward(inputs, do, sums, ctx.problem)
             else:

@@ -13,6 +13,8 @@ HEAD_DIMENSIONS = (64, 128)
 RANK = 4
 # cuTensorMap and 16-byte loads want this.
 ALIGNMENT_BYTES = 16
+# Rows of the largest tile of any kernel.
+PAD = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,11 @@ class Problem:
     def heads_per_kv(self) -> int:
         """How many query heads share a key head."""
         return self.heads // self.kv_heads
+
+    @property
+    def padded(self) -> int:
+        """How many rows whole tiles have."""
+        return -(-self.rows // PAD) * PAD
 
     @property
     def scale_log2(self) -> float:

@@ -27,8 +27,9 @@ from gpupack_workloads.kernels.agreement import (
 )
 
 CHUNK_ROWS = 2048
-# Below this the GPU's exponential gives zero.
-FLUSHED = 2.0**-126
+# Below 2^-126 the GPU's exponential gives zero; what such a weight would have been multiplied with
+# is smaller than 2^16.
+FLUSHED = 2.0**-110
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,7 @@ def fineness(head: Head, rows: slice) -> torch.Tensor:
     q, k = head.q[rows], head.k
     size = head.scale * q.norm(dim=1, keepdim=True) * k.norm(dim=1).amax()
     terms = SAFETY * (math.sqrt(q.shape[1]) + math.sqrt(k.shape[0]))
-    return ACCUMULATION_UNIT * (4 * size + terms) + FLUSHED
+    return ACCUMULATION_UNIT * (4 * size + terms)
 
 
 def root(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -9,16 +9,18 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from gpupack_workloads.kernels.attention.configurations import Configuration
 from gpupack_workloads.kernels.attention.hopper.backward.kernel import attention_backward_kernel
 from gpupack_workloads.kernels.attention.hopper.forward.kernel import attention_forward_kernel
-from gpupack_workloads.kernels.attention.portable.kernel import attention_untile_kernel
+from gpupack_workloads.kernels.attention.portable.kernel import attention_round_kernel
+from gpupack_workloads.kernels.attention.portable.launch import empty_sums
 from gpupack_workloads.kernels.attention.problem import Problem
 
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}
+DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
 # Fixed by the kernels: two groups of 64 rows of queries, tiles of 128 rows of keys, and in the
 # backward pass tiles of 64 rows of queries.
 GROUP_M = 64
 TILE_N = 128
 BACKWARD_M = 64
+ROUND_TILE = 4096
 
 
 def descriptor(x: torch.Tensor, rows: int) -> TensorDescriptor:
@@ -30,6 +32,11 @@ def descriptor(x: torch.Tensor, rows: int) -> TensorDescriptor:
     return TensorDescriptor(x, list(x.shape), [*strides[:3], 1], block, layout)
 
 
+def sums_descriptor(x: torch.Tensor) -> TensorDescriptor:
+    """Describe what belongs to one tile of rows of queries."""
+    return TensorDescriptor(x, [x.numel()], [1], [BACKWARD_M], gl.NVMMASharedLayout(0, 32, rank=1))
+
+
 def forward(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -39,7 +46,7 @@ def forward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return O and each row's log-sum-exp2 of scaled scores."""
     o = torch.empty(q.shape, device=q.device, dtype=q.dtype)
-    lse = torch.empty(q.shape[:3], device=q.device, dtype=torch.float32)
+    lse = empty_sums(problem, q.device)
     grid = (triton.cdiv(problem.rows, 2 * GROUP_M) * problem.batch * problem.heads,)
     attention_forward_kernel[grid](
         *(descriptor(q, GROUP_M), descriptor(k, TILE_N), descriptor(v, TILE_N)),
@@ -53,7 +60,6 @@ def forward(
         ),
         problem.scale_log2,
         CAUSAL=problem.causal,
-        RAGGED=problem.keys % TILE_N != 0,
         STAGES=configuration.forward_stages,
         num_warps=4,
     )
@@ -70,26 +76,20 @@ def backward(
     """Return dQ, dK and dV; `sums` are the log-sum-exp2 and the sum of O dO of each row."""
     q, k, v = inputs
     dq, dk, dv = (torch.empty(x.shape, device=x.device, dtype=x.dtype) for x in inputs)
-    padded = triton.cdiv(problem.rows, BACKWARD_M) * BACKWARD_M
-    tiled = torch.zeros(
-        (problem.batch * problem.heads, padded * problem.dimension),
-        device=q.device,
-        dtype=torch.float32,
-    )
-    attention_backward_kernel[
-        (triton.cdiv(problem.keys, TILE_N) * problem.batch * problem.kv_heads,)
-    ](
+    sum_dq = torch.zeros(q.shape, device=q.device, dtype=torch.float32)
+    grid = (triton.cdiv(problem.keys, TILE_N) * problem.batch * problem.kv_heads,)
+    attention_backward_kernel[grid](
         *(descriptor(q, BACKWARD_M), descriptor(k, TILE_N), descriptor(v, TILE_N)),
-        *(descriptor(do, BACKWARD_M), descriptor(dk, TILE_N), descriptor(dv, TILE_N)),
-        *(tiled, *sums, problem.rows, problem.keys, problem.kv_heads, problem.heads_per_kv),
+        *(descriptor(do, BACKWARD_M), *(sums_descriptor(x) for x in sums)),
+        *(descriptor(sum_dq, BACKWARD_M), descriptor(dk, TILE_N), descriptor(dv, TILE_N)),
+        *(problem.rows, problem.keys, problem.kv_heads, problem.heads_per_kv),
         *(problem.scale, problem.scale_log2),
         CAUSAL=problem.causal,
-        RAGGED=problem.keys % TILE_N != 0,
         STAGES=configuration.backward_stages,
         STAGGER=configuration.backward_stagger,
         num_warps=8,
     )
-    attention_untile_kernel[(triton.cdiv(problem.rows, 64), problem.batch * problem.heads)](
-        *(tiled, dq, problem.rows, padded, problem.scale), TILE_M=64, D=problem.dimension
+    attention_round_kernel[(triton.cdiv(dq.numel(), ROUND_TILE),)](
+        sum_dq, dq, dq.numel(), problem.scale, TILE=ROUND_TILE
     )
     return dq, dk, dv

@@ -6,7 +6,8 @@ kernel for dK and dV, whose program owns TILE_N rows of keys, and one for dQ, wh
 TILE_M rows of queries. Both compute the scores again from the row's log-sum-exp2.
 
 With a causal mask, tiles right of the diagonal are not visited, and only tiles that cross it are
-masked. Scores are in units of log2: `scale_log2` is the scale times log2(e).
+masked. Scores are in units of log2: `scale_log2` is the scale times log2(e). Each row's sums, its
+log-sum-exp2 and its sum of O dO, are padded to `padded` rows.
 
 Offsets of heads and rows are 64-bit: tensors may have more elements than 32 bits count.
 
@@ -62,6 +63,7 @@ def attention_forward_kernel(
     stride_oh,
     stride_om,
     rows,
+    padded,
     keys,
     heads,
     heads_per_kv,
@@ -117,7 +119,7 @@ def attention_forward_kernel(
     o_base = o_ptr + batch * stride_ob + head * stride_oh
     store_rows(o_base, first, stride_om, rows, acc / total[:, None], TILE_M, D)
     lse = top + tl.log2(total)
-    tl.store(lse_ptr + owner.to(tl.int64) * rows + rows_m, lse, mask=rows_m < rows)
+    tl.store(lse_ptr + owner.to(tl.int64) * padded + rows_m, lse, mask=rows_m < rows)
 
 
 @triton.jit
@@ -132,6 +134,7 @@ def attention_delta_kernel(
     stride_dh,
     stride_dm,
     rows,
+    padded,
     heads,
     TILE_M: tl.constexpr,
     D: tl.constexpr,
@@ -145,7 +148,8 @@ def attention_delta_kernel(
     do = load_rows(do_ptr + batch * stride_db + head * stride_dh, first, stride_dm, rows, TILE_M, D)
     delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)
     row = first + tl.arange(0, TILE_M)
-    tl.store(delta_ptr + owner.to(tl.int64) * rows + row, delta, mask=row < rows)
+    # Rows beyond the end were read as zero, and are stored as that.
+    tl.store(delta_ptr + owner.to(tl.int64) * padded + row, delta)
 
 
 @triton.jit
@@ -171,6 +175,7 @@ def attention_dkdv_kernel(
     stride_dh,
     stride_dm,
     rows,
+    padded,
     keys,
     kv_heads,
     heads_per_kv,
@@ -198,13 +203,13 @@ def attention_dkdv_kernel(
         head = kv_head * heads_per_kv + member
         q_base = q_ptr + batch * stride_qb + head * stride_qh
         do_base = do_ptr + batch * stride_db + head * stride_dh
-        stats = (batch * kv_heads * heads_per_kv + head) * rows
+        sums = (batch * kv_heads * heads_per_kv + head) * padded
         for first in range(begin, rows, TILE_M):
             row = first + tl.arange(0, TILE_M)
             q = load_rows(q_base, first, stride_qm, rows, TILE_M, D)
             do = load_rows(do_base, first, stride_dm, rows, TILE_M, D)
-            lse = tl.load(lse_ptr + stats + row, mask=row < rows, other=float("inf"))
-            delta = tl.load(delta_ptr + stats + row, mask=row < rows, other=0.0)
+            lse = tl.load(lse_ptr + sums + row, mask=row < rows, other=float("inf"))
+            delta = tl.load(delta_ptr + sums + row, mask=row < rows, other=0.0)
             s = tl.dot(k, tl.trans(q), input_precision="ieee") * scale_log2
             seen = tl.trans(visible(row, columns_n, keys, CAUSAL))
             p = tl.where(seen, tl.exp2(s - lse[None, :]), 0.0)
@@ -240,6 +245,7 @@ def attention_dq_kernel(
     stride_dh,
     stride_dm,
     rows,
+    padded,
     keys,
     kv_heads,
     heads_per_kv,
@@ -262,9 +268,9 @@ def attention_dq_kernel(
     v_base = v_ptr + batch * stride_vb + kv_head * stride_vh
     q = load_rows(q_ptr + batch * stride_qb + head * stride_qh, first, stride_qm, rows, TILE_M, D)
     do = load_rows(do_ptr + batch * stride_db + head * stride_dh, first, stride_dm, rows, TILE_M, D)
-    stats = owner.to(tl.int64) * rows
-    lse = tl.load(lse_ptr + stats + row, mask=row < rows, other=float("inf"))
-    delta = tl.load(delta_ptr + stats + row, mask=row < rows, other=0.0)
+    sums = owner.to(tl.int64) * padded
+    lse = tl.load(lse_ptr + sums + row, mask=row < rows, other=float("inf"))
+    delta = tl.load(delta_ptr + sums + row, mask=row < rows, other=0.0)
     dq = tl.zeros((TILE_M, D), tl.float32)
     end = keys
     if CAUSAL:
@@ -279,26 +285,12 @@ def attention_dq_kernel(
         ds = p * (dp - delta[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
     # dQ is contiguous.
-    store_rows(dq_ptr + stats * D, first, D, rows, dq * scale, TILE_M, D)
+    store_rows(dq_ptr + owner.to(tl.int64) * rows * D, first, D, rows, dq * scale, TILE_M, D)
 
 
 @triton.jit
-def attention_untile_kernel(
-    tiled_ptr,
-    dq_ptr,
-    rows,
-    padded,
-    scale,
-    TILE_M: tl.constexpr,
-    D: tl.constexpr,
-):
-    """Scale, round and store rows of dQ, which the Hopper kernel adds up in tiles of 8 x 8."""
-    owner = tl.program_id(1).to(tl.int64)
-    first = tl.program_id(0) * TILE_M
-    row = first + tl.arange(0, TILE_M)
-    column = tl.arange(0, D)
-    in_row = (row // 8) * (8 * D) + (row % 8) * 8
-    in_column = (column // 8) * 64 + column % 8
-    at = tiled_ptr + owner * padded * D + in_row[:, None] + in_column[None, :]
-    dq = tl.load(at, mask=row[:, None] < rows, other=0.0)
-    store_rows(dq_ptr + owner * rows * D, first, D, rows, dq * scale, TILE_M, D)
+def attention_round_kernel(sum_ptr, dq_ptr, count, scale, TILE: tl.constexpr):
+    """Scale and round dQ, which the Hopper kernel adds up in 32 bits."""
+    at = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
+    dq = tl.load(sum_ptr + at, mask=at < count) * scale
+    tl.store(dq_ptr + at, dq.to(dq_ptr.dtype.element_ty), mask=at < count)

@@ -12,7 +12,7 @@ from gpupack_workloads.kernels.attention.portable.kernel import (
     attention_dq_kernel,
     attention_forward_kernel,
 )
-from gpupack_workloads.kernels.attention.problem import Problem
+from gpupack_workloads.kernels.attention.problem import PAD, Problem
 
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -52,11 +52,12 @@ def forward(
     """Return O and each row's log-sum-exp2 of scaled scores."""
     tiles = tiles or choose_tiles(FORWARD, q)
     o = torch.empty(q.shape, device=q.device, dtype=q.dtype)
-    lse = torch.empty(q.shape[:3], device=q.device, dtype=torch.float32)
+    lse = empty_sums(problem, q.device)
     grid = (triton.cdiv(problem.rows, tiles.m) * problem.batch * problem.heads,)
     attention_forward_kernel[grid](
         *(q, k, v, o, lse, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3]),
-        *(problem.rows, problem.keys, problem.heads, problem.heads_per_kv, problem.scale_log2),
+        *(problem.rows, problem.padded, problem.keys, problem.heads, problem.heads_per_kv),
+        problem.scale_log2,
         CAUSAL=problem.causal,
         TILE_M=tiles.m,
         TILE_N=tiles.n,
@@ -67,15 +68,22 @@ def forward(
     return o, lse
 
 
-def row_products(o: torch.Tensor, do: torch.Tensor) -> torch.Tensor:
-    """Return the sum of O dO of each row."""
-    batch, heads, rows, dimension = o.shape
-    delta = torch.empty((batch, heads, rows), device=o.device, dtype=torch.float32)
-    tile = 64
-    attention_delta_kernel[(triton.cdiv(rows, tile), batch * heads)](
-        *(o, do, delta, *o.stride()[:3], *do.stride()[:3], rows, heads), TILE_M=tile, D=dimension
+def row_products(o: torch.Tensor, do: torch.Tensor, problem: Problem) -> torch.Tensor:
+    """Return the sum of O dO of each row, zero beyond the end."""
+    delta = empty_sums(problem, o.device)
+    attention_delta_kernel[(problem.padded // PAD, problem.batch * problem.heads)](
+        *(o, do, delta, *o.stride()[:3], *do.stride()[:3]),
+        *(problem.rows, problem.padded, problem.heads),
+        TILE_M=PAD,
+        D=problem.dimension,
     )
     return delta
+
+
+def empty_sums(problem: Problem, device: torch.device) -> torch.Tensor:
+    """Return room for one number per row, padded to whole tiles."""
+    shape = (problem.batch, problem.heads, problem.padded)
+    return torch.empty(shape, device=device, dtype=torch.float32)
 
 
 def backward(
@@ -90,7 +98,7 @@ def backward(
     tiles = tiles or choose_tiles(BACKWARD, q)
     dq, dk, dv = (torch.empty(x.shape, device=x.device, dtype=x.dtype) for x in inputs)
     strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3])
-    sizes = (problem.rows, problem.keys, problem.kv_heads, problem.heads_per_kv)
+    sizes = (problem.rows, problem.padded, problem.keys, problem.kv_heads, problem.heads_per_kv)
     scales = (problem.scale, problem.scale_log2)
     options = {
         "CAUSAL": problem.causal,

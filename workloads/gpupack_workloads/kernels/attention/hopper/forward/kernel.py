@@ -12,7 +12,7 @@ Tiles of keys are visited from the last one down, where the diagonal and the rag
 the first visited can be partly masked.
 
 Scores are in units of log2: `scale_log2` is the scale times log2(e), and exp2 is one instruction. A
-row's log-sum-exp2 goes to `lse_ptr` for the backward pass.
+row's log-sum-exp2 goes to `lse_ptr` for the backward pass, padded to whole tiles.
 
 Shape suffixes: M rows of queries of one group, N rows of keys of one tile, D the head dimension.
 """
@@ -118,7 +118,6 @@ def attend(
     sizes,
     GROUP: gl.constexpr,
     CAUSAL: gl.constexpr,
-    RAGGED: gl.constexpr,
     STAGES: gl.constexpr,
 ):
     """Compute 64 rows of O."""
@@ -138,8 +137,7 @@ def attend(
     mbarrier.wait(q_ready.index(GROUP), 0)
     mbarrier.wait(k_ready.index(0), 0)
     s = first_scores(q, k_tiles.index(0), k_empty.index(0), S_MN)
-    if CAUSAL or RAGGED:
-        s = masked(s, row, (tiles_n - 1) * N, keys, CAUSAL, S_MN)
+    s = masked(s, row, (tiles_n - 1) * N, keys, CAUSAL, S_MN)
     top = gl.max(s, axis=1)
     p = exponentials(s, top, scale_log2)
     total = gl.sum(p, axis=1)
@@ -177,11 +175,12 @@ def attend(
     # Q has been read for the last time: its buffer takes O.
     store_tile(o_desc, batch, head, row, q_tiles.index(GROUP), acc * gl.expand_dims(share, 1))
     at = row + gl.arange(0, M, gl.SliceLayout(1, S_MN))
-    gl.store(lse_ptr + at, top * scale_log2 + gl.log2(total), mask=at < rows)
+    # With infinity a row beyond the end has no weights in the backward pass.
+    gl.store(lse_ptr + at, gl.where(at < rows, top * scale_log2 + gl.log2(total), float("inf")))
     tma.store_wait(0)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["rows", "keys", "heads", "heads_per_kv"])
 def attention_forward_kernel(
     q_desc,
     k_desc,
@@ -194,7 +193,6 @@ def attention_forward_kernel(
     heads_per_kv,
     scale_log2,
     CAUSAL: gl.constexpr,
-    RAGGED: gl.constexpr,
     STAGES: gl.constexpr,
 ):
     """Compute the 128 rows of O that belong to this program, the longest first."""
@@ -211,7 +209,7 @@ def attention_forward_kernel(
     tiles_n = gl.cdiv(keys, N)
     if CAUSAL:
         tiles_n = gl.minimum(tiles_n, gl.cdiv(row + 2 * M, N))
-    lse_ptr += owner.to(gl.int64) * rows
+    lse_ptr += owner.to(gl.int64) * (tiles_m * 2 * M)
 
     tiles = (
         gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, M, D], q_desc.layout),
@@ -231,8 +229,8 @@ def attention_forward_kernel(
     sizes = (rows, keys, scale_log2)
     gl.warp_specialize(
         [
-            (attend, (o_desc, lse_ptr, tiles, barriers, place, sizes, 0, CAUSAL, RAGGED, STAGES)),
-            (attend, (o_desc, lse_ptr, tiles, barriers, place, sizes, 1, CAUSAL, RAGGED, STAGES)),
+            (attend, (o_desc, lse_ptr, tiles, barriers, place, sizes, 0, CAUSAL, STAGES)),
+            (attend, (o_desc, lse_ptr, tiles, barriers, place, sizes, 1, CAUSAL, STAGES)),
             (load_tiles, (q_desc, k_desc, v_desc, tiles, barriers, place, heads_per_kv, STAGES)),
         ],
         [4, 1],
