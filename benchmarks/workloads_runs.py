@@ -39,8 +39,10 @@ RUNS = (
     Run("collectives", "collectives", ("--tune",), gpus=4, seconds=150),
     Run("p2p", "p2p", gpus=4, seconds=100),
     Run("matmul-multi", "matmul-multi", gpus=4, seconds=120),
-    Run("resnet50", "resnet50", gpus=2, seconds=200),
     Run("resnet50", "resnet50", gpus=4, seconds=150),
     Run("transformer", "transformer", gpus=4, seconds=90),
     Run("profile", "profile", TRAINED, gpus=4, seconds=80),
+    Run("transformer-fsdp", "transformer", ("--parallel=fsdp",), gpus=4, seconds=90),
+    Run("transformer-tp", "transformer", ("--parallel=tp",), gpus=4, seconds=90),
+    Run("transformer-pp", "transformer", ("--parallel=pp",), gpus=4, seconds=90),
 )

@@ -186,7 +186,7 @@ def test_a_curve_that_parts_from_the_reference_is_refused():
 def test_our_kernels_learn_what_torchs_do_on_a_gpu(alone, recompute):
     options = TransformerOptions(
         layers=2, width=512, heads=4, kv_heads=2, sequence=512, batch_size=8, steps=4,
-        recompute=recompute,
+        recompute=recompute, compiled=not recompute,
     )  # fmt: skip
     result = measure(options, "auto")
     assert result.verified
