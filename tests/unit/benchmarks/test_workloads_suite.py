@@ -117,7 +117,8 @@ def test_a_name_that_there_is_not_is_told(suite):
 
 def test_runs_are_chosen_by_name_and_by_what_the_gpus_can_serve(suite):
     assert {run.name for run in suite.chosen("", "gemm", 1)} & {"gemm", "matmul-multi"} == set()
-    assert [run.gpus for run in suite.chosen("resnet50", "", 2)] == [1, 2]
+    assert [run.gpus for run in suite.chosen("resnet50", "", 2)] == [1]
+    assert [run.gpus for run in suite.chosen("resnet50", "", 4)] == [1, 4]
 
 
 def test_every_run_gives_its_workload_arguments_that_it_takes(suite):
