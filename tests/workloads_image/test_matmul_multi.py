@@ -11,8 +11,9 @@ import torch
 
 from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.matmul_multi.check import check
+from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Timed, fastest, finalists
 from gpupack_workloads.matmul_multi.grid import shape
-from gpupack_workloads.matmul_multi.layout import Block, cut
+from gpupack_workloads.matmul_multi.layout import Block, Cuts, cut
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import LAYOUTS
 
@@ -40,9 +41,8 @@ def block_of(rows: range, columns: range, roundings: int = 1) -> Block:
 
 @no_gpu
 def test_two_processes_compute_every_layout_in_ragged_pieces():
-    outcome = run(
-        "--json", "--size", "130", "--chunks", "1", "--chunks", "3", port=29441, processes=2
-    )
+    ragged = ("--size", "130", "--chunks", "1", "--chunks", "3", "--width", "17")
+    outcome = run("--json", *ragged, port=29441, processes=2)
     assert outcome.returncode == 0, outcome.stderr
     result = json.loads(outcome.stdout)
     found = {(row["layout"], row["chunks"]) for row in result["rows"] if row["exchange"] != "none"}
@@ -96,3 +96,15 @@ def test_gpus_compute_every_layout_by_both_exchanges():
     assert outcome.returncode == 0, outcome.stderr
     rows = json.loads(outcome.stdout)["rows"]
     assert len({(row["layout"], row["exchange"]) for row in rows}) == 1 + 2 * len(LAYOUTS)
+
+
+def timed(layout: str, chunks: int, seconds: float) -> Timed:
+    return Timed(Entrant(layout, "messages", Cuts(chunks, 64), lambda: None), seconds)
+
+
+def test_the_two_fastest_of_each_layout_meet_in_the_final():
+    heat = [timed("rows", chunks, seconds) for chunks, seconds in ((1, 3.0), (2, 1.0), (4, 2.0))]
+    heat.append(timed(ALONE, 1, 9.0))
+    found = [(entrant.layout, entrant.cuts.chunks) for entrant in finalists(heat)]
+    assert found == [("rows", 2), ("rows", 4), (ALONE, 1)]
+    assert (fastest(heat).seconds, fastest(heat, ALONE).seconds) == (1.0, 9.0)

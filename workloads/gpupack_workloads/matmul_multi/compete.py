@@ -2,8 +2,12 @@
 """Times every layout, transfer and way to cut against one GPU, taking turns.
 
 Each GPU multiplies alone as well, all at once, and the fastest of them, cut as suits it best, is
-what the gang is compared with. Turns alternate so that clocks and temperature are the same for all;
-medians are kept.
+what the gang is compared with.
+
+Everybody has one turn in a heat; the two fastest of each layout meet in a final of several turns, of
+which medians are kept. Power is what limits such products, and a GPU that has just done something
+easier may take more of it for a while. So each turn warms up for as long as it is timed, and every
+other round goes backwards; else whoever follows an easy rival seems faster by a tenth.
 """
 
 import statistics
@@ -17,6 +21,7 @@ from gpupack_workloads.matmul_multi.layout import Cuts
 from gpupack_workloads.timing import seconds_per_call
 
 ALONE = "one GPU"
+OF_EACH = 2
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,19 @@ class Entrant:
 
 
 @dataclass(frozen=True)
+class Race:
+    """How long to time.
+
+    Attributes:
+        turns: of everybody.
+        calls: in a turn of the gang, and before it; a GPU alone makes one.
+    """
+
+    turns: int
+    calls: int
+
+
+@dataclass(frozen=True)
 class Timed:
     """An entrant's median time."""
 
@@ -45,21 +63,37 @@ class Timed:
 
 
 def compete(
-    entrants: Sequence[Entrant], *, device: torch.device, turns: int, repeats: int
-) -> list[Timed]:
+    entrants: Sequence[Entrant], *, device: torch.device, final: Race
+) -> tuple[list[Timed], list[Timed]]:
+    """Return every entrant's time in a heat, and in a final that of the fastest of each layout."""
+    heat = run(entrants, Race(turns=1, calls=final.calls), device)
+    return heat, run(finalists(heat), final, device)
+
+
+def run(entrants: Sequence[Entrant], race: Race, device: torch.device) -> list[Timed]:
     """Return every entrant's time: of the fastest GPU alone, of the slowest in a gang."""
     times: list[list[float]] = [[] for _ in entrants]
-    for turn in range(turns):
+    for turn in range(race.turns):
         # Every other turn goes backwards, so that nobody always follows the same rival.
         order = list(zip(entrants, times, strict=True))[:: -1 if turn % 2 else 1]
         for entrant, found in order:
-            warm_up = 0 if turn else 1
-            own = seconds_per_call(entrant.start, device=device, repeats=repeats, warm_up=warm_up)
+            calls = 1 if entrant.layout == ALONE else race.calls
+            own = seconds_per_call(entrant.start, device=device, repeats=calls, warm_up=calls)
             which = dist.ReduceOp.MIN if entrant.layout == ALONE else dist.ReduceOp.MAX
             found.append(agreed(own, device, which))
     return [
         Timed(entrant, statistics.median(found))
         for entrant, found in zip(entrants, times, strict=True)
+    ]
+
+
+def finalists(heat: Sequence[Timed]) -> list[Entrant]:
+    """Return the two fastest of each layout."""
+    ranked = sorted(heat, key=lambda one: one.seconds)
+    return [
+        one.entrant
+        for layout in dict.fromkeys(one.entrant.layout for one in heat)
+        for one in [rival for rival in ranked if rival.entrant.layout == layout][:OF_EACH]
     ]
 
 

@@ -14,7 +14,7 @@ from gpupack_workloads.distributed.reach import reach_one_another
 from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.kernels.agreement import Agreement, closest
 from gpupack_workloads.matmul_multi.check import check
-from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, compete
+from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Race, compete
 from gpupack_workloads.matmul_multi.exchange import Exchange
 from gpupack_workloads.matmul_multi.grid import Grid
 from gpupack_workloads.matmul_multi.layout import Cuts, Layout, multiply
@@ -30,8 +30,7 @@ from gpupack_workloads.results import Result
 logger = logging.getLogger(__name__)
 
 DEFAULT_SIZE = {"cuda": 32768, "cpu": 256}
-TURNS = {"cuda": 5, "cpu": 1}
-REPEATS = {"cuda": 2, "cpu": 1}
+FINAL = {"cuda": Race(turns=5, calls=3), "cpu": Race(turns=1, calls=1)}
 CUTS: dict[str, type[Rows | Grid | SplitK]] = {
     layout.name: layout for layout in (Rows, Grid, SplitK, SplitKAllReduce)
 }
@@ -51,13 +50,13 @@ def measure(options: MatmulMultiOptions, backend: str) -> Result:
         with memory_errors(f"a product of size {operands.size}"):
             layouts = layouts_of(options.layouts, operands, rank)
             agreements = [checked(layout, operands, options) for layout, _ in layouts]
-            timed = compete(
+            heat, final = compete(
                 [*alone(operands, options.widths), *together(layouts, options)],
                 device=rank.device.torch,
-                turns=TURNS[rank.device.torch.type],
-                repeats=REPEATS[rank.device.torch.type],
+                final=FINAL[rank.device.torch.type],
             )
-        return summarise(timed, closest(agreements), operands=operands, rank=rank)
+        agreement = closest(agreements)
+        return summarise(heat, final, agreement, operands=operands, rank=rank)
 
 
 def operands_of(options: MatmulMultiOptions, rank: Rank) -> Operands:

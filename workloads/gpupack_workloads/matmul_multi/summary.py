@@ -12,11 +12,16 @@ from gpupack_workloads.results import Result, Scalar, headline
 
 
 def summarise(
-    timed: Sequence[Timed], agreement: Agreement, *, operands: Operands, rank: Rank
+    heat: Sequence[Timed],
+    final: Sequence[Timed],
+    agreement: Agreement,
+    *,
+    operands: Operands,
+    rank: Rank,
 ) -> Result:
     """Return the fastest of each layout, and all of them."""
     flops = 2 * operands.size**3
-    best, single = fastest(timed), fastest(timed, ALONE)
+    best, single = fastest(final), fastest(final, ALONE)
     speedup = single.seconds / best.seconds
     metrics: dict[str, Scalar] = {
         "speedup_ratio": round(speedup, 4),
@@ -36,8 +41,8 @@ def summarise(
         "error": agreement.error,
         "error_bound": agreement.bound,
     }
-    for name in sorted({one.entrant.layout for one in timed} - {ALONE}):
-        ratio = single.seconds / fastest(timed, name).seconds
+    for name in sorted({one.entrant.layout for one in final} - {ALONE}):
+        ratio = single.seconds / fastest(final, name).seconds
         metrics[f"{name.replace('-', '_')}_speedup_ratio"] = round(ratio, 4)
     return Result(
         workload="matmul-multi",
@@ -47,7 +52,11 @@ def summarise(
         verified=True,
         simulated=rank.device.simulated,
         metrics=metrics | describe(rank.device),
-        rows=[row(one, single.seconds, flops) for one in timed],
+        rows=[
+            row(one, single.seconds, flops) | {"round": name}
+            for name, timed in (("final", final), ("heat", heat))
+            for one in timed
+        ],
     )
 
 
