@@ -5,9 +5,9 @@ Each GPU multiplies alone as well, all at once, and the fastest of them, cut as 
 what the gang is compared with.
 
 Everybody has one turn in a heat; the two fastest of each layout meet in a final of several turns,
-of which medians are kept. Power is what limits such products, and a GPU that has just done something
-easier may take more of it for a while. So each turn warms up for as long as it is timed, and every
-other round goes backwards; else whoever follows an easy rival seems faster by a tenth.
+of which medians are kept. Power is what limits such products, and a GPU that has just done
+something easier seems to get more of it for a while. So each turn warms up for as long as it is
+timed, and every other round goes backwards; else whoever followed an easy rival was 7% faster.
 """
 
 import statistics
