@@ -20,12 +20,12 @@ from gpupack_workloads.settings import Gang
 @click.option(
     "--batch-size",
     type=click.IntRange(2, 8192),
-    help="Images per process and step.  [default: 256 on GPUs, 4 on CPUs]",
+    help="Images per process and step.  [default: 512 on GPUs, 4 on CPUs]",
 )
 @click.option(
     "--steps",
     type=click.IntRange(1, 100_000),
-    help="Timed steps.  [default: 60 on GPUs, 3 on CPUs]",
+    help="Timed steps.  [default: 40 on GPUs, 3 on CPUs]",
 )
 @click.option(
     "--dtype",

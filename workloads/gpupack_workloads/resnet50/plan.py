@@ -45,11 +45,11 @@ def plan_for(options: ResNetOptions, device: Device) -> Plan:
     mode = options.compile_mode or (NO_COMPILER if simulated else "default")
     if simulated and (dtype != "fp32" or mode != NO_COMPILER):
         raise BadArgument("without a GPU resnet50 computes in fp32 and is not compiled")
-    batch_size = options.batch_size or (4 if simulated else 256)
+    batch_size = options.batch_size or (4 if simulated else 512)
     return Plan(
         size=options.size or (32 if simulated else 224),
         batch_size=batch_size,
-        steps=options.steps or (3 if simulated else 60),
+        steps=options.steps or (3 if simulated else 40),
         pool=1 if simulated else 4,
         warm_up=0 if simulated else 10,
         precision=Precision(dtype),
