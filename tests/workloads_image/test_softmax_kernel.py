@@ -60,8 +60,8 @@ def test_forward_and_backward_agree_with_numpy(shape, dtype):
 @pytest.mark.parametrize(
     "plan",
     [
-        Rows(warps=1, rows=2, turns=3),
-        Rows(warps=1, turns=2, stages=2),
+        Rows(warps=1),
+        Rows(warps=1, rows=4),
         Chunks(warps=1, chunk=64),
         Chunks(warps=1, chunk=128, looks=3),
         Passes(warps=1, chunk=64, stages=2),

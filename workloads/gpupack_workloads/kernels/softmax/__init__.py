@@ -7,6 +7,6 @@ once and written once the time is that of a copy, so this is where the bar stand
 Three ways, chosen by the length of a row (`tuning`):
 
 rows    a program holds whole rows in registers
-ring    a row passes through shared memory in chunks, and the next row is fetched meanwhile
-passes  a row of any length is read twice, the second time from the L2 cache as far as it fits
+chunks  a program reads a row again from the cache, where the first reading has left it
+passes  the same in a loop, for a row of any length
 """

@@ -22,7 +22,6 @@ from gpupack_workloads.kernels.softmax.tuning import (
     Direction,
     Passes,
     Plan,
-    Ring,
     Rows,
     block_of,
     choose_plan,
@@ -30,7 +29,6 @@ from gpupack_workloads.kernels.softmax.tuning import (
 )
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-ALIGNMENT_BYTES = 16
 
 Kernel = Any
 
@@ -79,7 +77,6 @@ def _launch(direction: Direction, inputs: list[torch.Tensor], output: torch.Tens
     launchers: dict[type, Callable[..., None]] = {
         Rows: _launch_rows,
         Chunks: _launch_chunks,
-        Ring: _launch_ring,
         Passes: _launch_passes,
     }
     launchers[type(plan)](plan, direction, [*inputs, output], (count, columns), strides)
@@ -90,18 +87,7 @@ def plan_for(direction: Direction, matrices: list[torch.Tensor]) -> Plan:
     columns = matrices[0].shape[1]
     if not matrices[0].is_cuda:
         return interpreted_plan(columns)
-    return choose_plan(
-        direction,
-        columns=columns,
-        element_bytes=matrices[0].element_size(),
-        aligned=all(is_aligned(matrix) for matrix in matrices),
-    )
-
-
-def is_aligned(rows: torch.Tensor) -> bool:
-    """Return whether every row starts at a multiple of 16 bytes."""
-    step = rows.stride(0) * rows.element_size()
-    return bool(rows.data_ptr() % ALIGNMENT_BYTES == 0 and step % ALIGNMENT_BYTES == 0)
+    return choose_plan(direction, columns=columns, element_bytes=matrices[0].element_size())
 
 
 def _launch_rows(
@@ -112,15 +98,13 @@ def _launch_rows(
     strides: list[int],
 ) -> None:
     kernel: Kernel = forward_rows_kernel if direction == "forward" else backward_rows_kernel
-    kernel[(triton.cdiv(shape[0], plan.rows * plan.turns),)](
+    kernel[(triton.cdiv(shape[0], plan.rows),)](
         *matrices,
         *shape,
         *strides,
         ROWS=plan.rows,
         BLOCK=block_of(shape[1]),
         EXACT=block_of(shape[1]) == shape[1],
-        TURNS=plan.turns,
-        STAGES=plan.stages,
         num_warps=plan.warps,
     )
 
@@ -146,29 +130,6 @@ def _launch_chunks(
     )
 
 
-def _launch_ring(
-    plan: Ring,
-    direction: Direction,
-    matrices: list[torch.Tensor],
-    shape: tuple[int, int],
-    strides: list[int],
-) -> None:
-    # Here, because Gluon cannot be imported under the interpreter.
-    from gpupack_workloads.kernels.softmax.ring import kernel as ring  # noqa: PLC0415
-
-    chunks = triton.cdiv(shape[1], plan.chunk)
-    sizes: dict[str, int | bool] = {"CHUNK": plan.chunk, "SLOTS": plan.slots}
-    if direction == "backward":
-        sizes["HELD"] = chunks > plan.slots
-        chunks = min(chunks, plan.slots)
-    kernel: Kernel = (
-        ring.forward_ring_kernel if direction == "forward" else ring.backward_ring_kernel
-    )
-    kernel[(min(shape[0], multiprocessors(matrices[0])),)](
-        *matrices, *shape, *strides, CHUNKS=chunks, **sizes, num_warps=plan.warps
-    )
-
-
 def _launch_passes(
     plan: Passes,
     direction: Direction,
@@ -185,10 +146,3 @@ def _launch_passes(
         STAGES=plan.stages,
         num_warps=plan.warps,
     )
-
-
-def multiprocessors(x: torch.Tensor) -> int:
-    """Count the multiprocessors of the GPU that holds a tensor."""
-    if not x.is_cuda:
-        return 1
-    return int(torch.cuda.get_device_properties(x.device).multi_processor_count)

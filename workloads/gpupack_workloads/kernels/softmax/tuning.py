@@ -13,18 +13,10 @@ Direction = Literal["forward", "backward"]
 
 @dataclass(frozen=True)
 class Rows:
-    """Whole rows in registers.
-
-    Attributes:
-        rows: how many a program takes at a time.
-        turns: how often it does.
-        stages: 2 copies the next turn's rows to shared memory meanwhile.
-    """
+    """Whole rows in registers; `rows` is how many a program takes at once."""
 
     warps: int
     rows: int = 1
-    turns: int = 1
-    stages: int = 1
 
 
 @dataclass(frozen=True)
@@ -42,20 +34,6 @@ class Chunks:
 
 
 @dataclass(frozen=True)
-class Ring:
-    """Rows through a ring of chunks in shared memory, one program per multiprocessor.
-
-    Attributes:
-        chunk: columns of a chunk.
-        slots: chunks of each input that shared memory holds.
-    """
-
-    warps: int
-    chunk: int
-    slots: int
-
-
-@dataclass(frozen=True)
 class Passes:
     """Rows of any length, read twice in chunks."""
 
@@ -64,7 +42,7 @@ class Passes:
     stages: int
 
 
-Plan = Rows | Chunks | Ring | Passes
+Plan = Rows | Chunks | Passes
 
 LONGEST_IN_ONE_PASS = 32768
 LONGER = Passes(warps=8, chunk=4096, stages=3)
@@ -73,54 +51,46 @@ INTERPRETED_BLOCK = 1 << 16
 
 H200: dict[tuple[Direction, int], dict[int, Plan]] = {
     ("forward", 4): {
-        1024: Rows(warps=1),
-        2048: Rows(warps=1),
+        1024: Chunks(warps=1, chunk=1024),
+        2048: Chunks(warps=4, chunk=2048),
         4096: Chunks(warps=8, chunk=2048),
         8192: Chunks(warps=16, chunk=4096),
         16384: Chunks(warps=16, chunk=4096),
         32768: Chunks(warps=16, chunk=8192),
     },
     ("forward", 2): {
-        1024: Rows(warps=1),
-        2048: Rows(warps=1),
+        1024: Chunks(warps=1, chunk=1024),
+        2048: Chunks(warps=4, chunk=1024),
         4096: Chunks(warps=8, chunk=2048),
         8192: Chunks(warps=8, chunk=4096),
         16384: Chunks(warps=8, chunk=4096),
-        32768: Chunks(warps=16, chunk=8192, looks=3),
+        32768: Chunks(warps=32, chunk=8192, looks=3),
     },
     ("backward", 4): {
-        1024: Rows(warps=2, turns=2, stages=2),
-        2048: Rows(warps=2, turns=2, stages=2),
-        4096: Rows(warps=8, turns=2, stages=2),
-        8192: Rows(warps=16, turns=2, stages=2),
-        16384: Rows(warps=16, turns=2, stages=2),
-        32768: Ring(warps=16, chunk=4096, slots=7),
+        1024: Rows(warps=2),
+        2048: Rows(warps=2),
+        4096: Rows(warps=8),
+        8192: Rows(warps=16),
+        16384: Rows(warps=16),
+        32768: Chunks(warps=32, chunk=8192),
     },
     ("backward", 2): {
-        1024: Rows(warps=2, turns=2, stages=2),
-        2048: Rows(warps=2, turns=2, stages=2),
-        4096: Rows(warps=8, turns=2, stages=2),
-        8192: Rows(warps=16, turns=2, stages=2),
-        16384: Ring(warps=16, chunk=8192, slots=7),
-        32768: Ring(warps=16, chunk=4096, slots=13),
+        1024: Rows(warps=2),
+        2048: Rows(warps=2),
+        4096: Rows(warps=8),
+        8192: Rows(warps=16),
+        16384: Chunks(warps=16, chunk=4096),
+        32768: Chunks(warps=32, chunk=8192),
     },
 }
 
 
-def choose_plan(direction: Direction, *, columns: int, element_bytes: int, aligned: bool) -> Plan:
-    """Return how rows are computed on a GPU.
-
-    Args:
-        direction: forward or backward.
-        columns: the length of a row.
-        element_bytes: of the type.
-        aligned: whether every row starts at a multiple of 16 bytes, as the ring's copies need.
-    """
+def choose_plan(direction: Direction, *, columns: int, element_bytes: int) -> Plan:
+    """Return how rows of a length are computed on a GPU."""
     if columns > LONGEST_IN_ONE_PASS:
         return LONGER
     block = block_of(columns)
-    plan = H200[direction, element_bytes].get(block, usual_rows(block))
-    return plan if aligned or not isinstance(plan, Ring) else usual_rows(block)
+    return H200[direction, element_bytes].get(block, usual_rows(block))
 
 
 def interpreted_plan(columns: int) -> Plan:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax kernels that hold whole rows in registers: one program takes ROWS rows at a time.
+"""Softmax kernels that hold whole rows in registers: one program takes ROWS rows at once.
 
-It does so TURNS times, and with STAGES > 1 the compiler copies the rows of its next turn into
-shared memory while these are computed. A program that stays for all rows was slower: the hardware
-hands out new programs to whichever multiprocessor is ahead. EXACT says that a row fills the block.
+EXACT says that a row fills the block. Programs that stay for all rows, or take several turns while
+the next rows are being copied to shared memory, were slower: the hardware hands out new programs to
+whichever multiprocessor is ahead.
 
 Shape suffixes: R rows, N columns, of one program's block.
 """
@@ -16,12 +16,9 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def load_rows(rows_RN, inside_RN, nothing: tl.constexpr, EXACT: tl.constexpr):
-    """Read rows that are read only once: the cache may forget them first."""
-    if EXACT:
-        values = tl.load(rows_RN, eviction_policy="evict_first")
-    else:
-        values = tl.load(rows_RN, mask=inside_RN, other=nothing, eviction_policy="evict_first")
-    return values
+    """Read rows; no hint to the cache: "evict_first" cost 2 to 4%."""
+    values = tl.load(rows_RN) if EXACT else tl.load(rows_RN, mask=inside_RN, other=nothing)
+    return values.to(tl.float32)
 
 
 @triton.jit
@@ -35,6 +32,12 @@ def store_rows(rows_RN, values, inside_RN, EXACT: tl.constexpr):
 
 
 @triton.jit
+def rows_of_program(count, ROWS: tl.constexpr):
+    """Return this program's rows; beyond the last one that one again, which needs no mask."""
+    return tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), count - 1).to(tl.int64)
+
+
+@triton.jit
 def forward_rows_kernel(
     x_ptr,
     y_ptr,
@@ -45,25 +48,19 @@ def forward_rows_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     EXACT: tl.constexpr,
-    TURNS: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """Write softmax of the rows of this program."""
-    first = tl.program_id(0) * TURNS
-    last = min(first + TURNS, tl.cdiv(count, ROWS))
+    rows_R = rows_of_program(count, ROWS)
     columns_N = tl.arange(0, BLOCK)
     inside_RN = (columns_N < columns)[None, :]
-    for block in tl.range(first, last, num_stages=STAGES):
-        # Beyond the last row the last one is computed again: the same values, and no mask.
-        rows_R = tl.minimum(block * ROWS + tl.arange(0, ROWS), count - 1).to(tl.int64)
-        x_RN = x_ptr + rows_R[:, None] * stride_x + columns_N[None, :]
-        x = load_rows(x_RN, inside_RN, float("-inf"), EXACT).to(tl.float32)
-        top_R = tl.max(x, 1)
-        # exp2 is the hardware's own; the subtraction before the product keeps equal values exact.
-        e = tl.exp2((x - top_R[:, None]) * LOG2_E)
-        y = e * (1.0 / tl.sum(e, 1))[:, None]
-        y_RN = y_ptr + rows_R[:, None] * stride_y + columns_N[None, :]
-        store_rows(y_RN, y, inside_RN, EXACT)
+    x_RN = x_ptr + rows_R[:, None] * stride_x + columns_N[None, :]
+    x = load_rows(x_RN, inside_RN, float("-inf"), EXACT)
+    top_R = tl.max(x, 1)
+    # exp2 is the hardware's own; the subtraction before the product keeps equal values exact.
+    e = tl.exp2((x - top_R[:, None]) * LOG2_E)
+    y = e * (1.0 / tl.sum(e, 1))[:, None]
+    y_RN = y_ptr + rows_R[:, None] * stride_y + columns_N[None, :]
+    store_rows(y_RN, y, inside_RN, EXACT)
 
 
 @triton.jit
@@ -79,22 +76,13 @@ def backward_rows_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     EXACT: tl.constexpr,
-    TURNS: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """Write the gradient of x for the rows of this program."""
-    first = tl.program_id(0) * TURNS
-    last = min(first + TURNS, tl.cdiv(count, ROWS))
+    rows_R = rows_of_program(count, ROWS)
     columns_N = tl.arange(0, BLOCK)
     inside_RN = (columns_N < columns)[None, :]
-    for block in tl.range(first, last, num_stages=STAGES):
-        # Beyond the last row the last one is computed again: the same values, and no mask.
-        rows_R = tl.minimum(block * ROWS + tl.arange(0, ROWS), count - 1).to(tl.int64)
-        y_RN = y_ptr + rows_R[:, None] * stride_y + columns_N[None, :]
-        dy_RN = dy_ptr + rows_R[:, None] * stride_dy + columns_N[None, :]
-        y = load_rows(y_RN, inside_RN, 0.0, EXACT).to(tl.float32)
-        dy = load_rows(dy_RN, inside_RN, 0.0, EXACT).to(tl.float32)
-        dot_R = tl.sum(y * dy, 1)
-        dx = y * (dy - dot_R[:, None])
-        dx_RN = dx_ptr + rows_R[:, None] * stride_dx + columns_N[None, :]
-        store_rows(dx_RN, dx, inside_RN, EXACT)
+    y = load_rows(y_ptr + rows_R[:, None] * stride_y + columns_N[None, :], inside_RN, 0.0, EXACT)
+    dy = load_rows(dy_ptr + rows_R[:, None] * stride_dy + columns_N[None, :], inside_RN, 0.0, EXACT)
+    dx = y * (dy - tl.sum(y * dy, 1)[:, None])
+    dx_RN = dx_ptr + rows_R[:, None] * stride_dx + columns_N[None, :]
+    store_rows(dx_RN, dx, inside_RN, EXACT)

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Rows that pass through a ring of chunks in shared memory."""
