@@ -45,3 +45,10 @@ def test_a_product_of_zeros_has_room_for_nothing_but_the_smallest_number():
     zeros = np.zeros((4, 4))
     assert compare(a=zeros, b=zeros, c=zeros, dtype="float16").holds
     assert not compare(a=zeros, b=zeros, c=zeros + 1e-6, dtype="float16").holds
+
+
+def test_eight_bit_operands_leave_room_for_what_tensor_cores_cut_but_not_for_a_wrong_tile():
+    a, b = matrices(96, np.float32, 3)
+    cut = a @ b * (1 + 2.0**-12)
+    assert compare(a=a, b=b, c=cut, dtype="bfloat16", narrow=True).holds
+    assert not compare(a=a, b=b, c=np.zeros_like(cut), dtype="bfloat16", narrow=True).holds

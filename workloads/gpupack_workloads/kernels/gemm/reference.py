@@ -7,6 +7,11 @@ unit of the accumulation, v that of the result's type, and |a|.|b| the same prod
 values. That is the probabilistic bound (Higham and Mary, 2019), which fails for one element in
 10^13 at L = 8. The certain bound, with K instead of L sqrt(K), is so wide that inputs cut to TF32
 would pass. The reference accumulates in 64 bits, so its own error does not count.
+
+Hopper's tensor cores sum 8-bit operands differently: 32 products at a time are aligned with the sum
+so far and cut to 13 bits after the point. The sum so far is about the root of the sum of squares of
+its products where signs are mixed, so K / 32 + 1 cuts make an error of at most
+4 L (K / 32 + 1) 2^-13 sqrt(a^2.b^2), with L for the largest of many.
 """
 
 import numpy as np
@@ -34,9 +39,12 @@ __all__ = [
 Matrix = npt.NDArray[np.float64]
 
 
-def compare(
-    *, a: Matrix, b: Matrix, c: Matrix, dtype: str, accumulation_unit: float = ACCUMULATION_UNIT
-) -> Agreement:
+# What the tensor cores add at a time, and to how many bits, where operands have 8.
+NARROW_STEP = 32
+NARROW_UNIT = 2.0**-13
+
+
+def compare(*, a: Matrix, b: Matrix, c: Matrix, dtype: str, narrow: bool = False) -> Agreement:
     """Compare rows of a computed product with the reference.
 
     Args:
@@ -44,9 +52,21 @@ def compare(
         b: the whole of B.
         c: computed rows of C.
         dtype: the type in which C was computed.
-        accumulation_unit: the rounding unit of the sums, where it is not that of 32-bit floats.
+        narrow: whether the operands had 8 bits.
     """
     exact = a @ b
-    bound = SAFETY * np.sqrt(a.shape[1]) * accumulation_unit * (np.abs(a) @ np.abs(b))
+    bound = _narrow_sums(a, b) if narrow else _sums(a, b)
     bound += RESULT_UNITS[dtype] * np.abs(exact) + SUBNORMAL_UNITS[dtype]
     return worst(error=np.abs(c - exact), bound=bound)
+
+
+def _sums(a: Matrix, b: Matrix) -> Matrix:
+    unit = SAFETY * np.sqrt(a.shape[1]) * ACCUMULATION_UNIT
+    bound: Matrix = unit * (np.abs(a) @ np.abs(b))
+    return bound
+
+
+def _narrow_sums(a: Matrix, b: Matrix) -> Matrix:
+    unit = 4 * SAFETY * (a.shape[1] / NARROW_STEP + 1) * NARROW_UNIT
+    bound: Matrix = unit * np.sqrt(np.square(a) @ np.square(b))
+    return bound

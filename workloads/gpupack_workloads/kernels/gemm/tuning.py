@@ -5,8 +5,10 @@ A device that is not in the table takes what its generation has, which is right 
 be slower.
 """
 
+import functools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -78,7 +80,7 @@ def choose_hopper_tiles(a: torch.Tensor, columns: int) -> HopperTiles | None:
     """Return the Hopper kernel's tiles, or None where it does not run or a type is not for it."""
     if not a.is_cuda or a.dtype == torch.float32:
         return None
-    device = torch.cuda.get_device_properties(a.device)
+    device = device_of(a)
     if device.major != HOPPER:
         return None
     known = HOPPER_TILES.get((device.name, a.element_size()))
@@ -88,6 +90,16 @@ def choose_hopper_tiles(a: torch.Tensor, columns: int) -> HopperTiles | None:
         columns=columns,
         at_once=device.multi_processor_count,
     )
+
+
+@functools.cache
+def _device(index: int) -> Any:
+    return torch.cuda.get_device_properties(index)
+
+
+def device_of(matrix: torch.Tensor) -> Any:
+    """Return the properties of the GPU that holds a matrix."""
+    return _device(matrix.device.index)
 
 
 def cheapest(

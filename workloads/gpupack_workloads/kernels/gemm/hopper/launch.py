@@ -6,13 +6,15 @@ other dimension that are multiples of 16 bytes. Any other operand is copied once
 are: its bytes are few beside the product's work.
 """
 
+import functools
+
 import torch
 import triton
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
-from gpupack_workloads.kernels.gemm.tuning import HopperTiles
+from gpupack_workloads.kernels.gemm.tuning import HopperTiles, device_of
 
 MAP_BYTES = 16
 # Two groups of four warps multiply, one warp loads; its group counts in full. 65536 registers of a
@@ -37,7 +39,7 @@ def launch(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tiles: HopperTiles
     part = [half, tiles.n // tiles.parts]
     c_map = tensor_map(c if by_map else c.new_empty(part), part)
     grid = min(
-        torch.cuda.get_device_properties(c.device).multi_processor_count,
+        device_of(c).multi_processor_count,
         triton.cdiv(m, tiles.m) * triton.cdiv(n, tiles.n),
     )
     gemm_hopper_kernel[(grid,)](
@@ -86,5 +88,11 @@ def aligned(matrix: torch.Tensor) -> torch.Tensor:
 
 def tensor_map(matrix: torch.Tensor, block: list[int]) -> TensorDescriptor:
     """Describe a matrix to the copy engine, which moves a block at a time."""
-    layout = gl.NVMMASharedLayout.get_default_for(block, TYPES[matrix.dtype])
-    return TensorDescriptor.from_tensor(matrix, block, layout)
+    return TensorDescriptor.from_tensor(matrix, block, layout_of(*block, matrix.dtype))
+
+
+# Kept, since a third of the time of a launch went into working them out.
+@functools.cache
+def layout_of(rows: int, columns: int, dtype: torch.dtype) -> gl.NVMMASharedLayout:
+    """Return how a block lies in shared memory, as the copy engine and wgmma agree on it."""
+    return gl.NVMMASharedLayout.get_default_for([rows, columns], TYPES[dtype])
