@@ -17,7 +17,7 @@ from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.matmul.duel import Bout, fight, sizes
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Options
-from gpupack_workloads.timing import WARM_UP, seconds_per_call
+from gpupack_workloads.timing import seconds_in_turns, seconds_per_call
 
 RAGGED = ((1, 1, 1), (65, 33, 17), (256, 256, 256), (130, 70, 257))
 MIB = 2**20
@@ -30,14 +30,14 @@ class Plan:
     size: int
     dtype: torch.dtype
     repeats: int
-    triton_repeats: int
+    rounds: int
 
 
 def plan_for(device: Device, size: int | None) -> Plan:
     """Return sizes that take a second or so on the device."""
     if device.simulated:
-        return Plan(size=size or 512, dtype=torch.float32, repeats=20, triton_repeats=1)
-    return Plan(size=size or 8192, dtype=torch.bfloat16, repeats=50, triton_repeats=50)
+        return Plan(size=size or 512, dtype=torch.float32, repeats=20, rounds=1)
+    return Plan(size=size or 8192, dtype=torch.bfloat16, repeats=10, rounds=7)
 
 
 def run(options: Options) -> Result:
@@ -55,19 +55,25 @@ def run(options: Options) -> Result:
             check_edges(name, product, device=device, plan=plan, seed=options.seed)
         a, b = random_matrices((plan.size,) * 3, device=device, plan=plan, seed=options.seed)
         agreements = {name: check(name, product, a, b) for name, product in products.items()}
-        seconds = {
-            "torch": seconds_per_call(
-                partial(torch.matmul, a, b), device=device.torch, repeats=plan.repeats
-            ),
-            "triton": seconds_per_call(
-                partial(products["triton"], a, b),
-                device=device.torch,
-                repeats=plan.triton_repeats,
-                warm_up=0 if device.simulated else WARM_UP,
-            ),
-        }
+        seconds = time_products(products, a, b, device=device, plan=plan)
         bouts = fight(sizes(plan.size, simulated=device.simulated), device=device, options=options)
     return summarise(device, plan, agreements=agreements, seconds=seconds, bouts=bouts)
+
+
+def time_products(
+    products: dict[str, Product], a: torch.Tensor, b: torch.Tensor, *, device: Device, plan: Plan
+) -> dict[str, float]:
+    """Return each product's seconds: on a GPU in turns, since both draw all the power it may."""
+    works = {name: partial(product, a, b) for name, product in products.items()}
+    if not device.simulated:
+        return seconds_in_turns(
+            works, device=device.torch, repeats=plan.repeats, rounds=plan.rounds
+        )
+    # The interpreter takes seconds where torch takes milliseconds: once, and not to warm up.
+    return {
+        "torch": seconds_per_call(works["torch"], device=device.torch, repeats=plan.repeats),
+        "triton": seconds_per_call(works["triton"], device=device.torch, repeats=1, warm_up=0),
+    }
 
 
 def random_matrices(
