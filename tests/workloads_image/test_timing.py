@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How rivals are timed."""
+
+from functools import partial
+
+import torch
+
+from gpupack_workloads.timing import seconds_in_turns
+
+CPU = torch.device("cpu")
+
+
+def test_rivals_take_turns_and_every_other_round_goes_backwards():
+    calls: list[str] = []
+    works = {name: partial(calls.append, name) for name in ("ours", "theirs")}
+    seconds = seconds_in_turns(works, device=CPU, repeats=2, rounds=3, warm_up=1)
+    assert "".join(name[0] for name in calls) == "ooottt" + "ttoo" + "oott"
+    assert set(seconds) == {"ours", "theirs"}
+
+
+def test_the_median_forgets_a_round_in_which_something_else_happened(monkeypatch):
+    rounds = iter([3.0, 90.0, 1.0])
+    monkeypatch.setattr("gpupack_workloads.timing.seconds_per_call", lambda *_, **__: next(rounds))
+    assert seconds_in_turns({"ours": print}, device=CPU, repeats=1, rounds=3) == {"ours": 3.0}
