@@ -15,6 +15,7 @@ Needs a Python with torch, Triton, NumPy, click and msgspec; no virtual environm
 import argparse
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import os
 import re
@@ -34,6 +35,8 @@ from workloads_runs import RUNS, Run
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "docs" / "reports" / "workloads"
 POLL_SECONDS = 0.2
+FIRST_PORT = 29500
+"""Where the first gang meets; gangs that run at a time must not meet at one port."""
 NO_MULTICAST = {
     "NCCL_NVLS_ENABLE": "0",
     "NVSHMEM_DISABLE_NVLS": "1",
@@ -79,6 +82,7 @@ class Suite:
         self._logs = logs
         self._deadline = deadline
         self._running: list[Started] = []
+        self._ports = itertools.count(FIRST_PORT)
 
     def go(self, runs: Sequence[Run]) -> Iterator[Ended]:
         """Run all that fit, and return each as it ends."""
@@ -111,7 +115,15 @@ class Suite:
 
     def _begin(self, run: Run) -> None:
         gpus = tuple(self._free.pop(0) for _ in range(run.gpus))
-        environ = os.environ | NO_MULTICAST | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+        environ = (
+            os.environ
+            | NO_MULTICAST
+            | {
+                "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+                "GPUPACK_JOB": f"{run.name}-{run.gpus}",
+                "GPUPACK_RENDEZVOUS": f"127.0.0.1:{next(self._ports)}",
+            }
+        )
         environ["PYTHONPATH"] = os.pathsep.join(
             filter(None, (str(ROOT / "workloads"), os.environ.get("PYTHONPATH")))
         )

@@ -87,6 +87,12 @@ def test_the_run_that_may_take_longest_starts_first(suite, monkeypatch, tmp_path
     assert [ended.run.name for ended in started.go(runs)] == ["long", "short"]
 
 
+def test_gangs_that_run_at_a_time_meet_at_places_of_their_own(go, tmp_path):
+    program = "import os; print(os.environ['GPUPACK_JOB'], os.environ['GPUPACK_RENDEZVOUS'])"
+    meetings = [ended.output.split() for ended in go(("a", 1, program), ("b", 1, program))]
+    assert len({job for job, _ in meetings}) == len({place for _, place in meetings}) == 2
+
+
 def test_a_run_of_more_gpus_than_there_are_is_left_out(go, capsys):
     assert go(("big", 4, SUCCEEDS)) == []
     assert "big: not started, it takes 4 GPUs" in capsys.readouterr().out
