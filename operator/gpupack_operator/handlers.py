@@ -62,10 +62,10 @@ def settings() -> kopf.OperatorSettings:
     chosen.watching.inactivity_timeout = 70.0
     chosen.process.ultimate_exiting_timeout = 10.0
     # At its start kopf hears of every GPUJob at once. All of them side by side would keep the event
-    # loop from everything else for longer than a Lease lives. Those that wait for one of its workers
-    # are kept whole, in ten times the memory of what the index keeps of them: so the list comes in
-    # pages, and a worker waits for a second event no longer than it takes to see that there is
-    # none.
+    # loop from everything else for longer than a Lease lives. Those that wait for one of its
+    # workers are kept whole, in ten times the memory of what the index keeps of them: so the list
+    # comes in pages, and a worker waits for a second event no longer than it takes to see that
+    # there is none.
     chosen.watching.chunk_size = 500
     chosen.queueing.worker_limit = 100
     chosen.queueing.idle_timeout = 0.01
