@@ -106,7 +106,8 @@ COPY workloads/requirements-test.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
     PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
     python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-test.lock
-ENV HOME=/tmp
+# One thread: tests fork ranks, and a pool of threads does not survive a fork.
+ENV HOME=/tmp OMP_NUM_THREADS=1
 USER 65532:65532
 WORKDIR /opt/gpupack
 ENTRYPOINT ["python", "-m", "pytest", "-p", "no:cacheprovider"]

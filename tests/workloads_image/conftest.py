@@ -7,9 +7,18 @@ import multiprocessing
 import os
 import queue as queue_module
 import socket
+import time
 import traceback
 
 import pytest
+
+from gpupack_workloads.settings import NO_MULTICAST
+
+# Tests that start NCCL themselves have no command around them that would say so.
+os.environ |= NO_MULTICAST
+
+GANG_SECONDS = 90
+"""A gang that hangs is named by its test, and does not use up the time of all the others."""
 
 collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["test_*.py"]
 
@@ -46,14 +55,23 @@ def answer(queue, environ, rank, function, arguments):
         queue.put((rank, error))
 
 
-def answers_of(processes, queue):
-    answers = {}
+def answers_of(processes, queue, *, seconds=GANG_SECONDS):
+    answers, deadline = {}, time.monotonic() + seconds
     while any(process.is_alive() for process in processes) or not queue.empty():
+        if time.monotonic() > deadline:
+            end(processes)
+            pytest.fail(f"of {len(processes)} ranks, {len(answers)} answered within {seconds} s")
         with contextlib.suppress(queue_module.Empty):
             rank, found = queue.get(timeout=0.1)
             answers[rank] = found
     killed = {rank: ChildProcessError(p.exitcode) for rank, p in enumerate(processes)}
     return [(killed | answers)[rank] for rank in range(len(processes))]
+
+
+def end(processes):
+    for process in processes:
+        process.kill()
+        process.join()
 
 
 @pytest.fixture

@@ -6,13 +6,15 @@ import time
 import pytest
 import torch
 
+from gpupack_workloads.burn_in.checks import ComputeReport, Observed
 from gpupack_workloads.burn_in.compute import Products, freivalds
 from gpupack_workloads.burn_in.limits import BurnInOptions
 from gpupack_workloads.burn_in.memory import Memory
 from gpupack_workloads.burn_in.patterns import Address, Inverted, Random, Walking, sequence
 from gpupack_workloads.burn_in.sensors import Sample, Slowdowns
 from gpupack_workloads.burn_in.session import Instruments, run
-from gpupack_workloads.devices import memory_errors
+from gpupack_workloads.burn_in.verdict import summarise
+from gpupack_workloads.devices import Device, memory_errors
 from gpupack_workloads.errors import OutOfMemory, WrongResult
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -165,6 +167,15 @@ def test_a_healthy_device_is_healthy():
     )
     assert result.metrics["memory_passes"] >= 7
     assert "healthy, " in result.headline
+
+
+def test_a_gpu_whose_sensors_cannot_be_read_says_so_beside_its_verdict():
+    gpu = Device(torch.device("cuda", 0), "NVIDIA H200")
+    observed = Observed(compute={"bfloat16": ComputeReport(1, 0, 0.0, 0.0, (600.0,))})
+    why = "none: the Python package nvidia-ml-py is not installed"
+    result = summarise(gpu, observed, [], sensors=why, seconds=1)
+    assert result.headline == "healthy, 600.0 TFLOP/s, sensors not read"
+    assert result.metrics["sensors"] == why
 
 
 def test_a_flipped_bit_in_memory_makes_the_device_unhealthy():
