@@ -10,14 +10,24 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from gpupack_workloads.collectives import tune
 from gpupack_workloads.collectives.all_gather import AllGather
 from gpupack_workloads.collectives.measure import check, elements_of, measure, sizes
-from gpupack_workloads.collectives.options import OPERATIONS
+from gpupack_workloads.collectives.options import OPERATIONS, CollectivesOptions
 from gpupack_workloads.collectives.place import Place, count_wrong, fill
 from gpupack_workloads.collectives.rank import OPERATIONS as BY_NAME
+from gpupack_workloads.collectives.tune import compared, require_tunable
 from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.room import container_bytes, require_room
-from gpupack_workloads.errors import OutOfMemory, WrongResult
+from gpupack_workloads.errors import (
+    BadArgument,
+    NoSuchDevice,
+    OutOfMemory,
+    WorkloadError,
+    WrongResult,
+)
+from gpupack_workloads.results import Result
+from gpupack_workloads.settings import Gang
 
 CPU = torch.device("cpu")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
@@ -103,6 +113,35 @@ def test_what_a_container_may_take_is_its_limit_less_what_it_has(tmp_path):
     assert container_bytes(tmp_path) == 700
     (tmp_path / "memory.max").write_text("max\n")
     assert container_bytes(tmp_path) > 2**60
+
+
+@pytest.mark.parametrize(
+    ("gang", "gpus", "kind", "message"),
+    [
+        (Gang(workers=2), True, BadArgument, "this gang has 2"),
+        (Gang(backend="gloo"), True, BadArgument, "wants gloo"),
+        (Gang(), False, NoSuchDevice, "NCCL needs GPUs"),
+    ],
+)
+def test_settings_of_nccl_that_cannot_be_tried_are_refused(gang, gpus, kind, message):
+    with pytest.raises(kind, match=message):
+        require_tunable(gang, gpus=gpus)
+
+
+def test_defaults_that_beat_every_setting_have_a_ratio_above_one():
+    ours = {"all_reduce_bus_gb_per_s": 364.0}
+    result = Result(workload="", headline="", verified=True, simulated=False, metrics=ours)
+    found = compared(result, {"defaults": 350.0, "NCCL_ALGO=Tree": 260.0}).metrics
+    assert (found["all_reduce_nccl_best_ratio"], found["nccl_best_setting"]) == (1.04, "defaults")
+
+
+def test_no_setting_that_works_is_an_error(monkeypatch):
+    def fail(*_):
+        raise WorkloadError("a rank died")
+
+    monkeypatch.setattr(tune, "launch", fail)
+    with pytest.raises(WorkloadError, match="no setting of NCCL worked"):
+        tune.tried(CollectivesOptions(), Gang())
 
 
 @pytest.mark.gpu

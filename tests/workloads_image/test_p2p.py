@@ -4,11 +4,13 @@
 import pytest
 import torch
 
+from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import OutOfMemory
 from gpupack_workloads.p2p import run
 from gpupack_workloads.p2p.options import P2pOptions
 from gpupack_workloads.p2p.pattern import count_wrong, write
 from gpupack_workloads.p2p.simulated import require_shared
+from gpupack_workloads.p2p.survey import summarise
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="GPUs are not simulated")
 two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -42,6 +44,17 @@ def test_a_part_of_the_pattern_is_checked_where_it_lies():
     memory = torch.empty(1000, dtype=torch.uint8)
     write(memory, seed=1)
     assert count_wrong(memory[300:], seed=1, first=300) == 0
+
+
+def test_pairs_without_access_are_timed_by_the_host_and_nothing_is_said_to_be_verified():
+    row = {"reader": 0, "owner": 1, "peer_access": False, "host_gb_per_s": 52.5}
+    gpu = Device(torch.device("cuda", 0), "GPU")
+    result = summarise([row], 1024, gpu, checked=0)
+    assert (result.verified, result.headline) == (
+        False,
+        "no peer access; 52.5 GB/s by host, 1 pair(s)",
+    )
+    assert not result.metrics.keys() & {"copy_gb_per_s", "latency_us", "copy_host_ratio", "error"}
 
 
 @pytest.mark.gpu

@@ -10,6 +10,7 @@ import itertools
 from pathlib import Path
 
 from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.folders import usable_folder
 from gpupack_workloads.results import Result, Scalar
 
 Row = dict[str, Scalar]
@@ -19,14 +20,11 @@ def require_plots(folder: Path) -> None:
     """Make sure, before any work, that figures can be drawn.
 
     Raises:
-        BadArgument: matplotlib is missing, or the folder cannot be made.
+        BadArgument: matplotlib is missing, or nothing can be written to the folder.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise BadArgument("--plots needs matplotlib: install it, or draw the rows of --json")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadArgument(f"--plots: the folder {folder} cannot be made: {error}") from error
+    usable_folder(folder)
 
 
 def plot(result: Result, folder: Path) -> None:

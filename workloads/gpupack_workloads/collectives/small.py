@@ -28,10 +28,11 @@ GRAPH_REPEATS = 3
 def measure_small(place: Place) -> list[dict[str, Scalar]]:
     """Time and check every method at every small size."""
     largest = max(SIZES) // ELEMENT_BYTES
+    ways = methods(place, largest)
     return [
         measure_one(name, method, size, place)
         for size in SIZES
-        for name, method in methods(place, largest).items()
+        for name, method in ways.items()
         if size // ELEMENT_BYTES % method.multiple == 0
     ]
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the ranks; with `tune`, once more for each of NCCL's settings."""
 
+import torch
+
 from gpupack_workloads.collectives.options import CollectivesOptions
 from gpupack_workloads.collectives.plots import plot, require_plots
 from gpupack_workloads.collectives.rank import measure_all
-from gpupack_workloads.collectives.tune import compared, tried
+from gpupack_workloads.collectives.tune import compared, require_tunable, tried
 from gpupack_workloads.distributed.launch import launch
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
@@ -14,15 +16,17 @@ def start(options: CollectivesOptions, gang: Gang) -> Result:
     """Measure, then draw.
 
     Raises:
-        BadArgument: plots are wanted and cannot be drawn.
+        BadArgument: plots are wanted and cannot be drawn, or settings cannot be tried here.
         WrongResult: what arrived is wrong.
         OutOfMemory: the largest buffer does not fit.
     """
     if options.plots is not None:
         require_plots(options.plots)
+    if options.tune:
+        require_tunable(gang, gpus=torch.cuda.is_available())
     result = launch(measure_all, options, gang)
     if options.tune:
-        result = compared(result, tried(options, gang, result))
+        result = compared(result, tried(options, gang))
     if options.plots is not None and gang.index == 0:
         plot(result, options.plots)
     return result

@@ -16,7 +16,7 @@ import msgspec
 from gpupack_workloads.collectives.options import CollectivesOptions
 from gpupack_workloads.collectives.rank import measure_largest
 from gpupack_workloads.distributed.launch import launch
-from gpupack_workloads.errors import BadArgument, WorkloadError
+from gpupack_workloads.errors import BadArgument, NoSuchDevice, WorkloadError
 from gpupack_workloads.results import Result, Scalar
 from gpupack_workloads.settings import Gang
 
@@ -35,14 +35,29 @@ SETTINGS: tuple[Setting, ...] = (
 )
 
 
-def tried(options: CollectivesOptions, gang: Gang, result: Result) -> dict[str, float]:
+def require_tunable(gang: Gang, *, gpus: bool) -> None:
+    """Make sure, before any work, that NCCL is what will run, and that its settings are ours alone.
+
+    Other workers would have to agree about every setting that failed in one of them.
+
+    Raises:
+        BadArgument: the gang has other workers, or wants gloo.
+        NoSuchDevice: there are no GPUs.
+    """
+    if gang.workers > 1:
+        raise BadArgument(f"--tune is for one worker, and this gang has {gang.workers}")
+    if gang.backend == "gloo":
+        raise BadArgument("--tune tries NCCL's settings, and this gang wants gloo")
+    if not gpus:
+        raise NoSuchDevice("--tune tries NCCL's settings, and NCCL needs GPUs")
+
+
+def tried(options: CollectivesOptions, gang: Gang) -> dict[str, float]:
     """Return the bus bandwidth of the largest all-reduce by setting.
 
     Raises:
-        BadArgument: nothing ran over NCCL.
+        WorkloadError: no setting worked.
     """
-    if result.metrics["backend"] != "nccl":
-        raise BadArgument("--tune tries NCCL's settings, and this gang ran over gloo")
     found: dict[str, float] = {}
     for number, setting in enumerate(SETTINGS):
         name = " ".join(f"{key}={value}" for key, value in setting.items()) or "defaults"
@@ -55,6 +70,8 @@ def tried(options: CollectivesOptions, gang: Gang, result: Result) -> dict[str, 
             continue
         found[name] = float(one.metrics["all_reduce_bus_gb_per_s"])
         logger.info("%s: %.1f GB/s", name, found[name])
+    if not found:
+        raise WorkloadError("no setting of NCCL worked: see the log above")
     return found
 
 
@@ -63,7 +80,7 @@ def compared(result: Result, bandwidths: dict[str, float]) -> Result:
     best = max(bandwidths, key=bandwidths.__getitem__)
     ours = float(result.metrics["all_reduce_bus_gb_per_s"])
     found: dict[str, Scalar] = {
-        "all_reduce_nccl_best_ratio": round(ours / max(bandwidths[best], ours), 4),
+        "all_reduce_nccl_best_ratio": round(ours / bandwidths[best], 4),
         "nccl_best_bus_gb_per_s": bandwidths[best],
         "nccl_best_setting": best,
     }

@@ -9,9 +9,10 @@ import click
 from gpupack_workloads import commands
 from gpupack_workloads.commands.common import common, finish
 from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.folders import usable_folder
 from gpupack_workloads.profile.around import around
 from gpupack_workloads.profile.nsight import find_nsys
-from gpupack_workloads.profile.settings import Recording, usable_folder
+from gpupack_workloads.profile.settings import Recording
 
 
 @click.command(

@@ -69,10 +69,13 @@ def _with_owner(memory: SharedMemory, size: int, seed: int) -> dict[str, Scalar]
     line, far_end = spawn.Pipe()
     owner = spawn.Process(target=own, args=(memory.name, size, seed, far_end), daemon=True)
     owner.start()
+    far_end.close()
     try:
         _hear(line)
         return _read_and_modify(memory, size, seed, line)
     finally:
+        # An owner that still listens ends with that.
+        line.close()
         owner.join(timeout=SECONDS)
 
 

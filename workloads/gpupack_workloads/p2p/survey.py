@@ -20,7 +20,8 @@ Row = dict[str, Scalar]
 
 DEFAULT_BYTES = {"cuda": 2**30, "cpu": 2**20}
 LEAST_GPUS = 2
-BANDWIDTHS = ("copy_gb_per_s", "kernel_read_gb_per_s", "kernel_write_gb_per_s", "host_gb_per_s")
+COPY, HOST, LATENCY = "copy_gb_per_s", "host_gb_per_s", "latency_us"
+BANDWIDTHS = (COPY, "kernel_read_gb_per_s", "kernel_write_gb_per_s", HOST)
 # Two buffers to time, and a buffer with what checking takes beside it.
 BUFFERS = 4
 SLACK_BYTES = 2**30
@@ -91,33 +92,46 @@ def row_of(numbers: tuple[int, int], size: int, seed: int, topology: Topology) -
 
 
 def summarise(rows: Sequence[Row], size: int, device: Device, *, checked: int) -> Result:
-    """Return the slowest pair's figures, and every pair's."""
-    slowest = lowest(rows, "copy_gb_per_s")
-    metrics: Row = {name: lowest(rows, name) for name in BANDWIDTHS if lowest(rows, name)}
-    metrics["latency_us"] = max(float(row.get("latency_us", 0)) for row in rows)
-    if "host_gb_per_s" in metrics:
-        metrics["copy_host_ratio"] = round(slowest / float(metrics["host_gb_per_s"]), 2)
-    metrics |= {
+    """Return the slowest pair's figures, and every pair's.
+
+    Where no pair has access nothing was checked, and the result says so.
+    """
+    metrics = speeds(rows) | {
         "pairs": len(rows),
         "pairs_without_access": sum(row.get("peer_access") is False for row in rows),
         "links": ",".join(sorted({str(row.get("link", "none")) for row in rows})),
         "numa_nodes": ",".join(sorted({str(row.get("numa", "none")) for row in rows})),
         "size_bytes": size,
         "checked_bytes": checked,
-        "wrong_bytes": 0,
-        "error": 0.0,
-        "error_bound": 0.0,
     }
+    if checked:
+        metrics |= {"wrong_bytes": 0, "error": 0.0, "error_bound": 0.0}
     return Result(
         workload="p2p",
-        headline=headline(f"{slowest:.1f} GB/s, {len(rows)} pair(s)", simulated=device.simulated),
-        verified=True,
+        headline=headline(figure(metrics), simulated=device.simulated),
+        verified=checked > 0,
         simulated=device.simulated,
         metrics=metrics | describe(device),
         rows=list(rows),
     )
 
 
-def lowest(rows: Sequence[Row], name: str) -> float:
-    """Return the lowest figure of all pairs that have it; 0 if none has."""
-    return min((float(row[name]) for row in rows if name in row), default=0.0)
+def speeds(rows: Sequence[Row]) -> Row:
+    """Return the slowest pair's figure of everything that was measured."""
+    measured = {name: [row[name] for row in rows if name in row] for name in (*BANDWIDTHS, LATENCY)}
+    found: Row = {
+        name: max(map(float, values)) if name == LATENCY else min(map(float, values))
+        for name, values in measured.items()
+        if values
+    }
+    if COPY in found and HOST in found:
+        found["copy_host_ratio"] = round(float(found[COPY]) / float(found[HOST]), 2)
+    return found
+
+
+def figure(metrics: Row) -> str:
+    """Return the headline's figure."""
+    pairs = f"{metrics['pairs']} pair(s)"
+    if COPY in metrics:
+        return f"{float(metrics[COPY]):.1f} GB/s, {pairs}"
+    return f"no peer access; {float(metrics[HOST]):.1f} GB/s by host, {pairs}"

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a profile goes; processes of a gang are told so by their environment."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from gpupack_workloads.errors import BadArgument
 
 FOLDER = "GPUPACK_PROFILE_FOLDER"
 WORKLOAD = "GPUPACK_PROFILE_WORKLOAD"
@@ -37,18 +34,3 @@ class Recording:
     def to_environ(self) -> dict[str, str]:
         """Return variables for processes that are started from here."""
         return {FOLDER: str(self.folder), WORKLOAD: self.workload, TOP: str(self.top)}
-
-
-def usable_folder(path: Path) -> Path:
-    """Make a folder, unless it is there.
-
-    Raises:
-        BadArgument: it cannot be made or written to.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadArgument(f"the folder {path} cannot be made: {error.strerror}") from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise BadArgument(f"the folder {path} cannot be written to")
-    return path
