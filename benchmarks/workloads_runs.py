@@ -14,6 +14,7 @@ class Run:
         arguments: besides --require-gpu and --json.
         gpus: how many it takes.
         seconds: after that it is stopped.
+        alone: with nothing beside it, because it times the CPU, too.
     """
 
     name: str
@@ -21,12 +22,13 @@ class Run:
     arguments: tuple[str, ...] = ()
     gpus: int = 1
     seconds: int = 180
+    alone: bool = False
 
 
 TRAINED = ("transformer", "--", "--steps=4", "--check-steps=3")
 
 RUNS = (
-    Run("matmul", "matmul", seconds=60),
+    Run("matmul", "matmul", seconds=60, alone=True),
     Run("vector-add", "vector-add", seconds=60),
     Run("softmax", "softmax", seconds=90),
     Run("gemm", "gemm", seconds=90),

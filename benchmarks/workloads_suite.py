@@ -87,7 +87,8 @@ class Suite:
     def go(self, runs: Sequence[Run]) -> Iterator[Ended]:
         """Run all that fit, and return each as it ends."""
         # The longest first, so that none goes on alone at the end; those of all GPUs last.
-        waiting = sorted(runs, key=lambda run: (run.gpus >= self._count, -run.seconds))
+        by_itself = {run for run in runs if run.alone or run.gpus >= self._count}
+        waiting = sorted(runs, key=lambda run: (run in by_itself, -run.seconds))
         try:
             while waiting or self._running:
                 waiting = self._start(waiting)
@@ -107,11 +108,17 @@ class Suite:
         for run in waiting:
             if run.gpus > self._count:
                 print(f"{run.name}: not started, it takes {run.gpus} GPUs", flush=True)
-            elif run.gpus <= len(self._free):
+            elif self._has_room(run):
                 self._begin(run)
             else:
                 left.append(run)
         return left
+
+    def _has_room(self, run: Run) -> bool:
+        """Whether a run can start beside those that go on."""
+        if any(started.run.alone for started in self._running) or (run.alone and self._running):
+            return False
+        return run.gpus <= len(self._free)
 
     def _begin(self, run: Run) -> None:
         gpus = tuple(self._free.pop(0) for _ in range(run.gpus))

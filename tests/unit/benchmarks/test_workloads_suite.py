@@ -87,6 +87,15 @@ def test_the_run_that_may_take_longest_starts_first(suite, monkeypatch, tmp_path
     assert [ended.run.name for ended in started.go(runs)] == ["long", "short"]
 
 
+def test_a_run_that_times_the_cpu_has_nothing_beside_it(suite, monkeypatch, tmp_path):
+    programs = {name: spans(tmp_path, name) for name in ("timed", "other")}
+    monkeypatch.setattr(suite, "command", lambda run: [sys.executable, "-c", programs[run.name]])
+    runs = [suite.Run("timed", "matmul", alone=True), suite.Run("other", "gemm", seconds=10)]
+    deadline = time.monotonic() + 20
+    list(suite.Suite(["0", "1"], out=tmp_path, logs=tmp_path, deadline=deadline).go(runs))
+    assert noted(tmp_path, "timed")[0] >= noted(tmp_path, "other")[1]
+
+
 def test_gangs_that_run_at_a_time_meet_at_places_of_their_own(go, tmp_path):
     program = "import os; print(os.environ['GPUPACK_JOB'], os.environ['GPUPACK_RENDEZVOUS'])"
     meetings = [ended.output.split() for ended in go(("a", 1, program), ("b", 1, program))]
