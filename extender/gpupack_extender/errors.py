@@ -9,6 +9,7 @@ ExtenderError
 ├── Denied               the caller is unknown (401) or lacks the right (403)
 ├── AskInvalid           a pod or a job asks for something that cannot be read or served
 ├── BindRefused          the ledger does not give this pod this node
+│   └── AskMismatch      the pod asks for other GPUs than its worker's place has
 ├── InventoryInvalid     a GPUNode contradicts itself or another; the node gets no work
 ├── NotReady             not the leader, or what is known is too old to decide on
 └── TaskEnded            an essential task ended by itself; the process ends non-zero
@@ -61,6 +62,10 @@ class AskInvalid(ExtenderError, ValueError):
 
 class BindRefused(ExtenderError):
     """The ledger does not give this pod this node."""
+
+
+class AskMismatch(BindRefused):
+    """The pod asks for other GPUs than its worker's place has."""
 
 
 class InventoryInvalid(ExtenderError, ValueError):

@@ -17,6 +17,7 @@ from gpupack_extender import asks
 from gpupack_extender.ledger.claims import PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import Worker, worker_of
+from gpupack_extender.mismatch import mismatch
 from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions, Mode
 from gpupack_extender.wire import ExtenderArgs, FilterResult
@@ -70,6 +71,9 @@ class Filter:
         others = self.ledger.books.pods_of(worker)
         if others:
             return _nowhere(call, f"the worker's place is held by pod {others[0].name}")
+        request = asks.pod_request(call.pod, self.decisions.observed_resources)
+        if differs := mismatch(request, claim.place):
+            return _nowhere(call, differs)
         obstacle = self.ledger.books.obstacle(claim.place)
         if obstacle:
             return _nowhere(call, f"the worker's place cannot be used: {obstacle}")

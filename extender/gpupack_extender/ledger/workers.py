@@ -7,7 +7,7 @@ very GPUJob of its own namespace has one.
 
 The namespace is the boundary of trust. Labels and owner references are the pod author's words,
 and the Job's UID is not known here: who may create pods in a namespace can take the place of a
-worker there, but of no other namespace's.
+worker there with a pod that asks for the same GPUs (`mismatch`), but of no other namespace's.
 """
 
 import dataclasses

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a pod asks for the GPUs of its worker's place.
+
+That a pod is a worker is its author's word. ResourceQuota counts what the pod asks for and the
+container gets what the place holds, so the two must be the same. CPU and memory may differ:
+kube-scheduler and kubelet hold the pod to what it says itself.
+"""
+
+import gpupack_core as core
+from gpupack_crds import names
+from gpupack_extender.gpu_ask import MILLI_PER_PERCENT
+from gpupack_extender.ledger.claims import Place
+
+
+def mismatch(request: core.Request, place: Place) -> str:
+    """Why a pod that asks for this cannot have the place; empty if it can."""
+    asked, held = _asked(request), _held(place)
+    if asked == held:
+        return ""
+    return f"the pod asks for {asked}, but its worker's place is {held}; ask for the same GPUs"
+
+
+def _asked(request: core.Request) -> str:
+    if request.share is not None:
+        return _share(request.share.milli, request.share.memory)
+    return _whole(request.gpus or 0, request.resource or names.GPU)
+
+
+def _held(place: Place) -> str:
+    grants = place.placement.devices
+    parts = [_share(grant.milli, grant.memory) for grant in grants if grant.shares]
+    whole = len(grants) - len(parts)
+    counts = ({names.GPU: whole} if whole else {}) | dict(place.tickets)
+    return " and ".join([*parts, *(_whole(number, name) for name, number in counts.items())])
+
+
+def _share(milli: core.MilliGpu, memory: core.MiB) -> str:
+    return f"a share of {milli // MILLI_PER_PERCENT}% and {memory} MiB"
+
+
+def _whole(number: int, name: str) -> str:
+    return f"{number} {name}"
