@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import queue as queue_module
 import socket
+import subprocess
+import sys
 import time
 import traceback
 
@@ -96,5 +98,29 @@ def gang():
         for process in processes:
             process.start()
         return answers_of(processes, queue)
+
+    return run
+
+
+@pytest.fixture
+def port():
+    """A port that nobody has."""
+    return free_port()
+
+
+@pytest.fixture
+def command():
+    """Runs a workload's command as one worker of several processes; returns how it ended."""
+
+    def run(*arguments, processes=2):
+        environ = os.environ | {
+            "GPUPACK_RENDEZVOUS": f"127.0.0.1:{free_port()}",
+            "GPUPACK_PROCESSES_PER_WORKER": str(processes),
+            "GPUPACK_RESULT_PATH": os.devnull,
+        }
+        line = [sys.executable, "-m", "gpupack_workloads", *arguments]
+        return subprocess.run(
+            line, env=environ, capture_output=True, text=True, timeout=300, check=False
+        )
 
     return run

@@ -34,29 +34,29 @@ def start(
     return subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe, text=True)
 
 
-def test_two_workers_sum_exactly_and_agree_on_the_time():
-    gang = [start("--json", "--size", "4096", port=29411, index=i, workers=2) for i in range(2)]
+def test_two_workers_sum_exactly_and_agree_on_the_time(port):
+    gang = [start("--json", "--size", "4096", port=port, index=i, workers=2) for i in range(2)]
     results = [json.loads(worker.communicate(timeout=120)[0]) for worker in gang]
     assert [worker.returncode for worker in gang] == [0, 0]
     assert [result["metrics"]["ranks"] for result in results] == [2, 2]
     assert results[0]["metrics"]["bus_gb_per_s"] == results[1]["metrics"]["bus_gb_per_s"] > 0
 
 
-def test_one_worker_can_run_two_processes():
-    worker = start("--size", "64", port=29412, processes=2)
+def test_one_worker_can_run_two_processes(port):
+    worker = start("--size", "64", port=port, processes=2)
     output, _ = worker.communicate(timeout=120)
     assert (worker.returncode, "2 ranks" in output) == (0, True)
 
 
-def test_nccl_without_gpus_ends_with_the_status_of_no_such_device(monkeypatch):
+def test_nccl_without_gpus_ends_with_the_status_of_no_such_device(monkeypatch, port):
     monkeypatch.setenv("GPUPACK_BACKEND", "nccl")
-    worker = start(port=29413)
+    worker = start(port=port)
     _, errors = worker.communicate(timeout=120)
     assert (worker.returncode, "needs GPUs" in errors) == (5, True)
 
 
-def test_a_terminated_worker_ends_soon():
-    worker = start(port=29414, workers=2)
+def test_a_terminated_worker_ends_soon(port):
+    worker = start(port=port, workers=2)
     time.sleep(4)
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=20)

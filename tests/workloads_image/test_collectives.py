@@ -2,9 +2,6 @@
 """The collectives workload: a gang of two processes, and what the check notices."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -18,7 +15,7 @@ from gpupack_workloads.collectives.place import Place, count_wrong, fill
 from gpupack_workloads.collectives.rank import OPERATIONS as BY_NAME
 from gpupack_workloads.collectives.tune import compared, require_tunable
 from gpupack_workloads.devices import Device
-from gpupack_workloads.distributed.room import container_bytes, require_room
+from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.errors import (
     BadArgument,
     NoSuchDevice,
@@ -26,23 +23,12 @@ from gpupack_workloads.errors import (
     WorkloadError,
     WrongResult,
 )
+from gpupack_workloads.memory import container_bytes
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
 
 CPU = torch.device("cpu")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
-
-
-def run(*arguments: str, port: int, processes: int) -> subprocess.CompletedProcess[str]:
-    environ = os.environ | {
-        "GPUPACK_RENDEZVOUS": f"127.0.0.1:{port}",
-        "GPUPACK_PROCESSES_PER_WORKER": str(processes),
-        "GPUPACK_RESULT_PATH": os.devnull,
-    }
-    command = [sys.executable, "-m", "gpupack_workloads", "collectives", *arguments]
-    return subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=300, check=False
-    )
 
 
 @pytest.fixture
@@ -54,8 +40,8 @@ def alone():
 
 
 @no_gpu
-def test_two_processes_check_and_time_every_operation():
-    outcome = run("--json", "--size", "128", "--smallest", "8", port=29431, processes=2)
+def test_two_processes_check_and_time_every_operation(command):
+    outcome = command("collectives", "--json", "--size", "128", "--smallest", "8")
     assert outcome.returncode == 0, outcome.stderr
     result = json.loads(outcome.stdout)
     assert {row["operation"] for row in result["rows"]} == set(OPERATIONS)
@@ -146,8 +132,10 @@ def test_no_setting_that_works_is_an_error(monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_gpus_check_every_operation_and_small_sums():
-    outcome = run("--json", "--size", "16777216", port=29433, processes=torch.cuda.device_count())
+def test_gpus_check_every_operation_and_small_sums(command):
+    outcome = command(
+        "collectives", "--json", "--size", "16777216", processes=torch.cuda.device_count()
+    )
     assert outcome.returncode == 0, outcome.stderr
     result = json.loads(outcome.stdout)
     assert {row["operation"] for row in result["rows"]} == set(OPERATIONS)

@@ -2,9 +2,6 @@
 """The matmul-multi workload: gangs of processes, and what the check notices."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -21,18 +18,6 @@ OPERANDS = Operands(size=192, ranks=3, dtype=torch.float32, device=torch.device(
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
 
 
-def run(*arguments: str, port: int, processes: int) -> subprocess.CompletedProcess[str]:
-    environ = os.environ | {
-        "GPUPACK_RENDEZVOUS": f"127.0.0.1:{port}",
-        "GPUPACK_PROCESSES_PER_WORKER": str(processes),
-        "GPUPACK_RESULT_PATH": os.devnull,
-    }
-    command = [sys.executable, "-m", "gpupack_workloads", "matmul-multi", *arguments]
-    return subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=300, check=False
-    )
-
-
 def block_of(rows: range, columns: range, roundings: int = 1) -> Block:
     every = range(OPERANDS.ranks)
     a, b_t = OPERANDS.block(A, rows, every), OPERANDS.block(B_T, columns, every)
@@ -40,9 +25,9 @@ def block_of(rows: range, columns: range, roundings: int = 1) -> Block:
 
 
 @no_gpu
-def test_two_processes_compute_every_layout_in_ragged_pieces():
+def test_two_processes_compute_every_layout_in_ragged_pieces(command):
     ragged = ("--size", "130", "--chunks", "1", "--chunks", "3", "--width", "17")
-    outcome = run("--json", *ragged, port=29441, processes=2)
+    outcome = command("matmul-multi", "--json", *ragged)
     assert outcome.returncode == 0, outcome.stderr
     result = json.loads(outcome.stdout)
     found = {(row["layout"], row["chunks"]) for row in result["rows"] if row["exchange"] != "none"}
@@ -90,9 +75,9 @@ def test_a_size_that_does_not_divide_is_refused():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_gpus_compute_every_layout_by_both_exchanges():
+def test_gpus_compute_every_layout_by_both_exchanges(command):
     count = torch.cuda.device_count()
-    outcome = run("--json", "--size", "4096", "--chunks", "3", port=29443, processes=count)
+    outcome = command("matmul-multi", "--json", "--size", "4096", "--chunks", "3", processes=count)
     assert outcome.returncode == 0, outcome.stderr
     rows = json.loads(outcome.stdout)["rows"]
     assert len({(row["layout"], row["exchange"]) for row in rows}) == 1 + 2 * len(LAYOUTS)
