@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transformer workload from the inside: kernels, ways to spread it, checkpoints, signals."""
 
+import contextlib
 import os
 import signal
 from dataclasses import replace
@@ -11,16 +12,21 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.errors import BadArgument, Interrupted, WrongResult
+from gpupack_workloads.distributed.rank import group
+from gpupack_workloads.distributed.together import together
+from gpupack_workloads.errors import BadArgument, Interrupted, WorkloadError, WrongResult
 from gpupack_workloads.transformer import training
-from gpupack_workloads.transformer.curve import compare
+from gpupack_workloads.transformer.curve import Curve, compare, curve
 from gpupack_workloads.transformer.folder import latest
 from gpupack_workloads.transformer.language import Language
 from gpupack_workloads.transformer.model import new_decoder
 from gpupack_workloads.transformer.operations import operations
 from gpupack_workloads.transformer.options import TransformerOptions
+from gpupack_workloads.transformer.parallel import Place, single_learner
+from gpupack_workloads.transformer.parallel.learner import Sharing
 from gpupack_workloads.transformer.plan import plan_for
 from gpupack_workloads.transformer.rank import measure
+from gpupack_workloads.transformer.start import ended
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 on_cpus = pytest.mark.skipif(torch.cuda.is_available(), reason="the gangs here are of CPUs")
@@ -113,6 +119,7 @@ def test_two_ranks_lose_what_a_single_process_loses(gang, spread):
         assert not isinstance(result, Exception), result
         assert result.verified
         assert result.metrics["error"] < TOLERANCE
+        assert result.metrics["gradient_error"] < TOLERANCE
 
 
 def killed_after_checkpoint(options):
@@ -174,10 +181,69 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_step(alone, tmp_p
 
 def test_a_curve_that_parts_from_the_reference_is_refused():
     plan = plan_for(TransformerOptions(), ranks=1, simulated=True)
-    assert compare([5.0, 4.0], [5.0, 4.001], plan).error == pytest.approx(0.0002)
-    for wrong in (4.1, float("nan")):
-        with pytest.raises(WrongResult, match="rounding explains"):
-            compare([5.0, wrong], [5.0, 4.0], plan)
+    reference = Curve([5.0, 4.0, 3.0], gradient_norm=2.0)
+    near = compare(Curve([5.0, 4.0001, 3.0], gradient_norm=2.0), reference, plan)
+    assert (near.error, near.verifies) == (pytest.approx(0.00002), True)
+    for wrong in (
+        Curve([5.0, 4.01, 3.0], gradient_norm=2.0),
+        Curve([5.0, float("nan"), 3.0], gradient_norm=2.0),
+        Curve([5.0, 4.0, 3.0], gradient_norm=4.0),
+        Curve([5.0, 4.0, 3.0], gradient_norm=float("nan")),
+    ):
+        with pytest.raises(WrongResult, match="single process"):
+            compare(wrong, reference, plan)
+
+
+def test_two_steps_do_not_verify_a_training():
+    plan = plan_for(TransformerOptions(), ranks=1, simulated=True)
+    few = Curve([5.0, 4.0], gradient_norm=2.0)
+    assert not compare(few, few, plan).verifies
+
+
+class Sum(Sharing):
+    """Adds gradients where it should average them."""
+
+    def part(self, *, last):
+        return contextlib.nullcontext()
+
+    def backward(self, batch):
+        loss = super().backward(batch)
+        for parameter in self.module.parameters():
+            torch.distributed.all_reduce(parameter.grad)
+        return loss
+
+
+def sum_for_mean(options):
+    with group("auto", require_gpu=False) as rank:
+        plan = plan_for(options, ranks=rank.ranks, simulated=True)
+        place = Place(index=rank.index, ranks=rank.ranks, device=rank.device.torch)
+        made = operations("torch", compiled=False)
+        reference = curve(single_learner(plan, made, place), 3)
+        return compare(curve(Sum(plan, made, place), 3), reference, plan)
+
+
+@on_cpus
+def test_a_sum_of_gradients_in_place_of_their_mean_is_noticed(gang):
+    for answer in gang(2, sum_for_mean, SMALL):
+        assert isinstance(answer, WrongResult)
+
+
+def fails_on_the_first(_):
+    with group("auto", require_gpu=False) as rank, together():
+        if rank.index == 0:
+            raise BadArgument("mine")
+
+
+@on_cpus
+def test_an_error_of_one_rank_ends_all_with_its_status(gang):
+    answers = gang(2, fails_on_the_first, None)
+    assert [type(answer) for answer in answers] == [BadArgument, BadArgument]
+    assert [str(answer)[:4] for answer in answers] == ["mine", "anot"]
+
+
+@pytest.mark.parametrize(("unsaved", "kind"), [([], Interrupted), (["1"], WorkloadError)])
+def test_a_signal_counts_as_an_orderly_end_only_if_all_have_saved(unsaved, kind):
+    assert type(ended("SIGTERM", unsaved)) is kind
 
 
 @pytest.mark.gpu

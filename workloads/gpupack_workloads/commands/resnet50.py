@@ -15,7 +15,7 @@ from gpupack_workloads.settings import Gang
 @click.option(
     "--size",
     type=click.IntRange(32, 1024),
-    help="An image's edge in pixels.  [default: 224 on GPUs, 33 on CPUs]",
+    help="An image's edge in pixels.  [default: 224 on GPUs, 32 on CPUs]",
 )
 @click.option(
     "--batch-size",
@@ -30,7 +30,7 @@ from gpupack_workloads.settings import Gang
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),
-    help="What the network computes in; parameters stay fp32.  [default: bf16; fp33 on CPUs]",
+    help="What the network computes in; parameters stay fp32.  [default: bf16; fp32 on CPUs]",
 )
 @click.option(
     "--channels-last/--channels-first",

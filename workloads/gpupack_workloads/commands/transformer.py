@@ -85,8 +85,8 @@ from gpupack_workloads.transformer.options import DTYPES, KERNELS, PARALLEL, Tra
 @click.option(
     "--check-steps",
     type=click.IntRange(0, 1000),
-    help="Steps compared with a single process and torch's kernels; 0 leaves the result"
-    " unverified.  [default: 4 on GPUs, 2 on CPUs]",
+    help="Steps compared with a single process and torch's kernels; less than 3 leave the result"
+    " unverified.  [default: 4 on GPUs, 3 on CPUs]",
 )
 @click.option(
     "--checkpoint",

@@ -10,6 +10,7 @@ from torch import nn
 
 from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
+from gpupack_workloads.distributed.together import together
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.resnet50.coupling import Flat, replicated
 from gpupack_workloads.resnet50.objective import Objective, batches, new_objective, trainer
@@ -57,11 +58,22 @@ def train(plan: Plan, rank: Rank) -> Found:
     network = Network(compiled(objective, plan.compile_mode), objective)
     first = losses(network.loss_of, objective, plan, device, rank=rank.index)
     logger.info("losses %s, plain fp32 %s", first, expected)
-    learning = compare(first, expected, plan.precision.name)
+    with together():
+        learning = compare(first, expected, plan.precision.name)
     last, speeds = time_all(network, plan, rank)
-    if plan.warm_up + plan.steps >= LEARNING_STEPS and not last <= LEARNT * first[0]:
-        raise WrongResult(f"the loss went from {first[0]:.4g} to {last:.4g}: nothing was learnt")
+    with together():
+        check_learning(first[0], last, plan)
     return Found(learning=learning, first_loss=first[0], last_loss=last, speeds=speeds)
+
+
+def check_learning(first: float, last: float, plan: Plan) -> None:
+    """Refuse a training long enough to learn that has not.
+
+    Raises:
+        WrongResult: the loss has not halved.
+    """
+    if plan.warm_up + plan.steps >= LEARNING_STEPS and not last <= LEARNT * first:
+        raise WrongResult(f"the loss went from {first:.4g} to {last:.4g}: nothing was learnt")
 
 
 def time_all(network: Network, plan: Plan, rank: Rank) -> tuple[float, Speeds]:

@@ -3,7 +3,8 @@
 
 An attempt writes below its own number only, so one that was taken for dead and still runs cannot
 spoil what its successor has. `latest` is replaced in one move after a checkpoint is whole: who
-reads it finds the old one or the new one.
+reads it finds the old one or the new one. A checkpoint is whole once it says of which network it
+is, which is written last.
 """
 
 import os
@@ -12,9 +13,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.errors import BadArgument, WorkloadError
 
 LATEST = "latest"
+ABOUT = "network.json"
 FORM = re.compile(r"attempt-(\d+)/step-(\d+)")
 # The newest, and one before it for whoever is reading it.
 KEPT = 2
@@ -22,10 +24,10 @@ KEPT = 2
 
 @dataclass(frozen=True, order=True)
 class Checkpoint:
-    """One checkpoint's place; `step` is how many steps were done."""
+    """One checkpoint's place; `step` is how many steps were done. Later attempts are newer."""
 
-    step: int
     attempt: int
+    step: int
 
     @property
     def name(self) -> str:
@@ -58,25 +60,55 @@ def prepare(folder: Path) -> None:
 def latest(folder: Path) -> Checkpoint | None:
     """Return the newest whole checkpoint, or nothing where there is none.
 
+    That is what the pointer names. Where it names nothing whole, the newest of those that are
+    there: a pointer that was lost should not make a training start anew.
+
     Raises:
-        BadArgument: the pointer leads nowhere.
+        BadArgument: the pointer cannot be read, or it leads nowhere and there is nothing else.
     """
-    pointer = folder / LATEST
-    try:
-        name = pointer.read_text().strip()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise BadArgument(f"{pointer} cannot be read: {error}") from error
+    name = pointed_at(folder)
     found = Checkpoint.parse(name)
-    if found is None or not (folder / name).is_dir():
-        raise BadArgument(f"{pointer} names {name!r}, which is no checkpoint there")
-    return found
+    if found is not None and is_whole(folder, found):
+        return found
+    whole = [checkpoint for checkpoint in written(folder) if is_whole(folder, checkpoint)]
+    if name and not whole:
+        raise BadArgument(f"{folder / LATEST} names {name!r}, which is no checkpoint there")
+    return max(whole, default=None)
+
+
+def pointed_at(folder: Path) -> str:
+    """Return what the pointer says, nothing where there is none."""
+    try:
+        return (folder / LATEST).read_text().strip()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadArgument(f"{folder / LATEST} cannot be read: {error}") from error
+
+
+def written(folder: Path) -> list[Checkpoint]:
+    """Return all that were begun, whole or not, the oldest first."""
+    names = (f"{path.parent.name}/{path.name}" for path in folder.glob("attempt-*/step-*"))
+    return sorted(found for found in map(Checkpoint.parse, names) if found is not None)
+
+
+def is_whole(folder: Path, checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint was written to its end."""
+    return (folder / checkpoint.name / ABOUT).is_file()
 
 
 def point_at(folder: Path, checkpoint: Checkpoint) -> None:
-    """Make a whole checkpoint the one to resume from."""
-    fresh = folder / f".{LATEST}.{os.getpid()}"
+    """Make a whole checkpoint the one to resume from.
+
+    Raises:
+        WorkloadError: a later attempt has taken over, and this one should not run any more.
+    """
+    current = Checkpoint.parse(pointed_at(folder))
+    if current is not None and current.attempt > checkpoint.attempt:
+        raise WorkloadError(
+            f"attempt {current.attempt} has taken over {folder} from attempt {checkpoint.attempt}"
+        )
+    fresh = folder / f".{LATEST}.{checkpoint.attempt}.{os.getpid()}"
     with fresh.open("w") as file:
         file.write(f"{checkpoint.name}\n")
         file.flush()
@@ -85,9 +117,12 @@ def point_at(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def forget_old(folder: Path, newest: Checkpoint) -> None:
-    """Remove all but the newest few that lead up to one; what a later attempt wrote stays."""
-    names = (f"{path.parent.name}/{path.name}" for path in folder.glob("attempt-*/step-*"))
-    found = sorted(c for c in map(Checkpoint.parse, names) if c is not None)
-    older = [c for c in found if c.attempt <= newest.attempt and c != newest]
+    """Remove all but the newest few that lead up to one.
+
+    What a later attempt wrote stays, and so does what the pointer names, whoever has moved it.
+    """
+    kept = {newest, Checkpoint.parse(pointed_at(folder))}
+    older = [checkpoint for checkpoint in written(folder) if checkpoint < newest]
     for checkpoint in older[: max(0, len(older) - KEPT + 1)]:
-        shutil.rmtree(folder / checkpoint.name, ignore_errors=True)
+        if checkpoint not in kept:
+            shutil.rmtree(folder / checkpoint.name, ignore_errors=True)

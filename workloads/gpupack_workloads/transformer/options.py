@@ -35,6 +35,7 @@ class TransformerOptions(Options):
         checkpoint: folder of checkpoints; the latest in it is taken up.
         checkpoint_every: steps.
         attempt: of the job, for the name of new checkpoints.
+        farewell: a folder of the launcher, in which processes say that they have saved.
     """
 
     layers: int | None = None
@@ -54,6 +55,7 @@ class TransformerOptions(Options):
     checkpoint: Path | None = None
     checkpoint_every: int = 10
     attempt: int = 1
+    farewell: Path | None = None
 
 
 def attempt_of(environ: Mapping[str, str]) -> int:

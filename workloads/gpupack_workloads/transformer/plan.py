@@ -74,7 +74,7 @@ def plan_for(options: TransformerOptions, *, ranks: int, simulated: bool) -> Pla
         shape=shape,
         batch_size=batch_size,
         steps=given(options.steps, 2 if simulated else 10),
-        check_steps=given(options.check_steps, 2 if simulated else 4),
+        check_steps=given(options.check_steps, 3 if simulated else 4),
         parts=parts_for(options, shape, batch_size, ranks),
         dtype=dtype,
         recompute=options.recompute,

@@ -2,14 +2,18 @@
 """One process of the training: compares first steps with a single process, trains, times."""
 
 import logging
+from dataclasses import replace
+from pathlib import Path
 
 import torch.distributed as dist
 
 from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
+from gpupack_workloads.distributed.together import together
 from gpupack_workloads.results import Result
 from gpupack_workloads.training.memory import forget_peak
 from gpupack_workloads.transformer.curve import Agreement, compare, curve
+from gpupack_workloads.transformer.farewell import leaving
 from gpupack_workloads.transformer.operations import operations
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.parallel import Place, new_learner, single_learner
@@ -26,22 +30,32 @@ def measure(options: TransformerOptions, backend: str) -> Result:
     """Join the group, train, return the result."""
     with group(backend, require_gpu=options.require_gpu) as rank:
         plan = plan_for(options, ranks=rank.ranks, simulated=rank.device.simulated)
-        found = find(options.checkpoint, plan) if options.checkpoint else None
-        keeping = Keeping(options.checkpoint, options.checkpoint_every, options.attempt, found)
-        with memory_errors(f"training on {plan.batch_size} rows of {plan.shape.sequence} tokens"):
-            done = work(plan, keeping, rank)
+        keeping = keeping_of(options, plan)
+        size = f"{plan.batch_size} rows of {plan.shape.sequence} tokens"
+        # The comparison holds the whole network on every rank, which training may not have to.
+        with memory_errors(f"training on {size} (--check-steps 0 would not compare)"):
+            done = work(plan, keeping, rank, farewell=options.farewell)
         return summarise(done, plan, rank)
 
 
-def work(plan: Plan, keeping: Keeping, rank: Rank) -> Found:
-    """Check, train, time."""
+def keeping_of(options: TransformerOptions, plan: Plan) -> Keeping:
+    """Look for a checkpoint before any work."""
+    folder, every, attempt = options.checkpoint, options.checkpoint_every, options.attempt
+    if folder is None:
+        return Keeping(folder, every, attempt)
+    return Keeping(folder, every, attempt, *find(folder, plan))
+
+
+def work(plan: Plan, keeping: Keeping, rank: Rank, *, farewell: Path | None) -> Found:
+    """Check, train, time. What goes on from a checkpoint was compared by who began it."""
     place = Place(index=rank.index, ranks=rank.ranks, device=rank.device.torch)
-    chosen = operations(plan.kernels, compiled=plan.compiled)
-    agreement = check(plan, place) if plan.check_steps else None
-    learner = new_learner(plan, chosen, place)
-    trained = train(learner, keeping)
+    if plan.check_steps and keeping.found is None:
+        keeping = replace(keeping, checked=check(plan, place))
+    learner = new_learner(plan, operations(plan.kernels, compiled=plan.compiled), place)
+    with leaving(farewell, rank.local_index):
+        trained = train(learner, keeping)
     speeds = measure_speeds(learner)
-    return Found(agreement=agreement, trained=trained, speeds=speeds)
+    return Found(agreement=keeping.checked, trained=trained, speeds=speeds)
 
 
 def check(plan: Plan, place: Place) -> Agreement:
@@ -49,15 +63,14 @@ def check(plan: Plan, place: Place) -> Agreement:
 
     Every rank computes the reference for itself: it would wait otherwise.
     """
-    reference = curve(
-        single_learner(plan, operations("torch", compiled=False), place), plan.check_steps
-    )
+    torchs = operations("torch", compiled=False)
+    reference = curve(single_learner(plan, torchs, place), plan.check_steps)
     forget_peak(place.device)
     dist.barrier()
-    found = curve(
-        new_learner(plan, operations(plan.kernels, compiled=plan.compiled), place), plan.check_steps
-    )
+    chosen = operations(plan.kernels, compiled=plan.compiled)
+    found = curve(new_learner(plan, chosen, place), plan.check_steps)
     forget_peak(place.device)
     if place.index == 0:
-        logger.info("losses %s, of a single process with torch's kernels %s", found, reference)
-    return compare(found, reference, plan)
+        logger.info("%s, of a single process with torch's kernels %s", found, reference)
+    with together():
+        return compare(found, reference, plan)

@@ -21,8 +21,17 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from gpupack_workloads.distributed.together import together
 from gpupack_workloads.errors import BadArgument
-from gpupack_workloads.transformer.folder import Checkpoint, forget_old, latest, point_at, prepare
+from gpupack_workloads.transformer.curve import Agreement
+from gpupack_workloads.transformer.folder import (
+    ABOUT,
+    Checkpoint,
+    forget_old,
+    latest,
+    point_at,
+    prepare,
+)
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
 
@@ -30,33 +39,39 @@ logger = logging.getLogger(__name__)
 
 # By parameters' names, not by their numbers, which a pipeline's stages count each for itself.
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
-ABOUT = "network.json"
 
 
-def save(learner: Learner, folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint by all ranks, then make it the latest."""
+def save(learner: Learner, folder: Path, checkpoint: Checkpoint, checked: Agreement | None) -> None:
+    """Write a checkpoint by all ranks, then make it the latest.
+
+    Raises:
+        WorkloadError: a later attempt has taken over the folder.
+    """
     place = folder / checkpoint.name
     dcp.save(state_of(learner), checkpoint_id=str(place))
-    if learner.place.index == 0:
-        (place / ABOUT).write_text(json.dumps(about(learner.plan)))
-        point_at(folder, checkpoint)
-        forget_old(folder, checkpoint)
-        logger.info("saved %s", place)
     # Nobody leaves, or writes the next one, before this one counts.
-    dist.barrier()
+    with together():
+        if learner.place.index == 0:
+            (place / ABOUT).write_text(json.dumps(about(learner.plan, checked)))
+            point_at(folder, checkpoint)
+            forget_old(folder, checkpoint)
+            logger.info("saved %s", place)
 
 
-def find(folder: Path, plan: Plan) -> Checkpoint | None:
-    """Return the latest checkpoint that a training can go on from, if there is one.
+def find(folder: Path, plan: Plan) -> tuple[Checkpoint | None, Agreement | None]:
+    """Return the latest checkpoint that a training can go on from, and what was checked before it.
 
     Raises:
         BadArgument: it is of another network, or the folder cannot be used.
     """
-    prepare(folder)
+    with together():
+        prepare(folder)
     found = agreed_latest(folder)
-    if found is not None:
-        refuse_others(folder / found.name, plan)
-    return found
+    if found is None:
+        return None, None
+    with together():
+        checked = read_about(folder / found.name, plan)
+    return found, checked
 
 
 def load(learner: Learner, folder: Path, checkpoint: Checkpoint) -> None:
@@ -83,28 +98,37 @@ def agreed_latest(folder: Path) -> Checkpoint | None:
     return found
 
 
-def refuse_others(place: Path, plan: Plan) -> None:
-    """Refuse a checkpoint of another network.
+def read_about(place: Path, plan: Plan) -> Agreement | None:
+    """Return what the attempt that began this training found when it compared its first steps.
 
     Raises:
-        BadArgument: sizes differ, or it does not say whose it is.
+        BadArgument: the checkpoint is of another network, or does not say of which.
     """
     try:
         theirs = json.loads((place / ABOUT).read_text())
-    except (OSError, ValueError) as error:
+        network, checked = theirs["network"], theirs["checked"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadArgument(f"{place} does not say of which network it is: {error}") from error
-    ours = about(plan)
-    if theirs != ours:
-        differences = [f"{key} {theirs.get(key)} and not {ours[key]}" for key in ours]
-        differing = [
-            text
-            for key, text in zip(ours, differences, strict=True)
-            if theirs.get(key) != ours[key]
-        ]
+    ours = network_of(plan)
+    differing = [
+        f"{key} {network.get(key)} and not {ours[key]}"
+        for key in ours
+        if network.get(key) != ours[key]
+    ]
+    if differing:
         raise BadArgument(f"{place} is of another network: {', '.join(differing)}")
+    return None if checked is None else Agreement(**checked)
 
 
-def about(plan: Plan) -> dict[str, int]:
+def about(plan: Plan, checked: Agreement | None) -> dict[str, Any]:
+    """Return what a checkpoint says of itself."""
+    return {
+        "network": network_of(plan),
+        "checked": None if checked is None else asdict(checked),
+    }
+
+
+def network_of(plan: Plan) -> dict[str, int]:
     """Return what must be the same for a training to go on; the sequence's length may differ."""
     sizes = {name: size for name, size in asdict(plan.shape).items() if name != "sequence"}
     return sizes | {"seed": plan.seed}

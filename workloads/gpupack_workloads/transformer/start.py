@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts this worker's processes; a signal to end reaches them, and they save before they leave."""
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from gpupack_workloads.distributed.launch import launch
-from gpupack_workloads.errors import Interrupted
+from gpupack_workloads.errors import Interrupted, WorkloadError
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
+from gpupack_workloads.transformer.farewell import missing
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.rank import measure
 
@@ -15,10 +20,21 @@ def run(options: TransformerOptions, gang: Gang) -> Result:
     """Run this worker's processes; return what the first reports.
 
     Raises:
-        Interrupted: a signal to end came, here or at another worker.
-        WorkloadError: as `launch` does.
+        Interrupted: a signal to end came, here or at another worker, and all have left in order.
+        WorkloadError: as `launch` does, or processes were killed before they had saved.
     """
-    try:
-        return launch(measure, options, gang)
-    except SignalException as signalled:
-        raise Interrupted(f"told to end by {signalled.sigval.name}") from signalled
+    with tempfile.TemporaryDirectory() as farewell:
+        try:
+            return launch(measure, replace(options, farewell=Path(farewell)), gang)
+        except SignalException as signalled:
+            raise ended(signalled.sigval.name, missing(Path(farewell))) from signalled
+
+
+def ended(signal: str, unsaved: list[str]) -> WorkloadError:
+    """Return what a signal has come to."""
+    if unsaved:
+        return WorkloadError(
+            f"told to end by {signal}; process(es) {', '.join(unsaved)} were gone before they had"
+            " saved: the next attempt goes on from the checkpoint before"
+        )
+    return Interrupted(f"told to end by {signal}; whatever is kept is saved")

@@ -32,7 +32,7 @@ def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
         headline=headline(
             f"{rate:.0f} tokens/s, {plan.parallel} over {rank.ranks} ranks", simulated=simulated
         ),
-        verified=found.agreement is not None,
+        verified=found.agreement is not None and found.agreement.verifies,
         simulated=simulated,
         metrics={
             "tokens_per_s": round(rate, 2),
@@ -71,7 +71,13 @@ def agreed(agreement: Agreement | None) -> dict[str, Scalar]:
     """Return how close to the reference the losses are."""
     if agreement is None:
         return {}
-    return {"error": agreement.error, "error_bound": agreement.bound}
+    return {
+        "error": agreement.error,
+        "error_bound": agreement.bound,
+        "gradient_error": agreement.gradient_error,
+        "gradient_error_bound": agreement.gradient_bound,
+        "check_steps": agreement.steps,
+    }
 
 
 def trained(found: Trained) -> dict[str, Scalar]:

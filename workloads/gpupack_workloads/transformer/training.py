@@ -7,6 +7,7 @@ the next step's work while the host reads.
 
 import logging
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +15,15 @@ import torch
 import torch.distributed as dist
 
 from gpupack_workloads.errors import Interrupted
-from gpupack_workloads.transformer.curve import language_of
+from gpupack_workloads.transformer.curve import Agreement, language_of
 from gpupack_workloads.transformer.folder import Checkpoint
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.saving import load, save
 from gpupack_workloads.transformer.stopping import Stop
 
 logger = logging.getLogger(__name__)
+
+FETCHED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Keeping:
     every: int
     attempt: int
     found: Checkpoint | None = None
+    checked: Agreement | None = None
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,9 @@ class Training:
     def __init__(self, learner: Learner, keeping: Keeping, stop: Stop, first: int) -> None:
         self.learner, self.keeping, self.stop, self.first = learner, keeping, stop, first
         self.language = language_of(learner.plan, learner.place.device)
-        self.losses: list[torch.Tensor] = []
-        self.words: list[torch.Tensor] = []
+        self.losses: list[float] = []
+        self.on_device: list[torch.Tensor] = []
+        self.words: deque[torch.Tensor] = deque(maxlen=2)
         self.save_seconds = 0.0
         self.saved_at: int | None = None
 
@@ -83,21 +88,28 @@ class Training:
                 self.save(step + 1)
             if told:
                 raise Interrupted(f"told to end after step {step + 1}: {self.where()}")
-        losses = [float(loss.item()) for loss in self.losses]
-        return Trained(first=self.first, losses=losses, save_seconds=self.save_seconds)
+        self.fetch()
+        return Trained(first=self.first, losses=self.losses, save_seconds=self.save_seconds)
 
     def take(self, step: int) -> None:
         """Take a step and pass on whether this rank was told to end."""
         plan = self.learner.plan
         batch = self.language.batch(step, rows=plan.batch_size, length=plan.shape.sequence)
-        self.losses.append(self.learner.step(batch))
+        self.on_device.append(self.learner.step(batch))
+        if len(self.on_device) >= FETCHED_AT_ONCE:
+            self.fetch()
         word = torch.tensor(float(self.stop.asked), device=self.learner.place.device)
         dist.all_reduce(word, op=dist.ReduceOp.MAX)
         self.words.append(word)
 
     def told(self) -> bool:
         """Return whether any rank was told to end before the step before this one."""
-        return len(self.words) > 1 and bool(self.words[-2].item())
+        return len(self.words) > 1 and bool(self.words[0].item())
+
+    def fetch(self) -> None:
+        """Bring the losses so far to the host."""
+        self.losses += torch.stack(self.on_device).tolist() if self.on_device else []
+        self.on_device.clear()
 
     def save(self, done: int) -> None:
         """Write a checkpoint, if they are kept."""
@@ -108,6 +120,7 @@ class Training:
             self.learner,
             self.keeping.folder,
             Checkpoint(step=done, attempt=self.keeping.attempt),
+            self.keeping.checked,
         )
         self.save_seconds = max(self.save_seconds, time.perf_counter() - start)
         self.saved_at = done

@@ -3,10 +3,11 @@
 
 import pytest
 
-from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.errors import BadArgument, Interrupted, WorkloadError
 from gpupack_workloads.training.peaks import bf16_peak_tflops
+from gpupack_workloads.transformer.farewell import leaving, missing
 from gpupack_workloads.transformer.flops import flops_per_token
-from gpupack_workloads.transformer.folder import Checkpoint, forget_old, latest, point_at
+from gpupack_workloads.transformer.folder import ABOUT, Checkpoint, forget_old, latest, point_at
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.plan import Shape, plan_for
 
@@ -38,43 +39,86 @@ def test_a_peak_is_known_by_the_devices_name_or_not_at_all():
     assert bf16_peak_tflops("NVIDIA GeForce GTX 1080") is None
 
 
+def write(folder, checkpoint):
+    (folder / checkpoint.name).mkdir(parents=True)
+    (folder / checkpoint.name / ABOUT).touch()
+    return checkpoint
+
+
 def written(folder, *checkpoints):
     for checkpoint in checkpoints:
-        (folder / checkpoint.name).mkdir(parents=True)
-        point_at(folder, checkpoint)
+        point_at(folder, write(folder, checkpoint))
+
+
+def at(attempt, step):
+    return Checkpoint(attempt=attempt, step=step)
 
 
 def test_the_pointer_names_the_newest_checkpoint(tmp_path):
     assert latest(tmp_path) is None
-    written(tmp_path, Checkpoint(step=10, attempt=1), Checkpoint(step=12, attempt=2))
-    assert latest(tmp_path) == Checkpoint(step=12, attempt=2)
+    written(tmp_path, at(1, 10), at(2, 12))
+    assert latest(tmp_path) == at(2, 12)
     assert (tmp_path / "latest").read_text() == "attempt-2/step-12\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt-1", "attempt-2", "latest"]
 
 
-def test_a_checkpoint_without_a_pointer_does_not_count(tmp_path):
-    written(tmp_path, Checkpoint(step=10, attempt=1))
+def test_a_checkpoint_that_is_not_whole_does_not_count(tmp_path):
+    written(tmp_path, at(1, 10))
     (tmp_path / "attempt-1/step-20").mkdir()
-    assert latest(tmp_path) == Checkpoint(step=10, attempt=1)
+    assert latest(tmp_path) == at(1, 10)
+    (tmp_path / "latest").unlink()
+    assert latest(tmp_path) == at(1, 10)
 
 
 @pytest.mark.parametrize("text", ["attempt-1/step-99", "../elsewhere", ""])
-def test_a_pointer_that_leads_nowhere_is_refused(tmp_path, text):
+def test_where_the_pointer_leads_nowhere_the_newest_whole_one_is_taken(tmp_path, text):
+    for checkpoint in (at(1, 30), at(2, 20), at(2, 10)):
+        write(tmp_path, checkpoint)
     (tmp_path / "latest").write_text(text)
+    assert latest(tmp_path) == at(2, 20)
+
+
+def test_a_pointer_that_leads_nowhere_with_nothing_else_is_refused(tmp_path):
+    (tmp_path / "latest").write_text("attempt-1/step-99")
     with pytest.raises(BadArgument, match="which is no checkpoint there"):
         latest(tmp_path)
 
 
+def test_an_attempt_taken_for_dead_cannot_move_the_pointer_back(tmp_path):
+    written(tmp_path, at(2, 20))
+    zombie = write(tmp_path, at(1, 20))
+    with pytest.raises(WorkloadError, match="attempt 2 has taken over"):
+        point_at(tmp_path, zombie)
+    assert latest(tmp_path) == at(2, 20)
+
+
 def test_the_newest_checkpoint_and_the_one_before_it_are_kept(tmp_path):
-    one, two, three = (Checkpoint(step=step, attempt=1) for step in (1, 2, 3))
-    written(tmp_path, one, two, three)
-    forget_old(tmp_path, three)
+    written(tmp_path, at(1, 1), at(1, 2), at(1, 3))
+    forget_old(tmp_path, at(1, 3))
     assert sorted(path.name for path in (tmp_path / "attempt-1").iterdir()) == ["step-2", "step-3"]
 
 
 def test_what_a_later_attempt_wrote_is_not_removed_by_an_earlier_one(tmp_path):
-    mine = [Checkpoint(step=step, attempt=1) for step in (1, 2, 3)]
-    theirs = Checkpoint(step=1, attempt=2)
-    written(tmp_path, theirs, *mine)
-    forget_old(tmp_path, mine[-1])
-    assert (tmp_path / theirs.name).is_dir()
+    for checkpoint in (at(2, 1), at(1, 1), at(1, 2), at(1, 3)):
+        write(tmp_path, checkpoint)
+    forget_old(tmp_path, at(1, 3))
+    assert (tmp_path / at(2, 1).name).is_dir()
+
+
+def test_what_the_pointer_names_is_never_removed(tmp_path):
+    written(tmp_path, at(1, 10))
+    for checkpoint in (at(1, 20), at(2, 20), at(2, 30)):
+        write(tmp_path, checkpoint)
+    forget_old(tmp_path, at(2, 30))
+    assert latest(tmp_path) == at(1, 10)
+    assert not (tmp_path / at(1, 20).name).exists()
+
+
+def test_who_has_not_said_that_it_saved_is_missing(tmp_path):
+    with leaving(tmp_path, 0):
+        pass
+    with pytest.raises(Interrupted), leaving(tmp_path, 1):
+        raise Interrupted("told to end")
+    with pytest.raises(KeyboardInterrupt), leaving(tmp_path, 2):
+        raise KeyboardInterrupt
+    assert missing(tmp_path) == ["2"]

@@ -53,6 +53,17 @@ class Learner:
         """Compute the gradient of a batch of all ranks; return its mean loss."""
         raise NotImplementedError
 
+    def gradient_norm(self) -> float:
+        """Return the length of the last step's whole gradient, the same on every rank."""
+        whole, parted = squares(self.module)
+        return float((whole + self.over_ranks(parted)).sqrt().item())
+
+    def over_ranks(self, parted: torch.Tensor) -> torch.Tensor:
+        """Return the sum over ranks of what each has of cut gradients."""
+        if self.place.ranks > 1:
+            dist.all_reduce(parted)
+        return parted
+
 
 class Single(Learner):
     """One process; also the base of ways in which each rank computes losses of its own."""
@@ -103,6 +114,18 @@ class Sharing(Single):
         """Return the mean over ranks; shares are equal."""
         dist.all_reduce(loss)
         return loss / self.place.ranks
+
+
+def squares(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the sums of squares of gradients: of those that are whole here, and of parts here."""
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    whole = [g for g in gradients if not isinstance(g, DTensor)]
+    parted = [g.to_local() for g in gradients if isinstance(g, DTensor)]
+    zero = torch.zeros((), device=gradients[0].device)
+    return (
+        sum((g.float().square().sum() for g in whole), zero.clone()),
+        sum((g.float().square().sum() for g in parted), zero.clone()),
+    )
 
 
 def decoder_of(plan: Plan, operations: Operations, device: torch.device) -> Decoder:

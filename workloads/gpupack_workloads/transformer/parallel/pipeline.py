@@ -20,6 +20,7 @@ from gpupack_workloads.transformer.parallel.learner import (
     Place,
     decoder_of,
     new_optimizer,
+    squares,
 )
 from gpupack_workloads.transformer.plan import Plan
 
@@ -52,6 +53,11 @@ class Spread(Learner):
         mean = found.detach().clone()
         dist.broadcast(mean, src=self.place.ranks - 1)
         return mean
+
+    def gradient_norm(self) -> float:
+        """Return the length of the last step's whole gradient: every stage has whole ones."""
+        whole, _ = squares(self.module)
+        return float(self.over_ranks(whole).sqrt().item())
 
 
 def stage_of(decoder: Decoder, *, index: int, stages: int) -> Decoder:
