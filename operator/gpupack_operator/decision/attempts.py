@@ -24,6 +24,9 @@ HEALTHY_SECONDS = 300.0
 """An attempt that ran this long ends a row of failures."""
 
 MAX_STUCK_BACKOFF_SECONDS = 600.0
+FORBIDDEN_BACKOFF_SECONDS = 15.0
+"""What was forbidden seldom is allowed a second later, and each attempt takes GPUs that others
+could use meanwhile: so the others come first, from the first pause on."""
 NEVER_RAN = {
     Reason.BIND_TIMEOUT,
     Reason.CANNOT_START,
@@ -78,7 +81,9 @@ def next_start(status: GpuJobStatus) -> dt.datetime | None:
         return None
     seconds = min(_doubled(failures), MAX_BACKOFF_SECONDS)
     if stuck := _stuck(status):
-        seconds = max(seconds, min(_doubled(stuck), MAX_STUCK_BACKOFF_SECONDS))
+        forbidden = last.reason == Reason.CREATION_FORBIDDEN
+        first = FORBIDDEN_BACKOFF_SECONDS if forbidden else FIRST_BACKOFF_SECONDS
+        seconds = max(seconds, min(_doubled(stuck, first), MAX_STUCK_BACKOFF_SECONDS))
     return times.after(times.read(last.finished_at), seconds)
 
 
@@ -114,8 +119,8 @@ def _stuck(status: GpuJobStatus) -> int:
     return sum(1 for _ in itertools.takewhile(lambda each: each.reason in NEVER_RAN, newest_first))
 
 
-def _doubled(row: int) -> float:
-    return FIRST_BACKOFF_SECONDS * 2.0 ** (row - 1)
+def _doubled(row: int, first: float = FIRST_BACKOFF_SECONDS) -> float:
+    return first * 2.0 ** (row - 1)
 
 
 def _seconds(attempt: Attempt) -> float:

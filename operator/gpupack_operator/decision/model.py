@@ -15,12 +15,15 @@ class Limits:
     """How long the operator waits before it gives an attempt up.
 
     Attributes:
+        create_seconds: since the Job controller began, or last created a pod, until there are pods
+            for all workers.
         bind_seconds: from admission until all workers are bound.
         start_seconds: from a pod's binding until its containers can be created.
         image_seconds: from a pod's binding until its image can be pulled. Both begin anew when an
             init container ends.
     """
 
+    create_seconds: float = 10
     bind_seconds: float = 60
     start_seconds: float = 60
     image_seconds: float = 120

@@ -18,6 +18,9 @@ from gpupack_operator.decision.workers import Worker, by_index
 NEWS_SECONDS = 3.0
 """A Job's end can be known before those of its pods: two watches."""
 
+JOB_ENDS = ("Complete", "SuccessCriteriaMet", "Failed", "FailureTarget")
+"""Conditions of a Job of which no more pods are created: it has ended, or its last pods go."""
+
 IMAGE_TROUBLE = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"}
 START_TROUBLE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 CONFIG_TROUBLE = "CreateContainerConfigError"
@@ -104,6 +107,24 @@ def job_failed(view: AttemptView) -> Finding | None:
     return Finding(due, _verdict("Infrastructure", Reason.POD_LOST, message))
 
 
+def not_created(view: AttemptView) -> Finding | None:
+    """The Job controller may not create pods: a quota forbids them, or admission.
+
+    It writes a Job's first status, and startTime with it, when it has tried to create the pods: a
+    slow admission webhook does not look like this.
+    """
+    began = view.job.status.start_time if view.job else None
+    created = len(by_index(view.workers))
+    if began is None or created >= view.spec.workers:
+        return None
+    if view.running or any(view.job_condition(kind) for kind in JOB_ENDS):
+        return None
+    creations = [worker.pod.metadata.creation_timestamp or began for worker in view.workers]
+    due = times.after(max([began, *creations]), view.limits.create_seconds)
+    message = _why_not_created(view, created)
+    return Finding(due, _verdict("Infrastructure", Reason.CREATION_FORBIDDEN, message))
+
+
 def not_bound(view: AttemptView) -> Finding | None:
     """Not all workers have a node; where they ran already, they had one and lost their pod."""
     workers = by_index(view.workers)
@@ -153,6 +174,7 @@ RULES: tuple[Rule, ...] = (
     failures_ignored,
     job_gone,
     job_failed,
+    not_created,
     not_bound,
     not_starting,
     not_begun,
@@ -166,6 +188,16 @@ def _verdict(outcome: Outcome, reason: Reason, message: str, *, for_good: bool =
 def _all_succeeded(view: AttemptView) -> bool:
     workers = by_index(view.workers)
     return all(index in workers and workers[index].succeeded for index in range(view.spec.workers))
+
+
+def _why_not_created(view: AttemptView, created: int) -> str:
+    """The refusal stands in an event, which the operator has no right to read."""
+    name = view.job.metadata.name if view.job else ""
+    return (
+        f"{created} of {view.spec.workers} pods exist and for {view.limits.create_seconds:.0f} s "
+        "no other was created: a quota or admission forbids them. What forbids them is told by "
+        f"kubectl get events --field-selector reason=FailedCreate,involvedObject.name={name}"
+    )
 
 
 def _why_unbound(worker: Worker) -> str:

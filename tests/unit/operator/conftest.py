@@ -74,7 +74,7 @@ def job(*, attempt=1, conditions=(), deleted=None, suspend=False, deadline=None,
         for kind, when in conditions
     ]
     spec = {"suspend": suspend} | ({} if deadline is None else {"activeDeadlineSeconds": deadline})
-    status = {"conditions": found, "startTime": stamp(started)}
+    status = {"conditions": found} | ({} if started is None else {"startTime": stamp(started)})
     return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Job)
 
 
@@ -95,6 +95,7 @@ def pod(
     deleted=None,
     disrupted=None,
     reason="",
+    created=0,
 ):
     """A worker pod; `deleted` is when its deletion was asked for, with 30 s of grace."""
     labels = {names.ATTEMPT_LABEL: str(attempt), names.INDEX_LABEL: str(index)}
@@ -102,6 +103,7 @@ def pod(
         "name": f"train-{attempt}-{index}-x",
         "namespace": "team",
         "uid": f"pod-{attempt}-{index}",
+        "creationTimestamp": stamp(created),
         "labels": labels,
         "ownerReferences": [owned_by("Job", f"train-{attempt}", f"uid-of-train-{attempt}")],
     }

@@ -29,6 +29,14 @@ def test_attempts_that_never_ran_are_repeated_less_and_less_often(build, count, 
     assert attempts.next_start(status) == build.at(1000 + seconds)
 
 
+@pytest.mark.parametrize(("count", "seconds"), [(1, 15), (2, 30), (6, 480), (7, 600), (20, 600)])
+def test_attempts_whose_pods_were_forbidden_leave_time_for_others_from_the_first_on(
+    build, count, seconds
+):
+    status = failing(build, count, reason="CreationForbidden")
+    assert attempts.next_start(status) == build.at(1000 + seconds)
+
+
 def test_an_attempt_that_ran_ends_a_row_of_those_that_did_not(build):
     stuck, ran = failing(build, 9, reason="CannotStart"), failing(build, 1)
     status = structs.replace(stuck, attempts=(*stuck.attempts, *ran.attempts))

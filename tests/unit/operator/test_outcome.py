@@ -18,8 +18,8 @@ AGENT_S_REFUSAL = (
 def verdict(build):
     """The verdict about attempt 1 of two workers, at second 30."""
 
-    def judged(*pods, job=None, now=30, running=True, jobs=None, **spec):
-        gpujob = build.admitted(nodes=("a", "b"), **spec)
+    def judged(*pods, job=None, now=30, running=True, jobs=None, nodes=("a", "b"), **spec):
+        gpujob = build.admitted(nodes=nodes, **spec)
         status = structs.replace(gpujob.status, phase="Running" if running else "Admitted")
         seen = build.see(
             gpujob, jobs=[job or build.job()] if jobs is None else jobs, pods=pods, now=now
@@ -171,8 +171,39 @@ def test_a_pod_of_a_running_attempt_that_is_gone_was_lost_and_not_late(verdict, 
     assert found.message.startswith("1 of 2 pods")
 
 
-def test_a_job_without_pods_is_given_up_too(verdict):
-    assert verdict(running=False, now=60)[0].reason == Reason.BIND_TIMEOUT
+def test_a_job_that_its_controller_has_not_looked_at_is_given_up_too(verdict, build):
+    unseen = build.job(started=None)
+    assert verdict(job=unseen, running=False, now=59) == (None, build.at(60))
+    assert verdict(job=unseen, running=False, now=60)[0].reason == Reason.BIND_TIMEOUT
+
+
+def test_an_attempt_whose_pods_may_not_be_created_gives_its_gpus_back_at_once(verdict, build):
+    job = build.job(started=2)
+    assert verdict(job=job, running=False, now=11) == (None, build.at(12))
+    found, _ = verdict(job=job, running=False, now=12)
+    assert (found.outcome, found.reason) == ("Infrastructure", Reason.CREATION_FORBIDDEN)
+    assert found.message.startswith("0 of 2 pods exist and for 10 s no other was created: a quota")
+    assert "reason=FailedCreate,involvedObject.name=train-1" in found.message
+
+
+def test_a_gang_of_which_a_quota_allows_a_part_does_not_hold_its_gpus_either(verdict, build):
+    pod = build.pod(0, created=4)
+    assert verdict(pod, running=False, now=13) == (None, build.at(14))
+    assert verdict(pod, running=False, now=14)[0].reason == Reason.CREATION_FORBIDDEN
+
+
+@pytest.mark.parametrize("end", ["Failed", "FailureTarget", "Complete", "SuccessCriteriaMet"])
+def test_a_job_that_ends_creates_no_more_pods_and_nobody_forbids_them(verdict, build, end):
+    ending = build.job(conditions=[(end, 11)])
+    found, again_at = verdict(job=ending, running=False, now=12)
+    assert found is None
+    assert again_at > build.at(12)
+
+
+def test_pods_that_are_created_one_after_the_other_are_waited_for(verdict, build):
+    nodes = ("a",) * 3
+    pods = (build.pod(0, created=1), build.pod(1, created=9))
+    assert verdict(*pods, running=False, now=18, nodes=nodes) == (None, build.at(19))
 
 
 @pytest.mark.parametrize(
