@@ -10,6 +10,7 @@ by one on an overlay of the cluster, each on the best node from which the rest c
 Trying several node orders was rejected: it costs more and misses plans under `max_nodes`.
 """
 
+import dataclasses
 from collections.abc import Iterable
 
 import numpy as np
@@ -50,7 +51,7 @@ def plan_gang(
     placements = tuple(plan.next_worker() for _ in range(fitting))
     if fitting == gang.workers:
         return placements
-    return refusal(
+    refused = refusal(
         plan.cluster,
         gang.request,
         candidates=names,
@@ -58,6 +59,7 @@ def plan_gang(
         never=_never(cluster, gang),
         nearest=nearest_gang(gang.request, lambda less: _fits(cluster, gang, less, among)),
     )
+    return dataclasses.replace(refused, placed=fitting)
 
 
 def choose_gang(

@@ -110,8 +110,8 @@ class Refusal:
     """Nothing was placed. `counts` cover every node looked at, most frequent first.
 
     `never`: it would not fit if the cluster were empty and all of it healthy; waiting is
-    futile until nodes are added or changed. `gang` says what a gang is missing. `nearest`: what
-    would have fitted.
+    futile until nodes are added or changed. `gang` says what a gang is missing; `counts` are then
+    of what is left beside the `placed` workers of it that fit. `nearest`: what would have fitted.
     """
 
     request: Request
@@ -119,6 +119,7 @@ class Refusal:
     total: int
     never: bool = False
     gang: str = ""
+    placed: int = 0
     nearest: Miss | None = None
 
     @property
@@ -135,7 +136,8 @@ class Refusal:
         )
         verb = "fits" if self.total == 1 else "fit"
         what = " one more worker" if self.gang else ""
-        fits = f"0 of {counted(self.total, 'node')} {verb}{what}"
+        beside = f"with those {self.placed} placed, " if self.placed else ""
+        fits = f"{beside}0 of {counted(self.total, 'node')} {verb}{what}"
         parts = [self.gang, f"{fits}: {causes or Reason.NO_NODES.describe(self.request)}"]
         if self.nearest:
             parts.append(self.nearest.text)

@@ -50,7 +50,9 @@ def test_a_pod_without_a_cgroup_is_not_the_one_that_starts(build):
 
 
 def test_a_pod_that_was_not_bound_by_us_is_refused(build):
-    assert "schedulerName: gpupack" in refusal(build.pod("a"), build.node())
+    said = refusal(build.pod("a"), build.node())
+    assert "schedulerName: gpupack and no nodeName" in said
+    assert "if it has that, it was bound by somebody else" in said
 
 
 def test_a_garbled_annotation_is_refused(build):

@@ -69,7 +69,8 @@ def test_a_refused_gang_counts_what_is_missing():
     cluster = cluster_of(node("a"), node("b"), node("c", 0))
     assert plan(cluster, gang(4, whole(8))).message == (
         "gang of 4 workers × 8 GPUs: 2 of 4 workers fit now; 16 GPUs are missing "  # noqa: RUF001
-        "(16 free GPUs in 2 nodes, 32 asked); 0 of 3 nodes fit one more worker: "
+        "(16 free GPUs in 2 nodes, 32 asked); "
+        "with those 2 placed, 0 of 3 nodes fit one more worker: "
         "2 nodes: fewer than 8 free GPUs (most free on one node: 0); 1 node: node has no GPUs; "
         "the gang would fit with 4 GPUs less for each worker; "
         "it would not fit on the empty cluster either"
@@ -106,7 +107,7 @@ def test_a_gang_that_no_clique_takes_is_refused_though_the_node_has_room():
     assert refusal.message == (
         "gang of 3 workers × 1 GPU in one NVLink clique: 2 of 3 workers fit now; "  # noqa: RUF001
         "enough GPUs but not where they are needed (4 free GPUs in 1 node, 3 asked); "
-        "0 of 1 node fits one more worker: "
+        "with those 2 placed, 0 of 1 node fits one more worker: "
         "1 node: the spread rule allows no more workers here; "
         "it would not fit on the empty cluster either"
     )
