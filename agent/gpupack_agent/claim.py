@@ -75,8 +75,8 @@ def _annotated_devices(pod: PodView) -> tuple[DeviceShare, ...]:
     if pod.annotation is None:
         raise StartRefused(
             f"pod {pod.title} has no annotation {names.DEVICES_ANNOTATION}: it was not bound by "
-            f"gpupack. Set schedulerName: {names.SCHEDULER_NAME} and no nodeName; if it has that, it "
-            "was bound by somebody else: delete it, and see who may create pods/binding"
+            f"gpupack. Set schedulerName: {names.SCHEDULER_NAME} and no nodeName; "
+            "if it has that, it was bound by somebody else: see who may create pods/binding"
         )
     try:
         return decode_devices(pod.annotation)
