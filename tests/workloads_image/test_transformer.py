@@ -13,7 +13,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 from gpupack_workloads.distributed.rank import group
-from gpupack_workloads.distributed.together import together
+from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import BadArgument, Interrupted, WorkloadError, WrongResult
 from gpupack_workloads.transformer import training
 from gpupack_workloads.transformer.curve import Curve, compare, curve
@@ -229,7 +229,7 @@ def test_a_sum_of_gradients_in_place_of_their_mean_is_noticed(gang):
 
 
 def fails_on_the_first(_):
-    with group("auto", require_gpu=False) as rank, together():
+    with group("auto", require_gpu=False) as rank, all_or_none():
         if rank.index == 0:
             raise BadArgument("mine")
 

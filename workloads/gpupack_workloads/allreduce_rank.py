@@ -18,6 +18,7 @@ import torch.distributed as dist
 from gpupack_workloads.bandwidth import algorithm_gb_per_s, all_reduce_bus_gb_per_s
 from gpupack_workloads.devices import Device, describe, memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
+from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Options
@@ -76,8 +77,9 @@ def check_sum(buffer: torch.Tensor, *, rank: int, ranks: int, seed: int) -> None
     for other in range(ranks):
         expected += term(buffer, rank=other, seed=seed)
     wrong = int((buffer != expected).sum().item())
-    if wrong:
-        raise WrongResult(f"rank {rank}: {wrong} of {buffer.numel()} sums are wrong")
+    with all_or_none():
+        if wrong:
+            raise WrongResult(f"rank {rank}: {wrong} of {buffer.numel()} sums are wrong")
 
 
 def term(like: torch.Tensor, *, rank: int, seed: int) -> torch.Tensor:

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from gpupack_workloads.bandwidth import algorithm_gb_per_s
 from gpupack_workloads.collectives.operation import Buffers, Operation
 from gpupack_workloads.collectives.place import ELEMENT_BYTES, Place
+from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.results import Scalar
 from gpupack_workloads.timing import seconds_per_call
@@ -95,11 +96,12 @@ def check(operation: Operation, buffers: Buffers, place: Place) -> None:
     operation.fill(buffers, place)
     operation.start(buffers, place)
     wrong = operation.count_wrong(buffers, place)
-    if wrong:
-        raise WrongResult(
-            f"rank {place.rank}: {operation.name}: {wrong} of {buffers.receive.numel()}"
-            " elements that arrived are wrong"
-        )
+    with all_or_none():
+        if wrong:
+            raise WrongResult(
+                f"rank {place.rank}: {operation.name}: {wrong} of {buffers.receive.numel()}"
+                " elements that arrived are wrong"
+            )
 
 
 def elements_of(size: int, *, ranks: int, shared: bool) -> int:

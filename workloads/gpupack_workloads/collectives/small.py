@@ -16,6 +16,7 @@ import torch.distributed as dist
 from gpupack_workloads.collectives.measure import median_seconds
 from gpupack_workloads.collectives.methods import Call, Method, methods
 from gpupack_workloads.collectives.place import ELEMENT_BYTES, Place, count_wrong, fill
+from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.results import Scalar
 
@@ -58,10 +59,11 @@ def check(name: str, call: Call, send: torch.Tensor, place: Place) -> None:
     for _ in range(3):
         fill(send, place.data(place.rank))
         wrong = count_wrong(call(), place.sum)
-        if wrong:
-            raise WrongResult(
-                f"rank {place.rank}: {name}: {wrong} of {send.numel()} sums are wrong"
-            )
+        with all_or_none():
+            if wrong:
+                raise WrongResult(
+                    f"rank {place.rank}: {name}: {wrong} of {send.numel()} sums are wrong"
+                )
 
 
 def replayed(call: Call, place: Place) -> float:

@@ -11,7 +11,7 @@ from gpupack_workloads.errors import WorkloadError, error_of_status
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def all_or_none() -> Iterator[None]:
     """Leave the context all or none.
 
     Without it the ranks of other workers would wait for the one that failed until the group's

@@ -12,6 +12,7 @@ from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
 from gpupack_workloads.distributed.reach import reach_one_another
 from gpupack_workloads.distributed.room import require_room
+from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.kernels.agreement import Agreement, closest
 from gpupack_workloads.matmul_multi.check import check
 from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Race, compete
@@ -105,7 +106,8 @@ def checked(layout: Layout, operands: Operands, options: MatmulMultiOptions) -> 
         layout.result().values.fill_(float("nan"))
         layout.multiply(cuts)
         doing = f"{layout.name} in {cuts.chunks} piece(s), {cuts.width} columns at a time"
-        found.append(check(layout.result(), operands, doing=doing))
+        with all_or_none():
+            found.append(check(layout.result(), operands, doing=doing))
     agreement = closest(found)
     logger.info("%s: error %.2e of %.2e", layout.name, agreement.error, agreement.bound)
     return agreement

@@ -10,7 +10,7 @@ from torch import nn
 
 from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
-from gpupack_workloads.distributed.together import together
+from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.resnet50.coupling import Flat, replicated
 from gpupack_workloads.resnet50.objective import Objective, batches, new_objective, trainer
@@ -58,10 +58,10 @@ def train(plan: Plan, rank: Rank) -> Found:
     network = Network(compiled(objective, plan.compile_mode), objective)
     first = losses(network.loss_of, objective, plan, device, rank=rank.index)
     logger.info("losses %s, plain fp32 %s", first, expected)
-    with together():
+    with all_or_none():
         learning = compare(first, expected, plan.precision.name)
     last, speeds = time_all(network, plan, rank)
-    with together():
+    with all_or_none():
         check_learning(first[0], last, plan)
     return Found(learning=learning, first_loss=first[0], last_loss=last, speeds=speeds)
 

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
-from gpupack_workloads.distributed.together import together
+from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.results import Result
 from gpupack_workloads.training.memory import forget_peak
 from gpupack_workloads.transformer.curve import Agreement, compare, curve
@@ -72,5 +72,5 @@ def check(plan: Plan, place: Place) -> Agreement:
     forget_peak(place.device)
     if place.index == 0:
         logger.info("%s, of a single process with torch's kernels %s", found, reference)
-    with together():
+    with all_or_none():
         return compare(found, reference, plan)

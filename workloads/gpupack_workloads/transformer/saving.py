@@ -21,7 +21,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from gpupack_workloads.distributed.together import together
+from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.transformer.curve import Agreement
 from gpupack_workloads.transformer.folder import (
@@ -50,7 +50,7 @@ def save(learner: Learner, folder: Path, checkpoint: Checkpoint, checked: Agreem
     place = folder / checkpoint.name
     dcp.save(state_of(learner), checkpoint_id=str(place))
     # Nobody leaves, or writes the next one, before this one counts.
-    with together():
+    with all_or_none():
         if learner.place.index == 0:
             (place / ABOUT).write_text(json.dumps(about(learner.plan, checked)))
             point_at(folder, checkpoint)
@@ -64,12 +64,12 @@ def find(folder: Path, plan: Plan) -> tuple[Checkpoint | None, Agreement | None]
     Raises:
         BadArgument: it is of another network, or the folder cannot be used.
     """
-    with together():
+    with all_or_none():
         prepare(folder)
     found = agreed_latest(folder)
     if found is None:
         return None, None
-    with together():
+    with all_or_none():
         checked = read_about(folder / found.name, plan)
     return found, checked
 
