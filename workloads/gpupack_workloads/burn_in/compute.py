@@ -20,7 +20,7 @@ from functools import partial
 import torch
 
 from gpupack_workloads.burn_in.checks import ComputeReport
-from gpupack_workloads.kernels.gemm.reference import ACCUMULATION_UNIT, RESULT_UNITS, SAFETY
+from gpupack_workloads.kernels.agreement import ACCUMULATION_UNIT, RESULT_UNITS, SAFETY
 from gpupack_workloads.timing import seconds_per_call
 
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
