@@ -20,14 +20,16 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """
     check(a, b)
     c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_type(a))
-    tiles = choose_hopper_tiles(a, b.shape[1])
-    if tiles is None:
-        _launch_portable(a, b, c)
-    else:
-        # Here, because Gluon cannot be imported under the interpreter.
-        from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
+    # Triton launches on the current device, which need not be the operands'.
+    with torch.cuda.device_of(a):
+        tiles = choose_hopper_tiles(a, b.shape[1])
+        if tiles is None:
+            _launch_portable(a, b, c)
+        else:
+            # Here, because Gluon cannot be imported under the interpreter.
+            from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
 
-        launch(a, b, c, tiles)
+            launch(a, b, c, tiles)
     return c
 
 

@@ -79,7 +79,8 @@ def _launch(direction: Direction, inputs: list[torch.Tensor], output: torch.Tens
         Chunks: _launch_chunks,
         Passes: _launch_passes,
     }
-    launchers[type(plan)](plan, direction, [*inputs, output], (count, columns), strides)
+    with torch.cuda.device_of(output):
+        launchers[type(plan)](plan, direction, [*inputs, output], (count, columns), strides)
 
 
 def plan_for(direction: Direction, matrices: list[torch.Tensor]) -> Plan:

@@ -27,7 +27,8 @@ def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if z.numel():
         block = BLOCK_BYTES // x.element_size() if x.is_cuda else INTERPRETED_BLOCK
         grid = (triton.cdiv(z.numel(), block),)
-        vector_add_kernel[grid](x, y, z, z.numel(), BLOCK=block, num_warps=WARPS)
+        with torch.cuda.device_of(z):
+            vector_add_kernel[grid](x, y, z, z.numel(), BLOCK=block, num_warps=WARPS)
     return z
 
 

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels run where their operands are, whatever device is the current one."""
+
+import contextlib
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
+from gpupack_workloads.kernels.attention.autograd import attention
+from gpupack_workloads.kernels.gemm.launch import gemm
+from gpupack_workloads.kernels.softmax.autograd import softmax
+from gpupack_workloads.kernels.vector_add.launch import vector_add
+
+LAST = torch.device("cuda", 1) if torch.cuda.device_count() > 1 else torch.device("cpu")
+USES = {
+    "attention": lambda x: attention(x[None, None], x[None, None], x[None, None])[0, 0],
+    "gemm": lambda x: gemm(x, x),
+    "softmax": softmax,
+    "vector_add": lambda x: vector_add(x, x),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_the_operands_device_is_current_during_a_launch(monkeypatch, name):
+    asked = []
+
+    @contextlib.contextmanager
+    def recording(tensor):
+        asked.append(tensor.device)
+        with real(tensor):
+            yield
+
+    real = torch.cuda.device_of
+    monkeypatch.setattr(torch.cuda, "device_of", recording)
+    x = torch.randn(64, 64, device=LAST)
+    assert USES[name](x).isfinite().all()
+    assert asked == [LAST]
