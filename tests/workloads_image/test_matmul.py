@@ -67,6 +67,7 @@ def test_numpy_and_torch_are_compared_from_small_to_the_chosen_size():
     assert [row["size"] for row in result.rows] == [256, 300]
     assert result.metrics["speed_up"] == result.rows[-1]["speed_up"] > 0
     assert result.metrics["numpy_error"] <= result.metrics["numpy_error_bound"]
+    assert result.metrics["cpu_threads"] >= 1
 
 
 def test_sizes_double_up_to_4096_and_end_with_the_chosen_one():

@@ -16,6 +16,7 @@ from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.kernels.agreement import Agreement
 from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.kernels.vector_add.reference import compare
+from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Options
 from gpupack_workloads.timing import seconds_in_turns
@@ -23,6 +24,8 @@ from gpupack_workloads.timing import seconds_in_turns
 logger = logging.getLogger(__name__)
 
 MOVED_BYTES = {"triton": 12, "torch": 12, "copy": 8}
+# Both summands, their copy and a sum, while it is timed.
+VECTOR_BYTES = 4 * 4
 # Checked in pieces of this many elements: the reference in 64 bits need not hold all at once.
 PIECE = 1 << 24
 
@@ -48,12 +51,15 @@ def run(options: Options) -> Result:
     """Check the sum of two vectors and time it.
 
     Raises:
+        OutOfMemory: the vectors do not fit.
         WrongResult: an element is wrong; nothing about speed is reported then.
     """
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(device, options.size)
+    doing = f"an addition of {plan.size} elements"
+    require_memory(device, doing=doing, on_device=VECTOR_BYTES * plan.size)
     vector_add = load("vector_add.launch", "vector_add", interpreted=device.simulated)
-    with memory_errors(f"an addition of {plan.size} elements"):
+    with memory_errors(doing):
         x, y = (random_vector(plan.size, device=device, seed=options.seed + i) for i in range(2))
         agreement = check(x, y, vector_add(x, y))
         copied = torch.empty_like(x)

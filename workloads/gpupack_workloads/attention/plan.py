@@ -46,6 +46,11 @@ class Plan:
         per_head = self.heads * BYTES_PER_QUERY_ELEMENT + self.kv_heads * BYTES_PER_KEY_ELEMENT
         return elements * per_head + self.length * BYTES_PER_KEY_CHECKED
 
+    @property
+    def plain_bytes(self) -> int:
+        """How much torch's plain attention needs at least: scores and their softmax."""
+        return 2 * self.batch * self.heads * self.length**2 * int(self.dtype.itemsize)
+
     def flop(self, *, causal: bool, backward: bool) -> float:
         """Return the operations of a pass, masked ones left out, as everybody counts them."""
         forward = 4 * self.batch * self.heads * self.length**2 * self.dimension

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks attention in 64 bits, times it beside torch's, and tells."""
 
-import importlib
 import itertools
 import logging
-import os
-
-import torch
 
 from gpupack_workloads.attention.checks import Attention, Inputs, Verdict, check, random_inputs
 from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.attention.plan import Plan, plan_for
 from gpupack_workloads.attention.rivals import backward_of, forward_of, rivals_for
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.errors import OutOfMemory
+from gpupack_workloads.kernels.loading import load
+from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.timing import seconds_in_turns
 
@@ -34,7 +31,7 @@ def run(options: AttentionOptions) -> Result:
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(device, options)
     check_memory(device, plan)
-    attention = load_attention(device)
+    attention: Attention = load("attention.autograd", "attention", interpreted=device.simulated)
     verdicts: dict[str, Verdict] = {}
     seconds: dict[str, Seconds] = {}
     with memory_errors(f"attention of length {plan.length} with {plan.heads} heads"):
@@ -47,26 +44,14 @@ def run(options: AttentionOptions) -> Result:
     return summarise(device, plan, verdicts=verdicts, seconds=seconds)
 
 
-def load_attention(device: Device) -> Attention:
-    """Import our kernels, interpreted where there is no GPU: Triton decides that at import."""
-    if device.simulated:
-        os.environ["TRITON_INTERPRET"] = "1"
-    module = importlib.import_module("gpupack_workloads.kernels.attention.autograd")
-    attention: Attention = module.attention
-    return attention
-
-
 def check_memory(device: Device, plan: Plan) -> None:
-    """Refuse before any work what does not fit; a CPU says so itself."""
-    if device.simulated:
-        return
-    free, _ = torch.cuda.mem_get_info(device.torch)
-    if plan.needed_bytes > free:
-        raise OutOfMemory(
-            f"attention of length {plan.length} with {plan.heads} heads needs about"
-            f" {plan.needed_bytes / 2**30:.0f} GiB and {free / 2**30:.0f} GiB are free;"
-            " ask for a smaller --size, --batch or --heads"
-        )
+    """Refuse before any work what does not fit."""
+    require_memory(
+        device,
+        doing=f"attention of length {plan.length} with {plan.heads} heads",
+        on_device=plan.needed_bytes + (plan.plain_bytes if device.simulated else 0),
+        smaller="--size, --batch or --heads",
+    )
 
 
 def check_edges(attention: Attention, device: Device, plan: Plan, *, seed: int) -> None:

@@ -13,8 +13,9 @@ from gpupack_workloads.devices import Device, choose_device, describe, memory_er
 from gpupack_workloads.gemm.cases import Case, cases, operands, rival
 from gpupack_workloads.gemm.options import GemmOptions
 from gpupack_workloads.kernels.agreement import Agreement, closest
-from gpupack_workloads.kernels.gemm.checking import Product, check
+from gpupack_workloads.kernels.gemm.checking import Product, check, needs
 from gpupack_workloads.kernels.loading import load
+from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.timing import seconds_in_turns
 
@@ -66,10 +67,13 @@ def run(options: GemmOptions) -> Result:
     """Check and time every case.
 
     Raises:
+        OutOfMemory: the matrices do not fit.
         WrongResult: a product is wrong; nothing about speed is reported then.
     """
     device = choose_device(require_gpu=options.require_gpu)
     wanted = cases(options, simulated=device.simulated)
+    for case in wanted:
+        check_memory(case, device)
     product = load("gemm.launch", "gemm", interpreted=device.simulated)
     with memory_errors(f"a product of {max(case.shape for case in wanted)}"):
         found = [
@@ -77,6 +81,19 @@ def run(options: GemmOptions) -> Result:
             for number, case in enumerate(wanted)
         ]
     return summarise(found, device)
+
+
+def check_memory(case: Case, device: Device) -> None:
+    """Refuse before any work what does not fit."""
+    element = case.dtype.itemsize
+    tensors, arrays = needs(
+        case.shape,
+        element_bytes=element,
+        result_bytes=max(2, element),
+        simulated=device.simulated,
+    )
+    doing = f"a product of {case.shape} in {str(case.dtype).removeprefix('torch.')}"
+    require_memory(device, doing=doing, on_device=tensors, on_host=arrays)
 
 
 def measure(case: Case, product: Product, *, device: Device, seed: int) -> Measured:

@@ -3,8 +3,9 @@
 
     session   torch and Triton at the chosen size, and the result
     duel      NumPy on the CPU against torch on the GPU, from small to large
+    threads   how many NumPy has
 
-Only these two import torch.
+Only `session` and `duel` import torch.
 """
 
 import importlib

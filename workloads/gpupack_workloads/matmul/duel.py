@@ -4,6 +4,10 @@
 Torch is timed twice: the product alone, and with what it takes to get there, the copies of A and B
 to the GPU and of C back to the host's memory.
 
+The host's times are a mean of calls that take about 0.1 s together; what takes longer is one call,
+the first, with cold caches and, where NumPy computes, threads that have yet to start. NumPy's share
+follows from the CPUs of this container (`threads`) and from what else runs on them.
+
 Every element of one is compared with the other's. Each differs from the exact product by at most
 L sqrt(K) u |a|.|b| + u |c| (`kernels.gemm.reference`), and |a|.|b| is at most the product of the
 lengths of a row of A and a column of B, which costs no third product.
@@ -32,6 +36,9 @@ Matrix = np.ndarray[Any, np.dtype[np.float32]]
 
 SMALLEST, LARGEST, LARGEST_WITHOUT = 256, 4096, 512
 ELEMENT_BYTES = 4
+# Held at once where the device is the CPU, beside A, B and a product that were made before: A and B
+# for NumPy and on the device, and a copy of each on the way there. A second product is the seventh.
+HOST_MATRICES = 7
 MIB = 2**20
 # A product that would take NumPy longer than this is left out: a large chosen size, a small pod.
 PATIENCE_SECONDS = 10.0

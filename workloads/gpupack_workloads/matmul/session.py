@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Torch's product and our Triton kernel's at one size, and the result of the whole workload.
 
-What is checked is what was timed: rows of the very result are computed again by NumPy in 64 bits.
-On top, small products with ragged shapes try the edges.
+Before anything is timed each product is computed once, and NumPy computes rows of it again in 64
+bits; the timed calls repeat it with the same operands. Small products with ragged shapes try the
+edges.
 """
 
+import os
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.kernels.gemm.checking import Product, check
-from gpupack_workloads.kernels.gemm.reference import Agreement
+from gpupack_workloads.kernels.agreement import Agreement
+from gpupack_workloads.kernels.gemm.checking import Product, check, needs
 from gpupack_workloads.kernels.loading import load
-from gpupack_workloads.matmul.duel import Bout, fight, sizes
+from gpupack_workloads.matmul.duel import HOST_MATRICES, Bout, fight, sizes
+from gpupack_workloads.matmul.threads import cpu_threads
+from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Options
 from gpupack_workloads.timing import seconds_in_turns, seconds_per_call
@@ -44,10 +48,12 @@ def run(options: Options) -> Result:
     """Check and time all products.
 
     Raises:
+        OutOfMemory: the matrices do not fit.
         WrongResult: a product is wrong; nothing about speed is reported then.
     """
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(device, options.size)
+    check_memory(device, plan)
     triton = load("gemm.launch", "gemm", interpreted=device.simulated)
     products: dict[str, Product] = {"torch": torch.matmul, "triton": triton}
     with memory_errors(f"a product of {plan.size} x {plan.size} matrices"):
@@ -58,6 +64,20 @@ def run(options: Options) -> Result:
         seconds = time_products(products, a, b, device=device, plan=plan)
         bouts = fight(sizes(plan.size, simulated=device.simulated), device=device, options=options)
     return summarise(device, plan, agreements=agreements, seconds=seconds, bouts=bouts)
+
+
+def check_memory(device: Device, plan: Plan) -> None:
+    """Refuse before any work what does not fit."""
+    element = plan.dtype.itemsize
+    shape = (plan.size,) * 3
+    tensors, arrays = needs(
+        shape, element_bytes=element, result_bytes=element, simulated=device.simulated
+    )
+    if device.simulated:
+        # The duel's turn at the chosen size, where both sides' matrices lie on the host.
+        arrays = max(arrays, HOST_MATRICES * plan.size**2 * element)
+    doing = f"a product of {plan.size} x {plan.size} matrices"
+    require_memory(device, doing=doing, on_device=tensors, on_host=arrays)
 
 
 def time_products(
@@ -115,6 +135,7 @@ def summarise(
         metrics[f"{name}_error"] = agreement.error
         metrics[f"{name}_error_bound"] = agreement.bound
     metrics |= bouts[-1].metrics()
+    metrics["cpu_threads"] = cpu_threads(os.environ)
     if not device.simulated:
         metrics["peak_memory_mib"] = round(torch.cuda.max_memory_allocated(device.torch) / MIB, 1)
     return Result(

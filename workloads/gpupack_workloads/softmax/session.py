@@ -5,6 +5,7 @@ import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.kernels.agreement import closest
+from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.softmax.measure import Case, Effort, Measured, measure
 from gpupack_workloads.softmax.options import SoftmaxOptions, lengths
@@ -15,6 +16,8 @@ EFFORT = {
     "cuda": Effort(repeats=10, rounds=5, warm_up=3),
     "cpu": Effort(repeats=1, rounds=1, warm_up=0),
 }
+# X, dY, Y, a copy of X and a result, while it is timed.
+MATRICES = 5
 WAYS = ("forward", "backward")
 RATIOS = tuple(f"{way}_{rival}_ratio" for rival in ("copy", "torch") for way in WAYS)
 
@@ -23,15 +26,16 @@ def run(options: SoftmaxOptions) -> Result:
     """Check and time every case.
 
     Raises:
+        OutOfMemory: a matrix does not fit.
         WrongResult: a value is wrong; nothing about speed is reported then.
     """
     device = choose_device(require_gpu=options.require_gpu)
     effort = EFFORT[device.torch.type]
-    with memory_errors(f"softmax of {options.size or ELEMENTS[device.torch.type]} elements"):
-        found = [
-            measure(case, device=device, effort=effort, seed=options.seed)
-            for case in cases(options, device)
-        ]
+    wanted = cases(options, device)
+    doing = f"softmax of {options.size or ELEMENTS[device.torch.type]} elements"
+    require_memory(device, doing=doing, on_device=MATRICES * max(case.bytes for case in wanted))
+    with memory_errors(doing):
+        found = [measure(case, device=device, effort=effort, seed=options.seed) for case in wanted]
     return summarise(found, device)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.gemm.reference import Agreement, Matrix, compare
+from gpupack_workloads.kernels.agreement import Agreement
+from gpupack_workloads.kernels.gemm.reference import Matrix, compare
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,20 @@ def check(name: str, product: Product, a: torch.Tensor, b: torch.Tensor) -> Agre
             f" {agreement.error:.3e} where rounding explains {agreement.bound:.3e}"
         )
     return agreement
+
+
+def needs(
+    shape: tuple[int, int, int], *, element_bytes: int, result_bytes: int, simulated: bool
+) -> tuple[int, int]:
+    """Return the bytes that a check needs at least: of tensors, and of NumPy's matrices.
+
+    NumPy has B in 64 bits, and as much again to bound the error; a GPU has B in 64 bits, too, from
+    where it is copied. The rows of A and C that are checked are few.
+    """
+    m, n, k = shape
+    b_in_64_bits = 8 * k * n
+    tensors = element_bytes * (m * k + k * n) + result_bytes * m * n
+    return tensors + (0 if simulated else b_in_64_bits), 2 * b_in_64_bits
 
 
 def in_64_bits(matrix: torch.Tensor) -> Matrix:

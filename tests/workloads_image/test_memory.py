@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does not fit is refused before any work."""
+
+import pytest
+import torch
+
+from gpupack_workloads import attention, gemm, matmul, softmax, vector_add
+from gpupack_workloads.attention.options import AttentionOptions
+from gpupack_workloads.devices import Device
+from gpupack_workloads.errors import OutOfMemory
+from gpupack_workloads.gemm.options import GemmOptions
+from gpupack_workloads.memory import container_bytes, host_bytes, require_memory
+from gpupack_workloads.settings import Options
+from gpupack_workloads.softmax.options import SoftmaxOptions
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+CPU = Device(torch.device("cpu"), "CPU")
+
+
+@no_gpu
+@pytest.mark.parametrize(
+    ("workload", "options"),
+    [
+        (attention, AttentionOptions(size=2**24)),
+        (gemm, GemmOptions(size=2**24)),
+        (matmul, Options(size=2**24)),
+        (softmax, SoftmaxOptions(size=2**48)),
+        (vector_add, Options(size=2**48)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_problem_that_does_not_fit_is_refused_before_any_work(workload, options):
+    with pytest.raises(OutOfMemory, match=r"of this container, where .* GiB are free: ask for"):
+        workload.run(options)
+
+
+def test_without_a_gpu_tensors_and_arrays_come_from_the_same_memory():
+    part = int(0.6 * host_bytes())
+    require_memory(CPU, doing="half of it", on_device=part)
+    with pytest.raises(OutOfMemory, match="all of it needs about"):
+        require_memory(CPU, doing="all of it", on_device=part, on_host=part)
+
+
+def test_files_that_were_read_a_while_ago_leave_their_memory_to_others(tmp_path):
+    for name, text in (("max", "1000"), ("current", "900"), ("stat", "anon 5\ninactive_file 600")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert container_bytes(tmp_path) == 700
