@@ -3,7 +3,8 @@
 
 The kubelet keeps 4096 bytes of a termination message. A result that is longer would be cut in the
 middle and be no JSON any more, so `encode` leaves out the rows, then metrics from the end until it
-fits; the workloads name the important ones first. `in_full` is for standard output, whatever its length.
+fits; the workloads name the important ones first. `in_full` is for standard output, whatever its
+length.
 """
 
 import logging
