@@ -2,6 +2,7 @@
 """These tests run where torch is: in the image `workloads-test`, as a pod of the cluster suite."""
 
 import contextlib
+import importlib
 import importlib.util
 import multiprocessing
 import os
@@ -23,6 +24,23 @@ GANG_SECONDS = 90
 """A gang that hangs is named by its test, and does not use up the time of all the others."""
 
 collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["test_*.py"]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
+
+
+def pytest_collection_modifyitems(items):
+    """On CPUs, the interpreter would take minutes for what is meant for a GPU."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not has_gpu():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
+
+
+def has_gpu() -> bool:
+    torch = importlib.import_module("torch")
+    return bool(torch.cuda.is_available())
 
 
 def free_port() -> int:
