@@ -5,7 +5,7 @@ from typing import get_args
 
 from gpupack_core import POLICIES
 from gpupack_crds.gpujob import PolicyName, WorkloadName
-from gpupack_workloads import cli
+from gpupack_workloads import commands
 
 
 def test_the_api_names_every_policy_that_there_is():
@@ -13,4 +13,4 @@ def test_the_api_names_every_policy_that_there_is():
 
 
 def test_the_api_names_every_workload_that_there_is():
-    assert set(get_args(WorkloadName)) == set(cli.main.commands)
+    assert set(get_args(WorkloadName)) == set(commands.names())
