@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpupack_workloads.errors import BadArgument, WorkloadError
+from gpupack_workloads.folders import usable_folder
 
 LATEST = "latest"
 ABOUT = "network.json"
@@ -47,13 +48,9 @@ def prepare(folder: Path) -> None:
     Raises:
         BadArgument: nothing can be written there.
     """
-    probe = folder / f".probe.{os.getpid()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        # Workers in pods of their own may have the same process number.
-        probe.unlink(missing_ok=True)
-    except OSError as error:
+        usable_folder(folder)
+    except BadArgument as error:
         raise BadArgument(f"cannot keep checkpoints in {folder}: {error}") from error
 
 
