@@ -8,12 +8,13 @@ from torch.nn import functional
 
 from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.rank import group
-from gpupack_workloads.errors import BadArgument, WrongResult
+from gpupack_workloads.errors import BadArgument, OutOfMemory, WrongResult
 from gpupack_workloads.resnet50.coupling import Flat, replicated
 from gpupack_workloads.resnet50.model import PARAMETERS, ResNet50, folded_convolution
+from gpupack_workloads.resnet50.need import outputs_per_image
 from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import plan_for
-from gpupack_workloads.resnet50.rank import check_replicas, measure
+from gpupack_workloads.resnet50.rank import check_exchange, check_replicas, measure
 from gpupack_workloads.resnet50.reference import compare
 from gpupack_workloads.resnet50.speed import counts
 
@@ -51,6 +52,23 @@ def test_ranks_train_together_in_doubling_numbers_and_all():
     assert [counts(ranks) for ranks in (1, 2, 4, 6)] == [[], [2], [2, 4], [2, 4, 6]]
 
 
+@pytest.mark.parametrize("size", [32, 50, 64])
+def test_the_memory_asked_for_is_that_of_the_convolutions_outputs(size):
+    network, made = ResNet50(), []
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.Conv2d) and "shortcut" not in name:
+            module.register_forward_hook(lambda _, __, output: made.append(output.numel()))
+    network(torch.zeros(2, 3, size, size))
+    assert sum(made) == 2 * outputs_per_image(size)
+
+
+@no_gpu
+def test_a_batch_that_cannot_fit_is_refused_before_any_work(gang):
+    answers = gang(2, measure, ResNetOptions(batch_size=8192, size=1024), "auto")
+    assert all(isinstance(answer, OutOfMemory) for answer in answers), answers
+    assert "--batch-size or --size" in str(answers[0])
+
+
 def mean_gradients(coupling):
     with group("auto", require_gpu=False) as rank:
         torch.manual_seed(rank.index)
@@ -62,9 +80,11 @@ def mean_gradients(coupling):
             replica = replicated(module, rank, bucket_mib=1)
             replica(images).square().mean().backward()
         else:
-            flat = Flat(module, rank, bucket_mib=1)
-            module(images).square().mean().backward()
-            flat.synchronise()
+            flat = Flat(module.children(), rank, bucket_mib=1)
+            for _ in range(2):
+                module.zero_grad()
+                module(images).square().mean().backward()
+                flat.synchronise()
         return [parameter.grad.numpy() for parameter in module.parameters()]
 
 
@@ -73,6 +93,39 @@ def test_flat_buffers_give_the_gradients_of_ddp(gang):
     by_ddp, by_flat = (gang(2, mean_gradients, coupling) for coupling in ("ddp", "flat"))
     for expected, found in zip(by_ddp[0], by_flat[1], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+def exchange(wrong):
+    with group("auto", require_gpu=False) as rank:
+        segments = torch.nn.Sequential(torch.nn.Linear(8, 512), torch.nn.Linear(512, 600))
+        if wrong:
+            torch.distributed.get_world_size = lambda *_: 1
+        check_exchange(segments, plan_for(ResNetOptions(bucket_mib=1), rank.device), rank)
+        return [parameter.grad for parameter in segments.parameters()]
+
+
+@no_gpu
+def test_gradients_of_a_known_mean_are_exchanged_before_any_training(gang):
+    assert gang(3, exchange, None) == [[None] * 4] * 3
+
+
+@no_gpu
+def test_a_sum_in_place_of_a_mean_is_noticed(gang):
+    answers = gang(2, exchange, "a sum")
+    assert all(isinstance(answer, WrongResult) for answer in answers), answers
+
+
+@no_gpu
+def test_a_gradient_that_never_comes_is_an_error_and_not_a_stale_mean(gang):
+    assert all(isinstance(answer, RuntimeError) for answer in gang(2, half_a_pass, None))
+
+
+def half_a_pass(_):
+    with group("auto", require_gpu=False) as rank:
+        segments = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+        flat = Flat(segments, rank, bucket_mib=1)
+        segments[0](torch.ones(1, 2)).sum().backward()
+        flat.synchronise()
 
 
 @no_gpu

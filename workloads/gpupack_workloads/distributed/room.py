@@ -9,8 +9,14 @@ from gpupack_workloads.errors import OutOfMemory
 from gpupack_workloads.memory import GIB, free_bytes
 
 
-def require_room(needed: int, device: Device, *, doing: str) -> None:
+def require_room(needed: int, device: Device, *, doing: str, smaller: str = "--size") -> None:
     """Make sure that every rank has this many bytes; all ranks must call this together.
+
+    Args:
+        needed: bytes.
+        device: where they are needed.
+        doing: names the work.
+        smaller: the options that make it need less.
 
     Raises:
         OutOfMemory: a rank has less; every rank raises it.
@@ -21,5 +27,5 @@ def require_room(needed: int, device: Device, *, doing: str) -> None:
     if least.item() < needed:
         raise OutOfMemory(
             f"{doing} needs {needed / GIB:.1f} GiB per process, and a process has"
-            f" {least.item() / GIB:.1f} GiB: ask for a smaller --size"
+            f" {least.item() / GIB:.1f} GiB: ask for a smaller {smaller}"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network and its loss as one module, so that both are compiled, and wrapped by DDP, together."""
+"""A network and its loss as one module, which DDP can wrap."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,7 @@ from torch import nn
 
 from gpupack_workloads.resnet50.data import images
 from gpupack_workloads.resnet50.model import ResNet50
+from gpupack_workloads.resnet50.options import NO_COMPILER
 from gpupack_workloads.resnet50.plan import Plan
 from gpupack_workloads.training.steps import Batch, LossOf, Trainer
 
@@ -18,13 +19,23 @@ WEIGHT_DECAY = 5e-5
 class Objective(nn.Module):
     """Images and classes to the mean cross-entropy."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: ResNet50) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss."""
         return nn.functional.cross_entropy(self.network(images), labels)
+
+    def compile_segments(self, mode: str) -> None:
+        """Compile each segment by itself, or leave all.
+
+        One graph for everything hands over all gradients at its end, when there is nothing left to
+        overlap their exchange with.
+        """
+        if mode != NO_COMPILER:
+            for segment in self.network.segments:
+                segment.compile(mode=mode)
 
 
 def new_objective(plan: Plan, device: torch.device) -> Objective:
@@ -37,13 +48,22 @@ def new_objective(plan: Plan, device: torch.device) -> Objective:
 
 
 def trainer(
-    loss_of: LossOf,
     objective: nn.Module,
     plan: Plan,
     device: torch.device,
+    *,
+    loss_of: LossOf | None = None,
     synchronise: Callable[[], None] = lambda: None,
 ) -> Trainer:
-    """Return fresh optimiser state around an objective's parameters."""
+    """Return fresh optimiser state around an objective's parameters.
+
+    Args:
+        objective: what is trained.
+        plan: the optimiser's settings.
+        device: where.
+        loss_of: what computes the loss, if it is wrapped.
+        synchronise: called before each update.
+    """
     optimizer = torch.optim.SGD(
         objective.parameters(),
         lr=plan.learning_rate,
@@ -52,7 +72,11 @@ def trainer(
         fused=device.type == "cuda",
     )
     return Trainer(
-        loss_of, optimizer, precision=plan.precision, device=device, synchronise=synchronise
+        loss_of or objective,
+        optimizer,
+        precision=plan.precision,
+        device=device,
+        synchronise=synchronise,
     )
 
 

@@ -3,8 +3,6 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.resnet50.options import NO_COMPILER, ResNetOptions
@@ -62,11 +60,3 @@ def plan_for(options: ResNetOptions, device: Device) -> Plan:
         # 0.1 per 256 images (Goyal et al., 2017), without its warm-up: half of it.
         learning_rate=0.05 * batch_size / 256 if not simulated else 0.05,
     )
-
-
-def compiled(objective: torch.nn.Module, mode: str) -> torch.nn.Module:
-    """Compile a network's loss, or leave it."""
-    if mode == NO_COMPILER:
-        return objective
-    module: torch.nn.Module = torch.compile(objective, mode=mode)
-    return module

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of the training: checks its network, times it alone and together."""
 
+import contextlib
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -10,12 +12,14 @@ from torch import nn
 
 from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
+from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.resnet50.coupling import Flat, replicated
+from gpupack_workloads.resnet50.need import least_bytes
 from gpupack_workloads.resnet50.objective import Objective, batches, new_objective, trainer
 from gpupack_workloads.resnet50.options import ResNetOptions
-from gpupack_workloads.resnet50.plan import Plan, compiled, plan_for
+from gpupack_workloads.resnet50.plan import Plan, plan_for
 from gpupack_workloads.resnet50.reference import compare, losses, reference_losses
 from gpupack_workloads.resnet50.speed import Speeds, Waiting, counts, seconds_of_first
 from gpupack_workloads.resnet50.summary import Found, summarise
@@ -30,19 +34,13 @@ LEARNING_STEPS = 30
 LEARNT = 0.5
 
 
-@dataclass(frozen=True)
-class Network:
-    """A network as it is timed, and the module that holds its parameters."""
-
-    loss_of: nn.Module
-    objective: Objective
-
-
 def measure(options: ResNetOptions, backend: str) -> Result:
     """Join the group, train, return the result."""
     with group(backend, require_gpu=options.require_gpu) as rank:
         plan = plan_for(options, rank.device)
-        with memory_errors(f"training on {plan.batch_size} images of {plan.size} x {plan.size}"):
+        doing = f"training on {plan.batch_size} images of {plan.size} x {plan.size}"
+        require_room(least_bytes(plan), rank.device, doing=doing, smaller="--batch-size or --size")
+        with memory_errors(doing):
             found = train(plan, rank)
         return summarise(found, plan, rank)
 
@@ -55,12 +53,15 @@ def train(plan: Plan, rank: Rank) -> Found:
     # Only now: to search algorithms for the reference takes longer than to run it.
     torch.backends.cudnn.benchmark = True
     objective = new_objective(plan, device)
-    network = Network(compiled(objective, plan.compile_mode), objective)
-    first = losses(network.loss_of, objective, plan, device, rank=rank.index)
+    objective.compile_segments(plan.compile_mode)
+    first = losses(objective, plan, device, rank=rank.index)
     logger.info("losses %s, plain fp32 %s", first, expected)
+    if plan.coupling == "flat":
+        with all_or_none():
+            check_exchange(objective.network.segments, plan, rank)
     with all_or_none():
         learning = compare(first, expected, plan.precision.name)
-    last, speeds = time_all(network, plan, rank)
+    last, speeds = time_all(objective, plan, rank)
     with all_or_none():
         check_learning(first[0], last, plan)
     return Found(learning=learning, first_loss=first[0], last_loss=last, speeds=speeds)
@@ -76,36 +77,65 @@ def check_learning(first: float, last: float, plan: Plan) -> None:
         raise WrongResult(f"the loss went from {first:.4g} to {last:.4g}: nothing was learnt")
 
 
-def time_all(network: Network, plan: Plan, rank: Rank) -> tuple[float, Speeds]:
+def time_all(objective: Objective, plan: Plan, rank: Rank) -> tuple[float, Speeds]:
     """Time alone, each for itself and together; return the last loss and the times."""
     waiting = Waiting(dist.new_group(backend="gloo"))
-    learner = trainer(network.loss_of, network.objective, plan, rank.device.torch)
+    by_itself = trainer(objective, plan, rank.device.torch)
     pool = batches(plan, rank.device.torch, rank=rank.index)
-    alone = seconds_of_first(1, learner, pool, plan, rank, waiting)
+    alone = seconds_of_first(1, by_itself, pool, plan, rank, waiting)
     uncoupled = alone
     if rank.ranks > 1:
-        uncoupled = seconds_of_first(rank.ranks, learner, pool, plan, rank, waiting)
+        uncoupled = seconds_of_first(rank.ranks, by_itself, pool, plan, rank, waiting)
     together = {1: alone}
     for count in counts(rank.ranks):
-        learner = coupled(network, plan, rank, count)
-        together[count] = seconds_of_first(count, learner, pool, plan, rank, waiting)
-    last = float(learner.step([pool[0]]).item())
-    check_replicas(network.objective, rank)
+        with coupled(objective, plan, rank, count) as learner:
+            together[count] = seconds_of_first(count, learner, pool, plan, rank, waiting)
+    check_replicas(objective, rank)
+    # What all updates led to; the one that comes with it is no replica's any more.
+    last = float(by_itself.step([pool[0]]).item())
     peak = peak_mib(rank.device.torch)
     return last, Speeds(uncoupled_seconds=uncoupled, together_seconds=together, peak_mib=peak)
 
 
-def coupled(network: Network, plan: Plan, rank: Rank, count: int) -> Trainer:
-    """Return what trains the replicas of the first ranks as one."""
+@contextlib.contextmanager
+def coupled(objective: Objective, plan: Plan, rank: Rank, count: int) -> Iterator[Trainer]:
+    """Yield what trains the replicas of the first ranks as one; each for itself afterwards."""
     device = rank.device.torch
     group = dist.new_group(list(range(count))) if count < rank.ranks else None
     if rank.index >= count:
-        return trainer(network.loss_of, network.objective, plan, device)
-    if plan.coupling == "ddp":
-        replica = replicated(network.loss_of, rank, bucket_mib=plan.bucket_mib, group=group)
-        return trainer(replica, network.objective, plan, device)
-    flat = Flat(network.objective, rank, bucket_mib=plan.bucket_mib, group=group)
-    return trainer(network.loss_of, network.objective, plan, device, flat.synchronise)
+        yield trainer(objective, plan, device)
+    elif plan.coupling == "ddp":
+        replica = replicated(objective, rank, bucket_mib=plan.bucket_mib, group=group)
+        yield trainer(objective, plan, device, loss_of=replica)
+    else:
+        segments = objective.network.segments
+        flat = Flat(segments, rank, bucket_mib=plan.bucket_mib, group=group)
+        with contextlib.closing(flat):
+            yield trainer(objective, plan, device, synchronise=flat.synchronise)
+
+
+def check_exchange(segments: nn.Sequential, plan: Plan, rank: Rank) -> None:
+    """Exchange gradients of which every rank knows the mean.
+
+    Raises:
+        WrongResult: another one came.
+    """
+    mean_of_ranks = (rank.ranks - 1) / 2
+    segments.zero_grad()
+    with contextlib.closing(Flat(segments, rank, bucket_mib=plan.bucket_mib)) as flat:
+        parameters = list(segments.parameters())
+        torch.stack(
+            [parameter.sum() * (rank.index + place) for place, parameter in enumerate(parameters)]
+        ).sum().backward()
+        flat.synchronise()
+    for place, parameter in enumerate(parameters):
+        expected = torch.full_like(parameter, mean_of_ranks + place)
+        if not torch.allclose(cast("torch.Tensor", parameter.grad), expected, rtol=1e-6):
+            raise WrongResult(
+                f"rank {rank.index}: the mean gradient of parameter {place} over {rank.ranks} ranks"
+                f" is {mean_of_ranks + place}, and the exchange made something else of it"
+            )
+    segments.zero_grad()
 
 
 def check_replicas(objective: Objective, rank: Rank) -> None:

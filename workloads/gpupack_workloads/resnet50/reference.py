@@ -16,7 +16,6 @@ from gpupack_workloads.resnet50.objective import batches, new_objective, trainer
 from gpupack_workloads.resnet50.plan import Plan
 from gpupack_workloads.training.curves import distance
 from gpupack_workloads.training.precision import Precision
-from gpupack_workloads.training.steps import LossOf
 
 STEPS = {"cuda": 4, "cpu": 2}
 # Small: what rounding makes different should not be amplified by the path that training takes.
@@ -37,14 +36,14 @@ def reference_losses(plan: Plan, device: torch.device, *, rank: int) -> list[flo
     """Return the losses of the first steps in plain 32-bit arithmetic."""
     plain = replace(plan, channels_last=False, folded_stem=False, precision=Precision("fp32"))
     objective = new_objective(plain, device)
-    return losses(objective, objective, plain, device, rank=rank)
+    return losses(objective, plain, device, rank=rank)
 
 
 def losses(
-    loss_of: LossOf, objective: torch.nn.Module, plan: Plan, device: torch.device, *, rank: int
+    objective: torch.nn.Module, plan: Plan, device: torch.device, *, rank: int
 ) -> list[float]:
     """Take the first steps; return their losses."""
-    learner = trainer(loss_of, objective, replace(plan, learning_rate=LEARNING_RATE), device)
+    learner = trainer(objective, replace(plan, learning_rate=LEARNING_RATE), device)
     pool = batches(plan, device, rank=rank)
     return [
         float(learner.step([pool[step % len(pool)]]).item()) for step in range(STEPS[device.type])
