@@ -15,7 +15,9 @@ from gpupack_workloads.kernels.gemm.launch import gemm
 from gpupack_workloads.kernels.softmax.autograd import softmax
 from gpupack_workloads.kernels.vector_add.launch import vector_add
 
-LAST = torch.device("cuda", 1) if torch.cuda.device_count() > 1 else torch.device("cpu")
+# Of several GPUs one that is not current; Triton takes no CPU tensors where there is a GPU.
+GPUS = torch.cuda.device_count()
+LAST = torch.device("cuda", GPUS - 1) if GPUS else torch.device("cpu")
 USES = {
     "attention": lambda x: attention(x[None, None], x[None, None], x[None, None])[0, 0],
     "gemm": lambda x: gemm(x, x),
