@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
 from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import BadArgument, Interrupted, WorkloadError, WrongResult
-from gpupack_workloads.transformer import training
+from gpupack_workloads.transformer import sdpa, speed, training
 from gpupack_workloads.transformer.curve import Curve, compare, curve
 from gpupack_workloads.transformer.folder import latest
 from gpupack_workloads.transformer.language import Language
@@ -76,8 +76,8 @@ def loss_and_gradients(network):
     return loss, {name: p.grad for name, p in network.named_parameters()}
 
 
-def test_the_loss_is_that_of_cross_entropy():
-    network, batch = decoder("torch"), language().batch(0, rows=2, length=16)
+def test_our_loss_is_that_of_cross_entropy():
+    network, batch = decoder("ours"), language().batch(0, rows=2, length=16)
     inputs, targets = batch.inputs.to(DEVICE), batch.targets.to(DEVICE)
     expected = torch.nn.functional.cross_entropy(network(inputs).flatten(0, 1), targets.flatten())
     torch.testing.assert_close(network(inputs, targets), expected)
@@ -91,6 +91,34 @@ def test_our_kernels_and_recomputing_leave_loss_and_gradients_the_same(other):
     for name, gradient in gradients.items():
         found = other_gradients[name]
         assert (found - gradient).norm() <= 1e-4 * gradient.norm(), name
+
+
+def test_torchs_attention_is_the_first_that_takes_the_heads_and_has_a_name():
+    heads = {"heads": 2, "kv_heads": 1, "width": 64, "dtype": torch.float32, "device": DEVICE}
+    backend = sdpa.backend_for(**heads)
+    # cuDNN and FlashAttention have no 32-bit kernels on a GPU, and cuDNN none on a CPU.
+    assert backend is not sdpa.ORDER[0]
+    assert sdpa.name_of(backend) in {"flash", "efficient", "math"}
+    q, k, v = (torch.randn(1, count, 16, 64, device=DEVICE) for count in (2, 1, 1))
+    scores = (q @ k.mT / 8).masked_fill(torch.ones(16, 16, device=DEVICE).triu(1).bool(), -1e9)
+    torch.testing.assert_close(sdpa.attention(q, k, v), scores.softmax(-1) @ v)
+
+
+@on_cpus
+def test_both_kinds_of_kernels_are_timed_in_turns(alone, monkeypatch):
+    timed = []
+
+    def turns(works, **_):
+        timed.extend(works)
+        for work in works.values():
+            work()
+        return {"ours": 2.0, "torch": 1.0}
+
+    monkeypatch.setattr(speed, "seconds_in_turns", turns)
+    small = TransformerOptions(layers=1, width=64, heads=1, kv_heads=1, batch_size=1, steps=1)
+    metrics = measure(replace(small, check_steps=0), "auto").metrics
+    assert (timed, metrics["kernels_ratio"]) == (["ours", "torch"], 0.5)
+    assert metrics["torch_attention"] in {"cudnn", "flash", "math"}
 
 
 @on_cpus
@@ -257,3 +285,4 @@ def test_our_kernels_learn_what_torchs_do_on_a_gpu(alone, recompute):
     result = measure(options, "auto")
     assert result.verified
     assert 0 < result.metrics["mfu"] < 1
+    assert result.metrics["torch_attention"] in {"cudnn", "flash"}

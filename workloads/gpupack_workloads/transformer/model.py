@@ -19,8 +19,6 @@ from gpupack_workloads.transformer.pointwise import rotation
 from gpupack_workloads.transformer.shards import product_of_shards
 
 INITIAL_SPREAD = 0.02
-# Below this a probability's logarithm would be infinite.
-SMALLEST = 1e-37
 
 
 class Linear(nn.Linear):
@@ -139,14 +137,8 @@ class Decoder(nn.Module):
         return x if targets is None else self.loss(x, targets)
 
     def loss(self, logits_BSV: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffixes
-        """Return the mean of the negative logarithms of the right tokens' probabilities.
-
-        Through the softmax itself rather than its logarithm, so that ours is part of training; its
-        gradient is the same, softmax minus one at the target, by the chain rule.
-        """
-        probabilities = self.operations.softmax(logits_BSV.float().flatten(0, 1))
-        right = probabilities.gather(1, targets_BS.reshape(-1, 1))
-        return -right.clamp_min(SMALLEST).log().mean()
+        """Return the mean of the negative logarithms of the right tokens' probabilities."""
+        return self.operations.loss(logits_BSV.float().flatten(0, 1), targets_BS.reshape(-1))
 
 
 def new_decoder(

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three operations that can be torch's or ours.
+"""What can be torch's or ours: attention, products, and the loss with its softmax.
 
-Shape legend: B rows, S tokens, H heads, G key heads, D numbers per head, K and N of a product.
+Shape legend: B rows, S tokens of a row, H heads, G key heads, D numbers per head, K and N of a
+product, T tokens of a batch, V vocabulary.
 """
 
-import importlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -13,6 +12,9 @@ from typing import cast
 import torch
 from torch.nn import functional
 
+from gpupack_workloads.kernels.loading import load
+from gpupack_workloads.transformer import sdpa
+from gpupack_workloads.transformer.loss import Loss, by_cross_entropy, by_softmax
 from gpupack_workloads.transformer.pointwise import Pointwise, pointwise
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -24,14 +26,14 @@ class Operations:
 
     Attributes:
         attention: q [B, H, S, D], k and v [B, G, S, D] to [B, H, S, D], causal.
-        softmax: over the last dimension.
+        loss: logits [T, V] in 32 bits and the right tokens [T] to their mean loss.
         product: x [..., K] and a weight [N, K] to [..., N].
         pointwise: what lies between them; torch's in any case.
     """
 
     name: str
     attention: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-    softmax: Callable[[torch.Tensor], torch.Tensor]
+    loss: Loss
     product: Product
     pointwise: Pointwise
 
@@ -44,27 +46,21 @@ def operations(kernels: str, *, compiled: bool) -> Operations:
 
 def by_torch(rest: Pointwise) -> Operations:
     """Return what torch has."""
-
-    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        return functional.scaled_dot_product_attention(
-            q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
-        )
-
     return Operations(
         name="torch",
-        attention=attention,
-        softmax=lambda scores: torch.softmax(scores, dim=-1),
+        attention=sdpa.attention,
+        loss=by_cross_entropy,
         product=functional.linear,
         pointwise=rest,
     )
 
 
 def by_us(rest: Pointwise) -> Operations:
-    """Return our kernels, interpreted where there is no GPU: Triton decides that at import."""
-    if not torch.cuda.is_available():
-        os.environ["TRITON_INTERPRET"] = "1"
-    kernels = importlib.import_module("gpupack_workloads.kernels")
-    attention, softmax, gemm = kernels.attention, kernels.softmax, kernels.gemm
+    """Return our kernels."""
+    interpreted = not torch.cuda.is_available()
+    attention = load("attention.autograd", "attention", interpreted=interpreted)
+    softmax = load("softmax.autograd", "softmax", interpreted=interpreted)
+    gemm = load("gemm.launch", "gemm", interpreted=interpreted)
 
     def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         flat = gemm(x.reshape(-1, x.shape[-1]), weight.T)
@@ -73,7 +69,7 @@ def by_us(rest: Pointwise) -> Operations:
     return Operations(
         name="ours",
         attention=lambda q, k, v: attention(q, k, v, causal=True),
-        softmax=softmax,
+        loss=by_softmax(softmax),
         product=product,
         pointwise=rest,
     )

@@ -40,6 +40,7 @@ def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
             "kernels_ratio": round(found.speeds.torch_seconds / found.speeds.seconds, 4),
             "step_ms": round(found.speeds.seconds * 1e3, 3),
             "torch_step_ms": round(found.speeds.torch_seconds * 1e3, 3),
+            "torch_attention": found.speeds.torch_attention,
             "peak_memory_mib": found.speeds.peak_mib,
             **agreed(found.agreement),
             **trained(found.trained),
