@@ -16,7 +16,12 @@ def load(path: str, name: str, *, interpreted: bool) -> Callable[..., Any]:
         interpreted: there is no GPU.
     """
     if interpreted:
-        os.environ["TRITON_INTERPRET"] = "1"
+        interpret()
     module = importlib.import_module(f"gpupack_workloads.kernels.{path}")
     function: Callable[..., Any] = getattr(module, name)
     return function
+
+
+def interpret() -> None:
+    """Let Triton interpret kernels from its import on, which must not have happened yet."""
+    os.environ["TRITON_INTERPRET"] = "1"

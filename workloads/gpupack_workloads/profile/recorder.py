@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, tensorboard_trace_handler
 
+from gpupack_workloads.kernels.loading import interpret
 from gpupack_workloads.profile.digest import digest, table
 from gpupack_workloads.profile.outcome import with_profile
 from gpupack_workloads.profile.settings import Recording
@@ -45,7 +46,7 @@ def activities() -> list[ProfilerActivity]:
     """
     if torch.cuda.is_available():
         return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    os.environ["TRITON_INTERPRET"] = "1"
+    interpret()
     return [ProfilerActivity.CPU]
 
 
