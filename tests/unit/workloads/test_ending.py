@@ -53,6 +53,20 @@ def test_json_prints_all_of_it(invoke):
     assert json.loads(outcome.stdout) == message | {"rows": UNHEALTHY.rows}
 
 
-def test_without_figures_there_is_a_result_that_says_no_more_than_that_it_is_wrong(invoke):
+@pytest.mark.parametrize(
+    ("gpu", "headline"), [(True, "wrong result"), (False, "wrong result (simulated)")]
+)
+def test_without_figures_a_result_says_that_it_is_wrong_and_whether_there_was_a_gpu(
+    invoke, monkeypatch, gpu, headline
+):
+    cuda = types.SimpleNamespace(is_available=lambda: gpu)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
     _, message = invoke(result=None)
-    assert (message["headline"], message["metrics"]) == ("wrong result", {})
+    assert (message["headline"], message["metrics"]) == (headline, {})
+    assert message["simulated"] is not gpu
+
+
+def test_without_torch_nothing_was_computed_on_a_gpu(invoke, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    _, message = invoke(result=None)
+    assert message["simulated"] is True

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from gpupack_workloads.errors import WorkloadError, WrongResult
-from gpupack_workloads.results import Result, in_full, report, result_path
+from gpupack_workloads.results import Result, headline, in_full, report, result_path
 from gpupack_workloads.settings import prepare
 
 logger = logging.getLogger(__name__)
@@ -60,9 +60,26 @@ def show(result: Result, *, as_json: bool) -> None:
 
 def refuted(name: str) -> Result:
     """Return the result of a workload that computed something wrong: no figures."""
+    simulated = without_gpu()
     return Result(
-        workload=name, headline="wrong result", verified=False, simulated=False, metrics={}
+        workload=name,
+        headline=headline("wrong result", simulated=simulated),
+        verified=False,
+        simulated=simulated,
+        metrics={},
     )
+
+
+def without_gpu() -> bool:
+    """Return whether it was computed on a CPU: the rule by which workloads choose their device.
+
+    Asked here, since an error of a gang's process comes as an exit status, which cannot tell.
+    """
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return True
+    return not torch.cuda.is_available()
 
 
 def fail(error: WorkloadError) -> None:
