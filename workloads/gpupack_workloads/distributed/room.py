@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether buffers fit, asked before any work, so that no rank fails while others wait for it."""
 
+import os
+
 import torch
 import torch.distributed as dist
 
@@ -21,7 +23,7 @@ def require_room(needed: int, device: Device, *, doing: str, smaller: str = "--s
     Raises:
         OutOfMemory: a rank has less; every rank raises it.
     """
-    free = free_bytes(device) // (1 if not device.simulated else dist.get_world_size())
+    free = free_bytes(device) // (sharers() if device.simulated else 1)
     least = torch.tensor([float(free)], dtype=torch.float64, device=device.torch)
     dist.all_reduce(least, op=dist.ReduceOp.MIN)
     if least.item() < needed:
@@ -29,3 +31,8 @@ def require_room(needed: int, device: Device, *, doing: str, smaller: str = "--s
             f"{doing} needs {needed / GIB:.1f} GiB per process, and a process has"
             f" {least.item() / GIB:.1f} GiB: ask for a smaller {smaller}"
         )
+
+
+def sharers() -> int:
+    """Return how many processes have this container's memory among them."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE") or dist.get_world_size())

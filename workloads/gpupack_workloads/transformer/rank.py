@@ -9,11 +9,13 @@ import torch.distributed as dist
 
 from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.rank import Rank, group
+from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.results import Result
 from gpupack_workloads.training.memory import forget_peak
 from gpupack_workloads.transformer.curve import Agreement, compare, curve
 from gpupack_workloads.transformer.farewell import leaving
+from gpupack_workloads.transformer.need import checking_bytes, training_bytes
 from gpupack_workloads.transformer.operations import operations
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.parallel import Place, new_learner, single_learner
@@ -25,17 +27,33 @@ from gpupack_workloads.transformer.training import Keeping, train
 
 logger = logging.getLogger(__name__)
 
+# The comparison holds the whole network on every rank, which training may not have to.
+ALONE = "--check-steps 0 would not compare"
+SMALLER = "--batch-size, --sequence, --layers or --width"
+
 
 def measure(options: TransformerOptions, backend: str) -> Result:
     """Join the group, train, return the result."""
     with group(backend, require_gpu=options.require_gpu) as rank:
         plan = plan_for(options, ranks=rank.ranks, simulated=rank.device.simulated)
         keeping = keeping_of(options, plan)
-        size = f"{plan.batch_size} rows of {plan.shape.sequence} tokens"
-        # The comparison holds the whole network on every rank, which training may not have to.
-        with memory_errors(f"training on {size} (--check-steps 0 would not compare)"):
+        doing = f"training on {plan.batch_size} rows of {plan.shape.sequence} tokens"
+        check_memory(plan, rank, doing=doing, comparing=compares(plan, keeping))
+        with memory_errors(f"{doing} ({ALONE})"):
             done = work(plan, keeping, rank, farewell=options.farewell)
         return summarise(done, plan, rank)
+
+
+def check_memory(plan: Plan, rank: Rank, *, doing: str, comparing: bool) -> None:
+    """Refuse before any work what surely does not fit; all ranks come to the same answer."""
+    require_room(training_bytes(plan, rank.ranks), rank.device, doing=doing, smaller=SMALLER)
+    if comparing:
+        require_room(
+            checking_bytes(plan, rank.ranks),
+            rank.device,
+            doing=f"{doing} by a single process ({ALONE})",
+            smaller=SMALLER,
+        )
 
 
 def keeping_of(options: TransformerOptions, plan: Plan) -> Keeping:
@@ -46,10 +64,15 @@ def keeping_of(options: TransformerOptions, plan: Plan) -> Keeping:
     return Keeping(folder, every, attempt, *find(folder, plan))
 
 
+def compares(plan: Plan, keeping: Keeping) -> bool:
+    """Return whether to compare; what goes on from a checkpoint was compared by who began it."""
+    return plan.check_steps > 0 and keeping.found is None
+
+
 def work(plan: Plan, keeping: Keeping, rank: Rank, *, farewell: Path | None) -> Found:
-    """Check, train, time. What goes on from a checkpoint was compared by who began it."""
+    """Check, train, time."""
     place = Place(index=rank.index, ranks=rank.ranks, device=rank.device.torch)
-    if plan.check_steps and keeping.found is None:
+    if compares(plan, keeping):
         keeping = replace(keeping, checked=check(plan, place))
     learner = new_learner(plan, operations(plan.kernels, compiled=plan.compiled), place)
     with leaving(farewell, rank.local_index):

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training needs at the least, beside what it was measured to take."""
+
+from dataclasses import replace
+
+import pytest
+
+from gpupack_workloads.transformer.need import checking_bytes, parameters, training_bytes
+from gpupack_workloads.transformer.options import TransformerOptions
+from gpupack_workloads.transformer.plan import plan_for
+
+MIB = 2**20
+
+
+def need(*, ranks=1, **options):
+    plan = plan_for(TransformerOptions(**options), ranks=ranks, simulated=False)
+    return training_bytes(plan, ranks) / MIB
+
+
+@pytest.mark.parametrize(
+    ("options", "measured_mib", "share"),
+    [
+        ({"ranks": 4}, 39113, 0.9),
+        ({"ranks": 4, "parallel": "fsdp"}, 35537, 0.7),
+        ({"ranks": 2, "parallel": "pp"}, 25507, 0.4),
+        ({"recompute": True}, 21158, 0.9),
+        ({}, 44704, 0.8),
+    ],
+)
+def test_it_is_less_than_h200s_took_and_not_far_from_it(options, measured_mib, share):
+    assert share * measured_mib < need(**options) <= measured_mib
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp", "tp", "pp"])
+def test_ranks_never_need_more_than_one_of_them_alone(parallel):
+    plan = plan_for(TransformerOptions(parallel=parallel), ranks=4, simulated=False)
+    assert training_bytes(plan, 4) <= checking_bytes(plan, 4)
+
+
+def test_every_rank_makes_the_whole_network_before_it_is_cut():
+    plan = plan_for(
+        TransformerOptions(parallel="fsdp", layers=256, sequence=16, batch_size=64, recompute=True),
+        ranks=64,
+        simulated=False,
+    )
+    assert training_bytes(plan, 64) == 4 * parameters(plan.shape)
+
+
+def test_a_single_compared_step_needs_no_moments_in_its_forward_pass():
+    plan = plan_for(TransformerOptions(check_steps=1), ranks=1, simulated=False)
+    assert checking_bytes(plan, 1) < checking_bytes(replace(plan, check_steps=2), 1)
