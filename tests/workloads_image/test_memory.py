@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from gpupack_workloads import attention, gemm, matmul, softmax, vector_add
+from gpupack_workloads import attention, gemm, matmul, softmax, train_cnn, vector_add
 from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import OutOfMemory
@@ -12,6 +12,7 @@ from gpupack_workloads.gemm.options import GemmOptions
 from gpupack_workloads.memory import container_bytes, host_bytes, require_memory
 from gpupack_workloads.settings import Options
 from gpupack_workloads.softmax.options import SoftmaxOptions
+from gpupack_workloads.train_cnn.options import CnnOptions
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 CPU = Device(torch.device("cpu"), "CPU")
@@ -25,6 +26,7 @@ CPU = Device(torch.device("cpu"), "CPU")
         (gemm, GemmOptions(size=2**24)),
         (matmul, Options(size=2**24)),
         (softmax, SoftmaxOptions(size=2**48)),
+        (train_cnn, CnnOptions(batch_size=2**40)),
         (vector_add, Options(size=2**48)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -4,17 +4,24 @@
 import gzip
 import pickle
 import struct
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from gpupack_workloads.devices import Device, choose_device
 from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.results import encode
 from gpupack_workloads.train_cnn.folder import read
 from gpupack_workloads.train_cnn.gradients import near
 from gpupack_workloads.train_cnn.learning import Learnt
+from gpupack_workloads.train_cnn.model import network
+from gpupack_workloads.train_cnn.need import kept_bytes, making_bytes, training_bytes
 from gpupack_workloads.train_cnn.options import CnnOptions
+from gpupack_workloads.train_cnn.plan import plan_for
+from gpupack_workloads.train_cnn.synthetic import make
 from gpupack_workloads.train_cnn.work import check, run
 
 CHANCE = np.random.default_rng(5)
@@ -146,6 +153,40 @@ def test_nobody_is_judged_by_a_handful_of_images():
     check("fp32", few, "synthetic", seen=40)
 
 
+@pytest.mark.parametrize("data", ["mnist", "cifar10"])
+def test_the_estimate_counts_what_is_kept_of_an_image_and_no_more(data):
+    options = CnnOptions(data=data)
+    plan = plan_for(options, Device(torch.device("cpu"), "CPU"))
+    model = network(channels=options.channels, edge=options.edge, width=plan.width)
+    images = torch.randn(4, options.channels, options.edge, options.edge)
+    storages = {}
+
+    def note(tensor):
+        storage = tensor.untyped_storage()
+        # Held here as well, so that no address comes back for another one.
+        storages[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept):
+        model(images)
+    others = [images, *model.parameters()]
+    own = {tensor.untyped_storage().data_ptr() for tensor in others}
+    kept = sum(s.nbytes() for place, s in storages.items() if place not in own)
+    assert 0.9 * kept < 4 * kept_bytes(options, plan) <= kept
+
+
+def test_images_take_as_much_memory_to_make_as_is_asked_for():
+    options = CnnOptions(data="mnist")
+    plan = replace(plan_for(options, Device(torch.device("cpu"), "CPU")), train=4096, test=1)
+    tracemalloc.start()
+    try:
+        make(options, train=plan.train, test=plan.test)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.8 * peak < making_bytes(options, plan) <= peak
+
+
 def test_every_technique_learns_and_has_its_row():
     result = run(CnnOptions(data="mnist", seed=3, batch_size=16))
     assert result.verified
@@ -158,6 +199,9 @@ def test_every_technique_learns_and_has_its_row():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_accumulation_and_amp_save_memory_on_a_gpu():
-    metrics = run(CnnOptions(steps=50)).metrics
+    options = CnnOptions(steps=50)
+    metrics = run(options).metrics
+    need = training_bytes(options, plan_for(options, choose_device(require_gpu=True)))
+    assert need <= metrics["cudnn_benchmark_peak_memory_mib"] * 2**20
     assert metrics["amp_memory_share"] < 0.95
     assert metrics["accumulation_memory_share"] < 0.5

@@ -12,6 +12,7 @@ def run(options: CnnOptions) -> Result:
 
     Raises:
         BadArgument: the folder holds no such data.
+        OutOfMemory: batches of this size do not fit.
         WrongResult: a technique changes what is learnt.
     """
     # The command line imports the options from here, and torch must wait until they are judged.

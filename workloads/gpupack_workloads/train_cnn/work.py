@@ -6,6 +6,7 @@ import math
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.train_cnn import folder, synthetic
 from gpupack_workloads.train_cnn.gradients import (
@@ -16,6 +17,7 @@ from gpupack_workloads.train_cnn.gradients import (
 )
 from gpupack_workloads.train_cnn.images import Split
 from gpupack_workloads.train_cnn.learning import Learnt, learn
+from gpupack_workloads.train_cnn.need import making_bytes, training_bytes
 from gpupack_workloads.train_cnn.options import CnnOptions
 from gpupack_workloads.train_cnn.plan import Plan, plan_for, techniques
 
@@ -32,9 +34,11 @@ def run(options: CnnOptions) -> Result:
     """Train with one technique after the other."""
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(options, device)
-    data = load(options, plan)
+    doing = f"training on batches of {plan.batch_size} images"
+    check_memory(options, plan, device, doing=doing)
     learnt = {}
-    with memory_errors(f"training on batches of {plan.batch_size} images"):
+    with memory_errors(doing):
+        data = load(options, plan)
         gradients = compare(plan, data.train, device.torch)
         for technique in techniques(plan):
             found = learn(technique, plan, train=data.train, test=data.test, device=device.torch)
@@ -42,6 +46,17 @@ def run(options: CnnOptions) -> Result:
             check(technique.name, found, source(options), seen=plan.steps * plan.batch_size)
             learnt[technique.name] = found
     return summarise(learnt, gradients, options=options, plan=plan, device=device)
+
+
+def check_memory(options: CnnOptions, plan: Plan, device: Device, *, doing: str) -> None:
+    """Refuse before any work what surely does not fit; the images are made before the training."""
+    for on_device, on_host in (
+        (0, making_bytes(options, plan)),
+        (training_bytes(options, plan), 0),
+    ):
+        require_memory(
+            device, doing=doing, on_device=on_device, on_host=on_host, smaller="--batch-size"
+        )
 
 
 def source(options: CnnOptions) -> str:
