@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The p2p workload: pairs of GPUs, or of processes that share memory."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from gpupack_workloads.devices import Device
-from gpupack_workloads.errors import OutOfMemory
+from gpupack_workloads.errors import OutOfMemory, WrongResult
 from gpupack_workloads.p2p import run
+from gpupack_workloads.p2p.copies import checked_seconds
 from gpupack_workloads.p2p.options import P2pOptions
 from gpupack_workloads.p2p.pattern import count_wrong, write
 from gpupack_workloads.p2p.simulated import require_shared
 from gpupack_workloads.p2p.survey import summarise
+from gpupack_workloads.timing import seconds_per_call
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="GPUs are not simulated")
 two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -55,6 +59,31 @@ def test_pairs_without_access_are_timed_by_the_host_and_nothing_is_said_to_be_ve
         "no peer access; 52.5 GB/s by host, 1 pair(s)",
     )
     assert not result.metrics.keys() & {"copy_gb_per_s", "latency_us", "copy_host_ratio", "error"}
+
+
+def copy_words(target, source, *, words):
+    target[:words] = source[:words]
+
+
+def time_copy(words, target=None):
+    target = torch.zeros(10, dtype=torch.int64) if target is None else target
+    source = torch.zeros(10, dtype=torch.int64)
+    work = partial(copy_words, words=words)
+    clock = partial(seconds_per_call, device=torch.device("cpu"), repeats=2)
+    return checked_seconds(work, target, source, seed=3, clock=clock, doing="a copy")
+
+
+def test_a_copy_that_was_timed_is_compared_byte_by_byte():
+    assert time_copy(10) > 0
+    with pytest.raises(WrongResult, match="a copy: of 80 bytes 16 arrived wrongly"):
+        time_copy(8)
+
+
+def test_what_an_earlier_copy_left_does_not_pass_for_a_later_ones():
+    target = torch.zeros(10, dtype=torch.int64)
+    time_copy(10, target)
+    with pytest.raises(WrongResult, match="80 arrived wrongly"):
+        time_copy(0, target)
 
 
 @pytest.mark.gpu

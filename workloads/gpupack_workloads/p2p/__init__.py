@@ -3,7 +3,11 @@
 
     options     what the command line asks for
     pattern     bytes that depend on their place
-    pair        two GPUs: what is checked and timed between them
+    pair        two GPUs
+    access      one reads and modifies the other's memory: is every byte right?
+    speeds      the ways between them, timed
+    copies      a copy that is timed, then compared
+    latency     how long a number takes
     through_host  the way by pinned host memory, to compare with
     topology    what links them
     simulated   without GPUs: two processes that share memory

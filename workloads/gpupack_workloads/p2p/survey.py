@@ -10,6 +10,7 @@ import torch
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.errors import NoSuchDevice, OutOfMemory
 from gpupack_workloads.p2p.options import P2pOptions
+from gpupack_workloads.p2p.pair import Pair
 from gpupack_workloads.p2p.simulated import measure_simulated
 from gpupack_workloads.p2p.topology import Topology, read_topology
 from gpupack_workloads.results import Result, Scalar, headline
@@ -70,7 +71,8 @@ def pairs() -> list[tuple[int, int]]:
 
 def row_of(numbers: tuple[int, int], size: int, seed: int, topology: Topology) -> Row:
     """Check and time one pair."""
-    from gpupack_workloads.p2p.pair import Pair, check, measure  # noqa: PLC0415  imports Triton
+    from gpupack_workloads.p2p.access import check  # noqa: PLC0415  imports Triton
+    from gpupack_workloads.p2p.speeds import measure  # noqa: PLC0415  imports Triton
 
     pair = Pair(*numbers)
     uuids = [f"GPU-{torch.cuda.get_device_properties(number).uuid}" for number in numbers]
@@ -85,7 +87,7 @@ def row_of(numbers: tuple[int, int], size: int, seed: int, topology: Topology) -
     if pair.accessible:
         pair.open()
         row["checked_bytes"] = check(pair, size, seed)
-    row |= measure(pair, size)
+    row |= measure(pair, size, seed)
     torch.cuda.empty_cache()
     logger.info("GPU %d from GPU %d: %s", *numbers, row)
     return row
@@ -94,7 +96,7 @@ def row_of(numbers: tuple[int, int], size: int, seed: int, topology: Topology) -
 def summarise(rows: Sequence[Row], size: int, device: Device, *, checked: int) -> Result:
     """Return the slowest pair's figures, and every pair's.
 
-    Where no pair has access nothing was checked, and the result says so.
+    Where no pair has access no GPU was in another's memory, and the result is not verified.
     """
     metrics = speeds(rows) | {
         "pairs": len(rows),
