@@ -10,11 +10,11 @@ from gpupack_workloads.timing import seconds_in_turns
 CPU = torch.device("cpu")
 
 
-def test_rivals_take_turns_and_every_other_round_goes_backwards():
+def test_rivals_take_turns_that_warm_up_and_every_other_round_goes_backwards():
     calls: list[str] = []
     works = {name: partial(calls.append, name) for name in ("ours", "theirs")}
     seconds = seconds_in_turns(works, device=CPU, repeats=2, rounds=3, warm_up=1)
-    assert "".join(name[0] for name in calls) == "ooottt" + "ttoo" + "oott"
+    assert "".join(name[0] for name in calls) == "ooottt" + "tttooo" + "ooottt"
     assert set(seconds) == {"ours", "theirs"}
 
 

@@ -5,16 +5,21 @@ On a GPU one pair of CUDA events stands around all repetitions, after a warm-up:
 hidden as in real use, and no cache is flushed, because matrices and buffers of the default sizes do
 not fit into it anyway.
 
-Rivals are timed in turns: what one of them does to the chip's power and clocks meets the next.
+Rivals are timed in turns, and each turn warms up anew: what one of them does to the chip's power,
+clocks and caches meets the next, and whoever follows an easy rival would be faster for a while.
 """
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import TypeVar
 
 import torch
 
 WARM_UP = 5
+
+Rival = TypeVar("Rival", bound=Hashable)
 
 
 def seconds_per_call(
@@ -35,16 +40,24 @@ def seconds_in_turns(
     rounds: int,
     warm_up: int = WARM_UP,
 ) -> dict[str, float]:
-    """Return each rival's time of one call: the median of rounds in which all take their turn."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(rounds):
+    """Return each rival's time of one call, over rounds in which all take their turn."""
+    turns = {
+        name: partial(seconds_per_call, work, device=device, repeats=repeats, warm_up=warm_up)
+        for name, work in works.items()
+    }
+    return medians_in_turns(turns, rounds=rounds)
+
+
+def medians_in_turns(
+    turns: Mapping[Rival, Callable[[], float]], *, rounds: int
+) -> dict[Rival, float]:
+    """Return the median of what each rival's turns took; a turn warms up and is timed."""
+    times: dict[Rival, list[float]] = {rival: [] for rival in turns}
+    for number in range(rounds):
         # Every other round goes backwards, so that nobody always follows the same rival.
-        for name in list(works)[:: -1 if turn % 2 else 1]:
-            warm = warm_up if turn == 0 else 0
-            times[name].append(
-                seconds_per_call(works[name], device=device, repeats=repeats, warm_up=warm)
-            )
-    return {name: statistics.median(seconds) for name, seconds in times.items()}
+        for rival in list(turns)[:: -1 if number % 2 else 1]:
+            times[rival].append(turns[rival]())
+    return {rival: statistics.median(seconds) for rival, seconds in times.items()}
 
 
 def _gpu_seconds(work: Callable[[], object], repeats: int) -> float:

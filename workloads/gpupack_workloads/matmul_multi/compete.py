@@ -6,19 +6,19 @@ what the gang is compared with.
 
 Everybody has one turn in a heat; the two fastest of each layout meet in a final of several turns,
 of which medians are kept. Power is what limits such products, and a GPU that has just done
-something easier seems to get more of it for a while. So each turn warms up for as long as it is
-timed, and every other round goes backwards; else whoever followed an easy rival was 7% faster.
+something easier seems to get more of it for a while: each turn warms up for as long as it is timed,
+else whoever followed an easy rival was 7% faster.
 """
 
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from gpupack_workloads.matmul_multi.layout import Cuts
-from gpupack_workloads.timing import seconds_per_call
+from gpupack_workloads.timing import medians_in_turns, seconds_per_call
 
 ALONE = "one GPU"
 OF_EACH = 2
@@ -71,20 +71,17 @@ def compete(
 
 
 def run(entrants: Sequence[Entrant], race: Race, device: torch.device) -> list[Timed]:
-    """Return every entrant's time: of the fastest GPU alone, of the slowest in a gang."""
-    times: list[list[float]] = [[] for _ in entrants]
-    for turn in range(race.turns):
-        # Every other turn goes backwards, so that nobody always follows the same rival.
-        order = list(zip(entrants, times, strict=True))[:: -1 if turn % 2 else 1]
-        for entrant, found in order:
-            calls = 1 if entrant.layout == ALONE else race.calls
-            own = seconds_per_call(entrant.start, device=device, repeats=calls, warm_up=calls)
-            which = dist.ReduceOp.MIN if entrant.layout == ALONE else dist.ReduceOp.MAX
-            found.append(agreed(own, device, which))
-    return [
-        Timed(entrant, statistics.median(found))
-        for entrant, found in zip(entrants, times, strict=True)
-    ]
+    """Return every entrant's median time."""
+    turns = {one: partial(turn, one, race, device) for one in entrants}
+    return [Timed(*found) for found in medians_in_turns(turns, rounds=race.turns).items()]
+
+
+def turn(entrant: Entrant, race: Race, device: torch.device) -> float:
+    """Return an entrant's time in one turn: of the fastest GPU alone, of the slowest in a gang."""
+    alone = entrant.layout == ALONE
+    calls = 1 if alone else race.calls
+    own = seconds_per_call(entrant.start, device=device, repeats=calls, warm_up=calls)
+    return agreed(own, device, dist.ReduceOp.MIN if alone else dist.ReduceOp.MAX)
 
 
 def finalists(heat: Sequence[Timed]) -> list[Entrant]:
