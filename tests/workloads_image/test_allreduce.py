@@ -11,7 +11,6 @@ import time
 import pytest
 import torch
 
-from gpupack_workloads.allreduce_rank import sizes
 from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.rank import choose_backend
 from gpupack_workloads.errors import NoSuchDevice
@@ -61,12 +60,6 @@ def test_a_terminated_worker_ends_soon(port):
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=20)
     assert worker.returncode != 0
-
-
-def test_sizes_double_up_to_the_largest():
-    assert sizes(64) == [8, 16, 32, 64]
-    assert sizes(100) == [8, 16, 32, 64]
-    assert sizes(8) == [8]
 
 
 def test_gpus_take_nccl_and_cpus_gloo():

@@ -9,12 +9,25 @@ import torch.distributed as dist
 
 from gpupack_workloads.collectives import tune
 from gpupack_workloads.collectives.all_gather import AllGather
-from gpupack_workloads.collectives.measure import check, elements_of, measure, sizes
+from gpupack_workloads.collectives.all_reduce import AllReduce
+from gpupack_workloads.collectives.measure import (
+    WARM_UP,
+    elements_of,
+    measure,
+    median_seconds,
+    needed_bytes,
+    series_of,
+    sizes,
+)
+from gpupack_workloads.collectives.methods import nccl
 from gpupack_workloads.collectives.options import OPERATIONS, CollectivesOptions
 from gpupack_workloads.collectives.place import Place, count_wrong, fill
 from gpupack_workloads.collectives.rank import OPERATIONS as BY_NAME
+from gpupack_workloads.collectives.rank import place_of
+from gpupack_workloads.collectives.series import Series
 from gpupack_workloads.collectives.tune import compared, require_tunable
 from gpupack_workloads.devices import Device
+from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.errors import (
     BadArgument,
@@ -60,15 +73,74 @@ def test_an_operation_of_one_rank_is_right_and_uses_no_bus(alone, name):
         assert measure(BY_NAME[name], 52, alone, in_place=in_place).bus_gb_per_s == 0
 
 
-def test_an_element_that_did_not_arrive_is_a_wrong_result(alone):
-    class Forgetful(AllGather):
-        def start(self, buffers, place):
-            super().start(buffers, place)
-            buffers.receive[-1] = -1
+@pytest.mark.parametrize(
+    ("name", "crossings"),
+    [
+        ("all-reduce", 1.5),
+        ("all-gather", 0.75),
+        ("reduce-scatter", 0.75),
+        ("broadcast", 1),
+        ("all-to-all", 0.75),
+        ("send-recv", 1),
+    ],
+)
+def test_of_four_ranks_each_byte_crosses_a_link_as_often_as_nccl_tests_say(name, crossings):
+    assert BY_NAME[name].crossings(4) == crossings
 
-    broken = Forgetful()
+
+class Lazy(AllGather):
+    """Works while it warms up, and leaves out the last element later."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def start(self, buffers, place):
+        self.calls += 1
+        last = buffers.receive[-1].clone()
+        super().start(buffers, place)
+        if self.calls > WARM_UP["cpu"]:
+            buffers.receive[-1] = last
+
+
+def test_an_element_that_did_not_arrive_while_it_was_timed_is_a_wrong_result(alone):
     with pytest.raises(WrongResult, match="all-gather: 1 of 8 elements"):
-        check(broken, broken.buffers(8, alone, in_place=False), alone)
+        measure(Lazy(), 32, alone, in_place=False)
+
+
+def sums_in_place(calls):
+    with group("gloo", require_gpu=False) as rank:
+        place = place_of(rank, seed=4)
+        series = series_of(AllReduce(), 1000, place, in_place=True, repeats=3)
+        series.fill()
+        for _ in range(calls):
+            series.start()
+        series.check()
+
+
+@no_gpu
+def test_each_call_in_place_sums_what_no_other_has_summed(gang):
+    assert gang(2, sums_in_place, 3) == [None, None]
+
+
+@no_gpu
+@pytest.mark.parametrize("calls", [2, 4])
+def test_a_sum_that_is_missing_or_was_summed_again_is_noticed(gang, calls):
+    answers = gang(2, sums_in_place, calls)
+    assert all("of 3000 elements" in str(answer) for answer in answers)
+
+
+def small_sums(_):
+    with group("gloo", require_gpu=False) as rank:
+        place = place_of(rank, seed=4)
+        series = Series("sums", nccl(place, 300, 3).calls(130), rank=rank.index)
+        series.run()
+        return median_seconds(series.start, place, repeats=3, ready=series.fill), series.check()
+
+
+@no_gpu
+def test_small_sums_are_checked_as_they_were_timed(gang):
+    (mine, _), (theirs, _) = gang(2, small_sums, None)
+    assert mine == theirs > 0
 
 
 def test_data_differ_by_rank_and_their_sum_is_exact():
@@ -87,10 +159,16 @@ def test_one_wrong_element_is_counted():
 
 
 def test_sizes_double_and_are_whole_elements_for_every_rank():
-    assert sizes(8, 100) == [8, 16, 32, 64]
+    assert (sizes(8, 100), sizes(8, 8)) == ([8, 16, 32, 64], [8])
     assert elements_of(8, ranks=4, shared=True) == 4
     assert elements_of(8, ranks=4, shared=False) == 2
     assert elements_of(2**32, ranks=3, shared=True) % 3 == 0
+
+
+def test_the_room_that_is_asked_for_holds_every_call_of_a_batch_in_place():
+    gpu, gib = torch.device("cuda"), 2**30
+    assert needed_bytes(4 * gib, gpu) == 3 * 4 * gib + 6 * gib // 4
+    assert needed_bytes(4 * gib, CPU) == 2 * 4 * gib + 6 * gib // 4
 
 
 def test_what_a_container_may_take_is_its_limit_less_what_it_has(tmp_path):

@@ -14,7 +14,6 @@ def algorithm_gb_per_s(*, size_bytes: int, seconds: float) -> float:
     return size_bytes / seconds / GB
 
 
-def all_reduce_bus_gb_per_s(*, size_bytes: int, seconds: float, ranks: int) -> float:
-    """Return the traffic per link; one rank alone has none."""
-    crossings = 2 * (ranks - 1) / ranks
+def bus_gb_per_s(*, size_bytes: int, seconds: float, crossings: float) -> float:
+    """Return the traffic per link, by how often each byte has to cross one."""
     return algorithm_gb_per_s(size_bytes=size_bytes, seconds=seconds) * crossings

@@ -5,6 +5,7 @@
     place       a rank's place and its data: whole numbers that every rank can compute
     operation   what is known of one: all_reduce, all_gather, reduce_scatter, broadcast,
                 all_to_all and send_recv, each with what must arrive
+    series      calls one after another, each of which leaves a result to check
     measure     time and check of one operation at one size
     small       small all-reduces by several methods
     tune        NCCL's settings tried against its defaults

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times one operation at one size, then checks it on the same buffers.
+"""Times one operation at one size, then checks what the timed calls left.
 
-What is timed are buffers of zeros: repeated sums of anything else would overflow. A size that does
-not divide into whole elements for every rank is rounded up, and the row says what was moved.
+A size that does not divide into whole elements for every rank is rounded up, and the row says what
+was moved.
 
 Calls are timed in batches. A batch takes what its slowest rank needed, and the median of batches is
 kept: a rank that the host stops for some milliseconds, as virtual machines do, holds up all others,
@@ -19,11 +19,10 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.bandwidth import algorithm_gb_per_s
+from gpupack_workloads.bandwidth import algorithm_gb_per_s, bus_gb_per_s
 from gpupack_workloads.collectives.operation import Buffers, Operation
-from gpupack_workloads.collectives.place import ELEMENT_BYTES, Place
-from gpupack_workloads.distributed.together import all_or_none
-from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.collectives.place import ELEMENT_BYTES, MISSING, PIECE, Place
+from gpupack_workloads.collectives.series import Call, Series
 from gpupack_workloads.results import Scalar
 from gpupack_workloads.timing import seconds_per_call
 
@@ -35,6 +34,10 @@ WARM_UP = {"cuda": 5, "cpu": 1}
 BATCH_BYTES = 2**29
 MOST_REPEATS = 100
 LEAST_REPEATS = 3
+# Out of place: to send and to receive.
+LEAST_BUFFERS = 2
+# What filling and checking take beside them.
+PIECES = 6
 
 
 @dataclass(frozen=True)
@@ -69,39 +72,52 @@ class Measurement:
 
 
 def measure(operation: Operation, size: int, place: Place, *, in_place: bool) -> Measurement:
-    """Time and check one operation.
+    """Time one operation, and check every result of the last batch.
 
     Raises:
         WrongResult: an element that arrived here is wrong.
     """
     elements = elements_of(size, ranks=place.ranks, shared=operation.shared)
-    buffers = operation.buffers(elements, place, in_place=in_place)
-    seconds = median_seconds(
-        partial(operation.start, buffers, place), place, repeats=repeats_for(size, place.device)
-    )
-    check(operation, buffers, place)
+    repeats = repeats_for(size, place.device)
+    series = series_of(operation, elements, place, in_place=in_place, repeats=repeats)
+    seconds = median_seconds(series.start, place, repeats=repeats, ready=series.fill)
+    series.check()
     moved = elements * ELEMENT_BYTES
     return Measurement(
         operation=operation.name,
         in_place=in_place,
         size_bytes=moved,
         seconds=seconds,
-        bus_gb_per_s=algorithm_gb_per_s(size_bytes=moved, seconds=seconds)
-        * operation.crossings(place.ranks),
+        bus_gb_per_s=bus_gb_per_s(
+            size_bytes=moved, seconds=seconds, crossings=operation.crossings(place.ranks)
+        ),
     )
 
 
-def check(operation: Operation, buffers: Buffers, place: Place) -> None:
-    """Run the operation once on every rank's data and count what is wrong."""
+def series_of(
+    operation: Operation, elements: int, place: Place, *, in_place: bool, repeats: int
+) -> Series:
+    """Return the calls of a batch."""
+    buffers = [
+        operation.buffers(elements, place, in_place=in_place)
+        for _ in range(repeats if in_place else 1)
+    ]
+    calls = [
+        Call(
+            start=partial(operation.start, own, place),
+            fill=partial(refill, operation, own, place),
+            count_wrong=partial(operation.count_wrong, own, place),
+            elements=own.receive.numel(),
+        )
+        for own in buffers
+    ]
+    return Series(operation.name, calls, rank=place.rank)
+
+
+def refill(operation: Operation, buffers: Buffers, place: Place) -> None:
+    """Write this rank's data; what does not come from elsewhere is noticed."""
+    buffers.receive.fill_(MISSING)
     operation.fill(buffers, place)
-    operation.start(buffers, place)
-    wrong = operation.count_wrong(buffers, place)
-    with all_or_none():
-        if wrong:
-            raise WrongResult(
-                f"rank {place.rank}: {operation.name}: {wrong} of {buffers.receive.numel()}"
-                " elements that arrived are wrong"
-            )
 
 
 def elements_of(size: int, *, ranks: int, shared: bool) -> int:
@@ -117,21 +133,40 @@ def repeats_for(size: int, device: torch.device) -> int:
     return max(LEAST_REPEATS, min(MOST_REPEATS, BATCH_BYTES // size))
 
 
-def median_seconds(work: Callable[[], object], place: Place, *, repeats: int) -> float:
-    """Return the median over batches of the slowest rank's mean."""
+def needed_bytes(largest: int, device: torch.device) -> int:
+    """Return how much memory the buffers of a size take, with what fills and checks them."""
+    buffers = max(LEAST_BUFFERS, repeats_for(largest, device))
+    return buffers * largest + PIECES * min(PIECE * ELEMENT_BYTES, largest)
+
+
+def median_seconds(
+    work: Callable[[], object], place: Place, *, repeats: int, ready: Callable[[], object]
+) -> float:
+    """Return the median over batches of the slowest rank's mean.
+
+    Args:
+        work: one call.
+        place: ours.
+        repeats: calls of a batch.
+        ready: makes a batch's buffers ready; it is not timed.
+    """
     kind = place.device.type
-    own = [
-        seconds_per_call(
-            work,
-            device=place.device,
-            repeats=repeats,
-            warm_up=0 if batch else WARM_UP[kind],
-        )
-        for batch in range(BATCHES[kind])
-    ]
+    for _ in range(WARM_UP[kind]):
+        work()
+    own = [batch_seconds(work, place, repeats, ready) for _ in range(BATCHES[kind])]
     times = torch.tensor(own, dtype=torch.float64, device=place.device)
     dist.all_reduce(times, op=dist.ReduceOp.MAX)
     return float(statistics.median(times.tolist()))
+
+
+def batch_seconds(
+    work: Callable[[], object], place: Place, repeats: int, ready: Callable[[], object]
+) -> float:
+    """Return this rank's mean of one batch."""
+    ready()
+    # Else the rank that is ready first would time how long it waits for the last.
+    dist.barrier()
+    return seconds_per_call(work, device=place.device, repeats=repeats, warm_up=0)
 
 
 def sizes(smallest: int, largest: int) -> list[int]:

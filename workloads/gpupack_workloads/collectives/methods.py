@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Methods to all-reduce small buffers on GPUs of one host."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.collectives.place import Place
+from gpupack_workloads.collectives.place import MISSING, Place, count_wrong, fill
+from gpupack_workloads.collectives.series import Call
 
 # Elements that torch's kernels move at once.
 VECTOR = 4
-
-# Sums a buffer over all ranks; returns where the sum is.
-Call = Callable[[], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -22,67 +20,63 @@ class Method:
     """A way to sum small buffers.
 
     Attributes:
-        send: what is summed; filled before a call.
-        bind: returns the call that sums so many of the first elements.
-        multiple: their number must be a multiple of it.
+        calls: returns the calls that sum so many elements, each a buffer of its own where sums
+            replace what was summed.
+        multiple: the number of elements must be one of it.
     """
 
-    send: torch.Tensor
-    bind: Callable[[int], Call]
+    calls: Callable[[int], list[Call]]
     multiple: int = 1
 
 
-def methods(place: Place, largest: int) -> dict[str, Method]:
-    """Return all, for up to so many elements; all ranks must call this together."""
+def methods(place: Place, *, largest: int, repeats: int) -> dict[str, Method]:
+    """Return all, for up to so many elements and calls; all ranks must call this together."""
     return {
-        "nccl": nccl(place, largest),
+        "nccl": nccl(place, largest, repeats),
         "symm_mem one-shot": torch_one_shot(place, largest),
-        "symm_mem two-shot": torch_two_shot(place, largest),
+        "symm_mem two-shot": torch_two_shot(place, largest, repeats),
         "packets": packets(place, largest),
     }
 
 
-def nccl(place: Place, largest: int) -> Method:
+def nccl(place: Place, largest: int, repeats: int) -> Method:
     """NCCL as torch calls it."""
-    buffer = place.empty(largest)
+    rows = place.empty(repeats * largest).view(repeats, largest)
 
-    def bind(elements: int) -> Call:
-        part = buffer[:elements]
+    def calls(elements: int) -> list[Call]:
+        return [summing(place, partial(dist.all_reduce, row), row) for row in rows[:, :elements]]
 
-        def call() -> torch.Tensor:
-            dist.all_reduce(part)
-            return part
-
-        return call
-
-    return Method(buffer, bind)
+    return Method(calls)
 
 
 def torch_one_shot(place: Place, largest: int) -> Method:
     """One kernel of torch: every rank reads all buffers between two barriers."""
     group, buffer = symmetric_buffer(place, largest)
-    total = place.empty(largest)
+    whole = place.empty(largest)
 
-    def bind(elements: int) -> Call:
-        return functools.partial(
-            torch.ops.symm_mem.one_shot_all_reduce_out,
-            *(buffer[:elements], "sum", group.group_name, total[:elements]),
-        )
+    def calls(elements: int) -> list[Call]:
+        send, total = buffer[:elements], whole[:elements]
+        one_shot = torch.ops.symm_mem.one_shot_all_reduce_out
+        return [
+            summing(place, partial(one_shot, send, "sum", group.group_name, total), send, total)
+        ]
 
-    return Method(buffer, bind)
+    return Method(calls)
 
 
-def torch_two_shot(place: Place, largest: int) -> Method:
+def torch_two_shot(place: Place, largest: int, repeats: int) -> Method:
     """One kernel of torch: every rank sums its part, then reads the others'."""
-    group, buffer = symmetric_buffer(place, largest)
+    group, buffer = symmetric_buffer(place, repeats * largest)
+    rows = buffer.view(repeats, largest)
 
-    def bind(elements: int) -> Call:
-        return functools.partial(
-            torch.ops.symm_mem.two_shot_all_reduce_,
-            *(buffer[:elements], "sum", group.group_name),
-        )
+    def calls(elements: int) -> list[Call]:
+        two_shot = torch.ops.symm_mem.two_shot_all_reduce_
+        return [
+            summing(place, partial(two_shot, row, "sum", group.group_name), row)
+            for row in rows[:, :elements]
+        ]
 
-    return Method(buffer, bind, multiple=place.ranks * VECTOR)
+    return Method(calls, multiple=place.ranks * VECTOR)
 
 
 def packets(place: Place, largest: int) -> Method:
@@ -91,21 +85,30 @@ def packets(place: Place, largest: int) -> Method:
         symmetric_all_reduce,
     )
 
-    summing = symmetric_all_reduce(world(), place.device)
-    send, total = place.empty(largest), place.empty(largest)
+    ours = symmetric_all_reduce(world(), place.device)
+    buffer, whole = place.empty(largest), place.empty(largest)
 
-    def bind(elements: int) -> Call:
-        mine, sums = send[:elements], total[:elements]
+    def calls(elements: int) -> list[Call]:
+        send, total = buffer[:elements], whole[:elements]
+        return [summing(place, ours.bind(send, total), send, total)]
 
-        launch = summing.bind(mine, sums)
+    return Method(calls)
 
-        def call() -> torch.Tensor:
-            launch()
-            return sums
 
-        return call
+def summing(
+    place: Place,
+    start: Callable[[], object],
+    send: torch.Tensor,
+    total: torch.Tensor | None = None,
+) -> Call:
+    """Return a call that sums a buffer over all ranks, in place if there is no other."""
+    found = send if total is None else total
 
-    return Method(send, bind)
+    def ready() -> None:
+        found.fill_(MISSING)
+        fill(send, place.data(place.rank))
+
+    return Call(start, ready, partial(count_wrong, found, place.sum), found.numel())
 
 
 def symmetric_buffer(place: Place, elements: int) -> tuple[dist.ProcessGroup, torch.Tensor]:

@@ -15,6 +15,8 @@ import torch
 ELEMENT_BYTES = 4
 MODULUS = 61
 RANK_STEP = 31
+# Neither a term nor a sum: stands where nothing has arrived yet.
+MISSING = -1.0
 # Filling and checking take pieces of 256 MiB, so that they need little beside the buffers.
 PIECE = 2**26
 

@@ -2,7 +2,7 @@
 """What each process of `collectives` does."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch.distributed as dist
 
@@ -10,10 +10,15 @@ from gpupack_workloads.collectives.all_gather import AllGather
 from gpupack_workloads.collectives.all_reduce import AllReduce
 from gpupack_workloads.collectives.all_to_all import AllToAll
 from gpupack_workloads.collectives.broadcast import Broadcast
-from gpupack_workloads.collectives.measure import Measurement, measure, sizes
+from gpupack_workloads.collectives.measure import (
+    Measurement,
+    measure,
+    needed_bytes,
+    sizes,
+)
 from gpupack_workloads.collectives.operation import Operation
 from gpupack_workloads.collectives.options import CollectivesOptions
-from gpupack_workloads.collectives.place import ELEMENT_BYTES, PIECE, Place
+from gpupack_workloads.collectives.place import Place
 from gpupack_workloads.collectives.reduce_scatter import ReduceScatter
 from gpupack_workloads.collectives.send_recv import SendRecv
 from gpupack_workloads.collectives.small import measure_small
@@ -33,15 +38,12 @@ OPERATIONS: dict[str, Operation] = {
     )
 }  # fmt: skip
 DEFAULT_BYTES = {"cuda": 2**32, "cpu": 2**16}
-# Send and receive buffers of one operation, and what filling and checking need beside them.
-BUFFERS = 2
-PIECES = 6
 
 
 def measure_all(options: CollectivesOptions, backend: str) -> Result:
     """Measure every operation at every size, then small all-reduces."""
     with group(backend, require_gpu=options.require_gpu) as rank:
-        largest = largest_bytes(options, rank)
+        largest = largest_bytes(options.size, rank, DEFAULT_BYTES)
         wanted = sizes(min(options.smallest, largest), largest)
         measured = list(measurements(options.operations, wanted, rank, seed=options.seed))
         return summarise(measured, small_rows(options, rank), rank)
@@ -50,16 +52,18 @@ def measure_all(options: CollectivesOptions, backend: str) -> Result:
 def measure_largest(options: CollectivesOptions, backend: str) -> Result:
     """Measure an all-reduce of the largest size."""
     with group(backend, require_gpu=options.require_gpu) as rank:
-        largest = sizes(options.smallest, largest_bytes(options, rank))[-1:]
-        measured = list(measurements(("all-reduce",), largest, rank, seed=options.seed))
+        largest = largest_bytes(options.size, rank, DEFAULT_BYTES)
+        one = sizes(options.smallest, largest)[-1:]
+        measured = list(measurements(("all-reduce",), one, rank, seed=options.seed))
         return summarise(measured, [], rank)
 
 
-def largest_bytes(options: CollectivesOptions, rank: Rank) -> int:
+def largest_bytes(wanted: int | None, rank: Rank, defaults: Mapping[str, int]) -> int:
     """Return the largest buffer's size, having made sure that it fits."""
-    largest = options.size or DEFAULT_BYTES[rank.device.torch.type]
-    needed = BUFFERS * largest + PIECES * min(PIECE * ELEMENT_BYTES, largest)
-    require_room(needed, rank.device, doing=f"a buffer of {largest} bytes")
+    device = rank.device
+    largest = wanted or defaults[device.torch.type]
+    needed = needed_bytes(largest, device.torch)
+    require_room(needed, device, doing=f"a buffer of {largest} bytes")
     return largest
 
 
