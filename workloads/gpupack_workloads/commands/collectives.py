@@ -3,6 +3,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -40,31 +41,13 @@ SIZES = click.IntRange(SMALLEST_BYTES, LARGEST_BYTES)
 )
 @click.option("--tune", is_flag=True, help="Try NCCL's settings against its defaults, too.")
 @common
-def command(  # noqa: PLR0913  one parameter per option
-    size: int | None,
-    smallest: int,
-    operations: tuple[str, ...],
-    plots: Path | None,
-    seed: int,
-    *,
-    tune: bool,
-    require_gpu: bool,
-    as_json: bool,
-) -> None:
+def command(*, as_json: bool, **arguments: Any) -> None:
     """Check and time collective operations over all processes of all workers."""
-    if size is not None and size < smallest:
-        raise click.BadParameter(f"--size {size} is below --smallest {smallest}")
-    if tune and "all-reduce" not in operations:
+    options = CollectivesOptions(**arguments)
+    if options.size is not None and options.size < options.smallest:
+        raise click.BadParameter(f"--size {options.size} is below --smallest {options.smallest}")
+    if options.tune and "all-reduce" not in options.operations:
         raise click.BadParameter("--tune compares all-reduces: add --operation all-reduce")
-    options = CollectivesOptions(
-        size=size,
-        smallest=smallest,
-        operations=operations,
-        plots=plots,
-        tune=tune,
-        seed=seed,
-        require_gpu=require_gpu,
-    )
     finish(
         "collectives",
         lambda module: module.run(options, Gang.from_environ(os.environ)),

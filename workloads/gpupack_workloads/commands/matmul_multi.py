@@ -2,6 +2,7 @@
 """`matmul-multi`."""
 
 import os
+from typing import Any
 
 import click
 
@@ -40,25 +41,9 @@ from gpupack_workloads.settings import Gang
     help="Columns of C that one product computes; may be repeated.  [default: 1024 32768]",
 )
 @common
-def command(  # noqa: PLR0913  one parameter per option
-    size: int | None,
-    layouts: tuple[str, ...],
-    chunks: tuple[int, ...],
-    widths: tuple[int, ...],
-    seed: int,
-    *,
-    require_gpu: bool,
-    as_json: bool,
-) -> None:
+def command(*, as_json: bool, **arguments: Any) -> None:
     """Multiply matrices over all GPUs of all workers, beside one GPU."""
-    options = MatmulMultiOptions(
-        size=size,
-        layouts=layouts,
-        chunks=chunks,
-        widths=widths,
-        seed=seed,
-        require_gpu=require_gpu,
-    )
+    options = MatmulMultiOptions(**arguments)
     finish(
         "matmul-multi",
         lambda module: module.run(options, Gang.from_environ(os.environ)),
