@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import torch.distributed as dist
 
-from gpupack_workloads.collectives.operation import Buffers, part
-from gpupack_workloads.collectives.place import Place, count_wrong, fill
+from gpupack_workloads.collectives.operation import Buffers, part, whole_and_part
+from gpupack_workloads.collectives.place import Place, count_wrong
 
 
 class AllGather:
@@ -22,17 +22,12 @@ class AllGather:
 
     def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:
         """A part to send, the whole to receive."""
-        whole = place.empty(elements)
-        own = part(whole, place) if in_place else place.empty(elements // place.ranks)
+        whole, own = whole_and_part(elements, place, in_place=in_place)
         return Buffers(own, whole)
 
     def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
         """Gather."""
         dist.all_gather_into_tensor(buffers.receive, buffers.send)
-
-    def fill(self, buffers: Buffers, place: Place) -> None:
-        """Every rank has data of its own."""
-        fill(buffers.send, place.data(place.rank))
 
     def count_wrong(self, buffers: Buffers, place: Place) -> int:
         """Every part holds its rank's data."""

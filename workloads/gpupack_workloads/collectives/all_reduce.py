@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers
-from gpupack_workloads.collectives.place import Place, count_wrong, fill
+from gpupack_workloads.collectives.place import Place, count_wrong
 
 
 class AllReduce:
@@ -28,10 +28,6 @@ class AllReduce:
     def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
         """Sum."""
         dist.all_reduce(buffers.receive)
-
-    def fill(self, buffers: Buffers, place: Place) -> None:
-        """Every rank has data of its own."""
-        fill(buffers.send, place.data(place.rank))
 
     def count_wrong(self, buffers: Buffers, place: Place) -> int:
         """Every position holds the sum over ranks."""

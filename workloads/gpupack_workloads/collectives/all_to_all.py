@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers, part
-from gpupack_workloads.collectives.place import Place, count_wrong, fill
+from gpupack_workloads.collectives.place import Place, count_wrong
 
 
 class AllToAll:
@@ -27,10 +27,6 @@ class AllToAll:
     def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
         """Exchange."""
         dist.all_to_all_single(buffers.receive, buffers.send)
-
-    def fill(self, buffers: Buffers, place: Place) -> None:
-        """Every rank has data of its own."""
-        fill(buffers.send, place.data(place.rank))
 
     def count_wrong(self, buffers: Buffers, place: Place) -> int:
         """A rank's part holds what it had at our positions."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers
-from gpupack_workloads.collectives.place import Place, count_wrong, fill
+from gpupack_workloads.collectives.place import Place, count_wrong
 
 ROOT = 0
 
@@ -31,10 +31,6 @@ class Broadcast:
         """Send from the root."""
         dist.broadcast(buffers.receive, src=ROOT)
 
-    def fill(self, buffers: Buffers, place: Place) -> None:
-        """Every rank has data of its own, so that a byte that did not come is noticed."""
-        fill(buffers.send, place.data(place.rank))
-
     def count_wrong(self, buffers: Buffers, place: Place) -> int:
-        """Everything is the root's."""
+        """Everything is the root's: what did not come is a rank's own."""
         return count_wrong(buffers.receive, place.data(ROOT))

@@ -20,8 +20,8 @@ import torch
 import torch.distributed as dist
 
 from gpupack_workloads.bandwidth import algorithm_gb_per_s, bus_gb_per_s
-from gpupack_workloads.collectives.operation import Buffers, Operation
-from gpupack_workloads.collectives.place import ELEMENT_BYTES, MISSING, PIECE, Place
+from gpupack_workloads.collectives.operation import Operation
+from gpupack_workloads.collectives.place import ELEMENT_BYTES, PIECE, Place
 from gpupack_workloads.collectives.series import Call, Series
 from gpupack_workloads.results import Scalar
 from gpupack_workloads.timing import seconds_per_call
@@ -105,19 +105,13 @@ def series_of(
     calls = [
         Call(
             start=partial(operation.start, own, place),
-            fill=partial(refill, operation, own, place),
+            fill=partial(own.fill, place),
             count_wrong=partial(operation.count_wrong, own, place),
             elements=own.receive.numel(),
         )
         for own in buffers
     ]
     return Series(operation.name, calls, rank=place.rank)
-
-
-def refill(operation: Operation, buffers: Buffers, place: Place) -> None:
-    """Write this rank's data; what does not come from elsewhere is noticed."""
-    buffers.receive.fill_(MISSING)
-    operation.fill(buffers, place)
 
 
 def elements_of(size: int, *, ranks: int, shared: bool) -> int:

@@ -8,7 +8,8 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.collectives.place import MISSING, Place, count_wrong, fill
+from gpupack_workloads.collectives.operation import Buffers
+from gpupack_workloads.collectives.place import Place, count_wrong
 from gpupack_workloads.collectives.series import Call
 
 # Elements that torch's kernels move at once.
@@ -102,13 +103,9 @@ def summing(
     total: torch.Tensor | None = None,
 ) -> Call:
     """Return a call that sums a buffer over all ranks, in place if there is no other."""
-    found = send if total is None else total
-
-    def ready() -> None:
-        found.fill_(MISSING)
-        fill(send, place.data(place.rank))
-
-    return Call(start, ready, partial(count_wrong, found, place.sum), found.numel())
+    buffers = Buffers(send, send if total is None else total)
+    wrong = partial(count_wrong, buffers.receive, place.sum)
+    return Call(start, partial(buffers.fill, place), wrong, send.numel())
 
 
 def symmetric_buffer(place: Place, elements: int) -> tuple[dist.ProcessGroup, torch.Tensor]:

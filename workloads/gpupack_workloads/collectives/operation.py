@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 
 import torch
 
-from gpupack_workloads.collectives.place import Place
+from gpupack_workloads.collectives.place import MISSING, Place, fill
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,11 @@ class Buffers:
 
     send: torch.Tensor
     receive: torch.Tensor
+
+    def fill(self, place: Place) -> None:
+        """Write this rank's data; what does not come from elsewhere is noticed."""
+        self.receive.fill_(MISSING)
+        fill(self.send, place.data(place.rank))
 
 
 class Operation(Protocol):
@@ -39,9 +44,6 @@ class Operation(Protocol):
     def start(self, buffers: Buffers, place: Place) -> None:
         """Run it."""
 
-    def fill(self, buffers: Buffers, place: Place) -> None:
-        """Write this rank's data to its send buffer."""
-
     def count_wrong(self, buffers: Buffers, place: Place) -> int:
         """Return how many received elements are wrong."""
 
@@ -49,3 +51,11 @@ class Operation(Protocol):
 def part(whole: torch.Tensor, place: Place, rank: int | None = None) -> torch.Tensor:
     """Return a rank's part of a buffer; ours if none is named."""
     return whole.chunk(place.ranks)[place.rank if rank is None else rank]
+
+
+def whole_and_part(
+    elements: int, place: Place, *, in_place: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a buffer, and one for our part of it: in place, that part."""
+    whole = place.empty(elements)
+    return whole, part(whole, place) if in_place else place.empty(elements // place.ranks)

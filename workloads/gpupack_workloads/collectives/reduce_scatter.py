@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.collectives.operation import Buffers, part
-from gpupack_workloads.collectives.place import Place, count_wrong, fill
+from gpupack_workloads.collectives.operation import Buffers, whole_and_part
+from gpupack_workloads.collectives.place import Place, count_wrong
 
 
 class ReduceScatter:
@@ -23,17 +23,12 @@ class ReduceScatter:
 
     def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:
         """The whole to send, a part to receive."""
-        whole = place.empty(elements)
-        own = part(whole, place) if in_place else place.empty(elements // place.ranks)
+        whole, own = whole_and_part(elements, place, in_place=in_place)
         return Buffers(whole, own)
 
     def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
         """Sum and scatter."""
         dist.reduce_scatter_tensor(buffers.receive, buffers.send)
-
-    def fill(self, buffers: Buffers, place: Place) -> None:
-        """Every rank has data of its own."""
-        fill(buffers.send, place.data(place.rank))
 
     def count_wrong(self, buffers: Buffers, place: Place) -> int:
         """Our part holds the sum over ranks at our positions."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers
-from gpupack_workloads.collectives.place import Place, count_wrong, fill
+from gpupack_workloads.collectives.place import Place, count_wrong
 
 
 class SendRecv:
@@ -35,10 +35,6 @@ class SendRecv:
         ]
         for work in dist.batch_isend_irecv(both):
             work.wait()
-
-    def fill(self, buffers: Buffers, place: Place) -> None:
-        """Every rank has data of its own."""
-        fill(buffers.send, place.data(place.rank))
 
     def count_wrong(self, buffers: Buffers, place: Place) -> int:
         """What arrives is the previous rank's."""
