@@ -133,6 +133,23 @@ def test_any_shape_type_and_order_of_operands_agrees_with_numpy(shape, dtype, tu
 
 @pytest.mark.gpu
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(136, 264, 200), (129, 263, 199)], ids=str)
+def test_a_kernel_that_was_compiled_before_multiplies_other_operands(shape, dtype):
+    m, n, k = shape
+    wide_a, wide_b = matrices(m, 3 * n, 3 * k, dtype)
+    for turn in range(3):
+        a = wide_a[:, turn * k : (turn + 1) * k]
+        b = wide_b[turn * k : (turn + 1) * k, turn * n : (turn + 1) * n]
+        for left, right in ((a, b), (a.contiguous(), b), (a, b.T.contiguous().T)):
+            c = gemm(left, right)
+            name = str(dtype).removeprefix("torch.")
+            agreement = compare(a=numpy(a), b=numpy(b), c=numpy(c), dtype=name)
+            assert agreement.holds, agreement
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
 def test_slices_that_start_anywhere_are_multiplied_rightly():
     a, b = matrices(300, 400, 500, torch.bfloat16)
     a, b = a[3:, 5:], b[5:, 7:]

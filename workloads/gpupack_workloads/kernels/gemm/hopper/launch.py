@@ -7,9 +7,10 @@ are: its bytes are few beside the product's work.
 """
 
 import functools
+from collections.abc import Hashable
+from typing import Any
 
 import torch
-import triton
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -37,23 +38,48 @@ def launch(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tiles: HopperTiles
     b_t, b_straight = mappable(b.T, rows_only=narrow)
     half, by_map = tiles.m // 2, has_map(c)
     part = [half, tiles.n // tiles.parts]
-    c_map = tensor_map(c if by_map else c.new_empty(part), part)
-    grid = min(
-        device_of(c).multi_processor_count,
-        triton.cdiv(m, tiles.m) * triton.cdiv(n, tiles.n),
-    )
-    gemm_hopper_kernel[(grid,)](
+    operands = (
         tensor_map(a, [tiles.k, half] if a_turned else [half, tiles.k]),
         tensor_map(b_t, [tiles.k, tiles.n] if b_straight else [tiles.n, tiles.k]),
-        *(c_map, None if by_map else c, c.stride(0), m, n, k),
-        GROUP_M=tiles.group_m,
-        STAGES=tiles.stages,
-        PARTS=tiles.parts,
-        A_TURNED=a_turned,
-        B_TURNED=not b_straight,
-        num_warps=GROUP_WARPS,
-        maxnreg=REGISTERS,
+        tensor_map(c if by_map else c.new_empty(part), part),
+        *(None if by_map else c, c.stride(0), m, n, k),
     )
+    constants = (tiles.group_m, tiles.stages, tiles.parts, a_turned, not b_straight)
+    # Triton compiles anew by types, by constants, and by what divides numbers and addresses.
+    kind = (a.dtype, c.dtype, tiles, constants, operands[4:], by_map or c.data_ptr() % MAP_BYTES)
+    # Not triton.cdiv, which takes microseconds outside a kernel.
+    count = -(-m // tiles.m) * -(-n // tiles.n)
+    grid = (min(device_of(c).multi_processor_count, count), 1, 1)
+    KERNELS.run((*kind, c.device.index), grid, operands, constants)
+
+
+class Kernels:
+    """Compiled kernels by what they were compiled for.
+
+    Triton finds them as well, in half of the time that a launch takes.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, Any] = {}
+
+    def run(
+        self,
+        kind: Hashable,
+        grid: tuple[int, int, int],
+        operands: tuple[object, ...],
+        constants: tuple[object, ...],
+    ) -> None:
+        """Launch the kernel of a kind; compile it, or let Triton find it, the first time."""
+        found = self._found.get(kind)
+        if found is None:
+            self._found[kind] = gemm_hopper_kernel[grid](
+                *operands, *constants, num_warps=GROUP_WARPS, maxnreg=REGISTERS
+            )
+        else:
+            found[grid](*operands, *constants)
+
+
+KERNELS = Kernels()
 
 
 def mappable(matrix: torch.Tensor, *, rows_only: bool) -> tuple[torch.Tensor, bool]:
@@ -80,7 +106,7 @@ def has_map(matrix: torch.Tensor) -> bool:
 
 def aligned(matrix: torch.Tensor) -> torch.Tensor:
     """Return a copy whose rows start at multiples of 16 bytes."""
-    step = triton.cdiv(matrix.shape[1] * matrix.element_size(), MAP_BYTES) * MAP_BYTES
+    step = -(-matrix.shape[1] * matrix.element_size() // MAP_BYTES) * MAP_BYTES
     copy = matrix.new_empty((matrix.shape[0], step // matrix.element_size()))[:, : matrix.shape[1]]
     copy.copy_(matrix)
     return copy
