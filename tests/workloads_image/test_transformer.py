@@ -273,14 +273,16 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_step(alone, tmp_p
 
 def test_a_curve_that_parts_from_the_reference_is_refused():
     plan = plan_for(TransformerOptions(), ranks=1, simulated=True)
-    reference = Curve([5.0, 4.0, 3.0], gradient_norm=2.0)
-    near = compare(Curve([5.0, 4.0001, 3.0], gradient_norm=2.0), reference, plan)
+    lengths = {"head": 2.0, "attention.key": 0.01}
+    reference = Curve([5.0, 4.0, 3.0], lengths)
+    near = compare(Curve([5.0, 4.0001, 3.0], lengths), reference, plan)
     assert (near.error, near.verifies) == (pytest.approx(0.00002), True)
     for wrong in (
-        Curve([5.0, 4.01, 3.0], gradient_norm=2.0),
-        Curve([5.0, float("nan"), 3.0], gradient_norm=2.0),
-        Curve([5.0, 4.0, 3.0], gradient_norm=4.0),
-        Curve([5.0, 4.0, 3.0], gradient_norm=float("nan")),
+        Curve([5.0, 4.01, 3.0], lengths),
+        Curve([5.0, float("nan"), 3.0], lengths),
+        Curve([5.0, 4.0, 3.0], {"head": 4.0, "attention.key": 0.02}),
+        Curve([5.0, 4.0, 3.0], {"head": 2.0, "attention.key": 0.0}),
+        Curve([5.0, 4.0, 3.0], {"head": 2.0, "attention.key": float("nan")}),
     ):
         with pytest.raises(WrongResult, match="single process"):
             compare(wrong, reference, plan)
@@ -288,8 +290,17 @@ def test_a_curve_that_parts_from_the_reference_is_refused():
 
 def test_two_steps_do_not_verify_a_training():
     plan = plan_for(TransformerOptions(), ranks=1, simulated=True)
-    few = Curve([5.0, 4.0], gradient_norm=2.0)
+    few = Curve([5.0, 4.0], {"head": 2.0})
     assert not compare(few, few, plan).verifies
+
+
+def test_an_attention_without_gradients_of_keys_is_noticed():
+    plan = plan_for(TransformerOptions(batch_size=2), ranks=1, simulated=True)
+    made, place = operations("torch", compiled=False), Place(index=0, ranks=1, device=DEVICE)
+    broken = replace(made, attention=lambda q, k, v: made.attention(q, k.detach(), v))
+    found, reference = (curve(single_learner(plan, kind, place), 3) for kind in (broken, made))
+    with pytest.raises(WrongResult, match=r"most in attention\.key"):
+        compare(found, reference, plan)
 
 
 class Sum(Sharing):

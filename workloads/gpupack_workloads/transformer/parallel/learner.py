@@ -2,6 +2,7 @@
 """A network under training, by one process or as one of many."""
 
 import contextlib
+import re
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,16 @@ from gpupack_workloads.transformer.plan import Plan
 TYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1
+# Of parameters, by their names without layers. Those of a kind have gradients from one operation.
+KINDS = (
+    "embedding",
+    "attention_norm",
+    *(f"attention.{name}" for name in ("query", "key", "value", "output")),
+    "inner_norm",
+    *(f"inner.{name}" for name in ("gate", "up", "down")),
+    "norm",
+    "head",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +64,10 @@ class Learner:
         """Compute the gradient of a batch of all ranks; return its mean loss."""
         raise NotImplementedError
 
-    def gradient_norm(self) -> float:
-        """Return the length of the last step's whole gradient, the same on every rank."""
+    def gradient_norms(self) -> dict[str, float]:
+        """Return the lengths of the last step's gradient by kind, the same on every rank."""
         whole, parted = squares(self.module)
-        return float((whole + self.over_ranks(parted)).sqrt().item())
+        return lengths(whole + self.over_ranks(parted))
 
     def over_ranks(self, parted: torch.Tensor) -> torch.Tensor:
         """Return the sum over ranks of what each has of cut gradients."""
@@ -117,15 +128,26 @@ class Sharing(Single):
 
 
 def squares(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the sums of squares of gradients: of those that are whole here, and of parts here."""
-    gradients = [p.grad for p in module.parameters() if p.grad is not None]
-    whole = [g for g in gradients if not isinstance(g, DTensor)]
-    parted = [g.to_local() for g in gradients if isinstance(g, DTensor)]
-    zero = torch.zeros((), device=gradients[0].device)
-    return (
-        sum((g.float().square().sum() for g in whole), zero.clone()),
-        sum((g.float().square().sum() for g in parted), zero.clone()),
-    )
+    """Return sums of squares of gradients by kind: of those that are whole here, and of parts."""
+    gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+    device = next(iter(gradients.values())).device
+    whole, parted = (torch.zeros(len(KINDS), device=device) for _ in range(2))
+    for name, gradient in gradients.items():
+        cut = isinstance(gradient, DTensor)
+        here = gradient.to_local() if isinstance(gradient, DTensor) else gradient
+        sums = parted if cut else whole
+        sums[KINDS.index(kind_of(name))] += torch.linalg.vector_norm(here.float()).square()
+    return whole, parted
+
+
+def kind_of(name: str) -> str:
+    """Return which kind of parameter this is, whatever its layer."""
+    return re.sub(r"^blocks\.\d+\.", "", name).removesuffix(".weight")
+
+
+def lengths(squares_by_kind: torch.Tensor) -> dict[str, float]:
+    """Return the roots by kind."""
+    return dict(zip(KINDS, squares_by_kind.sqrt().tolist(), strict=True))
 
 
 def decoder_of(plan: Plan, operations: Operations, device: torch.device) -> Decoder:

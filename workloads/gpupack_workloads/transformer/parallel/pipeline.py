@@ -19,6 +19,7 @@ from gpupack_workloads.transformer.parallel.learner import (
     Learner,
     Place,
     decoder_of,
+    lengths,
     new_optimizer,
     squares,
 )
@@ -54,10 +55,10 @@ class Spread(Learner):
         dist.broadcast(mean, src=self.place.ranks - 1)
         return mean
 
-    def gradient_norm(self) -> float:
-        """Return the length of the last step's whole gradient: every stage has whole ones."""
+    def gradient_norms(self) -> dict[str, float]:
+        """Return the lengths of the last step's gradient by kind: every stage has whole ones."""
         whole, _ = squares(self.module)
-        return float(self.over_ranks(whole).sqrt().item())
+        return lengths(self.over_ranks(whole))
 
 
 def stage_of(decoder: Decoder, *, index: int, stages: int) -> Decoder:
