@@ -5,7 +5,10 @@ import os
 import subprocess
 import sys
 
+import pytest
 import torch
+
+from gpupack_workloads.devices import choose_device
 
 IMPORT = "from gpupack_workloads.kernels import gemm, softmax, vector_add"
 USE = "gemm(softmax(vector_add(x, x)), x)"
@@ -27,3 +30,10 @@ import gpupack_workloads.kernels.gemm.launch
         command, env=os.environ | interpreted, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_triton_hears_that_there_is_no_gpu_before_torch_imports_it(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    choose_device(require_gpu=False)
+    assert os.environ["TRITON_INTERPRET"] == "1"

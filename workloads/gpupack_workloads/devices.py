@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from gpupack_workloads.errors import NoSuchDevice, OutOfMemory
+from gpupack_workloads.kernels.loading import interpret
 from gpupack_workloads.results import Scalar
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class Device:
 
 
 def choose_device(*, require_gpu: bool, index: int = 0) -> Device:
-    """Return GPU `index` of this container, or the CPU where there is none.
+    """Return GPU `index` of this container, or the CPU where there is none, for Triton as well.
 
     Raises:
         NoSuchDevice: a GPU is required, or there are GPUs but fewer than processes.
@@ -39,6 +40,7 @@ def choose_device(*, require_gpu: bool, index: int = 0) -> Device:
         return _gpu(index)
     if require_gpu:
         raise NoSuchDevice("a GPU is required and CUDA finds none in this container")
+    interpret()
     logger.warning("no GPU: computing on the CPU at a small size; times say nothing about a GPU")
     return Device(torch.device("cpu"), f"CPU {platform.machine()}")
 

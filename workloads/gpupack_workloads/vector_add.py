@@ -58,7 +58,7 @@ def run(options: Options) -> Result:
     plan = plan_for(device, options.size)
     doing = f"an addition of {plan.size} elements"
     require_memory(device, doing=doing, on_device=VECTOR_BYTES * plan.size)
-    vector_add = load("vector_add.launch", "vector_add", interpreted=device.simulated)
+    vector_add = load("vector_add.launch", "vector_add")
     with memory_errors(doing):
         x, y = (random_vector(plan.size, device=device, seed=options.seed + i) for i in range(2))
         agreement = check(x, y, vector_add(x, y))

@@ -31,7 +31,7 @@ def run(options: AttentionOptions) -> Result:
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(device, options)
     check_memory(device, plan)
-    attention: Attention = load("attention.autograd", "attention", interpreted=device.simulated)
+    attention: Attention = load("attention.autograd", "attention")
     verdicts: dict[str, Verdict] = {}
     seconds: dict[str, Seconds] = {}
     with memory_errors(f"attention of length {plan.length} with {plan.heads} heads"):

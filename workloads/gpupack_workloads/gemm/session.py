@@ -74,7 +74,7 @@ def run(options: GemmOptions) -> Result:
     wanted = cases(options, simulated=device.simulated)
     for case in wanted:
         check_memory(case, device)
-    product = load("gemm.launch", "gemm", interpreted=device.simulated)
+    product = load("gemm.launch", "gemm")
     with memory_errors(f"a product of {max(case.shape for case in wanted)}"):
         found = [
             measure(case, product, device=device, seed=options.seed + number)

@@ -7,21 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 
-def load(path: str, name: str, *, interpreted: bool) -> Callable[..., Any]:
-    """Import a function of a kernel; Triton decides at its own import whether to interpret.
+def interpret() -> None:
+    """Let kernels be interpreted, for there is no GPU.
+
+    Triton decides that once for all when it is imported, and torch imports it when it likes: with
+    the first optimiser, or for the profiler. So this is called as soon as the device is known.
+    """
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
+def load(path: str, name: str) -> Callable[..., Any]:
+    """Import a function of a kernel; by then a device has been chosen.
 
     Args:
         path: the module below `gpupack_workloads.kernels`.
         name: the function.
-        interpreted: there is no GPU.
     """
-    if interpreted:
-        interpret()
     module = importlib.import_module(f"gpupack_workloads.kernels.{path}")
     function: Callable[..., Any] = getattr(module, name)
     return function
-
-
-def interpret() -> None:
-    """Let Triton interpret kernels from its import on, which must not have happened yet."""
-    os.environ["TRITON_INTERPRET"] = "1"

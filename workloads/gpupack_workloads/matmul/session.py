@@ -54,7 +54,7 @@ def run(options: Options) -> Result:
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(device, options.size)
     check_memory(device, plan)
-    triton = load("gemm.launch", "gemm", interpreted=device.simulated)
+    triton = load("gemm.launch", "gemm")
     products: dict[str, Product] = {"torch": torch.matmul, "triton": triton}
     with memory_errors(f"a product of {plan.size} x {plan.size} matrices"):
         for name, product in products.items():

@@ -40,10 +40,7 @@ def record(recording: Recording, run: Callable[[], Result]) -> Result:
 
 
 def activities() -> list[ProfilerActivity]:
-    """Return what can be recorded here.
-
-    The profiler imports Triton, which decides at that moment whether kernels are interpreted.
-    """
+    """Return what can be recorded here; the profiler imports Triton."""
     if torch.cuda.is_available():
         return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     interpret()

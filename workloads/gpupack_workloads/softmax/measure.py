@@ -101,8 +101,8 @@ def measure(case: Case, *, device: Device, effort: Effort, seed: int) -> Measure
     Raises:
         WrongResult: a value is wrong; nothing about speed is reported then.
     """
-    forward = load("softmax.launch", "forward", interpreted=device.simulated)
-    backward = load("softmax.launch", "backward", interpreted=device.simulated)
+    forward = load("softmax.launch", "forward")
+    backward = load("softmax.launch", "backward")
     x, dy = (random_rows(case, device=device, seed=seed + i) for i in range(2))
     y = forward(x)
     agreements = check(case, x, dy, y, backward(y, dy))
