@@ -142,8 +142,9 @@ test-workloads: ## Every workload's example on the cluster, small
 	  -o cache_dir=.dev/pytest-e2e --timeout 600 tests/e2e/workloads
 
 .PHONY: workloads-table
-workloads-table: venv ## The table of docs/workloads.md, from what bench-workloads left in docs/reports
+workloads-table: venv ## Tables and figure of docs/workloads.md, from what bench-workloads left in docs/reports
 	@$(PY) -B benchmarks/workloads_table.py
+	@$(PY) -B benchmarks/collectives_figure.py
 
 .PHONY: test-storm
 test-storm: ## 150 GPUJobs and 10 Deployments while everything is killed; STORM_SEEDS="1 2 3 4 5"

@@ -8,12 +8,15 @@ import importlib
 import importlib.util
 import itertools
 from pathlib import Path
+from typing import Any
 
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.folders import usable_folder
 from gpupack_workloads.results import Result, Scalar
 
 Row = dict[str, Scalar]
+# Points of size and figure, by what they were measured of.
+Lines = dict[str, list[tuple[float, float]]]
 
 
 def require_plots(folder: Path) -> None:
@@ -29,16 +32,26 @@ def require_plots(folder: Path) -> None:
 
 def plot(result: Result, folder: Path) -> None:
     """Write bus_bandwidth.png, time.png and, where there are any, small.png."""
-    table = [row for row in result.rows if "bus_gb_per_s" in row and "operation" in row]
-    small = [row for row in result.rows if "method" in row]
+    table = of_operations(result.rows)
     draw(curves(table, "bus_gb_per_s"), "bus bandwidth, GB/s", folder / "bus_bandwidth.png")
     draw(curves(table, "us"), "time, us", folder / "time.png", log=True)
-    if small:
-        replayed = {f"{name}, graph": line for name, line in curves(small, "graph_us").items()}
-        draw(curves(small, "us") | replayed, "time, us", folder / "small.png", log=True)
+    if small := of_methods(result.rows):
+        draw(small, "time, us", folder / "small.png", log=True)
 
 
-def curves(rows: list[Row], figure: str) -> dict[str, list[tuple[float, float]]]:
+def of_operations(rows: list[Row]) -> list[Row]:
+    """Return the rows that measure an operation at a size."""
+    return [row for row in rows if "bus_gb_per_s" in row and "operation" in row]
+
+
+def of_methods(rows: list[Row]) -> Lines:
+    """Return what small sums took by each method, called and replayed."""
+    small = [row for row in rows if "method" in row]
+    replayed = {f"{name}, graph": line for name, line in curves(small, "graph_us").items()}
+    return curves(small, "us") | replayed
+
+
+def curves(rows: list[Row], figure: str) -> Lines:
     """Return points of size and figure for each line."""
 
     def line(row: Row) -> str:
@@ -51,14 +64,17 @@ def curves(rows: list[Row], figure: str) -> dict[str, list[tuple[float, float]]]
     }
 
 
-def draw(
-    lines: dict[str, list[tuple[float, float]]], label: str, path: Path, *, log: bool = False
-) -> None:
+def draw(lines: Lines, label: str, path: Path, *, log: bool = False) -> None:
     """Write one figure."""
     backend = importlib.import_module("matplotlib.backends.backend_agg")
     figure = importlib.import_module("matplotlib.figure").Figure(figsize=(9, 5.5))
     backend.FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    panel(figure.add_subplot(), lines, label, log=log)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def panel(axes: Any, lines: Lines, label: str, *, log: bool = False) -> None:
+    """Draw lines over size."""
     for name, points in lines.items():
         axes.plot(*zip(*points, strict=True), marker=".", label=name)
     axes.set_xscale("log", base=2)
@@ -66,5 +82,4 @@ def draw(
     axes.set_xlabel("size, bytes")
     axes.set_ylabel(label)
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize="small")
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws docs/collectives.svg from the report that the tables of docs/workloads.md are made of.
+
+python benchmarks/collectives_figure.py
+"""
+
+import json
+from pathlib import Path
+from typing import Final
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from gpupack_workloads.collectives.plots import Row, curves, of_methods, of_operations, panel
+
+REPORT: Final = Path("docs/reports/workloads/collectives-4xh200.json")
+PICTURE: Final = Path("docs/collectives.svg")
+STYLE: Final = {"svg.fonttype": "none", "svg.hashsalt": "collectives"}
+"""Letters stay letters, and one report gives one picture."""
+
+
+def draw(rows: list[Row]) -> Figure:
+    """Bus bandwidth of every operation beside the times of small sums."""
+    figure = Figure(figsize=(12, 4.5), layout="constrained")
+    bandwidth, small = figure.subplots(1, 2)
+    panel(bandwidth, curves(of_operations(rows), "bus_gb_per_s"), "bus bandwidth, GB/s")
+    panel(small, of_methods(rows), "small all-reduce, us", log=True)
+    return figure
+
+
+def main() -> None:
+    """Write the picture."""
+    report = json.loads(REPORT.read_text())
+    with mpl.rc_context(STYLE):
+        draw(report["result"]["rows"]).savefig(PICTURE, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
