@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 
+from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.matmul_multi.check import check
 from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Timed, fastest, finalists
@@ -13,6 +14,7 @@ from gpupack_workloads.matmul_multi.grid import shape
 from gpupack_workloads.matmul_multi.layout import Block, Cuts, cut
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import LAYOUTS
+from gpupack_workloads.matmul_multi.rank import check_timed
 
 OPERANDS = Operands(size=192, ranks=3, dtype=torch.float32, device=torch.device("cpu"), seed=4)
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
@@ -46,6 +48,19 @@ def test_one_wrong_element_is_noticed(wrong):
     block.values[17, 130] += wrong
     with pytest.raises(WrongResult, match="rounding explains"):
         check(block, OPERANDS, doing="a product")
+
+
+def settle(wrong):
+    with group("gloo", require_gpu=False):
+        block = block_of(range(1, 2), range(3))
+        block.values[17, 130] += wrong
+        return check_timed("rows", block, OPERANDS).holds
+
+
+@no_gpu
+def test_what_the_race_left_is_checked(gang):
+    assert gang(1, settle, 0.0) == [True]
+    assert "rows, as it was timed" in str(gang(1, settle, 1.0)[0])
 
 
 def test_parts_that_were_exchanged_are_noticed():

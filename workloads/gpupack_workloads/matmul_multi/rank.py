@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of `matmul-multi` does: make operands, check every layout, race them."""
+"""What each process of `matmul-multi` does: make operands, check every layout, race them.
+
+What the race leaves is checked once more, with the product of one GPU.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -18,7 +21,7 @@ from gpupack_workloads.matmul_multi.check import check
 from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Race, compete
 from gpupack_workloads.matmul_multi.exchange import Exchange
 from gpupack_workloads.matmul_multi.grid import Grid
-from gpupack_workloads.matmul_multi.layout import Cuts, Layout, multiply
+from gpupack_workloads.matmul_multi.layout import Block, Cuts, Layout, multiply
 from gpupack_workloads.matmul_multi.messages import Messages
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import MatmulMultiOptions
@@ -51,11 +54,14 @@ def measure(options: MatmulMultiOptions, backend: str) -> Result:
         with memory_errors(f"a product of size {operands.size}"):
             layouts = layouts_of(options.layouts, operands, rank)
             agreements = [checked(layout, operands, options) for layout, _ in layouts]
+            single, block = alone(operands, options.widths)
             heat, final = compete(
-                [*alone(operands, options.widths), *together(layouts, options)],
+                [*single, *together(layouts, options)],
                 device=rank.device.torch,
                 final=FINAL[rank.device.torch.type],
             )
+            blocks = [(ALONE, block), *((layout.name, layout.result()) for layout, _ in layouts)]
+            agreements += [check_timed(name, block, operands) for name, block in blocks]
         agreement = closest(agreements)
         return summarise(heat, final, agreement, operands=operands, rank=rank)
 
@@ -113,16 +119,25 @@ def checked(layout: Layout, operands: Operands, options: MatmulMultiOptions) -> 
     return agreement
 
 
-def alone(operands: Operands, widths: Sequence[int]) -> list[Entrant]:
-    """Return the ways of one GPU, which has all of A and B."""
+def check_timed(name: str, block: Block, operands: Operands) -> Agreement:
+    """Check what the last turn left."""
+    found = []
+    with all_or_none():
+        found.append(check(block, operands, doing=f"{name}, as it was timed"))
+    return closest(found)
+
+
+def alone(operands: Operands, widths: Sequence[int]) -> tuple[list[Entrant], Block]:
+    """Return the ways of one GPU, which has all of A and B, and where they leave C."""
     every = range(operands.ranks)
     a_mk = operands.block(A, every, every)
     b_nk = operands.block(B_T, every, every)
     c_mn = torch.empty_like(a_mk)
-    return [
+    entrants = [
         Entrant(ALONE, "none", Cuts(1, width), partial(multiply, a_mk, b_nk, c_mn, width=width))
         for width in widths
     ]
+    return entrants, Block(every, every, c_mn, roundings=1)
 
 
 def together(layouts: Sequence[tuple[Layout, str]], options: MatmulMultiOptions) -> list[Entrant]:
