@@ -62,7 +62,8 @@ def medians_in_turns(
 
 def _gpu_seconds(work: Callable[[], object], repeats: int) -> float:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda.synchronize()
+    # Not synchronized before: while the warm-up goes on, the first calls that count are launched.
+    # After a pause the GPU would wait for them, longer where Python launches than a library.
     start.record()
     for _ in range(repeats):
         work()
