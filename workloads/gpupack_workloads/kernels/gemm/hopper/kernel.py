@@ -149,11 +149,11 @@ def multiply(
         instr_shape=[16, TILE_N, 256 // a_map.dtype.primitive_bitwidth],
     )
     c_tile = c_tiles.index(HALF)
+    # Cleared once: the first product of a tile overwrites what the tile before has left.
+    sum_MN = gl.zeros((HALF_M, TILE_N), dtype=gl.float32, layout=layout)
     stage = 0
     phase = 0
     for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
-        tile_m, tile_n = place(tile, tiles_m, tiles_n, GROUP_M)
-        sum_MN = gl.zeros((HALF_M, TILE_N), dtype=gl.float32, layout=layout)
         for k in range(0, K, TILE_K):
             mbarrier.wait(ready.index(stage), phase)
             a = a_tiles.index(2 * stage + HALF)
@@ -171,6 +171,8 @@ def multiply(
             if stage == STAGES:
                 stage = 0
                 phase ^= 1
+        # Divisions, while the last products go on.
+        tile_m, tile_n = place(tile, tiles_m, tiles_n, GROUP_M)
         sum_MN = warpgroup_mma_wait(0, deps=(sum_MN,))
         mbarrier.arrive(empty.index((stage + STAGES - 1) % STAGES), count=1)
         row = (tile_m * 2 + HALF) * HALF_M
