@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpupack_workloads.commands.common import common, finish
-from gpupack_workloads.resnet50.options import COMPILE_MODES, COUPLINGS, DTYPES, ResNetOptions
+from gpupack_workloads.resnet50.options import AUTO, COMPILE_MODES, COUPLINGS, DTYPES, ResNetOptions
 from gpupack_workloads.settings import Gang
 
 
@@ -20,7 +20,8 @@ from gpupack_workloads.settings import Gang
 @click.option(
     "--batch-size",
     type=click.IntRange(2, 8192),
-    help="Images per process and step.  [default: 512 on GPUs, 4 on CPUs]",
+    help="Images per process and step.  [default: 1024 on GPUs of 128 GiB, else what"
+    " fits; 4 on CPUs]",
 )
 @click.option(
     "--steps",
@@ -46,14 +47,14 @@ from gpupack_workloads.settings import Gang
 @click.option(
     "--coupling",
     type=click.Choice(COUPLINGS),
-    default="flat",
-    show_default=True,
-    help="How ranks sum gradients: in a few flat buffers, or by torch's DDP.",
+    default=AUTO,
+    help="How ranks sum gradients: in long buffers, by copies out of peers' memory or by the"
+    " backend, or by torch's DDP.  [default: copies where GPUs reach one another, else flat]",
 )
 @click.option(
     "--bucket-mib",
     type=click.IntRange(1, 1024),
-    default=50,
+    default=100,
     show_default=True,
     help="Gradients summed by one all-reduce.",
 )

@@ -73,7 +73,7 @@ def trainer(
         fused=device.type == "cuda",
     )
     return Trainer(
-        loss_of or objective,
+        objective if loss_of is None else loss_of,
         optimizer,
         precision=plan.precision,
         device=device,

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether ranks exchange what they should, and stay replicas."""
+
+from typing import cast
+
+import torch
+import torch.distributed as dist
+
+from gpupack_workloads.distributed.rank import Rank
+from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.resnet50.coupling.choose import bucketed
+from gpupack_workloads.resnet50.objective import Objective
+from gpupack_workloads.resnet50.plan import Plan
+
+# Of one buffer's memory, so that what the next step fills in meets what the last one still reads.
+ROUNDS = 3
+
+
+def check_exchange(objective: Objective, plan: Plan, rank: Rank) -> None:
+    """Exchange gradients of which every rank knows the mean.
+
+    Raises:
+        WrongResult: another one came.
+    """
+    parameters = list(objective.parameters())
+    with bucketed(objective, plan, rank) as buckets:
+        for turn in range(ROUNDS):
+            objective.zero_grad()
+            known_gradients(parameters, rank.index + turn).backward()
+            buckets.synchronise()
+            mean_of_ranks = (rank.ranks - 1) / 2 + turn
+            for place, parameter in enumerate(parameters):
+                expected = torch.full_like(parameter, mean_of_ranks + place)
+                gradient = cast("torch.Tensor", parameter.grad)
+                if not torch.allclose(gradient, expected, rtol=1e-6):
+                    raise WrongResult(
+                        f"rank {rank.index}: the mean gradient of parameter {place} over"
+                        f" {rank.ranks} ranks is {mean_of_ranks + place}, and the exchange made"
+                        " something else of it"
+                    )
+    objective.zero_grad()
+
+
+def known_gradients(parameters: list[torch.nn.Parameter], first: int) -> torch.Tensor:
+    """Return what has the gradient `first` by the first parameter, one more by each next one."""
+    weighted = [parameter.sum() * (first + place) for place, parameter in enumerate(parameters)]
+    return torch.stack(weighted).sum()
+
+
+def check_replicas(module: torch.nn.Module, rank: Rank) -> None:
+    """Compare every rank's parameters, bit by bit as a sum of their patterns.
+
+    Raises:
+        WrongResult: the replicas have drifted apart.
+    """
+    patterns = [p.detach().reshape(-1).view(torch.int32).sum() for p in module.parameters()]
+    mine = torch.stack(patterns)
+    least, most = mine.clone(), mine.clone()
+    dist.all_reduce(least, op=dist.ReduceOp.MIN)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    if not torch.equal(least, most):
+        raise WrongResult(f"rank {rank.index}: the replicas' parameters differ after training")
