@@ -25,7 +25,7 @@ from gpupack_workloads.transformer import rank, sdpa, speed, training
 from gpupack_workloads.transformer.curve import Curve, compare, curve
 from gpupack_workloads.transformer.folder import latest
 from gpupack_workloads.transformer.language import Language
-from gpupack_workloads.transformer.model import new_decoder
+from gpupack_workloads.transformer.model import new_decoder, use
 from gpupack_workloads.transformer.need import activation_bytes, parameters, training_bytes
 from gpupack_workloads.transformer.need import alone as alone_held
 from gpupack_workloads.transformer.operations import operations
@@ -212,6 +212,7 @@ def test_two_ranks_lose_what_a_single_process_loses(gang, spread):
         assert result.verified
         assert result.metrics["error"] < TOLERANCE
         assert result.metrics["gradient_error"] < TOLERANCE
+        assert result.metrics["weight_error"] < TOLERANCE
 
 
 def killed_after_checkpoint(options):
@@ -273,34 +274,56 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_step(alone, tmp_p
 
 def test_a_curve_that_parts_from_the_reference_is_refused():
     plan = plan_for(TransformerOptions(), ranks=1, simulated=True)
-    lengths = {"head": 2.0, "attention.key": 0.01}
-    reference = Curve([5.0, 4.0, 3.0], lengths)
-    near = compare(Curve([5.0, 4.0001, 3.0], lengths), reference, plan)
+    lengths = {"head": 2.0, "key": 0.01}
+    reference = Curve([5.0, 4.0, 3.0], lengths, lengths)
+    near = compare(replace(reference, losses=[5.0, 4.0001, 3.0]), reference, plan)
     assert (near.error, near.verifies) == (pytest.approx(0.00002), True)
     for wrong in (
-        Curve([5.0, 4.01, 3.0], lengths),
-        Curve([5.0, float("nan"), 3.0], lengths),
-        Curve([5.0, 4.0, 3.0], {"head": 4.0, "attention.key": 0.02}),
-        Curve([5.0, 4.0, 3.0], {"head": 2.0, "attention.key": 0.0}),
-        Curve([5.0, 4.0, 3.0], {"head": 2.0, "attention.key": float("nan")}),
+        {"losses": [5.0, 4.01, 3.0]},
+        {"losses": [5.0, float("nan"), 3.0]},
+        {"gradients": {"head": 4.0, "key": 0.02}},
+        {"gradients": {"head": 2.0}},
+        {"gradients": {"head": 2.0, "key": float("nan")}},
+        {"weights": {"head": 2.0, "key": 0.01001}},
     ):
         with pytest.raises(WrongResult, match="single process"):
-            compare(wrong, reference, plan)
+            compare(replace(reference, **wrong), reference, plan)
 
 
 def test_two_steps_do_not_verify_a_training():
     plan = plan_for(TransformerOptions(), ranks=1, simulated=True)
-    few = Curve([5.0, 4.0], {"head": 2.0})
+    few = Curve([5.0, 4.0], {"head": 2.0}, {"head": 2.0})
     assert not compare(few, few, plan).verifies
 
 
-def test_an_attention_without_gradients_of_keys_is_noticed():
+def without_gradients_of_keys(learner):
+    whole = learner.module.operations
+    use(
+        learner.module,
+        replace(whole, attention=lambda q, k, v: whole.attention(q, k.detach(), v)),
+    )
+
+
+def without_updates_of_a_layer(learner):
+    (group,) = learner.optimizer.param_groups
+    layer = {id(parameter) for parameter in learner.module.blocks["1"].parameters()}
+    group["params"] = [p for p in group["params"] if id(p) not in layer]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (without_gradients_of_keys, r"most in blocks\.\d\.attention\.key"),
+        (without_updates_of_a_layer, r"and blocks\.1\."),
+    ],
+)
+def test_a_fault_that_losses_hardly_show_is_noticed(spoil, told):
     plan = plan_for(TransformerOptions(batch_size=2), ranks=1, simulated=True)
     made, place = operations("torch", compiled=False), Place(index=0, ranks=1, device=DEVICE)
-    broken = replace(made, attention=lambda q, k, v: made.attention(q, k.detach(), v))
-    found, reference = (curve(single_learner(plan, kind, place), 3) for kind in (broken, made))
-    with pytest.raises(WrongResult, match=r"most in attention\.key"):
-        compare(found, reference, plan)
+    whole, spoilt = (single_learner(plan, made, place) for _ in range(2))
+    spoil(spoilt)
+    with pytest.raises(WrongResult, match=told):
+        compare(curve(spoilt, 3), curve(whole, 3), plan)
 
 
 class Sum(Sharing):

@@ -94,6 +94,10 @@ def check(plan: Plan, place: Place) -> Agreement:
     found = curve(new_learner(plan, chosen, place), plan.check_steps)
     forget_peak(place.device)
     if place.index == 0:
-        logger.info("%s, of a single process with torch's kernels %s", found, reference)
+        logger.info(
+            "losses %s, of a single process with torch's kernels %s", found.losses, reference.losses
+        )
     with all_or_none():
-        return compare(found, reference, plan)
+        agreement = compare(found, reference, plan)
+    logger.info("%s", agreement)
+    return agreement

@@ -106,9 +106,10 @@ def read_about(place: Path, plan: Plan) -> Agreement | None:
     """
     try:
         theirs = json.loads((place / ABOUT).read_text())
-        network, checked = theirs["network"], theirs["checked"]
+        network, told = theirs["network"], theirs["checked"]
+        checked = None if told is None else Agreement(**told)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadArgument(f"{place} does not say of which network it is: {error}") from error
+        raise BadArgument(f"{place} does not say what it is of: {error}") from error
     ours = network_of(plan)
     differing = [
         f"{key} {network.get(key)} and not {ours[key]}"
@@ -117,7 +118,7 @@ def read_about(place: Path, plan: Plan) -> Agreement | None:
     ]
     if differing:
         raise BadArgument(f"{place} is of another network: {', '.join(differing)}")
-    return None if checked is None else Agreement(**checked)
+    return checked
 
 
 def about(plan: Plan, checked: Agreement | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Left to itself torch chooses anew for each problem and does not say what it took
 first of the order below that takes heads of this kind: on GPUs since Hopper cuDNN's is the fastest.
 """
 
+import warnings
 from functools import cache
 
 import torch
@@ -47,15 +48,21 @@ def backend_for(
         torch.zeros((1, count, PROBE_TOKENS, width), dtype=dtype, device=device)
         for count in (heads, kv_heads)
     )
-    for backend in ORDER[:-1]:
-        try:
-            # Without gradients: a block that is computed again must save the same tensors as first.
-            with torch.no_grad():
-                attention_by(backend, q, k, k)
-        except RuntimeError:
-            continue
-        return backend
-    return ORDER[-1]
+    return next((backend for backend in ORDER[:-1] if takes(backend, q, k)), ORDER[-1])
+
+
+def takes(backend: SDPBackend, q: torch.Tensor, k: torch.Tensor) -> bool:
+    """Try, without torch's warnings about all that others would not take.
+
+    Without gradients, too: a block that is computed again must save the same tensors as at first.
+    """
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            attention_by(backend, q, k, k)
+    except RuntimeError:
+        return False
+    return True
 
 
 def name_of(backend: SDPBackend) -> str:

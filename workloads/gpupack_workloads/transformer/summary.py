@@ -77,6 +77,8 @@ def agreed(agreement: Agreement | None) -> dict[str, Scalar]:
         "error_bound": agreement.bound,
         "gradient_error": agreement.gradient_error,
         "gradient_error_bound": agreement.gradient_bound,
+        "weight_error": agreement.weight_error,
+        "weight_error_bound": agreement.weight_bound,
         "check_steps": agreement.steps,
     }
 

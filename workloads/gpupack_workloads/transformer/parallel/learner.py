@@ -2,7 +2,7 @@
 """A network under training, by one process or as one of many."""
 
 import contextlib
-import re
+import math
 from dataclasses import dataclass
 
 import torch
@@ -18,16 +18,6 @@ from gpupack_workloads.transformer.plan import Plan
 TYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 BETAS = (0.9, 0.95)
 WEIGHT_DECAY = 0.1
-# Of parameters, by their names without layers. Those of a kind have gradients from one operation.
-KINDS = (
-    "embedding",
-    "attention_norm",
-    *(f"attention.{name}" for name in ("query", "key", "value", "output")),
-    "inner_norm",
-    *(f"inner.{name}" for name in ("gate", "up", "down")),
-    "norm",
-    "head",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +54,23 @@ class Learner:
         """Compute the gradient of a batch of all ranks; return its mean loss."""
         raise NotImplementedError
 
-    def gradient_norms(self) -> dict[str, float]:
-        """Return the lengths of the last step's gradient by kind, the same on every rank."""
-        whole, parted = squares(self.module)
-        return lengths(whole + self.over_ranks(parted))
+    def gradient_lengths(self) -> dict[str, float]:
+        """Return the lengths of the last step's gradients by name, the same on every rank."""
+        parameters = self.module.named_parameters()
+        return self.lengths({name: p.grad for name, p in parameters if p.grad is not None})
 
-    def over_ranks(self, parted: torch.Tensor) -> torch.Tensor:
-        """Return the sum over ranks of what each has of cut gradients."""
+    def weight_lengths(self) -> dict[str, float]:
+        """Return the lengths of the parameters by name, the same on every rank."""
+        return self.lengths(dict(self.module.named_parameters()))
+
+    def lengths(self, tensors: dict[str, torch.Tensor]) -> dict[str, float]:
+        """Return lengths of tensors of which this rank may have none, parts or the whole."""
+        mine = squares(tensors)
+        every = [mine]
         if self.place.ranks > 1:
-            dist.all_reduce(parted)
-        return parted
+            every = [mine] * self.place.ranks
+            dist.all_gather_object(every, mine)
+        return combined(every)
 
 
 class Single(Learner):
@@ -127,27 +124,32 @@ class Sharing(Single):
         return loss / self.place.ranks
 
 
-def squares(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return sums of squares of gradients by kind: of those that are whole here, and of parts."""
-    gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
-    device = next(iter(gradients.values())).device
-    whole, parted = (torch.zeros(len(KINDS), device=device) for _ in range(2))
-    for name, gradient in gradients.items():
-        cut = isinstance(gradient, DTensor)
-        here = gradient.to_local() if isinstance(gradient, DTensor) else gradient
-        sums = parted if cut else whole
-        sums[KINDS.index(kind_of(name))] += torch.linalg.vector_norm(here.float()).square()
-    return whole, parted
+@dataclass(frozen=True)
+class Square:
+    """A tensor's squared length, or that of the part which a rank has."""
+
+    value: float
+    part: bool
 
 
-def kind_of(name: str) -> str:
-    """Return which kind of parameter this is, whatever its layer."""
-    return re.sub(r"^blocks\.\d+\.", "", name).removesuffix(".weight")
+def squares(tensors: dict[str, torch.Tensor]) -> dict[str, Square]:
+    """Return squared lengths of what is here of each tensor."""
+    here = [t.to_local() if isinstance(t, DTensor) else t for t in tensors.values()]
+    lengths = torch.stack([torch.linalg.vector_norm(t.detach().float()) for t in here])
+    return {
+        name: Square(length**2, isinstance(tensor, DTensor))
+        for (name, tensor), length in zip(tensors.items(), lengths.tolist(), strict=True)
+    }
 
 
-def lengths(squares_by_kind: torch.Tensor) -> dict[str, float]:
-    """Return the roots by kind."""
-    return dict(zip(KINDS, squares_by_kind.sqrt().tolist(), strict=True))
+def combined(every: list[dict[str, Square]]) -> dict[str, float]:
+    """Return whole lengths out of what all ranks have: parts add up, copies are the same."""
+    totals: dict[str, float] = {}
+    for mine in every:
+        for name, square in mine.items():
+            before = totals.get(name, 0.0) if square.part else 0.0
+            totals[name] = before + square.value
+    return {name: math.sqrt(total) for name, total in totals.items()}
 
 
 def decoder_of(plan: Plan, operations: Operations, device: torch.device) -> Decoder:

@@ -19,9 +19,7 @@ from gpupack_workloads.transformer.parallel.learner import (
     Learner,
     Place,
     decoder_of,
-    lengths,
     new_optimizer,
-    squares,
 )
 from gpupack_workloads.transformer.plan import Plan
 
@@ -54,11 +52,6 @@ class Spread(Learner):
         mean = found.detach().clone()
         dist.broadcast(mean, src=self.place.ranks - 1)
         return mean
-
-    def gradient_norms(self) -> dict[str, float]:
-        """Return the lengths of the last step's gradient by kind: every stage has whole ones."""
-        whole, _ = squares(self.module)
-        return lengths(self.over_ranks(whole))
 
 
 def stage_of(decoder: Decoder, *, index: int, stages: int) -> Decoder:
