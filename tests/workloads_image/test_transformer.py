@@ -318,7 +318,10 @@ def without_updates_of_a_layer(learner):
     ],
 )
 def test_a_fault_that_losses_hardly_show_is_noticed(spoil, told):
-    plan = plan_for(TransformerOptions(batch_size=2), ranks=1, simulated=True)
+    sizes = TransformerOptions(
+        layers=2, width=128, heads=2, kv_heads=2, sequence=64, batch_size=2, compiled=False
+    )
+    plan = plan_for(sizes, ranks=1, simulated=DEVICE.type == "cpu")
     made, place = operations("torch", compiled=False), Place(index=0, ranks=1, device=DEVICE)
     whole, spoilt = (single_learner(plan, made, place) for _ in range(2))
     spoil(spoilt)
