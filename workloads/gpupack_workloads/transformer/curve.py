@@ -11,10 +11,14 @@ from gpupack_workloads.transformer.language import Language
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
 
-# Of the first loss, and of lengths: rounding of products, amplified by the way that training takes.
+# Rounding of products, amplified by the way that training takes. On an H200 in bf16, with 5 seeds
+# and three sizes, our kernels and torch's were apart by up to 0.00008 of the first loss, 0.0034 of a
+# gradient's length and 0.000017 of a parameter's; torch's and 32 bits by no more. Each of 25 faults
+# was beyond a bound: a sum of two in place of a mean 67 times as far, key heads in another order 4
+# times, no updates of one layer of twelve 5 times, updates of 0.9 of their size 1.7 times.
 LOSS_BOUNDS = {"bf16": 0.0003, "fp32": 0.00005}
-GRADIENT_BOUNDS = {"bf16": 0.02, "fp32": 0.0002}
-WEIGHT_BOUNDS = {"bf16": 0.0002, "fp32": 0.00002}
+GRADIENT_BOUNDS = {"bf16": 0.015, "fp32": 0.0002}
+WEIGHT_BOUNDS = {"bf16": 0.0001, "fp32": 0.00002}
 # Fewer updates do not tell a network that learns from one that does not.
 LEAST_STEPS = 3
 
