@@ -9,7 +9,13 @@ import click
 
 from gpupack_workloads.commands.common import common, finish
 from gpupack_workloads.settings import Gang
-from gpupack_workloads.transformer.options import DTYPES, KERNELS, PARALLEL, TransformerOptions
+from gpupack_workloads.transformer.options import (
+    DTYPES,
+    KERNELS,
+    MOST_CHECK_STEPS,
+    PARALLEL,
+    TransformerOptions,
+)
 
 
 @click.command("transformer")
@@ -84,7 +90,7 @@ from gpupack_workloads.transformer.options import DTYPES, KERNELS, PARALLEL, Tra
 )
 @click.option(
     "--check-steps",
-    type=click.IntRange(0, 1000),
+    type=click.IntRange(0, MOST_CHECK_STEPS),
     help="Steps compared with a single process and torch's kernels; less than 3 leave the result"
     " unverified.  [default: 4 on GPUs, 3 on CPUs]",
 )

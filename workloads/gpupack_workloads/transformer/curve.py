@@ -12,7 +12,7 @@ from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
 
 # Rounding of products, amplified by the way that training takes. On an H200 in bf16, with 5 seeds
-# and three sizes, our kernels and torch's were apart by up to 0.00008 of the first loss, 0.0034 of a
+# and 3 sizes, our kernels and torch's were apart by up to 0.00008 of the first loss, 0.0034 of a
 # gradient's length and 0.000017 of a parameter's; torch's and 32 bits by no more. Each of 25 faults
 # was beyond a bound: a sum of two in place of a mean 67 times as far, key heads in another order 4
 # times, no updates of one layer of twelve 5 times, updates of 0.9 of their size 1.7 times.
