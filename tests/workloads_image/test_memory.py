@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does not fit is refused before any work."""
 
+import os
+
 import pytest
 import torch
 
 from gpupack_workloads import attention, gemm, matmul, softmax, train_cnn, vector_add
 from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.devices import Device
+from gpupack_workloads.distributed import room
+from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import OutOfMemory
 from gpupack_workloads.gemm.options import GemmOptions
 from gpupack_workloads.memory import container_bytes, host_bytes, require_memory
@@ -47,3 +51,16 @@ def test_files_that_were_read_a_while_ago_leave_their_memory_to_others(tmp_path)
     for name, text in (("max", "1000"), ("current", "900"), ("stat", "anon 5\ninactive_file 600")):
         (tmp_path / f"memory.{name}").write_text(text)
     assert container_bytes(tmp_path) == 700
+
+
+def asks_for_80_of_100_bytes(sharers):
+    os.environ["LOCAL_WORLD_SIZE"] = str(sharers)
+    room.free_bytes = lambda _: 100
+    with group("auto", require_gpu=False) as rank:
+        room.require_room(80, rank.device, doing="a buffer")
+
+
+@no_gpu
+@pytest.mark.parametrize(("sharers", "kind"), [(1, type(None)), (2, OutOfMemory)])
+def test_only_processes_of_the_same_container_share_its_memory(gang, sharers, kind):
+    assert [type(answer) for answer in gang(2, asks_for_80_of_100_bytes, sharers)] == [kind, kind]
