@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`allreduce`."""
 
-import os
-
 import click
 
-from gpupack_workloads.commands.common import common, finish
-from gpupack_workloads.settings import Gang, Options
+from gpupack_workloads.commands.common import common, finish, in_gang
+from gpupack_workloads.settings import Options
 
 
 @click.command("allreduce")
@@ -19,8 +17,4 @@ from gpupack_workloads.settings import Gang, Options
 def command(size: int | None, seed: int, *, require_gpu: bool, as_json: bool) -> None:
     """Sum buffers over all processes of all workers, checked exactly."""
     options = Options(size=size, seed=seed, require_gpu=require_gpu)
-    finish(
-        "allreduce",
-        lambda module: module.run(options, Gang.from_environ(os.environ)),
-        as_json=as_json,
-    )
+    finish("allreduce", in_gang(options), as_json=as_json)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`collectives`."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from gpupack_workloads.collectives.options import (
     SMALLEST_BYTES,
     CollectivesOptions,
 )
-from gpupack_workloads.commands.common import common, finish
-from gpupack_workloads.settings import Gang
+from gpupack_workloads.commands.common import common, finish, in_gang
 
 SIZES = click.IntRange(SMALLEST_BYTES, LARGEST_BYTES)
 
@@ -48,8 +46,4 @@ def command(*, as_json: bool, **arguments: Any) -> None:
         raise click.BadParameter(f"--size {options.size} is below --smallest {options.smallest}")
     if options.tune and "all-reduce" not in options.operations:
         raise click.BadParameter("--tune compares all-reduces: add --operation all-reduce")
-    finish(
-        "collectives",
-        lambda module: module.run(options, Gang.from_environ(os.environ)),
-        as_json=as_json,
-    )
+    finish("collectives", in_gang(options), as_json=as_json)

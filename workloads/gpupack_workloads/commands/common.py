@@ -12,7 +12,7 @@ import click
 
 from gpupack_workloads.errors import WorkloadError, WrongResult
 from gpupack_workloads.results import Result, headline, in_full, report, result_path
-from gpupack_workloads.settings import prepare
+from gpupack_workloads.settings import Gang, Options, prepare
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,11 @@ def finish(name: str, run: Run, *, as_json: bool) -> None:
         fail(error)
     else:
         show(result, as_json=as_json)
+
+
+def in_gang(options: Options) -> Run:
+    """Return what runs a workload as this worker of its gang; the place is read then."""
+    return lambda module: module.run(options, Gang.from_environ(os.environ))
 
 
 def show(result: Result, *, as_json: bool) -> None:

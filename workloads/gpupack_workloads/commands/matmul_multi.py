@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`matmul-multi`."""
 
-import os
 from typing import Any
 
 import click
 
-from gpupack_workloads.commands.common import common, finish
+from gpupack_workloads.commands.common import common, finish, in_gang
 from gpupack_workloads.matmul_multi.options import CHUNKS, LAYOUTS, WIDTHS, MatmulMultiOptions
-from gpupack_workloads.settings import Gang
 
 
 @click.command("matmul-multi")
@@ -44,8 +42,4 @@ from gpupack_workloads.settings import Gang
 def command(*, as_json: bool, **arguments: Any) -> None:
     """Multiply matrices over all GPUs of all workers, beside one GPU."""
     options = MatmulMultiOptions(**arguments)
-    finish(
-        "matmul-multi",
-        lambda module: module.run(options, Gang.from_environ(os.environ)),
-        as_json=as_json,
-    )
+    finish("matmul-multi", in_gang(options), as_json=as_json)

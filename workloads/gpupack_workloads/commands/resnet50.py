@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`resnet50`."""
 
-import os
 from typing import Any
 
 import click
 
-from gpupack_workloads.commands.common import common, finish
+from gpupack_workloads.commands.common import common, finish, in_gang
 from gpupack_workloads.resnet50.options import AUTO, COMPILE_MODES, COUPLINGS, DTYPES, ResNetOptions
-from gpupack_workloads.settings import Gang
 
 
 @click.command("resnet50")
@@ -62,8 +60,4 @@ from gpupack_workloads.settings import Gang
 def command(*, as_json: bool, **arguments: Any) -> None:
     """Train ResNet-50 on synthetic ImageNet data over all GPUs of all workers."""
     options = ResNetOptions(**arguments)
-    finish(
-        "resnet50",
-        lambda module: module.run(options, Gang.from_environ(os.environ)),
-        as_json=as_json,
-    )
+    finish("resnet50", in_gang(options), as_json=as_json)

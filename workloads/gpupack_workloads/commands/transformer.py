@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`transformer`."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gpupack_workloads.commands.common import common, finish
-from gpupack_workloads.settings import Gang
+from gpupack_workloads.commands.common import common, finish, in_gang
 from gpupack_workloads.transformer.options import (
     DTYPES,
     KERNELS,
@@ -110,8 +108,4 @@ from gpupack_workloads.transformer.options import (
 def command(*, as_json: bool, **arguments: Any) -> None:
     """Train a language model by DDP, FSDP2, tensor or pipeline parallelism, with checkpoints."""
     options = TransformerOptions(**arguments)
-    finish(
-        "transformer",
-        lambda module: module.run(options, Gang.from_environ(os.environ)),
-        as_json=as_json,
-    )
+    finish("transformer", in_gang(options), as_json=as_json)
