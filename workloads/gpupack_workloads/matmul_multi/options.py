@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from gpupack_workloads.settings import Options
 
 LAYOUTS = ("rows", "grid", "split-k", "split-k-all-reduce")
-# On H200s, where power is the limit, products of 1024 columns are 3% faster than whole ones, on one
-# GPU too; two chunks are between one and four.
+# On H200s products of 1024 columns or whole ones are the fastest, on one GPU too; which of them
+# changes from run to run (docs/workloads.md has 512 to whole). Two chunks are between one and four.
 CHUNKS = (1, 4)
 WIDTHS = (1024, 32768)
 
