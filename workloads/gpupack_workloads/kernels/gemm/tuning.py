@@ -33,8 +33,7 @@ class HopperTiles:
 
     Attributes:
         m: rows, one half for each of the two groups of warps.
-        parts: 1 or 4; a quarter of a tile at a time, by two pieces of shared memory in turn, needs
-            half of what a whole tile does, and leaves a stage more for A and B.
+        parts: 1 or 2; one half of a tile goes while the other is being rounded.
     """
 
     m: int
@@ -57,11 +56,11 @@ INTERPRETED = Tiles(m=128, n=128, k=128, group_m=8, warps=4, stages=1)
 H200 = "NVIDIA H200"
 HOPPER_TILES: dict[tuple[str, int], tuple[HopperTiles, ...]] = {
     (H200, 2): (
-        HopperTiles(m=128, n=256, k=64, stages=4, parts=4, group_m=8),
+        HopperTiles(m=128, n=256, k=64, stages=3, parts=2, group_m=8),
         HopperTiles(m=128, n=128, k=64, stages=6, parts=1, group_m=8),
     ),
     (H200, 1): (
-        HopperTiles(m=128, n=256, k=128, stages=4, parts=4, group_m=8),
+        HopperTiles(m=128, n=256, k=128, stages=3, parts=2, group_m=8),
         HopperTiles(m=128, n=128, k=128, stages=6, parts=1, group_m=8),
     ),
 }

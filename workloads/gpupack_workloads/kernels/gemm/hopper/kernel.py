@@ -180,16 +180,10 @@ def multiply(
         if PARTS == 1:
             put(c_map, output, c_tile, sum_MN, row, column, 0)
         else:
-            # A quarter goes while the next one is being rounded, by two pieces of memory in turn.
-            PART_N: gl.constexpr = TILE_N // 4
-            other_tile = c_tiles.index(HALF + 2)
+            # A half goes while the other is being rounded, each from its own piece of memory.
             left, right = halve(sum_MN)
-            first, second = halve(left)
-            put(c_map, output, c_tile, first, row, column, 1)
-            put(c_map, output, other_tile, second, row, column + PART_N, 1)
-            third, fourth = halve(right)
-            put(c_map, output, c_tile, third, row, column + 2 * PART_N, 1)
-            put(c_map, output, other_tile, fourth, row, column + 3 * PART_N, 1)
+            put(c_map, output, c_tile, left, row, column, 1)
+            put(c_map, output, c_tiles.index(HALF + 2), right, row, column + TILE_N // 2, 1)
     tma.store_wait(0)
 
 
@@ -221,7 +215,7 @@ def gemm_hopper_kernel(
     TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
     a_tiles = allocate(a_map, 2 * STAGES)
     b_tiles = allocate(b_map, STAGES)
-    c_tiles = allocate(c_map, 2 if PARTS == 1 else 4)
+    c_tiles = allocate(c_map, 2 * PARTS)
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
