@@ -1,28 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resnet50 workload from the inside."""
 
-import contextlib
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from gpupack_workloads.devices import Device
-from gpupack_workloads.distributed.rank import Rank, group
+from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import BadArgument, OutOfMemory, WrongResult
-from gpupack_workloads.resnet50.coupling import choose
-from gpupack_workloads.resnet50.coupling.buckets import Buckets
-from gpupack_workloads.resnet50.coupling.check import check_exchange, check_replicas
-from gpupack_workloads.resnet50.coupling.choose import decided
-from gpupack_workloads.resnet50.coupling.collective import Collective, Reduced
-from gpupack_workloads.resnet50.coupling.copies import Copies, piece_size
-from gpupack_workloads.resnet50.coupling.ddp import replicated
+from gpupack_workloads.resnet50 import alike
+from gpupack_workloads.resnet50.alike import check_exchange, check_replicas
+from gpupack_workloads.resnet50.coupling import Flat, replicated
 from gpupack_workloads.resnet50.model import PARAMETERS, ResNet50, folded_convolution
 from gpupack_workloads.resnet50.need import outputs_per_image
-from gpupack_workloads.resnet50.objective import new_objective
 from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import fitting_batch, plan_for
 from gpupack_workloads.resnet50.rank import measure
@@ -86,18 +77,16 @@ def mean_gradients(coupling):
         # Enough for two buckets of a MiB, in the memory order of images, too.
         module = torch.nn.Sequential(torch.nn.Conv2d(8, 512, 8), torch.nn.Flatten())
         module.append(torch.nn.Linear(512, 600)).to(memory_format=torch.channels_last)
-        for parameter in module.parameters():
-            torch.distributed.broadcast(parameter.detach(), src=0)
         images = torch.randn(4, 8, 8, 8)
         if coupling == "ddp":
             replica = replicated(module, rank, bucket_mib=1)
             replica(images).square().mean().backward()
         else:
-            buckets = Buckets(module.children(), Collective(rank), bucket_mib=1)
+            flat = Flat(module, rank, bucket_mib=1)
             for _ in range(2):
                 module.zero_grad()
                 module(images).square().mean().backward()
-                buckets.synchronise()
+                flat.synchronise()
         return [parameter.grad.numpy() for parameter in module.parameters()]
 
 
@@ -108,69 +97,6 @@ def test_flat_buffers_give_the_gradients_of_ddp(gang):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
-class ThreadRoom:
-    """One thread's view of memory that all threads share."""
-
-    def __init__(self, rank, memory, barrier):
-        self.rank, self.ranks, self.mine = rank, len(memory), memory[rank]
-        self._memory, self._barrier = memory, barrier
-
-    def peer(self, rank, start, count):
-        return self._memory[rank][start : start + count]
-
-    def barrier(self):
-        self._barrier.wait(timeout=20)
-
-
-def each_thread(ranks, work):
-    """Run work(rank) in a thread for each rank; return the answers."""
-    with ThreadPoolExecutor(ranks) as threads:
-        return list(threads.map(work, range(ranks)))
-
-
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("elements", [1, 97, 5000])
-def test_copies_out_of_peers_memory_give_every_rank_the_same_mean(ranks, elements):
-    memory = [torch.full((piece_size(elements, ranks) * ranks,), 7.0) for _ in range(ranks)]
-    barrier = threading.Barrier(ranks)
-    values = torch.randn(3, ranks, elements)
-
-    def work(rank):
-        copies = Copies(ranks, CPU.torch, lambda _: ThreadRoom(rank, memory, barrier))
-        buffer, found = copies.buffer(elements), []
-        for turn in range(3):
-            buffer.flat.copy_(values[turn, rank])
-            buffer.begin()
-            buffer.end()
-            found.append(buffer.flat.clone())
-        return torch.stack(found)
-
-    answers = each_thread(ranks, work)
-    assert all(torch.equal(answer, answers[0]) for answer in answers)
-    torch.testing.assert_close(answers[0], values.mean(1))
-
-
-def test_copies_begin_with_the_last_gradient_of_a_segment():
-    room = ThreadRoom(0, [torch.zeros(piece_size(6, 1))], threading.Barrier(1))
-    segment = torch.nn.Linear(2, 2)
-    buckets = Buckets([segment], Copies(1, CPU.torch, lambda _: room), bucket_mib=1)
-    with contextlib.closing(buckets):
-        segment(torch.ones(1, 2)).sum().backward()
-        assert room.mine[:6].tolist() == [1.0] * 6
-        buckets.synchronise()
-    segment.zero_grad()
-    room.mine.zero_()
-    segment(torch.ones(1, 2)).sum().backward()
-    assert room.mine[:6].tolist() == [0.0] * 6
-
-
-def test_where_gpus_do_not_reach_one_another_copies_are_refused_and_not_chosen():
-    alone = Rank(index=0, ranks=1, local_index=0, device=CPU, backend="gloo")
-    assert decided(plan_for(ResNetOptions(), CPU), alone).coupling == "flat"
-    with pytest.raises(BadArgument, match="reach one another"):
-        decided(plan_for(ResNetOptions(coupling="copies"), CPU), alone)
-
-
 @pytest.mark.parametrize(
     ("gib", "batch"), [(141, 1024), (80, 512), (40, 256), (24, 128), (16, 128), (1, 16)]
 )
@@ -178,45 +104,40 @@ def test_a_gpu_gets_the_batch_whose_reference_its_memory_holds(gib, batch):
     assert fitting_batch(gib * 2**30) == batch
 
 
-class Sum(Reduced):
-    def end(self):
-        self._work.wait()
-
-
-class Wrong(Collective):
+class Sum(Flat):
     """Forgets to divide."""
 
-    def buffer(self, elements):
-        return Sum(torch.empty(elements), None, has_mean=False)
+    def synchronise(self):
+        super().synchronise()
+        for bucket in self._buckets:
+            bucket.flat *= self._ranks
 
 
 def exchange(kind):
     with group("auto", require_gpu=False) as rank:
-        plan = decided(plan_for(ResNetOptions(bucket_mib=1), rank.device), rank)
-        objective = new_objective(plan, rank.device.torch)
-        if kind is Wrong:
-            choose.Collective = Wrong
-        check_exchange(objective, plan, rank)
-        return [parameter.grad for parameter in objective.parameters()]
+        alike.Flat = kind
+        module = torch.nn.Sequential(torch.nn.Linear(8, 512), torch.nn.Linear(512, 600))
+        check_exchange(module, rank, bucket_mib=1)
+        return [parameter.grad for parameter in module.parameters()]
 
 
 @no_gpu
 def test_gradients_of_a_known_mean_are_exchanged_before_any_training(gang):
-    assert gang(3, exchange, Collective) == [[None] * 161] * 3
+    assert gang(3, exchange, Flat) == [[None] * 4] * 3
 
 
 @no_gpu
 def test_a_sum_in_place_of_a_mean_is_noticed(gang):
-    answers = gang(2, exchange, Wrong)
+    answers = gang(2, exchange, Sum)
     assert all(isinstance(answer, WrongResult) for answer in answers), answers
 
 
 def half_a_pass(_):
     with group("auto", require_gpu=False) as rank:
-        segments = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
-        buckets = Buckets(segments, Collective(rank), bucket_mib=1)
-        segments[0](torch.ones(1, 2)).sum().backward()
-        buckets.synchronise()
+        module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+        flat = Flat(module, rank, bucket_mib=1)
+        module[0](torch.ones(1, 2)).sum().backward()
+        flat.synchronise()
 
 
 @no_gpu

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from gpupack_workloads.commands.common import common, finish, in_gang
-from gpupack_workloads.resnet50.options import AUTO, COMPILE_MODES, COUPLINGS, DTYPES, ResNetOptions
+from gpupack_workloads.resnet50.options import COMPILE_MODES, COUPLINGS, DTYPES, FLAT, ResNetOptions
 
 
 @click.command("resnet50")
@@ -45,14 +45,14 @@ from gpupack_workloads.resnet50.options import AUTO, COMPILE_MODES, COUPLINGS, D
 @click.option(
     "--coupling",
     type=click.Choice(COUPLINGS),
-    default=AUTO,
-    help="How ranks sum gradients: in long buffers, by copies out of peers' memory or by the"
-    " backend, or by torch's DDP.  [default: copies where GPUs reach one another, else flat]",
+    default=FLAT,
+    show_default=True,
+    help="How ranks sum gradients: in a few flat buffers, or by torch's DDP.",
 )
 @click.option(
     "--bucket-mib",
     type=click.IntRange(1, 1024),
-    default=100,
+    default=50,
     show_default=True,
     help="Gradients summed by one all-reduce.",
 )

@@ -93,49 +93,31 @@ def folded_convolution(
 
 
 class ResNet50(nn.Module):
-    """Images of any size from 32 x 32 to logits of 1000 classes.
-
-    Attributes:
-        segments: what is compiled as one, in the order of the forward pass. Cut where a gradient
-            that leaves early has long to travel: the last stage and the head hold two thirds of
-            the parameters, and the stages before the third, 6%, take half of the backward pass.
-    """
+    """Images of any size from 32 x 32 to logits of 1000 classes."""
 
     def __init__(self, *, folded_stem: bool = False) -> None:
         super().__init__()
-        first, second, third, fourth = stages()
-        self.segments = nn.Sequential(
-            nn.Sequential(
-                Stem(folded=folded_stem), nn.MaxPool2d(3, stride=2, padding=1), *first, *second
-            ),
-            nn.Sequential(*third),
-            nn.Sequential(*fourth, Mean(), nn.Linear(STAGES[-1][0] * EXPANSION, CLASSES)),
-        )
+        self.stem = Stem(folded=folded_stem)
+        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.stages = nn.Sequential(*stages())
+        self.head = nn.Linear(STAGES[-1][0] * EXPANSION, CLASSES)
         self.apply(initialise)
 
     def forward(self, images_NCHW: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffix
         """Return logits [N, 1000]."""
-        return cast("torch.Tensor", self.segments(images_NCHW))
+        features = self.stages(self.pool(self.stem(images_NCHW)))
+        return cast("torch.Tensor", self.head(features.mean((2, 3))))
 
 
-class Mean(nn.Module):
-    """Over all pixels."""
-
-    def forward(self, x_NCHW: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffix
-        """Return [N, C]."""
-        return x_NCHW.mean((2, 3))
-
-
-def stages() -> list[list[nn.Module]]:
-    """Return the four stages' blocks."""
-    found: list[list[nn.Module]] = []
+def stages() -> list[nn.Module]:
+    """Return the four stages' blocks in a row."""
+    blocks: list[nn.Module] = []
     channels = STEM_CHANNELS
     for inner, count, stride in STAGES:
-        outer = inner * EXPANSION
-        first = Bottleneck(channels, inner, stride)
-        found.append([first, *(Bottleneck(outer, inner, 1) for _ in range(count - 1))])
-        channels = outer
-    return found
+        for index in range(count):
+            blocks.append(Bottleneck(channels, inner, stride if index == 0 else 1))
+            channels = inner * EXPANSION
+    return blocks
 
 
 def initialise(module: nn.Module) -> None:

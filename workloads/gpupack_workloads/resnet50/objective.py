@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network and its loss as one module, which DDP can wrap."""
+"""A network and its loss as one module, so that both are compiled, and wrapped by DDP, together."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,6 @@ from torch import nn
 
 from gpupack_workloads.resnet50.data import images
 from gpupack_workloads.resnet50.model import ResNet50
-from gpupack_workloads.resnet50.options import NO_COMPILER
 from gpupack_workloads.resnet50.plan import Plan
 from gpupack_workloads.training.steps import Batch, LossOf, Trainer
 
@@ -19,24 +18,13 @@ WEIGHT_DECAY = 5e-5
 class Objective(nn.Module):
     """Images and classes to the mean cross-entropy."""
 
-    def __init__(self, network: ResNet50) -> None:
+    def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss."""
         return nn.functional.cross_entropy(self.network(images), labels)
-
-    def compile_segments(self, mode: str) -> None:
-        """Compile each segment by itself, or leave all.
-
-        One graph for everything hands over all gradients at its end, when there is nothing left to
-        overlap their exchange with. Segments share the code that calls a module, so a compiler
-        that may generalise takes the next segment's shapes for new ones of the last: 9% slower.
-        """
-        if mode != NO_COMPILER:
-            for segment in self.network.segments:
-                segment.compile(mode=mode, dynamic=False)
 
 
 def new_objective(plan: Plan, device: torch.device) -> Objective:

@@ -7,7 +7,7 @@ from gpupack_workloads.settings import Options
 
 DTYPES = ("bf16", "fp16", "tf32", "fp32")
 NO_COMPILER = "off"
-AUTO, COPIES, FLAT, DDP = COUPLINGS = ("auto", "copies", "flat", "ddp")
+FLAT, DDP = COUPLINGS = ("flat", "ddp")
 COMPILE_MODES = (NO_COMPILER, "default", "reduce-overhead", "max-autotune-no-cudagraphs")
 
 
@@ -21,8 +21,7 @@ class ResNetOptions(Options):
         dtype: in which the network computes; parameters are always fp32.
         channels_last: whether a pixel's channels lie side by side in memory, as tensor cores want.
         compile_mode: torch.compile's mode, or off.
-        coupling: how ranks sum gradients: in long buffers, by copies out of peers' memory or by the
-            backend, or by torch's DDP.
+        coupling: how ranks sum gradients: by our flat buffers or by torch's DDP.
         bucket_mib: gradients that are summed in one all-reduce.
     """
 
@@ -31,5 +30,5 @@ class ResNetOptions(Options):
     dtype: str | None = None
     channels_last: bool = True
     compile_mode: str | None = None
-    coupling: str = AUTO
-    bucket_mib: int = 100
+    coupling: str = FLAT
+    bucket_mib: int = 50

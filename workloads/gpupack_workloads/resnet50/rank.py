@@ -12,11 +12,11 @@ from gpupack_workloads.distributed.rank import Rank, group
 from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.resnet50.coupling.check import check_exchange, check_replicas
-from gpupack_workloads.resnet50.coupling.choose import coupled, decided
+from gpupack_workloads.resnet50.alike import check_exchange, check_replicas
+from gpupack_workloads.resnet50.coupling import coupled
 from gpupack_workloads.resnet50.need import least_bytes
 from gpupack_workloads.resnet50.objective import Objective, batches, new_objective, trainer
-from gpupack_workloads.resnet50.options import DDP, ResNetOptions
+from gpupack_workloads.resnet50.options import FLAT, NO_COMPILER, ResNetOptions
 from gpupack_workloads.resnet50.plan import Plan, plan_for
 from gpupack_workloads.resnet50.reference import compare, losses, reference_losses
 from gpupack_workloads.resnet50.speed import Speeds, Waiting, counts, seconds_of_first
@@ -34,7 +34,7 @@ LEARNT = 0.5
 def measure(options: ResNetOptions, backend: str) -> Result:
     """Join the group, train, return the result."""
     with group(backend, require_gpu=options.require_gpu) as rank:
-        plan = agreed(decided(plan_for(options, rank.device), rank), rank)
+        plan = agreed(plan_for(options, rank.device), rank)
         doing = f"training on {plan.batch_size} images of {plan.size} x {plan.size}"
         require_room(least_bytes(plan), rank.device, doing=doing, smaller="--batch-size or --size")
         with memory_errors(doing):
@@ -57,12 +57,13 @@ def train(plan: Plan, rank: Rank) -> Found:
     # Only now: to search algorithms for the reference takes longer than to run it.
     torch.backends.cudnn.benchmark = True
     objective = new_objective(plan, device)
-    objective.compile_segments(plan.compile_mode)
+    if plan.compile_mode != NO_COMPILER:
+        objective.compile(mode=plan.compile_mode)
     first = losses(objective, plan, device, rank=rank.index)
     logger.info("losses %s, plain fp32 %s", first, expected)
-    if plan.coupling != DDP:
+    if plan.coupling == FLAT:
         with all_or_none():
-            check_exchange(objective, plan, rank)
+            check_exchange(objective, rank, bucket_mib=plan.bucket_mib)
     with all_or_none():
         learning = compare(first, expected, plan.precision.name)
     last, speeds = time_all(objective, plan, rank)
@@ -92,8 +93,8 @@ def time_all(objective: Objective, plan: Plan, rank: Rank) -> tuple[float, Speed
         uncoupled = seconds_of_first(rank.ranks, by_itself, pool, plan, rank, waiting)
     together = {1: alone}
     for count in counts(rank.ranks):
-        with coupled(objective, plan, rank, count) as learner:
-            together[count] = seconds_of_first(count, learner, pool, plan, rank, waiting)
+        learner = coupled(objective, plan, rank, count)
+        together[count] = seconds_of_first(count, learner, pool, plan, rank, waiting)
     check_replicas(objective, rank)
     # What all updates led to; the one that comes with it is no replica's any more.
     last = float(by_itself.step([pool[0]]).item())

@@ -8,37 +8,29 @@ import torch.distributed as dist
 
 from gpupack_workloads.distributed.rank import Rank
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.resnet50.coupling.choose import bucketed
-from gpupack_workloads.resnet50.objective import Objective
-from gpupack_workloads.resnet50.plan import Plan
-
-# Of one buffer's memory, so that what the next step fills in meets what the last one still reads.
-ROUNDS = 3
+from gpupack_workloads.resnet50.coupling import Flat
 
 
-def check_exchange(objective: Objective, plan: Plan, rank: Rank) -> None:
+def check_exchange(module: torch.nn.Module, rank: Rank, *, bucket_mib: int) -> None:
     """Exchange gradients of which every rank knows the mean.
 
     Raises:
         WrongResult: another one came.
     """
-    parameters = list(objective.parameters())
-    with bucketed(objective, plan, rank) as buckets:
-        for turn in range(ROUNDS):
-            objective.zero_grad()
-            known_gradients(parameters, rank.index + turn).backward()
-            buckets.synchronise()
-            mean_of_ranks = (rank.ranks - 1) / 2 + turn
-            for place, parameter in enumerate(parameters):
-                expected = torch.full_like(parameter, mean_of_ranks + place)
-                gradient = cast("torch.Tensor", parameter.grad)
-                if not torch.allclose(gradient, expected, rtol=1e-6):
-                    raise WrongResult(
-                        f"rank {rank.index}: the mean gradient of parameter {place} over"
-                        f" {rank.ranks} ranks is {mean_of_ranks + place}, and the exchange made"
-                        " something else of it"
-                    )
-    objective.zero_grad()
+    flat = Flat(module, rank, bucket_mib=bucket_mib)
+    parameters = list(module.parameters())
+    module.zero_grad()
+    known_gradients(parameters, rank.index).backward()
+    flat.synchronise()
+    for place, parameter in enumerate(parameters):
+        mean = (rank.ranks - 1) / 2 + place
+        found = cast("torch.Tensor", parameter.grad)
+        if not torch.allclose(found, torch.full_like(parameter, mean), rtol=1e-6):
+            raise WrongResult(
+                f"rank {rank.index}: the mean gradient of parameter {place} over {rank.ranks} ranks"
+                f" is {mean}, and the exchange made something else of it"
+            )
+    module.zero_grad()
 
 
 def known_gradients(parameters: list[torch.nn.Parameter], first: int) -> torch.Tensor:
