@@ -150,6 +150,25 @@ def test_a_kernel_that_was_compiled_before_multiplies_other_operands(shape, dtyp
 
 @pytest.mark.gpu
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+@pytest.mark.parametrize("size", [512, 2048, 4000])
+def test_a_product_waits_for_the_kernel_that_computes_its_operand(size):
+    a, b = matrices(size, size, size, torch.bfloat16)
+    b = b / size**0.5
+
+    def chain(pause):
+        c = a
+        for turn in range(12):
+            c = gemm(c, b)
+            pause()
+            c = c.neg() if turn % 3 else c
+            pause()
+        return c
+
+    assert torch.equal(chain(lambda: None), chain(torch.cuda.synchronize))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
 def test_slices_that_start_anywhere_are_multiplied_rightly():
     a, b = matrices(300, 400, 500, torch.bfloat16)
     a, b = a[3:, 5:], b[5:, 7:]

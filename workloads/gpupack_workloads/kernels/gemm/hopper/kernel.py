@@ -10,6 +10,9 @@ barriers, it fetches the next tile of C's operands while this one is rounded and
 tiles in turns, in groups of GROUP_M rows of tiles, so that those under way at the same time share
 rows of A and columns of B in the L2 cache. Tensor maps fill with zeros what is beyond an edge.
 
+Programs start while the kernel before on the stream still runs on other multiprocessors, and wait
+for its end before they load. Nothing else needs to wait: what is stored comes of what was loaded.
+
 Operands stored the other way round come as maps of their transposes (A_TURNED, B_TURNED): wgmma
 reads 16-bit operands either way.
 
@@ -28,6 +31,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 # Their names until Triton 3.6, and since.
 load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
@@ -64,6 +68,7 @@ def load(
     TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
     stage = 0
     phase = 0
+    gdc_wait()
     for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
         tile_m, tile_n = place(tile, tiles_m, tiles_n, GROUP_M)
         upper = tile_m * 2 * HALF_M
@@ -87,6 +92,7 @@ def load(
             if stage == STAGES:
                 stage = 0
                 phase ^= 1
+    gdc_launch_dependents()
 
 
 @gluon.jit

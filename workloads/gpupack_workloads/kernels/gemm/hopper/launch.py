@@ -73,7 +73,7 @@ class Kernels:
         found = self._found.get(kind)
         if found is None:
             self._found[kind] = gemm_hopper_kernel[grid](
-                *operands, *constants, num_warps=GROUP_WARPS, maxnreg=REGISTERS
+                *operands, *constants, num_warps=GROUP_WARPS, maxnreg=REGISTERS, launch_pdl=True
             )
         else:
             found[grid](*operands, *constants)
