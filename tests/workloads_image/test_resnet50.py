@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The resnet50 workload from the inside."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,14 +12,15 @@ from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import BadArgument, OutOfMemory, WrongResult
 from gpupack_workloads.resnet50 import alike
-from gpupack_workloads.resnet50.alike import check_exchange, check_replicas
+from gpupack_workloads.resnet50.alike import check_means, check_replicas, wrong_means
 from gpupack_workloads.resnet50.coupling import Flat, replicated
-from gpupack_workloads.resnet50.model import PARAMETERS, ResNet50, folded_convolution
+from gpupack_workloads.resnet50.model import PARAMETERS, Bottleneck, ResNet50, folded_convolution
 from gpupack_workloads.resnet50.need import outputs_per_image
+from gpupack_workloads.resnet50.objective import new_objective
 from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import fitting_batch, plan_for
 from gpupack_workloads.resnet50.rank import measure
-from gpupack_workloads.resnet50.reference import compare
+from gpupack_workloads.resnet50.reference import Start, compare, reference_start, start_of
 from gpupack_workloads.resnet50.speed import counts
 
 CPU = Device(torch.device("cpu"), "CPU")
@@ -35,11 +38,59 @@ def test_a_folded_stem_computes_the_same_convolution(edges):
     torch.testing.assert_close(folded_convolution(images, weight), plain, rtol=1e-4, atol=1e-4)
 
 
-def test_losses_that_part_from_plain_training_are_refused():
-    with pytest.raises(WrongResult, match="away from"):
-        compare([7.0, 6.0], [7.0, 6.5], "bf16")
-    with pytest.raises(WrongResult):
-        compare([7.0, float("nan")], [7.0, 6.5], "bf16")
+def start(losses, **gradients):
+    return Start(losses, {name: torch.tensor(values) for name, values in gradients.items()})
+
+
+PLAIN = start([7.0, 6.5], stem=[3.0, 4.0], head=[0.03, 0.04])
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (start([7.0, 6.0], stem=[3.0, 4.0], head=[0.03, 0.04]), "the losses"),
+        (start([7.0, float("nan")], stem=[3.0, 4.0], head=[0.03, 0.04]), "the losses"),
+        (start([7.0, 6.5], stem=[3.0, 4.0], head=[-0.03, -0.04]), "gradient of head"),
+        (start([7.0, 6.5], stem=[3.0, 4.0], head=[0.03, float("nan")]), "gradient of head"),
+        (start([7.0, 6.5], stem=[3.0, 4.0]), "gradient of head"),
+        (start([7.0, 6.5], stem=[2.85, 3.8], head=[0.03, 0.04]), "long"),
+    ],
+)
+def test_first_steps_that_part_from_plain_training_are_refused(found, words):
+    with pytest.raises(WrongResult, match=words):
+        compare(found, PLAIN, "bf16")
+    assert compare(PLAIN, PLAIN, "bf16").gradient == 0.0
+
+
+PLAN = replace(plan_for(ResNetOptions(), CPU), batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return reference_start(PLAN, CPU.torch, rank=0)
+
+
+@no_gpu
+@pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        (0, torch.zeros_like),
+        (15, torch.zeros_like),
+        (7, torch.neg),
+        (7, lambda values: values.roll(1, dims=1)),
+    ],
+)
+def test_a_fault_in_one_block_is_noticed(plain, block, fault):
+    objective = new_objective(PLAN, CPU.torch)
+    blocks = [module for module in objective.modules() if isinstance(module, Bottleneck)]
+    blocks[block].spatial[0].register_forward_hook(lambda *call: fault(call[-1]))
+    with pytest.raises(WrongResult, match="gradient of"):
+        compare(start_of(objective, PLAN, CPU.torch, rank=0), plain, "bf16")
+
+
+def test_the_learning_rate_goes_with_the_batch_that_ranks_agree_on():
+    plan = plan_for(ResNetOptions(batch_size=1024), CPU)
+    assert replace(plan, batch_size=512).learning_rate == plan.learning_rate / 2
 
 
 @pytest.mark.parametrize(
@@ -98,10 +149,18 @@ def test_flat_buffers_give_the_gradients_of_ddp(gang):
 
 
 @pytest.mark.parametrize(
-    ("gib", "batch"), [(141, 1024), (80, 512), (40, 256), (24, 128), (16, 128), (1, 16)]
+    ("gib", "size", "batch"),
+    [
+        (141, 224, 1024),
+        (80, 224, 512),
+        (24, 224, 128),
+        (1, 224, 16),
+        (141, 448, 256),
+        (80, 32, 1024),
+    ],
 )
-def test_a_gpu_gets_the_batch_whose_reference_its_memory_holds(gib, batch):
-    assert fitting_batch(gib * 2**30) == batch
+def test_a_gpu_gets_the_batch_whose_reference_its_memory_holds(gib, size, batch):
+    assert fitting_batch(gib * 2**30, size) == batch
 
 
 class Sum(Flat):
@@ -117,7 +176,7 @@ def exchange(kind):
     with group("auto", require_gpu=False) as rank:
         alike.Flat = kind
         module = torch.nn.Sequential(torch.nn.Linear(8, 512), torch.nn.Linear(512, 600))
-        check_exchange(module, rank, bucket_mib=1)
+        check_means(wrong_means(module, rank, bucket_mib=1), rank)
         return [parameter.grad for parameter in module.parameters()]
 
 
@@ -146,8 +205,10 @@ def test_a_gradient_that_never_comes_is_an_error_and_not_a_stale_mean(gang):
 
 
 @no_gpu
-def test_two_ranks_learn_and_report_their_scaling(gang):
-    results = gang(2, measure, ResNetOptions(batch_size=2, steps=1), "auto")
+@pytest.mark.parametrize("coupling", ["flat", "ddp"])
+def test_two_ranks_learn_and_report_their_scaling(gang, coupling):
+    options = ResNetOptions(batch_size=2, size=64, steps=1, coupling=coupling)
+    results = gang(2, measure, options, "auto")
     assert [result.verified for result in results] == [True, True]
     metrics = results[0].metrics
     assert metrics["ranks"] == 2

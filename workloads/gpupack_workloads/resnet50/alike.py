@@ -11,26 +11,38 @@ from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.resnet50.coupling import Flat
 
 
-def check_exchange(module: torch.nn.Module, rank: Rank, *, bucket_mib: int) -> None:
-    """Exchange gradients of which every rank knows the mean.
-
-    Raises:
-        WrongResult: another one came.
-    """
+def wrong_means(module: torch.nn.Module, rank: Rank, *, bucket_mib: int) -> list[int]:
+    """Exchange gradients of which every rank knows the mean; return where another one came."""
     flat = Flat(module, rank, bucket_mib=bucket_mib)
     parameters = list(module.parameters())
     module.zero_grad()
     known_gradients(parameters, rank.index).backward()
     flat.synchronise()
-    for place, parameter in enumerate(parameters):
-        mean = (rank.ranks - 1) / 2 + place
-        found = cast("torch.Tensor", parameter.grad)
-        if not torch.allclose(found, torch.full_like(parameter, mean), rtol=1e-6):
-            raise WrongResult(
-                f"rank {rank.index}: the mean gradient of parameter {place} over {rank.ranks} ranks"
-                f" is {mean}, and the exchange made something else of it"
-            )
+    wrong = [
+        place
+        for place, parameter in enumerate(parameters)
+        if not is_about(cast("torch.Tensor", parameter.grad), (rank.ranks - 1) / 2 + place)
+    ]
     module.zero_grad()
+    return wrong
+
+
+def is_about(gradient: torch.Tensor, mean: float) -> bool:
+    """Whether every value is this one, but for the rounding of a division by the ranks."""
+    return bool(torch.allclose(gradient, torch.full_like(gradient, mean), rtol=1e-6))
+
+
+def check_means(wrong: list[int], rank: Rank) -> None:
+    """Refuse an exchange that gave wrong means.
+
+    Raises:
+        WrongResult: it did.
+    """
+    if wrong:
+        raise WrongResult(
+            f"rank {rank.index}: the exchange over {rank.ranks} ranks gave a wrong mean gradient of"
+            f" {len(wrong)} parameters, the first of them number {wrong[0]}"
+        )
 
 
 def known_gradients(parameters: list[torch.nn.Parameter], first: int) -> torch.Tensor:

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gpupack_workloads.distributed.rank import Rank
+from gpupack_workloads.distributed.rank import TIMEOUT, Rank
 from gpupack_workloads.resnet50.objective import Objective, trainer
 from gpupack_workloads.resnet50.options import DDP
 from gpupack_workloads.resnet50.plan import Plan
@@ -30,7 +30,7 @@ from gpupack_workloads.training.steps import Trainer
 def coupled(objective: Objective, plan: Plan, rank: Rank, count: int) -> Trainer:
     """Return what trains the replicas of the first ranks as one, and the others each for itself."""
     device = rank.device.torch
-    group = dist.new_group(list(range(count))) if count < rank.ranks else None
+    group = dist.new_group(list(range(count)), timeout=TIMEOUT) if count < rank.ranks else None
     if rank.index >= count:
         return trainer(objective, plan, device)
     if plan.coupling == DDP:

@@ -130,3 +130,10 @@ def initialise(module: nn.Module) -> None:
         nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
     elif isinstance(module, Bottleneck):
         nn.init.zeros_(cast("nn.BatchNorm2d", module.expand[1]).weight)
+
+
+def set_branches(network: nn.Module, factor: float) -> None:
+    """Let each block's last normalisation multiply by a factor; 0 makes it the identity."""
+    for module in network.modules():
+        if isinstance(module, Bottleneck):
+            nn.init.constant_(cast("nn.BatchNorm2d", module.expand[1]).weight, factor)

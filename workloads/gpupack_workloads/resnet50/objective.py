@@ -42,6 +42,7 @@ def trainer(
     device: torch.device,
     *,
     loss_of: LossOf | None = None,
+    learning_rate: float | None = None,
     synchronise: Callable[[], None] = lambda: None,
 ) -> Trainer:
     """Return fresh optimiser state around an objective's parameters.
@@ -51,11 +52,12 @@ def trainer(
         plan: the optimiser's settings.
         device: where.
         loss_of: what computes the loss, if it is wrapped.
+        learning_rate: another one than the plan's.
         synchronise: called before each update.
     """
     optimizer = torch.optim.SGD(
         objective.parameters(),
-        lr=plan.learning_rate,
+        lr=learning_rate or plan.learning_rate,
         momentum=MOMENTUM,
         weight_decay=WEIGHT_DECAY,
         fused=device.type == "cuda",

@@ -12,14 +12,20 @@ from gpupack_workloads.distributed.rank import Rank, group
 from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.resnet50.alike import check_exchange, check_replicas
+from gpupack_workloads.resnet50.alike import check_means, check_replicas, wrong_means
 from gpupack_workloads.resnet50.coupling import coupled
 from gpupack_workloads.resnet50.need import least_bytes
 from gpupack_workloads.resnet50.objective import Objective, batches, new_objective, trainer
 from gpupack_workloads.resnet50.options import FLAT, NO_COMPILER, ResNetOptions
 from gpupack_workloads.resnet50.plan import Plan, plan_for
-from gpupack_workloads.resnet50.reference import compare, losses, reference_losses
-from gpupack_workloads.resnet50.speed import Speeds, Waiting, counts, seconds_of_first
+from gpupack_workloads.resnet50.reference import compare, reference_start, start_of
+from gpupack_workloads.resnet50.speed import (
+    Speeds,
+    Waiting,
+    counts,
+    patience,
+    seconds_of_first,
+)
 from gpupack_workloads.resnet50.summary import Found, summarise
 from gpupack_workloads.results import Result
 from gpupack_workloads.training.memory import forget_peak, peak_mib
@@ -52,24 +58,25 @@ def agreed(plan: Plan, rank: Rank) -> Plan:
 def train(plan: Plan, rank: Rank) -> Found:
     """Check and time the network alone, then together with the other ranks."""
     device = rank.device.torch
-    expected = reference_losses(plan, device, rank=rank.index)
+    expected = reference_start(plan, device, rank=rank.index)
     forget_peak(device)
     # Only now: to search algorithms for the reference takes longer than to run it.
     torch.backends.cudnn.benchmark = True
     objective = new_objective(plan, device)
     if plan.compile_mode != NO_COMPILER:
         objective.compile(mode=plan.compile_mode)
-    first = losses(objective, plan, device, rank=rank.index)
-    logger.info("losses %s, plain fp32 %s", first, expected)
+    first = start_of(objective, plan, device, rank=rank.index)
+    logger.info("losses %s, plain fp32 %s", first.losses, expected.losses)
     if plan.coupling == FLAT:
+        wrong = wrong_means(objective, rank, bucket_mib=plan.bucket_mib)
         with all_or_none():
-            check_exchange(objective, rank, bucket_mib=plan.bucket_mib)
+            check_means(wrong, rank)
     with all_or_none():
         learning = compare(first, expected, plan.precision.name)
     last, speeds = time_all(objective, plan, rank)
     with all_or_none():
-        check_learning(first[0], last, plan)
-    return Found(learning=learning, first_loss=first[0], last_loss=last, speeds=speeds)
+        check_learning(first.losses[0], last, plan)
+    return Found(learning=learning, first_loss=first.losses[0], last_loss=last, speeds=speeds)
 
 
 def check_learning(first: float, last: float, plan: Plan) -> None:
@@ -84,7 +91,7 @@ def check_learning(first: float, last: float, plan: Plan) -> None:
 
 def time_all(objective: Objective, plan: Plan, rank: Rank) -> tuple[float, Speeds]:
     """Time alone, each for itself and together; return the last loss and the times."""
-    waiting = Waiting(dist.new_group(backend="gloo"))
+    waiting = Waiting(dist.new_group(backend="gloo", timeout=patience(plan, rank)))
     by_itself = trainer(objective, plan, rank.device.torch)
     pool = batches(plan, rank.device.torch, rank=rank.index)
     alone = seconds_of_first(1, by_itself, pool, plan, rank, waiting)

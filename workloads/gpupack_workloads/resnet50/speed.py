@@ -9,14 +9,19 @@ CPU, since a collective that waits keeps a GPU busy.
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.distributed.rank import Rank
+from gpupack_workloads.distributed.rank import TIMEOUT, Rank
 from gpupack_workloads.resnet50.plan import Plan
 from gpupack_workloads.timing import seconds_per_call
 from gpupack_workloads.training.steps import Batch, Trainer
+
+# An H200 takes 0.003.
+GPU_SECONDS_PER_MEGAPIXEL = 0.1
+CPU_SECONDS_PER_MEGAPIXEL = 20.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,13 @@ class Speeds:
     uncoupled_seconds: float
     together_seconds: dict[int, float]
     peak_mib: int
+
+
+def patience(plan: Plan, rank: Rank) -> timedelta:
+    """Return how long ranks wait for one that trains alone, however slow its device may be."""
+    megapixels = plan.batch_size * plan.size**2 / 1e6
+    slow = CPU_SECONDS_PER_MEGAPIXEL if rank.device.simulated else GPU_SECONDS_PER_MEGAPIXEL
+    return TIMEOUT + (plan.warm_up + plan.steps) * timedelta(seconds=slow * megapixels)
 
 
 def counts(ranks: int) -> list[int]:
