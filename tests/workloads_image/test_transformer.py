@@ -265,6 +265,52 @@ def test_a_checkpoint_of_another_network_is_refused(alone, tmp_path):
         measure(replace(SMALL, layers=1, checkpoint=tmp_path), "auto")
 
 
+def wrong_ours(kernels, *, compiled):
+    made = operations("torch", compiled=compiled)
+    if kernels == "torch":
+        return made
+    return replace(made, product=lambda x, weight: 1.5 * made.product(x, weight))
+
+
+@on_cpus
+def test_what_goes_on_is_compared_afresh_only_if_it_computes_in_another_way(
+    alone, monkeypatch, tmp_path
+):
+    kept = replace(SMALL, check_steps=3, checkpoint=tmp_path, checkpoint_every=2)
+    measure(replace(kept, steps=2), "auto")
+    monkeypatch.setattr(rank, "operations", wrong_ours)
+    with pytest.raises(WrongResult, match="single process"):
+        measure(replace(kept, attempt=2, kernels="ours"), "auto")
+    monkeypatch.setattr(rank, "check", None)
+    assert measure(replace(kept, attempt=3), "auto").verified
+
+
+@on_cpus
+def test_a_checkpoint_of_a_training_that_compared_nothing_verifies_nothing(alone, tmp_path):
+    kept = replace(SMALL, checkpoint=tmp_path, checkpoint_every=2)
+    measure(replace(kept, steps=2), "auto")
+    assert not measure(replace(kept, attempt=2), "auto").verified
+    assert measure(replace(kept, attempt=3, check_steps=3), "auto").verified
+
+
+@on_cpus
+@pytest.mark.parametrize(
+    ("factor", "told"), [(float("nan"), "are no numbers"), (1.01, "the training's first losses")]
+)
+def test_a_training_whose_own_losses_are_wrong_is_refused_and_not_kept(
+    alone, monkeypatch, tmp_path, factor, told
+):
+    def train(learner, keeping):
+        step = learner.step
+        learner.step = lambda batch: factor * step(batch)
+        return training.train(learner, keeping)
+
+    monkeypatch.setattr(rank, "train", train)
+    with pytest.raises(WrongResult, match=told):
+        measure(replace(SMALL, check_steps=3, checkpoint=tmp_path), "auto")
+    assert latest(tmp_path) is None
+
+
 @on_cpus
 def test_a_folder_that_cannot_be_written_is_refused_before_any_step(alone, tmp_path):
     (tmp_path / "file").touch()

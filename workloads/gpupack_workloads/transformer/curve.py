@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Losses of the first steps, and whether a single process with torch's kernels has the same."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -115,6 +117,32 @@ def compare(found: Curve, reference: Curve, plan: Plan) -> Agreement:
             f" differ most in {gradient} and {weight}: {agreement}"
         )
     return agreement
+
+
+def require_numbers(losses: Sequence[float]) -> None:
+    """Refuse losses of which no network can learn.
+
+    Raises:
+        WrongResult: one of them is no finite number.
+    """
+    wrong = [loss for loss in losses if not math.isfinite(loss)]
+    if wrong:
+        raise WrongResult(f"{len(wrong)} of {len(losses)} losses are no numbers: first {wrong[0]}")
+
+
+def require_first(losses: Sequence[float], expected: Sequence[float], plan: Plan) -> None:
+    """Refuse a training whose first losses are not those of a single process with torch's kernels.
+
+    Raises:
+        WrongResult: they are further apart than rounding explains.
+    """
+    both = min(len(losses), len(expected))
+    found, reference = list(losses[:both]), list(expected[:both])
+    if both and not distance(found, reference) <= LOSS_BOUNDS[plan.dtype]:
+        raise WrongResult(
+            f"the training's first losses are {found}, those of a single process with torch's"
+            f" kernels {reference}"
+        )
 
 
 def furthest(found: dict[str, float], reference: dict[str, float]) -> tuple[str, float]:

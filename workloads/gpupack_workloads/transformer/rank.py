@@ -36,7 +36,7 @@ def measure(options: TransformerOptions, backend: str) -> Result:
     """Join the group, train, return the result."""
     with group(backend, require_gpu=options.require_gpu) as rank:
         plan = plan_for(options, ranks=rank.ranks, simulated=rank.device.simulated)
-        keeping = keeping_of(options, plan)
+        keeping = keeping_of(options, plan, rank.ranks)
         doing = f"training on {plan.batch_size} rows of {plan.shape.sequence} tokens"
         check_memory(plan, rank, doing=doing, comparing=compares(plan, keeping))
         with memory_errors(f"{doing} ({ALONE})"):
@@ -56,24 +56,25 @@ def check_memory(plan: Plan, rank: Rank, *, doing: str, comparing: bool) -> None
         )
 
 
-def keeping_of(options: TransformerOptions, plan: Plan) -> Keeping:
+def keeping_of(options: TransformerOptions, plan: Plan, ranks: int) -> Keeping:
     """Look for a checkpoint before any work."""
     folder, every, attempt = options.checkpoint, options.checkpoint_every, options.attempt
     if folder is None:
         return Keeping(folder, every, attempt)
-    return Keeping(folder, every, attempt, *find(folder, plan))
+    return Keeping(folder, every, attempt, *find(folder, plan, ranks))
 
 
 def compares(plan: Plan, keeping: Keeping) -> bool:
-    """Return whether to compare; what goes on from a checkpoint was compared by who began it."""
-    return plan.check_steps > 0 and keeping.found is None
+    """Return whether to compare: not if a checkpoint tells what was found of the same way."""
+    return plan.check_steps > 0 and keeping.checked is None
 
 
 def work(plan: Plan, keeping: Keeping, rank: Rank, *, farewell: Path | None) -> Found:
     """Check, train, time."""
     place = Place(index=rank.index, ranks=rank.ranks, device=rank.device.torch)
     if compares(plan, keeping):
-        keeping = replace(keeping, checked=check(plan, place))
+        checked, expected = check(plan, place)
+        keeping = replace(keeping, checked=checked, expected=tuple(expected))
     learner = new_learner(plan, operations(plan.kernels, compiled=plan.compiled), place)
     with leaving(farewell, rank.local_index):
         trained = train(learner, keeping)
@@ -81,10 +82,11 @@ def work(plan: Plan, keeping: Keeping, rank: Rank, *, farewell: Path | None) -> 
     return Found(agreement=keeping.checked, trained=trained, speeds=speeds)
 
 
-def check(plan: Plan, place: Place) -> Agreement:
+def check(plan: Plan, place: Place) -> tuple[Agreement, list[float]]:
     """Compare the first steps with those of a single process that has torch's kernels.
 
-    Every rank computes the reference for itself: it would wait otherwise.
+    Every rank computes the reference for itself: it would wait otherwise. Its losses come back
+    beside how near they are.
     """
     torchs = operations("torch", compiled=False)
     reference = curve(single_learner(plan, torchs, place), plan.check_steps)
@@ -100,4 +102,4 @@ def check(plan: Plan, place: Place) -> Agreement:
     with all_or_none():
         agreement = compare(found, reference, plan)
     logger.info("%s", agreement)
-    return agreement
+    return agreement, reference.losses

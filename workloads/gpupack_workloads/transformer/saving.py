@@ -52,14 +52,18 @@ def save(learner: Learner, folder: Path, checkpoint: Checkpoint, checked: Agreem
     # Nobody leaves, or writes the next one, before this one counts.
     with all_or_none():
         if learner.place.index == 0:
-            (place / ABOUT).write_text(json.dumps(about(learner.plan, checked)))
+            (place / ABOUT).write_text(
+                json.dumps(about(learner.plan, learner.place.ranks, checked))
+            )
             point_at(folder, checkpoint)
             forget_old(folder, checkpoint)
             logger.info("saved %s", place)
 
 
-def find(folder: Path, plan: Plan) -> tuple[Checkpoint | None, Agreement | None]:
+def find(folder: Path, plan: Plan, ranks: int) -> tuple[Checkpoint | None, Agreement | None]:
     """Return the latest checkpoint that a training can go on from, and what was checked before it.
+
+    What was checked of other kernels, or of another way, says nothing of these.
 
     Raises:
         BadArgument: it is of another network, or the folder cannot be used.
@@ -70,7 +74,7 @@ def find(folder: Path, plan: Plan) -> tuple[Checkpoint | None, Agreement | None]
     if found is None:
         return None, None
     with all_or_none():
-        checked = read_about(folder / found.name, plan)
+        checked = read_about(folder / found.name, plan, ranks)
     return found, checked
 
 
@@ -98,8 +102,8 @@ def agreed_latest(folder: Path) -> Checkpoint | None:
     return found
 
 
-def read_about(place: Path, plan: Plan) -> Agreement | None:
-    """Return what the attempt that began this training found when it compared its first steps.
+def read_about(place: Path, plan: Plan, ranks: int) -> Agreement | None:
+    """Return what an attempt that computed in the same way found when it compared first steps.
 
     Raises:
         BadArgument: the checkpoint is of another network, or does not say of which.
@@ -107,7 +111,8 @@ def read_about(place: Path, plan: Plan) -> Agreement | None:
     try:
         theirs = json.loads((place / ABOUT).read_text())
         network, told = theirs["network"], theirs["checked"]
-        checked = None if told is None else Agreement(**told)
+        same = theirs.get("way") == way_of(plan, ranks)
+        checked = Agreement(**told) if same and told is not None else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadArgument(f"{place} does not say what it is of: {error}") from error
     ours = network_of(plan)
@@ -121,10 +126,11 @@ def read_about(place: Path, plan: Plan) -> Agreement | None:
     return checked
 
 
-def about(plan: Plan, checked: Agreement | None) -> dict[str, Any]:
+def about(plan: Plan, ranks: int, checked: Agreement | None) -> dict[str, Any]:
     """Return what a checkpoint says of itself."""
     return {
         "network": network_of(plan),
+        "way": way_of(plan, ranks),
         "checked": None if checked is None else asdict(checked),
     }
 
@@ -133,6 +139,21 @@ def network_of(plan: Plan) -> dict[str, int]:
     """Return what must be the same for a training to go on; the sequence's length may differ."""
     sizes = {name: size for name, size in asdict(plan.shape).items() if name != "sequence"}
     return sizes | {"seed": plan.seed}
+
+
+def way_of(plan: Plan, ranks: int) -> dict[str, int | str | bool]:
+    """Return what decides which kernels run, on which sizes, and how ranks share the work."""
+    return {
+        "kernels": plan.kernels,
+        "compiled": plan.compiled,
+        "recompute": plan.recompute,
+        "dtype": plan.dtype,
+        "parallel": plan.parallel,
+        "ranks": ranks,
+        "batch_size": plan.batch_size,
+        "parts": plan.parts,
+        "sequence": plan.shape.sequence,
+    }
 
 
 def state_of(learner: Learner) -> dict[str, Any]:

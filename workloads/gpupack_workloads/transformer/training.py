@@ -14,8 +14,14 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import Interrupted
-from gpupack_workloads.transformer.curve import Agreement, language_of
+from gpupack_workloads.transformer.curve import (
+    Agreement,
+    language_of,
+    require_first,
+    require_numbers,
+)
 from gpupack_workloads.transformer.folder import Checkpoint
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.saving import load, save
@@ -28,13 +34,19 @@ FETCHED_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class Keeping:
-    """Where and when to save, and what to go on from; no folder means never."""
+    """Where and when to save, and what to go on from; no folder means never.
+
+    Attributes:
+        checked: what a comparison of first steps found, computed as they will be here.
+        expected: losses of the first steps from the start; none where this run compared nothing.
+    """
 
     folder: Path | None
     every: int
     attempt: int
     found: Checkpoint | None = None
     checked: Agreement | None = None
+    expected: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,7 @@ def train(learner: Learner, keeping: Keeping) -> Trained:
 
     Raises:
         Interrupted: a signal to end came to one of the ranks; all have saved.
+        WrongResult: losses are no numbers, or the first ones not those that are expected.
     """
     with Stop() as stop:
         first = 0
@@ -71,6 +84,7 @@ class Training:
 
     def __init__(self, learner: Learner, keeping: Keeping, stop: Stop, first: int) -> None:
         self.learner, self.keeping, self.stop, self.first = learner, keeping, stop, first
+        self.expected = keeping.expected if first == 0 else ()
         self.language = language_of(learner.plan, learner.place.device)
         self.losses: list[float] = []
         self.on_device: list[torch.Tensor] = []
@@ -107,14 +121,20 @@ class Training:
         return len(self.words) > 1 and bool(self.words[0].item())
 
     def fetch(self) -> None:
-        """Bring the losses so far to the host."""
-        self.losses += torch.stack(self.on_device).tolist() if self.on_device else []
+        """Bring the losses so far to the host, and judge them."""
+        fresh = torch.stack(self.on_device).tolist() if self.on_device else []
         self.on_device.clear()
+        self.losses += fresh
+        with all_or_none():
+            require_numbers(fresh)
+            require_first(self.losses, self.expected, self.learner.plan)
 
     def save(self, done: int) -> None:
         """Write a checkpoint, if they are kept."""
         if self.keeping.folder is None:
             return
+        # The next attempt must not go on from a network that has lost its numbers.
+        self.fetch()
         start = time.perf_counter()
         save(
             self.learner,
