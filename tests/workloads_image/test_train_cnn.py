@@ -14,13 +14,14 @@ import torch
 from gpupack_workloads.devices import Device, choose_device
 from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.results import encode
+from gpupack_workloads.train_cnn import gradients
 from gpupack_workloads.train_cnn.folder import read
-from gpupack_workloads.train_cnn.gradients import near
+from gpupack_workloads.train_cnn.gradients import AMP_BOUND, compare, joined, near
 from gpupack_workloads.train_cnn.learning import Learnt
 from gpupack_workloads.train_cnn.model import network
 from gpupack_workloads.train_cnn.need import kept_bytes, making_bytes, training_bytes
 from gpupack_workloads.train_cnn.options import CnnOptions
-from gpupack_workloads.train_cnn.plan import plan_for
+from gpupack_workloads.train_cnn.plan import plan_for, techniques
 from gpupack_workloads.train_cnn.synthetic import make
 from gpupack_workloads.train_cnn.work import check, run
 
@@ -138,6 +139,32 @@ def test_another_gradient_is_refused():
     assert near("same", exact, exact, 1e-6) == 0
     with pytest.raises(WrongResult, match="sum instead of mean"):
         near("sum instead of mean", 4 * exact, exact, 1e-3)
+
+
+def without_first_layer(found):
+    return found | {"0.weight": torch.zeros_like(found["0.weight"])}
+
+
+@pytest.mark.parametrize("spoilt", ["cudnn_benchmark", "amp", "channels_last", "accumulation"])
+def test_a_first_layer_without_gradient_is_noticed_whatever_the_technique(spoilt, monkeypatch):
+    plan = plan_for(CnnOptions(data="mnist"), Device(torch.device("cpu"), "CPU"))
+    train = make(CnnOptions(data="mnist"), train=plan.batch_size, test=1).train
+    whole = gradients.gradient
+
+    def gradient(technique, *arguments):
+        found = whole(technique, *arguments)
+        return without_first_layer(found) if technique.name == spoilt else found
+
+    monkeypatch.setattr(gradients, "gradient", gradient)
+    with pytest.raises(WrongResult, match=rf"{spoilt}, 0\.weight: the gradient is 1 of its length"):
+        compare(plan, train, torch.device("cpu"))
+
+
+def test_the_whole_gradients_length_does_not_show_a_missing_first_layer():
+    plan = plan_for(CnnOptions(data="mnist"), Device(torch.device("cpu"), "CPU"))
+    train = make(CnnOptions(data="mnist"), train=plan.batch_size, test=1).train
+    exact = gradients.gradient(techniques(plan)[0], plan, train, torch.device("cpu"))
+    assert near("spoilt", joined(without_first_layer(exact)), joined(exact), AMP_BOUND) > 0
 
 
 @pytest.mark.parametrize("found", [{"loss": 2.3}, {"accuracy": 0.1}, {"loss": float("nan")}])

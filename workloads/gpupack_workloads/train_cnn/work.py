@@ -12,6 +12,7 @@ from gpupack_workloads.train_cnn import folder, synthetic
 from gpupack_workloads.train_cnn.gradients import (
     ACCUMULATION_BOUND,
     AMP_BOUND,
+    PARAMETER_BOUNDS,
     Gradients,
     compare,
 )
@@ -129,6 +130,10 @@ def bounds(last: Learnt, gradients: Gradients, data: str) -> dict[str, Scalar]:
         "error_bound": ACCUMULATION_BOUND,
         "amp_error": gradients.amp_error,
         "amp_error_bound": AMP_BOUND,
+        "parameter_error": gradients.parameter_error,
+        "parameter_error_bound": PARAMETER_BOUNDS["fp32"],
+        "amp_parameter_error": gradients.amp_parameter_error,
+        "amp_parameter_error_bound": PARAMETER_BOUNDS["fp16"],
         "amp_zero_gradient_share": round(gradients.amp_zero_share, 6),
         "unscaled_zero_gradient_share": round(gradients.unscaled_zero_share, 6),
     }
