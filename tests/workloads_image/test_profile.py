@@ -55,14 +55,30 @@ def test_what_takes_most_is_first(tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the gang here is of CPUs")
-def test_each_process_of_a_gang_records_itself_and_tells_its_communication(tmp_path):
+def test_each_process_of_a_gang_records_itself_and_tells_its_communication(tmp_path, port):
     result = profiled(
         "allreduce", "--", "--size", "4096",
-        folder=tmp_path, GPUPACK_PROCESSES_PER_WORKER="1", GPUPACK_RENDEZVOUS="127.0.0.1:29461",
+        folder=tmp_path, GPUPACK_PROCESSES_PER_WORKER="1",
+        GPUPACK_RENDEZVOUS=f"127.0.0.1:{port}",
     )  # fmt: skip
     assert result["metrics"]["communication_ratio"] > 0
     assert any("c10d::allreduce_" in row["kernel"] for row in result["rows"])
     assert len(list(tmp_path.glob("allreduce-0-0-*.pt.trace.json.gz"))) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_each_gpu_of_a_gang_is_recorded_with_its_communication(tmp_path, port):
+    result = profiled(
+        "allreduce", "--", "--size", "1048576",
+        folder=tmp_path, GPUPACK_PROCESSES_PER_WORKER="2",
+        GPUPACK_RENDEZVOUS=f"127.0.0.1:{port}",
+    )  # fmt: skip
+    assert result["metrics"]["profiled_device"] == "gpu"
+    assert result["metrics"]["communication_ratio"] > 0
+    assert any("nccl" in row["kernel"].lower() for row in result["rows"])
+    for process in range(2):
+        assert len(list(tmp_path.glob(f"allreduce-0-{process}-*.pt.trace.json.gz"))) == 1
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 """The transformer workload from the inside: kernels, ways to spread it, checkpoints, signals."""
 
 import contextlib
+import json
 import os
 import signal
 from dataclasses import replace
@@ -435,3 +436,19 @@ def test_our_kernels_learn_what_torchs_do_on_a_gpu(alone, recompute):
     assert training_bytes(plan, 1) <= result.metrics["peak_memory_mib"] * 2**20
     assert 0 < result.metrics["mfu"] < 1
     assert result.metrics["torch_attention"] in {"cudnn", "flash"}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp", "tp", "pp"])
+def test_two_gpus_learn_what_a_single_process_learns(command, parallel):
+    outcome = command(
+        "transformer", "--json", f"--parallel={parallel}", "--layers=2", "--width=512", "--heads=4",
+        "--kv-heads=2", "--sequence=512", "--batch-size=8", "--steps=1", "--no-compile",
+        processes=2,
+    )  # fmt: skip
+    assert outcome.returncode == 0, outcome.stderr
+    result = json.loads(outcome.stdout)
+    assert result["verified"]
+    found = {name: result["metrics"][name] for name in ("parallel", "ranks", "backend")}
+    assert found == {"parallel": parallel, "ranks": 2, "backend": "nccl"}
