@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gpupack_workloads.burn_in.checks import ComputeReport, Observed
-from gpupack_workloads.burn_in.compute import Products, freivalds
+from gpupack_workloads.burn_in.compute import ROWS_AT_ONCE, Products, freivalds
 from gpupack_workloads.burn_in.limits import BurnInOptions
 from gpupack_workloads.burn_in.memory import Memory
 from gpupack_workloads.burn_in.patterns import Address, Inverted, Random, Walking, sequence
@@ -150,12 +150,26 @@ def test_products_that_are_all_wrong_alike_are_found_by_their_sums(dtype):
     assert "the first product is off" in report.detail
 
 
-def test_a_nan_in_a_product_is_found():
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+@pytest.mark.parametrize("row", [1, ROWS_AT_ONCE + 1])
+def test_what_is_no_number_is_found_in_a_product(wrong, row):
     chance = torch.Generator(DEVICE).manual_seed(1)
-    a = torch.randn((64, 64), generator=chance, device=DEVICE)
-    c = a @ a
-    c[1, 1] = torch.nan
-    assert not freivalds(a, a, c, chance).holds
+    a = torch.randn((ROWS_AT_ONCE + 64, 64), generator=chance, device=DEVICE)
+    b = a[:64]
+    c = a @ b
+    assert freivalds(a, b, c, chance).holds
+    c[row, 1] = wrong
+    assert not freivalds(a, b, c, chance).holds
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_products_that_are_all_infinite_are_found(dtype):
+    products = Products(
+        DEVICE, dtype, size=128, seed=1, multiply=lambda a, b, out: out.fill_(torch.inf)
+    )
+    products.batch(2, meanwhile=lambda: None)
+    report = products.report()
+    assert (report.wrong_products, report.residual) == (1, torch.inf)
 
 
 def test_a_healthy_device_is_healthy():

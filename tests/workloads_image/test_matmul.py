@@ -90,11 +90,12 @@ def test_products_that_differ_are_refused(monkeypatch):
         duel.bout(64, device=CPU, seed=0)
 
 
-def test_one_element_that_is_off_is_seen():
+@pytest.mark.parametrize("wrong", [0.01, np.inf])
+def test_one_element_that_is_off_is_seen(wrong):
     chance = np.random.default_rng(1)
     a, b = (chance.standard_normal((40, 40), dtype=np.float32) for _ in range(2))
     product = a @ b
     other = product.copy()
     assert duel.compare(a, b, product, other).holds
-    other[3, 4] += 0.01
+    other[3, 4] += wrong
     assert not duel.compare(a, b, product, other).holds

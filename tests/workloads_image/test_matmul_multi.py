@@ -42,10 +42,17 @@ def test_a_right_block_agrees(block):
     assert check(block_of(*block), OPERANDS, doing="a product").holds
 
 
-@pytest.mark.parametrize("wrong", [1.0, float("nan")])
+@pytest.mark.parametrize("wrong", [1.0, float("nan"), float("inf")])
 def test_one_wrong_element_is_noticed(wrong):
     block = block_of(range(1, 2), range(3))
     block.values[17, 130] += wrong
+    with pytest.raises(WrongResult, match="rounding explains"):
+        check(block, OPERANDS, doing="a product")
+
+
+def test_a_product_of_infinities_is_noticed():
+    block = block_of(range(1, 2), range(3))
+    block.values.fill_(float("inf"))
     with pytest.raises(WrongResult, match="rounding explains"):
         check(block, OPERANDS, doing="a product")
 

@@ -14,13 +14,18 @@ of the first product. Of each batch, one product is compared with the first bit 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from gpupack_workloads.burn_in.checks import ComputeReport
-from gpupack_workloads.kernels.agreement import ACCUMULATION_UNIT, RESULT_UNITS, SAFETY
+from gpupack_workloads.kernels.agreement import (
+    ACCUMULATION_UNIT,
+    RESULT_UNITS,
+    SAFETY,
+    Agreement,
+)
+from gpupack_workloads.kernels.furthest import furthest
 from gpupack_workloads.timing import seconds_per_call
 
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
@@ -32,19 +37,6 @@ LARGEST_WHOLE = 2
 """In fp16 sums of up to 2048 are exact; those of 8192 products of such numbers stay far below."""
 ROWS_AT_ONCE = 1024
 """Rows that are turned to 64 bits at a time: whole matrices would take memory that is tested."""
-
-
-@dataclass(frozen=True)
-class Residual:
-    """The row whose sums are furthest from what they should be, beside what rounding explains."""
-
-    error: float
-    bound: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the product may be right; a NaN never is."""
-        return self.error <= self.bound
 
 
 class Products:
@@ -126,8 +118,8 @@ class Products:
 
 def freivalds(
     a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, chance: torch.Generator
-) -> Residual:
-    """Compare C x with A (B x) for a few vectors x of +1 and -1, in 64 bits.
+) -> Agreement:
+    """Compare C x with A (B x) for a few vectors x of +1 and -1, in 64 bits; return the worst row.
 
     Rounding of the elements of a row, each below its own bound (see kernels/gemm/reference), has
     signs that x makes independent: together it stays below SAFETY times the root of the sum of
@@ -137,24 +129,14 @@ def freivalds(
     x = (2 * signs - 1).double()
     b_x = _times(b, x)
     exact = c.dtype == torch.float16
-    parts = []
+    errors, bounds = [], []
     for rows in range(0, c.shape[0], ROWS_AT_ONCE):
         part = slice(rows, rows + ROWS_AT_ONCE)
         c_rows = c[part].double()
         error = (c_rows @ x - a[part].double() @ b_x).abs().amax(dim=1)
-        bound = torch.zeros_like(error) if exact else _rounding(a[part], b, c_rows)
-        parts.append(_worst(error, bound))
-    return max(parts, key=_excess)
-
-
-def _worst(error: torch.Tensor, bound: torch.Tensor) -> Residual:
-    error = torch.nan_to_num(error, nan=math.inf, posinf=math.inf)
-    row = int((error - bound).argmax())
-    return Residual(float(error[row]), float(bound[row]))
-
-
-def _excess(residual: Residual) -> float:
-    return residual.error - residual.bound
+        errors.append(error)
+        bounds.append(torch.zeros_like(error) if exact else _rounding(a[part], b, c_rows))
+    return furthest(error=torch.cat(errors), bound=torch.cat(bounds))
 
 
 def _rounding(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:

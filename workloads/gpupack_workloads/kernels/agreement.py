@@ -5,6 +5,7 @@ A type rounds a number x by at most unit |x|; below its smallest normal number r
 half the spacing of subnormals.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,8 +34,11 @@ class Agreement:
 
     @property
     def holds(self) -> bool:
-        """Whether rounding explains every difference; a NaN is never explained."""
-        return self.error <= self.bound
+        """Whether rounding explains every difference; neither a NaN nor an infinity is explained.
+
+        A bound that follows from the result is infinite where the result is.
+        """
+        return math.isfinite(self.bound) and self.error <= self.bound
 
 
 def worst(*, error: Values, bound: Values) -> Agreement:

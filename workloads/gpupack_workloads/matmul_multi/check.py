@@ -24,10 +24,12 @@ from gpupack_workloads.kernels.agreement import (
     SAFETY,
     Agreement,
 )
+from gpupack_workloads.kernels.furthest import furthest
 from gpupack_workloads.matmul_multi.layout import Block
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 
 STRIP = 32
+ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def check(block: Block, operands: Operands, *, doing: str) -> Agreement:
     Raises:
         WrongResult: one differs by more than rounding explains.
     """
-    width = math.gcd(STRIP, operands.edge)
+    width = strip_width(operands)
     signs = signs_of(operands)
     sums = expected(block, operands, signs, width)
     own = signs[block.columns.start * operands.edge :][: block.values.shape[1]]
@@ -58,15 +60,18 @@ def check(block: Block, operands: Operands, *, doing: str) -> Agreement:
     chance = SAFETY * math.sqrt(width) * sums.norms
     bound = unit * magnitude + chance * math.sqrt(operands.size) * ACCUMULATION_UNIT
     bound += chance * unit * math.sqrt((block.roundings - 1) / operands.size)
-    error = (found - sums.exact).abs().nan_to_num(nan=math.inf)
-    worst = (error / bound).argmax()
-    agreement = Agreement(error=error.flatten()[worst].item(), bound=bound.flatten()[worst].item())
+    agreement = furthest(error=(found - sums.exact).abs(), bound=bound)
     if not agreement.holds:
         raise WrongResult(
             f"{doing}: a checksum of {width} elements is wrong by {agreement.error:.3e}"
             f" where rounding explains {agreement.bound:.3e}"
         )
     return agreement
+
+
+def strip_width(operands: Operands) -> int:
+    """Return how many columns have a checksum together: as many divide a tile."""
+    return math.gcd(STRIP, operands.edge)
 
 
 def signs_of(operands: Operands) -> torch.Tensor:
@@ -99,7 +104,7 @@ def strips_of(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a block's checksums, and the sums of its absolute values, by row and strip."""
     found, magnitude = [], []
-    for rows in c_mn.split(1024):
+    for rows in c_mn.split(ROWS_AT_ONCE):
         strips = (rows.double() * signs).view(rows.shape[0], -1, width)
         found.append(strips.sum(2))
         magnitude.append(strips.abs().sum(2))
