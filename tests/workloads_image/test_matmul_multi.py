@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The matmul-multi workload: gangs of processes, and what the check notices."""
 
+import itertools
 import json
 
 import pytest
@@ -12,9 +13,11 @@ from gpupack_workloads.matmul_multi.check import check
 from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Timed, fastest, finalists
 from gpupack_workloads.matmul_multi.grid import shape
 from gpupack_workloads.matmul_multi.layout import Block, Cuts, cut
+from gpupack_workloads.matmul_multi.need import needed_bytes
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
-from gpupack_workloads.matmul_multi.options import LAYOUTS
-from gpupack_workloads.matmul_multi.rank import check_timed
+from gpupack_workloads.matmul_multi.options import LAYOUTS, MatmulMultiOptions
+from gpupack_workloads.matmul_multi.rank import CUTS, check_timed, measure
+from gpupack_workloads.memory import GIB
 
 OPERANDS = Operands(size=192, ranks=3, dtype=torch.float32, device=torch.device("cpu"), seed=4)
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
@@ -93,6 +96,38 @@ def test_a_grid_is_as_square_as_can_be():
 def test_a_size_that_does_not_divide_is_refused():
     with pytest.raises(BadArgument, match="no multiple of 3 ranks"):
         Operands(size=100, ranks=3, dtype=torch.float32, device=torch.device("cpu"), seed=0)
+
+
+def held_bytes(size, layouts):
+    """The most that a run holds at once."""
+    options = MatmulMultiOptions(size=size, layouts=layouts, chunks=(3,), widths=(256,))
+    with torch.profiler.profile(profile_memory=True) as profile:
+        measure(options, "gloo")
+    changes = [one for one in profile.profiler.kineto_results.events() if one.name() == "[memory]"]
+    changes.sort(key=lambda one: one.start_ns())
+    return max(itertools.accumulate(one.nbytes() for one in changes))
+
+
+@no_gpu
+@pytest.mark.parametrize("layouts", [LAYOUTS, ("rows",)])
+@pytest.mark.parametrize(("ranks", "size"), [(1, 1024), (2, 1026)])
+def test_the_estimate_counts_what_the_layouts_asked_for_hold_and_little_more(
+    gang, ranks, size, layouts
+):
+    held = max(gang(ranks, held_bytes, size, layouts))
+    operands = Operands(size, ranks, torch.float32, torch.device("cpu"), seed=0)
+    needed = needed_bytes([CUTS[name] for name in layouts], operands, exchanges=1)
+    assert held <= needed < 1.2 * held
+
+
+def test_large_products_by_rows_fit_four_gpus_and_all_layouts_do_not_fit_one():
+    def gib(size, ranks, layouts, exchanges):
+        operands = Operands(size, ranks, torch.bfloat16, torch.device("cpu"), seed=0)
+        kinds = [CUTS[name] for name in layouts]
+        return needed_bytes(kinds, operands, exchanges=exchanges) / GIB
+
+    assert gib(57344, 4, ("rows",), 2) < 120
+    assert gib(49152, 1, LAYOUTS, 1) > 139
 
 
 @pytest.mark.gpu

@@ -13,6 +13,7 @@
     split_k_all_reduce  … and the sum given to everybody
     check         checksums that find a wrong tile
     compete       times all of them against one GPU
+    need          how much memory that takes
     rank          what each process does
     summary       the result
 

@@ -43,6 +43,12 @@ class Grid:
         self._others_nk = [torch.empty_like(self._b_nk) for _ in range(1, self._rows)]
         self._c_mn = operands.empty(tall, wide)
 
+    @staticmethod
+    def tiles(ranks: int) -> int:
+        """Return how many tiles a rank holds: a row of blocks of A, a column of B, one of C."""
+        rows, columns = shape(ranks)
+        return ranks * (columns + rows + 1)
+
     def multiply(self, cuts: Cuts) -> None:
         """Ask for B's blocks, since some wait for them, then for A's; multiply as they come."""
         self._exchange.begin()

@@ -49,6 +49,10 @@ class Layout(Protocol):
 
     name: ClassVar[str]
 
+    @staticmethod
+    def tiles(ranks: int) -> int:
+        """Return how many tiles a rank holds, what comes from others included."""
+
     def multiply(self, cuts: Cuts) -> None:
         """Compute this rank's block of C."""
 

@@ -23,6 +23,7 @@ from gpupack_workloads.matmul_multi.exchange import Exchange
 from gpupack_workloads.matmul_multi.grid import Grid
 from gpupack_workloads.matmul_multi.layout import Block, Cuts, Layout, multiply
 from gpupack_workloads.matmul_multi.messages import Messages
+from gpupack_workloads.matmul_multi.need import needed_bytes
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import MatmulMultiOptions
 from gpupack_workloads.matmul_multi.rows import Rows
@@ -38,21 +39,20 @@ FINAL = {"cuda": Race(turns=5, calls=3), "cpu": Race(turns=1, calls=1)}
 CUTS: dict[str, type[Rows | Grid | SplitK]] = {
     layout.name: layout for layout in (Rows, Grid, SplitK, SplitKAllReduce)
 }
-# Whole matrices: three for one GPU alone, about nine for all layouts with each of two exchanges,
-# and what the check makes in 64 bits.
-MATRICES = 26
 
 
 def measure(options: MatmulMultiOptions, backend: str) -> Result:
     """Return how much faster the gang is than one GPU."""
     with group(backend, require_gpu=options.require_gpu) as rank:
         operands = operands_of(options, rank)
-        element = torch.empty((), dtype=operands.dtype).element_size()
-        require_room(
-            MATRICES * operands.size**2 * element, rank.device, doing=f"size {operands.size}"
-        )
+        ways = exchanges(operands, rank)
+        kinds = [CUTS[name] for name in options.layouts]
+        needed = needed_bytes(kinds, operands, exchanges=len(ways))
+        require_room(needed, rank.device, doing=f"size {operands.size}")
         with memory_errors(f"a product of size {operands.size}"):
-            layouts = layouts_of(options.layouts, operands, rank)
+            layouts = [
+                (kind(operands, way, rank.index), way.name) for way in ways for kind in kinds
+            ]
             agreements = [checked(layout, operands, options) for layout, _ in layouts]
             single, block = alone(operands, options.widths)
             heat, final = compete(
@@ -76,15 +76,6 @@ def operands_of(options: MatmulMultiOptions, rank: Rank) -> Operands:
         device=device.torch,
         seed=options.seed,
     )
-
-
-def layouts_of(names: Sequence[str], operands: Operands, rank: Rank) -> list[tuple[Layout, str]]:
-    """Return every layout with every exchange that this gang can use."""
-    return [
-        (CUTS[name](operands, exchange, rank.index), exchange.name)
-        for exchange in exchanges(operands, rank)
-        for name in names
-    ]
 
 
 def exchanges(operands: Operands, rank: Rank) -> list[Exchange]:

@@ -30,6 +30,11 @@ class Rows:
         self._others_nk = [operands.empty(1, ranks) for _ in range(1, ranks)]
         self._c_mn = operands.empty(1, ranks)
 
+    @staticmethod
+    def tiles(ranks: int) -> int:
+        """Return how many tiles a rank holds: rows of A, of B and of C, and others' of B."""
+        return 2 * ranks + ranks * ranks
+
     def multiply(self, cuts: Cuts) -> None:
         """Ask for everything at once, in the order in which it is needed."""
         self._exchange.begin()

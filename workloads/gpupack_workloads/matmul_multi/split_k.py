@@ -32,6 +32,11 @@ class SplitK:
         self._partial = operands.empty(ranks, ranks).view(ranks, operands.edge, operands.size)
         self._c_mn = operands.empty(1, ranks)
 
+    @staticmethod
+    def tiles(ranks: int) -> int:
+        """Return how many tiles a rank holds: of A, of B, partial sums sent and kept, of C."""
+        return 2 * ranks + (ranks - 1) * ranks + ranks * ranks + ranks
+
     def multiply(self, cuts: Cuts) -> None:
         """Others' rows first, then ours, then the sum."""
         self._exchange.begin()

@@ -25,6 +25,11 @@ class SplitKAllReduce(SplitK):
         self._c_mn = exchange.room(operands.edge, operands.size)
         self._whole_mn = operands.empty(operands.ranks, operands.ranks)
 
+    @staticmethod
+    def tiles(ranks: int) -> int:
+        """Return how many tiles a rank holds: `split_k`'s, and all of C."""
+        return SplitK.tiles(ranks) + ranks * ranks
+
     def result(self) -> Block:
         """Return all of C."""
         every = range(self._ranks)
