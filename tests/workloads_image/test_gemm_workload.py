@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gemm workload from the inside."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -44,6 +46,17 @@ def test_a_wrong_product_is_refused():
     case = Case(shape=(70, 20, 30), dtype=torch.float32)
     with pytest.raises(WrongResult, match="gemm float32_70"):
         measure(case, lambda a, b: (a @ b) * 1.001, device=CPU, seed=0)
+
+
+def test_a_product_that_goes_wrong_while_it_is_timed_is_refused():
+    case = Case(shape=(70, 20, 30), dtype=torch.float32)
+    with pytest.raises(WrongResult, match="gemm float32_70, as it was timed"):
+        measure(case, right_once(), device=CPU, seed=0)
+
+
+def right_once():
+    factors = itertools.chain([1.0], itertools.repeat(1.001))
+    return lambda a, b: (a @ b) * next(factors)
 
 
 @no_gpu

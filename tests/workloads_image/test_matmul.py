@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The matmul workload from the inside: what it checks and what it says."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -32,6 +34,14 @@ def test_a_product_with_a_nan_is_refused():
     a, b = torch.randn(8, 8), torch.randn(8, 8)
     with pytest.raises(WrongResult):
         check("torch", lambda a, b: torch.full((8, 8), torch.nan), a, b)
+
+
+def test_a_product_that_goes_wrong_while_it_is_timed_is_refused(monkeypatch):
+    # Five times where shapes are tried and the product is checked; the sixth is timed.
+    calls, real = itertools.count(1), torch.matmul
+    monkeypatch.setattr(torch, "matmul", lambda a, b: real(a, b) * (1.01 if next(calls) > 5 else 1))
+    with pytest.raises(WrongResult, match="torch, as it was timed: the product"):
+        run(Options(size=64))
 
 
 def test_inputs_cut_to_tf32_are_noticed():

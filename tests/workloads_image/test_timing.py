@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from gpupack_workloads.timing import seconds_in_turns
+from gpupack_workloads.timing import Kept, seconds_in_turns
 
 CPU = torch.device("cpu")
 
@@ -16,6 +16,15 @@ def test_rivals_take_turns_that_warm_up_and_every_other_round_goes_backwards():
     seconds = seconds_in_turns(works, device=CPU, repeats=2, rounds=3, warm_up=1)
     assert "".join(name[0] for name in calls) == "ooottt" + "tttooo" + "ooottt"
     assert set(seconds) == {"ours", "theirs"}
+
+
+def test_work_that_leaves_its_result_alone_is_seen_once_that_was_spoiled():
+    results = iter([torch.ones(3), torch.zeros(3)])
+    work = Kept(lambda: next(results))
+    work.spoil()
+    assert work.result.isnan().all()
+    work()
+    assert not work.result.any()
 
 
 def test_the_median_forgets_a_round_in_which_something_else_happened(monkeypatch):

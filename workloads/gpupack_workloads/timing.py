@@ -22,6 +22,29 @@ WARM_UP = 5
 Rival = TypeVar("Rival", bound=Hashable)
 
 
+class Kept:
+    """Work whose latest result stays, so that what was timed can be checked.
+
+    It goes before the next one is made: that takes the same memory, and none is held beside it.
+
+    Args:
+        work: makes a result; done once here.
+    """
+
+    def __init__(self, work: Callable[[], torch.Tensor]) -> None:
+        self._work = work
+        self.result = work()
+
+    def __call__(self) -> None:
+        """Make the result anew."""
+        del self.result
+        self.result = self._work()
+
+    def spoil(self) -> None:
+        """Overwrite the result: the next one takes its memory, and must not look right by that."""
+        self.result.fill_(torch.nan)
+
+
 def seconds_per_call(
     work: Callable[[], object], *, device: torch.device, repeats: int, warm_up: int = WARM_UP
 ) -> float:

@@ -74,7 +74,7 @@ def operands(case: Case, *, device: Device, seed: int) -> tuple[torch.Tensor, to
     return a, b.T if case.dtype == FP8 else b
 
 
-def rival(case: Case, a: torch.Tensor, b: torch.Tensor) -> Callable[[], object] | None:
+def rival(case: Case, a: torch.Tensor, b: torch.Tensor) -> Callable[[], torch.Tensor] | None:
     """Return the same product by cuBLAS (on a CPU, by torch), or None where it has none."""
     if case.dtype != FP8:
         return partial(torch.matmul, a, b)

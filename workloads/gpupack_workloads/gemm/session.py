@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks and times every product, ours and cuBLAS in turns, and makes the result.
 
+Checked are the first product, which compiles the kernel, and the last that was timed, which was
+launched as compiled, right behind another.
+
 In turns, because a large product draws all the power that the GPU may: whoever comes second meets
 the clocks that the first one left.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,11 +15,11 @@ from gpupack_workloads.devices import Device, choose_device, describe, memory_er
 from gpupack_workloads.gemm.cases import Case, cases, operands, rival
 from gpupack_workloads.gemm.options import GemmOptions
 from gpupack_workloads.kernels.agreement import Agreement, closest
-from gpupack_workloads.kernels.gemm.checking import Product, check, needs
+from gpupack_workloads.kernels.gemm.checking import Product, check_result, needs
 from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
-from gpupack_workloads.timing import seconds_in_turns
+from gpupack_workloads.timing import Kept, seconds_in_turns
 
 ROUNDS = {"cuda": 9, "cpu": 1}
 # Work of one turn: long enough that launches and events do not count, short beside the heating.
@@ -97,13 +99,16 @@ def check_memory(case: Case, device: Device) -> None:
 
 
 def measure(case: Case, product: Product, *, device: Device, seed: int) -> Measured:
-    """Check one product, then time it beside its rival."""
+    """Check one product, time it beside its rival, and check what the last turn left."""
     a, b = operands(case, device=device, seed=seed)
-    agreement = check(f"gemm {case.name}", product, a, b)
+    ours = Kept(partial(product, a, b))
+    first = check_result(f"gemm {case.name}", ours.result, a, b)
+    ours.spoil()
+    works = {"ours": ours}
     other = rival(case, a, b)
-    works: dict[str, Callable[[], object]] = {"ours": partial(product, a, b)}
     if other is not None:
-        works["rival"] = other
+        # Kept as well, so that its results do not come to lie where ours have been.
+        works["rival"] = Kept(other)
     seconds = seconds_in_turns(
         works,
         device=device.torch,
@@ -112,7 +117,8 @@ def measure(case: Case, product: Product, *, device: Device, seed: int) -> Measu
         warm_up=0 if device.simulated else 3,
     )
     tflops = {name: case.operations / time / 1e12 for name, time in seconds.items()}
-    return Measured(case, agreement, tflops["ours"], tflops.get("rival"))
+    last = check_result(f"gemm {case.name}, as it was timed", ours.result, a, b)
+    return Measured(case, closest([first, last]), tflops["ours"], tflops.get("rival"))
 
 
 def repeats(case: Case) -> int:

@@ -36,8 +36,8 @@ Matrix = np.ndarray[Any, np.dtype[np.float32]]
 
 SMALLEST, LARGEST, LARGEST_WITHOUT = 256, 4096, 512
 ELEMENT_BYTES = 4
-# Held at once where the device is the CPU, beside A, B and a product that were made before: A and B
-# for NumPy and on the device, and a copy of each on the way there. A second product is the seventh.
+# Held at once where the device is the CPU, beside A, B and two products that were made before: A
+# and B for NumPy and on the device, and a copy of each on the way there. A product is the seventh.
 HOST_MATRICES = 7
 MIB = 2**20
 # A product that would take NumPy longer than this is left out: a large chosen size, a small pod.

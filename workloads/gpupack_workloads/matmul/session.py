@@ -2,8 +2,8 @@
 """Torch's product and our Triton kernel's at one size, and the result of the whole workload.
 
 Before anything is timed each product is computed once, and NumPy computes rows of it again in 64
-bits; the timed calls repeat it with the same operands. Small products with ragged shapes try the
-edges.
+bits; the timed calls repeat it with the same operands, and the last of them is checked as well.
+Small products with ragged shapes try the edges.
 """
 
 import os
@@ -13,15 +13,15 @@ from functools import partial
 import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.kernels.agreement import Agreement
-from gpupack_workloads.kernels.gemm.checking import Product, check, needs
+from gpupack_workloads.kernels.agreement import Agreement, closest
+from gpupack_workloads.kernels.gemm.checking import Product, check, check_result, needs
 from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.matmul.duel import HOST_MATRICES, Bout, fight, sizes
 from gpupack_workloads.matmul.threads import cpu_threads
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Options
-from gpupack_workloads.timing import seconds_in_turns, seconds_per_call
+from gpupack_workloads.timing import Kept, seconds_in_turns, seconds_per_call
 
 RAGGED = ((1, 1, 1), (65, 33, 17), (256, 256, 256), (130, 70, 257))
 MIB = 2**20
@@ -60,8 +60,11 @@ def run(options: Options) -> Result:
         for name, product in products.items():
             check_edges(name, product, device=device, plan=plan, seed=options.seed)
         a, b = random_matrices((plan.size,) * 3, device=device, plan=plan, seed=options.seed)
-        agreements = {name: check(name, product, a, b) for name, product in products.items()}
-        seconds = time_products(products, a, b, device=device, plan=plan)
+        works = {name: Kept(partial(product, a, b)) for name, product in products.items()}
+        first = check_works(works, a, b)
+        seconds = time_products(works, device=device, plan=plan)
+        last = check_works(works, a, b, how=", as it was timed")
+        agreements = {name: closest([first[name], last[name]]) for name in works}
         bouts = fight(sizes(plan.size, simulated=device.simulated), device=device, options=options)
     return summarise(device, plan, agreements=agreements, seconds=seconds, bouts=bouts)
 
@@ -80,11 +83,19 @@ def check_memory(device: Device, plan: Plan) -> None:
     require_memory(device, doing=doing, on_device=tensors, on_host=arrays)
 
 
-def time_products(
-    products: dict[str, Product], a: torch.Tensor, b: torch.Tensor, *, device: Device, plan: Plan
-) -> dict[str, float]:
+def check_works(
+    works: dict[str, Kept], a: torch.Tensor, b: torch.Tensor, *, how: str = ""
+) -> dict[str, Agreement]:
+    """Check what each product has left, and spoil it."""
+    found = {}
+    for name, work in works.items():
+        found[name] = check_result(f"{name}{how}", work.result, a, b)
+        work.spoil()
+    return found
+
+
+def time_products(works: dict[str, Kept], *, device: Device, plan: Plan) -> dict[str, float]:
     """Return each product's seconds: on a GPU in turns, since both draw all the power it may."""
-    works = {name: partial(product, a, b) for name, product in products.items()}
     if not device.simulated:
         return seconds_in_turns(
             works, device=device.torch, repeats=plan.repeats, rounds=plan.rounds

@@ -28,7 +28,15 @@ def check(name: str, product: Product, a: torch.Tensor, b: torch.Tensor) -> Agre
     Raises:
         WrongResult: an element is further off than rounding explains.
     """
-    c = product(a, b)
+    return check_result(name, product(a, b), a, b)
+
+
+def check_result(name: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> Agreement:
+    """Compare rows of a product of A and B with NumPy's.
+
+    Raises:
+        WrongResult: an element is further off than rounding explains.
+    """
     # An odd step visits every position within a tile.
     rows = range(0, a.shape[0], ROW_STEP - 1)
     agreement = compare(
@@ -53,11 +61,12 @@ def needs(
     """Return the bytes that a check needs at least: of tensors, and of NumPy's matrices.
 
     NumPy has B in 64 bits, and as much again to bound the error; a GPU has B in 64 bits, too, from
-    where it is copied. The rows of A and C that are checked are few.
+    where it is copied. The rows of A and C that are checked are few. C is there twice, once of the
+    rival that is timed beside it.
     """
     m, n, k = shape
     b_in_64_bits = 8 * k * n
-    tensors = element_bytes * (m * k + k * n) + result_bytes * m * n
+    tensors = element_bytes * (m * k + k * n) + 2 * result_bytes * m * n
     return tensors + (0 if simulated else b_in_64_bits), 2 * b_in_64_bits
 
 
