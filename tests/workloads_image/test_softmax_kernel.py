@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Triton softmax, forward and backward; interpreted where there is no GPU."""
 
+import importlib
 import os
 
 import numpy as np
@@ -10,11 +11,16 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
+import triton
+import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
+
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.kernels.softmax import launch
 from gpupack_workloads.kernels.softmax.autograd import softmax
 from gpupack_workloads.kernels.softmax.launch import backward, forward
 from gpupack_workloads.kernels.softmax.reference import compare_backward, compare_forward
+from gpupack_workloads.kernels.softmax.rows.kernel import rows_of_program
 from gpupack_workloads.kernels.softmax.tuning import Chunks, Passes, Rows
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -106,6 +112,21 @@ def test_large_values_do_not_overflow_and_excluded_ones_get_nothing():
 def test_a_row_without_any_finite_value_has_no_softmax_as_with_torch(columns):
     with np.errstate(invalid="ignore"):
         assert softmax(torch.full((1, columns), -torch.inf, device=DEVICE)).isnan().all()
+
+
+@triton.jit
+def numbers_of_rows_kernel(numbers_ptr, count, ROWS: tl.constexpr):  # noqa: N803  as kernels do
+    tl.store(numbers_ptr + tl.arange(0, ROWS), rows_of_program(count, ROWS))
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="only the interpreter can be told which program it is")
+def test_rows_beyond_32_bits_are_counted_rightly(monkeypatch):
+    builder = importlib.import_module("triton.runtime.interpreter").interpreter_builder
+    program = TensorHandle(np.array([2**29 + 1], dtype=np.int32), tl.int32)
+    monkeypatch.setattr(builder, "create_get_program_id", lambda _: program)
+    numbers = torch.zeros(4, dtype=torch.int64)
+    numbers_of_rows_kernel[(1,)](numbers, 2**31 + 7, ROWS=4)
+    assert numbers.tolist() == [2**31 + 4, 2**31 + 5, 2**31 + 6, 2**31 + 6]
 
 
 def test_no_rows_give_no_rows():

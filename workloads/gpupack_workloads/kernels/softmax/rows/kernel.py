@@ -34,7 +34,9 @@ def store_rows(rows_RN, values, inside_RN, EXACT: tl.constexpr):
 @triton.jit
 def rows_of_program(count, ROWS: tl.constexpr):
     """Return this program's rows; beyond the last one that one again, which needs no mask."""
-    return tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), count - 1).to(tl.int64)
+    # Of one column, there may be more rows than 32 bits count.
+    first = tl.program_id(0).to(tl.int64) * ROWS
+    return tl.minimum(first + tl.arange(0, ROWS), count - 1)
 
 
 @triton.jit
