@@ -66,6 +66,18 @@ def test_without_figures_a_result_says_that_it_is_wrong_and_whether_there_was_a_
     assert message["simulated"] is not gpu
 
 
+def test_a_wrong_sum_goes_by_the_name_of_its_command(monkeypatch, tmp_path):
+    def run(options):
+        raise WrongResult("a sum is wrong")
+
+    module = types.SimpleNamespace(run=run)
+    monkeypatch.setitem(sys.modules, "gpupack_workloads.vector_add", module)
+    message = tmp_path / "message"
+    outcome = CliRunner(env={"GPUPACK_RESULT_PATH": str(message)}).invoke(main, ["vector-add"])
+    assert outcome.exit_code == 3
+    assert json.loads(message.read_text())["workload"] == "vector-add"
+
+
 def test_without_torch_nothing_was_computed_on_a_gpu(invoke, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     _, message = invoke(result=None)
