@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Triton GEMM; interpreted where there is no GPU."""
 
+import itertools
 import os
 
 import numpy as np
@@ -10,7 +11,11 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
+from triton.backends.compiler import BaseBackend
+from triton.runtime import jit
+
 from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.kernels.gemm.hopper.kinds import kind_of
 from gpupack_workloads.kernels.gemm.launch import gemm
 from gpupack_workloads.kernels.gemm.reference import compare
 from gpupack_workloads.kernels.gemm.tuning import H200, HOPPER_TILES, cheapest, waves
@@ -18,6 +23,7 @@ from gpupack_workloads.kernels.gemm.tuning import H200, HOPPER_TILES, cheapest, 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
 FP8 = torch.float8_e4m3fn
+native_specialize_impl = getattr(jit, "native_specialize_impl", None)
 GPU_SHAPES = [
     (1, 8, 8),
     (128, 256, 64),
@@ -146,6 +152,30 @@ def test_a_kernel_that_was_compiled_before_multiplies_other_operands(shape, dtyp
             name = str(dtype).removeprefix("torch.")
             agreement = compare(a=numpy(a), b=numpy(b), c=numpy(c), dtype=name)
             assert agreement.holds, agreement
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+@pytest.mark.parametrize("step", [1, 8, 16])
+def test_a_kernel_that_was_compiled_for_one_shape_multiplies_others(step):
+    for m, n, k in [(33, 35, 37), (35, 39, 33), (129, 65, 67), (67, 257, 131)]:
+        shape = (m * step, n * step, k * step)
+        a, b = matrices(*shape, torch.bfloat16)
+        agreement = compare(a=numpy(a), b=numpy(b), c=numpy(gemm(a, b)), dtype="bfloat16")
+        assert agreement.holds, (shape, agreement)
+
+
+@pytest.mark.skipif(native_specialize_impl is None, reason="this Triton has it elsewhere")
+def test_numbers_are_told_apart_as_triton_compiles_for_them():
+    numbers = [1, 2, 8, 15, 16, 17, 4096, 4097, 2**31 - 16, 2**31 - 1, 2**31, 2**31 + 1, 2**33]
+    for one, other in itertools.combinations(numbers, 2):
+        same = by_triton(one) == by_triton(other)
+        assert (kind_of(one) == kind_of(other)) == same, (one, other)
+
+
+def by_triton(number):
+    constant, specialised, by_divisor = False, True, True
+    return native_specialize_impl(BaseBackend, number, constant, specialised, by_divisor)
 
 
 @pytest.mark.gpu

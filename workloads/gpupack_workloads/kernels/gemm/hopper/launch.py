@@ -15,6 +15,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
+from gpupack_workloads.kernels.gemm.hopper.kinds import kind_of
 from gpupack_workloads.kernels.gemm.tuning import HopperTiles, device_of
 
 MAP_BYTES = 16
@@ -45,8 +46,10 @@ def launch(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tiles: HopperTiles
         *(None if by_map else c, c.stride(0), m, n, k),
     )
     constants = (tiles.group_m, tiles.stages, tiles.parts, a_turned, not b_straight)
-    # Triton compiles anew by types, by constants, and by what divides numbers and addresses.
-    kind = (a.dtype, c.dtype, tiles, constants, operands[4:], by_map or c.data_ptr() % MAP_BYTES)
+    # Triton compiles anew by types, by constants, and by what divides numbers and addresses. Not by
+    # every shape: a job may have any number of them, and each would be kept for ever.
+    numbers = (kind_of(c.stride(0)), kind_of(m), kind_of(n), kind_of(k))
+    kind = (a.dtype, c.dtype, tiles, constants, numbers, by_map or c.data_ptr() % MAP_BYTES)
     # Not triton.cdiv, which takes microseconds outside a kernel.
     count = -(-m // tiles.m) * -(-n // tiles.n)
     grid = (min(device_of(c).multi_processor_count, count), 1, 1)
@@ -56,7 +59,8 @@ def launch(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tiles: HopperTiles
 class Kernels:
     """Compiled kernels by what they were compiled for.
 
-    Triton finds them as well, in half of the time that a launch takes.
+    Triton finds them as well, in half of the time that a launch takes. It keeps them all, too, so
+    there are no more here than there are anyway.
     """
 
     def __init__(self) -> None:
