@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the workloads are held to, and where in their results it stands."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 Result = dict[str, Any]
-Pick = Callable[[Result, Sequence[dict[str, Any]]], float]
+Pick = Callable[[Result], float]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Bar:
 
 def metric(name: str) -> Pick:
     """Pick one of the metrics."""
-    return lambda result, _: float(result["metrics"][name])
+    return lambda result: float(result["metrics"][name])
 
 
 def least(column: str, **where: Any) -> Pick:
@@ -52,12 +52,12 @@ def least(column: str, **where: Any) -> Pick:
 
     What another column must be is a value, or a function that says whether a value will do.
     """
-    return lambda result, _: min(_column(result, column, where))
+    return lambda result: min(_column(result, column, where))
 
 
 def most(column: str, **where: Any) -> Pick:
     """Pick the largest figure of a column, of the rows in which other columns are so."""
-    return lambda result, _: max(_column(result, column, where))
+    return lambda result: max(_column(result, column, where))
 
 
 def _column(result: Result, column: str, where: dict[str, Any]) -> list[float]:

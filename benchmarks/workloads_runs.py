@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `workloads_suite.py` runs: the sizes of docs/workloads.md."""
+"""What `workloads_suite.py` runs: the sizes of docs/workloads.md; and what its report is called."""
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,9 @@ RUNS = (
     Run("transformer-tp", "transformer", ("--parallel=tp",), gpus=2, seconds=200),
     Run("transformer-pp", "transformer", ("--parallel=pp",), gpus=2, seconds=185),
 )
+
+
+def file_name(report: dict[str, Any]) -> str:
+    """Name a report by what was run, and on what."""
+    device = str(report["result"]["metrics"]["device"]).lower().removeprefix("nvidia ")
+    return f"{report['name']}-{report['gpus']}x{re.sub(r'[^a-z0-9]+', '-', device)}.json"

@@ -6,7 +6,8 @@
     python3 benchmarks/workloads_suite.py --list
 
 Each run that succeeds leaves docs/reports/workloads/NAME-GPUSxDEVICE.json: its result, and with
-which arguments, versions and driver it came about. One that fails leaves the older file as it is.
+which arguments, versions and driver it came about. One that fails, or could not verify its result,
+leaves the older file as it is.
 
 Runs go side by side as long as there are free GPUs, those of all GPUs by themselves at the end.
 Needs a Python with torch, Triton, NumPy, click and msgspec; no virtual environment, no network.
@@ -18,7 +19,6 @@ import importlib.metadata
 import itertools
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -30,18 +30,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workloads_runs import RUNS, Run
+from workloads_runs import RUNS, Run, file_name
 
 ROOT = Path(__file__).resolve().parents[1]
+WORKLOADS = ROOT / "workloads"
+sys.path.insert(0, str(WORKLOADS))
+
+from gpupack_workloads.settings import NO_MULTICAST  # noqa: E402  needs no torch
+
 REPORTS = ROOT / "docs" / "reports" / "workloads"
 POLL_SECONDS = 0.2
 FIRST_PORT = 29500
 """Where the first gang meets; gangs that run at a time must not meet at one port."""
-NO_MULTICAST = {
-    "NCCL_NVLS_ENABLE": "0",
-    "NVSHMEM_DISABLE_NVLS": "1",
-    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
-}
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Suite:
             }
         )
         environ["PYTHONPATH"] = os.pathsep.join(
-            filter(None, (str(ROOT / "workloads"), os.environ.get("PYTHONPATH")))
+            filter(None, (str(WORKLOADS), os.environ.get("PYTHONPATH")))
         )
         with self.stdout(run).open("wb") as output, self.stderr(run).open("wb") as errors:
             process = subprocess.Popen(  # noqa: S603  a list, no shell
@@ -195,19 +195,16 @@ def report(ended: Ended, *, driver: str, versions: dict[str, str]) -> dict[str, 
     }
 
 
-def file_name(kept: dict[str, Any]) -> str:
-    """Name a report by what was run, and on what."""
-    device = str(kept["result"]["metrics"]["device"]).lower().removeprefix("nvidia ")
-    return f"{kept['name']}-{kept['gpus']}x{re.sub(r'[^a-z0-9]+', '-', device)}.json"
-
-
 def keep(ended: Ended, *, out: Path, driver: str, versions: dict[str, str]) -> bool:
-    """Write the report of a run that succeeded; say how it went."""
+    """Write the report of a run that succeeded and verified its result; say how it went."""
     what = f"{ended.run.name} ({ended.run.gpus} GPU): {ended.seconds:.0f} s"
     if ended.status != 0:
         print(f"{what}, FAILED with {ended.status}", flush=True)
         return False
     kept = report(ended, driver=driver, versions=versions)
+    if not kept["result"]["verified"]:
+        print(f"{what}, NOT VERIFIED: {kept['result']['headline']}", flush=True)
+        return False
     path = out / file_name(kept)
     out.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(kept, indent=1) + "\n")

@@ -10,11 +10,12 @@ The tables stand between two comments in the document; what is around them stays
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from workloads_bars import BARS, Bar
+from workloads_bars import BARS, Bar, Pick
+from workloads_runs import file_name
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "docs" / "reports" / "workloads"
@@ -26,9 +27,20 @@ Report = dict[str, Any]
 
 
 def read(folder: Path) -> list[Report]:
-    """Return all reports, by name and number of GPUs."""
-    reports = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    """Return all reports, by name and number of GPUs.
+
+    Raises:
+        ValueError: one is of a result that nobody verified.
+    """
+    reports = [_verified(path) for path in sorted(folder.glob("*.json"))]
     return sorted(reports, key=lambda report: (report["name"], report["gpus"]))
+
+
+def _verified(path: Path) -> Report:
+    report: Report = json.loads(path.read_text())
+    if report["result"].get("verified") is not True:
+        raise ValueError(f"{path}: its result was not verified; run it again, or take it away")
+    return report
 
 
 def find(reports: Iterable[Report], bar: Bar) -> Report | None:
@@ -40,7 +52,7 @@ def find(reports: Iterable[Report], bar: Bar) -> Report | None:
 def bars_table(reports: list[Report]) -> str:
     """Return what was asked for beside what was measured."""
     head = ("bar", "asked", "ratio", "figure", "met", "device", "versions", "date")
-    return _table(head, [_bar_row(bar, find(reports, bar), reports) for bar in BARS])
+    return _table(head, [_bar_row(bar, find(reports, bar)) for bar in BARS])
 
 
 def runs_table(reports: list[Report]) -> str:
@@ -51,18 +63,18 @@ def runs_table(reports: list[Report]) -> str:
             f"`{' '.join((report['workload'], *report['arguments']))}`",
             report["result"]["headline"],
             f"{report['seconds']:.0f}",
-            f"[{_device(report)}](reports/workloads/{_file(report)})",
+            f"[{_device(report)}](reports/workloads/{file_name(report)})",
         )
         for report in reports
     ]
     return _table(head, rows)
 
 
-def _bar_row(bar: Bar, report: Report | None, reports: list[Report]) -> tuple[str, ...]:
+def _bar_row(bar: Bar, report: Report | None) -> tuple[str, ...]:
     if report is None:
         return (bar.what, bar.asked, "-", "not yet run", "-", "-", "-", "-")
     result = report["result"]
-    ratio, figure = (_picked(pick, result, reports) for pick in (bar.ratio, bar.figure))
+    ratio, figure = (_picked(pick, result) for pick in (bar.ratio, bar.figure))
     judged = ratio if bar.ratio is not None else figure
     met = "-" if judged is None else "yes" if bar.holds(judged) else "**no**"
     return (
@@ -77,12 +89,10 @@ def _bar_row(bar: Bar, report: Report | None, reports: list[Report]) -> tuple[st
     )
 
 
-def _picked(
-    pick: Callable[..., float] | None, result: Report, reports: list[Report]
-) -> float | None:
+def _picked(pick: Pick | None, result: Report) -> float | None:
     """Return what a bar picks from a result; None where it is not there."""
     try:
-        return None if pick is None else pick(result, reports)
+        return None if pick is None else pick(result)
     except (KeyError, ValueError):
         return None
 
@@ -98,11 +108,6 @@ def _versions(report: Report) -> str:
         if package in report["versions"] and (name != "NCCL" or report["gpus"] > 1)
     ]
     return ", ".join([*versions, f"driver {report['driver']}"])
-
-
-def _file(report: Report) -> str:
-    device = str(report["result"]["metrics"]["device"]).lower().removeprefix("nvidia ")
-    return f"{report['name']}-{report['gpus']}x{re.sub(r'[^a-z0-9]+', '-', device)}.json"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -71,6 +71,18 @@ def test_a_run_that_fails_leaves_the_older_report_as_it_is(suite, go, tmp_path):
     assert older.read_text() == "older"
 
 
+def test_a_result_that_was_not_verified_leaves_the_older_report_as_it_is(
+    suite, go, tmp_path, capsys
+):
+    older = tmp_path / "gemm-1xh200-nvl.json"
+    older.write_text("older")
+    unverified = json.dumps(RESULT | {"verified": False})
+    (ended,) = go(("gemm", 1, f"print({unverified!r})"))
+    assert not suite.keep(ended, out=tmp_path, driver="", versions={})
+    assert older.read_text() == "older"
+    assert "NOT VERIFIED: 1 TFLOP/s" in capsys.readouterr().out
+
+
 def test_runs_go_side_by_side_and_those_of_all_gpus_alone_at_the_end(go, tmp_path):
     go(*[(name, 2 if name == "c" else 1, spans(tmp_path, name)) for name in "cab"])
     a, b, c = (noted(tmp_path, name) for name in "abc")

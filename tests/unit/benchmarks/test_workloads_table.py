@@ -23,6 +23,7 @@ REPORT = {
     "versions": {"torch": "2.15.0", "triton": "3.9.0", "nvidia-nccl-cu13": "2.28"},
     "result": {
         "headline": "4100 GB/s",
+        "verified": True,
         "metrics": {"device": "NVIDIA H200", "copy_gb_per_s": 4300.0},
         "rows": [
             {"columns": 1024, "ratio": 0.97, "gb_per_s": 4170.0, "pass": "forward"},
@@ -82,17 +83,23 @@ def test_a_bar_that_is_missed_says_so_with_device_versions_and_date(write):
 
 def test_a_bar_without_a_ratio_is_judged_by_its_figure(write):
     metrics = {"device": "NVIDIA H200", "us": 14.0}
-    result = {"headline": "14 µs", "metrics": metrics}
+    result = {"headline": "14 µs", "verified": True, "metrics": metrics}
     text = write(REPORT | {"name": "collectives", "gpus": 4, "result": result})
     assert "| latency | ≤ 15 µs | - | 14 µs | yes | 4 x NVIDIA H200 |" in text
     assert "NCCL 2.28" in text
 
 
 def test_what_was_not_run_or_is_not_in_a_result_is_told(write):
-    result = {"headline": "x", "metrics": {"device": "NVIDIA H200"}}
+    result = {"headline": "x", "verified": True, "metrics": {"device": "NVIDIA H200"}}
     text = write(REPORT | {"name": "collectives", "gpus": 4, "result": result})
     assert "| softmax forward | ≥ 0.95 x copy | - | not yet run | - |" in text
     assert "| latency | ≤ 15 µs | - | - | - | 4 x NVIDIA H200 |" in text
+
+
+@pytest.mark.parametrize("result", [{"verified": False}, {}])
+def test_a_result_that_was_not_verified_is_not_tabled(write, result):
+    with pytest.raises(ValueError, match=r"softmax-1\.json: its result was not verified"):
+        write(REPORT | {"result": {"headline": "x", "metrics": {"device": "GPU"}} | result})
 
 
 def test_every_run_is_listed_with_its_report(write):
