@@ -80,6 +80,16 @@ def test_numpy_and_torch_are_compared_from_small_to_the_chosen_size():
     assert result.metrics["cpu_threads"] >= 1
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_multiplies_by_both_kernels_and_beside_numpy():
+    result = run(Options(size=1024, seed=3))
+    assert (result.verified, result.simulated) == (True, False)
+    assert result.metrics["dtype"] == "bfloat16"
+    assert result.metrics["triton_error"] <= result.metrics["triton_error_bound"]
+    assert result.rows[-1]["size"] == 1024
+
+
 def test_sizes_double_up_to_4096_and_end_with_the_chosen_one():
     assert duel.sizes(8192, simulated=False) == [256, 512, 1024, 2048, 4096, 8192]
     assert duel.sizes(1000, simulated=False) == [256, 512, 1024, 2048, 4096, 1000]
