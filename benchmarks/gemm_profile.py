@@ -39,10 +39,10 @@ Works = dict[str, Callable[[], object]]
 def works(m: int, n: int, k: int, *, zeros: bool = False) -> Works:
     """Return the product of the same operands, by each; of one shape they are always the same."""
     chance = torch.Generator("cuda").manual_seed(SEED)
-    a, b = (
-        torch.randn(shape, generator=chance, device="cuda").mul_(0 if zeros else 1).bfloat16()
-        for shape in ((m, k), (k, n))
-    )
+    shapes = ((m, k), (k, n))
+    a, b = (torch.randn(shape, generator=chance, device="cuda").bfloat16() for shape in shapes)
+    if zeros:
+        a, b = torch.zeros_like(a), torch.zeros_like(b)
     return {"ours": partial(multiply, a, b), "cublas": partial(torch.matmul, a, b)}
 
 
