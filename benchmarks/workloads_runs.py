@@ -45,7 +45,7 @@ RUNS = (
     Run("matmul-multi", "matmul-multi", gpus=4, seconds=120),
     Run("resnet50", "resnet50", gpus=4, seconds=150),
     Run("transformer", "transformer", gpus=4, seconds=90),
-    Run("profile", "profile", TRAINED, gpus=4, seconds=120),
+    Run("profile", "profile", TRAINED, gpus=2, seconds=120),
     Run("transformer-fsdp", "transformer", ("--parallel=fsdp",), gpus=4, seconds=70),
     Run("transformer-tp", "transformer", ("--parallel=tp",), gpus=2, seconds=200),
     Run("transformer-pp", "transformer", ("--parallel=pp",), gpus=2, seconds=185),

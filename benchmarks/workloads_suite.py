@@ -243,8 +243,14 @@ def versions() -> dict[str, str]:
     return found
 
 
-def chosen(only: str, skip: str, gpus: int) -> list[Run]:
+def chosen(only: str, skip: str, gpus: int, exactly: int | None = None) -> list[Run]:
     """Return the runs of these names (all where none is named) that these GPUs can serve.
+
+    Args:
+        only: names, separated by commas.
+        skip: names to leave out.
+        gpus: how many there are.
+        exactly: leave out what takes another number.
 
     Raises:
         SystemExit: there is no run of a name.
@@ -254,7 +260,11 @@ def chosen(only: str, skip: str, gpus: int) -> list[Run]:
     if unknown := (wanted | unwanted) - names:
         sys.exit(f"no such run: {', '.join(sorted(unknown))}; there are {', '.join(sorted(names))}")
     picked = (wanted or names) - unwanted
-    return [run for run in RUNS if run.name in picked and run.gpus <= gpus]
+    return [
+        run
+        for run in RUNS
+        if run.name in picked and run.gpus <= gpus and exactly in (None, run.gpus)
+    ]
 
 
 def arguments() -> argparse.Namespace:
@@ -262,6 +272,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="", help="names, separated by commas")
     parser.add_argument("--skip", default="", help="names, separated by commas")
+    parser.add_argument("--gpus", type=int, help="only runs that take so many")
     parser.add_argument("--out", type=Path, default=REPORTS, help="folder for the reports")
     parser.add_argument("--logs", type=Path, default=Path("/tmp/gpupack-suite"))  # noqa: S108  logs only
     parser.add_argument("--seconds", type=float, default=3600, help="for everything")
@@ -273,7 +284,7 @@ def main() -> int:
     """Run what was asked for; 0 if all of it succeeded."""
     asked = arguments()
     gpus = visible_gpus()
-    runs = chosen(asked.only, asked.skip, 8 if asked.list else len(gpus))
+    runs = chosen(asked.only, asked.skip, 8 if asked.list else len(gpus), asked.gpus)
     if asked.list:
         for run in runs:
             print(f"{run.name:14} {run.gpus} GPU {run.seconds:4} s  {' '.join(command(run)[3:])}")
