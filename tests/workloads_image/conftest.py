@@ -121,6 +121,28 @@ def gang():
 
 
 @pytest.fixture
+def kept_bytes():
+    """Counts what a forward pass keeps for the backward pass, each storage once, some aside."""
+
+    def kept(forward, others):
+        torch = importlib.import_module("torch")
+        storages = {}
+
+        def note(tensor):
+            storage = tensor.untyped_storage()
+            # Held here as well, so that no address comes back for another one.
+            storages[storage.data_ptr()] = storage
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            forward()
+        own = {tensor.untyped_storage().data_ptr() for tensor in others}
+        return sum(s.nbytes() for place, s in storages.items() if place not in own)
+
+    return kept
+
+
+@pytest.fixture
 def port():
     """A port that nobody has."""
     return free_port()

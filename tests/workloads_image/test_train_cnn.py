@@ -19,7 +19,8 @@ from gpupack_workloads.train_cnn.folder import read
 from gpupack_workloads.train_cnn.gradients import AMP_BOUND, compare, joined, near
 from gpupack_workloads.train_cnn.learning import Learnt
 from gpupack_workloads.train_cnn.model import network
-from gpupack_workloads.train_cnn.need import kept_bytes, making_bytes, training_bytes
+from gpupack_workloads.train_cnn.need import kept_bytes as image_bytes
+from gpupack_workloads.train_cnn.need import making_bytes, training_bytes
 from gpupack_workloads.train_cnn.options import CnnOptions
 from gpupack_workloads.train_cnn.plan import plan_for, techniques
 from gpupack_workloads.train_cnn.synthetic import make
@@ -181,25 +182,13 @@ def test_nobody_is_judged_by_a_handful_of_images():
 
 
 @pytest.mark.parametrize("data", ["mnist", "cifar10"])
-def test_the_estimate_counts_what_is_kept_of_an_image_and_no_more(data):
+def test_the_estimate_counts_what_is_kept_of_an_image_and_no_more(data, kept_bytes):
     options = CnnOptions(data=data)
     plan = plan_for(options, Device(torch.device("cpu"), "CPU"))
     model = network(channels=options.channels, edge=options.edge, width=plan.width)
     images = torch.randn(4, options.channels, options.edge, options.edge)
-    storages = {}
-
-    def note(tensor):
-        storage = tensor.untyped_storage()
-        # Held here as well, so that no address comes back for another one.
-        storages[storage.data_ptr()] = storage
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept):
-        model(images)
-    others = [images, *model.parameters()]
-    own = {tensor.untyped_storage().data_ptr() for tensor in others}
-    kept = sum(s.nbytes() for place, s in storages.items() if place not in own)
-    assert 0.9 * kept < 4 * kept_bytes(options, plan) <= kept
+    kept = kept_bytes(lambda: model(images), [images, *model.parameters()])
+    assert 0.9 * kept < 4 * image_bytes(options, plan) <= kept
 
 
 def test_images_take_as_much_memory_to_make_as_is_asked_for():

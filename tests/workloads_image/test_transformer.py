@@ -130,24 +130,8 @@ def test_both_kinds_of_kernels_are_timed_in_turns(alone, monkeypatch):
     assert metrics["torch_attention"] in {"cudnn", "flash", "math"}
 
 
-def kept_bytes(network, batch):
-    """What a forward pass keeps for the backward pass, each storage once, without parameters."""
-    storages = {}
-
-    def note(tensor):
-        storage = tensor.untyped_storage()
-        # Held here as well, so that no address comes back for another one.
-        storages[storage.data_ptr()] = storage
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept):
-        network(batch.inputs.to(DEVICE), batch.targets.to(DEVICE))
-    own = {p.untyped_storage().data_ptr() for p in network.parameters()}
-    return sum(s.nbytes() for place, s in storages.items() if place not in own)
-
-
 @pytest.mark.parametrize("kernels", ["torch", "ours"])
-def test_the_estimate_counts_what_is_kept_and_no_more(kernels):
+def test_the_estimate_counts_what_is_kept_and_no_more(kernels, kept_bytes):
     plan = plan_for(
         TransformerOptions(layers=2, kernels=kernels, batch_size=2, sequence=32, accumulate=1),
         ranks=1,
@@ -166,7 +150,9 @@ def test_the_estimate_counts_what_is_kept_and_no_more(kernels):
     # In 32 bits one of the two arrays of logits is not kept, but needed to make the other.
     logits = 4 * held.tokens * plan.shape.vocabulary
     estimated = activation_bytes(held, plan) - logits
-    kept = kept_bytes(network, language().batch(0, rows=2, length=32))
+    batch = language().batch(0, rows=2, length=32)
+    inputs, targets = batch.inputs.to(DEVICE), batch.targets.to(DEVICE)
+    kept = kept_bytes(lambda: network(inputs, targets), network.parameters())
     assert 0.7 * kept < estimated <= kept
 
 
