@@ -23,6 +23,15 @@ DOCUMENT = ROOT / "docs" / "workloads.md"
 NAMED = {"torch": "torch", "triton": "Triton", "nvidia-nccl-cu13": "NCCL"}
 BETWEEN = "<!-- {name}: made by `make workloads-table` -->\n{table}<!-- end of {name} -->"
 
+CNN = "train-cnn"
+TECHNIQUES = {
+    "fp32": "fp32",
+    "cudnn_benchmark": "+ cudnn.benchmark",
+    "amp": "+ AMP, fp16 with scaling",
+    "channels_last": "+ channels-last",
+    "accumulation": "+ accumulation",
+}
+
 Report = dict[str, Any]
 
 
@@ -68,6 +77,26 @@ def runs_table(reports: list[Report]) -> str:
         for report in reports
     ]
     return _table(head, rows)
+
+
+def techniques_table(reports: list[Report]) -> str:
+    """Return what each technique of train-cnn takes, by its newest report."""
+    head = ("technique", "ms per step", "images/s", "memory, MiB")
+    found = [report for report in reports if report["name"] == CNN]
+    newest = max(found, key=lambda report: str(report["written"]), default=None)
+    lines = [] if newest is None else newest["result"]["rows"]
+    return _table(
+        head,
+        [
+            (
+                TECHNIQUES[line["technique"]],
+                f"{line['step_ms']:.2f}",
+                f"{line['images_per_s']:,.0f}",
+                f"{line['peak_memory_mib']:,}",
+            )
+            for line in lines
+        ],
+    )
 
 
 def _bar_row(bar: Bar, report: Report | None) -> tuple[str, ...]:
@@ -135,7 +164,8 @@ def main(arguments: list[str], *, document: Path = DOCUMENT, reports: Path = REP
     """Write the tables, or say whether they are up to date."""
     kept = read(reports)
     before = document.read_text()
-    after = rewritten(before, {"bars": bars_table(kept), "runs": runs_table(kept)})
+    tables = {"bars": bars_table(kept), "runs": runs_table(kept), CNN: techniques_table(kept)}
+    after = rewritten(before, tables)
     if arguments == ["--check"]:
         if before != after:
             print(f"{document} is not what the reports say; run `make workloads-table`")

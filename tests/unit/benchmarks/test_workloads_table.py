@@ -15,6 +15,8 @@ old
 between
 <!-- runs: made by `make workloads-table` -->
 <!-- end of runs -->
+<!-- train-cnn: made by `make workloads-table` -->
+<!-- end of train-cnn -->
 after
 """
 REPORT = {
@@ -105,6 +107,18 @@ def test_a_result_that_was_not_verified_is_not_tabled(write, result):
 def test_every_run_is_listed_with_its_report(write):
     row = "| `softmax --size=8192` | 4100 GB/s | 12 | [1 x NVIDIA H200]"
     assert f"{row}(reports/workloads/softmax-1xh200.json) |" in write(REPORT)
+
+
+def test_each_technique_of_train_cnn_has_its_row(write):
+    rows = [
+        {"technique": name, "step_ms": 17.0599, "images_per_s": 60023.88, "peak_memory_mib": 2359}
+        for name in ("fp32", "amp")
+    ]
+    result = REPORT["result"] | {"rows": rows}
+    text = write(REPORT | {"name": "train-cnn", "result": result})
+    assert (
+        "| fp32 | 17.06 | 60,024 | 2,359 |\n| + AMP, fp16 with scaling | 17.06 | 60,024 | 2,359 |\n"
+    ) in text
 
 
 def test_what_stands_around_the_tables_stays_and_a_second_time_changes_nothing(write):
