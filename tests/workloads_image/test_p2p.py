@@ -10,10 +10,10 @@ from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import OutOfMemory, WrongResult
 from gpupack_workloads.p2p import run
 from gpupack_workloads.p2p.copies import checked_seconds
-from gpupack_workloads.p2p.options import P2pOptions
 from gpupack_workloads.p2p.pattern import count_wrong, write
 from gpupack_workloads.p2p.simulated import require_shared
 from gpupack_workloads.p2p.survey import summarise
+from gpupack_workloads.settings import Options
 from gpupack_workloads.timing import seconds_per_call
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="GPUs are not simulated")
@@ -22,7 +22,7 @@ two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two G
 
 @no_gpu
 def test_without_gpus_a_process_reads_and_modifies_anothers_memory():
-    result = run(P2pOptions(size=5003, seed=2))
+    result = run(Options(size=5003, seed=2))
     assert (result.verified, result.simulated, result.metrics["pairs"]) == (True, True, 1)
     assert result.metrics["checked_bytes"] == 5003
 
@@ -89,7 +89,7 @@ def test_what_an_earlier_copy_left_does_not_pass_for_a_later_ones():
 @pytest.mark.gpu
 @two_gpus
 def test_every_gpu_reads_and_modifies_every_others_memory():
-    result = run(P2pOptions(size=2**26 + 3, seed=1))
+    result = run(Options(size=2**26 + 3, seed=1))
     count = torch.cuda.device_count()
     assert (result.verified, len(result.rows)) == (True, count * (count - 1))
     assert result.metrics["latency_us"] > 0
@@ -99,4 +99,4 @@ def test_every_gpu_reads_and_modifies_every_others_memory():
 @two_gpus
 def test_gpus_that_have_not_so_much_memory_are_told_before_any_work():
     with pytest.raises(OutOfMemory, match="ask for a smaller --size"):
-        run(P2pOptions(size=2**40))
+        run(Options(size=2**40))

@@ -4,7 +4,7 @@
 import click
 
 from gpupack_workloads.commands.common import common, finish
-from gpupack_workloads.p2p.options import P2pOptions
+from gpupack_workloads.settings import Options
 
 
 @click.command("p2p")
@@ -16,5 +16,5 @@ from gpupack_workloads.p2p.options import P2pOptions
 @common
 def command(size: int | None, seed: int, *, require_gpu: bool, as_json: bool) -> None:
     """Read and modify other GPUs' memory, checked byte by byte, timed for every pair."""
-    options = P2pOptions(size=size, seed=seed, require_gpu=require_gpu)
+    options = Options(size=size, seed=seed, require_gpu=require_gpu)
     finish("p2p", lambda module: module.run(options), as_json=as_json)

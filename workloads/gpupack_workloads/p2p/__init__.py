@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Direct access to another GPU's memory: checked byte by byte, timed for every pair.
 
-    options     what the command line asks for
     pattern     bytes that depend on their place
     pair        two GPUs
     access      one reads and modifies the other's memory: is every byte right?
@@ -16,11 +15,11 @@
 One process sees all GPUs of its container, as a program that uses several does.
 """
 
-from gpupack_workloads.p2p.options import P2pOptions
 from gpupack_workloads.results import Result
+from gpupack_workloads.settings import Options
 
 
-def run(options: P2pOptions) -> Result:
+def run(options: Options) -> Result:
     """Run the workload. The command line imports `options` from here, so torch comes only now."""
     from gpupack_workloads.p2p.survey import survey  # noqa: PLC0415
 

@@ -11,10 +11,9 @@ import torch
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.kernels.peer.launch import modify
 from gpupack_workloads.p2p.pair import Pair
-from gpupack_workloads.p2p.pattern import count_wrong, write
+from gpupack_workloads.p2p.pattern import KEY, count_wrong, write
 
 MARGIN = 4096
-KEY = 0xA5
 # Not a multiple of anything: the kernel's last tile is ragged.
 SHORT_BY = 13
 

@@ -7,6 +7,8 @@ import torch
 MODULUS = 251
 SEED_STEP = 31
 PIECE = 2**26
+# What a reader flips in every byte, so that its writing shows.
+KEY = 0xA5
 
 
 def write(target: torch.Tensor, seed: int) -> None:

@@ -15,11 +15,10 @@ from pathlib import Path
 import torch
 
 from gpupack_workloads.errors import OutOfMemory, PeersMissing, WrongResult
-from gpupack_workloads.p2p.pattern import count_wrong, write
+from gpupack_workloads.p2p.pattern import KEY, count_wrong, write
 from gpupack_workloads.results import Scalar
 
 SHARED = Path("/dev/shm")  # noqa: S108  the memory that processes share has this name
-KEY = 0xA5
 SECONDS = 60
 ROUNDS = 50
 GB = 1e9

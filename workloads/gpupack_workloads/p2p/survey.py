@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.errors import NoSuchDevice, OutOfMemory
-from gpupack_workloads.p2p.options import P2pOptions
+from gpupack_workloads.errors import NoSuchDevice
+from gpupack_workloads.memory import require_memory
 from gpupack_workloads.p2p.pair import Pair
 from gpupack_workloads.p2p.simulated import measure_simulated
 from gpupack_workloads.p2p.topology import Topology, read_topology
 from gpupack_workloads.results import Result, Scalar, headline
+from gpupack_workloads.settings import Options
 
 logger = logging.getLogger(__name__)
 
@@ -23,13 +24,11 @@ DEFAULT_BYTES = {"cuda": 2**30, "cpu": 2**20}
 LEAST_GPUS = 2
 COPY, HOST, LATENCY = "copy_gb_per_s", "host_gb_per_s", "latency_us"
 BANDWIDTHS = (COPY, "kernel_read_gb_per_s", "kernel_write_gb_per_s", HOST)
-# Two buffers to time, and a buffer with what checking takes beside it.
-BUFFERS = 4
+# What checking takes beside the one buffer that a GPU holds at a time.
 SLACK_BYTES = 2**30
-GIB = 2**30
 
 
-def survey(options: P2pOptions) -> Result:
+def survey(options: Options) -> Result:
     """Check every pair, then time it.
 
     Raises:
@@ -54,14 +53,9 @@ def require_pairs(size: int) -> None:
     count = torch.cuda.device_count()
     if count < LEAST_GPUS:
         raise NoSuchDevice(f"p2p needs two GPUs in one container; this one has {count}")
-    needed = BUFFERS * size + SLACK_BYTES
     for index in range(count):
-        free = torch.cuda.mem_get_info(index)[0]
-        if free < needed:
-            raise OutOfMemory(
-                f"buffers of {size} bytes need {needed / GIB:.1f} GiB and GPU {index} has"
-                f" {free / GIB:.1f} GiB free: ask for a smaller --size"
-            )
+        gpu = Device(torch.device("cuda", index), f"GPU {index}")
+        require_memory(gpu, doing=f"a buffer of {size} bytes", on_device=size + SLACK_BYTES)
 
 
 def pairs() -> list[tuple[int, int]]:
