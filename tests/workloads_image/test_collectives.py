@@ -152,7 +152,7 @@ def test_data_differ_by_rank_and_their_sum_is_exact():
 
 def test_one_wrong_element_is_counted():
     place = Place(rank=1, ranks=2, device=CPU, seed=0)
-    buffer = place.empty(1000)
+    buffer = place.zeros(1000)
     fill(buffer, place.data(1))
     buffer[500] += 1
     assert count_wrong(buffer, place.data(1)) == 1

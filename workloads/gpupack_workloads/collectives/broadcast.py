@@ -24,7 +24,7 @@ class Broadcast:
 
     def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:  # noqa: ARG002
         """One buffer."""
-        whole = place.empty(elements)
+        whole = place.zeros(elements)
         return Buffers(whole, whole)
 
     def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002

@@ -42,7 +42,7 @@ PIECES = 6
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one operation at one size took: the slowest rank's mean.
+    """What one operation at one size took: the slowest rank's mean in the median batch.
 
     Attributes:
         operation: which.

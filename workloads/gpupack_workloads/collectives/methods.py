@@ -42,7 +42,7 @@ def methods(place: Place, *, largest: int, repeats: int) -> dict[str, Method]:
 
 def nccl(place: Place, largest: int, repeats: int) -> Method:
     """NCCL as torch calls it."""
-    rows = place.empty(repeats * largest).view(repeats, largest)
+    rows = place.zeros(repeats * largest).view(repeats, largest)
 
     def calls(elements: int) -> list[Call]:
         return [summing(place, partial(dist.all_reduce, row), row) for row in rows[:, :elements]]
@@ -53,7 +53,7 @@ def nccl(place: Place, largest: int, repeats: int) -> Method:
 def torch_one_shot(place: Place, largest: int) -> Method:
     """One kernel of torch: every rank reads all buffers between two barriers."""
     group, buffer = symmetric_buffer(place, largest)
-    whole = place.empty(largest)
+    whole = place.zeros(largest)
 
     def calls(elements: int) -> list[Call]:
         send, total = buffer[:elements], whole[:elements]
@@ -87,7 +87,7 @@ def packets(place: Place, largest: int) -> Method:
     )
 
     ours = symmetric_all_reduce(world(), place.device)
-    buffer, whole = place.empty(largest), place.empty(largest)
+    buffer, whole = place.zeros(largest), place.zeros(largest)
 
     def calls(elements: int) -> list[Call]:
         send, total = buffer[:elements], whole[:elements]

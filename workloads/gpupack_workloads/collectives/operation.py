@@ -57,5 +57,5 @@ def whole_and_part(
     elements: int, place: Place, *, in_place: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a buffer, and one for our part of it: in place, that part."""
-    whole = place.empty(elements)
-    return whole, part(whole, place) if in_place else place.empty(elements // place.ranks)
+    whole = place.zeros(elements)
+    return whole, part(whole, place) if in_place else place.zeros(elements // place.ranks)

@@ -40,7 +40,7 @@ class Place:
     device: torch.device
     seed: int
 
-    def empty(self, elements: int) -> torch.Tensor:
+    def zeros(self, elements: int) -> torch.Tensor:
         """Return a buffer of zeros."""
         return torch.zeros(elements, device=self.device)
 

@@ -22,7 +22,7 @@ class SendRecv:
 
     def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:  # noqa: ARG002
         """Two buffers of a size."""
-        return Buffers(place.empty(elements), place.empty(elements))
+        return Buffers(place.zeros(elements), place.zeros(elements))
 
     def start(self, buffers: Buffers, place: Place) -> None:
         """Send and receive at once; a rank alone copies, since gloo does not send to itself."""

@@ -8,22 +8,19 @@ worker serves it, because torch's guess from host names is wrong for a pod's nam
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from gpupack_workloads.distributed.rank import run_rank
+from gpupack_workloads.distributed.rank import AnyOptions, run_rank
 from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
 from gpupack_workloads.errors import PeersMissing, error_of_status
 from gpupack_workloads.results import Result
-from gpupack_workloads.settings import Gang, Options
+from gpupack_workloads.settings import Gang
 
 logger = logging.getLogger(__name__)
-
-AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 JOIN_SECONDS = 300
 

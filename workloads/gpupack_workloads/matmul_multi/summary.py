@@ -22,32 +22,22 @@ def summarise(
     """Return the fastest of each layout, and all of them."""
     flops = 2 * operands.size**3
     best, single = fastest(final), fastest(final, ALONE)
-    speedup = single.seconds / best.seconds
     metrics: dict[str, Scalar] = {
-        "speedup_ratio": round(speedup, 4),
-        "tflops": round(flops / best.seconds / 1e12, 4),
-        "one_gpu_tflops": round(flops / single.seconds / 1e12, 4),
-        "seconds": best.seconds,
-        "one_gpu_seconds": single.seconds,
+        **speeds(best, single, flops),
         "size": operands.size,
         "dtype": str(operands.dtype).removeprefix("torch."),
         "ranks": rank.ranks,
         "backend": rank.backend,
-        "layout": best.entrant.layout,
-        "exchange": best.entrant.exchange,
-        "chunks": best.entrant.cuts.chunks,
-        "width": best.entrant.cuts.width,
-        "one_gpu_width": single.entrant.cuts.width,
+        **ways(best, single),
         "error": agreement.error,
         "error_bound": agreement.bound,
+        **speedups(final, single),
     }
-    for name in sorted({one.entrant.layout for one in final} - {ALONE}):
-        ratio = single.seconds / fastest(final, name).seconds
-        metrics[f"{name.replace('-', '_')}_speedup_ratio"] = round(ratio, 4)
     return Result(
         workload="matmul-multi",
         headline=headline(
-            f"{speedup:.2f} x one GPU on {rank.ranks}", simulated=rank.device.simulated
+            f"{single.seconds / best.seconds:.2f} x one GPU on {rank.ranks}",
+            simulated=rank.device.simulated,
         ),
         verified=True,
         simulated=rank.device.simulated,
@@ -58,6 +48,38 @@ def summarise(
             for one in timed
         ],
     )
+
+
+def speeds(best: Timed, single: Timed, flops: int) -> dict[str, Scalar]:
+    """Return the fastest way's figures beside one GPU's."""
+    return {
+        "speedup_ratio": round(single.seconds / best.seconds, 4),
+        "tflops": round(flops / best.seconds / 1e12, 4),
+        "one_gpu_tflops": round(flops / single.seconds / 1e12, 4),
+        "seconds": best.seconds,
+        "one_gpu_seconds": single.seconds,
+    }
+
+
+def ways(best: Timed, single: Timed) -> dict[str, Scalar]:
+    """Return how the fastest computed it, and one GPU."""
+    return {
+        "layout": best.entrant.layout,
+        "exchange": best.entrant.exchange,
+        "chunks": best.entrant.cuts.chunks,
+        "width": best.entrant.cuts.width,
+        "one_gpu_width": single.entrant.cuts.width,
+    }
+
+
+def speedups(final: Sequence[Timed], single: Timed) -> dict[str, Scalar]:
+    """Return how much faster than one GPU each layout is."""
+    return {
+        f"{name.replace('-', '_')}_speedup_ratio": round(
+            single.seconds / fastest(final, name).seconds, 4
+        )
+        for name in sorted({one.entrant.layout for one in final} - {ALONE})
+    }
 
 
 def row(timed: Timed, single: float, flops: int) -> dict[str, Scalar]:
