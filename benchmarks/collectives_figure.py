@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws docs/collectives.svg from the report that the tables of docs/workloads.md are made of.
 
-python benchmarks/collectives_figure.py
+python benchmarks/collectives_figure.py           # write it
+python benchmarks/collectives_figure.py --check   # exit with 1 if it is not up to date
 """
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +16,9 @@ from matplotlib.figure import Figure
 
 from gpupack_workloads.collectives.plots import Row, curves, of_methods, of_operations, panel
 
-REPORT: Final = Path("docs/reports/workloads/collectives-4xh200.json")
-PICTURE: Final = Path("docs/collectives.svg")
+ROOT: Final = Path(__file__).resolve().parents[1]
+REPORT: Final = ROOT / "docs" / "reports" / "workloads" / "collectives-4xh200.json"
+PICTURE: Final = ROOT / "docs" / "collectives.svg"
 STYLE: Final = {"svg.fonttype": "none", "svg.hashsalt": "collectives"}
 """Letters stay letters, and one report gives one picture."""
 
@@ -28,12 +32,26 @@ def draw(rows: list[Row]) -> Figure:
     return figure
 
 
-def main() -> None:
-    """Write the picture."""
-    report = json.loads(REPORT.read_text())
+def drawn(report: Path) -> str:
+    """Return the picture of a report."""
+    rows = json.loads(report.read_text())["result"]["rows"]
+    written = io.StringIO()
     with mpl.rc_context(STYLE):
-        draw(report["result"]["rows"]).savefig(PICTURE, metadata={"Date": None})
+        draw(rows).savefig(written, format="svg", metadata={"Date": None})
+    return written.getvalue()
+
+
+def main(arguments: list[str], *, picture: Path = PICTURE, report: Path = REPORT) -> int:
+    """Write the picture, or say whether it is up to date."""
+    after = drawn(report)
+    if arguments == ["--check"]:
+        current = picture.exists() and picture.read_text() == after
+        if not current:
+            print(f"{picture} is not what the report says; run `make workloads-table`")
+        return int(not current)
+    picture.write_text(after)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))
