@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 
 import pytest
 import torch
@@ -15,7 +15,8 @@ from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.rank import choose_backend
 from gpupack_workloads.errors import NoSuchDevice
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the gangs here are of CPUs")
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
+GANG_SECONDS, GRACE_SECONDS = 90, 20
 
 
 def start(
@@ -33,6 +34,7 @@ def start(
     return subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe, text=True)
 
 
+@no_gpu
 def test_two_workers_sum_exactly_and_agree_on_the_time(port):
     gang = [start("--json", "--size", "4096", port=port, index=i, workers=2) for i in range(2)]
     results = [json.loads(worker.communicate(timeout=120)[0]) for worker in gang]
@@ -41,12 +43,14 @@ def test_two_workers_sum_exactly_and_agree_on_the_time(port):
     assert results[0]["metrics"]["bus_gb_per_s"] == results[1]["metrics"]["bus_gb_per_s"] > 0
 
 
+@no_gpu
 def test_one_worker_can_run_two_processes(port):
     worker = start("--size", "64", port=port, processes=2)
     output, _ = worker.communicate(timeout=120)
     assert (worker.returncode, "2 ranks" in output) == (0, True)
 
 
+@no_gpu
 def test_nccl_without_gpus_ends_with_the_status_of_no_such_device(monkeypatch, port):
     monkeypatch.setenv("GPUPACK_BACKEND", "nccl")
     worker = start(port=port)
@@ -54,12 +58,18 @@ def test_nccl_without_gpus_ends_with_the_status_of_no_such_device(monkeypatch, p
     assert (worker.returncode, "needs GPUs" in errors) == (5, True)
 
 
-def test_a_terminated_worker_ends_soon(port):
+@no_gpu
+def test_a_worker_that_is_terminated_while_it_waits_for_others_ends_soon(monkeypatch, port):
+    monkeypatch.setenv("LOGLEVEL", "INFO")
     worker = start(port=port, workers=2)
-    time.sleep(4)
+    # Should torch say it in other words, the worker waits no longer than this.
+    patience = threading.Timer(GANG_SECONDS, worker.kill)
+    patience.start()
+    assert any("Rendezvous'ing worker group" in line for line in worker.stderr)
     worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=20)
-    assert worker.returncode != 0
+    worker.communicate(timeout=GRACE_SECONDS)
+    patience.cancel()
+    assert worker.returncode not in {0, -signal.SIGKILL}
 
 
 def test_gpus_take_nccl_and_cpus_gloo():
@@ -67,3 +77,14 @@ def test_gpus_take_nccl_and_cpus_gloo():
     assert (choose_backend("auto", gpu), choose_backend("auto", cpu)) == ("nccl", "gloo")
     with pytest.raises(NoSuchDevice):
         choose_backend("nccl", cpu)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_gpus_sum_exactly_by_nccl(command):
+    count = torch.cuda.device_count()
+    outcome = command("allreduce", "--json", "--size", str(2**24), processes=count)
+    assert outcome.returncode == 0, outcome.stderr
+    result = json.loads(outcome.stdout)
+    assert (result["verified"], result["simulated"]) == (True, False)
+    assert (result["metrics"]["ranks"], result["metrics"]["backend"]) == (count, "nccl")
