@@ -99,6 +99,25 @@ def techniques_table(reports: list[Report]) -> str:
     )
 
 
+def transformer_table(reports: list[Report]) -> str:
+    """Return how fast each way to spread the transformer was, and what it took."""
+    head = ("run", "tokens/s", "MFU", "memory, MiB", "kernels_ratio")
+    found = [each for each in reports if each["workload"] == "transformer"]
+    return _table(head, [_transformer_row(each) for each in found])
+
+
+def _transformer_row(report: Report) -> tuple[str, ...]:
+    figures = report["result"]["metrics"]
+    return (
+        f"{report['gpus']} GPU, `{figures['parallel']}`",
+        f"{figures['tokens_per_s']:,.0f}",
+        # Of a GPU whose peak is not known there is none.
+        f"{figures['mfu']:.3f}" if "mfu" in figures else "-",
+        f"{figures['peak_memory_mib']:,}",
+        f"{figures['kernels_ratio']:.3f}",
+    )
+
+
 def _bar_row(bar: Bar, report: Report | None) -> tuple[str, ...]:
     if report is None:
         return (bar.what, bar.asked, "-", "not yet run", "-", "-", "-", "-")
@@ -164,7 +183,12 @@ def main(arguments: list[str], *, document: Path = DOCUMENT, reports: Path = REP
     """Write the tables, or say whether they are up to date."""
     kept = read(reports)
     before = document.read_text()
-    tables = {"bars": bars_table(kept), "runs": runs_table(kept), CNN: techniques_table(kept)}
+    tables = {
+        "bars": bars_table(kept),
+        "runs": runs_table(kept),
+        CNN: techniques_table(kept),
+        "transformer": transformer_table(kept),
+    }
     after = rewritten(before, tables)
     if arguments == ["--check"]:
         if before != after:

@@ -17,6 +17,8 @@ between
 <!-- end of runs -->
 <!-- train-cnn: made by `make workloads-table` -->
 <!-- end of train-cnn -->
+<!-- transformer: made by `make workloads-table` -->
+<!-- end of transformer -->
 after
 """
 REPORT = {
@@ -96,6 +98,17 @@ def test_what_was_not_run_or_is_not_in_a_result_is_told(write):
     text = write(REPORT | {"name": "collectives", "gpus": 4, "result": result})
     assert "| softmax forward | ≥ 0.95 x copy | - | not yet run | - |" in text
     assert "| latency | ≤ 15 µs | - | - | - | 4 x NVIDIA H200 |" in text
+
+
+def test_each_way_to_spread_the_transformer_has_a_row(write):
+    metrics = {
+        "device": "NVIDIA H200", "parallel": "tp", "tokens_per_s": 153333.4, "mfu": 0.3301,
+        "peak_memory_mib": 27120, "kernels_ratio": 0.9694,
+    }  # fmt: skip
+    result = {"headline": "x", "verified": True, "metrics": metrics}
+    spread = {"name": "transformer-tp", "workload": "transformer", "gpus": 2, "result": result}
+    text = write(REPORT, REPORT | spread)
+    assert "| 2 GPU, `tp` | 153,333 | 0.330 | 27,120 | 0.969 |\n" in text
 
 
 @pytest.mark.parametrize("result", [{"verified": False}, {}])
