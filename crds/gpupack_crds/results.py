@@ -32,6 +32,11 @@ class Result(Wire, frozen=True):
     metrics: dict[str, Scalar] = {}
 
 
+def looks_like_result(termination_message: str) -> bool:
+    """Whether a message was meant to be a result, readable or not, rather than words."""
+    return termination_message.lstrip().startswith("{")
+
+
 def read_result(termination_message: str) -> Result | None:
     """Read a termination message; None where the container wrote none.
 

@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 from harness import DEVICES_ANNOTATION, ROOT
-from workload_jobs import run_example
+from workload_jobs import RUN_SECONDS, run_example
 
 EXAMPLES = {path.stem: path for path in (ROOT / "examples").glob("*.yaml")}
 
@@ -47,6 +47,19 @@ def test_the_inference_example_becomes_available_and_scales(kube):
 def test_a_workload_of_one_worker_and_one_of_a_gang_succeed(kube, name):
     """The others are run by `make test-workloads`, which takes minutes."""
     assert run_example(kube, name) == []
+
+
+def test_a_burn_in_that_finds_a_sick_gpu_fails_with_the_result_that_says_why(kube):
+    """No GPU, and no CPU in its place, makes the products that this limit asks for."""
+    manifest = example("burn-in")
+    manifest["spec"]["workload"]["args"] = ["--limit=min_gemm_tflops=1000000"]
+    kube.submit(manifest)
+    status = kube.wait_phase("burn-in", "Succeeded", "Failed", seconds=RUN_SECONDS)["status"]
+    (result,) = status["results"]
+    assert (status["phase"], result["metrics"]["healthy"]) == ("Failed", False)
+    assert status["headline"] == result["headline"]
+    assert result["headline"].startswith("unhealthy: compute")
+    assert status["message"].endswith(f"exit code 3 (Error): {result['headline']}")
 
 
 @pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"invalid"}))

@@ -13,6 +13,8 @@ import dataclasses
 import datetime as dt
 
 from gpupack_crds import names
+from gpupack_crds.errors import ResultUnreadable
+from gpupack_crds.results import looks_like_result, read_result
 from gpupack_operator.decision.reasons import Reason
 from gpupack_operator.decision.times import after
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
@@ -108,7 +110,18 @@ def _who(worker: Worker) -> str:
 
 def _how(exit_: Exit) -> str:
     state = exit_.state
-    said = state.message.strip()
+    said = _said(state.message)
     text = f"container {exit_.container} ended with exit code {state.exit_code}"
     text += f" ({state.reason})" if state.reason else ""
-    return text + (f": {said[:SHOWN_CHARACTERS]}" if said and not said.startswith("{") else "")
+    return text + (f": {said}" if said else "")
+
+
+def _said(message: str) -> str:
+    """What a container wrote at its end: the beginning of its words, or its result's headline."""
+    if not looks_like_result(message):
+        return message.strip()[:SHOWN_CHARACTERS]
+    try:
+        result = read_result(message)
+    except ResultUnreadable:
+        return ""
+    return result.headline if result else ""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the workers measured, from their termination messages.
 
-A message that cannot be read is reported and changes nothing else: a job that ran is a success.
+A message that cannot be read is reported and changes nothing else: whether the job succeeded is
+decided without it.
 """
 
 import dataclasses
@@ -10,7 +11,7 @@ import msgspec
 
 from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.gpujob_status import WorkerResult
-from gpupack_crds.results import Result, read_result
+from gpupack_crds.results import Result, looks_like_result, read_result
 from gpupack_operator.decision.workers import Worker, by_index
 
 RESULTS_BYTES = 262_144
@@ -19,26 +20,38 @@ RESULTS_BYTES = 262_144
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Readings:
-    """Results in the order of the workers, and what could not be read."""
+    """Results in the order of the workers, what could not be read, and which workers failed."""
 
     results: tuple[WorkerResult, ...]
     problems: tuple[str, ...]
+    failed: frozenset[int] = frozenset()
 
     @property
     def headline(self) -> str:
-        """Worker 0 speaks for the job; without its word, the first that has one."""
-        return next((result.headline for result in self.results if result.headline), "")
+        """Worker 0 speaks for the job; without its word, the first that has one.
+
+        One that failed goes first: the others' good figures would hide what it found.
+        """
+        told = [result for result in self.results if result.headline]
+        first = min(told, key=lambda result: result.worker not in self.failed, default=None)
+        return first.headline if first else ""
+
+
+NONE = Readings(results=(), problems=())
+"""Of a job that ends while it has no workers."""
 
 
 def read(workers: tuple[Worker, ...]) -> Readings:
-    """Read the results of the workers that succeeded.
+    """Read the results of all workers, of those that failed too: a sick GPU's is worth most.
 
-    Others there are where failures are ignored: what they wrote says why they failed.
+    Words that a failed worker wrote are no attempt at a result: they say why it failed.
     """
     results: list[WorkerResult] = []
     problems: list[str] = []
-    succeeded = tuple(worker for worker in workers if worker.succeeded)
-    for index, worker in by_index(succeeded).items():
+    each = by_index(workers)
+    for index, worker in each.items():
+        if not worker.succeeded and not looks_like_result(worker.result):
+            continue
         try:
             result = read_result(worker.result)
         except ResultUnreadable as error:
@@ -46,7 +59,8 @@ def read(workers: tuple[Worker, ...]) -> Readings:
             continue
         if result:
             results.append(_of_worker(index, result))
-    return Readings(results=_within_budget(results), problems=tuple(problems))
+    failed = frozenset(index for index, worker in each.items() if worker.exit)
+    return Readings(results=_within_budget(results), problems=tuple(problems), failed=failed)
 
 
 def _of_worker(index: int, result: Result) -> WorkerResult:

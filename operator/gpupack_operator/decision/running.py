@@ -133,7 +133,7 @@ def _ended(
         return _succeeded(observation, status, seen, verdict, write)
     step = restarts.next_step(verdict, seen, status)
     if step is Step.GIVE_UP:
-        return _failed(observation, status, verdict, write)
+        return _failed(observation, status, seen, verdict, write)
     counted = status.restarts + (step is Step.RETRY_COUNTED)
     status = structs.replace(status, placement=(), nodes="", restarts=counted)
     status = _waiting_again(status, verdict, write)
@@ -150,40 +150,46 @@ def _succeeded(
     verdict: Verdict,
     write: Writer,
 ) -> Decision:
-    found = readings.read(seen.workers)
-    status = structs.replace(status, results=found.results, headline=found.headline)
+    status = _with_results(status, readings.read(seen.workers), write)
     status = ended_now(status, observation.now)
-    status = _results_condition(status, found, write)
-    message = f"{verdict.message}: {found.headline}" if found.headline else verdict.message
+    message = f"{verdict.message}: {status.headline}" if status.headline else verdict.message
     status = write.set(status, Type.RUNNING, "False", Reason.ENDED, "")
     status = write.set(status, Type.FAILED, "False", verdict.reason, "")
     status = write.set(status, Type.SUCCEEDED, "True", verdict.reason, message)
     return ended.decide(observation, status)
 
 
-def _results_condition(
-    status: GpuJobStatus, found: readings.Readings, write: Writer
-) -> GpuJobStatus:
+def _with_results(status: GpuJobStatus, found: readings.Readings, write: Writer) -> GpuJobStatus:
+    """Results of the attempt that ends the job; those of attempts before it are never kept."""
+    status = structs.replace(status, results=found.results, headline=found.headline)
     if found.problems:
         message = "; ".join(found.problems)
         return write.set(status, Type.RESULTS_VALID, "False", Reason.RESULT_UNREADABLE, message)
     if not found.results:
-        message = "no worker wrote a result"
+        message = "no result of a worker was found"
         return write.set(status, Type.RESULTS_VALID, "Unknown", Reason.NO_RESULTS, message)
     message = f"results of {len(found.results)} workers were read"
     return write.set(status, Type.RESULTS_VALID, "True", Reason.RESULTS_READ, message)
 
 
 def _failed(
-    observation: Observation, status: GpuJobStatus, verdict: Verdict, write: Writer
+    observation: Observation,
+    status: GpuJobStatus,
+    seen: AttemptView,
+    verdict: Verdict,
+    write: Writer,
 ) -> Decision:
-    status = failed(status, reason=verdict.reason, message=verdict.message, write=write)
+    found = readings.read(seen.workers)
+    status = failed(status, found, reason=verdict.reason, message=verdict.message, write=write)
     status = ended_now(status, observation.now)
     return ended.decide(observation, status)
 
 
-def failed(status: GpuJobStatus, *, reason: str, message: str, write: Writer) -> GpuJobStatus:
-    """The conditions of a job that failed."""
+def failed(
+    status: GpuJobStatus, found: readings.Readings, *, reason: str, message: str, write: Writer
+) -> GpuJobStatus:
+    """The results and conditions of a job that failed."""
+    status = _with_results(status, found, write)
     status = write.set(status, Type.RUNNING, "False", Reason.ENDED, "")
     status = write.set(status, Type.SUCCEEDED, "False", reason, "")
     return write.set(status, Type.FAILED, "True", reason, message)

@@ -11,7 +11,7 @@ import datetime as dt
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_kube.objects import Pod
-from gpupack_operator.decision import attempts, ended, gpus, running, times
+from gpupack_operator.decision import attempts, ended, gpus, readings, running, times
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.ended import deletion
 from gpupack_operator.decision.model import (
@@ -171,7 +171,7 @@ def _admitted(
 def _failed(
     observation: Observation, status: GpuJobStatus, write: Writer, *, reason: str, message: str
 ) -> Decision:
-    status = running.failed(status, reason=reason, message=message, write=write)
+    status = running.failed(status, readings.NONE, reason=reason, message=message, write=write)
     status = running.ended_now(status, observation.now)
     return ended.decide(observation, status)
 

@@ -2,10 +2,12 @@
 import json
 
 import pytest
+from msgspec import structs
 
 from gpupack_crds.results import SCHEMA
 from gpupack_operator.decision import readings
 from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import Planned
 from gpupack_operator.decision.workers import Worker
 
 
@@ -66,9 +68,92 @@ def test_results_beyond_what_etcd_takes_lose_their_figures_but_not_their_headlin
     assert (found.results[99].headline, found.results[99].metrics) == ("h", {})
 
 
-def test_a_worker_whose_failure_is_ignored_has_no_result(build):
+def test_words_of_a_worker_whose_failure_is_ignored_are_no_result(build):
     """It wrote why it failed."""
     failed = build.pod(0, phase="Failed", exit_code=6, message="out of luck")
     fine = build.pod(1, phase="Succeeded", exit_code=0, message=result("b"))
     found = readings.read((Worker(failed), Worker(fine)))
     assert (found.headline, found.problems) == ("b", ())
+
+
+UNHEALTHY = result("unhealthy: compute", workload="burn-in", verified=True)
+
+
+def failed_pod(build, message, **fields):
+    return build.pod(phase="Failed", exit_code=3, ended=9, message=message, **fields)
+
+
+def failed(build, message, **spec):
+    """The status of a job whose only worker ended with exit code 3 and this message."""
+    job = build.admitted(**spec)
+    jobs = [build.job(conditions=[("Failed", 9)])]
+    return decide(build.see(job, jobs=jobs, pods=[failed_pod(build, message)])).status
+
+
+def valid(status):
+    found = {each.type: each for each in status.conditions}["ResultsValid"]
+    return found.status, found.reason
+
+
+def test_a_failed_job_has_the_result_of_its_failed_worker(build):
+    status = failed(build, UNHEALTHY)
+    assert (status.phase, status.headline) == ("Failed", "unhealthy: compute")
+    assert [(each.workload, each.verified) for each in status.results] == [("burn-in", True)]
+    assert valid(status) == ("True", "ResultsRead")
+
+
+def test_a_failed_job_says_the_headline_of_its_failed_worker(build):
+    how = "container worker ended with exit code 3 (Error): unhealthy: compute"
+    assert failed(build, UNHEALTHY).message.endswith(how)
+
+
+def test_a_failed_worker_that_wrote_words_left_no_result(build):
+    status = failed(build, "the loss is not a number")
+    assert status.message.endswith("(Error): the loss is not a number")
+    assert (status.results, valid(status)) == ((), ("Unknown", "NoResults"))
+
+
+@pytest.mark.parametrize("garbage", ["{}", '{"schema":"x/v9"}', UNHEALTHY[:-1]])
+def test_an_unreadable_result_does_not_hide_why_the_worker_failed(build, garbage):
+    status = failed(build, garbage)
+    assert (status.phase, status.reason) == ("Failed", "WorkerFailed")
+    assert status.message.endswith("ended with exit code 3 (Error)")
+    assert (status.results, valid(status)) == ((), ("False", "ResultUnreadable"))
+
+
+def test_a_result_whose_failure_is_ignored_is_read(build):
+    status = failed(build, UNHEALTHY, failurePolicy=[{"exitCodes": [3], "action": "Ignore"}])
+    assert (status.phase, status.headline) == ("Succeeded", "unhealthy: compute")
+    assert valid(status) == ("True", "ResultsRead")
+
+
+def test_a_worker_that_failed_speaks_before_worker_0(build):
+    fine = build.pod(0, phase="Succeeded", exit_code=0, message=result("healthy"))
+    sick = failed_pod(build, UNHEALTHY, index=1)
+    found = readings.read((Worker(fine), Worker(sick)))
+    assert [each.headline for each in found.results] == ["healthy", "unhealthy: compute"]
+    assert found.headline == "unhealthy: compute"
+
+
+def test_an_attempt_that_is_repeated_leaves_no_result_beside_the_next_one_s(build):
+    job = build.admitted(maxRestarts=1)
+    first = decide(build.see(job, jobs=[build.job()], pods=[failed_pod(build, UNHEALTHY)])).status
+    assert (first.phase, first.results, first.headline) == ("Pending", (), "")
+    assert valid(first) == ("Unknown", "NotYet")
+    job = structs.replace(job, status=first)
+    answer = Planned(build.placement("a"), seconds=9)
+    job = build.after(job, decide(build.see(job, answer=answer, now=12)))
+    pods = [build.pod(attempt=2, phase="Succeeded", exit_code=0)]
+    pods.append(failed_pod(build, UNHEALTHY, attempt=1))
+    second = decide(build.see(job, jobs=[build.job(attempt=2)], pods=pods, now=20)).status
+    assert (second.phase, second.results, second.headline) == ("Succeeded", (), "")
+    assert valid(second) == ("Unknown", "NoResults")
+
+
+def test_a_job_that_fails_while_it_waits_has_no_results_for_good(build):
+    job = build.admitted(maxRestarts=1, activeDeadlineSeconds=20)
+    pods = [failed_pod(build, UNHEALTHY)]
+    job = build.after(job, decide(build.see(job, jobs=[build.job()], pods=pods)))
+    status = decide(build.see(job, now=21)).status
+    assert (status.phase, status.results) == ("Failed", ())
+    assert valid(status) == ("Unknown", "NoResults")
