@@ -10,6 +10,7 @@ from pathlib import Path
 from gpupack_workloads.errors import BadArgument
 
 BACKENDS = ("auto", "nccl", "gloo")
+LAST_PORT = 65535
 
 # On a host that is shared, multicast groups of NVSwitch can be left behind by a killed process.
 NO_MULTICAST = {
@@ -60,6 +61,8 @@ class Gang:
         """Refuse a place that cannot be."""
         if not 0 <= self.index < self.workers:
             raise BadArgument(f"worker index {self.index} is not among {self.workers} workers")
+        if self.processes is not None and self.processes < 1:
+            raise BadArgument(f"{self.processes} processes per worker: there must be at least 1")
         if self.backend not in BACKENDS:
             raise BadArgument(f"backend {self.backend!r} is none of {', '.join(BACKENDS)}")
 
@@ -128,4 +131,11 @@ def _endpoint(environ: Mapping[str, str], name: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
         raise BadArgument(f"{name} is {text!r}, not HOST:PORT")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise BadArgument(f"{name} is {text!r}, whose host can be no name: {error}") from error
+    # Python refuses to read thousands of digits, with an error of its own.
+    if len(port) > len(str(LAST_PORT)) or not 0 < int(port) <= LAST_PORT:
+        raise BadArgument(f"{name} is {text!r}, whose port is not from 1 to {LAST_PORT}")
     return host, int(port)

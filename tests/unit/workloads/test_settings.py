@@ -44,6 +44,12 @@ def test_empty_variables_mean_the_defaults():
         ("GPUPACK_WORKER_INDEX", "4", "index 4 is not among 4 workers"),
         ("GPUPACK_BACKEND", "mpi", "backend 'mpi' is none of auto, nccl, gloo"),
         ("GPUPACK_RENDEZVOUS", "host:http", "GPUPACK_RENDEZVOUS is 'host:http'"),
+        ("GPUPACK_RENDEZVOUS", "a..b:29400", "'a..b:29400', whose host can be no name: .*empty"),
+        ("GPUPACK_RENDEZVOUS", f"{'a' * 64}.svc:29400", "whose host can be no name: .*too long"),
+        ("GPUPACK_RENDEZVOUS", "host:0", "'host:0', whose port is not from 1 to 65535"),
+        ("GPUPACK_RENDEZVOUS", "host:65536", "whose port is not from 1 to 65535"),
+        ("GPUPACK_RENDEZVOUS", f"host:{'1' * 5000}", "whose port is not from 1 to 65535"),
+        ("GPUPACK_PROCESSES_PER_WORKER", "-1", "-1 processes per worker: there must be at least 1"),
     ],
 )
 def test_a_place_that_cannot_be_is_refused(name, value, message):
