@@ -24,7 +24,7 @@ from gpupack_workloads.errors import (
 )
 from gpupack_workloads.transformer import rank, sdpa, speed, training
 from gpupack_workloads.transformer.curve import Curve, compare, curve
-from gpupack_workloads.transformer.folder import latest
+from gpupack_workloads.transformer.folder import claim, latest, written
 from gpupack_workloads.transformer.language import Language
 from gpupack_workloads.transformer.model import new_decoder, use
 from gpupack_workloads.transformer.need import activation_bytes, parameters, training_bytes
@@ -223,6 +223,28 @@ def test_training_goes_on_after_a_kill_by_other_ranks(gang, alone, tmp_path, ran
     resumed = gang(ranks, measure, replace(kept, attempt=2, parallel=parallel), "auto")[0]
     assert losses(resumed) == pytest.approx({2: whole[2], 3: whole[3]}, rel=TOLERANCE)
     assert latest(tmp_path).name == "attempt-2/step-4"
+
+
+@on_cpus
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_new_job_goes_on_in_the_folder_of_one_that_took_more_attempts(alone, tmp_path, attempt):
+    kept = replace(SMALL, checkpoint=tmp_path, checkpoint_every=2)
+    measure(replace(kept, steps=2, attempt=3), "auto")
+    resumed = measure(replace(kept, attempt=attempt), "auto")
+    assert list(losses(resumed)) == [2, 3]
+    assert latest(tmp_path).name == "attempt-4/step-4"
+
+
+@on_cpus
+def test_who_was_replaced_while_it_ran_saves_nothing(alone, tmp_path, monkeypatch):
+    def train(learner, keeping):
+        assert claim(tmp_path, 1) > keeping.attempt
+        return training.train(learner, keeping)
+
+    monkeypatch.setattr(rank, "train", train)
+    with pytest.raises(WorkloadError, match=r"attempt 2 has taken over .* from attempt 1"):
+        measure(replace(SMALL, checkpoint=tmp_path), "auto")
+    assert (latest(tmp_path), written(tmp_path)) == (None, [])
 
 
 def told_to_end(options):

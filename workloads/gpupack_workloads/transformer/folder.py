@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where checkpoints lie: FOLDER/attempt-N/step-M; FOLDER/latest names the newest whole one.
 
-An attempt writes below its own number only, so one that was taken for dead and still runs cannot
-spoil what its successor has. `latest` is replaced in one move after a checkpoint is whole: who
-reads it finds the old one or the new one. A checkpoint is whole once it says of which network it
-is, which is written last.
+Each start of a training claims a number of its own and writes below that only, so one that was
+taken for dead and still runs cannot spoil what its successor has. The job's count of attempts
+would not do: a job that was made anew counts from 1 again. `latest` is replaced in one move after a
+checkpoint is whole: who reads it finds the old one or the new one. A checkpoint is whole once it
+says of which network it is, which is written last.
 """
 
 import os
@@ -19,6 +20,7 @@ from gpupack_workloads.folders import usable_folder
 LATEST = "latest"
 ABOUT = "network.json"
 FORM = re.compile(r"attempt-(\d+)/step-(\d+)")
+ATTEMPT = re.compile(r"attempt-(\d+)")
 # The newest, and one before it for whoever is reading it.
 KEPT = 2
 
@@ -52,6 +54,50 @@ def prepare(folder: Path) -> None:
         usable_folder(folder)
     except BadArgument as error:
         raise BadArgument(f"cannot keep checkpoints in {folder}: {error}") from error
+
+
+def claim(folder: Path, least: int) -> int:
+    """Take a number above those of all earlier starts, and no smaller than one.
+
+    To make a folder is one act, so no two starts get the same.
+
+    Raises:
+        BadArgument: the folder cannot be made.
+    """
+    number = max(least, newest_attempt(folder) + 1)
+    while True:
+        try:
+            (folder / f"attempt-{number}").mkdir()
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise BadArgument(
+                f"{folder}/attempt-{number} cannot be made: {error.strerror}"
+            ) from error
+        else:
+            return number
+
+
+def newest_attempt(folder: Path) -> int:
+    """Return the highest number that a start has claimed; 0 where there was none."""
+    pointed = Checkpoint.parse(pointed_at(folder))
+    claimed = (ATTEMPT.fullmatch(path.name) for path in folder.glob("attempt-*"))
+    numbers = [int(found[1]) for found in claimed if found]
+    return max(numbers, default=0) if pointed is None else max(pointed.attempt, *numbers, 0)
+
+
+def refuse_if_replaced(folder: Path, attempt: int) -> None:
+    """Let only the newest start write.
+
+    Raises:
+        WorkloadError: a later one has taken over, and this one should not run any more.
+    """
+    newest = newest_attempt(folder)
+    if newest > attempt:
+        raise WorkloadError(
+            f"attempt {newest} has taken over {folder} from attempt {attempt}: another job, or"
+            " another start of this one, trains there"
+        )
 
 
 def latest(folder: Path) -> Checkpoint | None:
@@ -100,11 +146,7 @@ def point_at(folder: Path, checkpoint: Checkpoint) -> None:
     Raises:
         WorkloadError: a later attempt has taken over, and this one should not run any more.
     """
-    current = Checkpoint.parse(pointed_at(folder))
-    if current is not None and current.attempt > checkpoint.attempt:
-        raise WorkloadError(
-            f"attempt {current.attempt} has taken over {folder} from attempt {checkpoint.attempt}"
-        )
+    refuse_if_replaced(folder, checkpoint.attempt)
     fresh = folder / f".{LATEST}.{checkpoint.attempt}.{os.getpid()}"
     with fresh.open("w") as file:
         file.write(f"{checkpoint.name}\n")

@@ -36,7 +36,7 @@ class TransformerOptions(Options):
         check_steps: compared with a single process; 0 compares nothing and verifies nothing.
         checkpoint: folder of checkpoints; the latest in it is taken up.
         checkpoint_every: steps.
-        attempt: of the job, for the name of new checkpoints.
+        attempt: of the job; new checkpoints have at least this number.
         farewell: a folder of the launcher, in which processes say that they have saved.
     """
 

@@ -20,7 +20,7 @@ from gpupack_workloads.transformer.operations import operations
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.parallel import Place, new_learner, single_learner
 from gpupack_workloads.transformer.plan import Plan, plan_for
-from gpupack_workloads.transformer.saving import find
+from gpupack_workloads.transformer.saving import agreed_claim, find
 from gpupack_workloads.transformer.speed import measure_speeds
 from gpupack_workloads.transformer.summary import Found, summarise
 from gpupack_workloads.transformer.training import Keeping, train
@@ -61,7 +61,8 @@ def keeping_of(options: TransformerOptions, plan: Plan, ranks: int) -> Keeping:
     folder, every, attempt = options.checkpoint, options.checkpoint_every, options.attempt
     if folder is None:
         return Keeping(folder, every, attempt)
-    return Keeping(folder, every, attempt, *find(folder, plan, ranks))
+    found, checked = find(folder, plan, ranks)
+    return Keeping(folder, every, agreed_claim(folder, attempt), found, checked)
 
 
 def compares(plan: Plan, keeping: Keeping) -> bool:

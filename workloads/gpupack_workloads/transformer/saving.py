@@ -27,10 +27,12 @@ from gpupack_workloads.transformer.curve import Agreement
 from gpupack_workloads.transformer.folder import (
     ABOUT,
     Checkpoint,
+    claim,
     forget_old,
     latest,
     point_at,
     prepare,
+    refuse_if_replaced,
 )
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
@@ -48,6 +50,9 @@ def save(learner: Learner, folder: Path, checkpoint: Checkpoint, checked: Agreem
         WorkloadError: a later attempt has taken over the folder.
     """
     place = folder / checkpoint.name
+    with all_or_none():
+        if learner.place.index == 0:
+            refuse_if_replaced(folder, checkpoint.attempt)
     dcp.save(state_of(learner), checkpoint_id=str(place))
     # Nobody leaves, or writes the next one, before this one counts.
     with all_or_none():
@@ -76,6 +81,16 @@ def find(folder: Path, plan: Plan, ranks: int) -> tuple[Checkpoint | None, Agree
     with all_or_none():
         checked = read_about(folder / found.name, plan, ranks)
     return found, checked
+
+
+def agreed_claim(folder: Path, attempt: int) -> int:
+    """Return the number under which all ranks save: rank 0 claims it."""
+    numbers = [attempt]
+    with all_or_none():
+        if dist.get_rank() == 0:
+            numbers = [claim(folder, attempt)]
+    dist.broadcast_object_list(numbers)
+    return numbers[0]
 
 
 def load(learner: Learner, folder: Path, checkpoint: Checkpoint) -> None:

@@ -37,6 +37,7 @@ class Keeping:
     """Where and when to save, and what to go on from; no folder means never.
 
     Attributes:
+        attempt: the number that this start has claimed in the folder.
         checked: what a comparison of first steps found, computed as they will be here.
         expected: losses of the first steps from the start; none where this run compared nothing.
     """
