@@ -16,6 +16,16 @@ from gpupack_workloads.transformer.options import (
 )
 
 
+class Folder(click.Path):
+    """A folder's name, which must not be empty: Python takes that for the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse an empty name, as an unset variable leaves it."""
+        if value == "":
+            self.fail("the folder's name is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command("transformer")
 @click.option(
     "--layers", type=click.IntRange(1, 256), help="Blocks.  [default: 12 on GPUs, 2 on CPUs]"
@@ -94,7 +104,7 @@ from gpupack_workloads.transformer.options import (
 )
 @click.option(
     "--checkpoint",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Folder(file_okay=False, path_type=Path),
     help="A folder that all workers share: training resumes from the latest checkpoint in it.",
 )
 @click.option(

@@ -25,6 +25,7 @@ from gpupack_workloads.transformer.plan import plan_for
         ("transformer --parallel magic", "'magic' is not one of"),
         ("transformer --layers 0", "0 is not in the range"),
         ("transformer --checkpoint-every 0", "0 is not in the range"),
+        ("transformer --checkpoint=", "the folder's name is empty"),
     ],
 )
 def test_bad_arguments_end_with_status_2(arguments, message):
