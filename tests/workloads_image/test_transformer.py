@@ -291,15 +291,22 @@ def test_what_goes_on_is_compared_afresh_only_if_it_computes_in_another_way(
     with pytest.raises(WrongResult, match="single process"):
         measure(replace(kept, attempt=2, kernels="ours"), "auto")
     monkeypatch.setattr(rank, "check", None)
-    assert measure(replace(kept, attempt=3), "auto").verified
+    assert measure(replace(kept, attempt=3), "auto").metrics["check_steps"] == 3
 
 
 @on_cpus
 def test_a_checkpoint_of_a_training_that_compared_nothing_verifies_nothing(alone, tmp_path):
     kept = replace(SMALL, checkpoint=tmp_path, checkpoint_every=2)
     measure(replace(kept, steps=2), "auto")
-    assert not measure(replace(kept, attempt=2), "auto").verified
-    assert measure(replace(kept, attempt=3, check_steps=3), "auto").verified
+    assert "check_steps" not in measure(replace(kept, attempt=2), "auto").metrics
+    afresh = measure(replace(kept, attempt=3, check_steps=3), "auto")
+    assert afresh.metrics["check_steps"] == 3
+
+
+@on_cpus
+def test_torch_compared_with_itself_is_not_verified(alone):
+    result = measure(replace(SMALL, steps=1, check_steps=3), "auto")
+    assert (result.metrics["error"], result.verified) == (0, False)
 
 
 @on_cpus
@@ -333,6 +340,8 @@ def test_a_curve_that_parts_from_the_reference_is_refused():
     reference = Curve([5.0, 4.0, 3.0], lengths, lengths)
     near = compare(replace(reference, losses=[5.0, 4.0001, 3.0]), reference, plan)
     assert (near.error, near.verifies) == (pytest.approx(0.00002), True)
+    assert not replace(near, error=99.0).verifies
+    assert not replace(near, weight_error=float("nan")).verifies
     for wrong in (
         {"losses": [5.0, 4.01, 3.0]},
         {"losses": [5.0, float("nan"), 3.0]},

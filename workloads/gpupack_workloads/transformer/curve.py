@@ -71,8 +71,19 @@ class Agreement:
 
     @property
     def verifies(self) -> bool:
-        """Whether enough was compared to call the training verified."""
-        return self.steps >= LEAST_STEPS
+        """Whether enough was compared to call the training verified, and came out near.
+
+        Asked anew, because a checkpoint's word of an earlier comparison may be anything.
+        """
+        return self.steps >= LEAST_STEPS and self.near
+
+
+def is_independent(plan: Plan, ranks: int) -> bool:
+    """Return whether a single process with torch's kernels computes otherwise than the training.
+
+    If not, the comparison is of torch with itself, and its errors of 0 verify nothing.
+    """
+    return plan.kernels != "torch" or plan.compiled or ranks > 1
 
 
 def language_of(plan: Plan, device: torch.device) -> Language:

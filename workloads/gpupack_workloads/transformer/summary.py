@@ -7,7 +7,7 @@ from gpupack_workloads.devices import describe
 from gpupack_workloads.distributed.rank import Rank
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.training.peaks import bf16_peak_tflops
-from gpupack_workloads.transformer.curve import Agreement
+from gpupack_workloads.transformer.curve import Agreement, is_independent
 from gpupack_workloads.transformer.flops import flops_per_token
 from gpupack_workloads.transformer.plan import Plan
 from gpupack_workloads.transformer.speed import Speeds
@@ -32,7 +32,7 @@ def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
         headline=headline(
             f"{rate:.0f} tokens/s, {plan.parallel} over {rank.ranks} ranks", simulated=simulated
         ),
-        verified=found.agreement is not None and found.agreement.verifies,
+        verified=is_verified(found.agreement, plan, rank.ranks),
         simulated=simulated,
         metrics={
             "tokens_per_s": round(rate, 2),
@@ -56,6 +56,11 @@ def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
             for step, loss in enumerate(found.trained.losses, start=found.trained.first)
         ],
     )
+
+
+def is_verified(agreement: Agreement | None, plan: Plan, ranks: int) -> bool:
+    """Return whether enough was compared, with something else, and came out near."""
+    return agreement is not None and agreement.verifies and is_independent(plan, ranks)
 
 
 def shares(rate: float, plan: Plan, rank: Rank) -> dict[str, Scalar]:
