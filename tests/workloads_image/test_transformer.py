@@ -22,7 +22,7 @@ from gpupack_workloads.errors import (
     WorkloadError,
     WrongResult,
 )
-from gpupack_workloads.transformer import rank, sdpa, speed, training
+from gpupack_workloads.transformer import rank, sdpa, shared, speed, training
 from gpupack_workloads.transformer.curve import Curve, compare, curve
 from gpupack_workloads.transformer.folder import claim, latest, written
 from gpupack_workloads.transformer.language import Language
@@ -245,6 +245,21 @@ def test_who_was_replaced_while_it_ran_saves_nothing(alone, tmp_path, monkeypatc
     with pytest.raises(WorkloadError, match=r"attempt 2 has taken over .* from attempt 1"):
         measure(replace(SMALL, checkpoint=tmp_path), "auto")
     assert (latest(tmp_path), written(tmp_path)) == (None, [])
+
+
+def with_a_folder_of_its_own(options):
+    own = options.checkpoint / os.environ["RANK"]
+    return measure(replace(options, checkpoint=own), "auto")
+
+
+@on_cpus
+def test_a_folder_that_workers_do_not_share_is_refused_before_any_step(gang, tmp_path, monkeypatch):
+    monkeypatch.setattr(shared, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(rank, "work", None)
+    answers = gang(2, with_a_folder_of_its_own, replace(SMALL, checkpoint=tmp_path))
+    assert [type(answer) for answer in answers] == [BadArgument, BadArgument]
+    assert "is not the folder of that name on worker 0" in str(answers[1])
+    assert [list((tmp_path / name).iterdir()) for name in "01"] == [[], []]
 
 
 def told_to_end(options):

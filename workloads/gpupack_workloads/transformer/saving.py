@@ -36,6 +36,7 @@ from gpupack_workloads.transformer.folder import (
 )
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
+from gpupack_workloads.transformer.shared import require_shared
 
 logger = logging.getLogger(__name__)
 
@@ -71,10 +72,11 @@ def find(folder: Path, plan: Plan, ranks: int) -> tuple[Checkpoint | None, Agree
     What was checked of other kernels, or of another way, says nothing of these.
 
     Raises:
-        BadArgument: it is of another network, or the folder cannot be used.
+        BadArgument: it is of another network, or the folder cannot be used by all ranks.
     """
     with all_or_none():
         prepare(folder)
+    require_shared(folder)
     found = agreed_latest(folder)
     if found is None:
         return None, None
