@@ -4,8 +4,10 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -287,6 +289,42 @@ def test_a_checkpoint_of_another_network_is_refused(alone, tmp_path):
     measure(replace(SMALL, steps=1, checkpoint=tmp_path), "auto")
     with pytest.raises(BadArgument, match="of another network: layers 2 and not 1"):
         measure(replace(SMALL, layers=1, checkpoint=tmp_path), "auto")
+
+
+def cut_in_half(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def overwrite(path):
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def forget_the_network(path):
+    path.write_text('{"network": null, "checked": null}')
+
+
+@on_cpus
+@pytest.mark.parametrize(
+    ("spoil", "name"),
+    [
+        (cut_in_half, "__0_0.distcp"),
+        (Path.unlink, "__0_0.distcp"),
+        (overwrite, "__0_0.distcp"),
+        (cut_in_half, ".metadata"),
+        (Path.unlink, ".metadata"),
+        (forget_the_network, "network.json"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_until_it_is_removed(alone, tmp_path, spoil, name):
+    kept = replace(SMALL, checkpoint=tmp_path, checkpoint_every=2)
+    measure(kept, "auto")
+    place = tmp_path / latest(tmp_path).name
+    spoil(place / name)
+    longer = replace(kept, steps=5)
+    with pytest.raises(BadArgument, match=f"{place} is damaged: .* Remove that folder"):
+        measure(longer, "auto")
+    shutil.rmtree(place)
+    assert list(losses(measure(longer, "auto"))) == [2, 3, 4]
 
 
 def wrong_ours(kernels, *, compiled):

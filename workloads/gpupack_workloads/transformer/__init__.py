@@ -12,7 +12,7 @@ parallel           one file per way to spread it: data (DDP), shards (FSDP2), te
 shards             products of which each rank has a part, for the way by tensors
 training           steps from where the last attempt stopped, checkpoints, losses that are judged
 folder, saving     where checkpoints lie, and what is in them
-shared             whether all ranks see one folder
+shared, intact     whether all ranks see one folder, and nothing of a checkpoint is missing
 stopping           SIGTERM: all ranks agree to save and leave
 start, farewell    starts the processes; whether all that were told to end have saved
 curve              losses against a single process with torch's kernels

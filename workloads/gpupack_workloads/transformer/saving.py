@@ -13,6 +13,7 @@ from typing import Any
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -34,6 +35,7 @@ from gpupack_workloads.transformer.folder import (
     prepare,
     refuse_if_replaced,
 )
+from gpupack_workloads.transformer.intact import damaged, require_intact
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
 from gpupack_workloads.transformer.shared import require_shared
@@ -82,6 +84,7 @@ def find(folder: Path, plan: Plan, ranks: int) -> tuple[Checkpoint | None, Agree
         return None, None
     with all_or_none():
         checked = read_about(folder / found.name, plan, ranks)
+        require_intact(folder / found.name)
     return found, checked
 
 
@@ -96,12 +99,21 @@ def agreed_claim(folder: Path, attempt: int) -> int:
 
 
 def load(learner: Learner, folder: Path, checkpoint: Checkpoint) -> None:
-    """Give a network and its optimiser the state of a checkpoint."""
-    state = state_of(learner)
-    dcp.load(state, checkpoint_id=str(folder / checkpoint.name))
+    """Give a network and its optimiser the state of a checkpoint.
+
+    Raises:
+        BadArgument: what the files hold cannot be read.
+    """
+    state, place = state_of(learner), folder / checkpoint.name
+    try:
+        dcp.load(state, checkpoint_id=str(place))
+    except CheckpointException as error:
+        # All ranks get it, each with the errors of all.
+        reasons = {f"{reason!r}" for reason, _ in error.failures.values()}
+        raise damaged(place, ", ".join(sorted(reasons))) from error
     set_model_state_dict(learner.module, state["model"])
     set_optimizer_state_dict(learner.module, learner.optimizer, state["optimizer"], options=FLAT)
-    logger.info("resumed from %s", folder / checkpoint.name)
+    logger.info("resumed from %s", place)
 
 
 def agreed_latest(folder: Path) -> Checkpoint | None:
@@ -127,11 +139,11 @@ def read_about(place: Path, plan: Plan, ranks: int) -> Agreement | None:
     """
     try:
         theirs = json.loads((place / ABOUT).read_text())
-        network, told = theirs["network"], theirs["checked"]
+        network, told = dict(theirs["network"]), theirs["checked"]
         same = theirs.get("way") == way_of(plan, ranks)
-        checked = Agreement(**told) if same and told is not None else None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadArgument(f"{place} does not say what it is of: {error}") from error
+        checked = None if told is None else agreement_of(told)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged(place, f"{ABOUT} does not say what it is of ({error!r})") from error
     ours = network_of(plan)
     differing = [
         f"{key} {network.get(key)} and not {ours[key]}"
@@ -140,7 +152,13 @@ def read_about(place: Path, plan: Plan, ranks: int) -> Agreement | None:
     ]
     if differing:
         raise BadArgument(f"{place} is of another network: {', '.join(differing)}")
-    return checked
+    return checked if same else None
+
+
+def agreement_of(told: dict[str, Any]) -> Agreement:
+    """Return what a checkpoint tells of a comparison; its file may hold anything."""
+    figures: dict[str, Any] = {name: float(value) for name, value in told.items()}
+    return Agreement(**figures | {"steps": int(told["steps"])})
 
 
 def about(plan: Plan, ranks: int, checked: Agreement | None) -> dict[str, Any]:
