@@ -40,5 +40,6 @@ def damaged(place: Path, what: str) -> BadArgument:
     """Return an error that says what to do."""
     return BadArgument(
         f"the checkpoint {place} is damaged: {what}. Remove that folder to go on from the"
-        " checkpoint before it, if there is one, else from the start"
+        f" checkpoint before it; if there is none, remove {place.parent.parent}/latest"
+        " too, to start anew"
     )

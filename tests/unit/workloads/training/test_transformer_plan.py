@@ -7,7 +7,15 @@ from gpupack_workloads.errors import BadArgument, Interrupted, WorkloadError
 from gpupack_workloads.training.peaks import bf16_peak_tflops
 from gpupack_workloads.transformer.farewell import leaving, missing
 from gpupack_workloads.transformer.flops import flops_per_token
-from gpupack_workloads.transformer.folder import ABOUT, Checkpoint, forget_old, latest, point_at
+from gpupack_workloads.transformer.folder import (
+    ABOUT,
+    Checkpoint,
+    claim,
+    forget_old,
+    latest,
+    point_at,
+    refuse_if_replaced,
+)
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.plan import Shape, plan_for
 
@@ -90,6 +98,20 @@ def test_an_attempt_taken_for_dead_cannot_move_the_pointer_back(tmp_path):
     with pytest.raises(WorkloadError, match="attempt 2 has taken over"):
         point_at(tmp_path, zombie)
     assert latest(tmp_path) == at(2, 20)
+
+
+def test_a_start_claims_a_number_above_all_others_and_no_smaller_than_its_own(tmp_path):
+    assert [claim(tmp_path, least) for least in (1, 1, 5, 2)] == [1, 2, 5, 6]
+    (tmp_path / "latest").write_text("attempt-9/step-1")
+    assert claim(tmp_path, 1) == 10
+
+
+def test_a_start_that_has_saved_nothing_yet_has_taken_over_all_the_same(tmp_path):
+    first = claim(tmp_path, 1)
+    refuse_if_replaced(tmp_path, first)
+    claim(tmp_path, 1)
+    with pytest.raises(WorkloadError, match="attempt 2 has taken over"):
+        refuse_if_replaced(tmp_path, first)
 
 
 def test_the_newest_checkpoint_and_the_one_before_it_are_kept(tmp_path):
