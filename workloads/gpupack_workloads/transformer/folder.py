@@ -116,8 +116,8 @@ def latest(folder: Path) -> Checkpoint | None:
     whole = [checkpoint for checkpoint in written(folder) if is_whole(folder, checkpoint)]
     if name and not whole:
         raise BadArgument(
-            f"{folder / LATEST} names {name!r}, which is no checkpoint there, nor is another; remove"
-            f" {folder / LATEST} to start anew"
+            f"{folder / LATEST} names {name!r}, which is no checkpoint there, nor is another;"
+            f" remove {folder / LATEST} to start anew"
         )
     return max(whole, default=None)
 
