@@ -16,13 +16,21 @@ from gpupack_workloads.burn_in.session import Instruments, run
 from gpupack_workloads.burn_in.verdict import summarise
 from gpupack_workloads.devices import Device, memory_errors
 from gpupack_workloads.errors import OutOfMemory, WrongResult
+from gpupack_workloads.seeds import LARGEST_SEED
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 DTYPES = [torch.bfloat16 if DEVICE.type == "cuda" else torch.float32, torch.float16]
 # Faults in memory are looked for in little of it on a GPU, too.
 LITTLE = BurnInOptions(seconds=1, memory_percent=1, limits={"min_steady_ratio": None}, seed=5)
 
-PATTERNS = [Address(), Random(3), Walking(7), Inverted(Address()), Inverted(Walking(63))]
+PATTERNS = [
+    Address(),
+    Random(3),
+    Random(LARGEST_SEED),
+    Walking(7),
+    Inverted(Address()),
+    Inverted(Walking(63)),
+]
 
 
 def small_memory(touch=lambda blocks: None):

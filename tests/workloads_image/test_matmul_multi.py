@@ -3,6 +3,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,9 +19,15 @@ from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import LAYOUTS, MatmulMultiOptions
 from gpupack_workloads.matmul_multi.rank import CUTS, check_timed, measure
 from gpupack_workloads.memory import GIB
+from gpupack_workloads.seeds import LARGEST_SEED
 
 OPERANDS = Operands(size=192, ranks=3, dtype=torch.float32, device=torch.device("cpu"), seed=4)
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
+
+
+def test_the_largest_seed_gives_every_tile_numbers_of_its_own():
+    operands = replace(OPERANDS, seed=LARGEST_SEED)
+    assert len({operands.tile(*place).sum().item() for place in [(A, 0, 0), (B_T, 2, 2)]}) == 2
 
 
 def block_of(rows: range, columns: range, roundings: int = 1) -> Block:

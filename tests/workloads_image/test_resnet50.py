@@ -16,15 +16,22 @@ from gpupack_workloads.resnet50.alike import check_means, check_replicas, wrong_
 from gpupack_workloads.resnet50.coupling import Flat, replicated
 from gpupack_workloads.resnet50.model import PARAMETERS, Bottleneck, ResNet50, folded_convolution
 from gpupack_workloads.resnet50.need import outputs_per_image
-from gpupack_workloads.resnet50.objective import new_objective
+from gpupack_workloads.resnet50.objective import batches, new_objective
 from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import fitting_batch, plan_for
 from gpupack_workloads.resnet50.rank import measure
 from gpupack_workloads.resnet50.reference import Start, compare, reference_start, start_of
 from gpupack_workloads.resnet50.speed import counts
+from gpupack_workloads.seeds import LARGEST_SEED
 
 CPU = Device(torch.device("cpu"), "CPU")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the gangs here are of CPUs")
+
+
+def test_the_largest_seed_gives_every_rank_images_of_its_own():
+    plan = replace(plan_for(ResNetOptions(), CPU), batch_size=1, pool=4, seed=LARGEST_SEED)
+    batch, other = (batches(plan, CPU.torch, rank=rank)[3] for rank in range(2))
+    assert not torch.equal(batch[0], other[0])
 
 
 def test_the_network_has_as_many_parameters_as_published():

@@ -71,6 +71,7 @@ def test_a_wrong_result_is_reported_as_not_verified(invoke):
         (["matmul", "--size", "0"], "0 is not in the range"),
         (["matmul", "--size", "many"], "is not a valid integer"),
         (["allreduce", "--seed", "-1"], "-1 is not in the range"),
+        (["p2p", "--seed", str(2**63)], "9223372036854775808 is not in the range"),
         (["softmix"], "No such command 'softmix'"),
     ],
 )

@@ -17,6 +17,8 @@ from typing import Protocol
 
 import torch
 
+from gpupack_workloads.seeds import generator_seed
+
 WORD_BITS = 64
 LOWEST_WORD = -(2**63)
 SEED_STEP = 1_000_003
@@ -57,7 +59,9 @@ class Random:
 
     def fill(self, out: torch.Tensor, first: int) -> None:
         """Draw the words."""
-        chance = torch.Generator(out.device).manual_seed(self.seed * SEED_STEP + first)
+        chance = torch.Generator(out.device).manual_seed(
+            generator_seed(self.seed * SEED_STEP + first)
+        )
         out.random_(LOWEST_WORD, None, generator=chance)
 
 

@@ -12,6 +12,7 @@ import click
 
 from gpupack_workloads.errors import WorkloadError, WrongResult
 from gpupack_workloads.results import Result, headline, in_full, report, result_path
+from gpupack_workloads.seeds import LARGEST_SEED
 from gpupack_workloads.settings import Gang, Options, prepare
 
 logger = logging.getLogger(__name__)
@@ -25,7 +26,9 @@ def common(command: Command) -> Command:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON."),
         click.option("--require-gpu", is_flag=True, help="Fail rather than compute on the CPU."),
-        click.option("--seed", type=click.IntRange(0), default=0, help="Of all random data."),
+        click.option(
+            "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, help="Of all random data."
+        ),
     ):
         command = option(command)
     return command

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.seeds import generator_seed
 
 A, B_T = 0, 1
 
@@ -46,7 +47,7 @@ class Operands:
     def tile(self, matrix: int, row: int, column: int) -> torch.Tensor:
         """Return one tile."""
         number = ((self.seed * 2 + matrix) * self.ranks + row) * self.ranks + column
-        chance = torch.Generator(self.device).manual_seed(number)
+        chance = torch.Generator(self.device).manual_seed(generator_seed(number))
         return torch.randn(
             (self.edge, self.edge), generator=chance, device=self.device, dtype=self.dtype
         )

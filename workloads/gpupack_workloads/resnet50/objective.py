@@ -9,6 +9,7 @@ from torch import nn
 from gpupack_workloads.resnet50.data import images
 from gpupack_workloads.resnet50.model import ResNet50
 from gpupack_workloads.resnet50.plan import Plan
+from gpupack_workloads.seeds import generator_seed
 from gpupack_workloads.training.steps import Batch, LossOf, Trainer
 
 MOMENTUM = 0.9
@@ -77,7 +78,7 @@ def batches(plan: Plan, device: torch.device, *, rank: int) -> list[Batch]:
         images(
             count=plan.batch_size,
             size=plan.size,
-            seed=(plan.seed + rank) * plan.pool + index,
+            seed=generator_seed((plan.seed + rank) * plan.pool + index),
             device=device,
             dtype=plan.precision.dtype,
             channels_last=plan.channels_last,
