@@ -53,6 +53,19 @@ def test_files_that_were_read_a_while_ago_leave_their_memory_to_others(tmp_path)
     assert container_bytes(tmp_path) == 700
 
 
+@pytest.mark.parametrize(("limit", "left"), [(1000, 700), (100, 0)])
+def test_the_limit_of_the_first_version_of_cgroups_is_seen(tmp_path, limit, left):
+    files = {
+        "limit_in_bytes": limit,
+        "usage_in_bytes": 900,
+        "stat": "inactive_file 3\ntotal_inactive_file 600",
+    }
+    (tmp_path / "memory").mkdir()
+    for name, text in files.items():
+        (tmp_path / f"memory/memory.{name}").write_text(f"{text}\n")
+    assert container_bytes(tmp_path) == left
+
+
 def asks_for_80_of_100_bytes(sharers):
     os.environ["LOCAL_WORLD_SIZE"] = str(sharers)
     room.free_bytes = lambda _: 100

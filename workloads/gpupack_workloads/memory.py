@@ -2,6 +2,7 @@
 """What memory is left, asked before any work: a container over its limit is killed unheard."""
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,6 +13,28 @@ from gpupack_workloads.errors import OutOfMemory
 CGROUP = Path("/sys/fs/cgroup")
 MEMORY_INFO = Path("/proc/meminfo")
 GIB = 2**30
+
+
+@dataclass(frozen=True)
+class LimitFiles:
+    """Where a version of cgroups has a container's memory.
+
+    Attributes:
+        folder: below the root of cgroups.
+        limit: its file, in bytes.
+        used: the file of what counts against it, in bytes.
+        old_files: the line of `memory.stat` with files that were read a while ago.
+    """
+
+    folder: str
+    limit: str
+    used: str
+    old_files: str
+
+
+V2 = LimitFiles(".", "memory.max", "memory.current", "inactive_file")
+# The files of groups below count against its limit, too; without a limit it says nearly 2^63.
+V1 = LimitFiles("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 def require_memory(
@@ -57,22 +80,24 @@ def host_bytes() -> int:
 
 
 def container_bytes(cgroup: Path) -> int:
-    """Return what the limit of cgroup v2 leaves; a container without a limit has no bound here.
+    """Return what the limit of the cgroup leaves; a container without a limit has no bound here.
 
     Files that were read a while ago count as used until something else needs their memory.
     """
+    return min(_left_bytes(cgroup / files.folder, files) for files in (V2, V1))
+
+
+def _left_bytes(folder: Path, files: LimitFiles) -> int:
     with contextlib.suppress(OSError, ValueError):
-        limit, used = (
-            int((cgroup / name).read_text()) for name in ("memory.max", "memory.current")
-        )
-        return max(0, limit - max(0, used - _old_files_bytes(cgroup)))
+        limit, used = (int((folder / name).read_text()) for name in (files.limit, files.used))
+        return max(0, limit - max(0, used - _old_files_bytes(folder, files)))
     return 2**63
 
 
-def _old_files_bytes(cgroup: Path) -> int:
+def _old_files_bytes(folder: Path, files: LimitFiles) -> int:
     with contextlib.suppress(OSError, ValueError, KeyError):
-        lines = (cgroup / "memory.stat").read_text().splitlines()
-        return int(dict(line.split() for line in lines)["inactive_file"])
+        lines = (folder / "memory.stat").read_text().splitlines()
+        return int(dict(line.split() for line in lines)[files.old_files])
     return 0
 
 
