@@ -2,6 +2,7 @@
 """The burn-in, healthy and with faults put into it."""
 
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -204,6 +205,15 @@ def test_a_flipped_bit_in_memory_makes_the_device_unhealthy():
     result = unhealthy(touch=Tally(lambda blocks: None, 2, flip(bit=63, place=77)))
     assert (result.metrics["suspect"], result.metrics["wrong_words"]) == ("memory", 1)
     assert "bit 63 flipped" in result.metrics["findings"]
+    assert not result.verified
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_what_came_back_wrong_is_not_verified_where_its_limit_lets_it_pass(limit):
+    flipped = Tally(lambda blocks: None, 2, flip(bit=63, place=77))
+    limits = {"max_wrong_words": limit, "min_steady_ratio": None}
+    result = run(replace(LITTLE, limits=limits), Instruments(touch=flipped))
+    assert (result.metrics["healthy"], result.metrics["wrong_words"]) == (True, 1)
     assert not result.verified
 
 
