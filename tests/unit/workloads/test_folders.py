@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -21,3 +23,25 @@ def test_a_file_in_its_place_is_refused(tmp_path):
 def test_a_folder_that_nothing_can_be_written_to_is_refused():
     with pytest.raises(BadArgument, match="the folder /proc/self cannot be written to"):
         usable_folder(Path("/proc/self"))
+
+
+@pytest.fixture
+def no_room():
+    """Lets files be made and nothing be written to them, as a full volume does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_folder_without_room_is_refused_and_left_empty(tmp_path, no_room):
+    with pytest.raises(BadArgument, match="cannot be written to"):
+        usable_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_before_it_is_made(tmp_path):
+    path = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(BadArgument, match=r"caf\\xe9' is not UTF-8"):
+        usable_folder(path)
+    assert not path.exists()
