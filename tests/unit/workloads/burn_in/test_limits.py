@@ -48,6 +48,7 @@ def test_a_limit_that_cannot_be_is_refused(texts, message):
     ("arguments", "message"),
     [
         (["--seconds", "0"], "0 is not in the range"),
+        (["--memory-percent", "nan"], "nan is no number"),
         (["--memory-percent", "99"], "99.0 is not in the range"),
         (["--limit", "max_heat=80"], "there is no limit 'max_heat'"),
     ],
