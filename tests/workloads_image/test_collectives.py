@@ -2,6 +2,7 @@
 """The collectives workload: a gang of two processes, and what the check notices."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from gpupack_workloads.collectives.place import Place, count_wrong, fill
 from gpupack_workloads.collectives.rank import OPERATIONS as BY_NAME
 from gpupack_workloads.collectives.rank import place_of
 from gpupack_workloads.collectives.series import Series
+from gpupack_workloads.collectives.start import require_range
 from gpupack_workloads.collectives.tune import compared, require_tunable
 from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.rank import group
@@ -60,6 +62,21 @@ def test_two_processes_check_and_time_every_operation(command):
     assert {row["operation"] for row in result["rows"]} == set(OPERATIONS)
     assert (result["verified"], result["simulated"], result["metrics"]["ranks"]) == (True, True, 2)
     assert len(result["rows"]) == 5 * (1 + 2 + 2 + 1 + 1 + 1)
+
+
+@pytest.mark.parametrize(("gpus", "smallest"), [(False, 2**20), (True, 2**33)])
+def test_a_first_buffer_above_the_devices_largest_is_refused(gpus, smallest):
+    options = CollectivesOptions(smallest=smallest)
+    with pytest.raises(BadArgument, match=f"--smallest {smallest} is above .* give --size, too"):
+        require_range(options, gpus=gpus)
+    require_range(replace(options, size=smallest), gpus=gpus)
+
+
+@no_gpu
+def test_a_first_buffer_that_is_too_large_starts_no_process(command):
+    outcome = command("collectives", "--smallest", str(2**20))
+    assert (outcome.returncode, "is above the largest buffer" in outcome.stderr) == (2, True)
+    assert "Traceback" not in outcome.stderr
 
 
 def test_a_buffer_that_does_not_fit_is_refused(alone):

@@ -44,7 +44,7 @@ def measure_all(options: CollectivesOptions, backend: str) -> Result:
     """Measure every operation at every size, then small all-reduces."""
     with group(backend, require_gpu=options.require_gpu) as rank:
         largest = largest_bytes(options.size, rank, DEFAULT_BYTES)
-        wanted = sizes(min(options.smallest, largest), largest)
+        wanted = sizes(options.smallest, largest)
         measured = list(measurements(options.operations, wanted, rank, seed=options.seed))
         return summarise(measured, small_rows(options, rank), rank)
 
