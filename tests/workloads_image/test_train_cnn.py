@@ -118,6 +118,32 @@ def test_a_class_that_cannot_be_is_told(cifar_binary):
         read(CnnOptions(), cifar_binary)
 
 
+@pytest.mark.parametrize("sizes", [(2**31, 2**31, 4), (0, 2**31, 2**31)])
+def test_sizes_whose_product_wraps_are_told(mnist, sizes):
+    header = bytes((0, 0, 8, 3)) + struct.pack(">3I", *sizes)
+    (mnist / "train-images-idx3-ubyte").write_bytes(header)
+    with pytest.raises(BadArgument, match="images-idx3-ubyte holds 0 bytes of data where"):
+        read(CnnOptions(data="mnist"), mnist)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pickle.dumps({b"data": [[0] * 3072], b"labels": 3}),
+        b"h\x07.",
+        b"c_codecs\nencode\n)R.",
+        b"cnumpy\nndarray\n(J\xff\xff\xff\x7fJ\xff\xff\xff\x7ft\x85R.",
+        b"}b.",
+        b"\x96\xff\xff\xff\xff\xff\xff\xff\x7f",
+    ],
+    ids=["one class", "no memo", "wrong call", "too large", "no state", "endless bytes"],
+)
+def test_a_damaged_pickle_is_told_by_its_file(cifar_python, damaged):
+    (cifar_python / "cifar-10-batches-py/data_batch_2").write_bytes(damaged)
+    with pytest.raises(BadArgument, match="data_batch_2"):
+        read(CnnOptions(), cifar_python)
+
+
 class Evil:
     def __reduce__(self):
         return (print, ("this program was run",))

@@ -3,6 +3,7 @@
 
 import gzip
 import io
+import math
 import pickle
 import zlib
 from pathlib import Path
@@ -55,9 +56,10 @@ def read_idx(folder: Path, name: str, *, dimensions: int) -> npt.NDArray[np.uint
     header = 4 * (1 + dimensions)
     if content[:4] != bytes((0, 0, IDX_BYTES, dimensions)):
         raise BadArgument(f"{path} is no IDX file of bytes in {dimensions} dimensions")
-    shape = np.frombuffer(content[4:header].ljust(header - 4, b"\0"), dtype=">u4").astype(int)
+    shape = np.frombuffer(content[4:header].ljust(header - 4, b"\0"), dtype=">u4").tolist()
     values = np.frombuffer(content[header:], dtype=np.uint8)
-    if values.size != int(np.prod(shape)):
+    # NumPy's product would wrap, and nothing has no shape with such edges.
+    if values.size == 0 or values.size != math.prod(shape):
         raise BadArgument(
             f"{path} holds {values.size} bytes of data where its header says {tuple(shape)}"
         )
@@ -93,12 +95,13 @@ def binary_batch(path: Path) -> Images:
 
 def python_batch(path: Path) -> Images:
     """Read a pickled dictionary with `data` and `labels`."""
+    content = io.BytesIO(contents(path))
     try:
-        batch = Arrays(io.BytesIO(contents(path)), encoding="bytes").load()
+        batch = Arrays(content, encoding="bytes").load()
         pixels = np.asarray(batch[b"data"], dtype=np.uint8).reshape(-1, *CIFAR_SHAPE)
         labels = np.asarray(batch[b"labels"], dtype=np.int64)
-    except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
-        raise BadArgument(f"{path} is no CIFAR-10 batch: {error}") from error
+    except Exception as error:  # A damaged pickle raises whatever its bytes lead to.
+        raise BadArgument(f"{path} is no CIFAR-10 batch: {error!r}") from error
     return checked(pixels, labels, path)
 
 
@@ -119,8 +122,8 @@ class Arrays(pickle.Unpickler):
 
 def checked(pixels: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], path: Path) -> Images:
     """Return images whose classes can be."""
-    if len(pixels) != len(labels):
-        raise BadArgument(f"{path}: {len(pixels)} images and {len(labels)} classes")
+    if labels.shape != (len(pixels),):
+        raise BadArgument(f"{path}: {len(pixels)} images and {labels.size} classes")
     if len(labels) == 0 or labels.min() < 0 or labels.max() >= CLASSES:
         raise BadArgument(f"{path}: classes are not from 0 to {CLASSES - 1}")
     return Images(pixels=pixels, labels=labels)
