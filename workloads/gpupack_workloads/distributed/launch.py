@@ -14,9 +14,10 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from gpupack_workloads.distributed.failure import hush_expected_ends, why
 from gpupack_workloads.distributed.rank import AnyOptions, run_rank
 from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
-from gpupack_workloads.errors import PeersMissing, error_of_status
+from gpupack_workloads.errors import PeersMissing
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
 
@@ -34,20 +35,18 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
         gang: this worker's place; its backend is handed to `measure`.
 
     Raises:
-        WorkloadError: of the kind that the first failed process reported by its exit status.
+        WorkloadError: of the kind and with the reason that the first failed process has told.
         PeersMissing: the other workers did not come.
     """
     local = gang.processes or max(1, torch.cuda.device_count())
     meeting_point = wait_for_name(gang.host, Patience())
     config = launch_config(gang, local, address=own_address(meeting_point))
     logger.info("worker %d of %d starts %d process(es)", gang.index, gang.workers, local)
+    hush_expected_ends()
     try:
         results = elastic_launch(config, run_rank)(measure, options, gang.backend)
     except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
-        raise error_of_status(
-            failure.exitcode, f"process {rank} ended with {failure.exitcode}; see its log above"
-        ) from error
+        raise why(error) from error
     except RendezvousError as error:
         raise PeersMissing(
             f"{gang.workers} workers did not meet at {gang.host}:{gang.port}: {error}"

@@ -13,6 +13,7 @@ from typing import TypeVar
 import torch.distributed as dist
 
 from gpupack_workloads.devices import Device, choose_device
+from gpupack_workloads.distributed.failure import leave_reason
 from gpupack_workloads.errors import NoSuchDevice, WorkloadError
 from gpupack_workloads.profile.around import recorded_rank
 from gpupack_workloads.results import Result
@@ -48,7 +49,7 @@ class Rank:
 def run_rank(
     measure: Callable[[AnyOptions, str], Result], options: AnyOptions, backend: str
 ) -> Result:
-    """Do this process's part; the exit status carries the kind of an error to the launcher."""
+    """Do this process's part; the launcher is told of an error by exit status and text."""
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
     )
@@ -56,6 +57,7 @@ def run_rank(
         return recorded_rank(measure)(options, backend)
     except WorkloadError as error:
         logger.error("%s: %s", type(error).__name__, error)  # noqa: TRY400  expected: no traceback
+        leave_reason(error)
         sys.exit(error.exit_status)
 
 

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a launcher makes of how its processes ended."""
+
+import json
+import logging
+
+import pytest
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
+
+from gpupack_workloads.distributed.failure import is_unexpected, leave_reason, why
+from gpupack_workloads.errors import BadArgument, WorkloadError
+
+
+@pytest.fixture
+def failed(tmp_path):
+    """The launcher's error where process 3 ended with a status and has left this file or none."""
+
+    def failed(status):
+        failure = ProcessFailure(
+            local_rank=1, pid=7, exitcode=status, error_file=str(tmp_path / "error.json")
+        )
+        return why(ChildFailedError("run_rank", {3: failure}))
+
+    return failed
+
+
+def test_a_process_s_reason_comes_back_with_its_kind(failed, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    leave_reason(BadArgument("size 3 is odd"))
+    error = failed(2)
+    assert (type(error), str(error)) == (BadArgument, "process 3: size 3 is odd")
+
+
+def test_what_no_process_expected_is_told_by_its_first_line(failed, tmp_path):
+    message = {"message": "RuntimeError: no NCCL\nat a.cpp:1", "extraInfo": {"timestamp": "1"}}
+    (tmp_path / "error.json").write_text(json.dumps({"message": message}))
+    error = failed(1)
+    assert (type(error), str(error)) == (WorkloadError, "process 3: RuntimeError: no NCCL")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(-9, r"Signal 9 \(SIGKILL\) received by PID 7"), (4, "ended with 4; see its log above")],
+)
+def test_a_process_that_has_left_no_file_is_told_by_its_end(failed, status, reason):
+    assert failed(status).args[0].startswith("process 3: ")
+    with pytest.raises(WorkloadError, match=reason):
+        raise failed(status)
+
+
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [
+        (ProcessExitedException("", 0, 7, exit_code=2), False),
+        (ProcessExitedException("", 0, 7, exit_code=-11, signal_name="SIGSEGV"), True),
+        (ProcessRaisedException("", 0, 7), True),
+    ],
+)
+def test_torch_s_own_stack_is_kept_where_the_end_was_not_expected(error, logged):
+    info = (type(error), error, None)
+    record = logging.LogRecord("torch", logging.ERROR, "", 1, "failed", (), info)
+    assert is_unexpected(record) is logged

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a process of a gang tells its launcher why it ends, and what the launcher makes of it.
+
+The exit status carries the kind of an error. The text goes by the file that torch's launcher has
+for each process: it writes there itself whatever a process did not expect.
+"""
+
+import logging
+
+from torch.distributed.elastic.multiprocessing.errors import (
+    ChildFailedError,
+    ProcessFailure,
+    get_error_handler,
+)
+from torch.multiprocessing import ProcessExitedException
+
+from gpupack_workloads.errors import WorkloadError, error_of_status
+
+TORCHS_LOG = "torch.distributed.elastic.multiprocessing.api"
+
+
+def leave_reason(error: WorkloadError) -> None:
+    """Leave an error's text to the launcher; the process has to end with the error's status."""
+    get_error_handler().record_exception(error)
+
+
+def why(failed: ChildFailedError) -> WorkloadError:
+    """Return the error of the process that failed first."""
+    rank, failure = failed.get_first_failure()
+    kind = type(error_of_status(failure.exitcode, ""))
+    reason = reason_of(failure).removeprefix(f"{kind.__name__}: ")
+    return kind(f"process {rank}: {reason}")
+
+
+def reason_of(failure: ProcessFailure) -> str:
+    """Return the first line of what a process said of its end, or torch of a signal."""
+    message = failure.error_file_data["message"]
+    if isinstance(message, dict):
+        return str(message["message"]).partition("\n")[0]
+    if failure.exitcode < 0:
+        return str(failure.message)
+    return f"ended with {failure.exitcode}; see its log above"
+
+
+def hush_expected_ends() -> None:
+    """Keep torch from logging its own stack where a process has ended with a status by itself."""
+    logging.getLogger(TORCHS_LOG).addFilter(is_unexpected)
+
+
+def is_unexpected(record: logging.LogRecord) -> bool:
+    """Return whether a record is of something else than a process that left with a status."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, ProcessExitedException) and error.exit_code > 0)
