@@ -3,13 +3,21 @@
 
 import json
 import logging
+import socket
 
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousTimeoutError,
+)
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
-from gpupack_workloads.distributed.failure import is_unexpected, leave_reason, why
-from gpupack_workloads.errors import BadArgument, WorkloadError
+from gpupack_workloads.distributed.failure import is_unexpected, leave_reason, unmet, why
+from gpupack_workloads.distributed.launch import launch
+from gpupack_workloads.errors import BadArgument, PeersMissing, WorkloadError
+from gpupack_workloads.settings import Gang, Options
 
 
 @pytest.fixture
@@ -61,3 +69,34 @@ def test_torch_s_own_stack_is_kept_where_the_end_was_not_expected(error, logged)
     info = (type(error), error, None)
     record = logging.LogRecord("torch", logging.ERROR, "", 1, "failed", (), info)
     assert is_unexpected(record) is logged
+
+
+def test_a_port_in_use_is_named_and_no_missing_peer(port):
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(BadArgument, match=f"port {port}, .* is in use"),
+    ):
+        launch(measure, Options(), Gang(port=port, processes=1))
+
+
+def measure(options, backend):
+    raise AssertionError("nothing may start")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RendezvousTimeoutError(), "train-0:29400: after 300 s they were not all there"),
+        (RendezvousClosedError(), "train-0:29400: one of them has ended"),
+    ],
+)
+def test_where_torch_has_no_word_for_it_the_missing_peer_is_explained(error, reason):
+    found = unmet(error, Gang(host="train-0", workers=2), seconds=300)
+    assert isinstance(found, PeersMissing)
+    assert str(found) == f"2 workers did not meet at {reason}"
+
+
+def test_what_torch_says_inside_is_said():
+    error = RendezvousConnectionError("see inner exception")
+    error.__cause__ = RuntimeError("timed out after 60000ms\nframe #0")
+    assert str(unmet(error, Gang(), seconds=300)).endswith(":29400: timed out after 60000ms")

@@ -12,9 +12,11 @@ from torch.distributed.elastic.multiprocessing.errors import (
     ProcessFailure,
     get_error_handler,
 )
+from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousTimeoutError
 from torch.multiprocessing import ProcessExitedException
 
-from gpupack_workloads.errors import WorkloadError, error_of_status
+from gpupack_workloads.errors import BadArgument, PeersMissing, WorkloadError, error_of_status
+from gpupack_workloads.settings import Gang
 
 TORCHS_LOG = "torch.distributed.elastic.multiprocessing.api"
 
@@ -40,6 +42,23 @@ def reason_of(failure: ProcessFailure) -> str:
     if failure.exitcode < 0:
         return str(failure.message)
     return f"ended with {failure.exitcode}; see its log above"
+
+
+def unmet(error: RendezvousError, gang: Gang, *, seconds: int) -> WorkloadError:
+    """Return why the workers of a gang did not meet, after this many seconds where they waited."""
+    # torch says what happened in the inner error, or nowhere.
+    said = str(error.__cause__ or error).partition("\n")[0]
+    if "EADDRINUSE" in said:
+        return BadArgument(
+            f"port {gang.port}, where worker 0 awaits the others, is in use: end what listens"
+            " there, or have the gang meet at another port"
+        )
+    if isinstance(error, RendezvousTimeoutError):
+        said = f"after {seconds} s they were not all there"
+    return PeersMissing(
+        f"{gang.workers} workers did not meet at {gang.host}:{gang.port}:"
+        f" {said or 'one of them has ended'}"
+    )
 
 
 def hush_expected_ends() -> None:

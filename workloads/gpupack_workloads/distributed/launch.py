@@ -14,10 +14,9 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from gpupack_workloads.distributed.failure import hush_expected_ends, why
+from gpupack_workloads.distributed.failure import hush_expected_ends, unmet, why
 from gpupack_workloads.distributed.rank import AnyOptions, run_rank
 from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
-from gpupack_workloads.errors import PeersMissing
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
 
@@ -37,6 +36,7 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
     Raises:
         WorkloadError: of the kind and with the reason that the first failed process has told.
         PeersMissing: the other workers did not come.
+        BadArgument: the port where they should meet is in use.
     """
     local = gang.processes or max(1, torch.cuda.device_count())
     meeting_point = wait_for_name(gang.host, Patience())
@@ -48,9 +48,7 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
     except ChildFailedError as error:
         raise why(error) from error
     except RendezvousError as error:
-        raise PeersMissing(
-            f"{gang.workers} workers did not meet at {gang.host}:{gang.port}: {error}"
-        ) from error
+        raise unmet(error, gang, seconds=JOIN_SECONDS) from error
     result: Result = results[min(results)]
     return result
 
