@@ -73,6 +73,20 @@ def test_a_worker_that_is_terminated_while_it_waits_for_others_ends_soon(monkeyp
     assert worker.returncode not in {0, -signal.SIGKILL}
 
 
+@no_gpu
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_gang_that_a_signal_ends_says_so_in_one_line(port, number, status):
+    worker = start("--size", str(2**26), port=port)
+    patience = threading.Timer(GANG_SECONDS, worker.kill)
+    patience.start()
+    assert any("no GPU: computing" in line for line in worker.stderr)
+    worker.send_signal(number)
+    _, errors = worker.communicate(timeout=GRACE_SECONDS)
+    patience.cancel()
+    assert (worker.returncode, "Traceback" in errors) == (status, False)
+    assert errors.splitlines()[-1].endswith(f": told to end by {number.name}")
+
+
 def test_gpus_take_nccl_and_cpus_gloo():
     gpu, cpu = Device(torch.device("cuda", 0), "GPU"), Device(torch.device("cpu"), "CPU")
     assert (choose_backend("auto", gpu), choose_backend("auto", cpu)) == ("nccl", "gloo")

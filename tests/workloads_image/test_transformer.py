@@ -489,7 +489,7 @@ def test_an_error_of_one_rank_ends_all_with_its_status(gang):
 
 @pytest.mark.parametrize(("unsaved", "kind"), [([], Interrupted), (["1"], WorkloadError)])
 def test_a_signal_counts_as_an_orderly_end_only_if_all_have_saved(unsaved, kind):
-    assert type(ended("SIGTERM", unsaved)) is kind
+    assert type(ended("told to end by SIGTERM", unsaved)) is kind
 
 
 @pytest.mark.gpu

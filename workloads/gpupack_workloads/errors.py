@@ -7,9 +7,12 @@ WorkloadError               1
 ├── OutOfMemory             4
 ├── NoSuchDevice            5   a GPU is required and none can be used
 ├── PeersMissing            6   other workers did not come in time
-└── Interrupted             7   told to end; what a workload keeps over attempts is saved
+├── Interrupted             7   told to end; what a workload keeps over attempts is saved
+├── Cancelled             130   told to end by SIGINT; nothing is kept
+└── Terminated            143   told to end by SIGTERM or its like; nothing is kept
 """
 
+import signal
 from typing import ClassVar
 
 from gpupack_workloads.results import Result
@@ -63,6 +66,19 @@ class Interrupted(WorkloadError):
     """The workload was told to end before it was done, and can go on from what it has saved."""
 
     exit_status = 7
+
+
+class Cancelled(WorkloadError):
+    """Somebody at the keyboard has told a gang to end."""
+
+    # As a shell says of a process that a signal has ended, for what ends so without our doing.
+    exit_status = 128 + signal.SIGINT
+
+
+class Terminated(WorkloadError):
+    """The kubelet, or whoever started it, has told a gang to end."""
+
+    exit_status = 128 + signal.SIGTERM
 
 
 def error_of_status(status: int, message: str) -> WorkloadError:

@@ -6,6 +6,7 @@ for each process: it writes there itself whatever a process did not expect.
 """
 
 import logging
+import signal
 
 from torch.distributed.elastic.multiprocessing.errors import (
     ChildFailedError,
@@ -15,7 +16,14 @@ from torch.distributed.elastic.multiprocessing.errors import (
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousTimeoutError
 from torch.multiprocessing import ProcessExitedException
 
-from gpupack_workloads.errors import BadArgument, PeersMissing, WorkloadError, error_of_status
+from gpupack_workloads.errors import (
+    BadArgument,
+    Cancelled,
+    PeersMissing,
+    Terminated,
+    WorkloadError,
+    error_of_status,
+)
 from gpupack_workloads.settings import Gang
 
 TORCHS_LOG = "torch.distributed.elastic.multiprocessing.api"
@@ -59,6 +67,12 @@ def unmet(error: RendezvousError, gang: Gang, *, seconds: int) -> WorkloadError:
         f"{gang.workers} workers did not meet at {gang.host}:{gang.port}:"
         f" {said or 'one of them has ended'}"
     )
+
+
+def told_to_end(by: signal.Signals) -> Cancelled | Terminated:
+    """Return what a signal to the launcher means; its processes are gone by then."""
+    kind = Cancelled if by == signal.SIGINT else Terminated
+    return kind(f"told to end by {by.name}")
 
 
 def hush_expected_ends() -> None:

@@ -5,10 +5,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from torch.distributed.elastic.multiprocessing.api import SignalException
-
 from gpupack_workloads.distributed.launch import launch
-from gpupack_workloads.errors import Interrupted, WorkloadError
+from gpupack_workloads.errors import Cancelled, Interrupted, Terminated, WorkloadError
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
 from gpupack_workloads.transformer.farewell import missing
@@ -26,15 +24,15 @@ def run(options: TransformerOptions, gang: Gang) -> Result:
     with tempfile.TemporaryDirectory() as farewell:
         try:
             return launch(measure, replace(options, farewell=Path(farewell)), gang)
-        except SignalException as signalled:
-            raise ended(signalled.sigval.name, missing(Path(farewell))) from signalled
+        except (Cancelled, Terminated) as told:
+            raise ended(str(told), missing(Path(farewell))) from told
 
 
-def ended(signal: str, unsaved: list[str]) -> WorkloadError:
-    """Return what a signal has come to."""
+def ended(told: str, unsaved: list[str]) -> WorkloadError:
+    """Return what being told to end has come to."""
     if unsaved:
         return WorkloadError(
-            f"told to end by {signal}; process(es) {', '.join(unsaved)} were gone before they had"
+            f"{told}; process(es) {', '.join(unsaved)} were gone before they had"
             " saved: the next attempt goes on from the checkpoint before"
         )
-    return Interrupted(f"told to end by {signal}; whatever is kept is saved")
+    return Interrupted(f"{told}; whatever is kept is saved")
