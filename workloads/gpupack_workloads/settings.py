@@ -3,6 +3,7 @@
 
 import math
 import os
+import tempfile
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,21 @@ def prepare(environ: MutableMapping[str, str]) -> None:
     for name, value in NO_MULTICAST.items():
         environ.setdefault(name, value)
     environ.setdefault("OMP_NUM_THREADS", str(usable_cpus(Path("/sys/fs/cgroup"))))
+
+
+def temporary_folder() -> Path:
+    """Return where temporary files go, which torch's launcher and recordings need.
+
+    Raises:
+        BadArgument: nothing can be written there.
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise BadArgument(
+            "there is no writable temporary folder:"
+            " give the worker a writable /tmp, such as an emptyDir"
+        ) from error
 
 
 def usable_cpus(cgroup: Path) -> int:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the command line does around a workload; the workloads themselves need torch."""
 
+import errno
 import json
 import sys
+import tempfile
 import types
 
 import pytest
@@ -63,6 +65,20 @@ def test_a_wrong_result_is_reported_as_not_verified(invoke):
     outcome, message = invoke("matmul", answer=WrongResult("off by one"))
     assert outcome.exit_code == 3
     assert json.loads(message)["verified"] is False
+
+
+@pytest.mark.parametrize("arguments", [("allreduce",), ("profile", "matmul")])
+def test_without_a_writable_temporary_folder_a_worker_says_what_to_give_it(
+    invoke, monkeypatch, caplog, arguments
+):
+    def gettempdir():
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    # Root, who runs these tests in an image, can write into any folder.
+    monkeypatch.setattr(tempfile, "gettempdir", gettempdir)
+    outcome, _ = invoke(*arguments)
+    assert outcome.exit_code == 2
+    assert "a writable /tmp, such as an emptyDir" in outcome.stderr + caplog.text
 
 
 @pytest.mark.parametrize(

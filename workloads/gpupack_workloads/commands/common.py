@@ -13,7 +13,7 @@ import click
 from gpupack_workloads.errors import WorkloadError, WrongResult
 from gpupack_workloads.results import Result, headline, in_full, report, result_path
 from gpupack_workloads.seeds import LARGEST_SEED
-from gpupack_workloads.settings import Gang, Options, prepare
+from gpupack_workloads.settings import Gang, Options, prepare, temporary_folder
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,15 @@ def finish(name: str, run: Run, *, as_json: bool) -> None:
 
 def in_gang(options: Options) -> Run:
     """Return what runs a workload as this worker of its gang; the place is read then."""
-    return lambda module: module.run(options, Gang.from_environ(os.environ))
+
+    def run(module: Any) -> Result:
+        gang = Gang.from_environ(os.environ)
+        # The launcher has a file per process there, for the reason why it ends.
+        temporary_folder()
+        result: Result = module.run(options, gang)
+        return result
+
+    return run
 
 
 def show(result: Result, *, as_json: bool) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`profile`: runs another command with a recorder around it."""
 
-import tempfile
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from gpupack_workloads.folders import usable_folder
 from gpupack_workloads.profile.around import around
 from gpupack_workloads.profile.nsight import find_nsys
 from gpupack_workloads.profile.settings import Recording
+from gpupack_workloads.settings import temporary_folder
 
 
 @click.command(
@@ -55,7 +55,7 @@ def command(  # noqa: PLR0913  click hands over each option by its name
     inner.make_context(workload, list(passed))
     try:
         tool = find_nsys() if nsys else ""
-        folder = usable_folder(out or Path(tempfile.gettempdir()) / "gpupack-profile")
+        folder = usable_folder(out or temporary_folder() / "gpupack-profile")
     except BadArgument as error:
         raise click.UsageError(str(error)) from error
     recording = Recording(workload, folder, top)
