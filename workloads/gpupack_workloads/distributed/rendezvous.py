@@ -16,6 +16,7 @@ from gpupack_workloads.errors import PeersMissing
 logger = logging.getLogger(__name__)
 
 DISCARD_PORT = 9
+REMINDER_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ def wait_for_name(
     resolve: Callable[[str], str] = socket.gethostbyname,
 ) -> str:
     """Return the address of a host as soon as its name is known."""
-    end = patience.clock() + patience.deadline_seconds
+    remind_at = patience.clock()
+    end = remind_at + patience.deadline_seconds
     while True:
         try:
             return resolve(host)
@@ -51,7 +53,9 @@ def wait_for_name(
                     f"the name {host} of worker 0 was unknown for"
                     f" {patience.deadline_seconds:.0f} s: {error}"
                 ) from error
-        logger.info("waiting for the name %s", host)
+        if patience.clock() >= remind_at:
+            logger.info("waiting for the name %s", host)
+            remind_at = patience.clock() + REMINDER_SECONDS
         patience.sleep(patience.pause_seconds)
 
 

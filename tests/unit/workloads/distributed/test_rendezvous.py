@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import logging
 import socket
 
 import pytest
@@ -32,6 +33,19 @@ def test_a_name_that_appears_later_is_waited_for():
 
     assert wait_for_name("peer", clock.patience(10), resolve) == "198.51.100.7"
     assert clock.now == 5
+
+
+def test_a_long_wait_is_logged_at_first_and_then_every_ten_seconds(caplog):
+    clock = Clock()
+
+    def resolve(host):
+        if clock.now < 25:
+            raise socket.gaierror(-2, "Name or service not known")
+        return "198.51.100.7"
+
+    with caplog.at_level(logging.INFO):
+        wait_for_name("peer", clock.patience(30), resolve)
+    assert [record.getMessage() for record in caplog.records] == ["waiting for the name peer"] * 3
 
 
 def test_a_name_that_never_appears_ends_the_wait_and_is_named():
