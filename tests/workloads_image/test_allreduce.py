@@ -16,6 +16,9 @@ from gpupack_workloads.distributed.rank import choose_backend
 from gpupack_workloads.errors import NoSuchDevice
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of CPUs")
+SIGNALS = pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
 GANG_SECONDS, GRACE_SECONDS = 90, 20
 
 
@@ -60,21 +63,24 @@ def test_nccl_without_gpus_ends_with_the_status_of_no_such_device(monkeypatch, p
 
 
 @no_gpu
-def test_a_worker_that_is_terminated_while_it_waits_for_others_ends_soon(monkeypatch, port):
+@SIGNALS
+def test_a_worker_that_is_told_to_end_while_it_waits_for_others_does_so_soon(
+    monkeypatch, port, number, status
+):
     monkeypatch.setenv("LOGLEVEL", "INFO")
     worker = start(port=port, workers=2)
     # Should torch say it in other words, the worker waits no longer than this.
     patience = threading.Timer(GANG_SECONDS, worker.kill)
     patience.start()
     assert any("Rendezvous'ing worker group" in line for line in worker.stderr)
-    worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=GRACE_SECONDS)
+    worker.send_signal(number)
+    _, errors = worker.communicate(timeout=GRACE_SECONDS)
     patience.cancel()
-    assert worker.returncode not in {0, -signal.SIGKILL}
+    assert (worker.returncode, "Traceback" in errors) == (status, False)
 
 
 @no_gpu
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@SIGNALS
 def test_a_gang_that_a_signal_ends_says_so_in_one_line(port, number, status):
     worker = start("--size", str(2**26), port=port)
     patience = threading.Timer(GANG_SECONDS, worker.kill)

@@ -15,7 +15,14 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from gpupack_workloads.distributed.failure import hush_expected_ends, told_to_end, unmet, why
+from gpupack_workloads.distributed.failure import (
+    Told,
+    heed_signals,
+    hush_expected_ends,
+    told_to_end,
+    unmet,
+    why,
+)
 from gpupack_workloads.distributed.rank import AnyOptions, run_rank
 from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
 from gpupack_workloads.results import Result
@@ -38,21 +45,22 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
         WorkloadError: of the kind and with the reason that the first failed process has told.
         PeersMissing: the other workers did not come.
         BadArgument: the port where they should meet is in use.
-        Cancelled: SIGINT came while the processes ran.
-        Terminated: another signal to end came while the processes ran.
+        Cancelled: SIGINT came.
+        Terminated: another signal to end came.
     """
+    heed_signals()
     local = gang.processes or max(1, torch.cuda.device_count())
-    meeting_point = wait_for_name(gang.host, Patience())
-    config = launch_config(gang, local, address=own_address(meeting_point))
-    logger.info("worker %d of %d starts %d process(es)", gang.index, gang.workers, local)
     hush_expected_ends()
     try:
+        meeting_point = wait_for_name(gang.host, Patience())
+        config = launch_config(gang, local, address=own_address(meeting_point))
+        logger.info("worker %d of %d starts %d process(es)", gang.index, gang.workers, local)
         results = elastic_launch(config, run_rank)(measure, options, gang.backend)
     except ChildFailedError as error:
         raise why(error) from error
     except RendezvousError as error:
         raise unmet(error, gang, seconds=JOIN_SECONDS) from error
-    except SignalException as error:
+    except (SignalException, Told) as error:
         raise told_to_end(error.sigval) from error
     result: Result = results[min(results)]
     return result
