@@ -32,7 +32,7 @@ from gpupack_workloads.train_cnn.options import DATA, CnnOptions
 @click.option(
     "--steps",
     type=click.IntRange(10, 1_000_000),
-    help="Steps of each technique.  [default: 100 on a GPU, 10 on a CPU]",
+    help="Steps of each technique.  [default: 100 on a GPU, 16 on a CPU]",
 )
 @click.option(
     "--accumulate",

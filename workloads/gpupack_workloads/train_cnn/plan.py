@@ -52,7 +52,7 @@ def plan_for(options: CnnOptions, device: Device) -> Plan:
     batch_size = options.batch_size or (32 if simulated else 1024)
     if batch_size % options.accumulate:
         raise BadArgument(f"{options.accumulate} parts do not divide a batch of {batch_size}")
-    steps = options.steps or (10 if simulated else 100)
+    steps = options.steps or (16 if simulated else 100)
     return Plan(
         batch_size=batch_size,
         steps=steps,

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 # A guess is right in one of ten cases. Made-up classes are easy; real ones depend on the steps.
 ACCURACY_BOUND = {"synthetic": 0.7, "folder": 0.12}
 # So many images must have been seen for that; who asks for less gets no judgement of it.
-ENOUGH_IMAGES = {"synthetic": 160, "folder": 20_000}
+ENOUGH_IMAGES = {"synthetic": 512, "folder": 20_000}
 LOSS_BOUND = {"synthetic": 1.0, "folder": 2.3}
 
 
