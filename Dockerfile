@@ -110,7 +110,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
 ENV HOME=/tmp OMP_NUM_THREADS=1
 USER 65532:65532
 WORKDIR /opt/gpupack
-ENTRYPOINT ["python", "-m", "pytest", "-p", "no:cacheprovider"]
+ENTRYPOINT ["python", "-m", "pytest", "-p", "no:cacheprovider", "-n", "2"]
 COPY workloads tests/workloads_image /opt/gpupack/
 
 

@@ -35,19 +35,29 @@ COMPONENTS := core crds kube agent extender operator simulator workloads devclus
 # Only our own cluster and its image store need root.
 export SUDO := $(if $(filter kind,$(CLUSTER))$(filter 0,$(shell id -u)),,sudo -E env PATH=$(PATH))
 
+# Builds images with Python's own libraries alone.
+IMAGES := $(SUDO) env PYTHONPATH=images $(PYTHON) -B -m gpupack_images
+
 # The Python of the host that `make gpu-bundle` packs for.
 GPU_PYTHON ?= 3.12
 
 hash = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-12)
-VENV_STAMP := $(STAMPS)/venv-$(call hash,requirements-dev.lock)
-IMAGES_STAMP := $(STAMPS)/images
+VENV_STAMP := $(STAMPS)/venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')-$(call hash,requirements-dev.lock .ci/make-venv $(COMPONENTS:%=%/pyproject.toml))
+IMAGES_STAMP = $(STAMPS)/images-$(ENGINE)
 
-# The dev cluster's nodes hard-link the layers of buildah's store; kind loads from Docker.
-export ENGINE := $(if $(filter kind,$(CLUSTER)),docker,buildah)
-APP_IMAGES := operator extender agent judge torch workloads workloads-test
+# The dev cluster's nodes hard-link the layers of buildah's store; kind loads from Docker, or where
+# that has no buildx, archives that buildah writes.
+export ENGINE := $(if $(filter kind,$(CLUSTER)),auto,buildah)
+# What the tests and `make lint` need beside what the demo needs.
+TEST_IMAGES ?= judge workloads-test
+TEST_BINARIES ?= kwok kubeconform
+POD_IMAGES := operator extender agent workloads $(TEST_IMAGES)
 HOST_IMAGES := $(if $(filter kind,$(CLUSTER)),,pause kube-scheduler)
-LOADED := $(foreach image,operator extender agent judge workloads workloads-test,docker.io/gpupack/$(image):dev) \
-	$(if $(filter kind,$(CLUSTER)),,registry.k8s.io/kube-scheduler:v1.36.3)
+# As root, which must leave nothing of its own in the checkout of who called it.
+PYTEST_CLUSTER := $(SUDO) $(PY) -B -m pytest -o cache_dir=$(DEV)/pytest-e2e --durations 25
+# How many tests share the cluster at once: they wait more than they compute.
+BESIDE ?= 4
+E2E := --ignore tests/e2e/edges --ignore tests/e2e/workloads tests/e2e
 GENERATED = $(wildcard crds/*.yaml charts/gpupack/files/crds/*.yaml agent/gpupack_agent/api/*_pb2*)
 
 
@@ -61,7 +71,7 @@ help: ## List the targets
 
 .PHONY: demo
 demo: ## A real cluster on this machine and GPUJobs from apply to result; the cluster stays up
-	@$(MAKE) cluster-up
+	@$(MAKE) cluster-up TEST_IMAGES= TEST_BINARIES=
 	@$(PY) demo/run.py
 
 .PHONY: cluster-up
@@ -69,7 +79,7 @@ cluster-up: ## Start the cluster, load the images, install the chart
 	@$(MAKE) setup
 	@$(STEP) cluster $(SUDO) $(PY) -m gpupack_devcluster up
 	@[ -z "$(SUDO)" ] || $(SUDO) chown $(shell id -u) $(DEV)/kubeconfig
-	@$(STEP) load $(SUDO) $(PY) -m gpupack_devcluster load $(LOADED)
+	@$(STEP) load .ci/load-images $(POD_IMAGES)
 	@$(STEP) install .ci/install-chart
 
 .PHONY: setup
@@ -98,7 +108,7 @@ demo-gpu: ## As root: the cluster with the real agent, GPUJobs on this host's GP
 
 .PHONY: gpu-bundle
 gpu-bundle: ## Pack what demo-gpu needs where nothing can be downloaded: .dev/gpu-bundle.tar
-	@$(MAKE) binaries
+	@$(MAKE) binaries venv host
 	@STEP_SHOW=1 $(STEP) gpu-bundle $(PY) demo/gpu_bundle.py $(GPU_PYTHON)
 
 .PHONY: bench-workloads
@@ -109,37 +119,51 @@ bench-workloads: ## Every workload at the sizes of docs/workloads.md; ONLY="gemm
 ##@ For developers
 
 .PHONY: test
-test: ## All tests; those of the cluster on the real one
+test: ## What every change can break: the unit tests, and on the real cluster those that are not slow
 	@$(MAKE) cluster-up
 	@$(MAKE) test-unit
-	@$(MAKE) pytest-e2e
+	@$(MAKE) pytest-e2e BUT="and not slow"
+
+.PHONY: test-all
+test-all: ## What CI runs: those of `make test`, the slow ones, every workload, our wheels
+	@$(MAKE) -j1 --keep-going wheels cluster-up test-unit pytest-workloads pytest-beside pytest-alone
 
 .PHONY: test-unit
 test-unit: venv ## The tests that need no cluster
 	@STEP_SHOW=1 $(STEP) test-unit $(PY) -m pytest -n auto -m "not gpu" --timeout 60 tests/unit
 
 .PHONY: test-e2e
-test-e2e: ## The tests of the cluster
+test-e2e: ## All of tests/e2e but the workloads and the hard edges
 	@$(MAKE) cluster-up
 	@$(MAKE) pytest-e2e
 
-# As root, which must leave nothing of its own in the checkout of who called it.
+# First the tests that share the cluster, side by side, then those that need it for themselves.
 .PHONY: pytest-e2e
 pytest-e2e:
-	@STEP_SHOW=1 $(STEP) test-e2e $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
-	  --timeout 600 --ignore tests/e2e/edges --ignore tests/e2e/workloads tests/e2e
+	@$(MAKE) -j1 pytest-beside pytest-alone
+
+.PHONY: pytest-alone
+pytest-alone:
+	@STEP_SHOW=1 $(STEP) test-alone $(PYTEST_CLUSTER) --timeout 600 -m "not gpu and alone $(BUT)" $(E2E)
+
+.PHONY: pytest-beside
+pytest-beside:
+	@STEP_SHOW=1 $(STEP) test-beside $(PYTEST_CLUSTER) -n $(BESIDE) --dist loadfile --timeout 600 \
+	  -m "not gpu and not alone $(BUT)" $(E2E)
 
 .PHONY: test-edges
 test-edges: ## What happens at the hard edges: partitions, full disks, lost replies
 	@$(MAKE) cluster-up
-	@STEP_SHOW=1 $(STEP) test-edges $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
-	  --timeout 600 tests/e2e/edges
+	@STEP_SHOW=1 $(STEP) test-edges $(PYTEST_CLUSTER) --timeout 600 tests/e2e/edges
 
 .PHONY: test-workloads
-test-workloads: ## Every workload's example on the cluster, small
+test-workloads: ## Every workload's example on the cluster, small, and their tests in the image
 	@$(MAKE) cluster-up
-	@STEP_SHOW=1 $(STEP) test-workloads $(SUDO) $(PY) -B -m pytest -m "not gpu" \
-	  -o cache_dir=.dev/pytest-e2e --timeout 600 tests/e2e/workloads
+	@$(MAKE) pytest-workloads
+
+.PHONY: pytest-workloads
+pytest-workloads:
+	@STEP_SHOW=1 $(STEP) test-workloads $(PYTEST_CLUSTER) --timeout 600 tests/e2e/workloads
 
 .PHONY: workloads-table
 workloads-table: venv ## Tables and figure of docs/workloads.md, from what bench-workloads left in docs/reports
@@ -149,14 +173,12 @@ workloads-table: venv ## Tables and figure of docs/workloads.md, from what bench
 .PHONY: test-storm
 test-storm: ## 150 GPUJobs and 10 Deployments while everything is killed; STORM_SEEDS="1 2 3 4 5"
 	@$(MAKE) cluster-up
-	@STEP_SHOW=1 $(STEP) test-storm $(SUDO) $(PY) -B -m pytest -m "not gpu" -o cache_dir=.dev/pytest-e2e \
-	  --timeout 1200 tests/storm
+	@STEP_SHOW=1 $(STEP) test-storm $(PYTEST_CLUSTER) --timeout 1200 tests/storm
 
 .PHONY: test-truth
 test-truth: ## Cluster and simulator decide the same: TRUTH_ARRIVALS=2000, TRUTH_POLICIES="fgd default"
 	@$(MAKE) cluster-up
-	@STEP_SHOW=1 $(STEP) test-truth $(SUDO) $(PY) -B -m pytest -o cache_dir=.dev/pytest-e2e \
-	  --timeout 1200 tests/truth
+	@STEP_SHOW=1 $(STEP) test-truth $(PYTEST_CLUSTER) --timeout 1200 tests/truth
 
 .PHONY: traces
 traces:
@@ -175,6 +197,10 @@ fuzz: ## Malformed calls to the extender for FUZZ_SECONDS=300; FUZZ_SEED makes t
 	@$(MAKE) cluster-up
 	@STEP_SHOW=1 $(STEP) fuzz $(SUDO) env PYTHONPATH=tests/e2e $(PY) -B tests/fuzz/run.py \
 	  --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+
+.PHONY: wheels
+wheels: venv ## Wheels of all components, those for users tried in an environment of their own
+	@$(STEP) wheels .ci/check-wheels $(COMPONENTS)
 
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-chart
 .PHONY: lint $(LINTS)
@@ -203,18 +229,25 @@ generate: venv ## Write what is generated from Python types and .proto files
 images: app-images host-images ## Build the container images
 
 .PHONY: binaries
-binaries: venv host ## Build the cluster's binaries
-	@$(STEP) binaries $(PY) -m gpupack_devcluster build
+binaries: disk ## Build the cluster's binaries
+	@$(STEP) go .ci/check-go
+	@STEP_SECONDS=420 PYTHONPATH=devcluster $(STEP) binaries $(PYTHON) -B -m gpupack_devcluster.build \
+	  $(BIN) kube containerd helm $(TEST_BINARIES)
 
 .PHONY: lock
 lock: venv ## Choose the newest versions that fit and lock them with their hashes
 	@$(STEP) lock .ci/lock
 
 
-# Set-up, in parts that can go on side by side: Go compiles while images download.
+# Set-up, in parts that go on side by side: Go compiles from the first second, while libraries and
+# images download. Only the cluster's own two images wait for what Go has made.
 
 .PHONY: parts
-parts: binaries images
+parts: $(if $(filter kind,$(CLUSTER)),kind-tools,binaries) venv images
+
+.PHONY: kind-tools
+kind-tools: disk
+	@$(STEP) kind-tools .ci/kind-tools
 
 .PHONY: disk
 disk: | $(DEV)
@@ -225,20 +258,20 @@ host: disk
 	@$(STEP) host .ci/host-packages
 
 .PHONY: app-images
-app-images: venv host
-	@STEP_SHOW=1 $(STEP) images $(SUDO) $(PY) -m gpupack_images build --engine $(ENGINE) $(APP_IMAGES)
+app-images: host
+	@STEP_SHOW=1 STEP_SECONDS=300 $(STEP) images $(IMAGES) build --engine $(ENGINE) torch $(POD_IMAGES)
 	@touch $(IMAGES_STAMP)
 
 .PHONY: host-images
-host-images: app-images binaries
+host-images: app-images $(if $(HOST_IMAGES),binaries)
 	@[ -z "$(HOST_IMAGES)" ] || \
-	  STEP_SHOW=1 $(STEP) host-images $(SUDO) $(PY) -m gpupack_images build --engine $(ENGINE) $(HOST_IMAGES)
+	  STEP_SHOW=1 $(STEP) host-images $(IMAGES) build --engine $(ENGINE) $(HOST_IMAGES)
 
 .PHONY: venv
 venv: $(VENV_STAMP)
 
 $(VENV_STAMP): | disk $(STAMPS)
-	@$(STEP) venv .ci/make-venv $(PYTHON) $(VENV) $(COMPONENTS)
+	@STEP_SECONDS=60 $(STEP) venv .ci/make-venv $(PYTHON) $(VENV) $(COMPONENTS)
 	@rm -f $(STAMPS)/venv-* && touch $@
 
 $(DEV) $(STAMPS):

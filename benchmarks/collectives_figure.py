@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws docs/collectives.svg from the report that the tables of docs/workloads.md are made of.
 
-python benchmarks/collectives_figure.py           # write it
-python benchmarks/collectives_figure.py --check   # exit with 1 if it is not up to date
+python benchmarks/collectives_figure.py
 """
 
 import io
 import json
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -41,17 +39,10 @@ def drawn(report: Path) -> str:
     return written.getvalue()
 
 
-def main(arguments: list[str], *, picture: Path = PICTURE, report: Path = REPORT) -> int:
-    """Write the picture, or say whether it is up to date."""
-    after = drawn(report)
-    if arguments == ["--check"]:
-        current = picture.exists() and picture.read_text() == after
-        if not current:
-            print(f"{picture} is not what the report says; run `make workloads-table`")
-        return int(not current)
-    picture.write_text(after)
-    return 0
+def main() -> None:
+    """Write the picture."""
+    PICTURE.write_text(drawn(REPORT))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

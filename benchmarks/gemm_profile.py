@@ -20,7 +20,7 @@ from functools import partial
 
 import torch
 
-from gpupack_workloads.kernels.gemm.multiply import multiply
+from gpupack_workloads.kernels.gemm.launch import multiply
 from gpupack_workloads.timing import medians_in_turns, seconds_per_call
 
 SIZES = (4096, 8192)

@@ -1,82 +1,117 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of docs/packing.md: every workload filled, and kept busy at three loads.
 
-    python benchmarks/packing.py --traces FOLDER [--seeds 10] [--departure-seeds 5] [--write]
+    python benchmarks/packing.py --traces FOLDER [--write]
 
 Each cell is one call of `gpupack-simulator replay`, whose JSON stays in --out: a second call makes
 the tables from those that are there and runs only what is missing, or was run for other policies or
-seeds. Another state of the code needs another --out. Differences to FGD are taken
-seed by seed, since all policies see the same pods; the noise stated is twice the standard error of
-the mean of those differences.
+seeds. Another state of the code needs another --out. Fewer --workloads, --loads, --busy-seeds or
+lifetimes (--warm-up, --measured) make smaller tables of the same shape.
 """
 
 import argparse
 import json
-import math
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from packing_differences import Difference, Figure, difference, judged
+
+from gpupack_simulator import Size, size_of
+from gpupack_simulator.inputs.openb import read_pods
+
 WORKLOADS: Final = ("default", "cpu100", "gpushare40", "multigpu30", "gpuspec20")
 LOADS: Final = (0.8, 0.95, 1.0)
-SIZES: Final = ("share", "one", "2-3", "4-7", "8")
+SIZES: Final = (Size.SHARE, Size.ONE, Size.FEW, Size.HALF, Size.NODE)
 BASE: Final = "fgd"
+OURS: Final = "default"
 DOCUMENT: Final = Path("docs/packing.md")
+HEADS: Final = {
+    "drop": ("workload", "load", "seeds", "allocation %"),
+    "fifo-skip": (
+        *("workload", "load", "seeds", "allocation %"),
+        *("wait share", "one", "2-3", "4-7", "8", "by GPU asked for"),
+    ),
+}
+"""Who is dropped does not wait."""
 
-Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Figures by policy and seed."""
+Runs = Mapping[str, Mapping[str, Any]]
+"""Figures by seed."""
+Results = Mapping[str, Runs]
+"""By policy."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """What to run and where the results are kept."""
 
     traces: Path
     out: Path
-    policies: str
+    policies: Sequence[str]
     seeds: int
-    departure_seeds: int
+    busy_seeds: int
+    warm_up: float
+    measured: float
+    processes: int | None
 
     def filling(self, workload: str) -> Results:
         """The published experiment."""
-        return self._replay(f"fill-{workload}", workload, self.seeds, "--demand", "1.3")
+        options = ("--demand", "1.3")
+        return self._replay(f"fill-{workload}", workload, self.policies, self.seeds, options)
 
     def busy(self, workload: str, load: float, discipline: str) -> Results:
         """Jobs come and go."""
+        times = f"{self.warm_up:g}-{self.measured:g}"
         return self._replay(
-            f"busy-{workload}-{load}-{discipline}",
+            f"busy-{workload}-{load:g}-{discipline}-{times}",
             workload,
-            self.departure_seeds,
-            "--departures",
-            *("--load", str(load), "--discipline", discipline),
+            (BASE, OURS),
+            self.busy_seeds,
+            (
+                *("--departures", "--load", f"{load:g}", "--discipline", discipline),
+                *("--warm-up", f"{self.warm_up:g}", "--measured", f"{self.measured:g}"),
+            ),
         )
 
-    def _replay(self, name: str, workload: str, seeds: int, *options: str) -> Results:
+    def pods(self, workload: str) -> Path:
+        """Of the trace."""
+        return self.traces / f"openb_pod_list_{workload}.csv"
+
+    def _replay(
+        self,
+        name: str,
+        workload: str,
+        policies: Sequence[str],
+        seeds: int,
+        options: Sequence[str],
+    ) -> Results:
         path = self.out / f"{name}.json"
-        if not path.exists() or not self._answers(_results(path), seeds):
+        if not path.exists() or not _answers(_results(path), policies, seeds):
             self.out.mkdir(parents=True, exist_ok=True)
             command = [
                 *(sys.executable, "-m", "gpupack_simulator", "replay"),
                 *("--nodes", str(self.traces / "openb_node_list_gpu_node.csv")),
-                *("--pods", str(self.traces / f"openb_pod_list_{workload}.csv")),
-                *("--policies", self.policies, "--known-mix", "published", "--quiet"),
+                *("--pods", str(self.pods(workload))),
+                *("--policies", ",".join(policies), "--known-mix", "published", "--quiet"),
                 *("--seeds", str(seeds), *options),
                 *("--json", str(path)),
+                *(("--processes", str(self.processes)) if self.processes else ()),
             ]
             print(" ".join(command), file=sys.stderr, flush=True)
             subprocess.run(command, check=True)  # noqa: S603 - our own command
         return _results(path)
 
-    def _answers(self, results: Results, seeds: int) -> bool:
-        """Whether they are of the policies and seeds that are asked for."""
-        asked = {str(seed) for seed in range(seeds)}
-        return list(results) == self.policies.split(",") and all(
-            runs.keys() == asked for runs in results.values()
-        )
+
+def _answers(results: Results, policies: Sequence[str], seeds: int) -> bool:
+    """Whether they are of the policies and seeds that are asked for."""
+    asked = {str(seed) for seed in range(seeds)}
+    return list(results) == list(policies) and all(
+        runs.keys() == asked for runs in results.values()
+    )
 
 
 def _results(path: Path) -> Results:
@@ -84,26 +119,15 @@ def _results(path: Path) -> Results:
     return results
 
 
-def mean(results: Results, policy: str, figure: str) -> float:
-    """Over the seeds."""
-    return statistics.mean(run[figure] for run in results[policy].values())
-
-
-def gain(ours: Iterable[float], base: Iterable[float]) -> str:
-    """The mean difference, seed by seed, with twice its standard error."""
-    differences = [a - b for a, b in zip(ours, base, strict=True)]
-    noise = 2 * statistics.stdev(differences) / math.sqrt(len(differences))
-    return f"{statistics.mean(differences):+.2f} ± {noise:.2f}"
-
-
-def filling_table(bench: Bench, policies: list[str]) -> str:
+def filling_table(bench: Bench, workloads: Iterable[str]) -> str:
     """Allocated share of the GPUs at 100 and 130 % of demand."""
+    policies = bench.policies
     lines = [_row(["workload", *policies]), _row(["---"] * (len(policies) + 1))]
-    for workload in WORKLOADS:
+    for workload in workloads:
         results = bench.filling(workload)
         cells = [
             "/".join(
-                f"{mean(results, policy, f'allocation_percent_at_{demand}'):.2f}"
+                f"{_mean(results[policy], f'allocation_percent_at_{demand}'):.2f}"
                 for demand in (100, 130)
             )
             for policy in policies
@@ -112,31 +136,70 @@ def filling_table(bench: Bench, policies: list[str]) -> str:
     return "\n".join(lines)
 
 
-def busy_table(bench: Bench, policy: str, discipline: str) -> str:
-    """Allocation, and waits of every size, against FGD."""
-    heads = ["workload", "load", "allocation", "difference", *(f"wait {size}" for size in SIZES)]
+def _mean(runs: Runs, figure: str) -> float:
+    return statistics.mean(run[figure] for run in runs.values())
+
+
+def busy_table(
+    bench: Bench, workloads: Iterable[str], loads: Iterable[float], discipline: str
+) -> str:
+    """Ours, in brackets its difference to FGD; those that are worse beyond chance are marked."""
+    rows = {
+        (workload, load): _differences(
+            bench.busy(workload, load, discipline), bench.pods(workload), discipline
+        )
+        for workload in workloads
+        for load in loads
+    }
+    figures = sum(map(len, rows.values()))
+    heads = HEADS[discipline]
     lines = [_row(heads), _row(["---"] * len(heads))]
-    for workload in WORKLOADS:
-        for load in LOADS:
-            results = bench.busy(workload, load, discipline)
-            ours, base = list(results[policy].values()), list(results[BASE].values())
-            cells = [
-                f"{mean(results, policy, 'allocation_percent'):.2f}",
-                gain(*([run["allocation_percent"] for run in runs] for runs in (ours, base))),
-                *(_waits(ours, base, size) for size in SIZES),
-            ]
-            lines.append(_row([workload, f"{load:g}", *cells]))
+    for (workload, load), differences in rows.items():
+        cells = [judged(one, figures) for one in differences]
+        lines.append(_row([workload, f"{load:g}", str(bench.busy_seeds), *cells]))
     return "\n".join(lines)
 
 
-def _waits(ours: list[Mapping[str, Any]], base: list[Mapping[str, Any]], size: str) -> str:
-    waits = [
-        [run["wait_lifetimes"][size] for run in runs if run["wait_lifetimes"].get(size) is not None]
-        for runs in (ours, base)
-    ]
-    if not waits[0] or len(waits[0]) != len(waits[1]):
-        return "–"  # noqa: RUF001 - a dash in a table
-    return f"{statistics.mean(waits[0]):.3f} ({gain(*waits)})"
+def _differences(results: Results, pods: Path, discipline: str) -> list[Difference]:
+    ours, base = results[OURS], results[BASE]
+    allocation = Figure("allocation", digits=2, more_is_better=True)
+    found = [difference(allocation, *(_of(runs, _allocation) for runs in (ours, base)))]
+    if discipline == "drop":
+        return found
+    for size in SIZES:
+        wait = Figure(size, digits=3, more_is_better=False)
+        found.append(difference(wait, *(_of(runs, _wait, size) for runs in (ours, base))))
+    demand = _demand(pods)
+    all_waits = Figure("all", digits=3, more_is_better=False, alone=True)
+    return [*found, difference(all_waits, *(_of(r, _gpu_wait, demand) for r in (ours, base)))]
+
+
+def _of(runs: Runs, figure: Any, *given: Any) -> list[float]:
+    return [figure(run, *given) for run in runs.values()]
+
+
+def _allocation(run: Mapping[str, Any]) -> float:
+    return float(run["allocation_percent"])
+
+
+def _wait(run: Mapping[str, Any], size: Size) -> float:
+    """Mean lifetimes; no job of that size waited where there was none."""
+    return float(run["wait_lifetimes"].get(size) or 0.0)
+
+
+def _gpu_wait(run: Mapping[str, Any], demand: Mapping[Size, float]) -> float:
+    """What a GPU that is asked for waits on average."""
+    return sum(share * _wait(run, size) for size, share in demand.items())
+
+
+def _demand(pods: Path) -> dict[Size, float]:
+    """How much of all GPU capacity that the pods ask for is of each size."""
+    requests = [pod.request for pod in read_pods(pods)]
+    whole = sum(request.milli for request in requests)
+    return {
+        size: sum(request.milli for request in requests if size_of(request) is size) / whole
+        for size in SIZES
+    }
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -155,19 +218,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path(".dev/packing"))
-    parser.add_argument("--policies", default="best-fit,fgd,default")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--departure-seeds", type=int, default=5)
-    parser.add_argument("--disciplines", nargs="+", default=["fifo-skip", "drop"])
+    parser.add_argument("--workloads", nargs="+", default=WORKLOADS)
+    parser.add_argument("--policies", default="best-fit,fgd,default", help="of filling")
+    parser.add_argument("--seeds", type=int, default=10, help="of filling")
+    parser.add_argument("--loads", nargs="+", type=float, default=LOADS)
+    parser.add_argument("--busy-seeds", type=int, default=10, help="at least 2")
+    parser.add_argument("--disciplines", nargs="+", choices=HEADS, default=list(HEADS))
+    parser.add_argument("--warm-up", type=float, default=6.0, help="mean lifetimes left out")
+    parser.add_argument("--measured", type=float, default=10.0, help="mean lifetimes")
+    parser.add_argument("--processes", type=int, help="at the same time; left out: one per core")
+    parser.add_argument("--only", choices=("filling", "busy"))
     parser.add_argument("--write", action="store_true", help=f"write them into {DOCUMENT}")
     options = parser.parse_args()
     bench = Bench(
-        options.traces, options.out, options.policies, options.seeds, options.departure_seeds
+        traces=options.traces,
+        out=options.out,
+        policies=options.policies.split(","),
+        seeds=options.seeds,
+        busy_seeds=options.busy_seeds,
+        warm_up=options.warm_up,
+        measured=options.measured,
+        processes=options.processes,
     )
-    policies = options.policies.split(",")
-    tables = {"filling": filling_table(bench, policies)}
-    for discipline in options.disciplines:
-        tables[f"busy, {discipline}"] = busy_table(bench, policies[-1], discipline)
+    tables = {}
+    if options.only != "busy":
+        tables["filling"] = filling_table(bench, options.workloads)
+    for discipline in options.disciplines if options.only != "filling" else ():
+        name = f"busy, {discipline}"
+        tables[name] = busy_table(bench, options.workloads, options.loads, discipline)
     document = DOCUMENT.read_text() if options.write else ""
     for name, table in tables.items():
         print(f"\n{name}\n\n{table}")

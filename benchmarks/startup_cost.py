@@ -70,14 +70,15 @@ async def seconds_to_run(api: client.Api, name: str, *, gpu: bool) -> float:
 
 
 async def running(api: client.Api, name: str, *, since: str) -> None:
-    """Return when a container of the job runs."""
-    async for event in api.watch(PODS, namespace=NAMESPACE, resourceVersion=since):
-        if event.type in {"ADDED", "MODIFIED"}:
-            pod = client.decode(event.object, Pod)
-            if pod.metadata.name.startswith(name) and any(
-                status.state.running for status in pod.status.container_statuses
-            ):
-                return
+    """Return when a container of the job runs; the server ends a watch before long."""
+    while True:
+        async for event in api.watch(PODS, namespace=NAMESPACE, resourceVersion=since):
+            if isinstance(event, client.Event) and event.type in {"ADDED", "MODIFIED"}:
+                pod = client.decode(event.object, Pod)
+                if pod.metadata.name.startswith(name) and any(
+                    status.state.running for status in pod.status.container_statuses
+                ):
+                    return
 
 
 async def gone(api: client.Api, name: str) -> None:

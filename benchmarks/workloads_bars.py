@@ -20,7 +20,7 @@ class Bar:
         asked: in words.
         threshold: what the ratio, or where there is none the figure, is compared with.
         most: the threshold is the most that may be, not the least.
-        ratio: to the best known implementation, from the same run.
+        ratio: to the rival that `asked` names, from the same run.
         figure: the speed or time itself.
         unit: of the figure.
         digits: of the figure, after the point.
@@ -148,7 +148,7 @@ BARS: tuple[Bar, ...] = (
     attention("full", "backward", 0.8),
     attention("causal", "backward", 0.8),
     Bar(
-        "all-reduce of 4 GiB",
+        "all-reduce of 4 GiB by NCCL as it comes, beside NCCL's other settings",
         "collectives",
         4,
         "0.98 of NCCL's best setting",

@@ -25,6 +25,7 @@ import gpu_report
 from gpu_bundle import BUNDLE, DEV, ROOT, SITE
 from gpu_jobs import Bench, Json, run_all, wait_for_gpus
 
+from gpupack_devcluster.build import KUBERNETES
 from gpupack_devcluster.host_images import HostStore
 from gpupack_devcluster.kubectl import Kubectl
 
@@ -197,7 +198,7 @@ def versions() -> Json:
         "machine": kernel.machine,
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
-        "kubernetes": "v1.36.3",
+        "kubernetes": KUBERNETES,
     }
     return {**facts, "gpupack": commit()}
 

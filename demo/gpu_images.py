@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpupack_devcluster.build import KUBERNETES
 from gpupack_devcluster.host_images import HostImage, HostLayer, Tree
 
 SERVICES = ("operator", "extender", "agent")
 WORKLOADS = "docker.io/gpupack/workloads:dev"
-KUBE_SCHEDULER = "registry.k8s.io/kube-scheduler:v1.36.3"
+KUBE_SCHEDULER = f"registry.k8s.io/kube-scheduler:{KUBERNETES}"
 NAMES = (*(f"docker.io/gpupack/{part}:dev" for part in SERVICES), WORKLOADS, KUBE_SCHEDULER)
 NOBODY = "65532:65532"
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

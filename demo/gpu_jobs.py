@@ -167,7 +167,8 @@ def check_stranger(bench: Bench) -> Json:
 def check_viewers(bench: Bench, gpus: list[Json]) -> Json:
     """Containers with one GPU each see that one, together all of them, as placed."""
     (job,) = bench.finished("viewers")
-    placed = {each["worker"]: each["devices"][0]["uuid"] for each in job["status"]["placement"]}
+    (here,) = job["status"]["placement"]
+    placed = dict(enumerate(here["gpus"]))
     seen = {worker: bench.view(pod) for worker, pod in bench.pods_of("viewers").items()}
     for worker, uuid in placed.items():
         views = {tuple(seen[worker][key]) for key in ("cuda", "nvml")} | {(seen[worker]["told"],)}
@@ -201,7 +202,7 @@ def check_shares(bench: Bench, gpus: list[Json]) -> Json:
     Each times its products for a tenth of a second: the figures need not be of the same moment.
     """
     jobs = bench.finished(*SHARES)
-    uuids = {each["devices"][0]["uuid"] for job in jobs for each in job["status"]["placement"]}
+    uuids = {uuid for job in jobs for here in job["status"]["placement"] for uuid in here["gpus"]}
     if len(uuids) != 1:
         raise Broken(f"two shares that fit one GPU were put on {sorted(uuids)}")
     spans = [bench.span_of(name) for name in SHARES]

@@ -10,9 +10,10 @@ import sys
 
 import click
 
-from gpupack_agent import probe
-from gpupack_agent.errors import AgentError, SettingsInvalid
-from gpupack_agent.settings import HostSettings, log_level
+from gpupack_agent import liveness
+from gpupack_agent.errors import AgentError
+from gpupack_agent.settings import HostSettings
+from gpupack_kube.environment import Environment, SettingsInvalid
 
 log = logging.getLogger("gpupack_agent")
 
@@ -26,14 +27,14 @@ def main() -> None:
 def run() -> None:
     """Serve this node's GPUs until a signal."""
     try:
-        level = log_level(os.environ)
+        level = Environment(os.environ).log_level()
     except SettingsInvalid as wrong:
         raise click.ClickException(str(wrong)) from wrong
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     failed = False
     try:
         asyncio.run(_until_signal())
-    except* AgentError as expected:
+    except* (AgentError, SettingsInvalid) as expected:
         failed = True
         for error in expected.exceptions:
             log.critical("%s", error)
@@ -47,7 +48,7 @@ def run() -> None:
 @click.option("--ready", is_flag=True, help="Ask for readiness: registered with the kubelet.")
 def probe_command(*, ready: bool) -> None:
     """Exit with 0 if the agent on this node is alive."""
-    problem = probe.verdict(HostSettings.from_environ(os.environ).probe, ready=ready)
+    problem = liveness.problem(HostSettings.from_environ(os.environ).probe, ready=ready)
     if problem:
         raise click.ClickException(problem)
 

@@ -14,30 +14,32 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import pathlib
 from collections.abc import Mapping
 
 import pynvml
 
-from gpupack_agent import heartbeat, watchdog
+from gpupack_agent import liveness
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
-from gpupack_agent.desk import Desk
+from gpupack_agent.device_plugin import DevicePlugin
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.gpunode import GpuNodeWriter
-from gpupack_agent.housekeeping import Household
+from gpupack_agent.housekeeping import Housekeeping
 from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Inventory
 from gpupack_agent.inventory.nvml import NvmlInventory, open_nvml
 from gpupack_agent.inventory.simulated import SimulatedInventory
 from gpupack_agent.inventory.xids import XidWatcher
+from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
-from gpupack_agent.plugin import Plugin
+from gpupack_agent.plugin_servicer import PluginServicer
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import Node, PreStart
 from gpupack_agent.registration import Registration
 from gpupack_agent.report import Report
-from gpupack_agent.roster import Roster
 from gpupack_agent.settings import (
     HostSettings,
     InventorySettings,
@@ -45,13 +47,16 @@ from gpupack_agent.settings import (
     ObservedSettings,
     PreStartSettings,
 )
-from gpupack_agent.tenure import Tenure
 from gpupack_crds import names
+from gpupack_kube import heartbeat, metrics
 from gpupack_kube.client import Api
+from gpupack_kube.environment import Environment
 from gpupack_kube.reflector import Reflector
 from gpupack_kube.resources import PODS
 
 log = logging.getLogger(__name__)
+
+BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 
 GPUNODE_SECONDS = 5.0
 """How long the plugins wait for the first GPUNode write."""
@@ -67,6 +72,7 @@ class Settings:
     host: HostSettings
     prestart: PreStartSettings
     holder: str
+    metrics_port: int
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Settings":
@@ -79,6 +85,7 @@ class Settings:
             host=HostSettings.from_environ(environ),
             prestart=PreStartSettings.from_environ(environ),
             holder=environ.get("POD_NAME", node.name),
+            metrics_port=Environment(environ).metrics_port(),
         )
 
 
@@ -94,6 +101,15 @@ def open_inventory(settings: Settings) -> Inventory:
     return NvmlInventory(pynvml, xids, host_root=chosen.host_root)
 
 
+def boot_id() -> str:
+    """Tell this boot of the node from the others; it is the host's in every container."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError as error:
+        log.warning("cannot tell this boot of the node from the last one: %s", error)
+        return ""
+
+
 async def run(settings: Settings, environ: Mapping[str, str]) -> None:
     """Run until cancelled or until a part fails.
 
@@ -102,61 +118,68 @@ async def run(settings: Settings, environ: Mapping[str, str]) -> None:
         ExceptionGroup: a part failed.
     """
     inventory = open_inventory(settings)
-    roster = Roster()
-    roster.update(await asyncio.to_thread(inventory.scan))
-    log.info("node %s has %d GPUs", settings.node.name, len(roster.devices))
+    known_devices = KnownDevices(boot_id=boot_id(), on_forget=inventory.forget)
+    known_devices.update(await asyncio.to_thread(inventory.scan))
+    log.info("node %s has %d GPUs", settings.node.name, len(known_devices.devices))
     async with (
         Api.connect(environ) as api,
         PodResources.connect(settings.host.pod_resources_socket) as kubelet,
     ):
-        await _serve(settings, api, kubelet, inventory, roster)
+        await _serve(settings, api, kubelet, inventory, known_devices)
 
 
 async def _serve(
-    settings: Settings, api: Api, kubelet: PodResources, inventory: Inventory, roster: Roster
+    settings: Settings,
+    api: Api,
+    kubelet: PodResources,
+    inventory: Inventory,
+    known_devices: KnownDevices,
 ) -> None:
     node = Node(
         pods=PodStore(settings.observed.resources),
         specs=SpecFolder(settings.host.cdi),
         cgroups=Cgroups(settings.host.cgroup),
-        roster=roster,
+        known_devices=known_devices,
     )
     node.specs.load()
     identities = Identities(node.pods, kubelet, api)
     prestart = PreStart(node, identities, inventory, settings.prestart)
-    tenure = Tenure(settings.observed.resources)
-    observer = Observer(tenure, node.pods, kubelet, roster)
-    desks = _desks(prestart, settings.host, tenure)
-    household = Household(node, identities, desks, tenure, settings.host.probe)
+    node_mode = NodeMode(settings.observed.resources)
+    observer = Observer(node_mode, node.pods, kubelet, known_devices)
+    device_plugins = _device_plugins(prestart, settings.host, node_mode)
+    housekeeping = Housekeeping(node, identities, device_plugins, node_mode, settings.host.probe)
     watch = Reflector(
         api, PODS, node.pods, selectors={"fieldSelector": f"spec.nodeName={settings.node.name}"}
     )
-    writer = GpuNodeWriter(api, Report(node, tenure, observer), node=settings.node.name)
+    writer = GpuNodeWriter(api, Report(node, node_mode, observer), node=settings.node.name)
     await observer.round()
-    async with asyncio.TaskGroup() as parts:
-        parts.create_task(watchdog.watch(), name="watchdog")
+    async with (
+        metrics.shown({"pods": watch}, port=settings.metrics_port),
+        asyncio.TaskGroup() as parts,
+    ):
+        parts.create_task(liveness.watchdog(), name="watchdog")
         parts.create_task(watch.run(), name="pods")
-        parts.create_task(_scan_forever(inventory, roster), name="inventory")
-        parts.create_task(
-            heartbeat.beat_forever(api, settings.node, holder=settings.holder), name="heartbeat"
-        )
+        parts.create_task(_scan_forever(inventory, known_devices), name="inventory")
+        parts.create_task(_beat_forever(api, settings), name="heartbeat")
         parts.create_task(observer.run(), name="observer")
         parts.create_task(writer.run(), name="gpunode")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GPUNODE_SECONDS):
                 await writer.written.wait()
         # Once before the plugins register: a kubelet that hears of no tickets rejects pods.
-        household.round()
-        parts.create_task(household.run(), name="household")
-        for desk in desks:
-            parts.create_task(desk.registration.run(), name=desk.plugin.resource)
+        housekeeping.round()
+        parts.create_task(housekeeping.run(), name="housekeeping")
+        for device_plugin in device_plugins:
+            parts.create_task(device_plugin.registration.run(), name=device_plugin.plugin.resource)
 
 
-def _desks(prestart: PreStart, host: HostSettings, tenure: Tenure) -> tuple[Desk, ...]:
+def _device_plugins(
+    prestart: PreStart, host: HostSettings, node_mode: NodeMode
+) -> tuple[DevicePlugin, ...]:
     return tuple(
-        Desk(
-            plugin := Plugin(resource, prestart.prepare),
-            Registration(plugin, host.device_plugins, tenure.may_register),
+        DevicePlugin(
+            plugin := PluginServicer(resource, prestart.prepare),
+            Registration(plugin, host.device_plugins, node_mode.may_register),
             prefix=prefix,
             per_gpu=per_gpu,
         )
@@ -167,11 +190,21 @@ def _desks(prestart: PreStart, host: HostSettings, tenure: Tenure) -> tuple[Desk
     )
 
 
-async def _scan_forever(inventory: Inventory, roster: Roster) -> None:
+async def _beat_forever(api: Api, settings: Settings) -> None:
+    await heartbeat.beat_forever(
+        api,
+        names.heartbeat_lease(settings.node.name),
+        namespace=settings.node.system_namespace,
+        holder=settings.holder,
+        duration_seconds=settings.node.heartbeat_duration_seconds,
+    )
+
+
+async def _scan_forever(inventory: Inventory, known_devices: KnownDevices) -> None:
     """Look again whenever something may have changed; keep what is known where that fails."""
     while True:
         await inventory.changed()
         try:
-            roster.update(await asyncio.to_thread(inventory.scan))
+            known_devices.update(await asyncio.to_thread(inventory.scan))
         except InventoryUnavailable as error:
             log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text says it all

@@ -2,7 +2,6 @@
 """Errors of the agent.
 
 AgentError
-├── SettingsInvalid         an environment variable is missing or wrong
 ├── InventoryUnavailable    the GPUs of this node cannot be listed
 ├── KubeletUnavailable      the kubelet gave no answer; asking again may help
 ├── KubeletTooOld           the kubelet lacks a call that we need
@@ -10,15 +9,22 @@ AgentError
 ├── Unidentified            no pod, or more than one, fits some tickets at this moment
 ├── StartRefused            a container must not start now; the text goes into the pod's status
 └── Abandoned               the kubelet gave up a call; nothing was written, nobody is told
+
+Settings that are wrong raise gpupack_kube's SettingsInvalid.
 """
 
 
 class AgentError(Exception):
-    """Root of the agent's errors."""
+    """Root of the agent's errors.
 
+    Attributes:
+        pods: whom it is about, for the log. The text may reach whoever waits for a container, and
+            pods of others are none of their business; so it names none.
+    """
 
-class SettingsInvalid(AgentError):
-    """An environment variable is missing or wrong."""
+    def __init__(self, message: str, *, pods: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.pods = pods
 
 
 class InventoryUnavailable(AgentError):

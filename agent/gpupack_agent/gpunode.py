@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import tenacity
 
-from gpupack_agent.report import Report
+from gpupack_agent.report import Report, usage_in
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuNodeStatus
 from gpupack_crds.kinds import GPUNODES, GpuNode
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 """Between two comparisons of what is with what was written, both in memory. A change of the GPUs
 does not wait for it."""
+USAGE_SECONDS = 5.0
+"""Between two writes that tell nothing but who uses the GPUs: all who watch GPUNodes read them."""
 RECHECK_SECONDS = 60.0
 """Between two looks at the GPUNode when nothing changes: somebody may have deleted it."""
 
@@ -59,21 +61,25 @@ class GpuNodeWriter:
             retry=tenacity.retry_if_exception_type(errors.KubeError),
             before_sleep=_complain,
         )
-        change = self._report.node.roster.next_change
+        change = self._report.node.known_devices.next_change
         await retrying(self.begin)
         self.written.set()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await change.wait()
-            change = self._report.node.roster.next_change
+            change = self._report.node.known_devices.next_change
             if self._is_due():
                 await retrying(self._refresh)
 
     def _is_due(self) -> bool:
         unchecked_seconds = time.monotonic() - self._checked_at
-        changed = self._report.status(self._stands) != self._stands
-        return changed or unchecked_seconds >= RECHECK_SECONDS
+        if unchecked_seconds >= RECHECK_SECONDS:
+            return True
+        wanted = self._report.status(self._stands)
+        if unchecked_seconds < USAGE_SECONDS:
+            wanted = msgspec.structs.replace(wanted, **usage_in(self._stands))
+        return wanted != self._stands
 
     async def _refresh(self) -> None:
         await self._write(await self._read())

@@ -24,6 +24,9 @@ from gpupack_crds.devices import WHOLE_PERCENT, DeviceShare, decode_devices
 from gpupack_crds.errors import DevicesAnnotationInvalid
 from gpupack_crds.gpunode import GpuDevice, GpuHolder
 
+SANDBOX_SECONDS = 5.0
+"""The kubelet takes one or two to end the sandbox of a pod that has finished."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
@@ -58,13 +61,27 @@ class Holder:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What stands in the way of a container.
+
+    Attributes:
+        reason: without names: a tenant reads it.
+        pods: titles of those who hold what is wanted, for the log.
+    """
+
+    reason: str
+    pods: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NodeView:
-    """Everything that the agent knows at one moment."""
+    """Everything that the agent knows at one moment; `now` is of the monotonic clock, seconds."""
 
     records: tuple[Record, ...]
     pods: Mapping[str, PodView]
     cgroup: Callable[[str], CgroupState]
     devices: Mapping[str, GpuDevice]
+    now: float = 0.0
 
 
 def is_live(uid: str, node: NodeView) -> bool:
@@ -80,14 +97,24 @@ def live_records(node: NodeView) -> tuple[Record, ...]:
 
 
 def lingering(node: NodeView) -> tuple[GpuHolder, ...]:
-    """Pods that the API does not know any more, deleted by force, whose processes still run."""
+    """Pods that are over for the API and not for the node: their processes still run.
+
+    They were deleted by force, or are called finished, as by who gives up a node whose kubelet is
+    dead. A pod that ends in the normal way leaves a process for a moment, too: the one of its
+    sandbox. It is not listed before SANDBOX_SECONDS are over.
+    """
     return tuple(
         GpuHolder(
             namespace=record.namespace, name=record.name, uid=record.uid, devices=record.devices
         )
         for record in sorted(live_records(node), key=lambda record: record.uid)
-        if record.uid not in node.pods
+        if _is_over(record.uid, node)
     )
+
+
+def _is_over(uid: str, node: NodeView) -> bool:
+    pod = node.pods.get(uid)
+    return pod is None or (pod.finished and node.now - pod.finished_at >= SANDBOX_SECONDS)
 
 
 def holders(node: NodeView) -> tuple[Holder, ...]:
@@ -98,49 +125,60 @@ def holders(node: NodeView) -> tuple[Holder, ...]:
         for record in live_records(node)
     ]
     held += [
-        Holder(uid=pod.uid, title=pod.title, devices=_annotated(pod))
+        Holder(uid=pod.uid, title=pod.title, devices=annotated(pod))
         for pod in node.pods.values()
         if pod.started and pod.uid not in recorded and is_live(pod.uid, node)
     ]
     return tuple(held)
 
 
-def obstacle(uid: str, wanted: Iterable[DeviceShare], node: NodeView) -> str:
-    """Say why pod `uid` cannot have these devices now; empty when it can.
+def obstacle(uid: str, wanted: Iterable[DeviceShare], node: NodeView) -> Obstacle | None:
+    """Say why pod `uid` cannot have these devices now; None when it can.
 
     Whole GPUs are shared with nobody; shares of one GPU may sum up to 100 percent and to its
     memory, and never stand beside a whole one.
     """
     others = [holder for holder in holders(node) if holder.uid != uid]
-    reasons = (_blocked(share, others, node.devices) for share in wanted)
-    return "; ".join(reason for reason in reasons if reason)
+    found = [each for share in wanted if (each := _blocked(share, others, node.devices))]
+    if not found:
+        return None
+    return Obstacle(
+        reason="; ".join(each.reason for each in found),
+        pods=tuple(sorted({title for each in found for title in each.pods})),
+    )
 
 
 def _blocked(
     wanted: DeviceShare, others: Iterable[Holder], devices: Mapping[str, GpuDevice]
-) -> str:
+) -> Obstacle | None:
     beside = [
         (holder, held) for holder in others for held in holder.devices if held.uuid == wanted.uuid
     ]
     if not beside:
-        return ""
-    shares = [held for _, held in beside]
-    titles = ", ".join(sorted({holder.title for holder, _ in beside}))
-    if wanted.whole or any(share.whole for share in shares):
-        return f"device {wanted.uuid} is held by pod {titles}"
-    percent = sum(share.percent for share in shares)
+        return None
+    reason = _excess(wanted, [held for _, held in beside], devices[wanted.uuid].memory_mib)
+    titles = tuple(sorted({holder.title for holder, _ in beside}))
+    return Obstacle(reason, titles) if reason else None
+
+
+def _excess(wanted: DeviceShare, held: list[DeviceShare], memory_mib: int) -> str:
+    """What would be too much of a device that others hold like this; empty where nothing is."""
+    if wanted.whole or any(share.whole for share in held):
+        return f"device {wanted.uuid} is held by another pod"
+    percent = sum(share.percent for share in held)
     if percent + wanted.percent > WHOLE_PERCENT:
-        return f"{percent}% of device {wanted.uuid} is held by {titles}; {wanted.percent}% asked"
-    memory = sum(share.memory_mib for share in shares)
-    if memory + wanted.memory_mib > devices[wanted.uuid].memory_mib:
+        return f"{percent}% of device {wanted.uuid} is held by other pods; {wanted.percent}% asked"
+    memory = sum(share.memory_mib for share in held)
+    if memory + wanted.memory_mib > memory_mib:
         return (
-            f"{memory} MiB of {devices[wanted.uuid].memory_mib} MiB of device {wanted.uuid} are "
-            f"held by {titles}; {wanted.memory_mib} MiB asked"
+            f"{memory} MiB of {memory_mib} MiB of device {wanted.uuid} are held by other pods; "
+            f"{wanted.memory_mib} MiB asked"
         )
     return ""
 
 
-def _annotated(pod: PodView) -> tuple[DeviceShare, ...]:
+def annotated(pod: PodView) -> tuple[DeviceShare, ...]:
+    """What a pod's annotation says that it holds; nothing where it cannot be read."""
     try:
         return decode_devices(pod.annotation or "")
     except DevicesAnnotationInvalid:

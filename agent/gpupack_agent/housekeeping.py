@@ -6,13 +6,13 @@ import dataclasses
 import logging
 import pathlib
 
-from gpupack_agent import holders, probe
-from gpupack_agent.desk import Desk
+from gpupack_agent import holders, liveness
+from gpupack_agent.device_plugin import DevicePlugin
 from gpupack_agent.errors import CdiUnwritable
 from gpupack_agent.holders import NodeView
 from gpupack_agent.identity import Identities
+from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.prestart import Node
-from gpupack_agent.tenure import Tenure
 
 log = logging.getLogger(__name__)
 
@@ -20,17 +20,17 @@ ROUND_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Household:
+class Housekeeping:
     """What is kept in order."""
 
     node: Node
     identities: Identities
-    desks: tuple[Desk, ...]
-    tenure: Tenure
+    device_plugins: tuple[DevicePlugin, ...]
+    node_mode: NodeMode
     probe_file: pathlib.Path
 
     async def run(self) -> None:
-        """Keep house until cancelled."""
+        """Do it every second, until cancelled."""
         while True:
             self.round()
             await asyncio.sleep(ROUND_SECONDS)
@@ -40,15 +40,15 @@ class Household:
         view = self.node.observe()
         self._collect(view)
         self.identities.retain(view.pods.keys())
-        for desk in self.desks:
-            desk.publish(view)
-        probe.leave(self.probe_file, probe.Sign(registered=self._is_registered()))
+        for device_plugin in self.device_plugins:
+            device_plugin.publish(view)
+        liveness.write(self.probe_file, liveness.State(registered=self._is_registered()))
 
     def _is_registered(self) -> bool:
         """On an observed node nothing is to be registered."""
-        if self.tenure.mode == "observed":
+        if self.node_mode.mode == "observed":
             return True
-        return all(desk.registration.complete for desk in self.desks)
+        return all(device_plugin.registration.complete for device_plugin in self.device_plugins)
 
     def _collect(self, view: NodeView) -> None:
         """Remove the specs of dead pods. An unremovable one is only untidy: it is tried again."""

@@ -21,7 +21,7 @@ from gpupack_agent.errors import Unidentified
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore, PodView, view
 from gpupack_kube import client, resources
-from gpupack_kube.errors import KubeError
+from gpupack_kube.errors import KubeError, Refused
 
 
 class Identities:
@@ -48,7 +48,7 @@ class Identities:
         if len(fitting) > 1:
             self._forget(resource, fitting)
         if len(fitting) != 1:
-            raise Unidentified(_explain(resource, tickets, fitting, candidates))
+            raise _unidentified(resource, tickets, fitting, candidates)
         return fitting[0]
 
     async def confirm(self, pod: PodView, resource: str, tickets: frozenset[str]) -> PodView:
@@ -61,14 +61,21 @@ class Identities:
         listed = await self._kubelet.tickets(pod.namespace, pod.name, resource)
         if tickets not in listed.values():
             self._forget(resource, [pod])
-            raise Unidentified(f"the kubelet no longer lists {_set(tickets)} for pod {pod.title}")
+            raise Unidentified(
+                f"the kubelet no longer lists {_set(tickets)} for the pod that had them",
+                pods=(pod.title,),
+            )
         try:
             current = view(await self._api.get(resources.PODS, pod.name, namespace=pod.namespace))
         except KubeError as error:
-            raise Unidentified(f"cannot check which pod {pod.title} is: {error}") from error
+            raise Unidentified(
+                f"cannot check which pod has {_set(tickets)}: {_kind_of(error)}",
+                pods=(pod.title,),
+            ) from error
         if current.uid != pod.uid:
             raise Unidentified(
-                f"pod {pod.title} was replaced (uid {pod.uid}, now {current.uid}); the watch lags"
+                "the pod was replaced by another of its name, and the watch lags",
+                pods=(f"{pod.title} (uid {pod.uid}, now {current.uid})",),
             )
         return current
 
@@ -94,17 +101,29 @@ class Identities:
             self._known.pop((pod.uid, resource), None)
 
 
-def _explain(
+def _unidentified(
     resource: str, tickets: frozenset[str], fitting: list[PodView], candidates: list[PodView]
-) -> str:
+) -> Unidentified:
+    """Nobody knows whose call it is: no pod is named to whoever reads the text."""
+    pods = tuple(sorted(pod.title for pod in fitting or candidates))
     if fitting:
-        titles = ", ".join(sorted(pod.title for pod in fitting))
-        return f"the kubelet handed {_set(tickets)} to several pods: {titles}; delete one of them"
-    asking = ", ".join(sorted(pod.title for pod in candidates)) or "none"
-    return (
-        f"no pod of this node is known to hold {_set(tickets)} of {resource} (pods that ask for "
-        f"{len(tickets)}: {asking}); plain init containers cannot have devices"
+        return Unidentified(
+            f"the kubelet handed {_set(tickets)} to {len(pods)} pods; delete this one, or the "
+            "others, which the agent's log names",
+            pods=pods,
+        )
+    return Unidentified(
+        f"no pod of this node is known to hold {_set(tickets)} of {resource} ({len(pods)} pods ask "
+        f"for {len(tickets)}); plain init containers cannot have devices",
+        pods=pods,
     )
+
+
+def _kind_of(error: KubeError) -> str:
+    """What the API server says, and the path of the request, name a pod."""
+    if isinstance(error, Refused):
+        return f"the API server answers {error.status}"
+    return "the API server does not answer"
 
 
 def _set(tickets: frozenset[str]) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks for other device plugins of this node, and at who holds GPUs of theirs.
 
-    kubelet: GetAllocatableResources ─► tenure ─► registration, GPUNode
+    kubelet: GetAllocatableResources ─► node_mode ─► registration, GPUNode
     kubelet: Get, for each pod that asks ─► holders ─► GPUNode
 
 What is read back is for people: the ledger counts pods of observed nodes by their requests, since
@@ -13,10 +13,10 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from gpupack_agent.errors import AgentError, KubeletTooOld, KubeletUnavailable
+from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore, PodView
-from gpupack_agent.roster import Roster
-from gpupack_agent.tenure import Tenure
 from gpupack_crds.devices import WHOLE_PERCENT, DeviceShare
 from gpupack_crds.gpunode import GpuDevice, GpuHolder
 
@@ -26,15 +26,19 @@ ROUND_SECONDS = 1.0
 
 
 class Observer:
-    """Keeps tenure and holders of an observed node up to date."""
+    """Keeps the mode and the holders of an observed node up to date."""
 
     def __init__(
-        self, tenure: Tenure, pods: PodStore, kubelet: PodResources, roster: Roster
+        self,
+        node_mode: NodeMode,
+        pods: PodStore,
+        kubelet: PodResources,
+        known_devices: KnownDevices,
     ) -> None:
-        self._tenure = tenure
+        self._node_mode = node_mode
         self._pods = pods
         self._kubelet = kubelet
-        self._roster = roster
+        self._known_devices = known_devices
         self._read: dict[str, GpuHolder] | None = None
         self._answered = True
 
@@ -54,8 +58,8 @@ class Observer:
     async def round(self) -> None:
         """Look once. What a kubelet that is away does not tell stays as it was."""
         try:
-            if self._tenure.undecided:
-                self._tenure.see(await self._kubelet.served())
+            if self._node_mode.undecided:
+                self._node_mode.see(await self._kubelet.served())
             await self._read_back()
         except (KubeletUnavailable, KubeletTooOld) as error:
             self._complain(error)
@@ -68,10 +72,10 @@ class Observer:
         Pods count that the API shows as started. Their status comes from the kubelet, so that the
         pod that it knows by this name (PodResources has no UIDs) is this one and no predecessor.
         """
-        if self._tenure.mode == "owned" or not self._pods.synced:
+        if self._node_mode.mode == "owned" or not self._pods.synced:
             self._read = None
             return
-        resource = self._tenure.resource
+        resource = self._node_mode.resource
         pods = self._pods.started(resource)
         known = self._read or {}
         read = {pod.uid: known[pod.uid] for pod in pods if pod.uid in known}
@@ -80,7 +84,7 @@ class Observer:
                 listed = await self._kubelet.tickets(pod.namespace, pod.name, resource)
                 if listed:
                     ids = frozenset[str]().union(*listed.values())
-                    read[pod.uid] = holder(pod, ids, self._roster.devices)
+                    read[pod.uid] = holder(pod, ids, self._known_devices.devices)
         self._read = read
 
     def _complain(self, error: AgentError) -> None:

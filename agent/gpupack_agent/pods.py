@@ -2,7 +2,9 @@
 """The pods of this node that concern the agent, kept by a watch."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
+import math
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from gpupack_crds import names
 from gpupack_kube import objects
@@ -27,6 +29,8 @@ class PodView:
     Attributes:
         annotation: the device annotation as it stands, or None.
         finished: no container of it runs or ever will again, says the API.
+        finished_at: when that was first seen, monotonic seconds; long ago where it was so before
+            the agent started.
         started: a container of it that asks for devices runs or has run, says the API.
     """
 
@@ -36,6 +40,7 @@ class PodView:
     annotation: str | None = None
     asks: tuple[Ask, ...] = ()
     finished: bool = False
+    finished_at: float = -math.inf
     started: bool = False
 
     @property
@@ -92,20 +97,27 @@ class PodStore:
 
     def replace(self, items: list[objects.Pod], /) -> None:
         """Forget everything and hold exactly these."""
-        self.by_uid = {}
+        known, self.by_uid = self.by_uid, {}
         for item in items:
-            self.upsert(item)
+            self._put(item, known)
         self.synced = True
 
     def upsert(self, item: objects.Pod, /) -> None:
         """A pod appeared or changed."""
-        pod = view(item, self._resources)
-        if pod.asks or pod.annotation is not None:
-            self.by_uid[pod.uid] = pod
+        self._put(item, self.by_uid)
 
     def remove(self, item: objects.Pod, /) -> None:
         """A pod is gone."""
         self.by_uid.pop(item.metadata.uid, None)
+
+    def _put(self, item: objects.Pod, known: Mapping[str, PodView]) -> None:
+        pod = view(item, self._resources)
+        before = known.get(pod.uid)
+        if before and pod.finished:
+            at = before.finished_at if before.finished else time.monotonic()
+            pod = dataclasses.replace(pod, finished_at=at)
+        if pod.asks or pod.annotation is not None:
+            self.by_uid[pod.uid] = pod
 
     def asking(self, resource: str, count: int) -> list[PodView]:
         """Pods that may be handed `count` tickets of `resource`."""

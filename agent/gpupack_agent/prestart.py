@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens just before a container with devices is created.
 
-    find the pod by its tickets ─► judge: may it have what its annotation says?
+    find the pod by its tickets ─► admit: may it have what its annotation says?
         ─► confirm with kubelet and API server that it still is that pod
-        ─► judge again and write the CDI spec
+        ─► admit again and write the CDI spec
 
 Whatever time may heal is waited for here, inside the call: the watch that lags, the predecessor
 that is about to go. The kubelet's own retries come too late for that. It gives a call up after 30 s
 while our handler would go on, so nothing is written for a call that is no longer active.
 
-There is no lock. The last judgement and the writing of the spec, which is what makes a pod a
+There is no lock. The last admission and the writing of the spec, which is what makes a pod a
 holder, have no await between them, and the event loop has one thread: of two calls that want one
 device the second sees the first one's record. Writing therefore blocks the loop, for a kilobyte.
 """
@@ -21,9 +21,9 @@ import logging
 import time
 from collections.abc import Callable
 
+from gpupack_agent.admission import Wait, admit
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
-from gpupack_agent.claim import Wait, judge
 from gpupack_agent.errors import (
     Abandoned,
     InventoryUnavailable,
@@ -34,8 +34,8 @@ from gpupack_agent.errors import (
 from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Inventory
+from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.pods import PodStore
-from gpupack_agent.roster import Roster
 from gpupack_agent.settings import PreStartSettings
 
 log = logging.getLogger(__name__)
@@ -43,12 +43,12 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """Where everything that a judgement rests on is kept."""
+    """Where everything that an admission rests on is kept."""
 
     pods: PodStore
     specs: SpecFolder
     cgroups: Cgroups
-    roster: Roster
+    known_devices: KnownDevices
 
     def observe(self) -> NodeView:
         """Take all of it at one moment; each cgroup is looked up once at most."""
@@ -56,7 +56,8 @@ class Node:
             records=self.specs.records,
             pods=dict(self.pods.by_uid),
             cgroup=functools.cache(self.cgroups.state),
-            devices=self.roster.devices,
+            devices=self.known_devices.devices,
+            now=time.monotonic(),
         )
 
 
@@ -92,15 +93,15 @@ class PreStart:
             Abandoned: the kubelet does not wait any more.
         """
         began = time.monotonic()
-        reason = "kubelet or API server do not answer"
+        wait = Wait("kubelet or API server do not answer")
         try:
             async with asyncio.timeout(self._settings.wait_seconds):
                 while isinstance(outcome := await self._attempt(resource, tickets, active), Wait):
-                    reason = outcome.reason
+                    wait = outcome
                     await asyncio.sleep(self._settings.poll_seconds)
         except TimeoutError:
             waited = f"waited {self._settings.wait_seconds:.0f} s"
-            raise StartRefused(f"{reason} ({waited})") from None
+            raise StartRefused(f"{wait.reason} ({waited})", pods=wait.pods) from None
         _report(outcome, seconds=time.monotonic() - began)
         return outcome
 
@@ -110,13 +111,18 @@ class PreStart:
         try:
             return await self._try(resource, tickets, active)
         except (Unidentified, KubeletUnavailable, InventoryUnavailable) as error:
-            return Wait(str(error))
+            return Wait(str(error), error.pods)
 
     async def _try(
         self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
     ) -> Record | Wait:
         pod = await self._identities.find(resource, tickets)
-        first = judge(pod, resource, tickets, self._node.observe())
+        try:
+            first = admit(pod, resource, tickets, self._node.observe())
+        except StartRefused:
+            # What is said of a pod is said to the one whose call this is.
+            await self._identities.confirm(pod, resource, tickets)
+            raise
         if isinstance(first, Wait):
             return first
         uuids = [device.uuid for device in first.devices]
@@ -124,11 +130,11 @@ class PreStart:
         current = await self._identities.confirm(pod, resource, tickets)
 
         node = self._node.observe()
-        verdict = judge(current, resource, tickets, node)
+        verdict = admit(current, resource, tickets, node)
         if isinstance(verdict, Wait):
             return verdict
         if verdict != first:
-            return Wait(f"pod {pod.title} changed while its devices were checked")
+            return Wait("the pod changed while its devices were checked", (pod.title,))
         if not active():
             raise Abandoned(f"the kubelet gave up starting pod {pod.title}")
         simulated = any(node.devices[uuid].simulated for uuid in uuids)

@@ -31,7 +31,7 @@ from asyncinotify import Inotify, Mask
 
 from gpupack_agent.api import deviceplugin_pb2 as api
 from gpupack_agent.api import deviceplugin_pb2_grpc as service
-from gpupack_agent.plugin import OPTIONS, Plugin
+from gpupack_agent.plugin_servicer import OPTIONS, PluginServicer
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,10 @@ class Registration:
     """
 
     def __init__(
-        self, plugin: Plugin, folder: pathlib.Path, allowed: Callable[[], bool] = lambda: True
+        self,
+        plugin: PluginServicer,
+        folder: pathlib.Path,
+        allowed: Callable[[], bool] = lambda: True,
     ) -> None:
         self._plugin = plugin
         self._folder = folder

@@ -3,11 +3,14 @@
 
 import dataclasses
 
+import msgspec
+
 from gpupack_agent import __version__, holders
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.prestart import Node
-from gpupack_agent.tenure import Tenure
+from gpupack_agent.usage import Usage, usage
 from gpupack_crds.gpunode import GpuHolder, GpuNodeStatus
 
 MOST_HOLDERS = 1024
@@ -19,7 +22,7 @@ class Report:
     """Whom to ask."""
 
     node: Node
-    tenure: Tenure
+    node_mode: NodeMode
     observer: Observer
 
     def status(self, recorded: GpuNodeStatus) -> GpuNodeStatus:
@@ -30,34 +33,50 @@ class Report:
                 agent must not take back what the last one reported.
         """
         held = self._holders()
-        return describe(
-            self.node.roster.findings,
-            self.tenure,
+        described = describe(
+            self.node.known_devices.findings,
+            self.node_mode,
             recorded.holders if held is None else held[:MOST_HOLDERS],
+        )
+        return msgspec.structs.replace(
+            described, boot_id=self.node.known_devices.boot_id, **self._usage(described, recorded)
         )
 
     def recall(self, recorded: GpuNodeStatus) -> None:
         """Take in what an earlier agent wrote."""
-        self.node.roster.recall(recorded.devices)
-        self.tenure.recall(recorded)
+        self.node.known_devices.recall(recorded)
+        self.node_mode.recall(recorded)
 
     def forget(self) -> None:
         """GPUNode was deleted: what it alone knew does not count any more."""
-        self.node.roster.forget_gone()
-        self.tenure.forget()
+        self.node.known_devices.forget()
+        self.node_mode.forget()
+
+    def _usage(self, described: GpuNodeStatus, recorded: GpuNodeStatus) -> Usage:
+        if not self.node.pods.synced:
+            return usage_in(recorded)
+        pods = self.node.pods.by_uid.values()
+        return usage(described.devices, pods, described.holders)
 
     def _holders(self) -> tuple[GpuHolder, ...] | None:
-        if self.tenure.mode == "observed":
+        if self.node_mode.mode == "observed":
             return self.observer.holders
         return holders.lingering(self.node.observe()) if self.node.pods.synced else None
 
 
-def describe(findings: Findings, tenure: Tenure, held: tuple[GpuHolder, ...] = ()) -> GpuNodeStatus:
+def usage_in(status: GpuNodeStatus) -> Usage:
+    """What a status says of the use of its GPUs."""
+    return Usage(free=status.free, shared=status.shared, held=status.held, held_by=status.held_by)
+
+
+def describe(
+    findings: Findings, node_mode: NodeMode, held: tuple[GpuHolder, ...] = ()
+) -> GpuNodeStatus:
     """Put a status together."""
     devices = findings.devices
     return GpuNodeStatus(
-        mode=tenure.mode,
-        resource_name=tenure.resource,
+        mode=node_mode.mode,
+        resource_name=node_mode.resource,
         devices=devices,
         holders=held,
         gpus=len(devices),

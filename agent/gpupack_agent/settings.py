@@ -2,22 +2,17 @@
 """Settings of the agent, read from the environment once, at start."""
 
 import dataclasses
-import math
 import pathlib
-import re
-from collections.abc import Callable, Mapping
-from typing import Literal, TypeVar, get_args
+from collections.abc import Mapping
+from typing import Literal, get_args
 
-from gpupack_agent.errors import SettingsInvalid
 from gpupack_crds import names
+from gpupack_kube.environment import Environment
 
 Backend = Literal["simulated", "nvml"]
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-KUBELET_PATIENCE_SECONDS = 30
-"""After this long the kubelet gives up a PreStartContainer call."""
-SIMULATED_FILE = pathlib.Path("/etc/gpupack/simulated.yaml")
-
-T = TypeVar("T")
+LONGEST_WAIT_SECONDS = 29
+"""After 30 s the kubelet gives up a PreStartContainer call."""
+SIMULATED_FILE = "/etc/gpupack/simulated.yaml"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,15 +33,11 @@ class NodeSettings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "NodeSettings":
         """Read the settings; raises SettingsInvalid."""
-        name = environ.get("NODE_NAME", "")
-        if not name:
-            raise SettingsInvalid("NODE_NAME is not set: set it from the field spec.nodeName")
+        environment = Environment(environ)
         return cls(
-            name=name,
-            system_namespace=environ.get("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
-            heartbeat_duration_seconds=_read(
-                environ, "GPUPACK_HEARTBEAT_DURATION_SECONDS", _positive, 40
-            ),
+            name=environment.required("NODE_NAME", "the field spec.nodeName (downward API)"),
+            system_namespace=environment.text("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
+            heartbeat_duration_seconds=environment.whole("GPUPACK_HEARTBEAT_DURATION_SECONDS", 40),
         )
 
 
@@ -57,7 +48,7 @@ class InventorySettings:
     backend: Backend = "nvml"
     """GPUPACK_INVENTORY: `nvml` asks the driver, `simulated` reads a file."""
 
-    simulated_file: pathlib.Path = SIMULATED_FILE
+    simulated_file: pathlib.Path = pathlib.Path(SIMULATED_FILE)
     """GPUPACK_SIMULATED_FILE: which GPUs to simulate on which nodes."""
 
     scan_seconds: float = 10.0
@@ -70,11 +61,12 @@ class InventorySettings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "InventorySettings":
         """Read the settings; raises SettingsInvalid."""
+        environment = Environment(environ)
         return cls(
-            backend=_read(environ, "GPUPACK_INVENTORY", _backend, "nvml"),
-            simulated_file=_read(environ, "GPUPACK_SIMULATED_FILE", pathlib.Path, SIMULATED_FILE),
-            scan_seconds=_read(environ, "GPUPACK_SCAN_SECONDS", _seconds, 10.0),
-            host_root=_read(environ, "GPUPACK_HOST_ROOT", pathlib.Path, pathlib.Path("/")),
+            backend=environment.choice("GPUPACK_INVENTORY", get_args(Backend), "nvml"),
+            simulated_file=environment.path("GPUPACK_SIMULATED_FILE", SIMULATED_FILE),
+            scan_seconds=environment.seconds("GPUPACK_SCAN_SECONDS", 10.0),
+            host_root=environment.path("GPUPACK_HOST_ROOT", "/"),
         )
 
 
@@ -90,7 +82,14 @@ class ObservedSettings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "ObservedSettings":
         """Read the settings; raises SettingsInvalid."""
-        return cls(resources=_read(environ, "GPUPACK_OBSERVED_RESOURCES", _resources, ()))
+        return cls(
+            resources=Environment(environ).parsed(
+                "GPUPACK_OBSERVED_RESOURCES",
+                names.foreign_resources,
+                (),
+                names.FOREIGN_RESOURCES,
+            )
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,18 +121,13 @@ class HostSettings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "HostSettings":
         """Read the settings."""
-        variables = {
-            "kubelet": "GPUPACK_KUBELET_DIR",
-            "cdi": "GPUPACK_CDI_DIR",
-            "cgroup": "GPUPACK_CGROUP_DIR",
-            "probe": "GPUPACK_PROBE_FILE",
-        }
-        given = {
-            field: pathlib.Path(environ[variable])
-            for field, variable in variables.items()
-            if environ.get(variable)
-        }
-        return cls(**given)
+        environment = Environment(environ)
+        return cls(
+            kubelet=environment.path("GPUPACK_KUBELET_DIR", "/var/lib/kubelet"),
+            cdi=environment.path("GPUPACK_CDI_DIR", "/var/run/cdi"),
+            cgroup=environment.path("GPUPACK_CGROUP_DIR", "/sys/fs/cgroup"),
+            probe=environment.path("GPUPACK_PROBE_FILE", "/run/gpupack-agent/alive"),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,67 +146,7 @@ class PreStartSettings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "PreStartSettings":
         """Read the settings; raises SettingsInvalid."""
-        return cls(wait_seconds=_read(environ, "GPUPACK_PRESTART_WAIT_SECONDS", _wait, 20.0))
-
-
-def log_level(environ: Mapping[str, str]) -> str:
-    """GPUPACK_LOG_LEVEL: how much the agent says, INFO if not set; raises SettingsInvalid."""
-    return _read(environ, "GPUPACK_LOG_LEVEL", _level, "INFO")
-
-
-def _read(environ: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
-    text = environ.get(name, "")
-    if not text:
-        return default
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise SettingsInvalid(f"{name}={text!r}: {error}") from error
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError("must be 1 or more")
-    return number
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < math.inf:
-        raise ValueError("must be a finite number, more than 0")
-    return seconds
-
-
-def _wait(text: str) -> float:
-    seconds = _seconds(text)
-    if seconds >= KUBELET_PATIENCE_SECONDS:
-        raise ValueError(f"must be less than the kubelet's {KUBELET_PATIENCE_SECONDS} s")
-    return seconds
-
-
-def _resources(text: str) -> tuple[str, ...]:
-    from gpupack_crds.gpujob import EXTENDED_RESOURCE  # noqa: PLC0415 - costs a probe 0.2 s
-
-    found = tuple(name.strip() for name in text.split(","))
-    for name in found:
-        if not re.fullmatch(EXTENDED_RESOURCE, name) or name.startswith(f"{names.GROUP}/"):
-            raise ValueError(
-                f"{name!r} is no resource of another device plugin; set names such as "
-                "nvidia.com/gpu, separated by commas"
-            )
-    return tuple(dict.fromkeys(found))
-
-
-def _level(text: str) -> str:
-    level = text.upper()
-    if level not in LOG_LEVELS:
-        raise ValueError(f"must be one of {', '.join(LOG_LEVELS)}")
-    return level
-
-
-def _backend(text: str) -> Backend:
-    for backend in get_args(Backend):
-        if text == backend:
-            return backend  # type: ignore[no-any-return]  # get_args forgets the type
-    raise ValueError(f"must be one of {', '.join(get_args(Backend))}")
+        wait_seconds = Environment(environ).seconds(
+            "GPUPACK_PRESTART_WAIT_SECONDS", 20.0, most=LONGEST_WAIT_SECONDS
+        )
+        return cls(wait_seconds=wait_seconds)

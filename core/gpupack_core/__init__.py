@@ -7,7 +7,7 @@ Placement ─ take, adopt ─────┘  plan_gang(cluster, gang, policy) �
 
 from gpupack_core.arrays import Arrays, BoolArray, FloatArray, IntArray
 from gpupack_core.cluster import Cluster, Free
-from gpupack_core.decide import Ranked, choose, decide, explain, rank
+from gpupack_core.decide import Ranked, choose, decide, explain, nearly, rank
 from gpupack_core.errors import (
     AlreadyHeld,
     CoreError,
@@ -25,7 +25,7 @@ from gpupack_core.errors import (
     UnknownNode,
     UnknownPolicy,
 )
-from gpupack_core.gang import choose_gang, plan_gang
+from gpupack_core.gang import choose_gang, plan_gang, why_not
 from gpupack_core.learner import Learner
 from gpupack_core.miss import Miss, Resource
 from gpupack_core.model import Device, Effect, Health, Node, Taint
@@ -36,6 +36,7 @@ from gpupack_core.placement import Grant, Placement
 from gpupack_core.policies import DEFAULT_POLICY, POLICIES, policy_named
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Count, Reason, Refusal
+from gpupack_core.refuse import never_fits
 from gpupack_core.request import Gang, Interconnect, Request, Share, Slices, Spread
 from gpupack_core.selector import (
     NodeSelector,
@@ -126,7 +127,10 @@ __all__ = [
     "load",
     "load_outlook",
     "matches_model",
+    "nearly",
+    "never_fits",
     "plan_gang",
     "policy_named",
     "rank",
+    "why_not",
 ]

@@ -8,7 +8,7 @@ Neither has a MIG slice: its capacity in milli-GPU is 0, so policies see GPUs al
 found by feasibility.py).
 
 `free_*` is what new work may take, never negative, zero on a device that is not HEALTHY.
-It is derived from `used_*` by `refresh`, the only place that writes it.
+It is derived from `used_*`: of a whole row by `refresh`, after each charge by `charge`.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -164,7 +164,7 @@ class Arrays:
     holders: IntArray
     """(nodes, SIZES): those who hold GPUs of the node, by size."""
     kinds: Table[Kind]
-    """Shared by all copies: numbers are given for good."""
+    """Overlays share it, as they do the inventory."""
 
     @classmethod
     def empty(cls, rows: int, columns: int) -> Self:
@@ -190,7 +190,9 @@ class Arrays:
 
     def overlay(self) -> Self:
         """What holders change is independent of these; the inventory is shared."""
-        return replace(self, **{name: _copied(getattr(self, name)) for name in _CHANGED_BY_HOLDERS})
+        return replace(
+            self, **{name: getattr(self, name).copy(order="K") for name in _CHANGED_BY_HOLDERS}
+        )
 
     def grown(self, rows: int, columns: int) -> Self:
         """The same content with room for more."""
@@ -211,15 +213,31 @@ class Arrays:
         self.version[row] = next(_VERSIONS)
 
     def charge(self, row: int, column: int, *, milli: int, memory: int, shares: int) -> None:
-        """Book on one device; negative figures give back. `refresh` must follow."""
-        self.used_milli[row, column] += milli
-        self.used_memory[row, column] += memory
-        self.used_shares[row, column] += shares
+        """Book on one device; negative figures give back. `charge_node` must follow.
+
+        Number by number: a take or a give-back touches a few, and each pass of numpy over a row of
+        eight costs as much as twenty of them.
+        """
+        at = row, column
+        self.used_milli[at] = used = self.used_milli.item(at) + milli
+        self.used_memory[at] = used_memory = self.used_memory.item(at) + memory
+        self.used_shares[at] = used_shares = self.used_shares.item(at) + shares
+        if self.health.item(at) != Health.HEALTHY:
+            return
+        before, free = self.free_milli.item(at), max(self.capacity.item(at) - used, 0)
+        self.free_milli[at] = free
+        self.free_memory[at] = max(self.memory.item(at) - used_memory, 0)
+        self.free_shares[at] = max(self.max_shares.item(at) - used_shares, 0)
+        self.free_gpu_milli[row] += free - before
+        self.idle_gpus[row] += (free == WHOLE_GPU) - (before == WHOLE_GPU)
 
     def charge_node(self, row: int, *, cpu: int, ram: int) -> None:
-        """As `charge`, for CPU and memory of the node."""
-        self.used_cpu[row] += cpu
-        self.used_ram[row] += ram
+        """As `charge`, for CPU and memory of the node; the row has a new version then."""
+        self.used_cpu[row] = used_cpu = self.used_cpu.item(row) + cpu
+        self.used_ram[row] = used_ram = self.used_ram.item(row) + ram
+        self.free_cpu[row] = max(self.cpu.item(row) - used_cpu, 0)
+        self.free_ram[row] = max(self.ram.item(row) - used_ram, 0)
+        self.version[row] = next(_VERSIONS)
 
     def count_holder(self, row: int, *, gpus: int, by: int) -> None:
         """One more (`by` 1) or one less (-1) who holds so many whole GPUs; 0: a share."""
@@ -262,6 +280,29 @@ class Arrays:
             setattr(ideal, name, _read_only(getattr(ideal, name)))
         return ideal
 
+    def vacated(self) -> Self:
+        """Nothing used; health, readiness and cordons are as they are. To be read only."""
+        healthy = self.health == Health.HEALTHY
+        no_device, no_node = np.zeros_like(self.used_milli), np.zeros_like(self.used_cpu)
+        free_milli, rows = self.capacity * healthy, len(self.present)
+        return replace(
+            self,
+            used_milli=no_device,
+            used_memory=no_device,
+            used_shares=no_device,
+            free_milli=free_milli,
+            free_memory=self.memory * healthy,
+            free_shares=self.max_shares * healthy,
+            version=np.fromiter(islice(_VERSIONS, rows), np.int64, rows),
+            idle_gpus=(free_milli == WHOLE_GPU).sum(axis=1),
+            free_gpu_milli=free_milli.sum(axis=1),
+            used_cpu=no_node,
+            used_ram=no_node,
+            free_cpu=self.cpu,
+            free_ram=self.ram,
+            holders=np.zeros_like(self.holders),
+        )
+
     def refresh(self, rows: slice) -> None:
         """Derive what is free from what is used."""
         healthy = self.health[rows] == Health.HEALTHY
@@ -286,4 +327,4 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _copied(part: Any) -> Any:
-    return part if isinstance(part, Table) else part.copy(order="K")
+    return part.copy() if isinstance(part, Table) else part.copy(order="K")

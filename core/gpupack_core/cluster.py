@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import repeat
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -36,6 +36,23 @@ _NO_ROW = -1
 _LIFECYCLE_TAINTS = "node.kubernetes.io/"
 """Kubernetes puts taints with this prefix on a node that is unwell and takes them off again."""
 
+_OWN = (
+    "_rows",
+    "_columns",
+    "_device_node",
+    "_spare",
+    "_holdings",
+    "row_nodes",
+    "arrays",
+    "model_names",
+    "taint_sets",
+    "resources",
+    "profiles",
+    "room",
+    "_ideal_room",
+)
+"""What a fork has copies of; what these hold is immutable or replaced as a whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Free:
@@ -47,7 +64,7 @@ class Free:
 
 
 class Cluster:
-    """Mutable and not thread-safe; each change touches one node.
+    """Mutable and not thread-safe, but for its forks; each change touches one node.
 
     Ties between nodes go to the one added first; with `tie_seed` to the first in an order
     drawn from seed and name, the same wherever and in whatever order the nodes are added.
@@ -112,8 +129,10 @@ class Cluster:
         if row is None:
             row = self._new_row(node.name)
         self._ideal = None
+        before = self._numbers_of(row)
         self._forget_devices(node.name)
         self._write_row(row, node)
+        _give_back(before)
         self.selectors.correct(row, node)
 
     def remove_node(self, name: NodeName) -> None:
@@ -125,7 +144,9 @@ class Cluster:
         self._forget_devices(name)
         del self._columns[name]
         self.row_nodes[row] = None
+        before = self._numbers_of(row)
         self.arrays.clear_row(row)
+        _give_back(before)
         self.selectors.correct(row, None)
         self._spare.append(row)
 
@@ -186,10 +207,9 @@ class Cluster:
         return () if node is None else tuple(sorted(node.devices, key=lambda d: d.index))
 
     def fork(self) -> Self:
-        """An independent copy, for what-if questions; it shares the append-only tables."""
+        """An independent copy, for what-if questions, in whatever thread."""
         twin = copy(self)
-        own = ("_rows", "_columns", "_device_node", "_spare", "_holdings", "row_nodes", "arrays")
-        vars(twin).update({name: getattr(self, name).copy() for name in own}, _ideal=None)
+        vars(twin).update({name: getattr(self, name).copy() for name in _OWN}, _ideal=None)
         twin.selectors = SelectorMasks()
         return twin
 
@@ -199,6 +219,14 @@ class Cluster:
         It shares the inventory with this cluster, so neither may change nodes meanwhile.
         """
         return self._overlay(self.arrays.overlay())
+
+    def suppose_free(self, placement: Placement) -> None:
+        """On an overlay: somebody who holds this in the original is gone."""
+        self._book(placement, sign=-1)
+
+    def suppose_held(self, placement: Placement) -> None:
+        """On an overlay: the reverse of suppose_free."""
+        self._book(placement, sign=1)
 
     def emptied(self) -> "Cluster":
         """As good as it can get: nothing held, all healthy, ready, uncordoned.
@@ -210,12 +238,18 @@ class Cluster:
             self._ideal = self._emptied()
         return self._ideal
 
+    def vacated(self) -> Self:
+        """As it is now, but nothing held. To be read, while nodes do not change."""
+        twin = self._overlay(self.arrays.vacated())
+        twin.room = RowMemo(np.int32)
+        return twin
+
     def _emptied(self) -> Self:
-        ideal = self.arrays.emptied()
-        lasting = [self.taint_sets.number(_lasting(t)) for t in tuple(self.taint_sets.values)]
-        ideal.taints = np.array(lasting, np.int32)[ideal.taints]
+        ideal, lasting = self.arrays.emptied(), Table[tuple[Taint, ...]]()
+        numbers = [lasting.take(_lasting(taints)) for taints in self.taint_sets.values]
+        ideal.taints = np.array(numbers, np.int32)[ideal.taints]
         twin = self._overlay(ideal)
-        twin.room = self._ideal_room
+        twin.room, twin.taint_sets = self._ideal_room, lasting
         return twin
 
     def _overlay(self, arrays: Arrays) -> Self:
@@ -258,8 +292,8 @@ class Cluster:
         self.row_nodes[row] = node
         a.order[row], a.present[row] = order, True
         a.ready[row], a.cordoned[row] = node.ready, node.cordoned
-        a.taints[row] = self.taint_sets.number(node.taints)
-        a.resource[row] = self.resources.number(node.resource)
+        a.taints[row] = self.taint_sets.take(node.taints)
+        a.resource[row] = self.resources.take(node.resource)
         a.cpu[row], a.ram[row] = node.cpu, node.memory
         a.gpus[row] = sum(not device.is_slice for device in node.devices)
         self._write_devices(row, node.name)
@@ -272,28 +306,41 @@ class Cluster:
         parents = Table[DeviceUuid]()
         for column, device in enumerate(devices):
             a.health[row, column] = device.health
-            a.model[row, column] = self.model_names.number(device.model)
+            a.model[row, column] = self.model_names.take(device.model)
             a.memory[row, column] = device.memory
             if device.is_slice:
-                a.profile[row, column] = self.profiles.number(device.profile)
-                a.parent[row, column] = parents.number(device.parent)
+                a.profile[row, column] = self.profiles.take(device.profile)
+                a.parent[row, column] = parents.take(device.parent)
             else:
                 a.capacity[row, column] = WHOLE_GPU
-                a.kind[row, column] = a.kinds.number(Kind(device.model, device.memory))
+                a.kind[row, column] = a.kinds.take(Kind(device.model, device.memory))
                 a.max_shares[row, column] = device.max_shares
             if device.clique is not None:
-                a.clique[row, column] = cliques.number(device.clique)
+                a.clique[row, column] = cliques.take(device.clique)
             a.numa[row, column] = ABSENT if device.numa_node is None else device.numa_node
         kinds = set(a.kind[row].tolist()) - {ABSENT}
         a.node_kind[row] = MIXED if len(kinds) > 1 else max(kinds, default=ABSENT)
         self._columns[name] = {device.uuid: column for column, device in enumerate(devices)}
         self._device_node.update(dict.fromkeys(self._columns[name], name))
 
+    def _numbers_of(self, row: int) -> list[tuple[Table[Any], int]]:
+        """What the row's node uses of the tables."""
+        a = self.arrays
+        if not a.present[row]:
+            return []
+        used: list[tuple[Table[Any], int]] = [
+            (self.taint_sets, int(a.taints[row])),
+            (self.resources, int(a.resource[row])),
+        ]
+        per_device = ((self.model_names, a.model), (a.kinds, a.kind), (self.profiles, a.profile))
+        for table, numbers in per_device:
+            used += [(table, number) for number in numbers[row].tolist() if number != ABSENT]
+        return used
+
     def _book(self, placement: Placement, *, sign: int) -> None:
         row = self._rows.get(placement.node)
         if row is not None:
             self._charge(row, placement, sign=sign)
-            self.arrays.refresh(slice(row, row + 1))
 
     def _charge(self, row: int, placement: Placement, *, sign: int) -> None:
         columns = self._columns[placement.node]
@@ -334,6 +381,11 @@ class Cluster:
                     f"{grant.uuid} on {placement.node} has no {grant.milli} milli-GPU and "
                     f"{grant.memory} MiB free, or no slot for a share"
                 )
+
+
+def _give_back(used: Iterable[tuple[Table[Any], int]]) -> None:
+    for table, number in used:
+        table.give_back(number)
 
 
 def _lasting(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:

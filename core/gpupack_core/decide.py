@@ -16,7 +16,9 @@ from gpupack_core.arrays import Arrays, BoolArray, FloatArray, IntArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.devices import choose_devices
 from gpupack_core.feasibility import eligible_devices, worker_slots
+from gpupack_core.miss import Miss
 from gpupack_core.model import Device
+from gpupack_core.nearest import nearest_rows
 from gpupack_core.placement import Grant, Placement
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Reason, Refusal
@@ -90,6 +92,17 @@ def explain(
     """Each candidate that does not fit, with its one reason."""
     names = None if candidates is None else tuple(candidates)
     return node_reasons(cluster, request, candidates=names)
+
+
+def nearly(
+    cluster: Cluster, request: Request, *, candidates: Iterable[NodeName] | None = None
+) -> tuple[Miss | None, frozenset[NodeName]]:
+    """The nearest miss of a request that fits on no candidate, and the nodes that would fit."""
+    found = nearest_rows(cluster, request, cluster.among(candidates))
+    if found is None:
+        return None, frozenset()
+    miss, rows = found
+    return miss, frozenset(map(cluster.name_at, rows.tolist()))
 
 
 def scores_of(arrays: Arrays, request: Request, policy: Policy, rows: IntArray) -> FloatArray:

@@ -7,6 +7,7 @@ CoreError
 │   ├── InvalidSelector    selector requirement or toleration
 │   ├── InvalidRequest     request, share, spread or gang
 │   ├── InvalidPlacement   grant or placement
+│   ├── InvalidQuota       limit, quota, cohort or a tree of them
 │   └── InvalidSnapshot    a document that describes no cluster; names path and value
 ├── LedgerConflict       (the cluster's books would be wrong; nothing was changed)
 │   ├── UnknownNode
@@ -42,6 +43,10 @@ class InvalidRequest(Invalid):
 
 class InvalidPlacement(Invalid):
     """A grant or placement that no decision can have made."""
+
+
+class InvalidQuota(Invalid):
+    """A limit, quota or cohort that promises nonsense, or cohorts that are above themselves."""
 
 
 class InvalidSnapshot(Invalid):

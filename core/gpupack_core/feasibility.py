@@ -15,7 +15,7 @@ import numpy as np
 
 from gpupack_core.arrays import ABSENT, Arrays, BoolArray, IntArray
 from gpupack_core.cluster import Cluster
-from gpupack_core.masks import models_mask, tolerated_mask
+from gpupack_core.masks import models_mask, tolerated_mask, tolerated_sets
 from gpupack_core.memo import ALL, Rows
 from gpupack_core.model import Health
 from gpupack_core.reasons import Reason
@@ -39,15 +39,21 @@ def worker_slots(cluster: Cluster, request: Request, *, same_clique: bool = Fals
     """Per row: how many workers fit now; `same_clique`: all on GPUs of one NVLink clique.
 
     The answer must not be changed. It is remembered for each kind of request, whatever its
-    selector, and worked out anew for the rows that have changed.
+    selector and whatever in its tolerations makes no difference here, and worked out anew for the
+    rows that have changed.
     """
     anywhere = request if request.selector is None else replace(request, selector=None)
+    kind = replace(request, selector=None, tolerations=()) if _has_rules(request) else request
     slots = cluster.room.of(
-        (anywhere, same_clique),
+        (kind, tolerated_sets(request.tolerations, cluster.taint_sets), same_clique),
         cluster.arrays.version,
         lambda rows: _slots(cluster, anywhere, rows, same_clique=same_clique),
     )
     return slots if request.selector is None else slots * _selected(cluster, request)
+
+
+def _has_rules(request: Request) -> bool:
+    return request.selector is not None or bool(request.tolerations)
 
 
 def fresh_slots(cluster: Cluster, request: Request, *, same_clique: bool = False) -> IntArray:
@@ -127,7 +133,7 @@ def _open(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
 
 
 def _tolerated(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
-    if cluster.taint_sets.values == [()]:
+    if cluster.taint_sets.in_use == {()}:
         return cluster.arrays.present[at]
     mask = tolerated_mask(request.tolerations, cluster.taint_sets)
     return mask[cluster.arrays.taints[at]] if len(mask) else cluster.arrays.present[at]
@@ -135,7 +141,7 @@ def _tolerated(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
 
 def _serves(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
     """Nodes whose GPUs are asked for by the request's name for them."""
-    if cluster.resources.values == [request.resource] or not request.needs_gpu:
+    if cluster.resources.in_use == {request.resource} or not request.needs_gpu:
         return cluster.arrays.present[at]
     serves = cluster.resources.where(lambda resource: resource == request.resource)
     return serves[cluster.arrays.resource[at]] if len(serves) else cluster.arrays.present[at]

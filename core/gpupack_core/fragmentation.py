@@ -17,9 +17,9 @@ soon as n are idle. So two tables give it, however many demands there are:
     useful(node) = Σ_gpu shares[kind, level, free] + idle · 1000 · wholes[kind, level, idle]
 
 free: milli-GPU free on the GPU; idle: how many are; level: how many of the distinct CPU figures of
-the demands are no larger than the free CPU. Weights are whole numbers, so that two ways to add up
-one state never differ: FGD rounds differences of F, and an error in the last digit would decide
-between nodes.
+the demands, at most CPU_FIGURES, are no larger than the free CPU. Weights are whole numbers, so
+that two ways to add up one state never differ: FGD rounds differences of F, and an error in the
+last digit would decide between nodes.
 """
 
 from collections.abc import Sequence
@@ -36,6 +36,13 @@ from gpupack_core.units import WHOLE_GPU
 
 UNIT = 1 << 20
 """What the weights of a mix add up to, nearly: each is rounded."""
+
+CPU_FIGURES = 256
+"""Distinct CPU figures of demands that are told apart: each takes a line of 8 KiB for each kind of
+GPU. Where there are more, the rarest are taken for the next larger figure that is kept."""
+
+_SPARE_GROUPS = 16
+"""Groups of kinds that are no more, before all are forgotten."""
 
 _STEPS = WHOLE_GPU + 1
 
@@ -56,9 +63,8 @@ class Fragmentation:
         demands = [(d.request, max(1, round(d.weight / sum_ * UNIT))) for d in mix.demands]
         self.total = sum(weight for _, weight in demands)
         self._demands = [(request, weight) for request, weight in demands if request.milli]
-        self._cpus = np.array(sorted({request.cpu for request, _ in self._demands}), np.int64)
+        self._cpus = _cpu_figures(self._demands)
         self._levels = len(self._cpus) + 1
-        self._most = max((request.gpus or 0 for request, _ in self._demands), default=0)
         self._useful = RowMemo(np.int64, kept=1)
         self._kinds: tuple[Kind, ...]
         self._groups: dict[tuple[bool, ...], int]
@@ -66,6 +72,15 @@ class Fragmentation:
         self._wholes: Parts
         self._first_line: IntArray
         self._clear(columns=8)
+
+    @property
+    def tables(self) -> tuple[IntArray, IntArray, Parts, Parts, int]:
+        """What `useful` is added up from.
+
+        CPU figures, first line by kind, the tables for shares and for whole GPUs, and how many
+        figures a line of the latter has.
+        """
+        return self._cpus, self._first_line, self._shares, self._wholes, self._width
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -131,8 +146,8 @@ class Fragmentation:
 
     def meet(self, kinds: Sequence[Kind], columns: int) -> None:
         """Make the tables for kinds of GPUs, and nodes with more GPUs, than seen before."""
-        if columns >= self._width:
-            self._clear(columns)
+        if columns >= self._width or len(self._groups) > 2 * len(kinds) + _SPARE_GROUPS:
+            self._clear(max(columns, self._width - 1))
         if self._kinds != (found := tuple(kinds)):
             groups = [
                 self._group(tuple(accepts(r, kind) for r, _ in self._demands)) for kind in found
@@ -157,16 +172,26 @@ class Fragmentation:
 
     def _lines_of(self, accepting: tuple[bool, ...]) -> tuple[Parts, Parts]:
         shares = np.zeros((self._levels, _STEPS), np.int64)
-        wholes = np.zeros((self._levels, max(self._width, self._most + 1)), np.int64)
+        wholes = np.zeros((self._levels, self._width), np.int64)
         for (request, weight), accepted in zip(self._demands, accepting, strict=False):
             level = int(self._cpus.searchsorted(request.cpu)) + 1
             if accepted and request.share:
                 shares[level, request.share.milli] += weight
-            elif accepted:
+            elif accepted and (request.gpus or 0) < self._width:  # no node is useful to the others
                 wholes[level, request.gpus] += weight
         shares, wholes = (t.cumsum(axis=0).cumsum(axis=1) for t in (shares, wholes))
         idle = np.arange(self._width) * WHOLE_GPU
-        return shares * np.arange(_STEPS), wholes[:, : self._width] * idle
+        return shares * np.arange(_STEPS), wholes * idle
+
+
+def _cpu_figures(demands: Sequence[tuple[Request, int]]) -> IntArray:
+    """Distinct milli-CPU, ascending: those that weigh most, and the largest."""
+    weights: dict[int, int] = {}
+    for request, weight in demands:
+        weights[request.cpu] = weights.get(request.cpu, 0) + weight
+    largest = max(weights, default=0)
+    weightiest = sorted(weights, key=lambda cpu: (cpu != largest, -weights[cpu], cpu))
+    return np.array(sorted(weightiest[:CPU_FIGURES]), np.int64)
 
 
 def accepts(request: Request, kind: Kind) -> bool:

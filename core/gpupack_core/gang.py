@@ -17,7 +17,7 @@ import numpy as np
 
 from gpupack_core.arrays import BoolArray, FloatArray, IntArray
 from gpupack_core.cluster import Cluster
-from gpupack_core.decide import best_row, place, scores_of
+from gpupack_core.decide import best_row, decide, place, scores_of
 from gpupack_core.devices import tightest_clique
 from gpupack_core.feasibility import (
     eligible_devices,
@@ -59,7 +59,15 @@ def plan_gang(
         never=_never(cluster, gang),
         nearest=nearest_gang(gang.request, lambda less: _fits(cluster, gang, less, among)),
     )
-    return dataclasses.replace(refused, placed=fitting)
+    vacated = not refused.never and _fits(cluster.vacated(), gang, gang.request, among)
+    return dataclasses.replace(refused, placed=fitting, fits_vacated=vacated)
+
+
+def why_not(cluster: Cluster, gang: Gang, policy: Policy) -> str:
+    """Why the gang does not fit, in words; empty: it does."""
+    alone = gang.workers == 1
+    answer = decide(cluster, gang.request, policy) if alone else plan_gang(cluster, gang, policy)
+    return answer.message if isinstance(answer, Refusal) else ""
 
 
 def choose_gang(

@@ -2,8 +2,9 @@
 """Learns the mix from arrivals, and the churn from departures.
 
 Old arrivals fade: all counts are halved each time that HORIZON arrivals have come, so a kind that
-came no more is forgotten; of KINDS kinds the rarest go then. What is learned depends on the order
-of calls alone, never on a clock: the same trace teaches the same thing.
+came no more is forgotten. The commonest KINDS are kept then, and whenever there are MOST_KINDS.
+What is learned depends on the order of calls alone, never on a clock: the same trace teaches the
+same thing.
 """
 
 from gpupack_core.outlook import Mix, Outlook, kind_of
@@ -15,6 +16,8 @@ REGULAR = 1600
 """Arrivals between outlooks once the doubling has come so far."""
 HORIZON = 16_384
 KINDS = 512
+MOST_KINDS = 2 * KINDS
+"""Whoever may create pods can invent kinds without end."""
 
 
 class Learner:
@@ -34,6 +37,8 @@ class Learner:
         self._seen += 1
         if self._seen % HORIZON == 0:
             self._fade()
+        elif len(self._counts) > MOST_KINDS:
+            self._counts = dict(self._commonest())
 
     def departed(self, request: Request) -> None:
         """What was placed is gone."""
@@ -43,6 +48,11 @@ class Learner:
     def due(self) -> bool:
         """Whether enough has come since the last outlook to take a new one."""
         return self._seen >= self._due_at
+
+    @property
+    def due_in(self) -> int:
+        """After so many more arrivals; 0 or less: it is due."""
+        return self._due_at - self._seen
 
     def outlook(self) -> Outlook:
         """What is likely to come, by what came."""
@@ -57,5 +67,8 @@ class Learner:
     def _fade(self) -> None:
         self._arrivals /= 2
         self._departures /= 2
-        commonest = sorted(self._counts.items(), key=lambda item: (-item[1], repr(item[0])))
-        self._counts = {kind: count / 2 for kind, count in commonest[:KINDS]}
+        self._counts = {kind: count / 2 for kind, count in self._commonest()}
+
+    def _commonest(self) -> list[tuple[Request, float]]:
+        ordered = sorted(self._counts.items(), key=lambda item: (-item[1], repr(item[0])))
+        return ordered[:KINDS]

@@ -14,10 +14,11 @@ def matches_model(asked: str, model: str) -> bool:
     >>> matches_model("h100", "NVIDIA H100 80GB HBM3"), matches_model("A10", "NVIDIA-A100-SXM4")
     (True, False)
     """
-    wanted, tokens = _tokens(asked), _tokens(model)
+    wanted, tokens = words(asked), words(model)
     starts = range(len(tokens) - len(wanted) + 1)
     return bool(wanted) and any(tokens[start : start + len(wanted)] == wanted for start in starts)
 
 
-def _tokens(name: str) -> list[str]:
+def words(name: str) -> list[str]:
+    """As they are compared: «NVIDIA-A100_80GB» has three."""
     return [token for token in _SEPARATORS.split(name.casefold()) if token]

@@ -26,14 +26,23 @@ from gpupack_core.units import MiB
 
 def nearest_node(cluster: Cluster, request: Request, among: BoolArray) -> Miss | None:
     """The nearest miss of one worker that fits on none of these rows."""
+    found = nearest_rows(cluster, request, among)
+    return found[0] if found else None
+
+
+def nearest_rows(
+    cluster: Cluster, request: Request, among: BoolArray
+) -> tuple[Miss, IntArray] | None:
+    """The same, and the rows that would fit."""
     rows = np.flatnonzero(usable(cluster, request) & among)
-    misses: list[tuple[Fraction, Miss]] = []
-    for resource, level in _levels(cluster, request, rows) if len(rows) else ():
+    misses: list[tuple[Fraction, Miss, IntArray]] = []
+    for resource, there, level in _levels(cluster, request, rows) if len(rows) else ():
         asked, best = resource.of(request), int(level.max())
         if 0 < best < asked:
-            nodes = int((level == best).sum())
-            misses.append((Fraction(asked - best, asked), Miss(resource, asked - best, nodes)))
-    return min(misses, key=lambda miss: miss[0])[1] if misses else None
+            those = there[level == best]
+            miss = Miss(resource, asked - best, len(those))
+            misses.append((Fraction(asked - best, asked), miss, those))
+    return min(misses, key=lambda miss: miss[0])[1:] if misses else None
 
 
 def nearest_gang(request: Request, fits: Callable[[Request], bool]) -> Miss | None:
@@ -59,23 +68,25 @@ def _most(fitting: int, failing: int, fits: Callable[[int], bool]) -> int:
 
 def _levels(
     cluster: Cluster, request: Request, rows: IntArray
-) -> Iterator[tuple[Resource, IntArray]]:
-    """The most of each resource that a worker could ask for on these rows."""
+) -> Iterator[tuple[Resource, IntArray, IntArray]]:
+    """Some of these rows, and the most of a resource that a worker could ask for on each."""
     a = cluster.arrays
     enough_cpu, enough_ram = a.free_cpu[rows] >= request.cpu, a.free_ram[rows] >= request.memory
     scarce = rows[~(enough_cpu & enough_ram)]
     if len(scarce):
-        yield from _load_levels(cluster, request, scarce)
+        for resource, level in _load_levels(cluster, request, scarce):
+            yield resource, scarce, level
     near = rows[enough_cpu & enough_ram]
     if not len(near) or not request.needs_gpu:
         return
     if request.share is not None:
-        yield from _share_levels(cluster, request, request.share, near)
+        for resource, level in _share_levels(cluster, request, request.share, near):
+            yield resource, near, level
     else:
         resource = Resource.MIG_SLICES if request.slices else Resource.GPUS
-        yield resource, _count_level(cluster, request, near)
+        yield resource, near, _count_level(cluster, request, near)
     if request.min_memory:
-        yield Resource.GPU_MEMORY, _size_level(cluster, request, near)
+        yield Resource.GPU_MEMORY, near, _size_level(cluster, request, near)
 
 
 def _load_levels(

@@ -5,6 +5,7 @@ Texts are byte-stable for the same state: kube-scheduler writes them into the po
 a text that varies would make every write trigger the next attempt.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -39,8 +40,16 @@ class Reason(StrEnum):
     SPREAD_LIMIT = "SpreadLimit"
     NO_NODES = "NoNodes"
 
-    def describe(self, request: Request, nearest: int | None = None) -> str:
-        """The reason in words. `nearest`: the most that one of these nodes has of it."""
+    def describe(
+        self, request: Request, nearest: int | None = None, *, resources: Sequence[str] = ()
+    ) -> str:
+        """The reason in words.
+
+        Args:
+            request: what was asked for.
+            nearest: the most that one of these nodes has of it.
+            resources: the names by which the GPUs of these nodes are asked for.
+        """
         text = _TEXTS[self].format(
             gpus=devices_text(request),
             free_gpus=devices_text(request, "free "),
@@ -51,6 +60,7 @@ class Reason(StrEnum):
             gpu_memory=max(request.min_memory, request.share.memory if request.share else 0),
             cpu=request.cpu,
             ram=request.memory,
+            resources=" or ".join(name or "the default one" for name in resources),
         )
         if nearest is None:
             return text
@@ -65,7 +75,7 @@ _TEXTS = {
     Reason.TAINT_NOT_TOLERATED: "a taint is not tolerated",
     Reason.SELECTOR_MISMATCH: "node selector or affinity does not match",
     Reason.NO_GPUS: "node has no GPUs",
-    Reason.OTHER_RESOURCE: "its GPUs are asked for by another resource name",
+    Reason.OTHER_RESOURCE: "its GPUs are asked for by another resource name: {resources}",
     Reason.ONLY_MIG_SLICES: "its GPUs are cut into MIG slices",
     Reason.NO_SUCH_MIG_SLICES: "no MIG slices {profile}",
     Reason.MODEL_MISMATCH: "model is not {models}",
@@ -98,11 +108,16 @@ _NEAREST = {
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """So many nodes failed for this reason; `nearest` as in Reason.describe."""
+    """So many nodes failed for this reason; `nearest` and `resources` as in Reason.describe."""
 
     reason: Reason
     nodes: int
     nearest: int | None = None
+    resources: tuple[str, ...] = ()
+
+    def describe(self, request: Request) -> str:
+        """The reason in words."""
+        return self.reason.describe(request, self.nearest, resources=self.resources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,8 @@ class Refusal:
     `never`: it would not fit if the cluster were empty and all of it healthy; waiting is
     futile until nodes are added or changed. `gang` says what a gang is missing; `counts` are then
     of what is left beside the `placed` workers of it that fit. `nearest`: what would have fitted.
+    `fits_vacated`: a gang that would fit now, on nodes and GPUs as they are, if nothing were held:
+    it waits for others to end, and for nothing else.
     """
 
     request: Request
@@ -121,6 +138,7 @@ class Refusal:
     gang: str = ""
     placed: int = 0
     nearest: Miss | None = None
+    fits_vacated: bool = False
 
     @property
     def reason(self) -> Reason:
@@ -131,7 +149,7 @@ class Refusal:
     def message(self) -> str:
         """The whole refusal in one line."""
         causes = "; ".join(
-            f"{counted(count.nodes, 'node')}: {count.reason.describe(self.request, count.nearest)}"
+            f"{counted(count.nodes, 'node')}: {count.describe(self.request)}"
             for count in self.counts
         )
         verb = "fits" if self.total == 1 else "fit"

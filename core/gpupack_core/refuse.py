@@ -31,7 +31,7 @@ def refusal(
     checks = [*reasons(cluster, request), _spread(cluster)]
     among = cluster.among(candidates)
     first = _first_failing(checks, among)
-    counts = [_count(check, first == number) for number, check in enumerate(checks)]
+    counts = [_count(cluster, check, first == number) for number, check in enumerate(checks)]
     unknown = 0 if candidates is None else sum(name not in cluster for name in set(candidates))
     counts.append(Count(Reason.NODE_UNKNOWN, unknown))
     total = sum(count.nodes for count in counts)
@@ -83,7 +83,11 @@ def _first_failing(checks: Sequence[Check], among: BoolArray) -> IntArray:
     return first
 
 
-def _count(check: Check, rows: BoolArray) -> Count:
+def _count(cluster: Cluster, check: Check, rows: BoolArray) -> Count:
     nodes = int(rows.sum())
     nearest = None if check.nearest is None or not nodes else int(check.nearest[rows].max())
-    return Count(check.reason, nodes, nearest)
+    resources: tuple[str, ...] = ()
+    if check.reason is Reason.OTHER_RESOURCE:
+        numbers = np.unique(cluster.arrays.resource[rows]).tolist()
+        resources = tuple(sorted(cluster.resources.values[number] for number in numbers))
+    return Count(check.reason, nodes, nearest, resources)

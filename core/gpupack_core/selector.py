@@ -91,6 +91,19 @@ class NodeSelector:
     labels: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
 
+    @property
+    def requirements(self) -> int:
+        """How much there is to judge: labels, terms, and values of their requirements."""
+        judged = (r for term in self.terms or () for r in (*term.labels, *term.fields))
+        return len(self.labels) + len(self.terms or ()) + sum(1 + len(r.values) for r in judged)
+
+    @property
+    def text(self) -> int:
+        """Characters of all keys and values."""
+        judged = (r for term in self.terms or () for r in (*term.labels, *term.fields))
+        in_terms = sum(len(r.key) + sum(map(len, r.values)) for r in judged)
+        return in_terms + sum(len(key) + len(value) for key, value in self.labels)
+
     def matches(self, node: Node) -> bool:
         """Whether a pod with this selector may be placed on the node."""
         if any(node.labels.get(key) != value for key, value in self.labels):

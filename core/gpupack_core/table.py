@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers for values, so that arrays can hold them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -11,19 +11,56 @@ T = TypeVar("T")
 
 
 class Table(Generic[T]):
-    """Gives each distinct value a number for good, so that copies of a cluster can share it."""
+    """Gives each distinct value in use a number.
+
+    Uses are counted: when its last one ends, a value's number is for the next new value. So the
+    table is never larger than the most values that were in use at once, whatever came and went,
+    as taints whose values are times. A copy knows the numbers of its original.
+    """
 
     def __init__(self) -> None:
         self.values: list[T] = []
+        """By number; of a number that is not in use, the value that had it last."""
         self._numbers: dict[T, int] = {}
+        self._uses: list[int] = []
+        self._spare: list[int] = []
 
-    def number(self, value: T) -> int:
-        """The value's number, a new one on first sight."""
-        if value not in self._numbers:
-            self._numbers[value] = len(self.values)
-            self.values.append(value)
-        return self._numbers[value]
+    @property
+    def in_use(self) -> KeysView[T]:
+        """The values that have a number now."""
+        return self._numbers.keys()
+
+    def take(self, value: T) -> int:
+        """The value's number, which has one use more."""
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = self._new(value)
+        self._uses[number] += 1
+        return number
+
+    def give_back(self, number: int) -> None:
+        """End one use of a number that was taken."""
+        self._uses[number] -= 1
+        if not self._uses[number]:
+            del self._numbers[self.values[number]]
+            self._spare.append(number)
+
+    def copy(self) -> "Table[T]":
+        """The same numbers; either may give new ones without the other."""
+        twin: Table[T] = Table()
+        twin.values, twin._numbers = self.values.copy(), self._numbers.copy()
+        twin._uses, twin._spare = self._uses.copy(), self._spare.copy()
+        return twin
 
     def where(self, judge: Callable[[T], bool]) -> NDArray[np.bool_]:
-        """One truth value per number."""
+        """One truth value per number; of no account for those that are not in use."""
         return np.fromiter(map(judge, self.values), np.bool_, len(self.values))
+
+    def _new(self, value: T) -> int:
+        if self._spare:
+            number = self._spare.pop()
+            self.values[number] = value
+            return number
+        self.values.append(value)
+        self._uses.append(0)
+        return len(self.values) - 1

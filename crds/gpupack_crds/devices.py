@@ -17,11 +17,14 @@ from gpupack_crds.wire import Wire, described
 
 WHOLE_PERCENT = 100
 
+MAX_UUID = 64
+"""NVIDIA's UUIDs have 40 characters, those of MIG slices of old drivers up to 48."""
+
 
 class DeviceShare(Wire, frozen=True):
     """One GPU or a share of one, as held by one pod."""
 
-    uuid: Annotated[str, described("The GPU's UUID.", min_length=1, max_length=128)]
+    uuid: Annotated[str, described("The GPU's UUID.", min_length=1, max_length=MAX_UUID)]
     percent: Annotated[
         int, described("Percent of the GPU's compute; 100 is the whole GPU.", ge=1, le=100)
     ]

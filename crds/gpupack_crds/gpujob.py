@@ -3,7 +3,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from gpupack_crds.names import GPU, GROUP, MAX_JOB_NAME
+from gpupack_crds.names import EXTENDED_RESOURCE, GPU, GROUP, MAX_JOB_NAME
 from gpupack_crds.template import Template
 from gpupack_crds.wire import Rule, Wire, described
 
@@ -38,6 +38,10 @@ WorkloadName = Literal[
 ]
 FailureAction = Literal["Retry", "Fail", "Ignore"]
 Isolation = Literal["cooperative"]
+
+MAX_WORKERS = 1024
+MAX_GPUS = 4096
+"""Of all workers of a job."""
 
 MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 
@@ -142,12 +146,6 @@ class FailureRule(Wire, frozen=True):
     ]
 
 
-EXTENDED_RESOURCE = (
-    "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-    "/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
-)
-"""What Kubernetes takes for the name of an extended resource, apart from its own prefixes."""
-
 _ASKS_BY_HAND = (
     "has(c.resources) && "
     "((has(c.resources.limits) && self.resourceName in c.resources.limits) || "
@@ -163,7 +161,7 @@ class GpuJobSpec(Wire, frozen=True):
     """
 
     workers: Annotated[
-        int, described("Number of worker pods, started all together.", ge=1, le=1024)
+        int, described("Number of worker pods, started all together.", ge=1, le=MAX_WORKERS)
     ] = 1
     gpus: Annotated[int, described("Whole GPUs for each worker.", ge=1, le=64)] | None = None
     share: Annotated[
@@ -209,11 +207,26 @@ class GpuJobSpec(Wire, frozen=True):
     priority: Annotated[
         int,
         described(
-            "A job waits behind jobs of higher priority that wait for GPUs.",
+            "A job waits behind jobs of higher priority that wait for GPUs. The cluster bounds it; "
+            "above that use priorityClassName.",
             ge=-1_000_000_000,
             le=1_000_000_000,
         ),
     ] = 0
+    priority_class_name: (
+        Annotated[
+            str,
+            described(
+                "A PriorityClass with preemptionPolicy Never, instead of priority: its value is "
+                "the job's priority, and the pods carry it, so that ResourceQuotas can say who may "
+                "use it.",
+                min_length=1,
+                max_length=253,
+                pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+            ),
+        ]
+        | None
+    ) = None
     workload: Annotated[
         Workload | None, described("A built-in workload to run in the worker container.")
     ] = None
@@ -230,7 +243,8 @@ class GpuJobSpec(Wire, frozen=True):
     max_restarts: Annotated[
         int,
         described(
-            "How often a failed job starts again. Lost nodes and the like do not count.",
+            "How often a failed job starts again, after a pause of 1 s that doubles with each "
+            "failure in a row up to 60 s. Lost nodes and the like do not count.",
             ge=0,
             le=100,
         ),
@@ -259,21 +273,32 @@ class GpuJobSpec(Wire, frozen=True):
         bool, described("True: the job is stopped and gives its GPUs back until false.")
     ] = False
 
+    @property
+    def ignores_failures(self) -> bool:
+        """Whether there are exit codes with which a worker counts as succeeded."""
+        return any(rule.action == "Ignore" for rule in self.failure_policy)
+
     rules: ClassVar = (
         Rule(
             "has(self.gpus) != has(self.share)",
             "set exactly one of gpus (whole GPUs for each worker) and share (a part of one GPU)",
         ),
         Rule(
-            "!has(self.gpus) || self.workers * self.gpus <= 4096",
-            "a job can have at most 4096 GPUs in all (workers x gpus); lower one of them",
+            "!has(self.priorityClassName) || self.priority == 0",
+            "set one of priority and priorityClassName, whose value is the priority",
+            ".priorityClassName",
+        ),
+        Rule(
+            f"!has(self.gpus) || self.workers * self.gpus <= {MAX_GPUS}",
+            f"a job can have at most {MAX_GPUS} GPUs in all (workers x gpus); lower one of them",
         ),
         Rule(
             "has(self.workload) || (has(self.template) && has(self.template.spec) && "
             "has(self.template.spec.containers) && self.template.spec.containers.exists("
-            "c, c.name == 'worker' && has(c.image) && size(c.image) > 0))",
-            "nothing to run: set workload.name, or a container named worker with an image in "
-            "template.spec.containers",
+            "c, (c.name == 'worker' || size(self.template.spec.containers) == 1) && "
+            "has(c.image) && size(c.image) > 0))",
+            "nothing to run: set workload.name, or a container with an image in "
+            "template.spec.containers; of several, name one worker",
         ),
         Rule(
             "!has(self.spread) || !has(self.spread.maxNodes) || "
@@ -349,6 +374,7 @@ FIXED_FIELDS = (
     "interconnect",
     "spread",
     "policy",
+    "priorityClassName",
     "workload",
     "template",
     "distributed",

@@ -3,8 +3,11 @@
 
 from typing import Annotated, Any, Literal
 
-from gpupack_crds.devices import DeviceShare
-from gpupack_crds.wire import Timestamp, Wire, described
+import msgspec
+
+from gpupack_crds.gpujob import MAX_WORKERS
+from gpupack_crds.placement import NodePlacement
+from gpupack_crds.wire import FORMER, Timestamp, Wire, described
 
 Phase = Literal["Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
 Outcome = Literal["Succeeded", "Failed", "Infrastructure", "Suspended", "DeadlineExceeded"]
@@ -28,19 +31,6 @@ class JobCondition(Wire, frozen=True):
     ] = 0
 
 
-class WorkerPlacement(Wire, frozen=True):
-    """Where one worker runs: decided once, held until the attempt ends."""
-
-    worker: Annotated[int, described("The worker's index.", ge=0)]
-    node: Annotated[str, described("Name of its node.", min_length=1, max_length=253)]
-    devices: Annotated[
-        tuple[DeviceShare, ...],
-        described(
-            "Its GPUs on that node; empty where another device plugin chooses them.", max_length=64
-        ),
-    ] = ()
-
-
 class Attempt(Wire, frozen=True):
     """One try at running the job."""
 
@@ -56,10 +46,20 @@ class Attempt(Wire, frozen=True):
     ) = None
     reason: Annotated[str, described("A word for programs.", max_length=128)] = ""
     message: Annotated[str, described("A sentence for people.", max_length=1024)] = ""
-    nodes: Annotated[
-        tuple[Annotated[str, described("A node's name.", max_length=253)], ...],
-        described("The nodes it was placed on.", max_length=1024),
-    ] = ()
+    nodes: (
+        Annotated[
+            str,
+            described("The nodes it was placed on: the first, and how many more.", max_length=512),
+        ]
+        | Annotated[tuple[str, ...], FORMER]
+    ) = ""
+
+    def __post_init__(self) -> None:
+        """Earlier versions wrote a list of all nodes; it is read as the text that it is now."""
+        if isinstance(self.nodes, tuple):
+            first, more = "".join(self.nodes[:1]), len(self.nodes) - 1
+            text = f"{first} +{more}" if more > 0 else first
+            msgspec.structs.force_setattr(self, "nodes", text)
 
 
 class WorkerResult(Wire, frozen=True):
@@ -97,7 +97,7 @@ class GpuJobStatus(Wire, frozen=True):
     conditions: Annotated[
         tuple[JobCondition, ...],
         described(
-            "Admitted, Running, Succeeded, Failed, ResultsValid.",
+            "Admitted, Running, Succeeded, Failed, ResultsValid, Stalled.",
             max_length=16,
             schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
@@ -106,8 +106,8 @@ class GpuJobStatus(Wire, frozen=True):
         int, described("Number of the current attempt, 0 before the first.", ge=0)
     ] = 0
     placement: Annotated[
-        tuple[WorkerPlacement, ...],
-        described("Where each worker of the current attempt runs.", max_length=1024),
+        tuple[NodePlacement, ...],
+        described("Where the workers of the current attempt run, by node.", max_length=MAX_WORKERS),
     ] = ()
     attempts: Annotated[
         tuple[Attempt, ...],

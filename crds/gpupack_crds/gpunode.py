@@ -3,7 +3,7 @@
 
 from typing import Annotated, Literal
 
-from gpupack_crds.devices import DeviceShare
+from gpupack_crds.devices import MAX_UUID, DeviceShare
 from gpupack_crds.names import GPU
 from gpupack_crds.wire import Timestamp, Wire, described
 
@@ -14,7 +14,7 @@ Health = Literal["Healthy", "Degraded", "Failed"]
 class GpuDevice(Wire, frozen=True):
     """One GPU."""
 
-    uuid: Annotated[str, described("The GPU's UUID.", min_length=1, max_length=128)]
+    uuid: Annotated[str, described("The GPU's UUID.", min_length=1, max_length=MAX_UUID)]
     index: Annotated[int, described("The GPU's index on its node, as the driver counts.", ge=0)]
     model: Annotated[str, described("Product name, as the driver gives it.", max_length=128)]
     memory_mib: Annotated[
@@ -28,6 +28,15 @@ class GpuDevice(Wire, frozen=True):
         ),
     ] = "Healthy"
     cause: Annotated[str, described("Why the GPU is not Healthy.", max_length=256)] = ""
+    since: Annotated[Timestamp, described("Since when it is as unhealthy as that.")] | None = None
+    xids: Annotated[
+        tuple[Annotated[int, described("An XID of NVIDIA's catalogue.", ge=0)], ...],
+        described(
+            "Errors (XIDs) that the driver reported of this GPU. They count until the node boots "
+            "or this GPUNode is deleted.",
+            max_length=32,
+        ),
+    ] = ()
     numa_node: (
         Annotated[int, described("NUMA node that the GPU is attached to, where known.", ge=0)]
         | None
@@ -87,6 +96,17 @@ class GpuNodeStatus(Wire, frozen=True):
     ] = ()
     gpus: Annotated[int, described("How many GPUs there are.", ge=0)] = 0
     healthy: Annotated[int, described("How many of them are Healthy.", ge=0)] = 0
+    free: Annotated[int, described("Healthy GPUs of which nothing is held.", ge=0)] = 0
+    shared: Annotated[int, described("GPUs of which shares are held.", ge=0)] = 0
+    held: Annotated[int, described("GPUs that are held whole.", ge=0)] = 0
+    held_by: Annotated[
+        str,
+        described(
+            "Pods that hold GPUs or shares of them, as NAMESPACE/NAME, for the column; +3: three "
+            "more. A few seconds late.",
+            max_length=256,
+        ),
+    ] = ""
     model: Annotated[
         str, described("Model of the GPUs; several are joined by commas.", max_length=512)
     ] = ""
@@ -96,6 +116,9 @@ class GpuNodeStatus(Wire, frozen=True):
         str, described("Newest CUDA version that the driver supports.", max_length=64)
     ] = ""
     agent_version: Annotated[str, described("Version of the agent.", max_length=64)] = ""
+    boot_id: Annotated[
+        str, described("Which boot of the node this was observed in.", max_length=64)
+    ] = ""
     observed_at: Annotated[Timestamp, described("When this status last changed.")] | None = None
 
 

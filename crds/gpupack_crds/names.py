@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every name that more than one part spells."""
 
+import re
 from typing import Final
 
 GROUP: Final = "gpupack.dev"
@@ -43,6 +44,30 @@ HEARTBEAT_LEASE_PREFIX: Final = "gpunode-"
 
 MAX_JOB_NAME: Final = 52
 """A Job NAME-n and its pods' host names NAME-n-i must stay within 63 characters."""
+
+EXTENDED_RESOURCE: Final = (
+    "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+    "/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+"""What Kubernetes takes for the name of an extended resource, apart from its own prefixes."""
+
+FOREIGN_RESOURCES: Final = (
+    f"names of extended resources such as nvidia.com/gpu, none of {GROUP}, separated by commas"
+)
+"""What `foreign_resources` reads, for a message."""
+
+
+def foreign_resources(text: str) -> tuple[str, ...]:
+    """Read the names of resources that other device plugins hand out.
+
+    Raises:
+        ValueError: one is no such name, or is of our own group.
+    """
+    resources = tuple(name.strip() for name in text.split(","))
+    for name in resources:
+        if not re.fullmatch(EXTENDED_RESOURCE, name) or name.startswith(f"{GROUP}/"):
+            raise ValueError(name)
+    return tuple(dict.fromkeys(resources))
 
 
 def job_name(gpujob: str, *, attempt: int) -> str:

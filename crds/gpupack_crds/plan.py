@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gpupack_crds.gpujob import GpuJobSpec
-from gpupack_crds.gpujob_status import WorkerPlacement
+from gpupack_crds.placement import NodePlacement
 from gpupack_crds.wire import Wire
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
@@ -27,6 +27,8 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
         pod_spec: the PodSpec that the workers will have: its CPU and memory requests, node
             selector, required node affinity and tolerations decide too, so that a plan does not
             die in kube-scheduler's own filters.
+        resource_version: the GPUJob's, under which the plan will be written: no other version takes
+            the write, so that it is known when a plan cannot be written any more.
     """
 
     namespace: Name
@@ -35,12 +37,13 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     attempt: Annotated[int, msgspec.Meta(ge=1)]
     spec: GpuJobSpec
     pod_spec: dict[str, Any]
+    resource_version: str = ""
 
 
 class PlanResponse(Wire, frozen=True):
-    """A place for every worker, in the order of their index."""
+    """A place for every worker."""
 
-    placement: tuple[WorkerPlacement, ...]
+    placement: tuple[NodePlacement, ...]
     expires_seconds: float
 
 
@@ -51,13 +54,16 @@ class PlanRefusal(Wire, frozen=True):
         reason: the typed reason that most nodes gave, such as `TooFewFreeGpus`.
         message: counts by cause, for people; the same for the same cluster state.
         counts: nodes by typed reason.
-        never: no node could take it even if it were empty.
+        never: it would not fit if the cluster were empty and all of it healthy.
+        fits_vacated: it would fit now, on nodes and GPUs as they are, if nobody held anything: it
+            waits for others to end, and for nothing else.
     """
 
     reason: str
     message: str
     counts: dict[str, int] = {}
     never: bool = False
+    fits_vacated: bool = False
 
 
 class Problem(Wire, frozen=True):

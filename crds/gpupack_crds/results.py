@@ -16,6 +16,7 @@ from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.wire import Wire
 
 SCHEMA = "gpupack.dev/result/v1"
+SCHEMA_FAMILY = "gpupack.dev/result/"
 SHOWN_CHARACTERS = 80
 
 Scalar = str | int | float | bool
@@ -33,8 +34,8 @@ class Result(Wire, frozen=True):
 
 
 def looks_like_result(termination_message: str) -> bool:
-    """Whether a message was meant to be a result, readable or not, rather than words."""
-    return termination_message.lstrip().startswith("{")
+    """Whether a message was meant to be a result, readable or not, rather than words or a log."""
+    return termination_message.lstrip().startswith("{") and SCHEMA_FAMILY in termination_message
 
 
 def read_result(termination_message: str) -> Result | None:

@@ -51,8 +51,12 @@ def _inline(node: Schema, components: dict[str, Schema], rules: dict[str, Any]) 
 
 
 def _optional(node: Schema, components: dict[str, Schema], rules: dict[str, Any]) -> Schema:
-    """`X | None`: the field may be absent; null is never written."""
-    choices = [choice for choice in node["anyOf"] if choice != {"type": "null"}]
+    """`X | None`: the field may be absent; null is never written, nor what is `wire.FORMER`."""
+    choices = [
+        choice
+        for choice in node["anyOf"]
+        if choice != {"type": "null"} and not choice.get("deprecated")
+    ]
     if len(choices) != 1:
         raise TypeError(f"a structural schema cannot hold a choice: {node}")
     beside = {key: value for key, value in node.items() if key not in {"anyOf", "default"}}

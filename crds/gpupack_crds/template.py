@@ -44,7 +44,8 @@ class TemplateContainer(Wire, frozen=True):
     name: Annotated[
         str,
         described(
-            "The container named worker is the job; others run beside it.",
+            "The container named worker is the job, or the only one, where no workload is set; "
+            "others run beside it.",
             min_length=1,
             max_length=63,
         ),
@@ -113,6 +114,19 @@ class TemplateSpec(Wire, frozen=True):
     priority_class_name: Forbidden = ""
     preemption_policy: Forbidden = ""
     active_deadline_seconds: Annotated[int, described("Not allowed.")] | None = None
+    termination_grace_period_seconds: (
+        Annotated[
+            int,
+            described(
+                "How long a worker may go on after it was told to end (SIGTERM), to write a "
+                "checkpoint for example; then it is killed. Its GPUs stay held until it has ended. "
+                "Absent: 30.",
+                ge=0,
+                le=3600,
+            ),
+        ]
+        | None
+    ) = None
     scheduling_gates: Annotated[
         tuple[Annotated[SchedulingGate, described("One gate.")], ...],
         described("Not allowed.", max_length=8),
@@ -140,8 +154,8 @@ class TemplateSpec(Wire, frozen=True):
         ),
         Rule(
             "!has(self.priorityClassName) && !has(self.preemptionPolicy)",
-            "a worker must not evict others one by one; use spec.priority and remove "
-            "priorityClassName and preemptionPolicy",
+            "a worker must not evict others one by one; use spec.priority or "
+            "spec.priorityClassName and remove priorityClassName and preemptionPolicy",
         ),
         Rule(
             "!has(self.activeDeadlineSeconds)",

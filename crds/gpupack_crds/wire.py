@@ -56,5 +56,14 @@ def described(text: str, **limits: Any) -> Meta:
     return Meta(description=text, extra_json_schema=schema, **limits)
 
 
+def stored_bytes(value: Any) -> int:
+    """What a value takes in etcd: Go writes `<`, `>` and `&` with six bytes each."""
+    written = msgspec.json.encode(value)
+    return len(written) + 5 * sum(map(written.count, (b"<", b">", b"&")))
+
+
+FORMER = Meta(extra_json_schema={"deprecated": True})
+"""Marks what a field was in an earlier version: it is read, never written, and not in the CRD."""
+
 Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 """A moment as Kubernetes' metav1.Time: `2026-11-21T05:24:00Z`."""

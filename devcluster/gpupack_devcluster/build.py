@@ -3,22 +3,46 @@
 
 go.sum pins every source by hash. A target is skipped while the hash of its inputs (the module's
 files and the build's flags) is the one that its binaries were built from.
+
+It needs nothing but Python and Go, so that it can begin before any library is installed:
+`python -m gpupack_devcluster.build FOLDER [TARGET...]`.
 """
 
 import hashlib
+import logging
 import os
+import re
 import subprocess
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpupack_devcluster.commands import run
-from gpupack_devcluster.errors import BuildFailed, ToolMissing, UnknownName
+from gpupack_devcluster.errors import BuildFailed, DevclusterError, ToolMissing, UnknownName
 from gpupack_devcluster.timing import logger, phase
 
 MODULES = Path(__file__).resolve().parent.parent
-KUBERNETES = "v1.36.3"
-CONTAINERD = "v2.3.4"
+
+
+def required(folder: str, module: str) -> str:
+    """Return the version of a Go module, such as v1.2.3, that a go.mod of ours requires.
+
+    Raises:
+        BuildFailed: it requires no such module.
+    """
+    path = MODULES / folder / "go.mod"
+    found = re.search(rf"^\s*{re.escape(module)} (v\S+)$", path.read_text(), re.MULTILINE)
+    if not found:
+        raise BuildFailed(f"{path} requires no {module}")
+    return found[1]
+
+
+KUBERNETES = required("go", "k8s.io/kubernetes")
+"""The one place that says it is go.mod; what cannot read that is held to it by a test."""
+CONTAINERD = required("go-tools", "github.com/containerd/containerd/v2")
+TOLD_EVERY_SECONDS = 10
 COMPONENTS = (
     "coredns",
     "etcd",
@@ -92,13 +116,13 @@ TARGETS = {
 }
 
 
-def build(binaries: Path, *, only: str | None = None) -> None:
-    """Build what is out of date: all targets, or one."""
-    if only is not None and only not in TARGETS:
-        raise UnknownName(f"no target {only!r}: {', '.join(TARGETS)}")
-    for target in TARGETS.values():
-        if only in {None, target.name}:
-            build_target(target, binaries)
+def build(binaries: Path, names: Sequence[str] = ()) -> None:
+    """Build what is out of date: of these targets, or of all."""
+    for name in names:
+        if name not in TARGETS:
+            raise UnknownName(f"no target {name!r}: {', '.join(TARGETS)}")
+    for name in names or TARGETS:
+        build_target(TARGETS[name], binaries)
 
 
 def build_target(target: Target, binaries: Path) -> None:
@@ -132,23 +156,40 @@ def hash_inputs(target: Target, module: Path) -> str:
 def compile_package(target: Target, package: str, output: Path) -> None:
     """Run the Go compiler; the binary appears only when it is whole."""
     fresh = output.with_suffix(".new")
-    command = ["go", "build", *flags(target), "-o", str(fresh), package]
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
+    command = ["go", "build", "-v", *flags(target), "-o", str(fresh), package]
     try:
-        result = subprocess.run(
+        process = subprocess.Popen(
             command,
             cwd=MODULES / target.module,
-            env=environment,
+            env=go_environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            check=False,
         )
     except FileNotFoundError as error:
-        raise ToolMissing("no Go compiler: install Go 1.26 or newer") from error
-    if result.returncode != 0:
-        raise BuildFailed(f"{' '.join(command)} failed:\n{result.stdout[-2000:]}")
+        raise ToolMissing("no Go compiler: install Go 1.21 or newer") from error
+    with process:
+        said = "".join(told(target.name, process.stdout or ()))
+    if process.returncode != 0:
+        raise BuildFailed(f"{' '.join(command)} failed:\n{said[-2000:]}")
     fresh.replace(output)
+
+
+def go_environment() -> dict[str, str]:
+    """Variables of Go's, with which any since 1.21 fetches the one that go.mod names."""
+    ours = {"GOTOOLCHAIN": "auto", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
+    return {**os.environ, **ours}
+
+
+def told(name: str, lines: Iterable[str]) -> Iterator[str]:
+    """Pass on what the compiler says, and log now and then how many packages it has named."""
+    compiled, next_seconds = 0, time.monotonic() + TOLD_EVERY_SECONDS
+    for line in lines:
+        yield line
+        compiled += not line.startswith(("go: ", "#", "\t"))
+        if time.monotonic() >= next_seconds:
+            next_seconds = time.monotonic() + TOLD_EVERY_SECONDS
+            logger.info("        %s: %d packages compiled", name, compiled)
 
 
 def flags(target: Target) -> list[str]:
@@ -170,6 +211,23 @@ def make_link(link: Path, binary: str) -> None:
 def write_kwok_stages(output: Path) -> None:
     """Collect the stages from kwok's module, whose version go.sum pins."""
     module_folder = MODULES / "go-tools"
-    module = run(["go", "-C", module_folder, "list", "-m", "-f={{.Dir}}", "sigs.k8s.io/kwok"])
+    command = ["go", "-C", str(module_folder), "list", "-m", "-f={{.Dir}}", "sigs.k8s.io/kwok"]
+    module = run(command, environment=go_environment())
     stages = [(Path(module.strip()) / stage).read_text() for stage in KWOK_STAGES]
     output.write_text("---\n".join(stages))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Build into a folder: all targets, or those that are named; returns the exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    folder, *names = arguments
+    try:
+        build(Path(folder).resolve(), names)
+    except DevclusterError as error:
+        logger.error("Error: %s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

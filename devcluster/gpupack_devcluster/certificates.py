@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates and kubeconfigs; elliptic-curve keys, since those of RSA take seconds."""
+"""Certificates and kubeconfigs; elliptic-curve keys, since those of RSA take seconds.
+
+What has less than `RENEWED_BEFORE` left is signed anew for the key that it has. So a certificate
+that a daemon holds stays in order under a renewed authority.
+"""
 
 import base64
 import datetime as dt
@@ -14,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = dt.timedelta(days=365)
+RENEWED_BEFORE = dt.timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -66,28 +71,33 @@ class Authority:
         self._folder = folder
         self._server = server
 
+    def is_due(self) -> bool:
+        """Whether a certificate, the authority's own or another, ends soon or has ended."""
+        return any(ends_soon(path) for path in self._folder.glob("*.crt"))
+
     def prepare(self) -> None:
         """Make the authority and the key of service accounts, unless they stand."""
-        if (self._folder / "ca.crt").exists():
+        certificate = self._folder / "ca.crt"
+        if certificate.exists() and not ends_soon(certificate):
             return
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._write_service_account_keys()
-        key = ec.generate_private_key(ec.SECP256R1())
+        if not certificate.exists():
+            self._write_service_account_keys()
+        key = self._key("ca")
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gpupack-devcluster")])
         builder = start(name, key.public_key()).issuer_name(name)
         constraints = x509.BasicConstraints(ca=True, path_length=0)
         builder = builder.add_extension(constraints, critical=True)
-        write_key(self._folder / "ca.key", key)
-        write_certificate(self._folder / "ca.crt", builder.sign(key, hashes.SHA256()))
+        write_certificate(certificate, builder.sign(key, hashes.SHA256()))
 
     def issue(self, identity: Identity) -> None:
         """Write certificate, key and kubeconfig of an identity, unless they stand."""
+        certificate = self._folder / f"{identity.file}.crt"
+        if not certificate.exists() or ends_soon(certificate):
+            write_certificate(certificate, self._sign(identity, self._key(identity.file)))
+        # Each time: it holds the authority's certificate, which may be another by now.
         kubeconfig = self._folder / f"{identity.file}.kubeconfig"
-        if kubeconfig.exists():
-            return
-        key = ec.generate_private_key(ec.SECP256R1())
-        write_key(self._folder / f"{identity.file}.key", key)
-        write_certificate(self._folder / f"{identity.file}.crt", self._sign(identity, key))
+        kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(self.kubeconfig(identity.file))
         kubeconfig.chmod(0o600)
 
@@ -112,18 +122,23 @@ class Authority:
 
     def _sign(self, identity: Identity, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         certificate = x509.load_pem_x509_certificate((self._folder / "ca.crt").read_bytes())
-        authority = serialization.load_pem_private_key(
-            (self._folder / "ca.key").read_bytes(), password=None
-        )
-        if not isinstance(authority, ec.EllipticCurvePrivateKey):
-            raise TypeError(f"{self._folder}/ca.key is not an elliptic-curve key")
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         builder = start(subject(identity), key.public_key()).issuer_name(certificate.subject)
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         if identity.hosts:
             alternatives = x509.SubjectAlternativeName([host_name(h) for h in identity.hosts])
             builder = builder.add_extension(alternatives, critical=False)
-        return builder.sign(authority, hashes.SHA256())
+        return builder.sign(self._key("ca"), hashes.SHA256())
+
+    def _key(self, file: str) -> ec.EllipticCurvePrivateKey:
+        """The key of an identity, made where there is none."""
+        path = self._folder / f"{file}.key"
+        if not path.exists():
+            write_key(path, ec.generate_private_key(ec.SECP256R1()))
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise TypeError(f"{path} is not an elliptic-curve key")
+        return key
 
     def _write_service_account_keys(self) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -146,6 +161,12 @@ def host_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def ends_soon(path: Path) -> bool:
+    """Whether a certificate has to be renewed now."""
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    return certificate.not_valid_after_utc - dt.datetime.now(dt.UTC) < RENEWED_BEFORE
 
 
 def start(name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

@@ -75,7 +75,7 @@ def main(context: click.Context, state: Path, driver: str, *, masquerade: bool) 
 @pass_session
 def build(session: Session, only: str | None) -> None:
     """Build the binaries from Go modules; skips what is up to date."""
-    builder.build(session.settings.paths.bin, only=only)
+    builder.build(session.settings.paths.bin, [only] if only else [])
 
 
 @main.command()

@@ -164,6 +164,10 @@ class Cluster:
 
     def _up(self, nodes: int, kwok_nodes: int) -> None:
         self._check_images()
+        if self._authority.is_due():
+            # Daemons and kubelets read their kubeconfigs when they start.
+            logger.warning("certificates end soon: everything is stopped and started with new ones")
+            self._down()
         self._prepare_host()
         start = time.time()
         with phase("control plane"):
@@ -267,6 +271,9 @@ class Cluster:
             self._node(index).power_off()
             self._kubectl("delete", "node", node_name(index), "--ignore-not-found")
             shutil.rmtree(self._paths.node(node_name(index)))
+            # Nobody renews its certificate any more, so none of it may be found due.
+            for path in self._paths.pki.glob(f"{node_name(index)}.*"):
+                path.unlink()
 
     def _simulate(self, count: int) -> None:
         if count == 0 and self._control_plane.daemon(HostComponent.KWOK) is None:

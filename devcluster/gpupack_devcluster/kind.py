@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ import yaml
 from gpupack_devcluster import control_plane, kwok, loaded, processes
 from gpupack_devcluster.commands import require_binaries, run, succeeds
 from gpupack_devcluster.driver import HostComponent
-from gpupack_devcluster.errors import NotUp, ToolMissing, UnknownName
+from gpupack_devcluster.errors import NotUp, StoreInvalid, ToolMissing, UnknownName
 from gpupack_devcluster.kubectl import Kubectl, wait_until
 from gpupack_devcluster.settings import HOST, ClusterSettings
 from gpupack_devcluster.timing import phase
@@ -29,6 +30,10 @@ NAME = "gpupack"
 CONTROL_PLANE = f"{NAME}-control-plane"
 SHOWN = "{{.Names}}\t{{.Status}}"
 SERVICES_OF_A_NODE = ("containerd", "kubelet")
+
+
+SHARED_FOLDERS = ("locks", "volumes")
+"""Of the state folder: what the judge's containers lock, and volumes that all nodes mount."""
 
 
 class KindCluster:
@@ -78,10 +83,12 @@ class KindCluster:
         self.kubeconfig.unlink(missing_ok=True)
 
     def load(self, images: Sequence[str]) -> None:
-        """Copy images of the Docker daemon, or archives, to every node."""
+        """Copy images of the Docker daemon, or archives, to every node that lacks them."""
         for image in images:
-            kind = "image-archive" if loaded.is_archive(image) else "docker-image"
-            run(["kind", "load", kind, image, "--name", NAME])
+            if not loaded.is_archive(image):
+                run(["kind", "load", "docker-image", image, "--name", NAME])
+            elif not self._all_hold(archived_ids(Path(image))):
+                run(["kind", "load", "image-archive", image, "--name", NAME])
 
     def power_off(self, node: str) -> None:
         """Kill the node's container."""
@@ -121,6 +128,10 @@ class KindCluster:
         label = f"label=io.x-k8s.kind.cluster={NAME}"
         shown = run(["docker", "ps", "--all", "--filter", label, "--format", SHOWN])
         return sorted(shown.splitlines())
+
+    def _all_hold(self, ids: Sequence[str]) -> bool:
+        asked = ([*self.entry(node), "crictl", "inspecti", i] for node in self.nodes() for i in ids)
+        return all(succeeds(command) for command in asked)
 
     def _create(self, nodes: int) -> None:
         self.settings.paths.state.mkdir(parents=True, exist_ok=True)
@@ -162,13 +173,28 @@ class KindCluster:
         return target
 
 
+def archived_ids(archive: Path) -> tuple[str, ...]:
+    """IDs of the images in an archive as `docker save` writes it."""
+    with tarfile.open(archive) as tar:
+        manifest = tar.extractfile("manifest.json")
+        if manifest is None:
+            raise StoreInvalid(
+                f"{archive}: manifest.json is no file: not what `docker save` writes"
+            )
+        configs = [entry["Config"] for entry in json.load(manifest)]
+    return tuple(f"sha256:{Path(config).name.removesuffix('.json')}" for config in configs)
+
+
 def process_pattern(component: str) -> str:
     """What `pkill -f` looks for: names longer than 15 characters are cut in the process table."""
     return f"^([^ ]*/)?{re.escape(component)}( |$)"
 
 
 def cluster_config(settings: ClusterSettings, nodes: int) -> dict[str, object]:
-    """Configuration for kind: kubelets as quick to renew their leases as in our own cluster."""
+    """Configuration for kind: kubelets as quick to renew their leases as in our own cluster.
+
+    Each node has the host's folders that tests look into from both sides.
+    """
     kubelet = {
         "kind": "KubeletConfiguration",
         "failCgroupV1": False,
@@ -176,9 +202,12 @@ def cluster_config(settings: ClusterSettings, nodes: int) -> dict[str, object]:
         "nodeLeaseDurationSeconds": settings.node_lease_seconds,
         "imageGCHighThresholdPercent": 100,
     }
+    shared = [str(settings.paths.state.resolve() / name) for name in SHARED_FOLDERS]
+    mounts = [{"hostPath": path, "containerPath": path} for path in shared]
+    roles = ["control-plane", *["worker"] * nodes]
     return {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
-        "nodes": [{"role": "control-plane"}, *({"role": "worker"} for _ in range(nodes))],
+        "nodes": [{"role": role, "extraMounts": mounts} for role in roles],
         "kubeadmConfigPatches": [json.dumps(kubelet)],
     }

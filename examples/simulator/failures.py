@@ -3,7 +3,7 @@
 # ruff: noqa: INP001, T201  # a script that prints
 
 from gpupack_core import WHOLE_GPU, Device, DeviceUuid, MiB, Node, NodeName, Request
-from gpupack_simulator import Breakdown, Job, JobId, Part, Settings, Simulator
+from gpupack_simulator import Breakdown, Component, Job, JobId, Settings, Simulator
 
 
 def node(name: str) -> Node:
@@ -13,7 +13,7 @@ def node(name: str) -> Node:
 
 
 gang = Job(JobId("gang"), arrival=0, request=Request(gpus=2), workers=2, duration=6)
-broken = Breakdown(Part(NodeName("node2"), DeviceUuid("node2-1")), at=3, until=5)
+broken = Breakdown(Component(NodeName("node2"), DeviceUuid("node2-1")), at=3, until=5)
 
 nodes = [node("node1"), node("node2")]
 run = Simulator(nodes, [gang], "first-fit", Settings(breakdowns=(broken,))).run()

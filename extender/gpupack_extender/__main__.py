@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import uvloop
 
 from gpupack_extender import app
-from gpupack_extender.errors import SettingsInvalid
 from gpupack_extender.settings import Settings
 from gpupack_kube.client import Api
+from gpupack_kube.environment import SettingsInvalid
 
 log = logging.getLogger(__name__)
 

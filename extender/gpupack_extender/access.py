@@ -3,23 +3,51 @@
 
 Answers are kept for a few seconds, so that an operator that plans sixty jobs costs two reviews;
 a revoked token works on for as long. Tokens are kept as digests. Failed reviews are not kept.
+
+Refused tokens are kept for longer, and apart, so that they crowd out nobody's. An address whose
+tokens are refused, or a user without the right, may have the API server asked once in ten seconds.
+Where addresses are masqueraded, a stranger's is also the operator's: a token that was valid of late
+is reviewed again whatever else came from its address.
 """
 
+import functools
 import hashlib
 import http
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
 
 import cachetools
 import msgspec
 
 from gpupack_crds import names
 from gpupack_extender.errors import Denied
+from gpupack_extender.peer_limits import TokenBuckets
+from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.resources import ACCESS_REVIEWS, TOKEN_REVIEWS
 
+T = TypeVar("T")
+
 KEPT_SECONDS = 10.0
 KEPT_ANSWERS = 1024
+
+REFUSED_SECONDS = 60.0
+REFUSED_ANSWERS = 4096
+REFUSALS_BURST = 5
+"""Tokens of one address, or rights of one user, that are refused before it has to wait."""
+REFUSALS_SECONDS = 10.0
+
+VALID_SECONDS = 3600.0
+"""As long as the operator's projected token lives (expirationSeconds in the chart)."""
+VALID_ANSWERS = 1024
+
+
+class Caller(NamedTuple):
+    """Who calls, as far as the call tells."""
+
+    authorization: str
+    """The header."""
+    address: str
 
 
 class User(msgspec.Struct, frozen=True):
@@ -54,21 +82,34 @@ class Access:
 
     def __init__(self, api: Api, *, clock: Callable[[], float]) -> None:
         self._api = api
-        self._users: cachetools.TTLCache[tuple[bytes, str], User | None] = cachetools.TTLCache(
+        self._users: cachetools.TTLCache[tuple[bytes, str], User] = cachetools.TTLCache(
             KEPT_ANSWERS, KEPT_SECONDS, clock
         )
+        self._refused: cachetools.TTLCache[tuple[bytes, str], None] = cachetools.TTLCache(
+            REFUSED_ANSWERS, REFUSED_SECONDS, clock
+        )
+        self._unauthenticated = TokenBuckets(
+            burst=REFUSALS_BURST, seconds=REFUSALS_SECONDS, clock=clock
+        )
+        self._unauthorized = TokenBuckets(
+            burst=REFUSALS_BURST, seconds=REFUSALS_SECONDS, clock=clock
+        )
+        self._valid: cachetools.TTLCache[tuple[bytes, str], None] = cachetools.TTLCache(
+            VALID_ANSWERS, VALID_SECONDS, clock
+        )
+        """Digests of tokens that were valid of late; none is believed for that."""
         self._rights: cachetools.TTLCache[tuple[bytes, bytes], bool] = cachetools.TTLCache(
             KEPT_ANSWERS, KEPT_SECONDS, clock
         )
 
-    async def may_plan(self, authorization: str, *, namespace: str) -> None:
+    async def may_plan(self, caller: Caller, *, namespace: str) -> None:
         """Refuse unless the caller may create gpujobs/plan in the namespace.
 
         Raises:
             Denied: unknown caller, or no such right.
             KubeError: the API server could not be asked.
         """
-        user = await self.known(authorization, audience=names.PLAN_AUDIENCE)
+        user = await self.known(caller, audience=names.PLAN_AUDIENCE)
         attributes = {
             "verb": "create",
             "group": names.GROUP,
@@ -78,31 +119,43 @@ class Access:
         }
         await self._require(user, {"resourceAttributes": attributes})
 
-    async def may_get(self, authorization: str, *, path: str) -> None:
+    async def may_get(self, caller: Caller, *, path: str) -> None:
         """Refuse unless the caller may get this path; any token for the API server will do.
 
         Raises:
             Denied: unknown caller, or no such right.
             KubeError: the API server could not be asked.
         """
-        user = await self.known(authorization, audience="")
+        user = await self.known(caller, audience="")
         attributes = {"verb": "get", "path": path}
         await self._require(user, {"nonResourceAttributes": attributes})
 
-    async def known(self, authorization: str, *, audience: str) -> User:
+    async def known(self, caller: Caller, *, audience: str) -> User:
         """Say who the caller is.
 
         Raises:
-            Denied: no token, or none that the API server takes for this audience.
+            Denied: no token, or none that the API server takes for this audience, or too many
+                such from this address.
             KubeError: the API server could not be asked.
         """
-        scheme, _, token = authorization.partition(" ")
+        scheme, _, token = caller.authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise Denied("send a bearer token", status=http.HTTPStatus.UNAUTHORIZED)
         key = (hashlib.sha256(token.encode()).digest(), audience)
-        if key not in self._users:
-            self._users[key] = await self._review(token, audience)
         user = self._users.get(key)
+        if user is None and key not in self._refused:
+            review = functools.partial(self._review, token, audience)
+            if key in self._valid:
+                user = await review()
+            else:
+                why = f"tokens from {caller.address} were refused"
+                user = await _limited(review, self._unauthenticated, caller.address, why)
+            if user is None:
+                self._refused[key] = None
+                self._valid.pop(key, None)
+            else:
+                self._users[key] = user
+                self._valid[key] = None
         if user is None:
             wanted = f" for audience {audience}" if audience else ""
             raise Denied(f"the token is not valid{wanted}", status=http.HTTPStatus.UNAUTHORIZED)
@@ -118,7 +171,9 @@ class Access:
     async def _require(self, user: User, attributes: dict[str, Any]) -> None:
         key = (msgspec.json.encode(user), msgspec.json.encode(attributes))
         if key not in self._rights:
-            self._rights[key] = await self._is_allowed(user, attributes)
+            review = functools.partial(self._is_allowed, user, attributes)
+            why = f"{user.username} lacked the right"
+            self._rights[key] = await _limited(review, self._unauthorized, user.username, why)
         if not self._rights.get(key, False):
             (what,) = attributes.values()
             raise Denied(
@@ -140,3 +195,33 @@ class Access:
             "spec": spec,
         }
         return (await self._api.post(ACCESS_REVIEWS, body, _AccessReview)).status.allowed
+
+
+async def _limited(
+    review: Callable[[], Awaitable[T]], refusals: TokenBuckets, peer: str, why: str
+) -> T:
+    """Ask the API server, unless too much was refused to this peer of late.
+
+    Args:
+        review: the question; a true answer, or no answer, counts against nobody.
+        refusals: how often each peer may still be refused.
+        peer: an address, or a user.
+        why: what was refused, for the message.
+
+    Raises:
+        Denied: too many refusals; the API server was not asked.
+        KubeError: the API server could not be asked.
+    """
+    if not refusals.take(peer):
+        raise Denied(
+            f"{why} {REFUSALS_BURST} times; wait {REFUSALS_SECONDS:g} s",
+            status=http.HTTPStatus.TOO_MANY_REQUESTS,
+        )
+    try:
+        answer = await review()
+    except errors.KubeError:
+        refusals.put_back(peer)
+        raise
+    if answer:
+        refusals.put_back(peer)
+    return answer

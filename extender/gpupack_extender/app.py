@@ -7,15 +7,18 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+import gpupack_core as core
 from gpupack_crds.kinds import GPUNODES
 from gpupack_extender.access import Access
 from gpupack_extender.binding import Binder
-from gpupack_extender.doubts import Doubts
 from gpupack_extender.errors import TaskEnded
 from gpupack_extender.filtering import Filter
+from gpupack_extender.health import Health
+from gpupack_extender.leader_endpoint import LeaderEndpoint, OwnPod
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.placed_job import PLACED_JOBS
+from gpupack_extender.ledger.watched_pod import WATCHED_PODS
 from gpupack_extender.metrics import LedgerCollector, Metrics
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.planning import Plan
@@ -23,14 +26,20 @@ from gpupack_extender.policies import Policies
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.reserving import Reserve
-from gpupack_extender.servers import Server, plan_server, verbs_server
-from gpupack_extender.settings import Settings, Standing
+from gpupack_extender.servers import Server, health_server, plan_server, verbs_server
+from gpupack_extender.settings import LeaderElection, Settings
 from gpupack_extender.takeover import Takeover
+from gpupack_extender.unconfirmed_writes import (
+    UnconfirmedBinds,
+    UnconfirmedPlans,
+    UnconfirmedWrites,
+)
 from gpupack_extender.verbs import Verbs
 from gpupack_kube.client import Api
+from gpupack_kube.metrics import UnreadableObjects
 from gpupack_kube.objects import Lease
 from gpupack_kube.reflector import Reflector
-from gpupack_kube.resources import LEASES, NODES, PODS
+from gpupack_kube.resources import LEASES, NODES
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,29 +47,42 @@ class App:
     """Everything that runs."""
 
     reflectors: dict[str, Reflector[Any]]
-    doubts: Doubts
+    unconfirmed: dict[str, UnconfirmedWrites[Any]]
+    """By what is written."""
     policies: Policies
+    endpoint: LeaderEndpoint
     servers: tuple[Server, ...]
 
 
 def build(settings: Settings, api: Api) -> App:
     """Put the parts together."""
-    clock, decisions, standing = time.monotonic, settings.decisions, settings.standing
+    clock, decisions, election = time.monotonic, settings.decisions, settings.leader_election
     ledger = Ledger(clock, observed_resources=decisions.observed_resources)
-    policies = Policies(decisions.policy, ledger.learner, known=decisions.outlook)
+    policies = Policies(
+        decisions.policy,
+        ledger.learner,
+        known=decisions.outlook,
+        can_serve=lambda request: not core.never_fits(ledger.cluster, request),
+    )
     sources = _reflectors(api, ledger)
-    takeover = Takeover(sources.values(), clock=clock)
-    leadership = Leadership(pod_name=standing.pod_name, clock=clock, gained=takeover.begin)
-    reflectors = {**sources, "leader": _leader_reflector(api, leadership, standing)}
+    takeover = Takeover(
+        sources.values(),
+        clock=clock,
+        settle_seconds=decisions.plan_hold_seconds,
+        later=asyncio.get_running_loop().call_later,
+    )
+    leadership = Leadership(pod_name=election.pod_name, clock=clock, gained=takeover.begin)
+    reflectors = {**sources, "leader": _leader_reflector(api, leadership, election)}
     readiness = Readiness(
         watches=reflectors,
         leadership=leadership,
         takeover=takeover,
-        fresh_seconds=standing.fresh_seconds,
+        fresh_seconds=election.fresh_seconds,
         settle_seconds=decisions.plan_hold_seconds,
     )
     metrics = Metrics()
     metrics.registry.register(LedgerCollector(ledger, reflectors))
+    metrics.registry.register(UnreadableObjects(reflectors))
     verbs = Verbs(
         filter_pod=Filter(ledger, policies, decisions, readiness.require_to_decide),
         prioritize_pod=Prioritize(ledger, policies, decisions),
@@ -81,11 +103,20 @@ def build(settings: Settings, api: Api) -> App:
     )
     return App(
         reflectors=reflectors,
-        doubts=Doubts(api, ledger),
+        unconfirmed={
+            "binds": UnconfirmedBinds(api, ledger),
+            "plans": UnconfirmedPlans(api, ledger),
+        },
         policies=policies,
+        endpoint=LeaderEndpoint(
+            api=api,
+            pod=_own_pod(settings),
+            decides=lambda: not readiness.missing_to_decide(),
+        ),
         servers=(
             verbs_server(verbs.app(), settings.serving),
             plan_server(plan_api.app(), settings.serving),
+            health_server(Health(readiness).app(), settings.serving),
         ),
     )
 
@@ -101,14 +132,18 @@ async def run(app: App, stop: asyncio.Event) -> None:
             group.create_task(_essential(name, reflector.run()))
             for name, reflector in app.reflectors.items()
         ]
-        asking = group.create_task(_essential("doubts", app.doubts.run()))
+        asking = [
+            group.create_task(_essential(f"unconfirmed {what}", writes.run()))
+            for what, writes in app.unconfirmed.items()
+        ]
         learning = group.create_task(_essential("policies", app.policies.run()))
+        publishing = group.create_task(_essential("endpoint", app.endpoint.run()))
         serving = [group.create_task(_serve(server, stop)) for server in app.servers]
         await stop.wait()
         for server in app.servers:
             server.should_exit = True
         await asyncio.gather(*serving)
-        for task in (*watching, asking, learning):
+        for task in (*watching, *asking, learning, publishing):
             task.cancel()
 
 
@@ -118,13 +153,26 @@ def _reflectors(api: Api, ledger: Ledger) -> dict[str, Reflector[Any]]:
         "nodes": Reflector(api, NODES, ledger.nodes),
         "gpunodes": Reflector(api, GPUNODES, ledger.gpus),
         "gpujobs": Reflector(api, PLACED_JOBS, ledger.jobs),
-        "pods": Reflector(api, PODS, ledger.pods),
+        "pods": Reflector(api, WATCHED_PODS, ledger.pods),
     }
 
 
-def _leader_reflector(api: Api, leadership: Leadership, standing: Standing) -> Reflector[Lease]:
-    lease = {"fieldSelector": f"metadata.name={standing.leader_lease}"}
-    return Reflector(api, LEASES, leadership, namespace=standing.system_namespace, selectors=lease)
+def _own_pod(settings: Settings) -> OwnPod:
+    election = settings.leader_election
+    return OwnPod(
+        namespace=election.system_namespace,
+        name=election.pod_name,
+        uid=election.pod_uid,
+        address=election.pod_address,
+        port=settings.serving.plan_port,
+    )
+
+
+def _leader_reflector(
+    api: Api, leadership: Leadership, election: LeaderElection
+) -> Reflector[Lease]:
+    lease = {"fieldSelector": f"metadata.name={election.leader_lease}"}
+    return Reflector(api, LEASES, leadership, namespace=election.system_namespace, selectors=lease)
 
 
 async def _serve(server: Server, stop: asyncio.Event) -> None:

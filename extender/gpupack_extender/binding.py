@@ -8,8 +8,9 @@
 A lost reply is a question, not a failure. A pod read as unbound after a lost reply proves
 nothing, since the write may still be on its way: it is sent again (the pod's UID is its
 precondition, so it cannot land twice) until something is known, and if nothing is, the place
-stays held and `doubts` goes on asking. A plain pod's place is this process's word alone: once
-the Lease is lost nothing more is sent for it, as a successor may have given the place away.
+stays held and `unconfirmed_writes` goes on asking. A plain pod's place is this process's word
+alone: once the Lease is lost nothing more is sent for it, as a successor may have given the
+place away.
 
 Each bind runs as a task of its own: kube-scheduler gives up waiting after httpTimeout, but a
 write cannot be given up half-way. A second call for the same pod waits for the same task.
@@ -21,6 +22,7 @@ from collections.abc import Callable
 
 from gpupack_crds import names
 from gpupack_crds.devices import encode_devices
+from gpupack_extender import pod_ask
 from gpupack_extender.errors import BindRefused
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.claims import PodClaim, State
@@ -71,12 +73,15 @@ class Binder:
             log.warning("binding %s/%s: %s", call.pod_namespace, call.pod_name, error)
 
     async def _bind(self, call: BindingArgs) -> None:
-        pod = self._ledger.pods.waiting(call.pod_uid) or await self._read(call)
-        if pod is None:
-            raise BindRefused(f"there is no pod of UID {call.pod_uid}")
-        if pod.spec.node_name == call.node:
-            return
-        claim = self._reserve(pod, call.node)
+        ask = self._ledger.pods.waiting(call.pod_uid)
+        if ask is None:
+            pod = await self._read(call)
+            if pod is None:
+                raise BindRefused(f"there is no pod of UID {call.pod_uid}")
+            if pod.spec.node_name == call.node:
+                return
+            ask = pod_ask.of_watch(pod, self._reserve.decisions.observed_resources)
+        claim = self._reserve(ask, call.node)
         if claim.state in {State.LANDED, State.BOUND}:
             return
         outcome, error = Outcome.UNKNOWN, ""
@@ -91,7 +96,7 @@ class Binder:
 
     async def _settle(self, call: BindingArgs, claim: PodClaim) -> tuple[Outcome, str]:
         """Send the Binding until it is known what became of it, or for a few tries."""
-        may_have_landed, error = claim.in_doubt, ""
+        may_have_landed, error = claim.may_have_landed, ""
         for attempt in range(TRIES):
             await asyncio.sleep(PAUSE_SECONDS * attempt)
             if claim.worker is None and not self._leads():

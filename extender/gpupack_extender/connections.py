@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection: uvicorn's protocol, with bounds on what comes before our code runs.
 
-uvicorn on httptools waits for ever for a head or a body, keeps as many headers as are sent, counts
-idle connections but never refuses them, and answers in plain text. Here every refusal is a
-Problem, and:
+uvicorn on httptools waits for ever for a head or a body, keeps as many headers as are sent, and
+answers in plain text. Here every refusal is a Problem, and:
 
+    first byte     5 s where pods can connect; then the connection is closed
     head           64 KiB and 100 headers, no trailers, no upgrade
     whole call     10 s from its first byte to its last; then 408
-    connections    `limit_concurrency` of the configuration; then 503, before a byte is read
 
 A refused caller is given a second to read why before the connection is closed: closed at once
 with bytes unread, TCP may throw the answer away.
@@ -23,12 +22,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from gpupack_crds.plan import Problem
+from gpupack_extender.peer_limits import Slot
 
 HEAD_BYTES: Final = 64 << 10
 HEADERS: Final = 100
 CALL_SECONDS: Final = 10.0
 """kube-scheduler gives up after 5 s, the operator after 10."""
 LINGER_SECONDS: Final = 1.0
+FIRST_BYTE_SECONDS: Final = 5.0
 
 _UNREADABLE: Final = (http.HTTPStatus.BAD_REQUEST, "the request is no HTTP/1.1 that can be read")
 
@@ -46,10 +47,11 @@ class Connection(HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        slot: Slot | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.limit_concurrency = None
-        self._most_connections = config.limit_concurrency
+        self._slot = slot
         self._deadline: asyncio.TimerHandle | None = None
         self._unused_bytes = 0
         self._head_bytes = 0
@@ -58,22 +60,18 @@ class Connection(HttpToolsProtocol):
         self._is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first call, as long as for a later one."""
+        """Begin to wait for the first call."""
         super().connection_made(transport)
-        if self._most_connections and len(self.connections) > self._most_connections:
-            self._is_refused = True
-            transport.write(
-                _answer(http.HTTPStatus.SERVICE_UNAVAILABLE, "there are too many connections")
-            )
-            transport.close()
-            return
+        seconds = min(FIRST_BYTE_SECONDS, self.timeout_keep_alive) if self._slot else None
         self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
+            seconds or self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
         self._disarm()
+        if self._slot:
+            self._slot.free()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -108,7 +106,15 @@ class Connection(HttpToolsProtocol):
         if self.parser.should_upgrade():
             self._stop(http.HTTPStatus.BAD_REQUEST, "only HTTP/1.1 is spoken here, no upgrade")
         self._in_body, self._unused_bytes = True, 0
+        if self._slot:
+            self._slot.busy()
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next call."""
+        if self._slot and not self.pipeline:
+            self._slot.rest()
+        super().on_response_complete()
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body; what the answered call still sends is thrown away."""

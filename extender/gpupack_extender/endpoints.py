@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all endpoints share: bounded bodies, JSON in and out, errors as answers."""
 
+import asyncio
 import http
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -27,6 +28,9 @@ from gpupack_kube.errors import KubeError
 
 JSON: Final = "application/json"
 
+LARGE_BYTES: Final = 256 << 10
+"""Larger bodies are decoded in a thread, beside other calls: a megabyte can take 0.1 s."""
+
 T = TypeVar("T", bound=msgspec.Struct)
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -48,7 +52,10 @@ async def read(request: Request, kind: type[T], *, limit_bytes: int) -> T:
         CallInvalid: the body is too large, or not what `kind` says; nothing is left behind.
     """
     _require_json(request)
-    return decode(await _body(request, limit_bytes), kind)
+    body = await _body(request, limit_bytes)
+    if len(body) > LARGE_BYTES:
+        return await asyncio.to_thread(decode, body, kind)
+    return decode(body, kind)
 
 
 def decode(body: bytes, kind: type[T]) -> T:

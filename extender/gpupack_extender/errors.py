@@ -2,11 +2,10 @@
 """Errors of the extender, named by what the caller is told.
 
 ExtenderError
-├── SettingsInvalid      a variable of the environment is wrong; the process does not start
 ├── CallInvalid          the HTTP call is malformed; answered 4xx, nothing changed
 │   ├── CallTooLarge     413
 │   └── MediaTypeInvalid 415
-├── Denied               the caller is unknown (401) or lacks the right (403)
+├── Denied               the caller is unknown (401), lacks the right (403) or asks too often (429)
 ├── AskInvalid           a pod or a job asks for something that cannot be read or served
 ├── BindRefused          the ledger does not give this pod this node
 │   └── AskMismatch      the pod asks for other GPUs than its worker's place has
@@ -20,10 +19,6 @@ import http
 
 class ExtenderError(Exception):
     """Root of all errors of the extender."""
-
-
-class SettingsInvalid(ExtenderError, ValueError):
-    """A variable of the environment is wrong."""
 
 
 class CallInvalid(ExtenderError):
@@ -45,10 +40,10 @@ class MediaTypeInvalid(CallInvalid):
 
 
 class Denied(ExtenderError):
-    """The caller is unknown or lacks the right.
+    """The caller is unknown, lacks the right, or was unknown too often.
 
     Attributes:
-        status: 401 or 403.
+        status: 401, 403 or 429.
     """
 
     def __init__(self, message: str, *, status: http.HTTPStatus) -> None:

@@ -5,22 +5,33 @@
     any other, decisive    decided now, one node; the place is assumed until bind comes
     any other, advisory    every node that fits
 
+Where only the hold on a finished pod's GPUs is in the way, nothing is decided: kube-scheduler hears
+of no event when it ends, and would come again after minutes only, while after an error it does so
+within seconds.
+
 Texts depend on the cluster's state alone: kube-scheduler writes them into the pod, and a text
 that varies would make each write trigger the next call.
 """
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import gpupack_core as core
-from gpupack_extender import asks
+from gpupack_crds import names
 from gpupack_extender.ledger.claims import PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.ledger.workers import Worker, worker_of
+from gpupack_extender.ledger.workers import WorkerKey
 from gpupack_extender.mismatch import mismatch
+from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions, Mode
-from gpupack_extender.wire import ExtenderArgs, FilterResult
+from gpupack_extender.wire import FilterResult
+
+HOLD_ENDS_SOON = "GPUs of a finished pod are held until its node's agent can have said that it runs"
+
+Nodes = Sequence[core.NodeName]
+"""Those that passed kube-scheduler's own filters."""
 
 EVICTING_HELPS = frozenset(
     {
@@ -46,105 +57,115 @@ class Filter:
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
 
-    def __call__(self, call: ExtenderArgs) -> FilterResult:
+    def __call__(self, ask: PodAsk, nodes: Nodes) -> FilterResult:
         """Answer one call.
 
         Raises:
-            AskInvalid: the pod asks for something that cannot be read or served.
             NotReady: a new place would have to be decided about, and none may be now.
         """
         self.ledger.expire()
-        held = self.ledger.books.pods.get(call.pod.metadata.uid)
+        held = self.ledger.claims.pods.get(ask.uid)
         if held is not None and held.state is not State.ASSUMED:
-            return _committed(held, call)
-        worker = worker_of(call.pod)
-        if worker is not None:
-            return self._planned(worker, call)
+            return _committed(held, nodes)
+        if ask.request is None:
+            return _nowhere(nodes, ask.refusal)
+        if ask.worker is not None:
+            return self._planned(ask.worker, ask.request, nodes)
         if self.decisions.mode is Mode.ADVISORY:
-            return self._every(call)
-        return self._one(held, call)
+            return self._every(ask.request, nodes)
+        return self._one(ask, held, nodes)
 
-    def _planned(self, worker: Worker, call: ExtenderArgs) -> FilterResult:
-        claim = self.ledger.books.workers.get(worker)
+    def _planned(self, worker: WorkerKey, request: core.Request, nodes: Nodes) -> FilterResult:
+        claim = self.ledger.claims.workers.get(worker)
         if claim is None:
-            return self._unplanned(worker, call)
-        others = self.ledger.books.pods_of(worker)
+            return self._unplanned(worker, nodes)
+        others = self.ledger.claims.pods_of(worker)
         if others:
-            return _nowhere(call, f"the worker's place is held by pod {others[0].name}")
-        request = asks.pod_request(call.pod, self.decisions.observed_resources)
-        if differs := mismatch(request, claim.place):
-            return _nowhere(call, differs)
-        obstacle = self.ledger.books.obstacle(claim.place)
+            return _nowhere(nodes, f"the worker's place is held by pod {others[0].name}")
+        if differs := mismatch(request, claim.allocation):
+            return _nowhere(nodes, differs)
+        obstacle = self.ledger.claims.obstacle(claim.allocation)
         if obstacle:
-            return _nowhere(call, f"the worker's place cannot be used: {obstacle}")
-        return _exactly(claim.placement.node, call, otherwise="the worker is planned on node")
+            return _nowhere(nodes, f"the worker's place cannot be used: {obstacle}")
+        return _exactly(claim.placement.node, nodes, otherwise="the worker is planned on node")
 
-    def _unplanned(self, worker: Worker, call: ExtenderArgs) -> FilterResult:
+    def _unplanned(self, worker: WorkerKey, nodes: Nodes) -> FilterResult:
         if self.ledger.jobs.is_known(worker.attempt):
-            return _nowhere(call, f"{worker.attempt} is not admitted")
+            return _nowhere(nodes, f"{worker.attempt} is not admitted")
         return FilterResult(error=f"{worker.attempt} is not known yet")
 
-    def _one(self, held: PodClaim | None, call: ExtenderArgs) -> FilterResult:
+    def _one(self, ask: PodAsk, held: PodClaim | None, nodes: Nodes) -> FilterResult:
         if held is not None:
-            if held.placement.node in call.node_names and not self._obstacle(held):
+            if held.placement.node in nodes and not self.ledger.claims.obstacle(held.allocation):
                 self.ledger.renew(held, seconds=self.decisions.assume_seconds)
                 return FilterResult(node_names=[held.placement.node])
             self.ledger.release(held)
         self.may_decide()
-        request = asks.pod_request(call.pod, self.decisions.observed_resources)
-        chosen = core.choose(
-            self.ledger.cluster, request, self.policies.named(), candidates=call.node_names
-        )
+        request = ask.served()
+        chosen = core.choose(self.ledger.cluster, request, self.policies.named(), candidates=nodes)
         if chosen is None:
-            return self._refused(request, call)
-        self.ledger.assume(call.pod, chosen, seconds=self.decisions.assume_seconds)
+            return self._not_yet(request, nodes) or self._refused(request, nodes)
+        self.ledger.assume(ask, chosen, seconds=self.decisions.assume_seconds)
         return FilterResult(node_names=[chosen.node])
 
-    def _every(self, call: ExtenderArgs) -> FilterResult:
+    def _every(self, request: core.Request, nodes: Nodes) -> FilterResult:
         self.may_decide()
-        request = asks.pod_request(call.pod, self.decisions.observed_resources)
-        ranked = core.rank(
-            self.ledger.cluster, request, self.policies.named(), candidates=call.node_names
-        )
+        ranked = core.rank(self.ledger.cluster, request, self.policies.named(), candidates=nodes)
+        if not ranked and (soon := self._not_yet(request, nodes)):
+            return soon
         fits = {each.node for each in ranked}
-        refused = self._refused(request, call)
+        refused = self._refused(request, nodes)
         return FilterResult(
-            node_names=[name for name in call.node_names if name in fits],
+            node_names=[name for name in nodes if name in fits],
             failed_nodes=refused.failed_nodes,
             failed_and_unresolvable_nodes=refused.failed_and_unresolvable_nodes,
         )
 
-    def _refused(self, request: core.Request, call: ExtenderArgs) -> FilterResult:
-        """Why each node that does not fit does not."""
-        reasons = core.explain(self.ledger.cluster, request, candidates=call.node_names)
-        texts = {reason: reason.describe(request) for reason in set(reasons.values())}
+    def _not_yet(self, request: core.Request, nodes: Nodes) -> FilterResult | None:
+        """That nothing is decided, if the pod fits when holds of some seconds have ended."""
+        later = self.ledger.claims.after_holds()
+        if later is None:
+            return None
+        fits = core.choose(later, request, self.policies.named(), candidates=nodes)
+        return FilterResult(error=HOLD_ENDS_SOON) if fits else None
+
+    def _refused(self, request: core.Request, nodes: Nodes) -> FilterResult:
+        """Why each node that does not fit does not, and how nearly the nearest ones do."""
+        cluster = self.ledger.cluster
+        miss, near = core.nearly(cluster, request, candidates=nodes)
+        less = f"; would fit with {miss.resource.less(miss.less)}" if miss else ""
+
+        @functools.cache
+        def text(reason: core.Reason, resource: str) -> str:
+            return reason.describe(request, resources=(resource,))
+
         failed: dict[str, str] = {}
         lasting: dict[str, str] = {}
-        for name, reason in reasons.items():
+        for name, reason in core.explain(cluster, request, candidates=nodes).items():
             group = failed if reason in EVICTING_HELPS else lasting
-            group[name] = texts[reason]
+            group[name] = text(reason, _resource(cluster.node(name))) + less * (name in near)
         return FilterResult(
             node_names=[], failed_nodes=failed, failed_and_unresolvable_nodes=lasting
         )
 
-    def _obstacle(self, held: PodClaim) -> str:
-        return self.ledger.books.obstacle(held.place)
+
+def _resource(node: core.Node | None) -> str:
+    """By which name the node's GPUs are asked for."""
+    return (node.resource if node else "") or names.GPU
 
 
-def _committed(held: PodClaim, call: ExtenderArgs) -> FilterResult:
+def _committed(held: PodClaim, nodes: Nodes) -> FilterResult:
     """A Binding was sent or written: no other node can be right until its end is known."""
-    if held.placement.node in call.node_names:
+    if held.placement.node in nodes:
         return FilterResult(node_names=[held.placement.node])
     return FilterResult(error=f"the pod's binding to node {held.placement.node} is not settled")
 
 
-def _exactly(node: core.NodeName, call: ExtenderArgs, *, otherwise: str) -> FilterResult:
-    if node in call.node_names:
+def _exactly(node: core.NodeName, nodes: Nodes, *, otherwise: str) -> FilterResult:
+    if node in nodes:
         return FilterResult(node_names=[node])
-    return _nowhere(call, f"{otherwise} {node}, which kube-scheduler's own filters exclude")
+    return _nowhere(nodes, f"{otherwise} {node}, which kube-scheduler's own filters exclude")
 
 
-def _nowhere(call: ExtenderArgs, text: str) -> FilterResult:
-    return FilterResult(
-        node_names=[], failed_and_unresolvable_nodes=dict.fromkeys(call.node_names, text)
-    )
+def _nowhere(nodes: Nodes, text: str) -> FilterResult:
+    return FilterResult(node_names=[], failed_and_unresolvable_nodes=dict.fromkeys(nodes, text))

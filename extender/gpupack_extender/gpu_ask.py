@@ -13,7 +13,7 @@ import gpupack_core as core
 from gpupack_crds import names, quantity
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_extender.errors import AskInvalid
-from gpupack_extender.limits import MOST_GPUS_ASKED, believed_on_gpu
+from gpupack_extender.limits import MOST_GPUS, believed_on_gpu
 
 Quantities = Mapping[str, str | int | float]
 
@@ -42,7 +42,8 @@ def read(limits: Quantities, observed: Collection[str]) -> GpuAsk:
     """What the limits of one container ask for.
 
     Raises:
-        AskInvalid: two kinds at once, or a share that is incomplete or out of bounds.
+        AskInvalid: two kinds at once, more GPUs than any node may have, or a share that is
+            incomplete or out of bounds.
         QuantityInvalid: a quantity cannot be read.
     """
     asked = [name for name in (*OURS, *observed) if name in limits]
@@ -55,8 +56,7 @@ def read(limits: Quantities, observed: Collection[str]) -> GpuAsk:
     (kind,) = kinds
     if kind == names.GPU_SHARE:
         return GpuAsk(share=_share(limits))
-    gpus = min(quantity.count(limits[kind]), MOST_GPUS_ASKED)
-    return GpuAsk(gpus=gpus, resource=resource_in_core(kind))
+    return GpuAsk(gpus=_whole(kind, limits[kind]), resource=resource_in_core(kind))
 
 
 def of_job(spec: GpuJobSpec, observed: Collection[str]) -> GpuAsk:
@@ -84,6 +84,15 @@ def of_job(spec: GpuJobSpec, observed: Collection[str]) -> GpuAsk:
 def resource_in_core(name: str) -> str:
     """How core calls a resource: it knows no name of ours."""
     return "" if name == names.GPU else name
+
+
+def _whole(kind: str, asked: str | float) -> int:
+    gpus = quantity.count(asked)
+    if gpus > MOST_GPUS:
+        raise AskInvalid(
+            f"{kind} is {gpus}; no node has more than {MOST_GPUS} GPUs: ask for fewer, in more pods"
+        )
+    return gpus
 
 
 def _share(limits: Quantities) -> core.Share:

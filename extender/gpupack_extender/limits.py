@@ -18,9 +18,11 @@ MOST_GPU_MEMORY: Final = core.MiB(1 << 24)
 MOST_GPUS: Final = 128
 """GPUs of one node; as many as a GPUNode may list."""
 
+MOST_CPU: Final = core.MilliCpu(1 << 24)
+"""16,777 cores: several times the largest machine. A pod that asks for more is refused."""
 
-MOST_GPUS_ASKED: Final = 1 << 20
-"""Of one pod: too much for any node, and core counts thousandths of it in 32 bits."""
+MOST_MEMORY: Final = core.MiB(1 << 27)
+"""128 TiB, likewise."""
 
 
 def believed(amount: int) -> int:

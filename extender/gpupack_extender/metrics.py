@@ -69,17 +69,16 @@ class LedgerCollector(Collector):
         yield self._devices()
         yield self._lingering()
         yield self._ages()
-        yield self._unreadable()
         yield CounterMetricFamily(
             "gpupack_extender_contradictions",
             "How often the API showed a device claimed beyond what it has.",
-            value=self._ledger.books.contradictions,
+            value=self._ledger.claims.contradictions,
         )
 
     def _claims(self) -> Metric:
-        books = self._ledger.books
-        states = [claim.state for claim in books.workers.values()]
-        counts = collections.Counter(states + [claim.state for claim in books.pods.values()])
+        table = self._ledger.claims
+        states = [claim.state for claim in table.workers.values()]
+        counts = collections.Counter(states + [claim.state for claim in table.pods.values()])
         family = GaugeMetricFamily("gpupack_extender_claims", "Claims by state.", labels=["state"])
         for state in State:
             family.add_metric([state.value], counts[state])
@@ -97,7 +96,7 @@ class LedgerCollector(Collector):
         return family
 
     def _lingering(self) -> Metric:
-        holders = self._ledger.books.lingering.values()
+        holders = self._ledger.claims.lingering.values()
         return GaugeMetricFamily(
             "gpupack_extender_lingering_pods",
             "Pods that the API does not know any more and whose processes still hold GPUs.",
@@ -112,16 +111,6 @@ class LedgerCollector(Collector):
         )
         for kind, watch in self._watches.items():
             family.add_metric([kind], watch.age_seconds())
-        return family
-
-    def _unreadable(self) -> Metric:
-        family = CounterMetricFamily(
-            "gpupack_extender_unreadable_objects",
-            "Objects of the API server that were passed over, by kind.",
-            labels=["kind"],
-        )
-        for kind, watch in self._watches.items():
-            family.add_metric([kind], watch.unreadable)
         return family
 
 

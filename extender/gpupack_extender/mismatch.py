@@ -9,12 +9,12 @@ kube-scheduler and kubelet hold the pod to what it says itself.
 import gpupack_core as core
 from gpupack_crds import names
 from gpupack_extender.gpu_ask import MILLI_PER_PERCENT
-from gpupack_extender.ledger.claims import Place
+from gpupack_extender.ledger.claims import Allocation
 
 
-def mismatch(request: core.Request, place: Place) -> str:
+def mismatch(request: core.Request, allocation: Allocation) -> str:
     """Why a pod that asks for this cannot have the place; empty if it can."""
-    asked, held = _asked(request), _held(place)
+    asked, held = _asked(request), _held(allocation)
     if asked == held:
         return ""
     return f"the pod asks for {asked}, but its worker's place is {held}; ask for the same GPUs"
@@ -26,11 +26,11 @@ def _asked(request: core.Request) -> str:
     return _whole(request.gpus or 0, request.resource or names.GPU)
 
 
-def _held(place: Place) -> str:
-    grants = place.placement.devices
+def _held(allocation: Allocation) -> str:
+    grants = allocation.placement.devices
     parts = [_share(grant.milli, grant.memory) for grant in grants if grant.shares]
     whole = len(grants) - len(parts)
-    counts = ({names.GPU: whole} if whole else {}) | dict(place.tickets)
+    counts = ({names.GPU: whole} if whole else {}) | dict(allocation.tickets)
     return " and ".join([*parts, *(_whole(number, name) for name, number in counts.items())])
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTPS side: the plan API for the operator; health, readiness and metrics; what is known.
+"""The HTTPS side: the plan API for the operator, metrics, and what is known.
 
-Health and readiness are for anyone and say what is missing, no more. Everything else asks for a
-token and the right.
+Everything asks for a token and the right.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ import gpupack_core as core
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest
 from gpupack_extender import endpoints
-from gpupack_extender.access import Access
+from gpupack_extender.access import Access, Caller
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.planning import Plan
 from gpupack_extender.readiness import Readiness
@@ -32,7 +31,7 @@ LIMIT_BYTES = 2 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanApi:
-    """plan, healthz, readyz, metrics, snapshot, outlook."""
+    """plan, metrics, snapshot, outlook."""
 
     make_plan: Plan
     access: Access
@@ -44,8 +43,6 @@ class PlanApi:
         return endpoints.application(
             [
                 Route(names.PLAN_PATH, endpoints.guarded(self.plan), methods=["POST"]),
-                Route("/healthz", self.healthz),
-                Route("/readyz", self.readyz),
                 Route("/metrics", endpoints.guarded(self.show_metrics)),
                 Route(SNAPSHOT_PATH, endpoints.guarded(self.show_snapshot)),
                 Route(OUTLOOK_PATH, endpoints.guarded(self.show_outlook)),
@@ -54,10 +51,10 @@ class PlanApi:
 
     async def plan(self, request: Request) -> Response:
         """Places for all workers of an attempt, or why not."""
-        authorization = request.headers.get("authorization", "")
-        await self.access.known(authorization, audience=names.PLAN_AUDIENCE)
+        caller = _caller(request)
+        await self.access.known(caller, audience=names.PLAN_AUDIENCE)
         call = await endpoints.read(request, PlanRequest, limit_bytes=LIMIT_BYTES)
-        await self.access.may_plan(authorization, namespace=call.namespace)
+        await self.access.may_plan(caller, namespace=call.namespace)
         self.readiness.require_to_decide()
         with self.metrics.timed("plan"):
             result = self.make_plan(call)
@@ -66,16 +63,6 @@ class PlanApi:
             return endpoints.answer(result, http.HTTPStatus.CONFLICT)
         self.metrics.count("plan", "placed")
         return endpoints.answer(result)
-
-    async def healthz(self, _: Request) -> Response:
-        """Whether the process answers."""
-        return PlainTextResponse("ok")
-
-    async def readyz(self, _: Request) -> Response:
-        """Whether plans can be asked for here."""
-        missing = self.readiness.missing_to_decide()
-        code = http.HTTPStatus.SERVICE_UNAVAILABLE if missing else http.HTTPStatus.OK
-        return PlainTextResponse(missing or "ok", code)
 
     async def show_metrics(self, request: Request) -> Response:
         """Everything that is counted, in Prometheus' format."""
@@ -98,5 +85,11 @@ class PlanApi:
         return endpoints.answer(core.dump_outlook(self.make_plan.ledger.learner.peek()))
 
     async def _require_right(self, request: Request) -> None:
-        authorization = request.headers.get("authorization", "")
-        await self.access.may_get(authorization, path=request.url.path)
+        await self.access.may_get(_caller(request), path=request.url.path)
+
+
+def _caller(request: Request) -> Caller:
+    return Caller(
+        authorization=request.headers.get("authorization", ""),
+        address=request.client.host if request.client else "",
+    )

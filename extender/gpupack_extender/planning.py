@@ -9,13 +9,13 @@ stands in a GPUJob's status is the operator's to change.
 import dataclasses
 
 import gpupack_core as core
-from gpupack_crds.gpujob_status import WorkerPlacement
+from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
-from gpupack_extender import asks
+from gpupack_extender import gang_ask
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.claims import State, WorkerClaim
 from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.ledger.workers import Attempt
+from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions
 
@@ -35,37 +35,38 @@ class Plan:
             AskInvalid: the spec or the pod spec cannot be read or served.
         """
         self.ledger.expire()
-        attempt = Attempt(
+        attempt = AttemptKey(
             namespace=call.namespace, job=call.name, job_uid=call.uid, number=call.attempt
         )
-        gang = asks.gang(
-            call.spec, asks.read_pod_spec(call.pod_spec), self.decisions.observed_resources
-        )
+        gang = gang_ask.gang(call.spec, call.pod_spec, self.decisions.observed_resources)
         held = self.ledger.plan_of(attempt)
         if held and self._stands(held, gang):
-            self.ledger.renew_plan(attempt, seconds=self.decisions.plan_hold_seconds)
+            seconds, version = self.decisions.plan_hold_seconds, call.resource_version
+            self.ledger.renew_plan(attempt, seconds=seconds, version=version)
             return self._response(held)
         self.ledger.drop_plans(call.uid)
-        return self._fresh(attempt, gang, call.spec.policy)
+        return self._fresh(attempt, gang, call)
 
     def _stands(self, held: tuple[WorkerClaim, ...], gang: core.Gang) -> bool:
         if any(claim.state is State.WRITTEN for claim in held):
             return True
-        obstacles = (self.ledger.books.obstacle(claim.place) for claim in held)
+        obstacles = (self.ledger.claims.obstacle(claim.allocation) for claim in held)
         return len(held) == gang.workers and not any(obstacles)
 
     def _fresh(
-        self, attempt: Attempt, gang: core.Gang, policy: str | None
+        self, attempt: AttemptKey, gang: core.Gang, call: PlanRequest
     ) -> PlanResponse | PlanRefusal:
-        placements = core.plan_gang(self.ledger.cluster, gang, self.policies.named(policy))
+        policy = self.policies.named(call.spec.policy)
+        placements = core.plan_gang(self.ledger.cluster, gang, policy)
         if isinstance(placements, core.Refusal):
             return _refusal(placements)
-        self.ledger.hold_plan(attempt, placements, seconds=self.decisions.plan_hold_seconds)
+        seconds, version = self.decisions.plan_hold_seconds, call.resource_version
+        self.ledger.hold_plan(attempt, placements, seconds=seconds, version=version)
         return self._response(self.ledger.plan_of(attempt))
 
     def _response(self, held: tuple[WorkerClaim, ...]) -> PlanResponse:
         return PlanResponse(
-            placement=tuple(
+            placement=by_node(
                 WorkerPlacement(
                     worker=claim.worker.index,
                     node=claim.placement.node,
@@ -83,4 +84,5 @@ def _refusal(refusal: core.Refusal) -> PlanRefusal:
         message=refusal.message,
         counts={count.reason.value: count.nodes for count in refusal.counts},
         never=refusal.never,
+        fits_vacated=refusal.fits_vacated,
     )

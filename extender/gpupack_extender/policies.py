@@ -38,9 +38,11 @@ class Policies:
         learner: Outlooks,
         *,
         known: core.Outlook | None = None,
+        can_serve: Callable[[core.Request], bool] = lambda _: True,
         look: Callable[[str], core.Policy] = core.policy_named,
     ) -> None:
         self._default, self._learner, self._look = default, learner, look
+        self._can_serve = can_serve
         self._known, self._outlook = known, known
         self._informed: dict[str, core.Policy] = {}
         self._stale: set[str] = set()
@@ -70,10 +72,23 @@ class Policies:
         while self._known is None:
             await asyncio.sleep(LOOK_SECONDS)
             if self._learner.due():
-                self._outlook = self._learner.outlook()
+                self._outlook = await self._servable(self._learner.outlook())
                 self._stale = set(self._informed)
             await self._catch_up()
         await asyncio.Event().wait()
+
+    async def _servable(self, outlook: core.Outlook) -> core.Outlook:
+        """Without what no node could take even if it were empty.
+
+        Whoever asks for that waits for ever, and says nothing of those who will be placed.
+        """
+        served: list[core.Demand] = []
+        for demand in outlook.mix.demands:
+            if self._can_serve(demand.request):
+                served.append(demand)
+            await asyncio.sleep(0)
+        mix = core.Mix.of((demand.request, demand.weight) for demand in served)
+        return core.Outlook(mix, outlook.churn)
 
     async def _catch_up(self) -> None:
         """Inform those that lag behind; a policy that fails goes on with what it knew."""

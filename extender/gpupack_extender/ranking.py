@@ -7,14 +7,14 @@ unlike nodes equal.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import gpupack_core as core
-from gpupack_extender import asks
 from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.ledger.workers import worker_of
+from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions
-from gpupack_extender.wire import ExtenderArgs, HostPriority
+from gpupack_extender.wire import HostPriority
 
 BEST = 10
 
@@ -27,31 +27,22 @@ class Prioritize:
     policies: Policies
     decisions: Decisions
 
-    def __call__(self, call: ExtenderArgs) -> list[HostPriority]:
-        """Answer one call.
-
-        Raises:
-            AskInvalid: the pod asks for something that cannot be read or served.
-        """
+    def __call__(self, ask: PodAsk, nodes: Sequence[core.NodeName]) -> list[HostPriority]:
+        """Answer one call."""
         self.ledger.expire()
-        scores = self._scores(call)
-        return [HostPriority(host=name, score=scores.get(name, 0)) for name in call.node_names]
+        scores = self._scores(ask, nodes)
+        return [HostPriority(host=name, score=scores.get(name, 0)) for name in nodes]
 
-    def _scores(self, call: ExtenderArgs) -> dict[str, int]:
-        books, worker = self.ledger.books, worker_of(call.pod)
-        held = books.pods.get(call.pod.metadata.uid)
-        claim = held or (books.workers.get(worker) if worker else None)
+    def _scores(self, ask: PodAsk, nodes: Sequence[core.NodeName]) -> dict[str, int]:
+        table = self.ledger.claims
+        held = table.pods.get(ask.uid)
+        claim = held or (table.workers.get(ask.worker) if ask.worker else None)
         if claim is not None:
             return {claim.placement.node: BEST}
-        return self._ranks(call)
+        return self._ranks(ask.request, nodes) if ask.request else {}
 
-    def _ranks(self, call: ExtenderArgs) -> dict[str, int]:
-        ranked = core.rank(
-            self.ledger.cluster,
-            asks.pod_request(call.pod, self.decisions.observed_resources),
-            self.policies.named(),
-            candidates=call.node_names,
-        )
+    def _ranks(self, request: core.Request, nodes: Sequence[core.NodeName]) -> dict[str, int]:
+        ranked = core.rank(self.ledger.cluster, request, self.policies.named(), candidates=nodes)
         levels = sorted({each.score for each in ranked}, reverse=True)
         step = {score: BEST - BEST * i // len(levels) for i, score in enumerate(levels)}
         return {each.node: step[each.score] for each in ranked}

@@ -23,7 +23,6 @@ class Watch(Protocol):
     """What readiness asks of a reflector."""
 
     synced: asyncio.Event
-    unreadable: int
 
     def age_seconds(self) -> float:
         """Seconds since the server last said anything."""

@@ -9,15 +9,14 @@ import dataclasses
 from collections.abc import Callable
 
 import gpupack_core as core
-from gpupack_extender import asks
-from gpupack_extender.errors import AskInvalid, AskMismatch, BindRefused
-from gpupack_extender.ledger.claims import Place, PodClaim, State
+from gpupack_extender.errors import AskMismatch, BindRefused
+from gpupack_extender.ledger.claims import Allocation, PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.ledger.workers import Worker, worker_of
+from gpupack_extender.ledger.workers import WorkerKey
 from gpupack_extender.mismatch import mismatch
+from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions
-from gpupack_kube import objects
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Reserve:
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
 
-    def __call__(self, pod: objects.Pod, node: str) -> PodClaim:
+    def __call__(self, ask: PodAsk, node: str) -> PodClaim:
         """Hold the place; a claim that is bound or landed already is returned as it is.
 
         Raises:
@@ -39,55 +38,54 @@ class Reserve:
             NotReady: a new place would have to be decided about, and none may be now.
         """
         self.ledger.expire()
-        held = self.ledger.books.pods.get(pod.metadata.uid)
+        held = self.ledger.claims.pods.get(ask.uid)
         if held is not None and held.placement.node == node and _is_settled(held):
             return held
-        place = self._place(pod, held, node)
-        obstacle = self.ledger.books.obstacle(place)
+        allocation = self._allocation(ask, held, node)
+        obstacle = self.ledger.claims.obstacle(allocation)
         if obstacle:
             raise BindRefused(obstacle)
-        return self.ledger.start_bind(pod, place)
+        return self.ledger.start_bind(ask, allocation)
 
-    def _place(self, pod: objects.Pod, held: PodClaim | None, node: str) -> Place:
-        worker = worker_of(pod)
+    def _allocation(self, ask: PodAsk, held: PodClaim | None, node: str) -> Allocation:
         if held is not None:
-            place = held.place
-        elif worker is not None:
-            place = self._planned(pod, worker)
+            allocation = held.allocation
+        elif ask.worker is not None:
+            allocation = self._planned(ask, ask.worker)
         else:
-            place = self._decided(pod, node)
-        if place.node != node:
-            raise BindRefused(f"the pod's place is on node {place.node}, not on {node}")
-        return place
+            allocation = self._decided(ask, node)
+        if allocation.node != node:
+            raise BindRefused(f"the pod's place is on node {allocation.node}, not on {node}")
+        return allocation
 
-    def _planned(self, pod: objects.Pod, worker: Worker) -> Place:
-        claim = self.ledger.books.workers.get(worker)
+    def _planned(self, ask: PodAsk, worker: WorkerKey) -> Allocation:
+        claim = self.ledger.claims.workers.get(worker)
         if claim is None:
             raise BindRefused(f"{worker.attempt} has no place for worker {worker.index}")
-        others = self.ledger.books.pods_of(worker)
+        others = self.ledger.claims.pods_of(worker)
         if others:
             raise BindRefused(f"the worker's place is held by pod {others[0].name}")
-        if differs := mismatch(self._request(pod), claim.place):
+        if differs := mismatch(_request(ask), claim.allocation):
             raise AskMismatch(differs)
-        return claim.place
+        return claim.allocation
 
-    def _decided(self, pod: objects.Pod, node: str) -> Place:
+    def _decided(self, ask: PodAsk, node: str) -> Allocation:
         self.may_decide()
         chosen = core.decide(
             self.ledger.cluster,
-            self._request(pod),
+            _request(ask),
             self.policies.named(),
             candidates=[core.NodeName(node)],
         )
         if isinstance(chosen, core.Refusal):
             raise BindRefused(chosen.message)
-        return self.ledger.books.place(chosen)
+        return self.ledger.claims.allocation(chosen)
 
-    def _request(self, pod: objects.Pod) -> core.Request:
-        try:
-            return asks.pod_request(pod, self.decisions.observed_resources)
-        except AskInvalid as error:
-            raise BindRefused(str(error)) from error
+
+def _request(ask: PodAsk) -> core.Request:
+    if ask.request is None:
+        raise BindRefused(ask.refusal)
+    return ask.request
 
 
 def _is_settled(claim: PodClaim) -> bool:

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two servers: plain HTTP on the loopback for the verbs, HTTPS for everything else."""
+"""The servers: the verbs on the loopback, health for the kubelet, HTTPS for everything else."""
 
 import contextlib
+import socket
 from collections.abc import Generator
 
 import uvicorn
 from starlette.applications import Starlette
 
 from gpupack_extender.connections import Connection
+from gpupack_extender.listener import Listener, listening_socket
+from gpupack_extender.peer_limits import ConnectionLimits, Slot
 from gpupack_extender.settings import Serving
 
 VERBS_IDLE_SECONDS = 600
@@ -15,14 +18,36 @@ VERBS_IDLE_SECONDS = 600
 call, which kube-scheduler reports as a failed scheduling cycle."""
 
 PLAN_IDLE_SECONDS = 30
-"""Longer than the operator's client keeps one (15 s). Such connections are counted below."""
+"""Longer than the operator's client keeps one (15 s)."""
 
-PLAN_CONNECTIONS = 256
-"""The plan port is reachable from pods: no more connections than this at once."""
+HEALTH_IDLE_SECONDS = 5
+"""The kubelet opens a connection for each probe."""
 
 
 class Server(uvicorn.Server):
-    """A server that leaves signals to the process it is one of two in."""
+    """A server that leaves signals to the process, of which it is one of several.
+
+    With `limits` it is reachable from pods, and accepts connections within them.
+    """
+
+    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits | None = None) -> None:
+        super().__init__(config)
+        self._limits = limits
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        if self._limits is None:
+            await super().startup(sockets)
+            return
+        config = self.config
+        listening = listening_socket(config.host, config.port, backlog=config.backlog)
+        self.servers = [
+            Listener(listening, self._protocol, tls=config.ssl, limits=self._limits)  # type: ignore[list-item]
+        ]
+        self.started = True
+
+    def _protocol(self, slot: Slot) -> Connection:
+        return Connection(self.config, self.server_state, self.lifespan.state, slot=slot)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -47,8 +72,14 @@ def plan_server(app: Starlette, serving: Serving) -> Server:
     config = _config(app, host="", port=serving.plan_port)
     config.ssl_certfile, config.ssl_keyfile = serving.tls_cert, serving.tls_key
     config.timeout_keep_alive = PLAN_IDLE_SECONDS
-    config.limit_concurrency = PLAN_CONNECTIONS
-    return Server(config)
+    return Server(config, ConnectionLimits())
+
+
+def health_server(app: Starlette, serving: Serving) -> Server:
+    """Reachable from the node, and from pods where no NetworkPolicy says otherwise."""
+    config = _config(app, host="", port=serving.health_port)
+    config.timeout_keep_alive = HEALTH_IDLE_SECONDS
+    return Server(config, ConnectionLimits(most=64, per_peer=16))
 
 
 def _config(app: Starlette, *, host: str, port: int) -> uvicorn.Config:

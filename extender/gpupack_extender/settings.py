@@ -3,23 +3,21 @@
 
 import dataclasses
 import enum
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
 import gpupack_core as core
 from gpupack_crds import names
-from gpupack_crds.gpujob import EXTENDED_RESOURCE
-from gpupack_extender.errors import SettingsInvalid
-
-T = TypeVar("T")
+from gpupack_kube.environment import Environment, SettingsInvalid
 
 LEAST_FRESH: Final = 75.0
-"""Seconds. Bookmarks come once a minute: with less a quiet cluster would look dead."""
+"""Seconds. A watch whose other end is gone is asked for anew after 60: with less, one that was cut
+off would stop decisions before it can mend itself."""
 
-LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MOST_SECONDS: Final = 3600.0
+MOST_PORT: Final = 65535
 
 
 class Mode(enum.StrEnum):
@@ -43,7 +41,7 @@ class Decisions:
     """GPUPACK_OUTLOOK, JSON as of gpupack_core.outlook_document: what is known of the requests to
     come. Absent: it is learned."""
     plan_hold_seconds: float = 10.0
-    """GPUPACK_PLAN_HOLD_SECONDS: a plan that is not written into the GPUJob by then is gone.
+    """GPUPACK_PLAN_HOLD_SECONDS: the operator writes a plan into the GPUJob by then or not at all.
 
     A new leader makes no plan for as long, so that it cannot contradict its predecessor's."""
     observed_resources: tuple[str, ...] = ()
@@ -60,7 +58,9 @@ class Serving:
     verbs_port: int = 8888
     """GPUPACK_VERBS_PORT, on 127.0.0.1 only: kube-scheduler is in the same pod."""
     plan_port: int = 8443
-    """GPUPACK_PLAN_PORT, HTTPS on all addresses: plan API, health, readiness, metrics."""
+    """GPUPACK_PLAN_PORT, HTTPS on all addresses: plan API, metrics, what is known."""
+    health_port: int = 8081
+    """GPUPACK_HEALTH_PORT, HTTP on all addresses: health and readiness for the kubelet."""
     tls_cert: str = ""
     """GPUPACK_TLS_CERT: path of the certificate chain (PEM)."""
     tls_key: str = ""
@@ -68,7 +68,7 @@ class Serving:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class LeaderElection:
     """When the extender may speak for the cluster."""
 
     system_namespace: str = names.SYSTEM_NAMESPACE
@@ -77,6 +77,10 @@ class Standing:
     """GPUPACK_LEADER_LEASE: the Lease of kube-scheduler's own leader election."""
     pod_name: str = ""
     """POD_NAME: kube-scheduler's identity in that Lease begins with it."""
+    pod_uid: str = ""
+    """POD_UID: owns what the leader publishes."""
+    pod_address: str = ""
+    """POD_IP: where the Service of the plan API leads while we decide; empty: it is left alone."""
     fresh_seconds: float = 90.0
     """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is decided; LEAST_FRESH or
     more."""
@@ -88,7 +92,7 @@ class Settings:
 
     decisions: Decisions
     serving: Serving
-    standing: Standing
+    leader_election: LeaderElection
     log_level: str = "INFO"
     """GPUPACK_LOG_LEVEL."""
 
@@ -99,127 +103,65 @@ class Settings:
         Raises:
             SettingsInvalid: the message names the variable, its value and what it may be.
         """
+        environment = Environment(environ)
         return cls(
-            decisions=_decisions(environ),
-            serving=_serving(environ),
-            standing=_standing(environ),
-            log_level=_read(
-                environ, "GPUPACK_LOG_LEVEL", _level, "INFO", "one of " + ", ".join(LOG_LEVELS)
-            ),
+            decisions=_decisions(environment),
+            serving=_serving(environment),
+            leader_election=_leader_election(environment),
+            log_level=environment.log_level(),
         )
 
 
-def _decisions(environ: Mapping[str, str]) -> Decisions:
+def _decisions(environment: Environment) -> Decisions:
     return Decisions(
-        mode=_read(environ, "GPUPACK_MODE", Mode, Mode.DECISIVE, "decisive or advisory"),
-        policy=_read(
-            environ,
-            "GPUPACK_POLICY",
-            _policy,
-            core.DEFAULT_POLICY,
-            "one of " + ", ".join(core.POLICIES),
+        mode=environment.choice("GPUPACK_MODE", Mode, Mode.DECISIVE),
+        policy=environment.parsed(
+            "GPUPACK_POLICY", _policy, core.DEFAULT_POLICY, f"one of {', '.join(core.POLICIES)}"
         ),
-        outlook=_outlook(environ),
-        observed_resources=_read(
-            environ,
-            "GPUPACK_OBSERVED_RESOURCES",
-            _resources,
-            (),
-            "names of extended resources such as nvidia.com/gpu, none of gpupack.dev, separated by "
-            "commas",
+        outlook=environment.parsed(
+            "GPUPACK_OUTLOOK", _outlook, None, "an outlook as gpupack-simulator writes it"
         ),
-        plan_hold_seconds=_seconds(environ, "GPUPACK_PLAN_HOLD_SECONDS", 10.0),
-        assume_seconds=_seconds(environ, "GPUPACK_ASSUME_SECONDS", 30.0),
+        observed_resources=environment.parsed(
+            "GPUPACK_OBSERVED_RESOURCES", names.foreign_resources, (), names.FOREIGN_RESOURCES
+        ),
+        plan_hold_seconds=environment.seconds("GPUPACK_PLAN_HOLD_SECONDS", 10.0, most=MOST_SECONDS),
+        assume_seconds=environment.seconds("GPUPACK_ASSUME_SECONDS", 30.0, most=MOST_SECONDS),
     )
 
 
-def _serving(environ: Mapping[str, str]) -> Serving:
+def _serving(environment: Environment) -> Serving:
     return Serving(
-        verbs_port=_read(environ, "GPUPACK_VERBS_PORT", _port, 8888, "a port, 1 to 65535"),
-        plan_port=_read(environ, "GPUPACK_PLAN_PORT", _port, 8443, "a port, 1 to 65535"),
-        tls_cert=_required(environ, "GPUPACK_TLS_CERT", "the path of the certificate"),
-        tls_key=_required(environ, "GPUPACK_TLS_KEY", "the path of the certificate's key"),
+        verbs_port=environment.whole("GPUPACK_VERBS_PORT", 8888, most=MOST_PORT),
+        plan_port=environment.whole("GPUPACK_PLAN_PORT", 8443, most=MOST_PORT),
+        health_port=environment.whole("GPUPACK_HEALTH_PORT", 8081, most=MOST_PORT),
+        tls_cert=environment.required("GPUPACK_TLS_CERT", "the path of the certificate"),
+        tls_key=environment.required("GPUPACK_TLS_KEY", "the path of the certificate's key"),
     )
 
 
-def _standing(environ: Mapping[str, str]) -> Standing:
-    return Standing(
-        system_namespace=environ.get("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
-        leader_lease=environ.get("GPUPACK_LEADER_LEASE", names.SCHEDULER_LEASE),
-        pod_name=_required(environ, "POD_NAME", "this pod's name (downward API)"),
-        fresh_seconds=_read(
-            environ, "GPUPACK_FRESH_SECONDS", _fresh, 90.0, f"{LEAST_FRESH:g} to 3600 seconds"
+def _leader_election(environment: Environment) -> LeaderElection:
+    return LeaderElection(
+        system_namespace=environment.text("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
+        leader_lease=environment.text("GPUPACK_LEADER_LEASE", names.SCHEDULER_LEASE),
+        pod_name=environment.required("POD_NAME", "this pod's name (downward API)"),
+        pod_uid=environment.text("POD_UID", ""),
+        pod_address=environment.text("POD_IP", ""),
+        fresh_seconds=environment.seconds(
+            "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MOST_SECONDS
         ),
     )
-
-
-def _required(environ: Mapping[str, str], name: str, meaning: str) -> str:
-    if not environ.get(name):
-        raise SettingsInvalid(f"{name} is not set; set it to {meaning}")
-    return environ[name]
-
-
-def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
-    return _read(environ, name, _positive, default, "seconds, more than 0 and at most 3600")
-
-
-def _read(
-    environ: Mapping[str, str], name: str, parse: Callable[[str], T], default: T, allowed: str
-) -> T:
-    text = environ.get(name, "")
-    if not text:
-        return default
-    try:
-        return parse(text)
-    except (ValueError, KeyError, core.UnknownPolicy) as error:
-        raise SettingsInvalid(f"{name}={text!r} is not valid; set it to {allowed}") from error
-
-
-def _resources(text: str) -> tuple[str, ...]:
-    resources = tuple(name.strip() for name in text.split(","))
-    for name in resources:
-        if not re.fullmatch(EXTENDED_RESOURCE, name) or name.startswith(f"{names.GROUP}/"):
-            raise ValueError(name)
-    return tuple(dict.fromkeys(resources))
 
 
 def _policy(text: str) -> str:
-    core.policy_named(text)
+    try:
+        core.policy_named(text)
+    except core.UnknownPolicy as error:
+        raise ValueError(text) from error
     return text
 
 
-def _outlook(environ: Mapping[str, str]) -> core.Outlook | None:
-    text = environ.get("GPUPACK_OUTLOOK", "")
-    if not text:
-        return None
+def _outlook(text: str) -> core.Outlook:
     try:
         return core.load_outlook(msgspec.json.decode(text, type=dict[str, Any]))
     except (msgspec.MsgspecError, core.InvalidSnapshot) as error:
         raise SettingsInvalid(f"GPUPACK_OUTLOOK is not valid: {error}") from error
-
-
-def _level(text: str) -> str:
-    if text.upper() not in LOG_LEVELS:
-        raise ValueError(text)
-    return text.upper()
-
-
-def _fresh(text: str) -> float:
-    seconds = _positive(text)
-    if seconds < LEAST_FRESH:
-        raise ValueError(text)
-    return seconds
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 < port < 1 << 16:
-        raise ValueError(text)
-    return port
-
-
-def _positive(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds <= 3600:  # noqa: PLR2004 - an hour; nan fails too
-        raise ValueError(text)
-    return seconds

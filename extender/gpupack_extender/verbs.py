@@ -12,11 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gpupack_extender import endpoints
+from gpupack_extender import endpoints, pod_ask
 from gpupack_extender.binding import Binder
-from gpupack_extender.errors import AskInvalid, BindRefused, NotReady
+from gpupack_extender.errors import BindRefused, NotReady
 from gpupack_extender.filtering import Filter
 from gpupack_extender.metrics import Metrics
+from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.wire import BindingArgs, BindingResult, ExtenderArgs, FilterResult
@@ -59,7 +60,7 @@ class Verbs:
         """How good each of the nodes that passed is."""
         call = await endpoints.read(request, ExtenderArgs, limit_bytes=LIMIT_BYTES)
         with self.metrics.timed("prioritize"):
-            result = self.prioritize_pod(call)
+            result = self.prioritize_pod(self._ask(call), call.node_names)
         self.metrics.count("prioritize", "ranked")
         return endpoints.answer(result)
 
@@ -74,9 +75,12 @@ class Verbs:
     def _filter(self, call: ExtenderArgs) -> FilterResult:
         try:
             self.readiness.require_to_answer()
-            return self.filter_pod(call)
-        except (NotReady, AskInvalid) as error:
+            return self.filter_pod(self._ask(call), call.node_names)
+        except NotReady as error:
             return FilterResult(error=str(error))
+
+    def _ask(self, call: ExtenderArgs) -> PodAsk:
+        return pod_ask.of_call(call.pod, self.filter_pod.decisions.observed_resources)
 
     async def _bind(self, call: BindingArgs) -> tuple[BindingResult, str]:
         try:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import msgspec
 
 import gpupack_core as core
-from gpupack_kube import objects
+from gpupack_extender.pod_ask import CalledPod
 
 Name = Annotated[
     str, msgspec.Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
@@ -30,7 +30,7 @@ NodeNames = Annotated[list[core.NodeName], msgspec.Meta(max_length=20_000)]
 class ExtenderArgs(Go, frozen=True):
     """Arguments of filter and prioritize. `nodeCacheCapable: true` makes NodeNames be set."""
 
-    pod: objects.Pod
+    pod: CalledPod
     node_names: NodeNames
 
     def __post_init__(self) -> None:

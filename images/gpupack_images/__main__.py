@@ -3,4 +3,4 @@
 
 from gpupack_images.cli import main
 
-main(prog_name="python -m gpupack_images")
+raise SystemExit(main())

@@ -15,6 +15,8 @@ class Image:
 
     target: str
     name: str
+    on_torch: bool = False
+    """It is torch's layers, or stands on them."""
 
 
 # In building order: what many images stand on first.
@@ -24,9 +26,9 @@ IMAGES = (
     Image("extender", "docker.io/gpupack/extender:dev"),
     Image("agent", "docker.io/gpupack/agent:dev"),
     Image("judge", "docker.io/gpupack/judge:dev"),
-    Image("torch", "localhost/gpupack/torch:dev"),
-    Image("workloads", "docker.io/gpupack/workloads:dev"),
-    Image("workloads-test", "docker.io/gpupack/workloads-test:dev"),
+    Image("torch", "localhost/gpupack/torch:dev", on_torch=True),
+    Image("workloads", "docker.io/gpupack/workloads:dev", on_torch=True),
+    Image("workloads-test", "docker.io/gpupack/workloads-test:dev", on_torch=True),
     Image("pause", "localhost/gpupack/pause:dev"),
     Image("kube-scheduler", "registry.k8s.io/kube-scheduler:v1.36.3"),
 )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two programs that can build: Docker where its daemon answers, else buildah.
+"""The two programs that can build: Docker where it has BuildKit, else buildah.
+
+Debian's docker.io comes without buildx, and the builder that it falls back to knows no secrets.
 
 buildah keeps its store under .dev/images (settings: storage.conf there) with one plain folder per
 layer (no metacopy, no redirected folders), because the dev cluster hard-links those folders into
@@ -53,6 +55,9 @@ class Engine(Protocol):
     def prune(self) -> None:
         """Drop layers that no named image needs."""
 
+    def export(self, image: str, archive: Path) -> None:
+        """Write an image, under its name, to an archive that `kind load image-archive` reads."""
+
 
 @dataclass(frozen=True)
 class Docker:
@@ -91,6 +96,10 @@ class Docker:
     def prune(self) -> None:
         """Drop untagged images; the build cache is BuildKit's own and bounded by it."""
         self.shell.run("docker", "image", "prune", "--force")
+
+    def export(self, image: str, archive: Path) -> None:
+        """Write an image to an archive."""
+        self.shell.run("docker", "save", "--output", str(archive), image)
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,10 @@ class Buildah:
         """Drop untagged images that no tagged one stands on; one that is in use just stays."""
         self.shell.succeeds(*self._command("rmi", "--prune"), timeout_seconds=PRUNE_TIMEOUT_SECONDS)
 
+    def export(self, image: str, archive: Path) -> None:
+        """Write an image to an archive, uncompressed: it is read once, on this machine."""
+        self._run("push", "--quiet", image, f"docker-archive:{archive}:{image}")
+
     def _run(self, *arguments: str) -> None:
         self.shell.run(*self._command(*arguments))
 
@@ -152,16 +165,18 @@ class Buildah:
 
 
 def choose_engine(wanted: str, *, shell: Shell, state: Path) -> Engine:
-    """Return the engine asked for; with `auto`, Docker where its daemon answers."""
-    if wanted in ("auto", "docker") and shell.succeeds("docker", "version"):
+    """Return the engine asked for; with `auto`, Docker where its daemon answers and has buildx."""
+    docker = wanted in ("auto", "docker") and shell.succeeds("docker", "version")
+    if docker and shell.succeeds("docker", "buildx", "version"):
         return Docker(shell)
     if wanted in ("auto", "buildah") and shell.succeeds("buildah", "--version"):
         (state / "tmp").mkdir(parents=True, exist_ok=True)
         (state / "storage.conf").write_text(STORAGE.format(state=state))
         return Buildah(shell, state)
     raise NoEngine(
-        f"engine {wanted}: no Docker daemon answers and buildah is not installed;"
-        " `make` installs buildah on Debian and Ubuntu, or start Docker"
+        f"engine {wanted}: {'Docker has no buildx' if docker else 'no Docker daemon answers'} and"
+        f" {'buildah was not asked for' if wanted == 'docker' else 'buildah is not installed'};"
+        " `make` installs buildah on Debian and Ubuntu, or start Docker, with its buildx plugin"
     )
 
 

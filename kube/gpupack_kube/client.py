@@ -4,11 +4,18 @@
 Requests go through the official client's transport (configuration, TLS, bearer tokens that are
 read anew as they rotate), but neither through its models nor its JSON: those cost most of a
 scheduler's time. Answers are decoded from bytes straight into the views of `objects`.
+
+No answer takes more memory than `largest_bytes`, whatever a tenant wrote into an object: a longer
+answer is Oversized, a longer line of a watch is told by name. `listing` reads lists around such
+objects. Nothing is asked for compressed: a page of one letter, repeated, would be read whole before
+its size is known.
 """
 
 import contextlib
+import dataclasses
+import random
 import urllib.parse
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, TypeVar
 
 import aiohttp
@@ -16,8 +23,9 @@ import msgspec
 from kubernetes.aio import client as official
 from kubernetes.aio import config as official_config
 
-from gpupack_kube import errors, objects
+from gpupack_kube import errors, lines, objects
 from gpupack_kube.clock import ServerClock
+from gpupack_kube.environment import Environment
 from gpupack_kube.resources import Resource
 
 T = TypeVar("T", bound=objects.Object)
@@ -26,13 +34,24 @@ D = TypeVar("D")
 REQUEST_SECONDS = 15.0
 """How long one request may take before it counts as unanswered."""
 
-WATCH_SILENCE_SECONDS = 75.0
-"""Bookmarks come about once a minute: a watch that is silent for longer is dead."""
+LIST_SECONDS = 60.0
+"""The same for a page of a list, which is of some MiB."""
 
+WATCH_SECONDS = (35, 45)
+"""After so long, at random, a watch is asked for anew: not by all clients at once."""
+
+WATCH_SILENCE_SECONDS = 60.0
+"""The server ends a watch before: one that is silent for as long has lost its other end."""
+
+LARGEST_MIB = 16
+"""More than an etcd can hold by default: 1.5 MiB, of which JSON may make six times as much."""
+
+JSON = "application/json"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 MERGE_PATCH = "application/merge-patch+json"
 
 
-class Page(msgspec.Struct):
+class RawPage(msgspec.Struct):
     """A list answer: its metadata, and the items not decoded yet."""
 
     metadata: objects.ListMeta
@@ -46,18 +65,50 @@ class Event(msgspec.Struct):
     object: msgspec.Raw
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Skipped:
+    """One line of a watch whose object is too large or too deep to be read.
+
+    Attributes:
+        type: as of an event.
+        metadata: what its beginning tells, which may be nothing.
+        reason: what was wrong, for a person.
+    """
+
+    type: str
+    metadata: objects.ObjectMeta
+    reason: str
+
+
+class Opened:
+    """The first word of a watch: the server is there and tells what happens from now on."""
+
+
 class Api:
     """Typed calls to the API server. Errors are those of `gpupack_kube.errors`."""
 
-    def __init__(self, transport: official.ApiClient) -> None:
+    def __init__(
+        self, transport: official.ApiClient, *, largest_bytes: int = LARGEST_MIB << 20
+    ) -> None:
         self._transport = transport
+        self._largest_bytes = largest_bytes
         self.clock = ServerClock()
         """The API server's time, as its answers tell it."""
 
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(cls, environ: Mapping[str, str]) -> AsyncGenerator["Api"]:
-        """Connect as the pod's service account, or as KUBECONFIG says outside a cluster."""
+        """Connect as the pod's service account, or as KUBECONFIG says outside a cluster.
+
+        GPUPACK_LARGEST_OBJECT_MIB is how much of memory one answer, or one line of a watch, may
+        take; an object that is larger is passed over.
+
+        Raises:
+            SettingsInvalid: that is no such size.
+        """
+        largest = Environment(environ).whole(
+            "GPUPACK_LARGEST_OBJECT_MIB", LARGEST_MIB, least=4, most=1024
+        )
         configuration = official.Configuration()
         configuration.connection_pool_maxsize = 64
         if "KUBERNETES_SERVICE_HOST" in environ and "KUBECONFIG" not in environ:
@@ -67,7 +118,7 @@ class Api:
                 config_file=environ.get("KUBECONFIG"), client_configuration=configuration
             )
         async with official.ApiClient(configuration) as transport:
-            yield cls(transport)
+            yield cls(transport, largest_bytes=largest << 20)
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
         """Read one object."""
@@ -81,13 +132,34 @@ class Api:
         page = await self.raw_page(resource, namespace=namespace, **query)
         return page.metadata, [decode(item, resource.type) for item in page.items or ()]
 
-    async def raw_page(self, resource: Resource[Any], *, namespace: str = "", **query: str) -> Page:
-        """Read one page of a list and leave it to the caller to decode its items."""
-        return decode(await self._send("GET", resource.collection(namespace), query=query), Page)
+    async def raw_page(
+        self, resource: Resource[Any], *, namespace: str = "", accept: str = JSON, **query: str
+    ) -> RawPage:
+        """Read one page of a list and leave it to the caller to decode its items.
 
-    async def create(self, resource: Resource[T], body: objects.Json, *, namespace: str = "") -> T:
-        """Create an object; raises AlreadyExists where there is one of that name."""
-        answer = await self._send("POST", resource.collection(namespace), body=body)
+        Raises:
+            Oversized: one of its items, or all of them together; `listing.pages` reads around them.
+        """
+        path = resource.collection(namespace)
+        answer = await self._send(
+            "GET", path, query=query, headers={"Accept": accept}, seconds=LIST_SECONDS
+        )
+        return decode(answer, RawPage)
+
+    async def create(
+        self,
+        resource: Resource[T],
+        body: objects.Json,
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
+    ) -> T:
+        """Create an object; raises AlreadyExists where there is one of that name.
+
+        A dry run goes through admission and validation and stores nothing.
+        """
+        query = {"dryRun": "All"} if dry_run else None
+        answer = await self._send("POST", resource.collection(namespace), query=query, body=body)
         return decode(answer, resource.type)
 
     async def replace(
@@ -114,7 +186,7 @@ class Api:
     ) -> T:
         """Apply a JSON merge patch."""
         path = resource.path(name, namespace=namespace, subresource=subresource)
-        answer = await self._send("PATCH", path, body=body, content_type=MERGE_PATCH)
+        answer = await self._send("PATCH", path, body=body, headers={"Content-Type": MERGE_PATCH})
         return decode(answer, resource.type)
 
     async def delete(
@@ -138,22 +210,30 @@ class Api:
 
     async def watch(
         self, resource: Resource[T], *, namespace: str = "", **query: str
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Opened | Event | Skipped]:
         """Yield the events from `query["resourceVersion"]` on until the server ends the stream.
+
+        It is asked to do so soon. A kind of which nothing changes and a connection whose other end
+        is gone look alike, and bookmarks do not tell them apart: the API server sends none for a
+        kind of which it has seen no event since it set up its cache, as after a change of the CRD.
+        The answer to the next watch does; `Opened` stands for it.
 
         Raises:
             Expired: the resourceVersion is too old.
-            Unreachable: nothing came for longer than a bookmark takes.
+            Unreachable: the server does not answer, or did not end the stream.
         """
         path = resource.collection(namespace)
-        query |= {"watch": "true", "allowWatchBookmarks": "true"}
+        seconds = random.randint(*WATCH_SECONDS)  # noqa: S311 - spreads load, guards nothing
+        query |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=REQUEST_SECONDS, sock_read=WATCH_SILENCE_SECONDS
         )
         async with _transport_errors(f"WATCH {path}"):
             response = await self._open("GET", path, query=query, timeout=timeout)
             try:
-                async for line in response.content:
+                yield Opened()
+                chunks = response.content.iter_any()
+                async for line in lines.lines(chunks, most_bytes=self._largest_bytes):
                     yield _event(line, call=f"WATCH {path}")
             finally:
                 response.close()
@@ -165,15 +245,29 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         body: objects.Json | None = None,
-        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+        seconds: float = REQUEST_SECONDS,
     ) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=REQUEST_SECONDS)
         async with _transport_errors(f"{method} {path}"):
             response = await self._open(
-                method, path, query=query, body=body, content_type=content_type, timeout=timeout
+                method, path, query=query, body=body, headers=headers, timeout=timeout
             )
             async with response:
-                return await response.read()
+                return await self._read(response, call=f"{method} {path}")
+
+    async def _read(self, response: aiohttp.ClientResponse, *, call: str) -> bytes:
+        parts, size = list[bytes](), 0
+        async for chunk in response.content.iter_any():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > self._largest_bytes:
+                response.close()
+                raise errors.Oversized(
+                    f"{call}: the answer is larger than {self._largest_bytes >> 20} MiB; "
+                    "GPUPACK_LARGEST_OBJECT_MIB says how much is read"
+                )
+        return b"".join(parts)
 
     async def _open(
         self,
@@ -183,28 +277,32 @@ class Api:
         query: Mapping[str, str] | None,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, applied by it
         body: objects.Json | None = None,
-        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> aiohttp.ClientResponse:
         transport = self._transport
         url = f"{transport.configuration.host}{path}"
         if query:
             url = f"{url}?{urllib.parse.urlencode(query)}"
-        headers: dict[str, str] = {
+        sent: dict[str, str] = {
             **transport.default_headers,
-            "Accept": "application/json",
-            "Content-Type": content_type,
+            "Accept": JSON,
+            "Content-Type": JSON,
+            "Accept-Encoding": "identity",
+            **(headers or {}),
         }
-        await transport.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        await transport.update_params_for_auth(sent, [], ["BearerToken"], path, method, body)
         asked = self.clock.reading()
         answer = await transport.rest_client.request(
-            method, url, headers=headers, body=body, _request_timeout=timeout
+            method, url, headers=sent, body=body, _request_timeout=timeout
         )
         response: aiohttp.ClientResponse = answer.response
-        self.clock.hear(response.headers.get("Date", ""), asked=asked)
+        self.clock.observe(response.headers.get("Date", ""), asked=asked)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
             async with response:
                 raise errors.from_response(
-                    response.status, await response.read(), call=f"{method} {path}"
+                    response.status,
+                    await self._read(response, call=f"{method} {path}"),
+                    call=f"{method} {path}",
                 )
         return response
 
@@ -214,11 +312,26 @@ def decode(data: bytes | msgspec.Raw, kind: type[D]) -> D:
 
     Raises:
         KubeError: the answer is not what the API promises; the message says where.
+        Oversized: it is nested too deeply.
     """
     try:
         return msgspec.json.decode(data, type=kind)
+    except RecursionError as error:
+        raise errors.Oversized(f"cannot read a {kind.__name__} from the API: {error}") from error
     except msgspec.MsgspecError as error:
         raise errors.KubeError(f"cannot read a {kind.__name__} from the API: {error}") from error
+
+
+def read(data: msgspec.Raw, resource: Resource[T]) -> T:
+    """Decode an object of a kind.
+
+    Raises:
+        KubeError: as of `decode`.
+        Oversized: it is nested more deeply than objects of its kind are read.
+    """
+    if resource.levels is not None and not lines.is_shallow(bytes(data), levels=resource.levels):
+        raise errors.Oversized(f"it has more than {resource.levels} levels of fields")
+    return decode(data, resource.type)
 
 
 def encode(value: Any) -> objects.Json:
@@ -227,12 +340,28 @@ def encode(value: Any) -> objects.Json:
     return built
 
 
-def _event(line: bytes, *, call: str) -> Event:
-    event = decode(line, Event)
+def _event(line: bytes | lines.LongLine, *, call: str) -> Event | Skipped:
+    if isinstance(line, lines.LongLine):
+        return _skipped(line.head, f"it takes {line.size} bytes")
+    try:
+        event = decode(line, Event)
+    except errors.Oversized as error:
+        return _skipped(line[: lines.HEAD_BYTES], str(error))
     if event.type == "ERROR":
         status = decode(event.object, _Code)
         raise errors.from_response(status.code or 500, bytes(event.object), call=call)
     return event
+
+
+def _skipped(head: bytes, reason: str) -> Skipped:
+    told = lines.texts(head)
+    metadata = objects.ObjectMeta(
+        name=told.get(("object", "metadata", "name"), ""),
+        namespace=told.get(("object", "metadata", "namespace"), ""),
+        uid=told.get(("object", "metadata", "uid"), ""),
+        resource_version=told.get(("object", "metadata", "resourceVersion"), ""),
+    )
+    return Skipped(type=told.get(("type",), ""), metadata=metadata, reason=reason)
 
 
 class _Code(msgspec.Struct):
@@ -244,6 +373,12 @@ async def _transport_errors(call: str) -> AsyncGenerator[None]:
     """Rename the HTTP library's errors to ours."""
     try:
         yield
-    except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+    except (
+        TimeoutError,
+        aiohttp.ClientError,
+        aiohttp.http.HttpProcessingError,
+        OSError,
+        ValueError,
+    ) as error:
         text = str(error) or type(error).__name__
         raise errors.Unreachable(f"{call}: no answer from the API server: {text}") from error

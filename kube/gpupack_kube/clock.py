@@ -49,7 +49,7 @@ class ServerClock:
         """The monotonic clock, to say later when a question was sent."""
         return self._monotonic()
 
-    def hear(self, date: str, *, asked: float) -> None:
+    def observe(self, date: str, *, asked: float) -> None:
         """An answer came just now.
 
         Args:

@@ -4,6 +4,7 @@
     KubeError
     ├── Unreachable       no answer; the write may or may not have happened
     ├── LeaseLost         another candidate may work now
+    ├── Oversized         an answer is larger, or nested deeper, than is read
     └── Refused           the server answered with an error status
         ├── NotFound      404
         ├── Conflict      409: a precondition failed, or the object exists
@@ -30,6 +31,10 @@ class Unreachable(KubeError):
 
 class LeaseLost(KubeError):
     """Another candidate for a Lease may work now: stop writing."""
+
+
+class Oversized(KubeError):
+    """An answer is larger, or nested deeper, than is read. A write has happened all the same."""
 
 
 class Refused(KubeError):

@@ -1,10 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Lease as a heartbeat: one holder, renewed, never contended."""
 
+import asyncio
 import datetime as dt
+import logging
 
 from gpupack_kube import client, errors, objects
 from gpupack_kube.resources import LEASES
+
+log = logging.getLogger(__name__)
+
+BEATS_PER_DURATION = 4
+
+
+async def beat_forever(
+    api: client.Api, name: str, *, namespace: str, holder: str, duration_seconds: int
+) -> None:
+    """Renew the Lease until cancelled; a missed beat is logged, the next one comes in its turn."""
+    while True:
+        try:
+            await beat(
+                api, name, namespace=namespace, holder=holder, duration_seconds=duration_seconds
+            )
+        except errors.KubeError as error:
+            log.warning("no heartbeat: %s", error)
+        await asyncio.sleep(duration_seconds / BEATS_PER_DURATION)
 
 
 async def beat(

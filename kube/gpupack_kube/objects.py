@@ -74,59 +74,16 @@ class Container(View, frozen=True):
     restart_policy: str = ""
 
 
-class Toleration(View, frozen=True):
-    """What taint a pod tolerates."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-class SelectorRequirement(View, frozen=True):
-    """One requirement of a node selector term."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
-class NodeSelectorTerm(View, frozen=True):
-    """Requirements that all must hold."""
-
-    match_expressions: tuple[SelectorRequirement, ...] = ()
-    match_fields: tuple[SelectorRequirement, ...] = ()
-
-
-class RequiredNodeSelector(View, frozen=True):
-    """Terms of which one must hold."""
-
-    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
-
-
-class NodeAffinity(View, frozen=True):
-    """The required part of a pod's node affinity."""
-
-    required: RequiredNodeSelector | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class Affinity(View, frozen=True):
-    """The part of a pod's affinity that decides about nodes."""
-
-    node_affinity: NodeAffinity | None = None
-
-
 class PodSpec(View, frozen=True):
-    """The spec of a pod."""
+    """The spec of a pod, without its rules about nodes.
+
+    They are anybody's words, may take a megabyte as JSON, and twenty in memory: who needs them
+    reads them from a view of its own.
+    """
 
     node_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    node_selector: dict[str, str] = {}
-    tolerations: tuple[Toleration, ...] = ()
-    affinity: Affinity | None = None
     overhead: dict[str, str | int | float] = {}
 
 
@@ -185,6 +142,12 @@ class PodStatus(View, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+    @property
+    def shows_running(self) -> bool:
+        """Whether the kubelet's last word of some container is that it runs."""
+        told = (*self.container_statuses, *self.init_container_statuses)
+        return any(each.state.running is not None for each in told)
 
 
 class Pod(Object, frozen=True):
@@ -247,6 +210,13 @@ class Job(Object, frozen=True):
 
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
+
+
+class PriorityClass(Object, frozen=True):
+    """What pods may say of their importance."""
+
+    value: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
 
 
 class LeaseSpec(View, frozen=True):

@@ -3,14 +3,17 @@
 
     list (paged) ─► store.replace ─► watch ─► store.upsert / store.remove
       ▲                                │ 410 Expired, or a broken line: list anew
-      └────────────────────────────────┘ closed or unreachable: watch on from the last version
+      └────────────────────────────────┘ ended or unreachable: watch on from the last version
 
-An object that cannot be read, as one that a newer release wrote, stops nobody else's: it is
-logged, counted and passed over. A watch keeps what was last known of it; a list leaves it out.
+An object that cannot be read, as one that a newer release wrote or that is too large, stops nobody
+else's: it is logged, counted and passed over. A watch keeps what was last known of it; a list
+leaves it out. A line of a watch that does not even tell whose it is makes for a new list, but once
+in a while only: its author may send many.
 
-`fresh_at` is the monotonic time of the last word from the server, bookmarks included, so that
-readiness can tell a quiet cluster from a dead connection. The official client's informer was
-not taken: it is threaded, keeps its models, and cannot say how fresh it is.
+`fresh_at` is the monotonic time of the last word from the server, so that readiness can tell a
+quiet cluster from a dead connection. A watch is asked for anew before long, and the answer is such
+a word; see `client.Api.watch`. The official client's informer was not taken: it is threaded, keeps
+its models, and cannot say how fresh it is.
 
 A watch may lag behind, or be dead for a while unnoticed. Who must know the present state asks
 for `list_anew` and waits until `listed_at` is later: a list holds all that was written before
@@ -18,6 +21,7 @@ it was asked for.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from typing import Generic, Protocol, TypeVar
@@ -25,7 +29,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 import tenacity
 
-from gpupack_kube import client, errors, objects
+from gpupack_kube import client, errors, listing, objects
 from gpupack_kube.resources import Resource
 
 log = logging.getLogger(__name__)
@@ -33,7 +37,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=objects.Object)
 S = TypeVar("S", bound=objects.Object)
 
-PAGE_ITEMS = "500"
+RELIST_SECONDS = 60.0
+"""Between two lists for the sake of objects that a watch could not even name."""
+
+TELL_SECONDS = 60.0
+"""Between two lines in the log about one object that cannot be read."""
 
 PAUSE_SECONDS = 0.2
 """Between two watches, so that a server which closes each at once is not asked without a break."""
@@ -69,25 +77,31 @@ class Reflector(Generic[T]):
         self.listed_at = float("-inf")
         """Monotonic time at which the last complete list was asked for."""
         self.unreadable = 0
-        """How many objects could not be read."""
+        """How many times an object could not be read."""
         self._api = api
         self._resource = resource
         self._store = store
         self._namespace = namespace
         self._selectors = selectors or {}
         self._version = ""
-        self._anew = False
+        self._list_at = float("inf")
+        self._first_items = listing.PAGE_ITEMS
+        self._told: tuple[str, float] = ("", float("-inf"))
         self._watching: asyncio.Timeout | None = None
 
     def age_seconds(self) -> float:
         """Seconds since the server last said anything; infinite before the first list."""
         return time.monotonic() - self.fresh_at
 
-    def list_anew(self) -> None:
-        """Leave the watch and list again, as soon as the running task gets to it."""
-        self._anew = True
+    def list_anew(self, *, wait_seconds: float = 0.0) -> None:
+        """Leave the watch and list again, as soon as the running task gets to it.
+
+        Args:
+            wait_seconds: how long that has time; an earlier list that was asked for stays.
+        """
+        self._list_at = min(self._list_at, time.monotonic() + wait_seconds)
         if self._watching and not self._watching.expired():
-            self._watching.reschedule(asyncio.get_running_loop().time())
+            self._watching.reschedule(asyncio.get_running_loop().time() + self._wait_seconds())
 
     async def run(self) -> None:
         """List and watch until cancelled; errors are logged and retried with backoff."""
@@ -101,7 +115,7 @@ class Reflector(Generic[T]):
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _round(self) -> None:
-        while self._anew or not self._version:
+        while not self._version or self._wait_seconds() <= 0:
             await self._list()
         try:
             await self._watch()
@@ -114,33 +128,50 @@ class Reflector(Generic[T]):
             raise
 
     async def _list(self) -> None:
-        started, self._anew, self._version = time.monotonic(), False, ""
+        started, self._list_at, self._version = time.monotonic(), float("inf"), ""
         items: list[T] = []
-        query = {"limit": PAGE_ITEMS, **self._selectors}
-        while True:
-            page = await self._api.raw_page(self._resource, namespace=self._namespace, **query)
-            items += filter(None, map(self._read, page.items or ()))
-            if not page.metadata.continue_:
-                break
-            query["continue"] = page.metadata.continue_
+        pages = listing.pages(
+            self._api,
+            self._resource,
+            namespace=self._namespace,
+            selectors=self._selectors,
+            first_items=self._first_items,
+        )
+        # Until a list succeeds: a page that the server does not write in time is asked for smaller.
+        self._first_items = max(self._first_items // 2, 1)
+        version = ""
+        async for page in pages:
+            items += filter(None, map(self._read, page.items))
+            for metadata in page.skipped:
+                self._pass_over(metadata, "it is too large or nested too deeply")
+            version = page.version
+        self._first_items = listing.PAGE_ITEMS
         self._store.replace(items)
-        self._version = page.metadata.resource_version
+        self._version = version
         self.listed_at = started
         self._heard()
         self.synced.set()
 
     async def _watch(self) -> None:
         query = {"resourceVersion": self._version, **self._selectors}
+        delay = None if self._list_at == float("inf") else self._wait_seconds()
         events = self._api.watch(self._resource, namespace=self._namespace, **query)
         try:
-            async with asyncio.timeout(None) as self._watching:
+            async with asyncio.timeout(delay) as self._watching, contextlib.aclosing(events):
                 async for event in events:
-                    self._apply(event)
                     self._heard()
+                    self._take(event)
         except TimeoutError:
             log.info("listing %s anew", self._resource.plural)
         finally:
             self._watching = None
+
+    def _take(self, event: client.Opened | client.Event | client.Skipped) -> None:
+        match event:
+            case client.Event():
+                self._apply(event)
+            case client.Skipped():
+                self._skip(event)
 
     def _apply(self, event: client.Event) -> None:
         if event.type == "BOOKMARK":
@@ -154,18 +185,40 @@ class Reflector(Generic[T]):
         elif item:
             self._store.upsert(item)
 
+    def _skip(self, event: client.Skipped) -> None:
+        self._pass_over(event.metadata, event.reason)
+        if not (event.metadata.uid and event.metadata.resource_version):
+            since_seconds = time.monotonic() - self.listed_at
+            self.list_anew(wait_seconds=max(RELIST_SECONDS - since_seconds, 0.0))
+            return
+        self._version = event.metadata.resource_version
+        if event.type == "DELETED":
+            self._store.remove(self._nothing_but(event.metadata))
+
     def _read(self, raw: msgspec.Raw) -> T | None:
         try:
-            return client.decode(raw, self._resource.type)
+            return client.read(raw, self._resource)
         except errors.KubeError as error:
-            self.unreadable += 1
-            title = f"{self._resource.plural} {_title(raw)}"
-            log.error("%s is passed over: %s", title, error)  # noqa: TRY400 - not a bug
+            self._pass_over(_metadata_or_none(raw), str(error))
             return None
+
+    def _pass_over(self, metadata: objects.ObjectMeta, reason: str) -> None:
+        """Say so, but seldom of one object: its author may change it often."""
+        self.unreadable += 1
+        who, at = self._told
+        if who and who == metadata.uid and time.monotonic() - at < TELL_SECONDS:
+            return
+        self._told = metadata.uid, time.monotonic()
+        title = f"{metadata.namespace}/{metadata.name}" if metadata.name else "of unknown name"
+        log.error("%s %s is passed over: %s", self._resource.plural, title, reason)
 
     def _nothing_but(self, metadata: objects.ObjectMeta) -> T:
         """What is gone is known by its metadata."""
         return msgspec.convert({"metadata": metadata}, self._resource.type)
+
+    def _wait_seconds(self) -> float:
+        """How long until a list is due."""
+        return self._list_at - time.monotonic()
 
     def _heard(self) -> None:
         self.fresh_at = time.monotonic()
@@ -175,11 +228,11 @@ class Reflector(Generic[T]):
         log.warning("watching %s: %s; trying again", self._resource.plural, error)
 
 
-def _title(raw: msgspec.Raw) -> str:
+def _metadata_or_none(raw: msgspec.Raw) -> objects.ObjectMeta:
     try:
-        return "/".join(client.decode(raw, objects.Object).key)
+        return _metadata(raw)
     except errors.KubeError:
-        return "of unreadable metadata"
+        return objects.ObjectMeta()
 
 
 def _metadata(raw: msgspec.Raw) -> objects.ObjectMeta:

@@ -17,11 +17,13 @@ class Resource(Generic[T]):
         prefix: `/api/v1` or `/apis/GROUP/VERSION`.
         plural: the name in the path, such as `pods`.
         type: what an object is decoded into.
+        levels: how deeply an object may be nested to be read; None: as deeply as can be decoded.
     """
 
     prefix: str
     plural: str
     type: type[T]
+    levels: int | None = None
 
     def collection(self, namespace: str = "") -> str:
         """Path of all objects, of one namespace where one is given."""
@@ -40,5 +42,6 @@ SERVICES = Resource("/api/v1", "services", objects.Object)
 JOBS = Resource("/apis/batch/v1", "jobs", objects.Job)
 EVENTS = Resource("/apis/events.k8s.io/v1", "events", objects.Object)
 LEASES = Resource("/apis/coordination.k8s.io/v1", "leases", objects.Lease)
+PRIORITY_CLASSES = Resource("/apis/scheduling.k8s.io/v1", "priorityclasses", objects.PriorityClass)
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path, not a secret
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

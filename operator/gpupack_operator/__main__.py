@@ -9,7 +9,7 @@ import sys
 import click
 
 from gpupack_operator import liveness
-from gpupack_operator.errors import OperatorError, SettingInvalid
+from gpupack_operator.errors import OperatorError
 
 log = logging.getLogger("gpupack_operator")
 
@@ -26,7 +26,7 @@ def main(context: click.Context) -> None:
 def probe() -> None:
     """Fail unless the operator has reported lately that it is well."""
     try:
-        liveness.probe(liveness.heartbeat_file(os.environ))
+        liveness.probe(liveness.heartbeat_path(os.environ))
     except OperatorError as error:
         sys.exit(str(error))
 
@@ -34,13 +34,14 @@ def probe() -> None:
 def run() -> None:
     """Run until SIGTERM; any other end is an error."""
     # kopf, kubernetes and numpy cost a second to import: the probe must not pay for them.
+    from gpupack_kube.environment import SettingsInvalid  # noqa: PLC0415
     from gpupack_kube.errors import LeaseLost  # noqa: PLC0415
     from gpupack_operator import service  # noqa: PLC0415
     from gpupack_operator.settings import Settings  # noqa: PLC0415
 
     try:
         settings = Settings.from_environ(os.environ)
-    except SettingInvalid as error:
+    except SettingsInvalid as error:
         sys.exit(str(error))
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     # One line for each handler of each event says nothing about a job.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries decisions out: the only place that writes."""
 
+import datetime as dt
 import logging
 import time
 from collections.abc import Iterable
@@ -8,16 +9,16 @@ from typing import Any
 
 import msgspec
 
-from gpupack_core.reasons import Reason as Refused
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_crds.placement import nodes_of
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
 from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.objects import Json
 from gpupack_kube.resources import EVENTS, JOBS, SERVICES, Resource
-from gpupack_operator.decision.attempts import distinct_nodes
+from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision.model import (
     Action,
     Answer,
@@ -34,33 +35,20 @@ from gpupack_operator.decision.model import (
     StopJob,
 )
 from gpupack_operator.decision.notices import Notice
-from gpupack_operator.decision.reasons import Reason
-from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered
+from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, TemplateInvalid
 from gpupack_operator.manifests import pod
-from gpupack_operator.manifests.event import event
+from gpupack_operator.manifests.event import EPOCH, event
 from gpupack_operator.manifests.job import job as job_manifest
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
 from gpupack_operator.manifests.service import service
 from gpupack_operator.plans import PlanClient
-from gpupack_operator.world import Seen
+from gpupack_operator.pod_admission import PodAdmission
 
 log = logging.getLogger(__name__)
 
 PLAN_MARGIN_SECONDS = 1.0
 """What is left of a plan when its write is given up: the write may still be under way."""
-
-ROOM_REASONS = frozenset(
-    {
-        Refused.TOO_FEW_FREE_GPUS,
-        Refused.NVLINK_CLIQUE_BUSY,
-        Refused.SHARE_DOES_NOT_FIT,
-        Refused.TOO_MANY_SHARES,
-        Refused.CPU_EXHAUSTED,
-        Refused.MEMORY_EXHAUSTED,
-        Refused.SPREAD_LIMIT,
-    }
-)
-"""What others hold. A failed GPU or a node that is away comes back by no other job's end."""
 
 
 class Actor:
@@ -71,8 +59,10 @@ class Actor:
     ) -> None:
         self._api = api
         self._plans = plans
+        self._admission = PodAdmission(api)
         self._defaults = defaults
         self._reporter = reporter
+        self._posted_at = EPOCH
 
     async def write_status(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
         """Replace the status of exactly the version that was looked at.
@@ -96,7 +86,7 @@ class Actor:
             GPUJOBS, meta.name, body, namespace=meta.namespace, subresource="status"
         )
 
-    async def act(self, seen: Seen, action: Action) -> Answer | None:
+    async def act(self, seen: CachedGpuJob, action: Action) -> Answer | None:
         """Carry out one action; an answer asks for another decision."""
         match action:
             case AskPlan():
@@ -116,45 +106,66 @@ class Actor:
     async def post(self, job: GpuJob, notices: Iterable[Notice]) -> None:
         """Post events; they are for people, so a lost one is only logged."""
         for notice in notices:
-            body = event(job, notice, now=self._api.clock.now(), reporter=self._reporter)
+            body = event(job, notice, now=self._next_moment(), reporter=self._reporter)
             try:
                 await self._api.create(EVENTS, body, namespace=job.metadata.namespace)
             except errors.KubeError as error:
                 log.warning("cannot post an event about %s: %s", job.metadata.name, error)
 
-    async def _plan(self, seen: Seen, action: AskPlan) -> Answer:
+    def _next_moment(self) -> dt.datetime:
+        """Now, but later than the last time: events of one moment would have no order."""
+        self._posted_at = max(self._api.clock.now(), self._posted_at + dt.timedelta(microseconds=1))
+        return self._posted_at
+
+    async def _plan(self, seen: CachedGpuJob, action: AskPlan) -> Answer:
         job = seen.job
-        template = self._template(seen, action.attempt)
-        request = PlanRequest(
-            namespace=job.metadata.namespace,
-            name=job.metadata.name,
-            uid=job.metadata.uid,
-            attempt=action.attempt,
-            # The template stands in the PodSpec: twice, a large one would be beyond what is read.
-            spec=msgspec.structs.replace(job.spec, template=None),
-            pod_spec=template["spec"],
+        try:
+            template = self._template(seen, action.attempt)
+        except TemplateInvalid as error:
+            return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
+        if no := await self._admission.refusal(job, template, attempt=action.attempt):
+            return no
+        # The template stands in the PodSpec: twice, a large one would be beyond what is read.
+        spec = msgspec.structs.replace(job.spec, template=None)
+        meta = job.metadata
+        return await self._ask(
+            PlanRequest(
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                attempt=action.attempt,
+                spec=spec,
+                pod_spec=template["spec"],
+                resource_version=meta.resource_version,
+            )
         )
+
+    async def _ask(self, request: PlanRequest) -> Answer:
         asked_at = time.monotonic()
         try:
             answer = await self._plans.ask(request)
         except PlanBusy:
             return PlanLater()
         except PlanUnanswered as error:
-            reason = Reason.PLAN_DENIED if error.denied else Reason.SCHEDULER_UNAVAILABLE
+            reason = JobReason.PLAN_DENIED if error.denied else JobReason.SCHEDULER_UNAVAILABLE
             return NotPlanned(reason=reason, message=str(error))
         except PlanInvalid as error:
-            return NotPlanned(reason=Reason.INVALID_TEMPLATE, message=str(error), for_good=True)
+            return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
         if isinstance(answer, PlanRefusal):
             return _not_planned(answer)
         return _planned(answer, asked_at)
 
-    async def _create(self, seen: Seen, action: CreateChildren) -> Answer | None:
+    async def _create(self, seen: CachedGpuJob, action: CreateChildren) -> Answer | None:
         """The Service first: where there is a Job, no later pass looks for the Service."""
+        try:
+            template = self._template(seen, action.attempt)
+        except TemplateInvalid as error:
+            return NotCreated(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
         manifest = job_manifest(
             seen.job,
-            self._template(seen, action.attempt),
+            template,
             attempt=action.attempt,
-            nodes=distinct_nodes(seen.job.status.placement),
+            nodes=nodes_of(seen.job.status.placement),
             deadline_seconds=action.deadline_seconds,
         )
         problem = await self._ensure(SERVICES, service(seen.job), seen.job)
@@ -170,10 +181,10 @@ class Actor:
         except errors.AlreadyExists:
             return await self._whose(resource, body["metadata"]["name"], job)
         except errors.Invalid as error:
-            reason, said = Reason.INVALID_TEMPLATE, error.said
+            reason, said = JobReason.INVALID_TEMPLATE, error.said
             return NotCreated(reason=reason, message=said, for_good=True)
         except errors.Forbidden as error:
-            reason, said = Reason.CREATION_FORBIDDEN, error.said
+            reason, said = JobReason.CREATION_FORBIDDEN, error.said
             return NotCreated(reason=reason, message=said, for_good=False)
         return None
 
@@ -192,7 +203,7 @@ class Actor:
             f"{body_kind(resource)} {name} exists and belongs to something else; "
             "delete it, or apply the GPUJob under another name"
         )
-        return NotCreated(reason=Reason.NAME_TAKEN, message=message, for_good=False)
+        return NotCreated(reason=JobReason.NAME_TAKEN, message=message, for_good=False)
 
     async def _delete(self, job: GpuJob, action: DeleteJob) -> None:
         try:
@@ -214,7 +225,7 @@ class Actor:
         except (errors.NotFound, errors.Conflict):
             log.debug("GPUJob %s is gone already", meta.name)
 
-    def _template(self, seen: Seen, attempt: int) -> Json:
+    def _template(self, seen: CachedGpuJob, attempt: int) -> Json:
         return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
 
 
@@ -224,12 +235,13 @@ def _planned(answer: PlanResponse, asked_at: float) -> Answer:
     if seconds > 0:
         return Planned(placement=answer.placement, seconds=seconds)
     message = f"a plan held for {answer.expires_seconds:.0f} s came too late to be written down"
-    return NotPlanned(reason=Reason.SCHEDULER_UNAVAILABLE, message=message)
+    return NotPlanned(reason=JobReason.SCHEDULER_UNAVAILABLE, message=message)
 
 
 def _not_planned(refusal: PlanRefusal) -> NotPlanned:
-    lacks_room = not refusal.never and not ROOM_REASONS.isdisjoint(refusal.counts)
-    return NotPlanned(reason=refusal.reason, message=refusal.message, lacks_room=lacks_room)
+    return NotPlanned(
+        reason=refusal.reason, message=refusal.message, lacks_room=refusal.fits_vacated
+    )
 
 
 def body_kind(resource: Resource[Any]) -> str:

@@ -2,32 +2,32 @@
 """Do the watches keep up? A live process is not a live watch.
 
 Once a minute everything that is watched is listed and compared. What is indexed but no longer
-there is a ghost and left out from then on. What was changed before the last audit and is still
-not indexed like that proves a dead watch, and the operator starts anew. At the end every GPUJob
-is looked at, so that nothing depends on one event having been heard.
+there was deleted unheard of, and is left out from then on; what is there and cannot be read stays
+as it was last known. What was changed before the last audit
+and is still not indexed like that proves a dead watch, and the operator starts anew. At the end
+every GPUJob is looked at, so that nothing depends on one event having been heard.
 """
 
 import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from gpupack_crds import names
-from gpupack_kube import errors
-from gpupack_kube.client import Api, decode
+from gpupack_kube import client, errors, listing
+from gpupack_kube.client import Api
 from gpupack_kube.objects import Object
 from gpupack_kube.resources import JOBS, PODS, Resource
+from gpupack_operator.cache import READABLE_GPUJOBS, Cache, Lookup
 from gpupack_operator.errors import WatchStale
-from gpupack_operator.world import READABLE_GPUJOBS, Index, World
 
 log = logging.getLogger(__name__)
 
 AUDIT_SECONDS = 60.0
-PAGE_ITEMS = "500"
 Versions = dict[str, str]
 
 
@@ -43,9 +43,9 @@ class Watched:
 class Audit:
     """Compares the indices with the API server."""
 
-    def __init__(self, api: Api, world: World, *, namespace: str) -> None:
+    def __init__(self, api: Api, cache: Cache, *, namespace: str) -> None:
         self._api = api
-        self._world = world
+        self._cache = cache
         self._namespace = namespace
         self._missed: dict[str, Versions] = {}
 
@@ -62,22 +62,22 @@ class Audit:
                     await self._check(watched)
             except errors.KubeError as error:
                 log.warning("cannot audit the watches: %s", error)
-            self._world.forget_ghosts()
+            self._cache.forget_deleted()
             resync()
 
     def _kinds(self) -> tuple[Watched, ...]:
-        world = self._world
+        cache = self._cache
         return (
-            Watched(READABLE_GPUJOBS, "", lambda: _versions(world.gpujobs, lambda seen: seen.job)),
-            Watched(JOBS, names.JOB_LABEL, lambda: _versions(world.jobs, lambda job: job)),
-            Watched(PODS, names.JOB_LABEL, lambda: _versions(world.pods, lambda pod: pod)),
+            Watched(READABLE_GPUJOBS, "", lambda: _versions(cache.gpujobs, lambda seen: seen.job)),
+            Watched(JOBS, names.JOB_LABEL, lambda: _versions(cache.jobs, lambda job: job)),
+            Watched(PODS, names.JOB_LABEL, lambda: _versions(cache.pods, lambda pod: pod)),
         )
 
     async def _check(self, watched: Watched) -> None:
         before = watched.indexed()
-        there = await self._list(watched)
-        for uid in before.keys() - there.keys():
-            self._world.mark_gone(uid)
+        there, unreadable = await self._list(watched)
+        for uid in before.keys() - there.keys() - unreadable:
+            self._cache.mark_deleted(uid)
         kind = watched.resource.plural
         now = watched.indexed()
         missed = {uid: version for uid, version in there.items() if now.get(uid) != version}
@@ -86,27 +86,31 @@ class Audit:
             raise WatchStale(f"{len(stale)} {kind} have changed without being heard of")
         self._missed[kind] = missed
 
-    async def _list(self, watched: Watched) -> Versions:
+    async def _list(self, watched: Watched) -> tuple[Versions, set[str]]:
+        """Versions by UID of what a watch takes in; UIDs of what it passes over."""
         found: Versions = {}
-        query = {"limit": PAGE_ITEMS}
-        if watched.selector:
-            query["labelSelector"] = watched.selector
-        while True:
-            page = await self._api.raw_page(watched.resource, namespace=self._namespace, **query)
-            found |= dict(_readable(page.items or (), watched.resource))
-            if not page.metadata.continue_:
-                return found
-            query["continue"] = page.metadata.continue_
+        unreadable: set[str] = set()
+        selectors = {"labelSelector": watched.selector} if watched.selector else {}
+        pages = listing.pages(
+            self._api, watched.resource, namespace=self._namespace, selectors=selectors
+        )
+        async for page in pages:
+            unreadable |= {metadata.uid for metadata in page.skipped}
+            for raw in page.items:
+                try:
+                    meta = client.read(raw, watched.resource).metadata
+                    found[meta.uid] = meta.resource_version
+                except errors.KubeError:
+                    unreadable |= _uid(raw)
+        return found, unreadable
 
 
-def _readable(items: Iterable[msgspec.Raw], kind: Resource[Any]) -> Iterator[tuple[str, str]]:
-    """UIDs and versions of the objects that a watch takes in; it passes over the others too."""
-    for raw in items:
-        with contextlib.suppress(errors.KubeError):
-            meta = decode(raw, kind.type).metadata
-            yield meta.uid, meta.resource_version
+def _uid(raw: msgspec.Raw) -> set[str]:
+    with contextlib.suppress(errors.KubeError):
+        return {client.decode(raw, Object).metadata.uid}
+    return set()
 
 
-def _versions(index: Index, object_of: Callable[[Any], Object]) -> Versions:
+def _versions(index: Lookup, object_of: Callable[[Any], Object]) -> Versions:
     found = [object_of(item).metadata for key in list(index) for item in list(index[key])]
     return {meta.uid: meta.resource_version for meta in found}

@@ -2,12 +2,12 @@
 """What can go wrong in the operator itself.
 
 OperatorError
-├── SettingInvalid   an environment variable is missing or cannot be used
 ├── PlanUnanswered   the plan API gave no plan and no refusal
 ├── PlanBusy         another job is being planned
 ├── PlanInvalid      the plan API cannot read what the job asks for
+├── TemplateInvalid  a pod template cannot be merged over ours
 ├── WatchStale       a watch does not keep up with the API server
-└── Unwell           the probe: the operator does not report that it is well
+└── HeartbeatStale   the probe: the operator does not report that it is well
 
 A refused plan is an answer, not an error. Errors of the API server are gpupack_kube's.
 """
@@ -15,10 +15,6 @@ A refused plan is an answer, not an error. Errors of the API server are gpupack_
 
 class OperatorError(Exception):
     """Root: something in the operator went wrong."""
-
-
-class SettingInvalid(OperatorError):
-    """An environment variable is missing or cannot be used."""
 
 
 class PlanUnanswered(OperatorError):
@@ -41,9 +37,13 @@ class PlanInvalid(OperatorError):
     """The plan API cannot read or serve what the job asks for; asking again changes nothing."""
 
 
+class TemplateInvalid(OperatorError):
+    """A GPUJob's pod template cannot be merged over ours; the message names the field."""
+
+
 class WatchStale(OperatorError):
     """A watch does not keep up with the API server: start anew."""
 
 
-class Unwell(OperatorError):
+class HeartbeatStale(OperatorError):
     """The operator has not reported for a while that it is well."""

@@ -5,10 +5,12 @@ A pod that should be gone and still is there hangs on its node. If only the kube
 containers go on, and so does the agent; if the node is dead, both are silent. Their word is taken
 together, because each can be away for a while on a node that is well.
 
-Both are asked for only when a pod is overdue. A Lease is silent when it has not changed for its
-duration by our own clock: clocks of other machines are never compared. A pause between two looks
-begins the count anew, since an API server that was away kept nodes from writing as it kept us from
-reading. What was counted dies with the operator, and the next one counts again.
+Both are asked for only when a pod is overdue. A Lease is silent when two looks at it, longer apart
+than its duration by our own clock, found the same resourceVersion, whatever lies between them:
+clocks of other machines are never compared. An API server that is away keeps nodes from writing as
+it keeps us from reading. That is no silence of theirs, and not counted as such: the operator, which
+cannot renew its own Lease then, ends within that Lease's duration, which is shorter than a node's,
+and what was seen dies with it.
 """
 
 import dataclasses
@@ -26,8 +28,8 @@ KUBELET_LEASES = "kube-node-lease"
 FRESH_SECONDS = 2.0
 """How long a look at a Lease serves everyone: many jobs may wait for one node."""
 
-PAUSE_SECONDS = 15.0
-"""The longest time between two looks that may count as silence."""
+KEPT_SECONDS = 600.0
+"""How long a look is remembered that nobody asks about: nodes come and go."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Look:
 
     @property
     def silent(self) -> bool:
-        """Whether it was watched unchanged for longer than its duration."""
+        """Whether it was unchanged for longer than its duration."""
         return self.at - self.since > self.duration
 
 
@@ -88,7 +90,7 @@ class Fence:
             return last
         version, duration = await self._read(namespace, name)
         now = self._clock()
-        unchanged = last and last.version == version and now - last.at <= PAUSE_SECONDS
+        unchanged = last and last.version == version
         since = last.since if last and unchanged else now
         look = Look(version=version, since=since, at=now, duration=duration)
         self._forget(now)
@@ -96,9 +98,8 @@ class Fence:
         return look
 
     def _forget(self, now: float) -> None:
-        """What was seen too long ago to count; nodes come and go for as long as the operator."""
         self._looks = {
-            lease: look for lease, look in self._looks.items() if now - look.at <= PAUSE_SECONDS
+            lease: look for lease, look in self._looks.items() if now - look.at <= KEPT_SECONDS
         }
 
     async def _read(self, namespace: str, name: str) -> tuple[str, float]:

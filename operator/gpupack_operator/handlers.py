@@ -7,7 +7,6 @@ runs before they are filled, and each object that is indexed wakes all that wait
 takes minutes beside some thousand GPUJobs.
 """
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,37 +14,37 @@ import kopf
 import msgspec
 
 from gpupack_crds import names
+from gpupack_operator import kopf_session
+from gpupack_operator.cache import ReadableGpuJob
+from gpupack_operator.kopf_session import GpuJobStream
 from gpupack_operator.watches import GpuJobs
-from gpupack_operator.world import ReadableGpuJob
-
-log = logging.getLogger(__name__)
 
 GPUJOBS = (names.GROUP, names.VERSION, "gpujobs")
 
 
-def registry(gpujobs: GpuJobs, *, in_cluster: bool) -> kopf.OperatorRegistry:
-    """Everything that kopf shall call; `gpujobs` is kept up to date by it."""
+def registry(gpujobs: GpuJobs, stream: GpuJobStream, *, in_cluster: bool) -> kopf.OperatorRegistry:
+    """Everything that kopf shall call; `gpujobs` is kept up to date by it, `stream` counts."""
     found = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=found)
-    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        if in_cluster:
-            return kopf.login_with_service_account(**kwargs)
-        return kopf.login_with_kubeconfig(**kwargs)
+    async def login(**kwargs: Any) -> kopf.AiohttpSession | None:
+        by = kopf.login_with_service_account if in_cluster else kopf.login_with_kubeconfig
+        info = by(**kwargs)
+        return None if info is None else kopf_session.session(info, stream)
 
     @kopf.on.event(*GPUJOBS, registry=found)
     async def gpujob(type: str | None, body: Mapping[str, Any], **_: Any) -> None:  # noqa: A002 - kopf's name
-        hear(gpujobs, body, gone=type == "DELETED")
+        take(gpujobs, stream, body, gone=type == "DELETED")
 
     return found
 
 
-def hear(gpujobs: GpuJobs, body: Mapping[str, Any], *, gone: bool) -> None:
+def take(gpujobs: GpuJobs, stream: GpuJobStream, body: Mapping[str, Any], *, gone: bool) -> None:
     """Take in one event; a GPUJob that does not follow the schema is left out."""
     try:
         job = msgspec.convert(dict(body), ReadableGpuJob)
     except msgspec.ValidationError as error:
-        log.error("GPUJob %s cannot be read: %s", _title(body), error)  # noqa: TRY400 - not a bug
+        stream.pass_over(_title(body), str(error))
         return
     if gone:
         gpujobs.remove(job)
@@ -63,10 +62,10 @@ def settings() -> kopf.OperatorSettings:
     chosen.process.ultimate_exiting_timeout = 10.0
     # At its start kopf hears of every GPUJob at once. All of them side by side would keep the event
     # loop from everything else for longer than a Lease lives. Those that wait for one of its
-    # workers are kept whole, in ten times the memory of what the index keeps of them: so the list
-    # comes in pages, and a worker waits for a second event no longer than it takes to see that
-    # there is none.
-    chosen.watching.chunk_size = 500
+    # workers are kept whole, in ten times the memory of what the index keeps of them: so they come
+    # one by one, and a worker waits for a second event no longer than it takes to see that there is
+    # none.
+    chosen.watching.initial_streaming = True
     chosen.queueing.worker_limit = 100
     chosen.queueing.idle_timeout = 0.01
     return chosen

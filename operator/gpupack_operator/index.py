@@ -5,13 +5,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from gpupack_kube.objects import Object
-from gpupack_operator.world import version
+from gpupack_operator.cache import version
 
 T = TypeVar("T", bound=Object)
 V = TypeVar("V")
 
 
-class Heard(Protocol):
+class Listener(Protocol):
     """Who is told of every change."""
 
     def __call__(self, kept: Any, /, *, gone: bool) -> None:
@@ -24,13 +24,13 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
     Args:
         key: under which key an object is found.
         read: what is kept of it. It must not fail: the reflector leaves out what cannot be read.
-        heard: told of every change.
+        listener: told of every change.
     """
 
-    def __init__(self, key: Callable[[T], Any], read: Callable[[T], V], heard: Heard) -> None:
+    def __init__(self, key: Callable[[T], Any], read: Callable[[T], V], listener: Listener) -> None:
         self._key = key
         self._read = read
-        self._heard = heard
+        self._listener = listener
         self._keys: dict[str, Any] = {}
         self._versions: dict[str, int] = {}
         self._found: dict[Any, dict[str, V]] = {}
@@ -71,12 +71,12 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
         self._drop(uid)
         self._keys[uid], self._versions[uid] = key, version(item)
         kept = self._found.setdefault(key, {})[uid] = self._read(item)
-        self._heard(kept, gone=False)
+        self._listener(kept, gone=False)
 
     def _forget(self, uid: str) -> None:
         kept = self._drop(uid)
         if kept is not None:
-            self._heard(kept, gone=True)
+            self._listener(kept, gone=True)
 
     def _drop(self, uid: str) -> V | None:
         if uid not in self._keys:

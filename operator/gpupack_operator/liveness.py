@@ -15,7 +15,7 @@ import pathlib
 import time
 from collections.abc import Mapping
 
-from gpupack_operator.errors import Unwell
+from gpupack_operator.errors import HeartbeatStale
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ BEAT_SECONDS = 5.0
 STALE_SECONDS = 30.0
 
 
-def heartbeat_file(environ: Mapping[str, str]) -> pathlib.Path:
+def heartbeat_path(environ: Mapping[str, str]) -> pathlib.Path:
     """The file that the probe reads; it needs no other setting."""
     return pathlib.Path(environ.get("GPUPACK_HEARTBEAT_FILE", DEFAULT_HEARTBEAT))
 
@@ -50,13 +50,15 @@ def probe(heartbeat: pathlib.Path) -> None:
     """Look at the file.
 
     Raises:
-        Unwell: it is missing, unreadable or too old.
+        HeartbeatStale: it is missing, unreadable or too old.
     """
     try:
         age = time.monotonic() - float(heartbeat.read_text())
     except FileNotFoundError as error:
-        raise Unwell(f"{heartbeat} does not exist: the operator has not started yet") from error
+        raise HeartbeatStale(
+            f"{heartbeat} does not exist: the operator has not started yet"
+        ) from error
     except ValueError as error:
-        raise Unwell(f"{heartbeat} cannot be read: {error}") from error
+        raise HeartbeatStale(f"{heartbeat} cannot be read: {error}") from error
     if age > STALE_SECONDS:
-        raise Unwell(f"{heartbeat} is {age:.0f} s old: the operator's event loop hangs")
+        raise HeartbeatStale(f"{heartbeat} is {age:.0f} s old: the operator's event loop hangs")

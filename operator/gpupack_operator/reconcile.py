@@ -14,7 +14,9 @@ from gpupack_kube.client import Api
 from gpupack_kube.objects import Job, Json
 from gpupack_kube.resources import JOBS
 from gpupack_operator.actions import Actor
-from gpupack_operator.decision import attempts
+from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob
+from gpupack_operator.decision import attempts, stalls
+from gpupack_operator.decision.conditions import Writer
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     Answer,
@@ -31,10 +33,21 @@ from gpupack_operator.decision.notices import Notice, notices
 from gpupack_operator.decision.workers import is_overdue
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.owner import is_ours
+from gpupack_operator.priorities import Priorities, Priority
 from gpupack_operator.waitlist import Key, Rank, Waitlist
-from gpupack_operator.world import READABLE_GPUJOBS, Seen, World
 
 log = logging.getLogger(__name__)
+
+MAX_RETRY_SECONDS = 15.0
+"""The longest time between two passes of which the first has failed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sources:
+    """Who is asked for what no watch tells."""
+
+    fence: Fence
+    priorities: Priorities
 
 
 class Reconciler:
@@ -44,18 +57,19 @@ class Reconciler:
         self,
         api: Api,
         actor: Actor,
-        world: World,
+        cache: Cache,
         waitlist: Waitlist,
         limits: Limits,
-        fence: Fence,
+        sources: Sources,
     ) -> None:
         self._api = api
         self._actor = actor
-        self._world = world
-        self._fence = fence
+        self._cache = cache
+        self._fence = sources.fence
+        self._priorities = sources.priorities
         self._waitlist = waitlist
         self._limits = limits
-        self._doubtful: set[Key] = set()
+        self._refetch: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns after how many seconds to look again, if at all.
@@ -63,34 +77,69 @@ class Reconciler:
         Raises:
             KubeError: something could not be read or written; try again later.
         """
-        if key in self._doubtful:
+        if key in self._refetch:
             await self._refresh(key)
-        seen = self._world.gpujob(key)
+        seen = self._cache.gpujob(key)
         if seen is None:
             self._waitlist.leave(key)
             return None
         try:
             again_at = await self._steps(key, seen)
+            await self._recovered(key)
         except errors.KubeError:
-            self._doubtful.add(key)
+            self._refetch.add(key)
             raise
         return None if again_at is None else (again_at - self._now()).total_seconds()
+
+    async def failed(self, key: Key, error: Exception, *, failures: int) -> None:
+        """Have the status say that passes fail, where that is worth a word."""
+        if not stalls.is_worth_telling(error, failures=failures):
+            return
+        try:
+            if key in self._refetch:
+                await self._refresh(key)
+            if seen := self._cache.gpujob(key):
+                write = self._writer(seen.job)
+                told = stalls.stalled(
+                    seen.job.status, error, retry_seconds=MAX_RETRY_SECONDS, write=write
+                )
+                await self._tell(seen, told)
+        except errors.KubeError as trouble:
+            log.warning("%s/%s: cannot write that passes fail: %s", *key, trouble)
+
+    async def _recovered(self, key: Key) -> None:
+        seen = self._cache.gpujob(key)
+        if seen and stalls.is_stalled(seen.job.status):
+            await self._tell(seen, stalls.recovered(seen.job.status, self._writer(seen.job)))
+
+    async def _tell(self, seen: CachedGpuJob, status: GpuJobStatus) -> None:
+        """Write a status that follows from no decision, if it says anything new."""
+        if status == seen.job.status:
+            return
+        written = await self._actor.write_status(seen.job, status)
+        self._cache.wrote(CachedGpuJob(job=written, template=seen.template))
+        await self._report(written, list(notices(seen.job.status, status)))
+
+    def _writer(self, job: GpuJob) -> Writer:
+        return Writer(now=self._now(), generation=job.metadata.generation)
 
     def _now(self) -> dt.datetime:
         """By the API server's clock: what it is compared with was written by that clock."""
         return self._api.clock.now()
 
-    async def _steps(self, key: Key, seen: Seen) -> dt.datetime | None:
+    async def _steps(self, key: Key, seen: CachedGpuJob) -> dt.datetime | None:
         observation = await self._observe(key, seen)
+        priority = await self._priority(seen.job)
+        rank = _rank(observation, priority)
         news: list[Notice] = []
         try:
             while True:
                 decision = decide(observation)
                 job = await self._write(observation, decision.status, seen.template)
                 news += notices(observation.job.status, job.status)
-                self._remember(key, observation, decision)
-                newest = Seen(job=job, template=seen.template)
-                answer = await self._act(newest, decision, _rank(observation))
+                self._remember(rank, observation, decision)
+                newest = CachedGpuJob(job=job, template=seen.template)
+                answer = await self._act(newest, decision, rank, priority.problem)
                 if answer is None:
                     return decision.again_at
                 observation = self._answered(key, observation, job, answer)
@@ -105,10 +154,10 @@ class Reconciler:
             observation, job=job, answer=answer, now=self._now(), refusals=refusals
         )
 
-    async def _observe(self, key: Key, seen: Seen) -> Observation:
-        jobs = self._world.jobs_of(seen.job)
+    async def _observe(self, key: Key, seen: CachedGpuJob) -> Observation:
+        jobs = self._cache.jobs_of(seen.job)
         jobs += await self._overlooked(seen.job, jobs)
-        pods = self._world.pods_of(seen.job, jobs)
+        pods = self._cache.pods_of(seen.job, jobs)
         overdue = {pod.spec.node_name for pod in pods if is_overdue(pod, self._now())} - {""}
         silent = await self._fence.silent(sorted(overdue))
         return Observation(
@@ -119,6 +168,7 @@ class Reconciler:
             limits=self._limits,
             silent=silent,
             refusals=self._waitlist.refusals(key),
+            waiting=len(self._waitlist),
             told_at=self._waitlist.told_at(key),
         )
 
@@ -150,7 +200,7 @@ class Reconciler:
         except TimeoutError as error:
             message = f"the plan's {seconds:.1f} s were over before the status was written"
             raise errors.Unreachable(message) from error
-        self._world.wrote(Seen(job=written, template=template))
+        self._cache.wrote(CachedGpuJob(job=written, template=template))
         return written
 
     async def _report(self, job: GpuJob, news: list[Notice]) -> None:
@@ -159,17 +209,30 @@ class Reconciler:
             log.info("%s/%s: %s: %s", *job.key, notice.reason, notice.note)
         await self._actor.post(job, news)
 
-    async def _act(self, seen: Seen, decision: Decision, rank: Rank) -> Answer | None:
+    async def _priority(self, job: GpuJob) -> Priority:
+        """It matters for as long as the job waits."""
+        waits = not job.status.finished and attempts.current(job.status) is None
+        return await self._priorities.of(job.spec) if waits else Priority(0)
+
+    async def _act(
+        self,
+        seen: CachedGpuJob,
+        decision: Decision,
+        rank: Rank,
+        problem: NotPlanned | None,
+    ) -> Answer | None:
         for action in decision.actions:
+            if isinstance(action, AskPlan) and problem:
+                return problem
             if isinstance(action, AskPlan) and (first := self._waitlist.ahead_of(rank)):
                 return Behind(first)
             if answer := await self._actor.act(seen, action):
                 return answer
         return None
 
-    def _remember(self, key: Key, observation: Observation, decision: Decision) -> None:
+    def _remember(self, rank: Rank, observation: Observation, decision: Decision) -> None:
         """Who got no plan waits for something to be freed."""
-        waitlist, rank = self._waitlist, _rank(observation)
+        waitlist, key = self._waitlist, rank.key
         match observation.answer:
             case PlanLater():
                 waitlist.line_up(rank)
@@ -184,15 +247,15 @@ class Reconciler:
 
     async def _refresh(self, key: Key) -> None:
         """Somebody else wrote, or a write of ours has had no answer: do not trust the watch."""
-        seen = self._world.gpujob(key)
+        seen = self._cache.gpujob(key)
         try:
             found = await self._api.get(READABLE_GPUJOBS, key.name, namespace=key.namespace)
         except errors.NotFound:
             if seen:
-                self._world.mark_gone(seen.job.metadata.uid)
+                self._cache.mark_deleted(seen.job.metadata.uid)
         else:
-            self._world.wrote(found.seen())
-        self._doubtful.discard(key)
+            self._cache.wrote(found.cached())
+        self._refetch.discard(key)
 
 
 def _is_leaving(job: GpuJob) -> bool:
@@ -200,7 +263,7 @@ def _is_leaving(job: GpuJob) -> bool:
     return job.metadata.deletion_timestamp is not None
 
 
-def _rank(observation: Observation) -> Rank:
+def _rank(observation: Observation, priority: Priority) -> Rank:
     job = observation.job
     created = job.metadata.creation_timestamp or observation.now
-    return Rank(-job.spec.priority, created, Key(*job.key), job.spec.resource_name)
+    return Rank(-priority.value, created, Key(*job.key), job.spec.resource_name)

@@ -16,21 +16,25 @@ from typing import Any
 
 import kopf
 
+from gpupack_kube import metrics
 from gpupack_kube.client import Api
 from gpupack_kube.leader import Election
+from gpupack_kube.metrics import Watch
 from gpupack_kube.reflector import Reflector
 from gpupack_operator import handlers, liveness, watches
 from gpupack_operator.actions import Actor
 from gpupack_operator.audit import Audit
-from gpupack_operator.crew import Crew
+from gpupack_operator.cache import Cache
+from gpupack_operator.event_router import EventRouter
 from gpupack_operator.fencing import Fence
-from gpupack_operator.hearing import Ear
+from gpupack_operator.kopf_session import GpuJobStream
 from gpupack_operator.plans import PlanClient
-from gpupack_operator.reconcile import Reconciler
+from gpupack_operator.priorities import Priorities
+from gpupack_operator.reconcile import Reconciler, Sources
 from gpupack_operator.settings import Settings
 from gpupack_operator.waitlist import Key, Waitlist
-from gpupack_operator.work import WorkQueue
-from gpupack_operator.world import World
+from gpupack_operator.work_queue import WorkQueue
+from gpupack_operator.worker_pool import WorkerPool
 
 
 async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
@@ -42,13 +46,17 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     """
     stop = _told_to_stop()
     beating = asyncio.create_task(liveness.beat(settings.heartbeat), name="heartbeat")
+    counted: dict[str, Watch] = {}
     try:
-        async with Api.connect(environ) as api:
+        async with (
+            Api.connect(environ) as api,
+            metrics.shown(counted, port=settings.metrics_port),
+        ):
             election = _election(settings, api)
             if not await _elected(election, stop):
                 return
             try:
-                await _lead(settings, environ, api, election, stop)
+                await _lead(settings, environ, api, election, counted, stop)
             finally:
                 await election.release()
     finally:
@@ -82,7 +90,10 @@ async def _elected(election: Election, stop: asyncio.Event) -> bool:
     await _cancelled(acquiring, stopping)
     if acquiring in done:
         acquiring.result()
-    return acquiring in done
+        return True
+    # What was cancelled may have written the Lease already.
+    await election.release()
+    return False
 
 
 async def _lead(
@@ -90,39 +101,44 @@ async def _lead(
     environ: Mapping[str, str],
     api: Api,
     election: Election,
+    counted: dict[str, Watch],
     stop: asyncio.Event,
 ) -> None:
-    queue: WorkQueue[Key] = WorkQueue(asyncio.get_running_loop().call_later)
-    world, waitlist = World(), Waitlist(queue.add)
+    call_later = asyncio.get_running_loop().call_later
+    queue: WorkQueue[Key] = WorkQueue(call_later)
+    cache, waitlist = Cache(), Waitlist(queue.add, call_later)
     plans = PlanClient(settings.plan, on_free=waitlist.next_turn)
     actor = Actor(api, plans, defaults=settings.pods, reporter=settings.lease.holder)
     fence = Fence(api, namespace=settings.lease.namespace)
-    reconciler = Reconciler(api, actor, world, waitlist, settings.limits, fence)
-    crew = Crew(queue, reconciler.reconcile)
-    audit = Audit(api, world, namespace=settings.namespace)
-    ear = Ear(queue, world, waitlist)
-    gpujobs = watches.gpujobs_of(world, ear)
-    watched = watches.reflectors(api, world, ear, namespace=settings.namespace)
+    sources = Sources(fence=fence, priorities=Priorities(api, most=settings.max_priority))
+    reconciler = Reconciler(api, actor, cache, waitlist, settings.limits, sources)
+    pool = WorkerPool(queue, reconciler.reconcile, reconciler.failed)
+    audit = Audit(api, cache, namespace=settings.namespace)
+    router = EventRouter(queue, cache, waitlist)
+    gpujobs = watches.gpujobs_of(cache, router)
+    watched = watches.reflectors(api, cache, router, namespace=settings.namespace)
     listing = watches.list_once(api, gpujobs, namespace=settings.namespace)
-    registry = handlers.registry(gpujobs, in_cluster=_in_cluster(environ))
+    stream = GpuJobStream()
+    counted |= {"gpujobs": stream, **watched}
+    registry = handlers.registry(gpujobs, stream, in_cluster=_in_cluster(environ))
     async with contextlib.aclosing(plans):
         await _until_first_ends(
             election.hold(),
-            audit.run(lambda: crew.add_all(world.keys())),
-            _work(crew, listing, watched, settings.reconcilers),
-            *(reflector.run() for reflector in watched),
+            audit.run(lambda: pool.add_all(cache.keys())),
+            _work(pool, listing, watched.values(), settings.reconcilers),
+            *(reflector.run() for reflector in watched.values()),
             _listen(settings, registry, stop),
         )
 
 
 async def _work(
-    crew: Crew, listing: Awaitable[None], watched: Iterable[Reflector[Any]], size: int
+    pool: WorkerPool, listing: Awaitable[None], watched: Iterable[Reflector[Any]], size: int
 ) -> None:
     """Work when everything is known: half of it would look as if the rest were missing."""
     await listing
     for reflector in watched:
         await reflector.synced.wait()
-    await crew.run(size)
+    await pool.run(size)
 
 
 async def _listen(settings: Settings, registry: kopf.OperatorRegistry, stop: asyncio.Event) -> None:

@@ -6,12 +6,11 @@ import pathlib
 from collections.abc import Mapping
 
 from gpupack_crds import names
+from gpupack_kube.environment import Environment
 from gpupack_operator.decision.model import Limits
-from gpupack_operator.errors import SettingInvalid
-from gpupack_operator.liveness import heartbeat_file
+from gpupack_operator.liveness import heartbeat_path
 from gpupack_operator.manifests.pod import PodDefaults
 
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_EXTENDER = f"https://gpupack-extender.{names.SYSTEM_NAMESPACE}.svc:8443"
 DEFAULT_TOKEN = "/var/run/secrets/gpupack/token"  # noqa: S105 - a path, not a secret
 
@@ -54,8 +53,11 @@ class Settings:
 
     Attributes:
         namespace: serve this namespace only; empty: all.
+        max_priority: the largest priority that a GPUJob may give itself as a number, and minus that
+            the least.
         reconcilers: how many GPUJobs are worked on at the same time.
         heartbeat: file by which the probe knows that the operator is well.
+        metrics_port: TCP port of /metrics; 0: nobody listens.
         log_level: of Python's logging.
     """
 
@@ -64,8 +66,10 @@ class Settings:
     pods: PodDefaults
     limits: Limits
     namespace: str
+    max_priority: int
     reconcilers: int
     heartbeat: pathlib.Path
+    metrics_port: int
     log_level: str
 
     @classmethod
@@ -73,76 +77,59 @@ class Settings:
         """Read the settings.
 
         Raises:
-            SettingInvalid: a variable is missing or cannot be used; the message names it.
+            SettingsInvalid: a variable is missing or cannot be used; the message names it.
         """
+        environment = Environment(environ)
         return cls(
-            lease=_lease(environ),
-            plan=_plan(environ),
-            pods=_pods(environ),
-            limits=_limits(environ),
-            namespace=environ.get("GPUPACK_WATCH_NAMESPACE", ""),
-            reconcilers=_number(environ, "GPUPACK_RECONCILERS", 8),
-            heartbeat=heartbeat_file(environ),
-            log_level=_log_level(environ),
+            lease=_lease(environment),
+            plan=_plan(environment),
+            pods=_pods(environment),
+            limits=_limits(environment),
+            namespace=environment.text("GPUPACK_WATCH_NAMESPACE", ""),
+            max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 1000, least=0),
+            reconcilers=environment.whole("GPUPACK_RECONCILERS", 8),
+            heartbeat=heartbeat_path(environ),
+            metrics_port=environment.metrics_port(),
+            log_level=environment.log_level(),
         )
 
 
-def _lease(environ: Mapping[str, str]) -> LeaseSettings:
+def _lease(environment: Environment) -> LeaseSettings:
     return LeaseSettings(
-        name=environ.get("GPUPACK_LEASE_NAME", names.OPERATOR_LEASE),
-        namespace=environ.get("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
-        holder=_required(environ, "POD_NAME"),
-        seconds=_number(environ, "GPUPACK_LEASE_SECONDS", 10),
+        name=environment.text("GPUPACK_LEASE_NAME", names.OPERATOR_LEASE),
+        namespace=environment.text("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
+        holder=environment.required("POD_NAME", "this pod's name (downward API)"),
+        seconds=environment.whole("GPUPACK_LEASE_SECONDS", 10),
     )
 
 
-def _plan(environ: Mapping[str, str]) -> PlanSettings:
-    ca = environ.get("GPUPACK_EXTENDER_CA", "")
+def _plan(environment: Environment) -> PlanSettings:
+    ca = environment.text("GPUPACK_EXTENDER_CA", "")
     return PlanSettings(
-        url=environ.get("GPUPACK_EXTENDER_URL", DEFAULT_EXTENDER).rstrip("/"),
+        url=environment.text("GPUPACK_EXTENDER_URL", DEFAULT_EXTENDER).rstrip("/"),
         ca=pathlib.Path(ca) if ca else None,
-        token=pathlib.Path(environ.get("GPUPACK_EXTENDER_TOKEN_FILE", DEFAULT_TOKEN)),
+        token=environment.path("GPUPACK_EXTENDER_TOKEN_FILE", DEFAULT_TOKEN),
     )
 
 
-def _pods(environ: Mapping[str, str]) -> PodDefaults:
+def _pods(environment: Environment) -> PodDefaults:
     return PodDefaults(
-        workload_image=_required(environ, "GPUPACK_WORKLOAD_IMAGE"),
-        priority_class=environ.get("GPUPACK_PRIORITY_CLASS", ""),
-        shm_size=environ.get("GPUPACK_SHM_SIZE", "8Gi"),
-        evict_seconds=_number(environ, "GPUPACK_EVICT_SECONDS", 20, least=0),
+        workload_image=environment.required("GPUPACK_WORKLOAD_IMAGE", "the image of workloads"),
+        priority_class=environment.text("GPUPACK_PRIORITY_CLASS", ""),
+        shm_size=environment.text("GPUPACK_SHM_SIZE", "8Gi"),
+        evict_seconds=environment.whole("GPUPACK_EVICT_SECONDS", 20, least=0),
+        multicast=_switch(environment, "GPUPACK_NVLINK_MULTICAST"),
     )
 
 
-def _limits(environ: Mapping[str, str]) -> Limits:
+def _switch(environment: Environment, name: str) -> bool:
+    return environment.choice(name, ("true", "false"), "false") == "true"
+
+
+def _limits(environment: Environment) -> Limits:
     return Limits(
-        bind_seconds=_number(environ, "GPUPACK_BIND_TIMEOUT_SECONDS", 60),
-        start_seconds=_number(environ, "GPUPACK_START_TIMEOUT_SECONDS", 60),
-        image_seconds=_number(environ, "GPUPACK_IMAGE_TIMEOUT_SECONDS", 120),
+        bind_seconds=environment.whole("GPUPACK_BIND_TIMEOUT_SECONDS", 60),
+        bind_workers_per_second=environment.whole("GPUPACK_BIND_WORKERS_PER_SECOND", 10),
+        start_seconds=environment.whole("GPUPACK_START_TIMEOUT_SECONDS", 60),
+        image_seconds=environment.whole("GPUPACK_IMAGE_TIMEOUT_SECONDS", 120),
     )
-
-
-def _required(environ: Mapping[str, str], name: str) -> str:
-    value = environ.get(name, "")
-    if not value:
-        raise SettingInvalid(f"{name} is not set; the operator cannot run without it")
-    return value
-
-
-def _number(environ: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
-    text = environ.get(name, "")
-    try:
-        number = int(text) if text else default
-    except ValueError as error:
-        raise SettingInvalid(f"{name}={text!r} is not a number") from error
-    if number < least:
-        raise SettingInvalid(f"{name}={text!r} is too small; the least is {least}")
-    return number
-
-
-def _log_level(environ: Mapping[str, str]) -> str:
-    level = environ.get("GPUPACK_LOG_LEVEL", "") or "INFO"
-    if level.upper() not in LOG_LEVELS:
-        known = ", ".join(LOG_LEVELS)
-        raise SettingInvalid(f"GPUPACK_LOG_LEVEL={level!r} is no log level; take one of {known}")
-    return level.upper()

@@ -3,7 +3,7 @@
 
     GPUJobs                   listed once at start, then kopf's events (handlers)
     their Jobs and pods       reflectors, by label
-    GPUNodes                  a reflector that keeps nothing: GPUs may be free now
+    GPUNodes                  a reflector: GPUs may be free now
 
 What an event says is not looked at; it only tells which GPUJob to look at.
 """
@@ -11,43 +11,59 @@ What an event says is not looked at; it only tells which GPUJob to look at.
 import asyncio
 from typing import Any, TypeAlias
 
+import msgspec
+
 from gpupack_crds import names
-from gpupack_crds.kinds import GPUNODES
+from gpupack_crds.gpunode import GpuNodeStatus
+from gpupack_crds.kinds import GPUNODES, GpuNode
 from gpupack_kube.client import Api
 from gpupack_kube.objects import Object
 from gpupack_kube.reflector import Reflector
-from gpupack_kube.resources import JOBS, PODS, Resource
-from gpupack_operator.hearing import Ear
+from gpupack_kube.resources import JOBS, PODS
+from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob, ReadableGpuJob
+from gpupack_operator.event_router import EventRouter
 from gpupack_operator.index import Index
 from gpupack_operator.waitlist import Key
-from gpupack_operator.world import READABLE_GPUJOBS, ReadableGpuJob, Seen, World
 
-ANY_GPUNODES = Resource(GPUNODES.prefix, GPUNODES.plural, Object)
 OURS = {"labelSelector": names.JOB_LABEL}
 
-GpuJobs: TypeAlias = Index[ReadableGpuJob, Seen]
+GpuJobs: TypeAlias = Index[ReadableGpuJob, CachedGpuJob]
 
 
-class Bell:
-    """A reflector's store that keeps nothing: GPUs may be free now that were not."""
+class CapacityTrigger:
+    """A reflector's store: GPUs may be free now that were not.
 
-    def __init__(self, ear: Ear) -> None:
-        self._ear = ear
+    Of who uses a node's GPUs only this matters: more of them are free. That our own workers have
+    ended is heard of from their pods before; that other pods have, from GPUNode alone.
+    """
 
-    def replace(self, _: list[Object]) -> None:
+    def __init__(self, router: EventRouter) -> None:
+        self._router = router
+        self._known: dict[str, GpuNodeStatus] = {}
+
+    def replace(self, items: list[GpuNode]) -> None:
         """A list came."""
-        self._ear.freed()
+        self._known = {item.metadata.name: item.status for item in items}
+        self._router.freed()
 
-    def upsert(self, _: Object) -> None:
-        """A node's GPUs changed."""
-        self._ear.freed()
+    def upsert(self, item: GpuNode) -> None:
+        """A GPUNode changed, perhaps in what it can take."""
+        known = self._known.get(item.metadata.name)
+        self._known[item.metadata.name] = item.status
+        if (
+            known is None
+            or item.status.free > known.free
+            or _capacity(item.status) != _capacity(known)
+        ):
+            self._router.freed()
 
-    def remove(self, _: Object) -> None:
+    def remove(self, item: GpuNode) -> None:
         """A node is gone."""
-        self._ear.freed()
+        self._known.pop(item.metadata.name, None)
+        self._router.freed()
 
 
-class Beginning:
+class InitialList:
     """A reflector's store for one list: it adds to the index what the list holds.
 
     Nothing is taken away: what is not in the list is younger, and kopf has heard of it.
@@ -70,32 +86,39 @@ class Beginning:
         self._gpujobs.remove(item)
 
 
-def gpujobs_of(world: World, ear: Ear) -> GpuJobs:
-    """All GPUJobs; `world` reads them, `ear` hears of each change."""
-    found: GpuJobs = Index(_name_of, ReadableGpuJob.seen, ear.gpujob)
-    world.gpujobs = found
+def gpujobs_of(cache: Cache, router: EventRouter) -> GpuJobs:
+    """All GPUJobs; `cache` reads them, `router` hears of each change."""
+    found: GpuJobs = Index(_name_of, ReadableGpuJob.cached, router.gpujob)
+    cache.gpujobs = found
     return found
 
 
 async def list_once(api: Api, gpujobs: GpuJobs, *, namespace: str) -> None:
     """Fill the index. kopf does not say when it has heard of everything that there is."""
-    reflector = Reflector(api, READABLE_GPUJOBS, Beginning(gpujobs), namespace=namespace)
+    reflector = Reflector(api, READABLE_GPUJOBS, InitialList(gpujobs), namespace=namespace)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(reflector.run())
         await reflector.synced.wait()
         running.cancel()
 
 
-def reflectors(api: Api, world: World, ear: Ear, *, namespace: str) -> tuple[Reflector[Any], ...]:
-    """The watches of everything but GPUJobs; `world` is filled by them, `ear` hears of it."""
-    jobs: Index[Any, Any] = Index(_gpujob_of, lambda job: job, ear.job)
-    pods: Index[Any, Any] = Index(_gpujob_of, lambda pod: pod, ear.pod)
-    world.jobs, world.pods = jobs, pods
-    return (
-        Reflector(api, JOBS, jobs, namespace=namespace, selectors=OURS),
-        Reflector(api, PODS, pods, namespace=namespace, selectors=OURS),
-        Reflector(api, ANY_GPUNODES, Bell(ear)),
-    )
+def reflectors(
+    api: Api, cache: Cache, router: EventRouter, *, namespace: str
+) -> dict[str, Reflector[Any]]:
+    """The watches of everything but GPUJobs; `cache` is filled by them, `router` hears of it."""
+    jobs: Index[Any, Any] = Index(_gpujob_of, lambda job: job, router.job)
+    pods: Index[Any, Any] = Index(_gpujob_of, lambda pod: pod, router.pod)
+    cache.jobs, cache.pods = jobs, pods
+    return {
+        "jobs": Reflector(api, JOBS, jobs, namespace=namespace, selectors=OURS),
+        "pods": Reflector(api, PODS, pods, namespace=namespace, selectors=OURS),
+        "gpunodes": Reflector(api, GPUNODES, CapacityTrigger(router)),
+    }
+
+
+def _capacity(status: GpuNodeStatus) -> GpuNodeStatus:
+    """The status without what tells of use, and of when."""
+    return msgspec.structs.replace(status, free=0, shared=0, held=0, held_by="", observed_at=None)
 
 
 def _name_of(job: Object) -> Key:

@@ -5,9 +5,9 @@ nodes, jobs, policy, Settings ─► Simulator ─► run() ─► Run: what bec
                                      └─ step(), advance(), state(), cluster: in between
 """
 
-from gpupack_simulator.engine.events import Part
-from gpupack_simulator.engine.sampling import Sampling
-from gpupack_simulator.engine.settings import Settings
+from gpupack_simulator.disciplines import DISCIPLINES
+from gpupack_simulator.engine.events import Component
+from gpupack_simulator.engine.settings import Sampling, Settings
 from gpupack_simulator.engine.simulator import Simulator
 from gpupack_simulator.errors import (
     Fault,
@@ -17,8 +17,7 @@ from gpupack_simulator.errors import (
     SimulatorError,
 )
 from gpupack_simulator.failures import Breakdown, FailureRates, drawn
-from gpupack_simulator.job import Job, JobId, holder_of, job_of
-from gpupack_simulator.queueing import DISCIPLINES
+from gpupack_simulator.job import Job, JobId, Size, holder_of, job_of, size_of
 from gpupack_simulator.record import (
     Cause,
     End,
@@ -31,12 +30,12 @@ from gpupack_simulator.record import (
     State,
     TimeUnit,
 )
-from gpupack_simulator.size import Size, size_of
 
 __all__ = [
     "DISCIPLINES",
     "Breakdown",
     "Cause",
+    "Component",
     "End",
     "FailureRates",
     "Fault",
@@ -49,7 +48,6 @@ __all__ = [
     "Loss",
     "Occupancy",
     "Outage",
-    "Part",
     "Run",
     "Sample",
     "Sampling",

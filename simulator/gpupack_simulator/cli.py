@@ -12,9 +12,9 @@ import click
 from gpupack_core import POLICIES, CoreError
 from gpupack_simulator import commands
 from gpupack_simulator.commands import Output, Play, Replay
+from gpupack_simulator.disciplines import DISCIPLINES
 from gpupack_simulator.errors import SimulatorError
 from gpupack_simulator.experiments import FIFO, MEASURED, WARM_UP, KnownMix
-from gpupack_simulator.queueing import DISCIPLINES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +39,7 @@ class OurErrors(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+class Names(click.ParamType):  # type: ignore[type-arg]  # older clicks have no generic
     """Names separated by commas."""
 
     name = "NAME,…"

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import count
 from math import isfinite
 from pathlib import Path
@@ -190,6 +191,16 @@ def _write(digests: Sequence[Digest], output: Output) -> None:
         write_report(digests, output.folder, command=output.command)
 
 
+def _can_draw() -> None:
+    """Before anything is run, as `_make`."""
+    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise InvalidParameter(
+            f"--out draws a report, which needs {' and '.join(missing)}: "
+            "pip install 'gpupack-simulator[plots]', or write the figures by --json"
+        )
+
+
 def _make(folder: Path | None) -> None:
     """Before anything is run: what took hours must not be lost for want of a folder."""
     try:
@@ -202,6 +213,8 @@ def _make(folder: Path | None) -> None:
 def _report(
     experiment: Experiment, policies: Sequence[str], seeds: int, output: Output
 ) -> tuple[Digest, ...]:
+    if output.folder is not None:
+        _can_draw()
     for place in (output.folder, output.json and output.json.parent):
         _make(place)
     digests = run_all(

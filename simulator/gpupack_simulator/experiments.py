@@ -4,12 +4,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
 from random import Random
 from typing import Any, Final, Protocol
 
-from gpupack_core import WHOLE_GPU, Mix, Node
-from gpupack_simulator.engine.sampling import Sampling
-from gpupack_simulator.engine.settings import Settings
+from gpupack_core import WHOLE_GPU, Mix, Node, policy_named
+from gpupack_simulator.compiled.inputs import can_do
+from gpupack_simulator.engine.settings import Sampling, Settings
 from gpupack_simulator.engine.simulator import Simulator
 from gpupack_simulator.failures import drawn
 from gpupack_simulator.inputs.openb import Pod
@@ -17,8 +18,7 @@ from gpupack_simulator.inputs.scenario import Scenario
 from gpupack_simulator.inputs.snapshot import cluster_of
 from gpupack_simulator.job import Job
 from gpupack_simulator.record import Run, TimeUnit
-from gpupack_simulator.workload.departures import departing_jobs
-from gpupack_simulator.workload.published import published_jobs
+from gpupack_simulator.workload import departing_jobs, published_jobs
 
 FIFO: Final = "fifo-skip"
 """The discipline of `replay --departures`.
@@ -33,6 +33,9 @@ MEASURED: Final = 10.0
 SAMPLES: Final = 200
 """Samples of a run in steady state; means over time are exact whatever their number."""
 
+
+LONG: Final = 10_000
+"""Jobs; fewer are run faster than numba is loaded."""
 
 EXACT: Final = 2000
 """A scenario of more jobs is sampled at intervals, and who held which GPU is not kept."""
@@ -63,7 +66,7 @@ class Experiment(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """The published experiment (workload.published)."""
+    """The published experiment (workload.published_jobs)."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
@@ -91,12 +94,12 @@ class Filling:
             mix=mix_of(self.pods) if self.known_mix.tells(policy) else None,
             parameters={"demand": self.demand, "known_mix": str(self.known_mix), **self.parameters},
         )
-        return Simulator(self.nodes, jobs, policy, settings).run()
+        return _run(self.nodes, jobs, policy, settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Departing:
-    """Steady state with jobs that come and go (workload.departures)."""
+    """Steady state with jobs that come and go (workload.departing_jobs)."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
@@ -131,7 +134,7 @@ class Departing:
             mix=mix_of(self.pods) if self.known_mix.tells(policy) else None,
             parameters={"load": self.load, "known_mix": str(self.known_mix), **self.parameters},
         )
-        return Simulator(self.nodes, jobs, policy, settings).run()
+        return _run(self.nodes, jobs, policy, settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,9 @@ class Scripted:
         failures = drawn(given.rates, given.nodes, until=given.until, seed=seed)
         settings = Settings(
             discipline=given.discipline,
+            queue=given.rules(),
+            quotas=given.quotas,
+            grace=given.queue.preemption.grace,
             seed=seed,
             time_unit=given.time_unit,
             until=given.until,
@@ -201,6 +207,16 @@ def _looks(experiment: Filling | Departing, seed: int) -> dict[str, bool]:
         "causes": experiment.pictures,
         "by_node": experiment.pictures and not seed,
     }
+
+
+def _run(nodes: tuple[Node, ...], jobs: list[Job], policy: str, settings: Settings) -> Run:
+    """In machine code where that pays and can be: the same run."""
+    pays = len(jobs) >= LONG and find_spec("numba") is not None
+    if not (pays and can_do(nodes, jobs, policy_named(policy), settings)):
+        return Simulator(nodes, jobs, policy, settings).run()
+    from gpupack_simulator.compiled.replay import Replay  # noqa: PLC0415  (numba is optional)
+
+    return Replay(nodes, jobs, policy, settings).run()
 
 
 def capacity(nodes: tuple[Node, ...]) -> int:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What breaks when: given as a list, or drawn from rates.
 
-A part that is well fails after an exponential time and is repaired after an exponential time. What
-is drawn depends on seed, part and rates alone, not on the jobs, so that policies are compared under
-the same failures.
+A component that is well fails after an exponential time and is repaired after an exponential time.
+What is drawn depends on seed, component and rates alone, not on the jobs, so that policies are
+compared under the same failures.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,23 +13,23 @@ from random import Random
 from typing import Final
 
 from gpupack_core import Node
-from gpupack_simulator.engine.events import Part
+from gpupack_simulator.engine.events import Component
 from gpupack_simulator.errors import InvalidParameter
 
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A part fails `at` and is well again `until` (infinity: never)."""
+    """A component fails `at` and is well again `until` (infinity: never)."""
 
-    part: Part
+    component: Component
     at: float
     until: float = inf
 
     def __post_init__(self) -> None:
         if self.at < 0 or not self.until > self.at:
             raise InvalidParameter(
-                f"{self.part.device or self.part.node} fails at {self.at:g} and is repaired at "
-                f"{self.until:g}: the repair must come later, and both after 0"
+                f"{self.component.device or self.component.node} fails at {self.at:g} and is "
+                f"repaired at {self.until:g}: the repair must come later, and both after 0"
             )
 
 
@@ -67,19 +67,24 @@ def drawn(
     return [
         breakdown
         for node in nodes
-        for part in (Part(node.name), *(Part(node.name, d.uuid) for d in node.devices))
-        for breakdown in _of_part(rates, part, until, seed)
+        for component in (
+            Component(node.name),
+            *(Component(node.name, d.uuid) for d in node.devices),
+        )
+        for breakdown in _of_component(rates, component, until, seed)
     ]
 
 
-def _of_part(rates: FailureRates, part: Part, until: float, seed: int) -> Iterator[Breakdown]:
-    between = rates.node_between if part.device is None else rates.gpu_between
-    repair = rates.node_repair if part.device is None else rates.gpu_repair
+def _of_component(
+    rates: FailureRates, component: Component, until: float, seed: int
+) -> Iterator[Breakdown]:
+    between = rates.node_between if component.device is None else rates.gpu_between
+    repair = rates.node_repair if component.device is None else rates.gpu_repair
     if between == inf:
         return
-    random = Random(f"{seed}:{part.node}:{part.device or ''}")  # noqa: S311  # not for secrets
+    random = Random(f"{seed}:{component.node}:{component.device or ''}")  # noqa: S311  # not for secrets
     at = random.expovariate(1 / between)
     while at < until:
         well = at + random.expovariate(1 / repair)
-        yield Breakdown(part, at, well)
+        yield Breakdown(component, at, well)
         at = well + random.expovariate(1 / between)

@@ -2,16 +2,43 @@
 """What is submitted to the cluster."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from math import inf, isfinite
-from typing import Final, NewType
+from typing import Final
 
-from gpupack_core import Gang, Holder, MilliGpu, Request, Spread
+from gpupack_core import WHOLE_GPU, Gang, Holder, MilliGpu, Request, Spread
+from gpupack_core.queueing import JobId, holder_of
 from gpupack_simulator.errors import InvalidJob
-from gpupack_simulator.size import Size, size_of
 
-JobId = NewType("JobId", str)
+__all__ = ["ANYWHERE", "Job", "JobId", "Size", "holder_of", "job_of", "size_of"]
 
 ANYWHERE: Final = Spread()
+
+
+class Size(StrEnum):
+    """Jobs by the GPUs of all workers together: waits and slowdown are told apart for these.
+
+    A gang of two shares counts by what it adds up to.
+    """
+
+    NONE = "none"
+    SHARE = "share"
+    ONE = "one"
+    FEW = "2-3"
+    HALF = "4-7"
+    NODE = "8"
+    """8 GPUs and more."""
+
+
+def size_of(request: Request, workers: int = 1) -> Size:
+    """The class of a job of so many workers."""
+    if not request.needs_gpu:
+        return Size.NONE
+    milli = request.milli * workers
+    if milli < WHOLE_GPU:
+        return Size.SHARE
+    least = {Size.NODE: 8, Size.HALF: 4, Size.FEW: 2}
+    return next((size for size, gpus in least.items() if milli >= gpus * WHOLE_GPU), Size.ONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +56,9 @@ class Job:
     duration: float = inf
     priority: int = 0
     spread: Spread = ANYWHERE
+    tenant: str = ""
+    """Whose quota and share it counts against, where the discipline looks at them."""
+    preemptible: bool = True
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -53,11 +83,6 @@ class Job:
     def size(self) -> Size:
         """The class in which waits are counted."""
         return size_of(self.request, self.workers)
-
-
-def holder_of(job: JobId, worker: int) -> Holder:
-    """As whom a worker of the job stands in the books of core's Cluster."""
-    return Holder(f"{job}/{worker}")
 
 
 def job_of(holder: Holder) -> JobId:

@@ -53,6 +53,8 @@ class Cause(StrEnum):
     """Free, but of a model, size or node that no waiting job may use."""
     KILLED_WORK = "killed-work"
     """Work that was lost with its node or GPU and is done again."""
+    PREEMPTED = "preempted"
+    """Work of jobs that were stopped for others and is done again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class JobRecord:
     placements: tuple[Placement, ...] = ()
     """Of the last attempt, by worker; empty: never placed."""
     attempts: int = 0
+    preemptions: int = 0
+    """How often it was stopped for another."""
     wait: float | None = None
     reason: str = ""
     """Why it was dropped, or why it waits at the end where that was asked."""
@@ -91,7 +95,7 @@ class Sample:
     queued_jobs: int
     running_jobs: int
     free_by_cause: Mapping[str, int] = field(default_factory=dict)
-    """Milli-GPU by Cause; empty: not sampled. Adds up to capacity - allocated."""
+    """Milli-GPU by Cause; adds up to capacity - allocated. Empty in all samples: not sampled."""
     allocated_by_node: Mapping[NodeName, int] = field(default_factory=dict)
     """Milli-GPU; empty: not sampled."""
 
@@ -110,7 +114,7 @@ class Occupancy:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """An attempt that was cut short by a failure: what it had done is lost."""
+    """An attempt that was cut short: what it had done is lost."""
 
     time: float
     job: JobId

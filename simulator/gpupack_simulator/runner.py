@@ -3,31 +3,20 @@
 
 A process gets the experiment once, when it starts, and then names and seeds. It hands back the
 digest of each run, not the run: a run of a hundred thousand jobs would take longer to hand over
-than to make. Processes are spawned, not forked: safe beside threads. None outlives what started it,
-however that ends.
+than to make.
 """
 
-import os
-import signal
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import product
-from multiprocessing import active_children, get_context, parent_process
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from threading import Thread
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpupack_simulator.errors import ProcessLost
 from gpupack_simulator.experiments import Experiment
 from gpupack_simulator.output.digest import Digest
-from gpupack_simulator.output.writing import digested
-
-Case = tuple[str, int]
+from gpupack_simulator.workers import Case, make, make_all
 
 
 def run_all(
@@ -43,8 +32,9 @@ def run_all(
     cases = list(product(policies, seeds))
     with _progress(len(cases), quiet=quiet) as advance:
         if processes == 1:
-            return tuple(advance.done(case, _run(experiment, case, folder)) for case in cases)
-        found = dict(_in_processes(experiment, cases, processes, folder, advance))
+            return tuple(advance.done(case, make(experiment, case, folder)) for case in cases)
+        with closing(make_all(experiment, cases, folder, processes=processes)) as made:
+            found = {case: advance.done(case, digest) for case, digest in made}
     return tuple(found[case] for case in cases)
 
 
@@ -72,80 +62,3 @@ def _progress(cases: int, *, quiet: bool) -> Iterator[_Advance]:
     )
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
         yield _Advance(progress, cases)
-
-
-def _in_processes(
-    experiment: Experiment,
-    cases: Sequence[Case],
-    processes: int,
-    folder: Path | None,
-    advance: _Advance,
-) -> Iterator[tuple[Case, Digest]]:
-    others = set(active_children())
-    with ProcessPoolExecutor(
-        min(processes, len(cases)), get_context("spawn"), _begin, (experiment, folder)
-    ) as executor:
-        try:
-            futures = _submitted(executor, cases)
-            for future in as_completed(futures):
-                yield futures[future], advance.done(futures[future], future.result())
-        except BaseException as error:
-            executor.shutdown(wait=False, cancel_futures=True)
-            _end(set(active_children()) - others)
-            if isinstance(error, BrokenProcessPool):
-                raise ProcessLost(len(cases)) from error
-            raise
-
-
-def _end(processes: Collection[BaseProcess]) -> None:
-    """At once: a run of minutes is not waited for. A second Ctrl-C has to wait for it."""
-    with _no_interrupts():
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join()
-
-
-def _submitted(executor: Executor, cases: Sequence[Case]) -> dict[Future[Digest], Case]:
-    with _no_interrupts():
-        return {executor.submit(_run_here, case): case for case in cases}
-
-
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Processes that are started here never see Ctrl-C, which a terminal sends to all of them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-_mine: tuple[Experiment, Path | None] | None = None
-"""In a worker process: what all its runs share."""
-
-
-def _begin(experiment: Experiment, folder: Path | None) -> None:
-    global _mine  # noqa: PLW0603  # the way in which a process of a pool is given anything once
-    _mine = experiment, folder
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A process of a pool waits for work for ever when whoever gave it has been killed."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _run_here(case: Case) -> Digest:
-    if _mine is None:
-        raise RuntimeError("the process was not begun")
-    experiment, folder = _mine
-    return _run(experiment, case, folder)
-
-
-def _run(experiment: Experiment, case: Case, folder: Path | None) -> Digest:
-    policy, seed = case
-    return digested([experiment.run(policy, seed)], folder)[0]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods to try admission with."""
 
-import json
-
 from manifests import JUDGE_IMAGE
 
 GPU = "gpupack.dev/gpu"
@@ -43,7 +41,6 @@ def variable(name, value="all"):
     return [{"name": name, "value": value}]
 
 
-def try_pod(kube, *containers, **spec):
-    """What is said to a pod for gpupack's scheduler, tried without effect."""
-    manifest = pod(*containers, **{"schedulerName": "gpupack"} | spec)
-    return kube.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest)).stderr
+def try_pod(tenant, *containers, **spec):
+    """What is said to a tenant's pod for gpupack's scheduler, tried without effect."""
+    return tenant.try_to_create(pod(*containers, **{"schedulerName": "gpupack"} | spec))

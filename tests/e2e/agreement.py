@@ -4,7 +4,8 @@
 import dataclasses
 from typing import Any
 
-from harness import Kube, annotation
+import msgspec
+from harness import Kube, annotation, placed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,9 +23,9 @@ class Told:
 def told_by_status(jobs: dict[str, dict[str, Any]]) -> set[Told]:
     """What GPUJob.status.placement says."""
     return {
-        Told(name, place["worker"], place["node"], *extent(place["devices"]))
+        Told(name, place.worker, place.node, *extent(msgspec.to_builtins(place.devices)))
         for name, job in jobs.items()
-        for place in job["status"]["placement"]
+        for place in placed(job)
     }
 
 

@@ -205,12 +205,25 @@ BAD = [
     Bad(
         "nothing to run",
         {"spec.workload": REMOVE},
-        "nothing to run: set workload.name, or a container named worker with an image",
+        "nothing to run: set workload.name, or a container with an image",
     ),
     Bad(
-        "a template whose container is not named worker",
-        {"spec.workload": REMOVE, CONTAINERS: [{"name": "main", "image": "example.test/own:1"}]},
-        "nothing to run: set workload.name, or a container named worker with an image",
+        "a template with two containers of which none is the worker",
+        {
+            "spec.workload": REMOVE,
+            CONTAINERS: [{"name": name, "image": "example.test/own:1"} for name in ("a", "b")],
+        },
+        "of several, name one worker",
+    ),
+    Bad(
+        "a priority and a class",
+        {"spec.priority": 5, "spec.priorityClassName": "high"},
+        "set one of priority and priorityClassName, whose value is the priority",
+    ),
+    Bad(
+        "a grace period of a day",
+        {"spec.template.spec.terminationGracePeriodSeconds": 86400},
+        "terminationGracePeriodSeconds in body should be less than or equal to 3600",
     ),
     Bad(
         "an unknown workload",

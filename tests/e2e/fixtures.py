@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of what runs on the cluster of `make cluster-up`: namespaces in it, and the judge."""
+"""Fixtures of what runs on the cluster of `make cluster-up`: namespaces in it, and the judge.
+
+Tests run side by side, each in namespaces of its own. One that kills parts or nodes, fills the
+cluster, or counts what is free says `@pytest.mark.alone`: it runs after those, one at a time, on an
+idle cluster.
+"""
 
 import contextlib
 import json
 import re
+import time
+import zlib
 
 import pytest
 from harness import STATE, SYSTEM_NAMESPACE, Kube, cluster_kind, simulated_memory_mib, wait_for
@@ -15,7 +22,44 @@ from gpupack_devcluster.driver import ClusterDriver
 from gpupack_devcluster.kind import KindCluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
 
+__all__ = [
+    "cluster",
+    "fresh",
+    "idle",
+    "idle_where_alone",
+    "judged",
+    "kube",
+    "others",
+    "peaks",
+    "pytest_collection_modifyitems",
+    "refusals",
+    "system",
+    "tell",
+]
+"""What a suite of the cluster has in its conftest.py."""
+
+NAMESPACE_LETTERS = 55
 LOCKS = STATE / "locks"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Every test here needs the cluster; one that asks for it `idle` needs it alone.
+
+    What is slow goes first, so that it does not run by itself at the end.
+    """
+    for item in items:
+        item.add_marker(pytest.mark.e2e)
+        if "idle" in item.fixturenames:
+            item.add_marker(pytest.mark.alone)
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(autouse=True)
+def idle_where_alone(request):
+    """A test that is marked `alone` begins on an idle cluster."""
+    if request.node.get_closest_marker("alone"):
+        request.getfixturevalue("idle")
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +93,10 @@ def others(cluster, request):
 @contextlib.contextmanager
 def namespace(cluster, name):
     """A namespace named like this text, as far as it may be."""
-    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:55].strip("-")
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if len(words) > NAMESPACE_LETTERS:
+        # Two cases of one test may differ in their last letters alone, and run side by side.
+        words = f"{words[: NAMESPACE_LETTERS - 9]}-{zlib.crc32(name.encode()):08x}"
     kube = Kube(kubeconfig=cluster.kubeconfig, namespace=words)
     kube.insist("delete", "namespace", words, "--ignore-not-found")
     kube.insist("create", "namespace", words)
@@ -113,15 +160,20 @@ def judged(tmp_path_factory) -> Judged:
 
 @pytest.fixture
 def refusals():
-    """What the judge refused during the test, and why; it may refuse nothing."""
-    LOCKS.mkdir(parents=True, exist_ok=True)
-    for old in LOCKS.glob("refused-*"):
-        old.unlink()
-    return lambda: sorted(f"{path.name}: {path.read_text()}" for path in LOCKS.glob("refused-*"))
+    """What the judge refused since the test began, and why; it may refuse nothing.
+
+    Tests beside this one are judged too: a refusal fails all that run.
+    """
+    began = time.time()
+    return lambda: sorted(
+        f"{path.name}: {path.read_text()}"
+        for path in LOCKS.glob("refused-*")
+        if path.stat().st_mtime >= began
+    )
 
 
 @pytest.fixture
-def peaks():
+def peaks(idle):
     """By GPU, the most that shares held of it at once during the test."""
     LOCKS.mkdir(parents=True, exist_ok=True)
     for old in LOCKS.glob("peak-*"):

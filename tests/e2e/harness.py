@@ -9,8 +9,11 @@ import subprocess
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import msgspec
 import tenacity
 import yaml
+
+from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_worker
 
 ROOT = pathlib.Path(__file__).parents[2]
 STATE = ROOT / ".dev"
@@ -278,6 +281,11 @@ def annotation(pod: dict[str, Any]) -> list[dict[str, Any]]:
 def annotated_devices(pod: dict[str, Any]) -> list[str]:
     """UUIDs that a pod's annotation names."""
     return [device["uuid"] for device in annotation(pod)]
+
+
+def placed(job: dict[str, Any]) -> tuple[WorkerPlacement, ...]:
+    """Where GPUJob.status.placement puts each worker, in their order."""
+    return by_worker(msgspec.convert(job["status"]["placement"], list[NodePlacement]))
 
 
 def simulated_memory_mib() -> int:

@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,8 @@ OPERATOR = "deployment/gpupack-operator"
 SCHEDULER = "deployment/gpupack-scheduler"
 AGENT = "daemonset/gpupack-agent"
 PARTS = (OPERATOR, SCHEDULER, AGENT)
+LEASES = {"operator": "gpupack-operator", "scheduler": "gpupack-scheduler"}
+"""By which Lease the replicas of a part elect a leader."""
 UNDER_WAY = (
     r'^(gpupack_extender_(?:claims{state="(?!bound)\w+"}|devices{state="(?:held|shared)"})) (\S+)$'
 )
@@ -27,9 +30,40 @@ print(urllib.request.urlopen(request, context=ssl._create_unverified_context()).
 
 
 def all_up(system: Kube) -> None:
-    """Wait until every part runs in its newest form."""
+    """Wait until every part runs in its newest form, and those with replicas have a leader."""
     for workload in PARTS:
         rolled_out(system, workload)
+    for component in LEASES:
+        wait_for(
+            functools.partial(leader, system, component),
+            seconds=60,
+            what=f"a leader of {component}",
+        )
+
+
+def leader(system: Kube, component: str) -> dict[str, Any] | None:
+    """The pod that leads a part, and to which the plan API's Service leads; None if none does."""
+    holder = lease_holder(system, LEASES[component]).partition("_")[0]
+    pods = {pod["metadata"]["name"]: pod for pod in pods_of_part(system, component)}
+    found = pods.get(holder)
+    if component == "scheduler" and found:
+        return found if plan_addresses(system) == [found["status"].get("podIP")] else None
+    return found
+
+
+def peak_mib(system: Kube, pod: str, container: str) -> int:
+    """VmHWM of a container's first process: the most that it has had resident."""
+    command = ("--", "grep", "VmHWM", "/proc/1/status")
+    shown = system.insist("exec", pod, "-c", container, *command)
+    return int(shown.split()[1]) // 1024
+
+
+def plan_addresses(system: Kube) -> list[str]:
+    """Where the Service of the plan API leads."""
+    selector = "--selector=kubernetes.io/service-name=gpupack-extender"
+    slices = json.loads(system.insist("get", "endpointslices", selector, "-o", "json"))["items"]
+    endpoints = [endpoint for found in slices for endpoint in found["endpoints"] or ()]
+    return [address for endpoint in endpoints for address in endpoint["addresses"]]
 
 
 def rolled_out(system: Kube, workload: str, *, seconds: int = 180) -> None:
@@ -106,7 +140,7 @@ class Ledger:
 
     def figure(self, name: str, **labels: str) -> float:
         """One metric."""
-        wanted, text = {f'{key}="{value}"' for key, value in labels.items()}, self._text()
+        wanted, text = {f'{key}="{value}"' for key, value in labels.items()}, self.text()
         for line in text.splitlines():
             found = re.fullmatch(rf"{name}(?:{{(.*)}})? (\S+)", line)
             if found and wanted <= set((found[1] or "").split(",")):
@@ -119,14 +153,14 @@ class Ledger:
         def look() -> bool:
             found = {
                 name: float(value)
-                for name, value in re.findall(UNDER_WAY, self._text(), flags=re.MULTILINE)
+                for name, value in re.findall(UNDER_WAY, self.text(), flags=re.MULTILINE)
             }
             return bool(found) and not any(found.values())
 
         wait_for(look, seconds=30, what="the ledger holds no GPU")
 
-    def _text(self) -> str:
-        """Wait for it: while none leads, none answers."""
+    def text(self) -> str:
+        """All metrics; waits for them: while none leads, none answers."""
         script = READ.format(namespace=self.system.namespace, token=self.token)
         command = ("exec", OPERATOR, "--", "python3", "-c", script)
         return wait_for(

@@ -82,12 +82,13 @@ IN_ANY_NAMESPACE = {
         ("gpujobs.gpupack.dev/status", "", "update"),
         ("gpunodes.gpupack.dev", "", "list watch"),
         ("jobs.batch", "", "create delete get list patch watch"),
-        ("pods", "", "list watch"),
+        ("pods", "", "create list watch"),
+        ("priorityclasses.scheduling.k8s.io", "", "get"),
         ("services", "", "create get"),
     },
     "gpupack-scheduler": KUBE_SCHEDULER
     | {
-        ("gpujobs.gpupack.dev", "", "list watch"),
+        ("gpujobs.gpupack.dev", "", "get list watch"),
         ("gpunodes.gpupack.dev", "", "list watch"),
     },
 }
@@ -99,6 +100,8 @@ IN_THE_SYSTEM_NAMESPACE = {
         ("leases.coordination.k8s.io", "gpupack-operator", "get update"),
     },
     "gpupack-scheduler": {
+        ("endpointslices.discovery.k8s.io", "", "create"),
+        ("endpointslices.discovery.k8s.io", "gpupack-extender", "delete get update"),
         ("leases.coordination.k8s.io", "gpupack-scheduler", "get list update watch"),
     },
 }

@@ -97,6 +97,7 @@ NEAR_NOBODY = {
 """What keeps a scheduler from binding a pod and is nothing to a kubelet."""
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("container", [asking(), sharing()], ids=["whole", "share"])
 def test_a_pod_that_a_user_binds_gets_tickets_but_never_starts(kube, cluster, container):
     command = {"command": ["sleep", "1000"]}

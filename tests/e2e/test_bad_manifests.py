@@ -3,11 +3,18 @@ import json
 
 import pytest
 from bad_manifests import BAD, FIXED, GOOD, GOOD_TOO, Bad
+from harness import Kube
+
+
+@pytest.fixture(scope="module")
+def elsewhere(cluster) -> Kube:
+    """A namespace that GPUJobs may run in; nothing is created there."""
+    return Kube(kubeconfig=cluster.kubeconfig, namespace="default")
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
-def test_a_bad_manifest_is_refused_with_the_field_and_the_fix(system, bad):
-    done = system.kubectl("apply", "--dry-run=server", "-f", "-", stdin=bad.as_json())
+def test_a_bad_manifest_is_refused_with_the_field_and_the_fix(elsewhere, bad):
+    done = elsewhere.kubectl("apply", "--dry-run=server", "-f", "-", stdin=bad.as_json())
     assert (done.returncode, done.stdout) == (1, "")
     assert bad.message in done.stderr
 
@@ -19,8 +26,8 @@ def test_no_bad_manifest_creates_anything(kube):
 
 
 @pytest.mark.parametrize("good", [GOOD, *GOOD_TOO], ids=lambda good: good.name)
-def test_a_good_manifest_is_accepted(system, good):
-    done = system.kubectl("apply", "--dry-run=server", "-f", "-", stdin=good.as_json())
+def test_a_good_manifest_is_accepted(elsewhere, good):
+    done = elsewhere.kubectl("apply", "--dry-run=server", "-f", "-", stdin=good.as_json())
     assert done.returncode == 0, done.stderr
 
 

@@ -23,7 +23,7 @@ def shares(pods):
 
 def test_workers_of_the_share_example_measure_on_their_shares(kube):
     kube.submit(example("share"))
-    job = kube.wait_phase("share", "Succeeded", "Failed", seconds=120)
+    job = kube.wait_phase("share", "Succeeded", "Failed", seconds=RUN_SECONDS)
     assert [result["verified"] for result in job["status"]["results"]] == [True, True]
     assert job["status"]["gpus"] == "2x25%"
     assert shares(kube.pods("share")) == [(25, 10240)] * 2
@@ -43,6 +43,7 @@ def test_the_inference_example_becomes_available_and_scales(kube):
     assert shares(kube.pods()) == [(20, 16384)] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["burn-in", "collectives"])
 def test_a_workload_of_one_worker_and_one_of_a_gang_succeed(kube, name):
     """The others are run by `make test-workloads`, which takes minutes."""

@@ -3,9 +3,11 @@
 
 import json
 
+import pytest
 import yaml
-from harness import ROOT, annotated_devices, condition
+from harness import ROOT, annotated_devices, condition, placed
 from manifests import JUDGE_IMAGE
+from workload_jobs import RUN_SECONDS
 
 
 def example(name):
@@ -14,7 +16,7 @@ def example(name):
 
 def test_a_matmul_measures_tflops_and_reports_them_in_the_status(kube):
     kube.submit(example("matmul"))
-    job = kube.wait_phase("matmul", "Succeeded", "Failed", seconds=120)
+    job = kube.wait_phase("matmul", "Succeeded", "Failed", seconds=RUN_SECONDS)
     assert "TFLOP/s" in job["status"]["headline"]
     (result,) = job["status"]["results"]
     assert result["verified"] is True
@@ -24,9 +26,8 @@ def test_a_matmul_measures_tflops_and_reports_them_in_the_status(kube):
 
 def test_an_allreduce_runs_one_worker_on_each_node_and_checks_the_sum(kube, cluster):
     kube.submit(example("allreduce"))
-    job = kube.wait_phase("allreduce", "Succeeded", "Failed", seconds=120)
-    placed = [worker["node"] for worker in job["status"]["placement"]]
-    assert sorted(placed) == sorted(cluster.nodes())[:2]
+    job = kube.wait_phase("allreduce", "Succeeded", "Failed", seconds=RUN_SECONDS)
+    assert sorted(worker.node for worker in placed(job)) == sorted(cluster.nodes())[:2]
     assert [result["verified"] for result in job["status"]["results"]] == [True, True]
 
 
@@ -35,10 +36,11 @@ def test_a_job_runs_any_image_and_sees_exactly_its_devices(kube, judged, refusal
     job = kube.wait_phase("own-image", "Succeeded", "Failed")
     (pod,) = kube.pods("own-image")
     (result,) = job["status"]["results"]
-    placed = [device["uuid"] for device in job["status"]["placement"][0]["devices"]]
-    assert len(set(placed)) == 3
-    assert annotated_devices(pod) == placed == result["metrics"]["devices"].split(",")
-    assert pod["spec"]["nodeName"] == job["status"]["placement"][0]["node"]
+    (worker,) = placed(job)
+    given = [device.uuid for device in worker.devices]
+    assert len(set(given)) == 3
+    assert annotated_devices(pod) == given == result["metrics"]["devices"].split(",")
+    assert pod["spec"]["nodeName"] == worker.node
 
 
 def test_a_job_that_asks_for_too_much_waits_and_says_what_is_missing(kube, judged):
@@ -49,6 +51,7 @@ def test_a_job_that_asks_for_too_much_waits_and_says_what_is_missing(kube, judge
     assert kube.pods("too-big") == []
 
 
+@pytest.mark.alone
 def test_a_waiting_job_starts_when_the_gpus_are_free(kube, judged, refusals):
     kube.submit(judged.job("first", workers=2, gpus=8, seconds=60))
     kube.wait_phase("first", "Running")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of a job beyond the happy path."""
 
+import pytest
 from harness import condition, wait_for
 
 
@@ -22,6 +23,36 @@ def test_a_failing_job_is_tried_again_as_often_as_it_says(kube, judged):
     assert job["status"]["restarts"] == 2
 
 
+def test_what_a_worker_said_last_and_its_pods_stay_after_it_was_tried_again(kube, judged):
+    job = judged.job("loud", maxRestarts=1)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    container |= {"name": "main", "command": ["sh", "-c", "echo boom >&2; exit 3"]}
+    kube.submit(job)
+    job = kube.wait_phase("loud", "Failed", seconds=90)
+    assert [attempt["message"].endswith(": boom") for attempt in job["status"]["attempts"]] == [
+        True,
+        True,
+    ]
+
+    def both_failed():
+        # The kubelet's word of a phase follows that of the container's end.
+        return [pod["status"]["phase"] for pod in kube.pods("loud")] == ["Failed", "Failed"]
+
+    wait_for(both_failed, seconds=30, what="both pods are there, and failed")
+
+
+@pytest.mark.slow
+def test_a_wrong_image_gives_its_gpus_back_and_says_when_it_is_tried_again(kube, judged):
+    job = judged.job("typo")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    container |= {"image": "registry.invalid/typo:1", "imagePullPolicy": "IfNotPresent"}
+    kube.submit(job)
+    job = kube.wait_reason("typo", "Restarting", seconds=240)
+    assert (job["status"]["phase"], job["status"].get("placement")) == ("Pending", None)
+    assert "(ImagePull)" in job["status"]["message"]
+    assert "the next one starts at " in job["status"]["message"]
+
+
 def test_one_failed_worker_stops_the_whole_gang(kube, judged):
     failing = judged.job("gang", workers=2, gpus=1)
     command = 'test "$GPUPACK_WORKER_INDEX" = 0 && exit 9; exec python3 -S /judge.py 300'
@@ -31,6 +62,7 @@ def test_one_failed_worker_stops_the_whole_gang(kube, judged):
     assert "9" in condition(job, "Failed")["message"]
 
 
+@pytest.mark.alone
 def test_a_job_past_its_deadline_fails_and_gives_its_gpus_back(kube, judged):
     kube.submit(judged.job("endless", workers=2, gpus=8, seconds=300, activeDeadlineSeconds=3))
     job = kube.wait_phase("endless", "Failed")
@@ -45,6 +77,7 @@ def test_a_finished_job_is_deleted_after_its_time_to_live(kube, judged):
     wait_for(lambda: kube.pods() == [], seconds=30, what="its pods are gone")
 
 
+@pytest.mark.alone
 def test_a_suspended_job_gives_its_gpus_back_and_resumes_as_a_new_attempt(kube, judged):
     kube.submit(judged.job("pausing", workers=2, gpus=8, seconds=4))
     kube.wait_phase("pausing", "Running")
@@ -80,6 +113,18 @@ def test_a_template_that_no_pod_can_have_fails_with_the_api_servers_words(kube, 
     assert "volumes" in condition(job, "Failed")["message"]
 
 
+def test_a_template_that_cannot_be_merged_fails_and_names_the_field(kube, judged):
+    bad = judged.job("unmerged")
+    (container,) = bad["spec"]["template"]["spec"]["containers"]
+    container["volumeMounts"].append({"name": "locks"})
+    kube.submit(bad)
+    job = kube.wait_phase("unmerged", "Failed")
+    assert condition(job, "Failed")["reason"] == "InvalidTemplate"
+    assert condition(job, "Failed")["message"].startswith(
+        "spec.template.spec.containers[0].volumeMounts[1]: mountPath is missing"
+    )
+
+
 def test_deleting_a_waiting_job_leaves_nothing(kube, judged):
     kube.submit(judged.job("waiting", workers=8, gpus=8))
     kube.wait_phase("waiting", "Pending")
@@ -87,6 +132,7 @@ def test_deleting_a_waiting_job_leaves_nothing(kube, judged):
     wait_for(lambda: leftovers(kube) == "", seconds=30, what="nothing is left")
 
 
+@pytest.mark.alone
 def test_deleting_a_running_job_leaves_nothing_and_frees_its_gpus(kube, judged):
     kube.submit(judged.job("running", workers=2, gpus=8, seconds=300))
     kube.wait_phase("running", "Running")

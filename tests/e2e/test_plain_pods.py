@@ -2,7 +2,7 @@
 """Deployments, StatefulSets and pods of their own that ask gpupack for GPUs."""
 
 import pytest
-from harness import annotated_devices, annotation, pod_condition, wait_for
+from harness import annotated_devices, annotation, placed, pod_condition, wait_for
 from manifests import Share
 
 ALL = 16
@@ -50,9 +50,9 @@ def test_a_deployment_of_whole_gpus_scales_up_and_down_and_freed_gpus_are_used_a
     left = gpus(kube.wait_scale("deployment", "server"))
     kube.submit(judged.job("takes-what-was-freed", workers=3, gpus=4))
     job = kube.wait_phase("takes-what-was-freed", "Succeeded", "Failed", seconds=120)
-    placed = [d["uuid"] for place in job["status"]["placement"] for d in place["devices"]]
+    taken = [device.uuid for place in placed(job) for device in place.devices]
     assert job["status"]["phase"] == "Succeeded"
-    assert len({*placed, *left}) == ALL
+    assert len({*taken, *left}) == ALL
 
 
 def test_a_deployment_of_shares_fills_one_gpu_and_then_the_next(kube, judged, peaks):
@@ -72,6 +72,7 @@ def test_a_stateful_set_gets_its_gpus_one_pod_after_the_other(kube, judged):
     assert len(set(gpus(pods))) == ALL
 
 
+@pytest.mark.slow
 def test_a_pod_of_a_stateful_set_comes_back_under_its_name_on_a_full_cluster(kube, judged):
     kube.submit(judged.stateful_set("trainer", replicas=2, gpus=8))
     before = kube.wait_scale("statefulset", "trainer", seconds=120)
@@ -88,7 +89,7 @@ def test_a_notebook_and_a_job_share_a_gpu(kube, judged, peaks):
     job = kube.wait_phase("job", "Succeeded", "Failed", seconds=120)
     (notebook,) = [pod for pod in kube.pods() if pod["metadata"]["name"] == "notebook"]
     (gpu,) = annotated_devices(notebook)
-    assert [d["uuid"] for d in job["status"]["placement"][0]["devices"]] == [gpu]
+    assert [device.uuid for device in placed(job)[0].devices] == [gpu]
     assert peaks()[gpu] == {"percent": 100, "memoryMiB": 32768, "shares": 2}
 
 
@@ -100,6 +101,7 @@ FULL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", FULL.values(), ids=FULL)
 def test_a_rolling_update_of_a_full_cluster_ends(kube, judged, spec):
     kube.submit(judged.deployment("server", **spec))
@@ -113,6 +115,7 @@ def test_a_rolling_update_of_a_full_cluster_ends(kube, judged, spec):
     assert gpus(after) == gpus(before)
 
 
+@pytest.mark.slow
 def test_a_rolling_update_with_one_free_place_ends_by_default(kube, judged):
     kube.submit(judged.deployment("server", replicas=3, gpus=4, linger_seconds=1))
     before = kube.wait_scale("deployment", "server", seconds=120)

@@ -42,19 +42,19 @@ def test_the_demo_shows_what_it_promises(demo):
         assert promised in demo
 
 
-@pytest.mark.parametrize("command", list(commands()))
-def test_a_command_of_the_readme_works(demo, command):
+def test_the_commands_of_the_readme_work_one_after_the_other(demo):
     environ = os.environ | {
         "KUBECONFIG": str(STATE / "kubeconfig"),
         "PATH": f"{STATE / 'bin'}:{os.environ['PATH']}",
     }
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command],
-        cwd=ROOT,
-        env=environ,
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    for command in commands():
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=ROOT,
+            env=environ,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"

@@ -6,6 +6,7 @@ import json
 import pytest
 from harness import SYSTEM_NAMESPACE
 from manifests import JUDGE_IMAGE
+from parts import OPERATOR, pods_of_part
 
 PLAN = {
     "namespace": "default",
@@ -66,13 +67,13 @@ def test_the_plan_api_refuses_a_caller_without_the_right(kube):
 
 
 def test_the_verbs_of_the_scheduler_do_not_listen_beyond_loopback(system):
-    pods = json.loads(
-        system.kubectl(
-            "get", "pods", "--selector=app.kubernetes.io/component=scheduler", "-o", "json"
-        ).stdout
-    )
-    (address,) = {pod["status"]["podIP"] for pod in pods["items"]}
-    script = f"import socket; print(socket.socket().connect_ex(('{address}', 8888)))"
-    operator = "deployment/gpupack-operator"
-    refused = system.kubectl("exec", operator, "--", "python3", "-c", script).stdout.strip()
-    assert refused == "111"
+    addresses = [pod["status"]["podIP"] for pod in pods_of_part(system, "scheduler")]
+    script = f"import socket; print(*(socket.socket().connect_ex((a, 8888)) for a in {addresses}))"
+    told = system.kubectl("exec", OPERATOR, "--", "python3", "-c", script).stdout.split()
+    assert told == ["111"] * len(addresses)
+
+
+def test_a_tenant_does_not_learn_who_holds_the_gpus_of_other_namespaces(tenant):
+    listed = tenant.kubectl("get", "gpunodes", "--output=wide")
+    assert (listed.stdout, "forbidden" in listed.stderr.lower()) == ("", True)
+    assert tenant.kubectl("get", "gpujobs").returncode == 0

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from agreement import told_by_annotations, told_by_containers, told_by_status
 from chaos import kill_kubelet, kill_process
-from harness import condition
+from harness import condition, placed
 from manifests import Share
 
 SMALL = Share(percent=10, memory_mib=1024)
@@ -33,7 +33,7 @@ def hold(kube, judged, name, **size):
 
 def gpus(job):
     """The GPU of each worker, in the workers' order."""
-    return [place["devices"][0]["uuid"] for place in job["status"]["placement"]]
+    return [place.devices[0].uuid for place in placed(job)]
 
 
 def give_back(kube, *names):
@@ -93,6 +93,7 @@ def test_the_last_gpu_is_shared_or_whole_but_never_both(kube, judged):
     assert gpus(kube.wait_phase("share-again", "Succeeded", "Failed")) == [last]
 
 
+@pytest.mark.slow
 def test_the_twenty_first_share_goes_to_the_next_gpu(kube, judged):
     kube.submit(judged.job("crowd", workers=21, share=Share(1, 64)))
     job = kube.wait_phase("crowd", "Succeeded", "Failed", seconds=240)
@@ -116,6 +117,7 @@ def test_a_share_that_no_gpu_can_hold_says_so(kube, judged):
     assert f"largest: {judged.gpu_memory_mib} MiB" in message
 
 
+@pytest.mark.slow
 def test_a_share_that_runs_survives_agents_and_kubelets_being_killed(kube, cluster, judged, peaks):
     (gpu,) = hold(kube, judged, "before", share=Share(60, 1024))
     kill_process(cluster, "gpupack_agent")
@@ -127,6 +129,7 @@ def test_a_share_that_runs_survives_agents_and_kubelets_being_killed(kube, clust
     assert [status["restartCount"] for status in pod["status"]["containerStatuses"]] == [0]
 
 
+@pytest.mark.slow
 def test_shares_that_start_survive_agents_and_kubelets_being_killed(kube, cluster, judged):
     names = [f"share-{index}" for index in range(8)]
     kube.submit(*(judged.job(name, share=Share(45, 1024), seconds=2) for name in names))

@@ -6,6 +6,7 @@ tests/storm is the same at full size and with everything killed three times.
 
 import json
 
+import pytest
 from agreement import told_by_annotations, told_by_containers, told_by_status
 from chaos import PARTS, killing
 from harness import wait_for
@@ -35,6 +36,7 @@ def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
     assert max(peak["shares"] for peak in peaks().values()) > 1
 
 
+@pytest.mark.slow
 def test_a_storm_survives_every_part_being_killed(*, kube, cluster, judged, refusals, idle, tell):
     storm = mixed(judged, jobs=30, servers=4, seed=SEED + 1)
     with killing(cluster, seed=SEED, every_seconds=(1.0, 4.0), rounds=1) as killed:

@@ -4,6 +4,7 @@
 import json
 import pathlib
 
+import pytest
 from harness import annotated_devices, wait_for
 
 SCRIPT = pathlib.Path(__file__).with_name("ask_tickets.py").read_text()
@@ -32,6 +33,7 @@ def tickets(system, node, pods):
     return json.loads(done.stdout)
 
 
+@pytest.mark.alone
 def test_the_kubelet_counts_as_many_tickets_as_the_annotation_has_gpus(kube, system, judged):
     kube.submit(*(judged.job(f"hold-{gpus}", gpus=gpus, seconds=300) for gpus in (1, 2, 3, 4)))
     for gpus in (1, 2, 3, 4):
@@ -46,6 +48,7 @@ def test_the_kubelet_counts_as_many_tickets_as_the_annotation_has_gpus(kube, sys
         assert len(everything) == len(set(everything))
 
 
+@pytest.mark.alone
 def test_gpus_are_handed_out_again_after_a_kubelet_restart(kube, cluster, judged, refusals):
     node = cluster.nodes()[0]
     cluster.kill(node, "kubelet")

@@ -300,8 +300,8 @@ def raw(chance, world):
 
 
 def other_endpoint(chance, world):
-    """Health, readiness and metrics, called in any way."""
-    path = chance.choice(["/healthz", "/readyz", "/metrics", "/metrics?x=" + "y" * 3000])
+    """Everything else on the port of the plans, called in any way."""
+    path = chance.choice(["/healthz", "/snapshot", "/metrics", "/metrics?x=" + "y" * 3000])
     method = chance.choice(["GET", "HEAD", "POST"])
     token = chance.choice(_wrong_tokens(chance, world))
     headers = [(b"Authorization", token.encode())]

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 
 from truth_jobs import pod
-from truth_outcomes import Place
+from truth_outcomes import Assignment
 
 from gpupack_crds import names
 from gpupack_crds.devices import decode_devices
 from gpupack_kube import objects
-from gpupack_kube.client import Api, decode
+from gpupack_kube.client import Api, Event, decode
 from gpupack_kube.resources import PODS
 from gpupack_simulator import Job
 
@@ -59,7 +59,7 @@ class ClusterDecider:
     def __init__(self, api: Api, namespace: str, watched: Watched) -> None:
         self._api, self._namespace, self._watched = api, namespace, watched
 
-    async def arrive(self, jobs: Sequence[Job]) -> list[Place | None]:
+    async def arrive(self, jobs: Sequence[Job]) -> list[Assignment | None]:
         """Create the pods and see them bound, or refused and deleted."""
         for job in jobs:
             await self._api.create(PODS, pod(job), namespace=self._namespace)
@@ -96,15 +96,17 @@ async def _watch(api: Api, namespace: str, version: str, watched: Watched) -> No
     """Watch on from where a stream ended, which the server ends at its own times."""
     while True:
         async for event in api.watch(PODS, namespace=namespace, resourceVersion=version):
+            if not isinstance(event, Event):
+                continue
             version = decode(event.object, objects.Object).metadata.resource_version
             if event.type != "BOOKMARK":
                 watched.see(event.type, decode(event.object, objects.Pod))
 
 
-def place_of(bound: objects.Pod) -> Place:
+def place_of(bound: objects.Pod) -> Assignment:
     """Node and devices, as the Binding wrote them."""
     held = decode_devices(bound.metadata.annotations[names.DEVICES_ANNOTATION])
-    return Place(bound.spec.node_name, held)
+    return Assignment(bound.spec.node_name, held)
 
 
 def _is_refusal(condition: objects.Condition) -> bool:

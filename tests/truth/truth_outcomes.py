@@ -12,7 +12,7 @@ from gpupack_crds.devices import DeviceShare
 from gpupack_simulator import Job, JobId
 
 
-class Place(NamedTuple):
+class Assignment(NamedTuple):
     """Node and devices, in the order in which they were given."""
 
     node: str
@@ -23,14 +23,14 @@ class Place(NamedTuple):
         return f"{self.node}: {held}"
 
 
-Outcomes = dict[JobId, Place | None]
+Outcomes = dict[JobId, Assignment | None]
 """None: refused."""
 
 
 class Decider(Protocol):
     """Whoever places jobs."""
 
-    async def arrive(self, jobs: Sequence[Job]) -> Sequence[Place | None]:
+    async def arrive(self, jobs: Sequence[Job]) -> Sequence[Assignment | None]:
         """Where they go, decided one by one in this order; who is refused (None) is gone again."""
 
     async def depart(self, jobs: Sequence[Job]) -> None:
@@ -54,7 +54,7 @@ class Played:
     """Arrivals and departures."""
 
 
-async def play(jobs: Iterable[Job], decider: Decider, expected: Mapping[JobId, Place | None]):
+async def play(jobs: Iterable[Job], decider: Decider, expected: Mapping[JobId, Assignment | None]):
     """Let jobs come and go in the order of time, until all are gone or one went elsewhere."""
     played, ends = Played(), []
     for now, arriving in groupby(sorted(jobs, key=_arrival), key=_arrival):
@@ -93,8 +93,8 @@ def _arrival(job: Job) -> float:
 def difference(
     jobs: Iterable[Job],
     *,
-    simulated: Mapping[JobId, Place | None],
-    found: Mapping[JobId, Place | None],
+    simulated: Mapping[JobId, Assignment | None],
+    found: Mapping[JobId, Assignment | None],
 ) -> str:
     """The first job that went elsewhere, for the reader of a failed test; empty: none did."""
     for number, job in enumerate(sorted(jobs, key=lambda each: each.arrival), start=1):

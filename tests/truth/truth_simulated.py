@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from truth_outcomes import Outcomes, Place
+from truth_outcomes import Assignment, Outcomes
 
 import gpupack_core as core
 from gpupack_core import snapshot
@@ -48,7 +48,7 @@ def by_simulator(state: Json, jobs: Sequence[Job], policy: str, outlook: Json) -
     return {each.job.id: _place(each.placements) for each in run.jobs}
 
 
-def _place(placements: Sequence[core.Placement]) -> Place | None:
+def _place(placements: Sequence[core.Placement]) -> Assignment | None:
     if not placements:
         return None
     (placement,) = placements
@@ -56,4 +56,4 @@ def _place(placements: Sequence[core.Placement]) -> Place | None:
         DeviceShare(uuid=grant.uuid, percent=grant.milli // 10, memory_mib=grant.memory)
         for grant in placement.devices
     )
-    return Place(placement.node, tuple(held))
+    return Assignment(placement.node, tuple(held))

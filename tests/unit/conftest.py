@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unit tests are not timed: a busy machine makes one case take longer than any fixed deadline."""
+"""No case of hypothesis is timed: a busy machine makes one take longer than any fixed deadline."""
 
 from hypothesis import settings
 

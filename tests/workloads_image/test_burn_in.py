@@ -2,22 +2,25 @@
 """The burn-in, healthy and with faults put into it."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 import torch
 
 from gpupack_workloads.burn_in.checks import ComputeReport, Observed
-from gpupack_workloads.burn_in.compute import ROWS_AT_ONCE, Products, freivalds
+from gpupack_workloads.burn_in.compute import Products
 from gpupack_workloads.burn_in.limits import BurnInOptions
 from gpupack_workloads.burn_in.memory import Memory
 from gpupack_workloads.burn_in.patterns import Address, Inverted, Random, Walking, sequence
+from gpupack_workloads.burn_in.peers import Peer, exchange, limits_from
 from gpupack_workloads.burn_in.sensors import Sample, Slowdowns
 from gpupack_workloads.burn_in.session import Instruments, run
 from gpupack_workloads.burn_in.verdict import summarise
 from gpupack_workloads.devices import Device, memory_errors
 from gpupack_workloads.errors import OutOfMemory, WrongResult
 from gpupack_workloads.seeds import LARGEST_SEED
+from gpupack_workloads.settings import Gang
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 DTYPES = [torch.bfloat16 if DEVICE.type == "cuda" else torch.float32, torch.float16]
@@ -159,18 +162,6 @@ def test_products_that_are_all_wrong_alike_are_found_by_their_sums(dtype):
     assert "the first product is off" in report.detail
 
 
-@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
-@pytest.mark.parametrize("row", [1, ROWS_AT_ONCE + 1])
-def test_what_is_no_number_is_found_in_a_product(wrong, row):
-    chance = torch.Generator(DEVICE).manual_seed(1)
-    a = torch.randn((ROWS_AT_ONCE + 64, 64), generator=chance, device=DEVICE)
-    b = a[:64]
-    c = a @ b
-    assert freivalds(a, b, c, chance).holds
-    c[row, 1] = wrong
-    assert not freivalds(a, b, c, chance).holds
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_products_that_are_all_infinite_are_found(dtype):
     products = Products(
@@ -196,7 +187,7 @@ def test_a_gpu_whose_sensors_cannot_be_read_says_so_beside_its_verdict():
     gpu = Device(torch.device("cuda", 0), "NVIDIA H200")
     observed = Observed(compute={"bfloat16": ComputeReport(1, 0, 0.0, 0.0, (600.0,))})
     why = "none: the Python package nvidia-ml-py is not installed"
-    result = summarise(gpu, observed, [], sensors=why, seconds=1)
+    result = summarise(gpu, observed, [], basis="measured", sensors=why, seconds=1)
     assert result.headline == "healthy, 600.0 TFLOP/s, sensors not read"
     assert result.metrics["sensors"] == why
 
@@ -317,3 +308,42 @@ def test_a_gpu_with_no_free_memory_is_out_of_memory():
         run(LITTLE)
     del held
     torch.cuda.empty_cache()
+
+
+def measured_among(speed, index, workers, port):
+    own = Peer("NVIDIA X", {"min_gemm_tflops": speed})
+    gang = Gang(workers=workers, index=index, port=port)
+    peers = exchange(own, gang, wait_seconds=20)
+    return limits_from(peers, "NVIDIA X").get("min_gemm_tflops")
+
+
+def test_workers_tell_one_another_their_speeds_and_the_slow_one_is_below_its_limit(port):
+    speeds = [100.0, 50.0, 102.0, 98.0]
+    with ThreadPoolExecutor(4) as pool:
+        limits = list(
+            pool.map(lambda index: measured_among(speeds[index], index, 4, port), range(4))
+        )
+    slow = [speed < limit for speed, limit in zip(speeds, limits, strict=True)]
+    assert slow == [False, True, False, False]
+
+
+def test_a_worker_that_does_not_come_is_left_out(port):
+    own = Peer("NVIDIA X", {})
+    assert exchange(own, Gang(workers=2, index=0, port=port), wait_seconds=1) == []
+
+
+@pytest.mark.parametrize("others", [[], ["NVIDIA X"], ["NVIDIA X", "NVIDIA Y"]])
+def test_fewer_than_two_others_of_its_model_are_no_measure(others):
+    peers = [Peer(model, {"min_gemm_tflops": 1.0}) for model in others]
+    assert limits_from(peers, "NVIDIA X") == {}
+
+
+def test_a_gpu_whose_speed_nobody_can_judge_is_not_said_to_be_judged():
+    unknown = Device(torch.device("cuda"), "NVIDIA X")
+    report = ComputeReport(
+        products=1, wrong_products=0, residual=0.0, bound=0.0, tflops=(80.0,), detail=""
+    )
+    observed = Observed(compute={"bfloat16": report}, samples=[Sample()])
+    result = summarise(unknown, observed, [], basis="unjudged", sensors="nvml", seconds=1)
+    assert result.headline == "healthy, 80.0 TFLOP/s, speed unjudged"
+    assert result.metrics["speed_limits"] == "unjudged"

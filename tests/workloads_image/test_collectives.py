@@ -22,9 +22,9 @@ from gpupack_workloads.collectives.measure import (
 )
 from gpupack_workloads.collectives.methods import nccl
 from gpupack_workloads.collectives.options import OPERATIONS, CollectivesOptions
-from gpupack_workloads.collectives.place import Place, count_wrong, fill
 from gpupack_workloads.collectives.rank import OPERATIONS as BY_NAME
-from gpupack_workloads.collectives.rank import place_of
+from gpupack_workloads.collectives.rank import rank_data_of
+from gpupack_workloads.collectives.rank_data import RankData, count_wrong, fill
 from gpupack_workloads.collectives.series import Series
 from gpupack_workloads.collectives.start import require_range
 from gpupack_workloads.collectives.tune import compared, require_tunable
@@ -50,7 +50,7 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this gang is of C
 def alone():
     """A group of this process only."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield Place(rank=0, ranks=1, device=CPU, seed=3)
+    yield RankData(rank=0, ranks=1, device=CPU, seed=3)
     dist.destroy_process_group()
 
 
@@ -111,10 +111,10 @@ class Lazy(AllGather):
     def __init__(self):
         self.calls = 0
 
-    def start(self, buffers, place):
+    def start(self, buffers, rank_data):
         self.calls += 1
         last = buffers.receive[-1].clone()
-        super().start(buffers, place)
+        super().start(buffers, rank_data)
         if self.calls > WARM_UP["cpu"]:
             buffers.receive[-1] = last
 
@@ -126,8 +126,8 @@ def test_an_element_that_did_not_arrive_while_it_was_timed_is_a_wrong_result(alo
 
 def sums_in_place(calls):
     with group("gloo", require_gpu=False) as rank:
-        place = place_of(rank, seed=4)
-        series = series_of(AllReduce(), 1000, place, in_place=True, repeats=3)
+        rank_data = rank_data_of(rank, seed=4)
+        series = series_of(AllReduce(), 1000, rank_data, in_place=True, repeats=3)
         series.fill()
         for _ in range(calls):
             series.start()
@@ -148,10 +148,10 @@ def test_a_sum_that_is_missing_or_was_summed_again_is_noticed(gang, calls):
 
 def small_sums(_):
     with group("gloo", require_gpu=False) as rank:
-        place = place_of(rank, seed=4)
-        series = Series("sums", nccl(place, 300, 3).calls(130), rank=rank.index)
+        rank_data = rank_data_of(rank, seed=4)
+        series = Series("sums", nccl(rank_data, 300, 3).calls(130), rank=rank.index)
         series.run()
-        return median_seconds(series.start, place, repeats=3, ready=series.fill), series.check()
+        return median_seconds(series.start, rank_data, repeats=3, ready=series.fill), series.check()
 
 
 @no_gpu
@@ -161,18 +161,18 @@ def test_small_sums_are_checked_as_they_were_timed(gang):
 
 
 def test_data_differ_by_rank_and_their_sum_is_exact():
-    places = [Place(rank=rank, ranks=3, device=CPU, seed=5) for rank in range(3)]
-    parts = [place.term(place.rank, 7, 100) for place in places]
+    ranks_data = [RankData(rank=rank, ranks=3, device=CPU, seed=5) for rank in range(3)]
+    parts = [rank_data.term(rank_data.rank, 7, 100) for rank_data in ranks_data]
     assert not torch.equal(parts[0], parts[1])
-    assert torch.equal(places[0].sum(7, 100), parts[0] + parts[1] + parts[2])
+    assert torch.equal(ranks_data[0].sum(7, 100), parts[0] + parts[1] + parts[2])
 
 
 def test_one_wrong_element_is_counted():
-    place = Place(rank=1, ranks=2, device=CPU, seed=0)
-    buffer = place.zeros(1000)
-    fill(buffer, place.data(1))
+    rank_data = RankData(rank=1, ranks=2, device=CPU, seed=0)
+    buffer = rank_data.zeros(1000)
+    fill(buffer, rank_data.data(1))
     buffer[500] += 1
-    assert count_wrong(buffer, place.data(1)) == 1
+    assert count_wrong(buffer, rank_data.data(1)) == 1
 
 
 def test_sizes_double_and_are_whole_elements_for_every_rank():

@@ -10,10 +10,10 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.kernels.attention.autograd import attention
-from gpupack_workloads.kernels.gemm.launch import gemm
-from gpupack_workloads.kernels.softmax.autograd import softmax
-from gpupack_workloads.kernels.vector_add.launch import vector_add
+from gpupack_workloads.kernels.attention.ops import attention
+from gpupack_workloads.kernels.gemm.ops import gemm
+from gpupack_workloads.kernels.softmax.ops import softmax
+from gpupack_workloads.kernels.vector_add.ops import vector_add
 
 # Of several GPUs one that is not current; Triton takes no CPU tensors where there is a GPU.
 GPUS = torch.cuda.device_count()

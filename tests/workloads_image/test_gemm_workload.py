@@ -9,8 +9,8 @@ import torch
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.gemm import run
-from gpupack_workloads.gemm.cases import Case, cases, operands, rival
 from gpupack_workloads.gemm.options import GemmOptions
+from gpupack_workloads.gemm.problems import GemmProblem, operands, problems, rival
 from gpupack_workloads.gemm.session import measure, repeats
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -43,15 +43,15 @@ def test_every_type_is_measured_beside_cublas_on_a_gpu():
 
 
 def test_a_wrong_product_is_refused():
-    case = Case(shape=(70, 20, 30), dtype=torch.float32)
+    problem = GemmProblem(shape=(70, 20, 30), dtype=torch.float32)
     with pytest.raises(WrongResult, match="gemm float32_70"):
-        measure(case, lambda a, b: (a @ b) * 1.001, device=CPU, seed=0)
+        measure(problem, lambda a, b: (a @ b) * 1.001, device=CPU, seed=0)
 
 
 def test_a_product_that_goes_wrong_while_it_is_timed_is_refused():
-    case = Case(shape=(70, 20, 30), dtype=torch.float32)
+    problem = GemmProblem(shape=(70, 20, 30), dtype=torch.float32)
     with pytest.raises(WrongResult, match="gemm float32_70, as it was timed"):
-        measure(case, right_once(), device=CPU, seed=0)
+        measure(problem, right_once(), device=CPU, seed=0)
 
 
 def right_once():
@@ -66,8 +66,8 @@ def test_bfloat16_is_refused_without_a_gpu():
 
 
 def test_on_a_gpu_squares_of_three_types_and_a_ragged_product_are_measured():
-    wanted = cases(GemmOptions(), simulated=False)
-    assert [case.name for case in wanted] == [
+    wanted = problems(GemmOptions(), simulated=False)
+    assert [problem.name for problem in wanted] == [
         "bfloat16_4096",
         "bfloat16_8192",
         "float16_4096",
@@ -80,16 +80,16 @@ def test_on_a_gpu_squares_of_three_types_and_a_ragged_product_are_measured():
 
 
 def test_eight_bit_operands_lie_as_tensor_cores_want_them():
-    a, b = operands(Case(shape=(3, 5, 7), dtype=FP8), device=CPU, seed=1)
+    a, b = operands(GemmProblem(shape=(3, 5, 7), dtype=FP8), device=CPU, seed=1)
     assert (a.shape, b.shape) == ((3, 7), (7, 5))
     assert (a.stride(1), b.stride(0)) == (1, 1)
 
 
 def test_cublas_has_no_ragged_product_of_eight_bits():
-    case = Case(shape=(17, 16, 16), dtype=FP8)
-    assert rival(case, *operands(case, device=CPU, seed=1)) is None
+    problem = GemmProblem(shape=(17, 16, 16), dtype=FP8)
+    assert rival(problem, *operands(problem, device=CPU, seed=1)) is None
 
 
 def test_large_products_are_repeated_less():
-    small, large = (Case(shape=(size,) * 3, dtype=FP8) for size in (256, 65536))
+    small, large = (GemmProblem(shape=(size,) * 3, dtype=FP8) for size in (256, 65536))
     assert (repeats(small), repeats(large)) == (50, 1)

@@ -8,10 +8,36 @@ import sys
 import pytest
 import torch
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
 from gpupack_workloads.devices import choose_device
+from gpupack_workloads.kernels import attention, gemm, softmax, vector_add
 
 IMPORT = "from gpupack_workloads.kernels import gemm, softmax, vector_add"
 USE = "gemm(softmax(vector_add(x, x)), x)"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# By name: the function, the shapes of what it takes, and what torch has for it.
+FUNCTIONS = {
+    "softmax": (softmax, [(3, 20)], lambda x: torch.softmax(x, -1)),
+    "gemm": (gemm, [(5, 6), (6, 7)], torch.matmul),
+    "vector_add": (vector_add, [(40,), (40,)], torch.add),
+    "attention": (
+        lambda q, k, v: attention(q, k, v, causal=True),
+        [(1, 2, 9, 64)] * 3,
+        lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+    ),
+}
+
+
+def inputs_of(shapes):
+    chance = torch.Generator().manual_seed(11)
+    return [torch.randn(shape, generator=chance).to(DEVICE).requires_grad_() for shape in shapes]
+
+
+def value_and_gradients(function, inputs):
+    result = function(*inputs)
+    return result, *torch.autograd.grad(result.square().sum(), inputs)
 
 
 def test_each_kernel_is_a_function_of_the_package_whatever_was_imported_before():
@@ -20,7 +46,7 @@ import torch
 x = torch.ones(2, 2, device="cuda" if torch.cuda.is_available() else "cpu")
 {IMPORT}
 {USE}
-import gpupack_workloads.kernels.gemm.launch
+import gpupack_workloads.kernels.gemm.ops
 {IMPORT}
 {USE}
 """
@@ -37,3 +63,65 @@ def test_triton_hears_that_there_is_no_gpu_before_torch_imports_it(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     choose_device(require_gpu=False)
     assert os.environ["TRITON_INTERPRET"] == "1"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_and_gradients_are_torchs(name):
+    function, shapes, by_torch = FUNCTIONS[name]
+    inputs = inputs_of(shapes)
+    ours, theirs = (value_and_gradients(f, inputs) for f in (function, by_torch))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "vector_add"])
+def test_a_second_derivative_is_an_error_and_not_a_wrong_number(name):
+    function, shapes, _ = FUNCTIONS[name]
+    inputs = inputs_of(shapes)
+    gradients = torch.autograd.grad(function(*inputs).square().sum(), inputs, create_graph=True)
+    with pytest.raises(RuntimeError, match="autograd"):
+        torch.autograd.grad(sum(gradient.square().sum() for gradient in gradients), inputs)
+
+
+def check_compiled(name, backend):
+    function, shapes, _ = FUNCTIONS[name]
+    torch.compiler.reset()
+
+    def around(*inputs):
+        return function(*(2 * x for x in inputs)) + 1
+
+    inputs = inputs_of(shapes)
+    compiled = torch.compile(around, backend=backend, fullgraph=True)
+    torch.testing.assert_close(
+        value_and_gradients(compiled, inputs), value_and_gradients(around, inputs)
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_torch_compile_takes_them_without_a_break_in_its_graph(name):
+    check_compiled(name, "aot_eager")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_compiled_programs_with_them_compute_the_same(name):
+    check_compiled(name, "inductor")
+
+
+def test_a_compiled_product_serves_any_shape():
+    torch.compiler.reset()
+    compiled = torch.compile(gemm, backend="aot_eager", fullgraph=True, dynamic=True)
+    for rows in (3, 5, 8):
+        a, b = torch.ones(rows, 4, device=DEVICE), torch.ones(4, 6, device=DEVICE)
+        torch.testing.assert_close(compiled(a, b), a @ b)
+
+
+def test_kernels_need_neither_msgspec_nor_click():
+    program = f"""
+import sys
+for name in ("click", "msgspec", "pynvml"):
+    sys.modules[name] = None
+{IMPORT}
+assert not any(name.startswith("gpupack_workloads.results") for name in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

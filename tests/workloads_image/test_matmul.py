@@ -9,8 +9,8 @@ import torch
 
 from gpupack_workloads.devices import Device, choose_device, memory_errors
 from gpupack_workloads.errors import NoSuchDevice, OutOfMemory, WrongResult
-from gpupack_workloads.kernels.gemm.checking import check
-from gpupack_workloads.matmul import duel, run
+from gpupack_workloads.matmul import beside_numpy, run
+from gpupack_workloads.reference.gemm import check
 from gpupack_workloads.results import encode
 from gpupack_workloads.settings import Options
 
@@ -91,23 +91,23 @@ def test_a_gpu_multiplies_by_both_kernels_and_beside_numpy():
 
 
 def test_sizes_double_up_to_4096_and_end_with_the_chosen_one():
-    assert duel.sizes(8192, simulated=False) == [256, 512, 1024, 2048, 4096, 8192]
-    assert duel.sizes(1000, simulated=False) == [256, 512, 1024, 2048, 4096, 1000]
-    assert duel.sizes(512, simulated=True) == [256, 512]
-    assert duel.sizes(100, simulated=True) == [100]
+    assert beside_numpy.sizes(8192, simulated=False) == [256, 512, 1024, 2048, 4096, 8192]
+    assert beside_numpy.sizes(1000, simulated=False) == [256, 512, 1024, 2048, 4096, 1000]
+    assert beside_numpy.sizes(512, simulated=True) == [256, 512]
+    assert beside_numpy.sizes(100, simulated=True) == [100]
 
 
 def test_a_size_that_would_take_numpy_too_long_is_left_out(monkeypatch):
-    small = duel.bout(64, device=CPU, seed=0)
-    monkeypatch.setattr(duel, "PATIENCE_SECONDS", small.numpy_seconds)
-    bouts = duel.fight([64, 512], device=CPU, options=Options())
-    assert [bout.size for bout in bouts] == [64]
+    small = beside_numpy.compared(64, device=CPU, seed=0)
+    monkeypatch.setattr(beside_numpy, "PATIENCE_SECONDS", small.numpy_seconds)
+    found = beside_numpy.compare_sizes([64, 512], device=CPU, options=Options())
+    assert [comparison.size for comparison in found] == [64]
 
 
 def test_products_that_differ_are_refused(monkeypatch):
     monkeypatch.setattr(torch, "matmul", lambda a, b: (a @ b) * 1.01)
     with pytest.raises(WrongResult, match="NumPy's and torch's product of 64 x 64"):
-        duel.bout(64, device=CPU, seed=0)
+        beside_numpy.compared(64, device=CPU, seed=0)
 
 
 @pytest.mark.parametrize("wrong", [0.01, np.inf])
@@ -116,6 +116,6 @@ def test_one_element_that_is_off_is_seen(wrong):
     a, b = (chance.standard_normal((40, 40), dtype=np.float32) for _ in range(2))
     product = a @ b
     other = product.copy()
-    assert duel.compare(a, b, product, other).holds
+    assert beside_numpy.compare(a, b, product, other).holds
     other[3, 4] += wrong
-    assert not duel.compare(a, b, product, other).holds
+    assert not beside_numpy.compare(a, b, product, other).holds

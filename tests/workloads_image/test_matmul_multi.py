@@ -17,7 +17,7 @@ from gpupack_workloads.matmul_multi.layout import Block, Cuts, cut
 from gpupack_workloads.matmul_multi.need import needed_bytes
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import LAYOUTS, MatmulMultiOptions
-from gpupack_workloads.matmul_multi.rank import CUTS, check_timed, measure
+from gpupack_workloads.matmul_multi.session import CUTS, check_timed, measure
 from gpupack_workloads.memory import GIB
 from gpupack_workloads.seeds import LARGEST_SEED
 

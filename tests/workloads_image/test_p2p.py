@@ -11,8 +11,8 @@ from gpupack_workloads.errors import OutOfMemory, WrongResult
 from gpupack_workloads.p2p import run
 from gpupack_workloads.p2p.copies import checked_seconds
 from gpupack_workloads.p2p.pattern import count_wrong, write
+from gpupack_workloads.p2p.session import summarise
 from gpupack_workloads.p2p.simulated import require_shared
-from gpupack_workloads.p2p.survey import summarise
 from gpupack_workloads.settings import Options
 from gpupack_workloads.timing import seconds_per_call
 

@@ -9,7 +9,7 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.peer.launch import copy, modify, ping
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -57,5 +57,5 @@ def test_a_side_that_hears_every_round_has_done_them_all(leader):
     ],
 )
 def test_buffers_that_do_not_fit_are_refused(target, source, message):
-    with pytest.raises(BadArgument, match=message):
+    with pytest.raises(Unsupported, match=message):
         copy(target, source)

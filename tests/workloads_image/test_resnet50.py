@@ -19,8 +19,8 @@ from gpupack_workloads.resnet50.need import outputs_per_image
 from gpupack_workloads.resnet50.objective import batches, new_objective
 from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import fitting_batch, plan_for
-from gpupack_workloads.resnet50.rank import measure
 from gpupack_workloads.resnet50.reference import Start, compare, reference_start, start_of
+from gpupack_workloads.resnet50.session import measure
 from gpupack_workloads.resnet50.speed import counts
 from gpupack_workloads.seeds import LARGEST_SEED
 

@@ -15,13 +15,13 @@ import triton
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
-from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.softmax import launch
-from gpupack_workloads.kernels.softmax.autograd import softmax
+from gpupack_workloads.kernels.softmax.kernel import rows_of_program
 from gpupack_workloads.kernels.softmax.launch import backward, forward
-from gpupack_workloads.kernels.softmax.reference import compare_backward, compare_forward
-from gpupack_workloads.kernels.softmax.rows.kernel import rows_of_program
+from gpupack_workloads.kernels.softmax.ops import softmax
 from gpupack_workloads.kernels.softmax.tuning import Chunks, Passes, Rows
+from gpupack_workloads.reference.softmax import compare_backward, compare_forward
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
@@ -134,16 +134,16 @@ def test_no_rows_give_no_rows():
 
 
 def test_empty_rows_are_refused():
-    with pytest.raises(BadArgument, match=r"not shape \(3, 0\)"):
+    with pytest.raises(Unsupported, match=r"not shape \(3, 0\)"):
         softmax(torch.zeros((3, 0), device=DEVICE))
 
 
 def test_whole_numbers_are_refused():
-    with pytest.raises(BadArgument, match="int32 is not computed here"):
+    with pytest.raises(Unsupported, match="int32 is not computed here"):
         softmax(torch.zeros((3, 2), device=DEVICE, dtype=torch.int32))
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="a GPU computes bfloat16 rightly")
 def test_bfloat16_is_refused_without_a_gpu():
-    with pytest.raises(BadArgument, match="interpreter computes it wrongly"):
+    with pytest.raises(Unsupported, match="interpreter computes it wrongly"):
         softmax(torch.zeros((3, 2), dtype=torch.bfloat16))

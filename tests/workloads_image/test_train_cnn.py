@@ -23,8 +23,8 @@ from gpupack_workloads.train_cnn.need import kept_bytes as image_bytes
 from gpupack_workloads.train_cnn.need import making_bytes, training_bytes
 from gpupack_workloads.train_cnn.options import CnnOptions
 from gpupack_workloads.train_cnn.plan import plan_for, techniques
+from gpupack_workloads.train_cnn.session import check, run
 from gpupack_workloads.train_cnn.synthetic import make
-from gpupack_workloads.train_cnn.work import check, run
 
 CHANCE = np.random.default_rng(5)
 

@@ -24,20 +24,20 @@ from gpupack_workloads.errors import (
     WorkloadError,
     WrongResult,
 )
-from gpupack_workloads.transformer import rank, sdpa, shared, speed, training
-from gpupack_workloads.transformer.curve import Curve, compare, curve
-from gpupack_workloads.transformer.folder import claim, latest, written
+from gpupack_workloads.transformer import sdpa, session, speed, training
+from gpupack_workloads.transformer.checkpoint import checks
+from gpupack_workloads.transformer.checkpoint.folder import claim, latest, written
 from gpupack_workloads.transformer.language import Language
 from gpupack_workloads.transformer.model import new_decoder, use
 from gpupack_workloads.transformer.need import activation_bytes, parameters, training_bytes
 from gpupack_workloads.transformer.need import alone as alone_held
 from gpupack_workloads.transformer.operations import operations
 from gpupack_workloads.transformer.options import TransformerOptions
-from gpupack_workloads.transformer.parallel import Place, single_learner
+from gpupack_workloads.transformer.parallel import WorldRank, single_learner
 from gpupack_workloads.transformer.parallel.learner import Sharing
 from gpupack_workloads.transformer.plan import plan_for
-from gpupack_workloads.transformer.rank import measure
-from gpupack_workloads.transformer.start import ended
+from gpupack_workloads.transformer.session import ended, measure
+from gpupack_workloads.transformer.verification import Curve, compare, curve
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 on_cpus = pytest.mark.skipif(torch.cuda.is_available(), reason="the gangs here are of CPUs")
@@ -160,7 +160,7 @@ def test_the_estimate_counts_what_is_kept_and_no_more(kernels, kept_bytes):
 
 @on_cpus
 def test_what_does_not_fit_is_refused_by_every_rank_before_any_work(gang, monkeypatch):
-    monkeypatch.setattr(rank, "work", None)
+    monkeypatch.setattr(session, "work", None)
     huge = replace(SMALL, batch_size=65536, sequence=131072, accumulate=1)
     for answer in gang(2, measure, huge, "auto"):
         assert isinstance(answer, OutOfMemory)
@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_refused_by_every_rank_before_any_work(gang, monkey
 
 @on_cpus
 def test_a_comparison_that_does_not_fit_says_how_to_do_without(alone, monkeypatch):
-    monkeypatch.setattr(rank, "checking_bytes", lambda *_: 2**60)
+    monkeypatch.setattr(session, "checking_bytes", lambda *_: 2**60)
     with pytest.raises(OutOfMemory, match="--check-steps 0 would not compare"):
         measure(replace(SMALL, check_steps=3), "auto")
 
@@ -243,7 +243,7 @@ def test_who_was_replaced_while_it_ran_saves_nothing(alone, tmp_path, monkeypatc
         assert claim(tmp_path, 1) > keeping.attempt
         return training.train(learner, keeping)
 
-    monkeypatch.setattr(rank, "train", train)
+    monkeypatch.setattr(session, "train", train)
     with pytest.raises(WorkloadError, match=r"attempt 2 has taken over .* from attempt 1"):
         measure(replace(SMALL, checkpoint=tmp_path), "auto")
     assert (latest(tmp_path), written(tmp_path)) == (None, [])
@@ -256,8 +256,8 @@ def with_a_folder_of_its_own(options):
 
 @on_cpus
 def test_a_folder_that_workers_do_not_share_is_refused_before_any_step(gang, tmp_path, monkeypatch):
-    monkeypatch.setattr(shared, "PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(rank, "work", None)
+    monkeypatch.setattr(checks, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(session, "work", None)
     answers = gang(2, with_a_folder_of_its_own, replace(SMALL, checkpoint=tmp_path))
     assert [type(answer) for answer in answers] == [BadArgument, BadArgument]
     assert "is not the folder of that name on worker 0" in str(answers[1])
@@ -340,10 +340,10 @@ def test_what_goes_on_is_compared_afresh_only_if_it_computes_in_another_way(
 ):
     kept = replace(SMALL, check_steps=3, checkpoint=tmp_path, checkpoint_every=2)
     measure(replace(kept, steps=2), "auto")
-    monkeypatch.setattr(rank, "operations", wrong_ours)
+    monkeypatch.setattr(session, "operations", wrong_ours)
     with pytest.raises(WrongResult, match="single process"):
         measure(replace(kept, attempt=2, kernels="ours"), "auto")
-    monkeypatch.setattr(rank, "check", None)
+    monkeypatch.setattr(session, "check", None)
     assert measure(replace(kept, attempt=3), "auto").metrics["check_steps"] == 3
 
 
@@ -374,7 +374,7 @@ def test_a_training_whose_own_losses_are_wrong_is_refused_and_not_kept(
         learner.step = lambda batch: factor * step(batch)
         return training.train(learner, keeping)
 
-    monkeypatch.setattr(rank, "train", train)
+    monkeypatch.setattr(session, "train", train)
     with pytest.raises(WrongResult, match=told):
         measure(replace(SMALL, check_steps=3, checkpoint=tmp_path), "auto")
     assert latest(tmp_path) is None
@@ -439,7 +439,7 @@ def test_a_fault_that_losses_hardly_show_is_noticed(spoil, told):
         layers=2, width=128, heads=2, kv_heads=2, sequence=64, batch_size=2, compiled=False
     )
     plan = plan_for(sizes, ranks=1, simulated=DEVICE.type == "cpu")
-    made, place = operations("torch", compiled=False), Place(index=0, ranks=1, device=DEVICE)
+    made, place = operations("torch", compiled=False), WorldRank(index=0, ranks=1, device=DEVICE)
     whole, spoilt = (single_learner(plan, made, place) for _ in range(2))
     spoil(spoilt)
     with pytest.raises(WrongResult, match=told):
@@ -462,7 +462,7 @@ class Sum(Sharing):
 def sum_for_mean(options):
     with group("auto", require_gpu=False) as mine:
         plan = plan_for(options, ranks=mine.ranks, simulated=True)
-        place = Place(index=mine.index, ranks=mine.ranks, device=mine.device.torch)
+        place = WorldRank(index=mine.index, ranks=mine.ranks, device=mine.device.torch)
         made = operations("torch", compiled=False)
         reference = curve(single_learner(plan, made, place), 3)
         return compare(curve(Sum(plan, made, place), 3), reference, plan)

@@ -9,9 +9,9 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.errors import BadArgument
-from gpupack_workloads.kernels.vector_add.launch import vector_add
-from gpupack_workloads.kernels.vector_add.reference import compare
+from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.vector_add.ops import vector_add
+from gpupack_workloads.reference.vector_add import compare
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
@@ -50,5 +50,5 @@ def test_nothing_and_nothing_is_nothing():
     ],
 )
 def test_vectors_that_do_not_fit_are_refused(y, message):
-    with pytest.raises(BadArgument, match=message):
+    with pytest.raises(Unsupported, match=message):
         vector_add(torch.zeros(3), y)

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -55,7 +56,7 @@ def _gpu(index: int) -> Device:
 
 
 def describe(device: Device) -> dict[str, Scalar]:
-    """Return device and versions, as metrics."""
+    """Return device and versions, Triton's where it was used, as metrics."""
     facts: dict[str, Scalar] = {
         "device": device.name,
         "devices": os.environ.get("GPUPACK_DEVICES", ""),
@@ -63,6 +64,9 @@ def describe(device: Device) -> dict[str, Scalar]:
     }
     if not device.simulated:
         facts["cuda_version"] = str(torch.version.cuda)
+    # Asked of what has computed, and not of what is installed: one may hide the other.
+    if triton := sys.modules.get("triton"):
+        facts["triton_version"] = str(triton.__version__)
     return facts
 
 

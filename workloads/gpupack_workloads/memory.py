@@ -12,6 +12,7 @@ from gpupack_workloads.errors import OutOfMemory
 
 CGROUP = Path("/sys/fs/cgroup")
 MEMORY_INFO = Path("/proc/meminfo")
+MIB = 2**20
 GIB = 2**30
 
 

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -28,12 +28,12 @@ class Kept:
     It goes before the next one is made: that takes the same memory, and none is held beside it.
 
     Args:
-        work: makes a result; done once here.
+        work: makes a result, a tensor or a tuple of them; done once here.
     """
 
-    def __init__(self, work: Callable[[], torch.Tensor]) -> None:
+    def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
-        self.result = work()
+        self.result: Any = work()
 
     def __call__(self) -> None:
         """Make the result anew."""
@@ -42,7 +42,9 @@ class Kept:
 
     def spoil(self) -> None:
         """Overwrite the result: the next one takes its memory, and must not look right by that."""
-        self.result.fill_(torch.nan)
+        left = self.result
+        for tensor in (left,) if isinstance(left, torch.Tensor) else left:
+            tensor.fill_(torch.nan)
 
 
 def seconds_per_call(

@@ -13,10 +13,10 @@ import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.agreement import Agreement
 from gpupack_workloads.kernels.loading import load
-from gpupack_workloads.kernels.vector_add.reference import compare
 from gpupack_workloads.memory import require_memory
+from gpupack_workloads.reference.agreement import Agreement
+from gpupack_workloads.reference.vector_add import compare
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Options
 from gpupack_workloads.timing import seconds_in_turns
@@ -58,7 +58,7 @@ def run(options: Options) -> Result:
     plan = plan_for(device, options.size)
     doing = f"an addition of {plan.size} elements"
     require_memory(device, doing=doing, on_device=VECTOR_BYTES * plan.size)
-    vector_add = load("vector_add.launch", "vector_add")
+    vector_add = load("vector_add.ops", "vector_add")
     with memory_errors(doing):
         x, y = (random_vector(plan.size, device=device, seed=options.seed + i) for i in range(2))
         agreement = check(x, y, vector_add(x, y))

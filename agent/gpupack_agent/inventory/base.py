@@ -44,5 +44,8 @@ class Inventory(Protocol):
     def injection(self, uuids: Sequence[str]) -> Injection:
         """Say what makes these devices usable in a container; raises InventoryUnavailable."""
 
+    def forget(self) -> None:
+        """Let no error of the past count any more."""
+
     async def changed(self) -> None:
         """Return when a scan may find something new."""

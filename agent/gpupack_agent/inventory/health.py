@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the driver's words about a GPU mean for handing it out.
 
-Two sources, the worse one counts: the recovery action (NVML field 230), which is a state, and
-XIDs, which are events and known only from the agent's start on. The XID classes follow NVIDIA's
+Two sources, the worse one counts. The recovery action (NVML field 230) is a state: what it says is
+over when the driver says so. XIDs are events, and a GPU may look well after one without being so:
+they count until the node boots, or until somebody says that the GPU was mended, by deleting the
+node's GPUNode. Until then they stand in GPUNode, so that a new agent knows of them. The XID classes
+follow NVIDIA's
 catalogue; those that only say that an application erred (13, 31, 43, 45, 68, 109) or that are for
 the record (63, 92) change nothing.
 """
@@ -27,7 +30,7 @@ _RECOVERY: dict[int, Grade] = {
     7: ("Failed", "the driver asks for a reboot of the system"),
 }
 
-_RESET = "reset the GPU, then restart the agent"
+_RESET = "reset the GPU, then delete this GPUNode, or boot the node"
 _XIDS: dict[int, Grade] = {
     48: ("Failed", f"double-bit memory error: {_RESET}"),
     64: ("Failed", f"a row could not be remapped: {_RESET}"),
@@ -48,6 +51,11 @@ def grade(recovery_action: int | None, xids: Iterable[int]) -> Grade:
     grades = [HEALTHY, _recovery_grade(recovery_action)]
     grades += [_xid_grade(xid) for xid in sorted(xids)]
     return max(grades, key=lambda each: _ORDER.index(each[0]))
+
+
+def is_worse(one: Health, other: Health) -> bool:
+    """Whether the first is worse than the second."""
+    return _ORDER.index(one) > _ORDER.index(other)
 
 
 def matters(xid: int) -> bool:

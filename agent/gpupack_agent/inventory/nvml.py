@@ -3,7 +3,7 @@
 
 Initialising NVML touches no GPU, asking for a handle does: every GPU is read behind a guard of its
 own, so that one that fell off the bus hides no other. A GPU that cannot be read is missing from the
-findings; the roster notices and reports it. What a driver or board does not tell is left out.
+findings; `KnownDevices` notices and reports it. What a driver or board does not tell is left out.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gpupack_agent.errors import InventoryUnavailable
-from gpupack_agent.inventory import driver_files, health, nvlink
+from gpupack_agent.inventory import driver_files, health
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.inventory.xids import XidWatcher
 from gpupack_crds.gpunode import GpuDevice
@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MIB = 2**20
+
+MOST_XIDS = 32
+"""As many as GPUNode takes; there are fewer that matter."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,13 +84,17 @@ class NvmlInventory:
             )
         return driver_files.injection(self._host_root, [minors[uuid] for uuid in uuids])
 
+    def forget(self) -> None:
+        """XIDs of the past do not count any more; the driver's recovery action does."""
+        self._xids.forget()
+
     async def changed(self) -> None:
         """Wait for an event of the driver, or until a scan is due."""
         await self._xids.changed()
 
     def _devices(self, gpus: Sequence[_Gpu]) -> Iterator[GpuDevice]:
         handles = {gpu.index: gpu.handle for gpu in gpus}
-        cliques = nvlink.cliques(
+        cliques = nvlink_cliques(
             sorted(handles), lambda low, high: self._linked(handles[low], handles[high])
         )
         for gpu in gpus:
@@ -100,12 +107,14 @@ class NvmlInventory:
 
     def _read(self, gpu: _Gpu, clique: int | None) -> list[GpuDevice]:
         """Describe a GPU, or its slices where it is cut into MIG devices."""
-        grade, cause = health.grade(self._recovery_action(gpu.handle), self._xids.seen(gpu.uuid))
+        xids = self._xids.seen(gpu.uuid)
+        grade, cause = health.grade(self._recovery_action(gpu.handle), xids)
         describe = functools.partial(
             GpuDevice,
             index=gpu.index,
             health=grade,
             cause=cause,
+            xids=tuple(sorted(xids)[:MOST_XIDS]),
             numa_node=self._numa_node(gpu.handle),
         )
         slices = self._slices(gpu.handle)
@@ -197,3 +206,34 @@ def open_nvml(nvml: Any, *, host_root: pathlib.Path) -> None:
             f"libnvidia-ml.so.1 in one of its usual folders below {host_root}? Without GPUs set "
             "GPUPACK_INVENTORY=simulated"
         ) from error
+
+
+def nvlink_cliques(indices: Sequence[int], linked: Callable[[int, int], bool]) -> dict[int, int]:
+    """Group GPUs that reach each other over NVLink, by union-find.
+
+    Pairs are asked for their peer-to-peer status, not for the far end of each link: behind NVSwitch
+    the far end is the switch.
+
+    Args:
+        indices: the GPUs, in ascending order.
+        linked: whether two of them reach each other.
+
+    Returns:
+        For each GPU with a peer the lowest index of its group; GPUs without one are left out.
+    """
+    parent = {index: index for index in indices}
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    grouped: set[int] = set()
+    for position, low in enumerate(indices):
+        for high in indices[position + 1 :]:
+            if linked(low, high):
+                first, second = sorted((root(low), root(high)))
+                parent[second] = first
+                grouped |= {low, high}
+    return {index: root(index) for index in sorted(grouped)}

@@ -69,6 +69,9 @@ class SimulatedInventory:
         """Nothing: the environment is all that a simulated GPU consists of."""
         return Injection()
 
+    def forget(self) -> None:
+        """Nothing: the file says what is."""
+
     async def changed(self) -> None:
         """Wait until the file is due to be read again."""
         await asyncio.sleep(self._scan_seconds)

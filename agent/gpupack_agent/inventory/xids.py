@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's events: which XIDs each GPU has raised since the agent started.
+"""The driver's events: which XIDs each GPU has raised.
 
 NVML can only wait for events by blocking, so a thread of its own does; it wakes the event loop when
-something came. Nothing from before registration is seen. An XID that matters is remembered until
-the agent restarts: a GPU may look well again without being so.
+something came. Nothing from before registration is seen. An XID that matters is remembered; for how
+long, `health` says.
 """
 
 import asyncio
@@ -45,6 +45,12 @@ class XidWatcher:
         """XIDs of one GPU."""
         with self._lock:
             return frozenset(self._seen[uuid])
+
+    def forget(self) -> None:
+        """The GPUs were mended: have them looked at anew."""
+        with self._lock:
+            self._seen.clear()
+        self._notify()
 
     def watch(self, handles: Mapping[str, Any]) -> None:
         """Register the GPUs that are new or were away; the first call starts the thread."""

@@ -28,7 +28,7 @@ app.kubernetes.io/component: {{ . }}
 
 {{/*
 kube-scheduler of the cluster's own version unless a tag is given: it must not be newer than the API
-server and at most one minor release older. A vendor's suffix (v1.36.3-gke.1) names no upstream image.
+server and at most one minor release older. A vendor's suffix (-gke.1) names no upstream image.
 */}}
 {{- define "gpupack.kubeSchedulerImage" -}}
 {{- $image := .Values.scheduler.kubeScheduler.image -}}
@@ -53,6 +53,58 @@ affinity:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{/*
+Where the replicas of a part run that has a leader: not on one node, at all or where that can be, and
+not for five minutes on one that is dead, as Kubernetes would have it. Called with
+(list "part" .Values.part).
+*/}}
+{{- define "gpupack.spreadPlacement" -}}
+{{- $part := index . 0 -}}
+{{- $values := deepCopy (index . 1) -}}
+{{- if not $values.affinity }}
+{{- $labels := include "gpupack.selector" $part | fromYaml -}}
+{{- /* Of this revision alone: pods that a rollout is about to replace keep nobody away. */ -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) "matchLabelKeys" (list "pod-template-hash") -}}
+{{- $rule := dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) -}}
+{{- if eq $values.nodeEach "required" }}
+{{- $rule = dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) -}}
+{{- end }}
+{{- $_ := set $values "affinity" (dict "podAntiAffinity" $rule) -}}
+{{- end }}
+{{- range list "not-ready" "unreachable" }}
+{{- $gone := dict "key" (printf "node.kubernetes.io/%s" .) "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" ($values.unreachableSeconds | int) -}}
+{{- $_ := set $values "tolerations" (append ($values.tolerations | default list) $gone) -}}
+{{- end }}
+{{- include "gpupack.placement" $values }}
+{{- end }}
+
+{{/*
+One replica is replaced when the other is ready, and a drain waits for that too. Called with (list $
+"part" .Values.part).
+*/}}
+{{- define "gpupack.disruptionBudget" -}}
+{{- if gt (int (index . 2).replicas) 1 }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: gpupack-{{ index . 1 }}
+  namespace: {{ (index . 0).Release.Namespace }}
+  labels:
+    {{- include "gpupack.labels" (index . 0) | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "gpupack.selector" (index . 1) | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{- define "gpupack.rollingUpdate" -}}
+type: RollingUpdate
+rollingUpdate: {maxUnavailable: 1, maxSurge: 0}
 {{- end }}
 
 {{- define "gpupack.pullSecrets" -}}
@@ -86,10 +138,31 @@ seccompProfile:
   value: {{ .Release.Namespace }}
 - name: GPUPACK_LOG_LEVEL
   value: {{ .Values.logLevel }}
+- name: GPUPACK_LARGEST_OBJECT_MIB
+  value: {{ .Values.largestObjectMib | int | quote }}
 - name: POD_NAME
   valueFrom:
     fieldRef:
       fieldPath: metadata.name
+{{- end }}
+
+{{/* Where operator and agent show their metrics. */}}
+{{- define "gpupack.metricsEnv" -}}
+- {name: GPUPACK_METRICS_PORT, value: {{ .Values.metricsPort | int | quote }}}
+{{- end }}
+
+{{/*
+Whether NetworkPolicies are made: where they are asked for, or by themselves where the network is one
+that enforces them. Elsewhere they would only look like protection.
+*/}}
+{{- define "gpupack.networkPolicy" -}}
+{{- $wanted := toString .Values.networkPolicy.enabled -}}
+{{- if eq $wanted "true" }}true{{ end }}
+{{- if eq $wanted "auto" }}
+{{- range list "crd.projectcalico.org/v1" "projectcalico.org/v3" "cilium.io/v2" "crd.antrea.io/v1beta1" }}
+{{- if $.Capabilities.APIVersions.Has . }}true{{ end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "gpupack.tlsSecret" -}}

@@ -31,6 +31,8 @@ Source: ours. Bid prices are those of revenue management (Talluri and van Ryzin,
 Practice of Revenue Management», 2004, section 3.2). Figures: docs/packing.md.
 """
 
+from threading import Lock
+
 import numpy as np
 
 from gpupack_core.arrays import MIXED, Arrays, BoolArray, FloatArray, IntArray
@@ -62,18 +64,19 @@ _STEP_PARTS = round(STEP * UNIT) * _MILLE * WHOLE_GPU
 
 
 class BidPrice(Policy):
-    """Policy `bid-price`. Informed anew, it is another object with memos of its own."""
+    """Policy `bid-price`. Told something new, it is another object with memos of its own."""
 
     name = "bid-price"
 
     def __init__(self) -> None:
-        self._settled = 0
-        self._worth = plain()
-        self._stranding = Stranding(CORES_PER_GPU, weight=STRANDED)
-        self._fragmentation = Fragmentation(Mix())
+        self.settled, self._mix = 0, Mix()
+        self.worth = plain()
+        self.stranding = Stranding(CORES_PER_GPU, weight=STRANDED)
+        self.fragmentation = Fragmentation(Mix())
         self._sought = SoughtKinds(Mix())
         self._scores = RowMemo(np.int64)
         self._before = RowMemo(np.int64, kept=1)
+        self._lock = Lock()
 
     def informed(self, outlook: Outlook) -> "BidPrice":
         """With prices by the outlook's mix.
@@ -84,29 +87,37 @@ class BidPrice(Policy):
         informed = BidPrice()
         if not outlook.mix.demands:
             return informed
-        informed._settled = round(_MILLE * min(1.0, outlook.churn / SETTLED_CHURN))
-        informed._worth = worth_of_gaps(outlook.mix)
-        informed._stranding = Stranding(cores_per_gpu(outlook.mix), weight=STRANDED)
-        informed._fragmentation = Fragmentation(with_large_jobs(outlook.mix))
-        informed._sought = SoughtKinds(outlook.mix if informed._settled else Mix())
-        informed._fragmentation.meet(self._fragmentation.kinds, columns=0)
+        settled = round(_MILLE * min(1.0, outlook.churn / SETTLED_CHURN))
+        if (settled, outlook.mix) == (self.settled, self._mix):
+            return self
+        informed.settled, informed._mix = settled, outlook.mix
+        informed.worth = worth_of_gaps(outlook.mix)
+        informed.stranding = Stranding(cores_per_gpu(outlook.mix), weight=STRANDED)
+        informed.fragmentation = Fragmentation(with_large_jobs(outlook.mix))
+        informed._sought = SoughtKinds(outlook.mix if informed.settled else Mix())
+        informed.fragmentation.meet(self.fragmentation.kinds, columns=0)
         return informed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
         """The formula above."""
-        prices = self._sought.prices(view)
-        kind = kind_of_score(request), prices.tobytes()
-        compute = lambda some: self._gains(view, request, some, prices) // _STEP_PARTS  # noqa: E731
-        return self._scores.of(kind, view.version, compute)[rows].astype(np.float64)
+        with self._lock:
+            prices = self.prices(view)
+            kind = kind_of_score(request), prices.tobytes()
+            compute = lambda some: self._gains(view, request, some, prices) // _STEP_PARTS  # noqa: E731
+            return self._scores.of(kind, view.version, compute, rows)[rows].astype(np.float64)
+
+    def prices(self, view: Arrays) -> IntArray:
+        """K for each GPU, by kind, in parts; empty if none is sought."""
+        return self._sought.prices(view)
 
     def _gains(self, view: Arrays, request: Request, rows: Rows, prices: IntArray) -> Parts:
         """The score before it is rounded: parts times 1,000,000."""
         left, cpu = free_after(view, request, rows), view.free_cpu[rows] - request.cpu
         gains = self._change(view, rows, left, cpu)
-        gains += self._settled * self._fragmentation.total * request.milli
+        gains += self.settled * self.fragmentation.total * request.milli
         gains -= self._penalty(view, request, rows, left, cpu)
         if len(prices):
-            gains -= prices[view.node_kind[rows]] * (self._settled * request.milli)
+            gains -= prices[view.node_kind[rows]] * (self.settled * request.milli)
         return gains
 
     def _change(self, view: Arrays, rows: Rows, left: IntArray, cpu: IntArray) -> Parts:
@@ -126,19 +137,19 @@ class BidPrice(Policy):
 
     def _value(self, view: Arrays, rows: Rows, free: IntArray, cpu: IntArray) -> Parts:
         """U and what is useful (all that is free, less F), weighted: parts times 1,000,000."""
-        worth = self._worth[free].sum(axis=0)
-        value: Parts = (worth - self._stranding.of(worth, cpu)) * (self._in_use * WHOLE_GPU)
-        if self._settled:
-            measure, idle = self._fragmentation, (free == WHOLE_GPU).sum(axis=0)
+        worth = self.worth[free].sum(axis=0)
+        value: Parts = (worth - self.stranding.of(worth, cpu)) * (self.in_use * WHOLE_GPU)
+        if self.settled:
+            measure, idle = self.fragmentation, (free == WHOLE_GPU).sum(axis=0)
             measure.meet(view.kinds.values, view.shape[1])
-            value += self._settled * measure.useful_with(view, rows, free=free, idle=idle, cpu=cpu)
+            value += self.settled * measure.useful_with(view, rows, free=free, idle=idle, cpu=cpu)
         return value
 
     def _penalty(
         self, view: Arrays, request: Request, rows: Rows, left: IntArray, cpu: IntArray
     ) -> Parts:
         """Of opening a GPU and of pods without GPUs, weighted as `_value`."""
-        weight = self._in_use * WHOLE_GPU
+        weight = self.in_use * WHOLE_GPU
         if request.share is not None:
             opened = (left == WHOLE_GPU).sum(axis=0) < view.idle_gpus[rows]
             penalty: Parts = opened * (_parts(OPENING) * weight)
@@ -147,12 +158,12 @@ class BidPrice(Policy):
             return np.zeros(len(cpu), np.int64)
         beside: Parts = (view.free_gpu_milli[rows] > 0) * _parts(BESIDE_FREE_GPUS)
         beside += _parts(CPU_LEFT) * cpu // LARGEST_CPU_MILLI
-        return beside * ((_MILLE - self._settled) * WHOLE_GPU)
+        return beside * ((_MILLE - self.settled) * WHOLE_GPU)
 
     @property
-    def _in_use(self) -> int:
+    def in_use(self) -> int:
         """Weight of U in per mille."""
-        return _MILLE - round(LESS_WHEN_SETTLED * self._settled)
+        return _MILLE - round(LESS_WHEN_SETTLED * self.settled)
 
 
 def free_after(view: Arrays, request: Request, rows: Rows) -> IntArray:

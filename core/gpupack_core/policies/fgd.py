@@ -17,6 +17,7 @@ Descent» (USENIX ATC '23) and its simulator, hkust-adsl/kubernetes-scheduler-si
 
 from collections.abc import Sequence
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 
@@ -36,48 +37,55 @@ _NEVER = np.iinfo(np.int64).min // 4
 
 
 class Fgd(Policy):
-    """Policy `fgd`. Informed anew, it is another object with memos of its own."""
+    """Policy `fgd`. Told something new, it is another object with memos of its own."""
 
     name = "fgd"
 
     def __init__(self, mix: Mix | None = None) -> None:
-        self._fragmentation = Fragmentation(mix or Mix())
-        self._steps = _thresholds(self._fragmentation.total)
+        self._mix = mix or Mix()
+        self.fragmentation = Fragmentation(self._mix)
+        self.thresholds = _thresholds(self.fragmentation.total)
         self._scores = RowMemo(np.int8)
+        self._lock = Lock()
 
     def informed(self, outlook: Outlook) -> "Fgd":
         """With the typical pods of the outlook; the tables are ready."""
-        informed = Fgd(typical_pods(outlook.mix))
-        informed._fragmentation.meet(self._fragmentation.kinds, columns=0)
+        typical = typical_pods(outlook.mix)
+        if typical == self._mix:
+            return self
+        informed = Fgd(typical)
+        informed.fragmentation.meet(self.fragmentation.kinds, columns=0)
         return informed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
         """The formula above."""
-        if not self._fragmentation.total:
+        if not self.fragmentation.total:
             return _UNINFORMED.score(view, request, rows)
         kind = kind_of_score(request)
         compute = lambda some: self._rounded(self._gains(view, request, some).max(axis=0))  # noqa: E731
-        return self._scores.of(kind, view.version, compute)[rows].astype(np.float64)
+        with self._lock:
+            return self._scores.of(kind, view.version, compute, rows)[rows].astype(np.float64)
 
     def share_column(self, view: Arrays, request: Request, row: int, columns: Sequence[int]) -> int:
         """The first device with the best score."""
         if len(columns) == 1:
             return columns[0]
-        if not self._fragmentation.total:
+        if not self.fragmentation.total:
             return _UNINFORMED.share_column(view, request, row, columns)
-        gains = self._gains(view, request, np.array([row]))[list(columns), 0]
+        with self._lock:
+            gains = self._gains(view, request, np.array([row]))[list(columns), 0]
         return columns[int(self._rounded(gains).argmax())]
 
     def _rounded(self, gain: Parts) -> IntArray:
         """The score of a gain: how many steps it reaches."""
-        return self._steps.searchsorted(gain, side="right")
+        return self.thresholds.searchsorted(gain, side="right")
 
     def _gains(self, view: Arrays, request: Request, rows: Rows) -> Parts:
         """F before less F after: of a share by device and row, otherwise a line of rows.
 
         Of no account where the request does not fit.
         """
-        measure, kind = self._fragmentation, view.node_kind[rows]
+        measure, kind = self.fragmentation, view.node_kind[rows]
         before = measure.useful(view)[rows]
         line = measure.lines(kind, measure.levels(view.free_cpu[rows] - request.cpu))
         free, idle = view.free_milli.T[:, rows], view.idle_gpus[rows]
@@ -119,7 +127,7 @@ class Fgd(Policy):
         taken: list[BoolArray],
     ) -> Parts:
         """One line for each way to take devices."""
-        measure = self._fragmentation
+        measure = self.fragmentation
         base = measure.total * request.milli - measure.useful(view)[rows]
         groups, cpu = measure.groups(view.kind.T[:, rows]), view.free_cpu[rows] - request.cpu
         each = request.share.milli if request.share else WHOLE_GPU

@@ -11,7 +11,10 @@ from gpupack_core.request import Request
 
 
 class Policy(ABC):
-    """Ranks the nodes that have room; stateless or thread-confined."""
+    """Ranks the nodes that have room; may be asked about a cluster and its forks from threads.
+
+    What it remembers never changes an answer; whoever remembers anything locks it.
+    """
 
     name: str
     """As in settings and in GPUJob.spec.policy."""

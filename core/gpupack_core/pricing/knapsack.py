@@ -34,16 +34,22 @@ class Filling:
 
 
 def filled(sizes: Sequence[int], worths: Sequence[float], capacity: int) -> Filling:
-    """Fill 0, 1, … up to the capacity; sizes ascending, both in the same unit."""
+    """Fill 0, 1, … up to the capacity; sizes ascending, both in the same unit.
+
+    As many capacities as the smallest size are filled at once: none of them needs another.
+    """
     each, value = np.array(sizes, np.int64), np.array(worths, np.float64)
     worth, first = np.zeros(capacity + 1), np.full(capacity + 1, _NOTHING, np.int64)
-    for room in range(1, capacity + 1):
-        worth[room] = worth[room - 1]
-        fits = int(np.searchsorted(each, room, side="right"))
-        if not fits:
-            continue
-        totals = worth[room - each[:fits]] + value[:fits]
-        best = int(totals.argmax())
-        if totals[best] > worth[room] + _GAIN:
-            worth[room], first[room] = totals[best], best
+    step = sizes[0] if sizes else capacity + 1
+    for begin in range(step, capacity + 1, step):
+        rooms = np.arange(begin, min(begin + step, capacity + 1))
+        left = rooms[:, None] - each
+        totals = np.where(left >= 0, worth[np.maximum(left, 0)] + value, -np.inf)
+        best = totals.argmax(axis=1)
+        most = float(worth[begin - 1])
+        for room, size in zip(rooms.tolist(), best.tolist(), strict=True):
+            total = totals[room - begin, size]
+            if total > most + _GAIN:
+                most, first[room] = total, size
+            worth[room] = most
     return Filling(worth, first)

@@ -35,6 +35,15 @@ class Stranding:
         psi = CORNER * np.logaddexp(0.0, x / CORNER)
         self._table: IntArray = np.round(psi * weight * UNIT).astype(np.int64)
 
+    @property
+    def table(self) -> tuple[IntArray, int, int, int, int]:
+        """What `of` is looked up in.
+
+        Ψ in parts, parts for a milli-CPU, weight per mille, reach in parts, and how many of the
+        last bits of x are left out.
+        """
+        return self._table, self._parts_per_cpu, self._per_mille, _REACH, _SHIFT
+
     def of(self, worth: IntArray, cpu: IntArray) -> IntArray:
         """In parts; worth in parts, milli-CPU free."""
         x = worth - ((cpu * self._parts_per_cpu) >> 10)

@@ -11,7 +11,7 @@ import msgspec
 import gpupack_core as core
 from gpupack_crds import devices
 from gpupack_extender.gpu_ask import MILLI_PER_PERCENT
-from gpupack_extender.ledger.workers import Worker
+from gpupack_extender.ledger.workers import WorkerKey
 from gpupack_extender.limits import believed_on_gpu
 
 Tickets = Mapping[str, int]
@@ -21,23 +21,26 @@ class State(enum.StrEnum):
     """How a claim came about, which decides how it ends."""
 
     PLANNED = "planned"
-    """The plan API answered it. Ends at its deadline, or becomes written."""
+    """The plan API answered it. Ends when it is known that nobody wrote it, or becomes written."""
     WRITTEN = "written"
     """It stands in a GPUJob's status. Ends with the attempt."""
     ASSUMED = "assumed"
     """filter answered it. Ends at its deadline, or becomes binding."""
     BINDING = "binding"
     """A Binding is on its way. Ends when it is known what became of it."""
-    DOUBTFUL = "doubtful"
+    UNANSWERED = "unanswered"
     """A Binding was sent and not answered. Ends when it is known what became of it."""
     LANDED = "landed"
     """The Binding was written; the watch has not shown it yet."""
     BOUND = "bound"
     """The API shows the pod bound. Ends when the pod is terminal or gone."""
+    FINISHED = "finished"
+    """The API calls the pod finished while its kubelet has not said that its containers ended. Ends
+    at its deadline: by then the node's agent has listed the pod, if processes of it still run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Allocation:
     """What is held on a node.
 
     `tickets`: what the kubelet counts there beyond the devices of the placement, by resource name.
@@ -58,16 +61,21 @@ class Place:
 class WorkerClaim:
     """The place of a worker, planned or written."""
 
-    worker: Worker
-    place: Place
+    worker: WorkerKey
+    allocation: Allocation
     state: State
+    since: float = 0.0
+    """When the plan API last answered it, ledger's clock, seconds."""
     deadline: float = math.inf
-    """Ledger's clock, seconds."""
+    """Of a planned claim: by then it should be written. Ledger's clock, seconds."""
+    version: str = ""
+    """Of a planned claim: the GPUJob's resourceVersion, the precondition of the write that makes it
+    written; empty: not known."""
 
     @property
     def placement(self) -> core.Placement:
         """The node, and the devices that are known."""
-        return self.place.placement
+        return self.allocation.placement
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,20 +85,20 @@ class PodClaim:
     uid: str
     namespace: str
     name: str
-    place: Place
+    allocation: Allocation
     state: State
-    worker: Worker | None = None
+    worker: WorkerKey | None = None
     deadline: float = math.inf
-    """Ledger's clock, seconds; of an assumed claim."""
+    """Ledger's clock, seconds; of an assumed claim, or of a finished pod's."""
     since: float = 0.0
     """When the claim came into its state, ledger's clock."""
-    in_doubt: bool = False
+    may_have_landed: bool = False
     """A Binding was sent earlier and not answered: it may still land."""
 
     @property
     def placement(self) -> core.Placement:
         """The node, and the devices that are known."""
-        return self.place.placement
+        return self.allocation.placement
 
 
 def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:

@@ -2,23 +2,22 @@
 """GPUJobs as the watch shows them: which attempt is admitted, and where it is placed."""
 
 import gpupack_core as core
-from gpupack_crds.gpujob_status import WorkerPlacement
-from gpupack_extender import asks
+from gpupack_crds.placement import WorkerPlacement, by_worker
 from gpupack_extender.ledger import claims
-from gpupack_extender.ledger.books import Books
-from gpupack_extender.ledger.claims import Place, State, WorkerClaim
+from gpupack_extender.ledger.claim_table import ClaimTable
+from gpupack_extender.ledger.claims import Allocation, State, WorkerClaim
 from gpupack_extender.ledger.placed_job import PlacedJob
-from gpupack_extender.ledger.workers import Attempt, Worker
+from gpupack_extender.ledger.workers import AttemptKey, WorkerKey
 
 
 class Jobs:
     """A reflector's store."""
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
-        self._current: dict[str, Attempt] = {}
+    def __init__(self, table: ClaimTable) -> None:
+        self._claims = table
+        self._current: dict[str, AttemptKey] = {}
 
-    def is_known(self, attempt: Attempt) -> bool:
+    def is_known(self, attempt: AttemptKey) -> bool:
         """Whether the watch has shown this attempt, or a later one of the same job."""
         current = self._current.get(attempt.job_uid)
         return current is not None and current.number >= attempt.number
@@ -28,11 +27,11 @@ class Jobs:
         attempt = _attempt(job)
         self._current[attempt.job_uid] = attempt
         written = self._written(job, attempt)
-        for worker in self._books.workers_of(attempt.job_uid):
-            was_written = self._books.workers[worker].state is State.WRITTEN
-            is_superseded = bool(written) and worker.attempt == attempt
+        for worker in self._claims.workers_of(attempt.job_uid):
+            was_written = self._claims.workers[worker].state is State.WRITTEN
+            is_superseded = worker.attempt.number <= attempt.number
             if worker not in written and (was_written or is_superseded):
-                self._books.drop_worker(worker)
+                self._claims.drop_worker(worker)
         for claim in written.values():
             self._see_written(claim)
 
@@ -41,7 +40,7 @@ class Jobs:
         self._forget(job.metadata.uid)
 
     def replace(self, jobs: list[PlacedJob]) -> None:
-        """These are all GPUJobs. A plan may be for one younger than the list: it has a deadline."""
+        """These are all GPUJobs. A plan may be for one younger than the list."""
         listed = {job.metadata.uid for job in jobs}
         for uid in sorted(self._current.keys() - listed):
             self._forget(uid)
@@ -50,42 +49,44 @@ class Jobs:
 
     def _forget(self, job_uid: str) -> None:
         self._current.pop(job_uid, None)
-        for worker in self._books.workers_of(job_uid):
-            self._books.drop_worker(worker)
+        for worker in self._claims.workers_of(job_uid):
+            self._claims.drop_worker(worker)
 
     def _see_written(self, claim: WorkerClaim) -> None:
-        if self._books.workers.get(claim.worker) != claim:
-            self._books.put_worker(claim)
+        if self._claims.workers.get(claim.worker) != claim:
+            self._claims.put_worker(claim)
             worker = claim.worker
             name = f"worker {worker.index} of {worker.attempt}"
-            self._books.report_overbooked(claim.placement, of=name)
+            self._claims.report_overbooked(claim.placement, of=name)
 
-    def _written(self, job: PlacedJob, attempt: Attempt) -> dict[Worker, WorkerClaim]:
+    def _written(self, job: PlacedJob, attempt: AttemptKey) -> dict[WorkerKey, WorkerClaim]:
         if not job.status.holds_placement:
             return {}
-        needs = asks.template_needs(job.pod_spec)
-        found = (self._claim(attempt, job, placed, needs) for placed in job.status.placement)
+        needs = job.needs
+        found = (
+            self._claim(attempt, job, placed, needs) for placed in by_worker(job.status.placement)
+        )
         return {claim.worker: claim for claim in found}
 
     def _claim(
         self,
-        attempt: Attempt,
+        attempt: AttemptKey,
         job: PlacedJob,
         placed: WorkerPlacement,
         needs: tuple[core.MilliCpu, core.MiB],
     ) -> WorkerClaim:
         """CPU and memory are those of the plan; the status does not tell them after a restart."""
-        worker = Worker(attempt, placed.worker)
-        planned = self._books.workers.get(worker)
+        worker = WorkerKey(attempt, placed.worker)
+        planned = self._claims.workers.get(worker)
         cpu, memory = (planned.placement.cpu, planned.placement.memory) if planned else needs
         held = claims.believed(placed.devices)
         placement = claims.placement(placed.node, held, cpu=cpu, memory=memory)
-        place = Place(placement, {} if placed.devices else job.tickets)
-        return WorkerClaim(worker=worker, place=place, state=State.WRITTEN)
+        allocation = Allocation(placement, {} if placed.devices else job.tickets)
+        return WorkerClaim(worker=worker, allocation=allocation, state=State.WRITTEN)
 
 
-def _attempt(job: PlacedJob) -> Attempt:
-    return Attempt(
+def _attempt(job: PlacedJob) -> AttemptKey:
+    return AttemptKey(
         namespace=job.metadata.namespace,
         job=job.metadata.name,
         job_uid=job.metadata.uid,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls do to the books: plans, assumptions, binds. See the package for the picture."""
+"""What calls do to the claims: plans, assumptions, binds. See the package for the picture."""
 
 import dataclasses
 import enum
@@ -7,17 +7,20 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import gpupack_core as core
-from gpupack_extender.ledger.books import Books
-from gpupack_extender.ledger.claims import Place, PodClaim, State, WorkerClaim
-from gpupack_extender.ledger.demand import Demand
-from gpupack_extender.ledger.fleet import Fleet
+from gpupack_extender.ledger.arrivals import Arrivals
+from gpupack_extender.ledger.claim_table import ClaimTable
+from gpupack_extender.ledger.claims import Allocation, PodClaim, State, WorkerClaim
 from gpupack_extender.ledger.jobs import Jobs
+from gpupack_extender.ledger.nodes import NodeStores
 from gpupack_extender.ledger.pods import Pods
-from gpupack_extender.ledger.workers import Attempt, Worker, worker_of
-from gpupack_kube import objects
+from gpupack_extender.ledger.workers import AttemptKey, WorkerKey
+from gpupack_extender.pod_ask import PodAsk
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
+
+ASK_AGAIN_SECONDS: Final = 5.0
+"""After an answer that does not end an overdue plan."""
 
 TIE_SEED: Final = 0
 """Ties between nodes go by an order drawn from this and the names: the same after every start,
@@ -25,7 +28,7 @@ whatever order the API lists nodes in, and the same in gpupack-simulator."""
 
 
 class Outcome(enum.Enum):
-    """What became of a Binding."""
+    """What became of a write: a Binding, or a plan into a GPUJob's status."""
 
     LANDED = enum.auto()
     NOT_LANDED = enum.auto()
@@ -38,7 +41,7 @@ class Ledger:
 
     Attributes:
         cluster: what is free, as arrays; read it, never change it.
-        books: the claims.
+        claims: who claims what.
         nodes, gpus, jobs, pods: stores for reflectors.
         learner: what pods have asked for so far.
     """
@@ -52,118 +55,150 @@ class Ledger:
     ) -> None:
         self._clock = clock
         self.cluster = core.Cluster(tie_seed=tie_seed)
-        self.books = Books(self.cluster)
-        fleet = Fleet(self.cluster, self.books, observed_resources)
-        self.nodes, self.gpus = fleet.nodes, fleet.gpus
-        self.jobs = Jobs(self.books)
+        self.claims = ClaimTable(self.cluster)
+        stores = NodeStores(self.cluster, self.claims, observed_resources)
+        self.nodes, self.gpus = stores.nodes, stores.gpus
+        self.jobs = Jobs(self.claims)
         self.learner = core.Learner()
-        demand = Demand(self.learner, observed_resources)
-        self.pods = Pods(self.books, demand, observed_resources)
+        arrivals = Arrivals(self.learner)
+        self.pods = Pods(self.claims, arrivals, observed_resources, clock=clock)
 
     def expire(self) -> None:
-        """End the claims whose deadline has passed. Every call begins with this."""
-        self.books.expire(self._clock())
+        """End assumptions whose deadline has passed. Every call begins with this."""
+        self.claims.expire(self._clock())
 
-    def plan_of(self, attempt: Attempt) -> tuple[WorkerClaim, ...]:
+    def plan_of(self, attempt: AttemptKey) -> tuple[WorkerClaim, ...]:
         """What is held for an attempt, planned or written, by worker index."""
-        workers = [w for w in self.books.workers_of(attempt.job_uid) if w.attempt == attempt]
-        return tuple(self.books.workers[w] for w in sorted(workers, key=lambda w: w.index))
+        workers = [w for w in self.claims.workers_of(attempt.job_uid) if w.attempt == attempt]
+        return tuple(self.claims.workers[w] for w in sorted(workers, key=lambda w: w.index))
 
     def hold_plan(
-        self, attempt: Attempt, placements: Iterable[core.Placement], *, seconds: float
+        self,
+        attempt: AttemptKey,
+        placements: Iterable[core.Placement],
+        *,
+        seconds: float,
+        version: str = "",
     ) -> None:
-        """Hold places for all workers until the watch shows them written, or for `seconds`."""
+        """Hold places for all workers until the watch shows them written.
+
+        If it has not after `seconds` they are overdue, and whoever can ask the API settles it.
+        """
         self.drop_plans(attempt.job_uid)
-        deadline = self._clock() + seconds
+        now = self._clock()
         for index, placement in enumerate(placements):
             claim = WorkerClaim(
-                worker=Worker(attempt, index),
-                place=self.books.place(placement),
+                worker=WorkerKey(attempt, index),
+                allocation=self.claims.allocation(placement),
                 state=State.PLANNED,
-                deadline=deadline,
+                since=now,
+                deadline=now + seconds,
+                version=version,
             )
-            self.books.put_worker(claim)
+            self.claims.put_worker(claim)
 
-    def renew_plan(self, attempt: Attempt, *, seconds: float) -> None:
+    def renew_plan(self, attempt: AttemptKey, *, seconds: float, version: str = "") -> None:
         """Hold a plan for `seconds` from now; what is written needs no deadline."""
-        deadline = self._clock() + seconds
+        now = self._clock()
         for claim in self.plan_of(attempt):
             if claim.state is State.PLANNED:
-                self.books.put_worker(dataclasses.replace(claim, deadline=deadline))
+                renewed = dataclasses.replace(
+                    claim, since=now, deadline=now + seconds, version=version
+                )
+                self.claims.put_worker(renewed)
+
+    def overdue_plans(self) -> tuple[tuple[WorkerClaim, ...], ...]:
+        """Plans that should have been written by now, each by worker index."""
+        overdue = self.claims.overdue(self._clock())
+        return tuple(map(self.plan_of, dict.fromkeys(worker.attempt for worker in overdue)))
+
+    def settle_plan(self, plan: tuple[WorkerClaim, ...], outcome: Outcome) -> None:
+        """Say what a read told about an overdue plan, unless it has changed meanwhile.
+
+        What landed is held until the watch shows it, and asked about again, as the unknown is.
+        """
+        if self.plan_of(plan[0].worker.attempt) != plan:
+            return
+        later = self._clock() + ASK_AGAIN_SECONDS
+        for claim in (each for each in plan if each.state is State.PLANNED):
+            if outcome is Outcome.NOT_LANDED:
+                self.claims.drop_worker(claim.worker)
+            else:
+                self.claims.put_worker(dataclasses.replace(claim, deadline=later))
 
     def drop_plans(self, job_uid: str) -> None:
         """End the job's planned claims; written ones end with their attempt alone."""
-        for worker in self.books.workers_of(job_uid):
-            if self.books.workers[worker].state is State.PLANNED:
-                self.books.drop_worker(worker)
+        for worker in self.claims.workers_of(job_uid):
+            if self.claims.workers[worker].state is State.PLANNED:
+                self.claims.drop_worker(worker)
 
-    def assume(self, pod: objects.Pod, placement: core.Placement, *, seconds: float) -> None:
+    def assume(self, ask: PodAsk, placement: core.Placement, *, seconds: float) -> None:
         """Hold a place for a pod until its bind comes, or for `seconds`."""
-        claim = self._claim(pod, self.books.place(placement), State.ASSUMED)
-        self.books.put_pod(dataclasses.replace(claim, deadline=self._clock() + seconds))
+        claim = self._claim(ask, self.claims.allocation(placement), State.ASSUMED)
+        self.claims.put_pod(dataclasses.replace(claim, deadline=self._clock() + seconds))
 
     def renew(self, claim: PodClaim, *, seconds: float) -> None:
         """Hold an assumed place for `seconds` from now."""
         if claim.state is State.ASSUMED:
-            self.books.put_pod(dataclasses.replace(claim, deadline=self._clock() + seconds))
+            self.claims.put_pod(dataclasses.replace(claim, deadline=self._clock() + seconds))
 
     def release(self, claim: PodClaim) -> None:
         """Give an assumed place back."""
         if claim.state is State.ASSUMED:
-            self.books.drop_pod(claim.uid)
+            self.claims.drop_pod(claim.uid)
 
-    def start_bind(self, pod: objects.Pod, place: Place) -> PodClaim:
+    def start_bind(self, ask: PodAsk, allocation: Allocation) -> PodClaim:
         """Hold a place while its Binding is on the way."""
-        before = self.books.pods.get(pod.metadata.uid)
+        before = self.claims.pods.get(ask.uid)
         claim = dataclasses.replace(
-            self._claim(pod, place, State.BINDING),
-            in_doubt=before is not None and before.in_doubt,
+            self._claim(ask, allocation, State.BINDING),
+            may_have_landed=before is not None and before.may_have_landed,
         )
-        self.books.put_pod(claim)
+        self.claims.put_pod(claim)
         return claim
 
     def end_bind(self, uid: str, outcome: Outcome) -> None:
         """Say what became of a Binding. What a watch event said meanwhile stands."""
-        claim = self.books.pods.get(uid)
-        if claim is None or claim.state not in {State.BINDING, State.DOUBTFUL}:
+        claim = self.claims.pods.get(uid)
+        if claim is None or claim.state not in {State.BINDING, State.UNANSWERED}:
             return
         if outcome is Outcome.UNKNOWN and claim.state is State.BINDING:
-            self._move(claim, State.DOUBTFUL)
+            self._move(claim, State.UNANSWERED)
         self.settle(claim, outcome)
 
     def unconfirmed(self, *, older_than_seconds: float) -> tuple[PodClaim, ...]:
         """Claims whose Binding was sent and that no watch event has shown for so long."""
         before = self._clock() - older_than_seconds
-        states = {State.DOUBTFUL, State.LANDED}
-        pods = self.books.pods.values()
+        states = {State.UNANSWERED, State.LANDED}
+        pods = self.claims.pods.values()
         return tuple(c for c in pods if c.state in states and c.since <= before)
 
     def settle(self, claim: PodClaim, outcome: Outcome) -> None:
         """Say what a read told about an unconfirmed claim, unless it has changed meanwhile."""
-        if self.books.pods.get(claim.uid) is not claim:
+        if self.claims.pods.get(claim.uid) is not claim:
             return
         if outcome is Outcome.NOT_LANDED:
-            self.books.drop_pod(claim.uid)
+            self.claims.drop_pod(claim.uid)
         elif outcome is Outcome.LANDED:
             self._move(claim, State.LANDED)
 
-    def age_seconds(self, claim: PodClaim) -> float:
-        """How long the claim has been in its state."""
+    def age_seconds(self, claim: PodClaim | WorkerClaim) -> float:
+        """How long the claim has been in its state, or since its plan was last answered."""
         return self._clock() - claim.since
 
     def _move(self, claim: PodClaim, state: State) -> None:
         moved = dataclasses.replace(
-            claim, state=state, since=self._clock(), in_doubt=state is State.DOUBTFUL
+            claim, state=state, since=self._clock(), may_have_landed=state is State.UNANSWERED
         )
-        self.books.put_pod(moved)
+        self.claims.put_pod(moved)
 
-    def _claim(self, pod: objects.Pod, place: Place, state: State) -> PodClaim:
+    def _claim(self, ask: PodAsk, allocation: Allocation, state: State) -> PodClaim:
         return PodClaim(
-            uid=pod.metadata.uid,
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
-            place=place,
+            uid=ask.uid,
+            namespace=ask.namespace,
+            name=ask.name,
+            allocation=allocation,
             state=state,
-            worker=worker_of(pod),
+            worker=ask.worker,
             since=self._clock(),
         )

@@ -5,36 +5,49 @@
 wrote, and places that the ledger does not see are given away.
 """
 
-from typing import Any, Final
+from typing import Final
 
+import msgspec
+
+import gpupack_core as core
 from gpupack_crds import names
-from gpupack_crds.gpujob_status import WorkerPlacement
+from gpupack_crds.placement import NodePlacement
+from gpupack_extender import pod_resources
+from gpupack_extender.errors import AskInvalid
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
 
 _NOT_PLACED: Final = frozenset({"Pending", "Suspended", "Succeeded", "Failed"})
 
 
-class Template(objects.View, frozen=True):
-    """The partial pod template; read when CPU and memory are counted."""
+class PlacedJobTemplate(objects.View, frozen=True):
+    """The partial pod template; nothing is kept of it but what CPU and memory are counted by."""
 
-    spec: dict[str, Any] | None = None
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+    def __post_init__(self) -> None:
+        """Drop the rest, which its author may have made as large as an object can be."""
+        try:
+            kept = msgspec.json.encode(msgspec.json.decode(self.spec, type=objects.PodSpec))
+        except (msgspec.MsgspecError, RecursionError):
+            kept = b"{}"
+        msgspec.structs.force_setattr(self, "spec", msgspec.Raw(kept))
 
 
-class Spec(objects.View, frozen=True):
+class PlacedJobSpec(objects.View, frozen=True):
     """Of the spec, what tells CPU, memory and the number of GPUs of a worker."""
 
-    template: Template | None = None
+    template: PlacedJobTemplate | None = None
     gpus: int | None = None
     resource_name: str = names.GPU
 
 
-class Status(objects.View, frozen=True):
+class PlacedJobStatus(objects.View, frozen=True):
     """Of the status, who is placed where."""
 
     phase: str = "Pending"
     attempt: int = 0
-    placement: tuple[WorkerPlacement, ...] = ()
+    placement: tuple[NodePlacement, ...] = ()
 
     @property
     def holds_placement(self) -> bool:
@@ -45,13 +58,17 @@ class Status(objects.View, frozen=True):
 class PlacedJob(objects.Object, frozen=True):
     """A GPUJob as far as the ledger reads it."""
 
-    spec: Spec = Spec()
-    status: Status = Status()
+    spec: PlacedJobSpec = PlacedJobSpec()
+    status: PlacedJobStatus = PlacedJobStatus()
 
     @property
-    def pod_spec(self) -> dict[str, Any]:
-        """The partial PodSpec of its template; empty where there is none."""
-        return (self.spec.template and self.spec.template.spec) or {}
+    def needs(self) -> tuple[core.MilliCpu, core.MiB]:
+        """CPU and memory of a worker as far as the job tells; nothing where it cannot be read."""
+        template = self.spec.template or PlacedJobTemplate()
+        try:
+            return pod_resources.needs(msgspec.json.decode(template.spec, type=objects.PodSpec))
+        except AskInvalid:
+            return core.MilliCpu(0), core.MiB(0)
 
     @property
     def tickets(self) -> dict[str, int]:

@@ -5,59 +5,80 @@ Every pod of the cluster counts, ours or not: the others take CPU and memory. A 
 those of its annotation, whoever its scheduler was: to count a device as free that the annotation
 names would be the only unsafe reading. GPUs that it asks for beyond those are tickets of the
 kubelet's that somebody else's binding spent.
+
+A finished pod whose containers the kubelet still shows running was called so by somebody else: by
+who gave its node up, or by the kubelet itself, which evicts it and has not ended it. Its GPUs stay
+held until the agent has had the time to list it as lingering.
 """
 
+import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Final
 
 import gpupack_core as core
 from gpupack_crds import devices, names
 from gpupack_crds.errors import DevicesAnnotationInvalid
-from gpupack_extender import asks
+from gpupack_extender import pod_ask, pod_resources
 from gpupack_extender.errors import AskInvalid
 from gpupack_extender.ledger import claims
-from gpupack_extender.ledger.books import Books
-from gpupack_extender.ledger.claims import Place, PodClaim, State
-from gpupack_extender.ledger.demand import Demand
+from gpupack_extender.ledger.arrivals import Arrivals
+from gpupack_extender.ledger.claim_table import ClaimTable
+from gpupack_extender.ledger.claims import Allocation, PodClaim, State
 from gpupack_extender.ledger.workers import worker_of
 from gpupack_extender.limits import MOST_GPU_MEMORY
+from gpupack_extender.pod_ask import PodAsk
 from gpupack_kube import objects
 
 log = logging.getLogger(__name__)
+
+FINISHED_HOLD_SECONDS: Final = 15.0
+"""Its agent lists a finished pod that still runs after 5 s; the rest is for that to come here."""
 
 
 class Pods:
     """A reflector's store."""
 
-    def __init__(self, books: Books, demand: Demand, observed_resources: Collection[str]) -> None:
-        self._books, self._demand = books, demand
+    def __init__(
+        self,
+        table: ClaimTable,
+        arrivals: Arrivals,
+        observed_resources: Collection[str],
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._claims, self._arrivals, self._clock = table, arrivals, clock
         self._observed = observed_resources
-        self._waiting: dict[str, objects.Pod] = {}
+        self._waiting: dict[str, PodAsk] = {}
 
-    def waiting(self, uid: str) -> objects.Pod | None:
-        """A pod that asks for GPUs and is not bound yet."""
+    def waiting(self, uid: str) -> PodAsk | None:
+        """What a pod asks for that is not bound yet."""
         return self._waiting.get(uid)
 
     def upsert(self, pod: objects.Pod) -> None:
         """A pod appeared or changed."""
         if pod.finished:
-            self.remove(pod)
+            self._forget(pod.metadata.uid)
+            if pod.status.shows_running:
+                self._see_given_up(pod.metadata.uid)
+            else:
+                self._claims.drop_pod(pod.metadata.uid)
             return
-        asks_for_gpus = asks.asks_for_gpus(pod.spec, self._observed)
-        if asks_for_gpus:
-            self._demand.seen(pod)
+        ask = None
+        if pod_ask.asks_for_gpus(pod.spec, self._observed):
+            ask = pod_ask.of_watch(pod, self._observed)
+            self._arrivals.seen(ask)
         if pod.spec.node_name:
             self._waiting.pop(pod.metadata.uid, None)
             self._see_bound(pod)
-        elif asks_for_gpus:
-            self._waiting[pod.metadata.uid] = pod
+        elif ask:
+            self._waiting[ask.uid] = ask
             self._drop_assumption_if_deleting(pod)
 
     def remove(self, pod: objects.Pod) -> None:
-        """A pod is terminal or gone."""
-        self._waiting.pop(pod.metadata.uid, None)
-        self._demand.gone(pod.metadata.uid)
+        """A pod is gone."""
+        self._forget(pod.metadata.uid)
         self._free(pod.metadata.uid)
 
     def replace(self, pods: list[objects.Pod]) -> None:
@@ -67,21 +88,36 @@ class Pods:
         assumed or bound by us may be younger than the list is.
         """
         listed = {pod.metadata.uid for pod in pods}
-        bound = {uid for uid, claim in self._books.pods.items() if claim.state is State.BOUND}
+        shown = {State.BOUND, State.FINISHED}
+        bound = {uid for uid, claim in self._claims.pods.items() if claim.state in shown}
         for uid in sorted(bound - listed):
             self._free(uid)
         self._waiting.clear()
-        self._demand.only(listed)
+        self._arrivals.only(listed)
         for pod in pods:
             self.upsert(pod)
 
+    def _forget(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
+        self._arrivals.gone(uid)
+
     def _free(self, uid: str) -> None:
-        """The one way in which what was bound becomes free.
+        """What a pod held that the API does not know any more.
 
         A force-deleted pod is gone from the API before its containers are: where the agent says
         that they still run, `lingering` takes the pod's GPUs over.
         """
-        self._books.drop_pod(uid)
+        claim = self._claims.pods.get(uid)
+        if claim is None or claim.state is not State.FINISHED:
+            self._claims.drop_pod(uid)
+
+    def _see_given_up(self, uid: str) -> None:
+        """A pod is called finished while its containers may run."""
+        claim = self._claims.pods.get(uid)
+        if claim and claim.state is not State.FINISHED:
+            deadline = self._clock() + FINISHED_HOLD_SECONDS
+            held = dataclasses.replace(claim, state=State.FINISHED, deadline=deadline)
+            self._claims.put_pod(held)
 
     def _see_bound(self, pod: objects.Pod) -> None:
         cpu, memory = self._needs(pod)
@@ -90,17 +126,17 @@ class Pods:
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
-            place=Place(
+            allocation=Allocation(
                 claims.placement(pod.spec.node_name, held, cpu=cpu, memory=memory),
                 self._tickets(pod, held),
             ),
             state=State.BOUND,
             worker=worker_of(pod),
         )
-        if self._books.pods.get(claim.uid) != claim:
-            self._books.put_pod(claim)
+        if self._claims.pods.get(claim.uid) != claim:
+            self._claims.put_pod(claim)
             name = f"pod {claim.namespace}/{claim.name}"
-            self._books.report_overbooked(claim.placement, of=name)
+            self._claims.report_overbooked(claim.placement, of=name)
 
     def _devices(self, pod: objects.Pod) -> tuple[devices.DeviceShare, ...]:
         try:
@@ -111,10 +147,10 @@ class Pods:
 
     def _tickets(self, pod: objects.Pod, held: tuple[devices.DeviceShare, ...]) -> dict[str, int]:
         """What the kubelet counts for the pod beyond the devices of its annotation."""
-        if not asks.asks_for_gpus(pod.spec, self._observed):
+        if not pod_ask.asks_for_gpus(pod.spec, self._observed):
             return {}
         try:
-            counted = asks.tickets(pod.spec, self._observed)
+            counted = pod_resources.tickets(pod.spec, self._observed)
         except AskInvalid as error:
             self._complain(pod, f"is counted without GPUs: {error}")
             return {}
@@ -129,20 +165,20 @@ class Pods:
 
     def _needs(self, pod: objects.Pod) -> tuple[core.MilliCpu, core.MiB]:
         try:
-            return asks.needs(pod.spec)
+            return pod_resources.needs(pod.spec)
         except AskInvalid as error:
             self._complain(pod, f"is counted without CPU and memory: {error}")
             return core.MilliCpu(0), core.MiB(0)
 
     def _complain(self, pod: objects.Pod, text: str) -> None:
         """Once for a pod: each of its kubelet's status writes comes by here."""
-        if pod.metadata.uid not in self._books.pods:
+        if pod.metadata.uid not in self._claims.pods:
             log.error("pod %s/%s %s", *pod.key, text)
 
     def _drop_assumption_if_deleting(self, pod: objects.Pod) -> None:
-        claim = self._books.pods.get(pod.metadata.uid)
+        claim = self._claims.pods.get(pod.metadata.uid)
         if claim and claim.state is State.ASSUMED and pod.metadata.deletion_timestamp:
-            self._books.drop_pod(claim.uid)
+            self._claims.drop_pod(claim.uid)
 
 
 def _annotated(pod: objects.Pod) -> tuple[devices.DeviceShare, ...]:

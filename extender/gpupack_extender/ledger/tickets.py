@@ -18,11 +18,11 @@ from collections.abc import Iterable
 
 import gpupack_core as core
 from gpupack_crds import names
-from gpupack_extender.ledger.claims import Place, Tickets
+from gpupack_extender.ledger.claims import Allocation, Tickets
 from gpupack_extender.ledger.workers import ticket_holder
 
 
-class SetAside:
+class TicketReservations:
     """Keeps as many whole free GPUs of a node held as such tickets need, or all."""
 
     def __init__(self, cluster: core.Cluster) -> None:
@@ -30,17 +30,17 @@ class SetAside:
         self._nodes: dict[core.Holder, core.NodeName] = {}
         self._on: dict[core.NodeName, dict[core.Holder, Tickets]] = defaultdict(dict)
 
-    def put(self, holder: core.Holder, place: Place | None) -> None:
+    def put(self, holder: core.Holder, allocation: Allocation | None) -> None:
         """A holder has the tickets of this place, and no others."""
         before = self._nodes.pop(holder, None)
         if before is not None:
             del self._on[before][holder]
-        if place is not None and place.tickets:
-            self._nodes[holder] = place.node
-            self._on[place.node][holder] = place.tickets
+        if allocation is not None and allocation.tickets:
+            self._nodes[holder] = allocation.node
+            self._on[allocation.node][holder] = allocation.tickets
         changed = {before, self._nodes.get(holder)}
         for node in (name for name in changed if name is not None):
-            self.seat(node)
+            self.recompute(node)
 
     def needed(self, node: core.Node) -> int:
         """How many GPUs of the node the tickets there need."""
@@ -50,7 +50,7 @@ class SetAside:
         slots = _total(held, names.GPU_SHARE)
         return _total(held, names.GPU) - -slots // names.SHARE_SLOTS_PER_GPU
 
-    def seat(self, name: core.NodeName) -> None:
+    def recompute(self, name: core.NodeName) -> None:
         """Choose the GPUs of a node anew; to be called when anything changed there."""
         holder = ticket_holder(name)
         if name not in self._on:

@@ -20,7 +20,7 @@ _LINGERING = "lingering/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class AttemptKey:
     """One attempt of one GPUJob."""
 
     namespace: str
@@ -33,31 +33,31 @@ class Attempt:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerKey:
     """One worker of an attempt, whether or not its pod is there."""
 
-    attempt: Attempt
+    attempt: AttemptKey
     index: int
 
     @property
     def holder(self) -> core.Holder:
-        """The name under which core's books know it."""
+        """The name under which core's cluster knows it."""
         a = self.attempt
         return core.Holder(f"worker/{a.namespace}/{a.job}/{a.job_uid}/{a.number}/{self.index}")
 
 
 def pod_holder(uid: str) -> core.Holder:
-    """The name under which core's books know a pod."""
+    """The name under which core's cluster knows a pod."""
     return core.Holder(f"pod/{uid}")
 
 
 def ticket_holder(node: core.NodeName) -> core.Holder:
-    """The name under which core's books know a node's pods that hold tickets alone."""
+    """The name under which core's cluster knows a node's pods that hold tickets alone."""
     return core.Holder(f"tickets/{node}")
 
 
 def lingering_holder(node: core.NodeName, uid: str) -> core.Holder:
-    """The name under which core's books know a pod that is gone, and whose processes are not.
+    """The name under which core's cluster knows a pod that is gone, and whose processes are not.
 
     With the node: that no other node reports the same UID is its agent's word alone.
     """
@@ -69,23 +69,23 @@ def is_lingering(holder: core.Holder) -> bool:
     return holder.startswith(_LINGERING)
 
 
-def worker_of(pod: objects.Pod) -> Worker | None:
+def worker_of(pod: objects.Object) -> WorkerKey | None:
     """Which worker the pod is; None for a pod of its own."""
     labels = pod.metadata.labels
     try:
-        attempt = Attempt(
+        attempt = AttemptKey(
             namespace=pod.metadata.namespace,
             job=labels[names.JOB_LABEL],
             job_uid=labels[names.JOB_UID_LABEL],
             number=int(labels[names.ATTEMPT_LABEL]),
         )
-        worker = Worker(attempt, int(labels[names.INDEX_LABEL]))
+        worker = WorkerKey(attempt, int(labels[names.INDEX_LABEL]))
     except (KeyError, ValueError):
         return None
     return worker if _names_its_job(pod, attempt) else None
 
 
-def _names_its_job(pod: objects.Pod, attempt: Attempt) -> bool:
+def _names_its_job(pod: objects.Object, attempt: AttemptKey) -> bool:
     job = ("batch/v1", "Job", names.job_name(attempt.job, attempt=attempt.number))
     owners = pod.metadata.owner_references
     return any(o.controller and (o.api_version, o.kind, o.name) == job for o in owners)

@@ -10,28 +10,35 @@ from gpupack_crds.gpujob_status import (
     ATTEMPTS_KEPT,
     Attempt,
     GpuJobStatus,
-    WorkerPlacement,
 )
+from gpupack_crds.placement import NodePlacement, nodes_of
 from gpupack_operator.decision import times
 from gpupack_operator.decision.conditions import clipped
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import Verdict
 
 MESSAGE_CHARACTERS = 1024
+SUMMARY_CHARACTERS = 256
+"""Of the message of an attempt that another has followed: there may be twenty."""
+NODES_CHARACTERS = 200
+"""Unless the first node's name alone is longer."""
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 HEALTHY_SECONDS = 300.0
 """An attempt that ran this long ends a row of failures."""
 
 MAX_STUCK_BACKOFF_SECONDS = 600.0
-FORBIDDEN_BACKOFF_SECONDS = 15.0
-"""What was forbidden seldom is allowed a second later, and each attempt takes GPUs that others
-could use meanwhile: so the others come first, from the first pause on."""
+LASTING_BACKOFF_SECONDS = 15.0
+"""What was forbidden seldom is allowed a second later, nor is an image there that was missing, and
+each attempt takes GPUs that others could use meanwhile: so the others come first, from the first
+pause on."""
+LASTING = {JobReason.CREATION_FORBIDDEN, JobReason.IMAGE_PULL}
 NEVER_RAN = {
-    Reason.BIND_TIMEOUT,
-    Reason.CANNOT_START,
-    Reason.NAME_TAKEN,
-    Reason.CREATION_FORBIDDEN,
+    JobReason.BIND_TIMEOUT,
+    JobReason.CANNOT_START,
+    JobReason.NAME_TAKEN,
+    JobReason.CREATION_FORBIDDEN,
+    JobReason.IMAGE_PULL,
 }
 """Ends of attempts that never ran. The more of them in a row, the likelier it is that the job is
 the cause itself (a volume claim that nobody fills), and each keeps GPUs from others for a minute.
@@ -45,17 +52,19 @@ def current(status: GpuJobStatus) -> Attempt | None:
 
 
 def opened(
-    status: GpuJobStatus, placement: tuple[WorkerPlacement, ...], now: dt.datetime
+    status: GpuJobStatus, placement: tuple[NodePlacement, ...], now: dt.datetime
 ) -> GpuJobStatus:
     """Begin the next attempt: number, places and time stand in the status before anything runs."""
     number = status.attempt + 1
-    nodes = distinct_nodes(placement)
-    attempt = Attempt(number=number, started_at=times.write(now), nodes=nodes)
+    nodes = nodes_of(placement)
+    attempt = Attempt(
+        number=number, started_at=times.write(now), nodes=shortened(nodes, NODES_CHARACTERS)
+    )
     return structs.replace(
         status,
         attempt=number,
         placement=placement,
-        attempts=(*status.attempts, attempt)[-ATTEMPTS_KEPT:],
+        attempts=(*map(_summary, status.attempts), attempt)[-ATTEMPTS_KEPT:],
         nodes=shortened(nodes),
         started_at=status.started_at or times.write(now),
     )
@@ -81,15 +90,9 @@ def next_start(status: GpuJobStatus) -> dt.datetime | None:
         return None
     seconds = min(_doubled(failures), MAX_BACKOFF_SECONDS)
     if stuck := _stuck(status):
-        forbidden = last.reason == Reason.CREATION_FORBIDDEN
-        first = FORBIDDEN_BACKOFF_SECONDS if forbidden else FIRST_BACKOFF_SECONDS
+        first = LASTING_BACKOFF_SECONDS if last.reason in LASTING else FIRST_BACKOFF_SECONDS
         seconds = max(seconds, min(_doubled(stuck, first), MAX_STUCK_BACKOFF_SECONDS))
     return times.after(times.read(last.finished_at), seconds)
-
-
-def distinct_nodes(placement: tuple[WorkerPlacement, ...]) -> tuple[str, ...]:
-    """The nodes of a placement, each once, in the order of the workers."""
-    return tuple(dict.fromkeys(place.node for place in placement))
 
 
 def shortened(nodes: tuple[str, ...], characters: int = 40) -> str:
@@ -99,6 +102,10 @@ def shortened(nodes: tuple[str, ...], characters: int = 40) -> str:
         shown.pop()
     more = len(nodes) - len(shown)
     return ",".join(shown) + (f" +{more}" if more else "")
+
+
+def _summary(attempt: Attempt) -> Attempt:
+    return structs.replace(attempt, message=clipped(attempt.message, SUMMARY_CHARACTERS))
 
 
 def _failures(status: GpuJobStatus) -> int:

@@ -11,11 +11,11 @@ because the Job controller's deletions follow it at once.
 
 import dataclasses
 import datetime as dt
+import re
 
-from gpupack_crds import names
 from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.results import looks_like_result, read_result
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.times import after
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
 from gpupack_operator.decision.workers import Exit, Worker
@@ -26,7 +26,12 @@ SETTLE_SECONDS = 2.0
 LOST_CONTAINER = {"ContainerStatusUnknown", "Unknown"}
 """The kubelet's words, and the container runtime's, where nobody knows how a container ended. The
 exit code beside them (137, 255) is made up."""
-SHOWN_CHARACTERS = 200
+SHOWN_CHARACTERS = 600
+
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+"""Escape sequences of terminals: ECMA-48's control sequences, operating system commands, others."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of writing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,11 +76,11 @@ def _by_itself(worker: Worker, exit_: Exit) -> bool:
 
 
 def _own_failure(worker: Worker, exit_: Exit, otherwise: dt.datetime) -> Cause:
-    is_worker = exit_.container == names.WORKER_CONTAINER
+    is_worker = exit_.container == worker.main_container
     killed = exit_.state.reason == "OOMKilled"
     verdict = Verdict(
         outcome="Failed",
-        reason=Reason.OUT_OF_MEMORY if killed else Reason.WORKER_FAILED,
+        reason=JobReason.OUT_OF_MEMORY if killed else JobReason.WORKER_FAILED,
         message=f"{_who(worker)}: {_how(exit_)}",
         exit_code=exit_.state.exit_code if is_worker else None,
     )
@@ -87,7 +92,7 @@ def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
     if target := worker.disruption:
         at, reason, message = target.last_transition_time, target.reason, target.message
     elif worker.deleted_at:
-        at, reason, message = worker.deleted_at, str(Reason.POD_DELETED), "the pod was deleted"
+        at, reason, message = worker.deleted_at, str(JobReason.POD_DELETED), "the pod was deleted"
     elif worker.exit:
         at, reason, message = worker.exit.state.finished_at, worker.exit.state.reason, "it was lost"
     elif worker.pod.status.phase == "Failed":
@@ -97,7 +102,7 @@ def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
     status = worker.pod.status
     verdict = Verdict(
         outcome="Infrastructure",
-        reason=status.reason or reason or Reason.POD_REJECTED,
+        reason=status.reason or reason or JobReason.POD_REJECTED,
         message=f"{_who(worker)}: {status.message or message}",
     )
     return Cause(at=at or otherwise, own_failure=False, verdict=verdict)
@@ -117,11 +122,16 @@ def _how(exit_: Exit) -> str:
 
 
 def _said(message: str) -> str:
-    """What a container wrote at its end: the beginning of its words, or its result's headline."""
-    if not looks_like_result(message):
-        return message.strip()[:SHOWN_CHARACTERS]
+    """What a container said last: its result's headline, or the end of its message or log."""
     try:
         result = read_result(message)
     except ResultUnreadable:
-        return ""
+        return "" if looks_like_result(message) else last_lines(message)
     return result.headline if result else ""
+
+
+def last_lines(text: str) -> str:
+    """The end of what a tenant's program wrote, in one line and without what moves a terminal."""
+    plain = (_CONTROL.sub(" ", line).strip() for line in ESCAPES.sub("", text).splitlines())
+    joined = " | ".join(line for line in plain if line)
+    return joined if len(joined) <= SHOWN_CHARACTERS else f"…{joined[1 - SHOWN_CHARACTERS :]}"

@@ -13,7 +13,7 @@ from gpupack_crds.gpujob_status import (
     Phase,
 )
 from gpupack_operator.decision import times
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
 
 MESSAGE_CHARACTERS = 2048
 
@@ -26,6 +26,8 @@ class Type(enum.StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     RESULTS_VALID = "ResultsValid"
+    STALLED = "Stalled"
+    """True: the operator fails at this GPUJob and tries again; the message says at what."""
 
 
 class Writer:
@@ -40,7 +42,8 @@ class Writer:
         there = {condition.type for condition in status.conditions}
         for kind in Type:
             if kind not in there:
-                status = self.set(status, kind, "Unknown", Reason.NOT_YET, "")
+                value: ConditionStatus = "False" if kind is Type.STALLED else "Unknown"
+                status = self.set(status, kind, value, JobReason.NOT_YET, "")
         return status
 
     def set(
@@ -81,6 +84,9 @@ def clipped(message: str, characters: int = MESSAGE_CHARACTERS) -> str:
 def summed_up(status: GpuJobStatus) -> GpuJobStatus:
     """Phase, reason and message, from the conditions alone."""
     phase, deciding = _deciding(status)
+    stall = get(status, Type.STALLED)
+    if stall and stall.status == "True" and phase not in ENDED_PHASES:
+        deciding = stall
     return structs.replace(
         status,
         phase=phase,
@@ -88,6 +94,8 @@ def summed_up(status: GpuJobStatus) -> GpuJobStatus:
         message=deciding.message if deciding else "",
     )
 
+
+ENDED_PHASES: frozenset[Phase] = frozenset({"Succeeded", "Failed"})
 
 _PHASES: tuple[tuple[Type, Phase], ...] = (
     (Type.FAILED, "Failed"),
@@ -108,12 +116,12 @@ def _deciding(status: GpuJobStatus) -> tuple[Phase, JobCondition | None]:
 
 def _not_running(status: GpuJobStatus) -> tuple[Phase, JobCondition | None]:
     admitted = get(status, Type.ADMITTED)
-    suspended = admitted is not None and admitted.reason == Reason.SUSPENDED
+    suspended = admitted is not None and admitted.reason == JobReason.SUSPENDED
     return ("Suspended" if suspended else "Pending"), admitted
 
 
 def _trouble(status: GpuJobStatus) -> JobCondition | None:
     """Of an admitted job that does not run yet: what keeps it, or where it has its places."""
     running = get(status, Type.RUNNING)
-    waits_quietly = running is None or running.reason == Reason.STARTING
+    waits_quietly = running is None or running.reason == JobReason.STARTING
     return get(status, Type.ADMITTED) if waits_quietly else running

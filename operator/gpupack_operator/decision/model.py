@@ -4,10 +4,14 @@
 import dataclasses
 import datetime as dt
 
-from gpupack_crds.gpujob_status import GpuJobStatus, WorkerPlacement
+from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
+from gpupack_crds.placement import NodePlacement
 from gpupack_kube.objects import Job, Pod
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
+
+CREATED_PER_SECOND = 20
+"""Pods, by kube-controller-manager's default --kube-api-qps."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,7 +21,9 @@ class Limits:
     Attributes:
         create_seconds: since the Job controller began, or last created a pod, until there are pods
             for all workers.
-        bind_seconds: from admission until all workers are bound.
+        bind_seconds: from admission until all workers are bound, for a gang of no size.
+        bind_workers_per_second: for every so many workers a second is added. 20 pods a second are
+            what kube-controller-manager creates (--kube-api-qps), kube-scheduler binds 10 to 100.
         start_seconds: from a pod's binding until its containers can be created.
         image_seconds: from a pod's binding until its image can be pulled. Both begin anew when an
             init container ends.
@@ -25,8 +31,21 @@ class Limits:
 
     create_seconds: float = 10
     bind_seconds: float = 60
+    bind_workers_per_second: int = 10
     start_seconds: float = 60
     image_seconds: float = 120
+
+    def create_seconds_of(self, workers: int) -> float:
+        """Since the last pod was created until the others of so many are given up.
+
+        kube-controller-manager pauses after each 500 pods, and for a change of its leader, which is
+        the likelier the longer it creates.
+        """
+        return self.create_seconds + workers // CREATED_PER_SECOND
+
+    def bind_seconds_of(self, workers: int) -> float:
+        """From admission until all of so many workers are bound."""
+        return self.bind_seconds + workers // self.bind_workers_per_second
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,11 +53,11 @@ class Planned:
     """The plan API gave every worker a place.
 
     Attributes:
-        placement: in the order of the workers.
+        placement: as the status has it.
         seconds: how long the places are still held for certain; by then they must be written.
     """
 
-    placement: tuple[WorkerPlacement, ...]
+    placement: tuple[NodePlacement, ...]
     seconds: float
 
 
@@ -50,13 +69,15 @@ class NotPlanned:
         reason: the extender's, or why it gave no answer.
         message: the extender's.
         for_good: what the job asks for cannot be read; no plan will ever be made.
-        lacks_room: it would fit if others had ended; None: the extender has not said.
+        lacks_room: it would fit the cluster as it is if others had ended; None: not known.
+        retry_seconds: when asking again may give another answer; None: soon, then later each time.
     """
 
     reason: str
     message: str
     for_good: bool = False
     lacks_room: bool | None = None
+    retry_seconds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +106,7 @@ class NotCreated:
         for_good: the same object will never be accepted: it is wrong.
     """
 
-    reason: Reason
+    reason: JobReason
     message: str
     for_good: bool
 
@@ -111,6 +132,7 @@ class Observation:
         now: the time.
         limits: how long to wait for things.
         refusals: refused plans in a row since something was last freed.
+        waiting: how many GPUJobs wait for a plan, this one among them.
         told_at: when the status last said why the job waits, where this operator wrote it.
         answer: of an action earlier in this pass.
     """
@@ -122,6 +144,7 @@ class Observation:
     limits: Limits = Limits()
     silent: frozenset[str] = frozenset()
     refusals: int = 0
+    waiting: int = 0
     told_at: dt.datetime | None = None
     answer: Answer | None = None
 

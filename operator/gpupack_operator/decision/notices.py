@@ -5,7 +5,8 @@ import dataclasses
 from typing import Literal
 
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.decision.stalls import is_stalled
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ def notices(old: GpuJobStatus, new: GpuJobStatus) -> tuple[Notice, ...]:
     """What changed, in the order in which it happened."""
     found = [
         _attempt_ended(old, new),
+        _stalled(old, new),
         _phase_changed(old, new),
         _waits_for_another_reason(old, new),
     ]
@@ -32,7 +34,13 @@ def _attempt_ended(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     if last is None or last == _last_ended(old) or new.finished or last.outcome == "Suspended":
         return None
     note = f"attempt {last.number} ended ({last.reason}): {last.message}; starting another"
-    return Notice(type="Warning", reason=Reason.RESTARTING, note=note)
+    return Notice(type="Warning", reason=JobReason.RESTARTING, note=note)
+
+
+def _stalled(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
+    if not is_stalled(new) or (is_stalled(old) and old.reason == new.reason):
+        return None
+    return Notice(type="Warning", reason=new.reason, note=new.message)
 
 
 def _phase_changed(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
@@ -45,8 +53,8 @@ def _phase_changed(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
 
 def _waits_for_another_reason(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     """Counts in the message change often; the reason is what is worth an event."""
-    silent = {Reason.RESTARTING, Reason.QUEUED, Reason.NOT_YET, old.reason}
-    if new.phase != "Pending" or new.reason in silent:
+    silent = {JobReason.RESTARTING, JobReason.QUEUED, JobReason.NOT_YET, old.reason}
+    if new.phase != "Pending" or new.reason in silent or is_stalled(new):
         return None
     note = f"waiting ({new.reason}): {new.message}"
     return Notice(type="Normal", reason="Waiting", note=note)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from gpupack_crds.gpujob_status import Outcome
 from gpupack_kube.objects import Waiting
 from gpupack_operator.decision import causes, times
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
 from gpupack_operator.decision.workers import Worker, by_index
 
@@ -54,7 +54,7 @@ def completed(view: AttemptView) -> Finding | None:
     """
     count, complete = view.spec.workers, view.job_condition("Complete")
     message = "the worker completed" if count == 1 else f"all {count} workers completed"
-    verdict = _verdict("Succeeded", Reason.COMPLETED, message)
+    verdict = _verdict("Succeeded", JobReason.COMPLETED, message)
     if _all_succeeded(view):
         return Finding(view.now, verdict)
     if not complete:
@@ -69,7 +69,9 @@ def out_of_time(view: AttemptView) -> Finding | None:
         return None
     seconds = view.spec.active_deadline_seconds
     message = f"the job had not ended {seconds} s (activeDeadlineSeconds) after its admission"
-    return Finding(view.deadline, _verdict("DeadlineExceeded", Reason.DEADLINE_EXCEEDED, message))
+    return Finding(
+        view.deadline, _verdict("DeadlineExceeded", JobReason.DEADLINE_EXCEEDED, message)
+    )
 
 
 def failures_ignored(view: AttemptView) -> Finding | None:
@@ -84,7 +86,7 @@ def failures_ignored(view: AttemptView) -> Finding | None:
         return None
     which = ", ".join(str(worker.index) for worker in failed)
     message = f"all workers ended; failurePolicy ignores the exit codes of workers {which}"
-    return Finding(view.now, _verdict("Succeeded", Reason.FAILURES_IGNORED, message))
+    return Finding(view.now, _verdict("Succeeded", JobReason.FAILURES_IGNORED, message))
 
 
 def job_gone(view: AttemptView) -> Finding | None:
@@ -94,7 +96,7 @@ def job_gone(view: AttemptView) -> Finding | None:
     if not missing and not going:
         return None
     message = f"the Job of attempt {view.number} was deleted"
-    return Finding(view.now, _verdict("Infrastructure", Reason.JOB_DELETED, message))
+    return Finding(view.now, _verdict("Infrastructure", JobReason.JOB_DELETED, message))
 
 
 def job_failed(view: AttemptView) -> Finding | None:
@@ -104,7 +106,7 @@ def job_failed(view: AttemptView) -> Finding | None:
         return None
     message = f"a pod is gone, and with it the reason why it ended; its Job says: {failed.message}"
     due = times.after(failed.last_transition_time or view.now, NEWS_SECONDS)
-    return Finding(due, _verdict("Infrastructure", Reason.POD_LOST, message))
+    return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
 
 
 def not_created(view: AttemptView) -> Finding | None:
@@ -120,9 +122,10 @@ def not_created(view: AttemptView) -> Finding | None:
     if view.running or any(view.job_condition(kind) for kind in JOB_ENDS):
         return None
     creations = [worker.pod.metadata.creation_timestamp or began for worker in view.workers]
-    due = times.after(max([began, *creations]), view.limits.create_seconds)
+    seconds = view.limits.create_seconds_of(view.spec.workers)
+    due = times.after(max([began, *creations]), seconds)
     message = _why_not_created(view, created)
-    return Finding(due, _verdict("Infrastructure", Reason.CREATION_FORBIDDEN, message))
+    return Finding(due, _verdict("Infrastructure", JobReason.CREATION_FORBIDDEN, message))
 
 
 def not_bound(view: AttemptView) -> Finding | None:
@@ -131,16 +134,17 @@ def not_bound(view: AttemptView) -> Finding | None:
     bound = sum(worker.bound for worker in workers.values())
     if bound >= view.spec.workers:
         return None
-    due = times.after(view.started_at, view.limits.bind_seconds)
+    seconds = view.limits.bind_seconds_of(view.spec.workers)
+    due = times.after(view.started_at, seconds)
     if view.running:
         gone = view.spec.workers - bound
         message = f"{gone} of {view.spec.workers} pods are gone, and with them why they ended"
-        return Finding(due, _verdict("Infrastructure", Reason.POD_LOST, message))
+        return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
     unbound = next((worker for worker in workers.values() if not worker.bound), None)
     why = _why_unbound(unbound) if unbound else "see the events of the Job"
-    within = f"within {view.limits.bind_seconds:.0f} s"
+    within = f"within {seconds:.0f} s"
     message = f"{bound} of {view.spec.workers} workers were bound {within}: {why}"
-    return Finding(due, _verdict("Infrastructure", Reason.BIND_TIMEOUT, message))
+    return Finding(due, _verdict("Infrastructure", JobReason.BIND_TIMEOUT, message))
 
 
 def not_starting(view: AttemptView) -> Finding | None:
@@ -162,7 +166,7 @@ def not_begun(view: AttemptView) -> Finding | None:
     node = first.pod.spec.node_name
     message = f"worker {first.index}: the kubelet of node {node} did nothing for {seconds:.0f} s"
     due = times.after(first.bound_at or view.now, seconds)
-    return Finding(due, _verdict("Infrastructure", Reason.CANNOT_START, message))
+    return Finding(due, _verdict("Infrastructure", JobReason.CANNOT_START, message))
 
 
 Rule = Callable[[AttemptView], Finding | None]
@@ -181,7 +185,9 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _verdict(outcome: Outcome, reason: Reason, message: str, *, for_good: bool = False) -> Verdict:
+def _verdict(
+    outcome: Outcome, reason: JobReason, message: str, *, for_good: bool = False
+) -> Verdict:
     return Verdict(outcome=outcome, reason=reason, message=message, for_good=for_good)
 
 
@@ -193,8 +199,9 @@ def _all_succeeded(view: AttemptView) -> bool:
 def _why_not_created(view: AttemptView, created: int) -> str:
     """The refusal stands in an event, which the operator has no right to read."""
     name = view.job.metadata.name if view.job else ""
+    seconds = view.limits.create_seconds_of(view.spec.workers)
     return (
-        f"{created} of {view.spec.workers} pods exist and for {view.limits.create_seconds:.0f} s "
+        f"{created} of {view.spec.workers} pods exist and for {seconds:.0f} s "
         "no other was created: a quota or admission forbids them. What forbids them is told by "
         f"kubectl get events --field-selector reason=FailedCreate,involvedObject.name={name}"
     )
@@ -215,11 +222,11 @@ def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
     message += f": {waiting.message}" if waiting.message else ""
     if waiting.reason in IMAGE_TROUBLE:
         due = times.after(turn_at, view.limits.image_seconds)
-        return Finding(due, _verdict("Failed", Reason.IMAGE_PULL, message, for_good=True))
+        return Finding(due, _verdict("Infrastructure", JobReason.IMAGE_PULL, message))
     due = times.after(turn_at, view.limits.start_seconds)
     if _is_template_s_fault(waiting):
-        return Finding(due, _verdict("Failed", Reason.CANNOT_START, message, for_good=True))
-    return Finding(due, _verdict("Infrastructure", Reason.CANNOT_START, message))
+        return Finding(due, _verdict("Failed", JobReason.CANNOT_START, message, for_good=True))
+    return Finding(due, _verdict("Infrastructure", JobReason.CANNOT_START, message))
 
 
 def _is_template_s_fault(waiting: Waiting) -> bool:

@@ -12,9 +12,10 @@ import msgspec
 from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.gpujob_status import WorkerResult
 from gpupack_crds.results import Result, looks_like_result, read_result
+from gpupack_crds.wire import stored_bytes
 from gpupack_operator.decision.workers import Worker, by_index
 
-RESULTS_BYTES = 262_144
+RESULTS_BYTES = 196_608
 """Results of a thousand workers must not outgrow what etcd takes in one object."""
 
 
@@ -75,11 +76,17 @@ def _of_worker(index: int, result: Result) -> WorkerResult:
 
 
 def _within_budget(results: list[WorkerResult]) -> tuple[WorkerResult, ...]:
-    kept: list[WorkerResult] = []
-    size = 0
+    """All headlines before any metrics; what does not fit is left out."""
+    left = RESULTS_BYTES
+    kept: list[tuple[WorkerResult, WorkerResult]] = []
     for result in results:
-        size += len(msgspec.json.encode(result))
-        kept.append(
-            result if size <= RESULTS_BYTES else msgspec.structs.replace(result, metrics={})
-        )
-    return tuple(kept)
+        bare = msgspec.structs.replace(result, metrics={})
+        if (size := stored_bytes(bare)) <= left:
+            kept.append((result, bare))
+            left -= size
+    found: list[WorkerResult] = []
+    for result, bare in kept:
+        more = stored_bytes(result) - stored_bytes(bare)
+        found.append(result if more <= left else bare)
+        left -= more if more <= left else 0
+    return tuple(found)

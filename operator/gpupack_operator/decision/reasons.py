@@ -9,7 +9,7 @@ Three kinds come from elsewhere and are passed on as they are: why a plan was re
 import enum
 
 
-class Reason(enum.StrEnum):
+class JobReason(enum.StrEnum):
     """A word for programs."""
 
     # Waiting
@@ -17,9 +17,16 @@ class Reason(enum.StrEnum):
     NOT_YET = "NotYet"
     SCHEDULER_UNAVAILABLE = "SchedulerUnavailable"
     PLAN_DENIED = "PlanDenied"
+    PRIORITY_CLASS_MISSING = "PriorityClassMissing"
+    PRIORITY_CLASS_PREEMPTS = "PriorityClassPreempts"
     RESTARTING = "Restarting"
     WORKERS_REMAIN = "WorkersRemain"
     SUSPENDED = "Suspended"
+
+    # The operator itself
+    API_ERROR = "ApiError"
+    INTERNAL_ERROR = "InternalError"
+    RECOVERED = "Recovered"
 
     # Going on
     ADMITTED = "Admitted"
@@ -37,11 +44,11 @@ class Reason(enum.StrEnum):
     # The job's own failure
     WORKER_FAILED = "WorkerFailed"
     OUT_OF_MEMORY = "OutOfMemory"
-    IMAGE_PULL = "ImagePull"
     INVALID_TEMPLATE = "InvalidTemplate"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
 
-    # Infrastructure
+    # Infrastructure, or what somebody else has to mend first
+    IMAGE_PULL = "ImagePull"
     POD_REJECTED = "PodRejected"
     POD_DELETED = "PodDeleted"
     POD_LOST = "PodLost"

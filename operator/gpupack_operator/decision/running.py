@@ -9,8 +9,8 @@ from msgspec import structs
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
 from gpupack_kube.objects import Job
 from gpupack_operator.decision import attempts, ended, outcome, readings, restarts, times
-from gpupack_operator.decision.conditions import Type, Writer
-from gpupack_operator.decision.ended import deletion
+from gpupack_operator.decision.cleanup import deletion
+from gpupack_operator.decision.conditions import Type, Writer, get
 from gpupack_operator.decision.model import (
     Action,
     CreateChildren,
@@ -19,8 +19,9 @@ from gpupack_operator.decision.model import (
     NotYet,
     Observation,
     SetDeadline,
+    StopJob,
 )
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.restarts import Step
 from gpupack_operator.decision.view import AttemptView, Verdict, view
 from gpupack_operator.decision.workers import by_index, may_run
@@ -81,7 +82,7 @@ def _verdict(
     verdict, again_at = outcome.judge(seen)
     if observation.job.spec.suspend and (verdict is None or verdict.outcome != "Succeeded"):
         message = "spec.suspend is true"
-        return Verdict(outcome="Suspended", reason=Reason.SUSPENDED, message=message), None
+        return Verdict(outcome="Suspended", reason=JobReason.SUSPENDED, message=message), None
     return verdict, again_at
 
 
@@ -101,11 +102,11 @@ def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobS
     if started < seen.spec.workers:
         trouble = outcome.not_starting(seen)
         if trouble is None:
-            return write.set(status, Type.RUNNING, "False", Reason.STARTING, STARTING_MESSAGE)
+            return write.set(status, Type.RUNNING, "False", JobReason.STARTING, STARTING_MESSAGE)
         verdict = trouble.verdict
         return write.set(status, Type.RUNNING, "False", verdict.reason, verdict.message)
     message = f"attempt {seen.number} on {status.nodes}"
-    return write.set(status, Type.RUNNING, "True", Reason.ALL_WORKERS_RUNNING, message)
+    return write.set(status, Type.RUNNING, "True", JobReason.ALL_WORKERS_RUNNING, message)
 
 
 def _deadline(seen: AttemptView, job: Job) -> tuple[Action, ...]:
@@ -137,10 +138,21 @@ def _ended(
     counted = status.restarts + (step is Step.RETRY_COUNTED)
     status = structs.replace(status, placement=(), nodes="", restarts=counted)
     status = _waiting_again(status, verdict, write)
-    deletions: tuple[Action, ...] = deletion(seen.job) if seen.job else ()
     wait = JOB_GOING_SECONDS if seen.job else 0.0
     again_at = times.after(observation.now, wait)
-    return Decision(status=status, actions=deletions, again_at=again_at)
+    return Decision(status=status, actions=_left_behind(seen, verdict), again_at=again_at)
+
+
+def _left_behind(seen: AttemptView, verdict: Verdict) -> tuple[Action, ...]:
+    """What a failure leaves stays to be read: the Job controller ends the Job by itself.
+
+    Not where each worker fails alone: there the others would run on.
+    """
+    if seen.job is None:
+        return ()
+    if verdict.outcome != "Failed":
+        return deletion(seen.job)
+    return (StopJob(name=seen.job.metadata.name),) if seen.spec.ignores_failures else ()
 
 
 def _succeeded(
@@ -153,7 +165,7 @@ def _succeeded(
     status = _with_results(status, readings.read(seen.workers), write)
     status = ended_now(status, observation.now)
     message = f"{verdict.message}: {status.headline}" if status.headline else verdict.message
-    status = write.set(status, Type.RUNNING, "False", Reason.ENDED, "")
+    status = _given_back(status, write)
     status = write.set(status, Type.FAILED, "False", verdict.reason, "")
     status = write.set(status, Type.SUCCEEDED, "True", verdict.reason, message)
     return ended.decide(observation, status)
@@ -164,12 +176,12 @@ def _with_results(status: GpuJobStatus, found: readings.Readings, write: Writer)
     status = structs.replace(status, results=found.results, headline=found.headline)
     if found.problems:
         message = "; ".join(found.problems)
-        return write.set(status, Type.RESULTS_VALID, "False", Reason.RESULT_UNREADABLE, message)
+        return write.set(status, Type.RESULTS_VALID, "False", JobReason.RESULT_UNREADABLE, message)
     if not found.results:
         message = "no result of a worker was found"
-        return write.set(status, Type.RESULTS_VALID, "Unknown", Reason.NO_RESULTS, message)
+        return write.set(status, Type.RESULTS_VALID, "Unknown", JobReason.NO_RESULTS, message)
     message = f"results of {len(found.results)} workers were read"
-    return write.set(status, Type.RESULTS_VALID, "True", Reason.RESULTS_READ, message)
+    return write.set(status, Type.RESULTS_VALID, "True", JobReason.RESULTS_READ, message)
 
 
 def _failed(
@@ -190,9 +202,19 @@ def failed(
 ) -> GpuJobStatus:
     """The results and conditions of a job that failed."""
     status = _with_results(status, found, write)
-    status = write.set(status, Type.RUNNING, "False", Reason.ENDED, "")
+    status = _given_back(status, write)
     status = write.set(status, Type.SUCCEEDED, "False", reason, "")
     return write.set(status, Type.FAILED, "True", reason, message)
+
+
+def _given_back(status: GpuJobStatus, write: Writer) -> GpuJobStatus:
+    """Admitted keeps its value, for who waits for it, and stops speaking of GPUs that are held."""
+    status = write.set(status, Type.RUNNING, "False", JobReason.ENDED, "")
+    admitted = get(status, Type.ADMITTED)
+    if admitted is None or admitted.status != "True":
+        return write.set(status, Type.ADMITTED, "False", JobReason.ENDED, "")
+    message = f"attempt {status.attempt} has ended and given its GPUs back"
+    return write.set(status, Type.ADMITTED, "True", JobReason.ENDED, message)
 
 
 def ended_now(status: GpuJobStatus, now: dt.datetime) -> GpuJobStatus:
@@ -202,8 +224,10 @@ def ended_now(status: GpuJobStatus, now: dt.datetime) -> GpuJobStatus:
 
 def _waiting_again(status: GpuJobStatus, verdict: Verdict, write: Writer) -> GpuJobStatus:
     suspended = verdict.outcome == "Suspended"
-    reason = Reason.SUSPENDED if suspended else Reason.RESTARTING
+    reason = JobReason.SUSPENDED if suspended else JobReason.RESTARTING
     message = f"attempt {status.attempt} ended ({verdict.reason}): {verdict.message}"
+    if start := attempts.next_start(status):
+        message += f"; the next one starts at {times.write(start)} or later"
     status = write.set(status, Type.RUNNING, "False", reason, "")
     return write.set(
         status, Type.ADMITTED, "False", reason, verdict.message if suspended else message

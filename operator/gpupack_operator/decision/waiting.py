@@ -11,9 +11,8 @@ import datetime as dt
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_kube.objects import Pod
-from gpupack_operator.decision import attempts, ended, gpus, readings, running, times
+from gpupack_operator.decision import attempts, cleanup, ended, gpus, readings, running, times
 from gpupack_operator.decision.conditions import Type, Writer
-from gpupack_operator.decision.ended import deletion
 from gpupack_operator.decision.model import (
     AskPlan,
     Behind,
@@ -23,7 +22,7 @@ from gpupack_operator.decision.model import (
     PlanLater,
     Planned,
 )
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import view
 from gpupack_operator.decision.workers import is_overdue, may_run
 
@@ -33,6 +32,8 @@ LOOK_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 0.5
 """Soon at first: what was just freed may not have reached the ledger when we heard of it."""
 MAX_RETRY_SECONDS = 15.0
+RETRIES_PER_SECOND = 20
+"""Of all who wait together, unasked; the waitlist wakes them when something is freed."""
 
 OVERDUE_SECONDS = 10.0
 """How long after its grace period a pod may take to go before the status complains."""
@@ -44,28 +45,28 @@ in the texts of all who wait: written at once, one event would cost as many writ
 
 def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
     """Take the first step that can be taken."""
-    actions = tuple(action for job in observation.jobs for action in deletion(job))
+    actions, look_at = cleanup.clearing(observation, status)
     if observation.job.spec.suspend:
-        status = _set(status, Reason.SUSPENDED, "spec.suspend is true", write)
-        return Decision(status=status, actions=actions)
+        status = _set(status, JobReason.SUSPENDED, "spec.suspend is true", write)
+        return Decision(status=status, actions=actions, again_at=look_at)
     deadline = times.deadline(observation.job.spec, status)
     if deadline is not None and deadline <= observation.now:
         message = "activeDeadlineSeconds was over before the job could start again"
-        reason = Reason.DEADLINE_EXCEEDED
+        reason = JobReason.DEADLINE_EXCEEDED
         return _failed(observation, status, write, reason=reason, message=message)
     if status.phase == "Suspended":
-        status = _set(status, Reason.QUEUED, "the job was resumed", write)
+        status = _set(status, JobReason.QUEUED, "the job was resumed", write)
     ready_at = _ready_at(observation, status)
     if ready_at is not None:
         status = _remaining(observation, status, write)
-        again_at = times.earliest(ready_at, deadline)
+        again_at = times.earliest(ready_at, deadline, look_at)
         return Decision(status=status, actions=actions, again_at=again_at)
     return _plan(observation, status, write)
 
 
 def _ready_at(observation: Observation, status: GpuJobStatus) -> dt.datetime | None:
     """When to look whether the next attempt can begin; None: now."""
-    if observation.jobs:
+    if not cleanup.all_cleared(observation, status):
         return times.after(observation.now, LOOK_SECONDS)
     if any(may_run(pod, observation.now, observation.silent) for pod in observation.pods):
         return times.after(observation.now, LOOK_SECONDS)
@@ -82,9 +83,9 @@ def _remaining(observation: Observation, status: GpuJobStatus, write: Writer) ->
         if is_overdue(pod, patience_over) and may_run(pod, observation.now, observation.silent)
     ]
     if hanging:
-        return _set(status, Reason.WORKERS_REMAIN, _hangs(hanging[0]), write)
-    if status.reason == Reason.WORKERS_REMAIN:
-        return _set(status, Reason.RESTARTING, "the last attempt's workers are gone", write)
+        return _set(status, JobReason.WORKERS_REMAIN, _hangs(hanging[0]), write)
+    if status.reason == JobReason.WORKERS_REMAIN:
+        return _set(status, JobReason.RESTARTING, "the last attempt's workers are gone", write)
     return status
 
 
@@ -102,14 +103,14 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
     if isinstance(answer, Planned):
         return _admitted(observation, status, answer, write)
     if isinstance(answer, PlanLater):
-        again_at = times.after(observation.now, FIRST_RETRY_SECONDS)
+        again_at = times.after(observation.now, _longest_retry(observation))
         return Decision(status=observation.job.status, again_at=again_at)
     if isinstance(answer, Behind):
         return _behind(observation, status, answer, write)
     if isinstance(answer, NotPlanned) and answer.for_good:
         return _failed(observation, status, write, reason=answer.reason, message=answer.message)
     if isinstance(answer, NotPlanned):
-        again_at = _retry_at(observation)
+        again_at = _retry_at(observation, answer)
         reason, message = answer.reason, answer.message
         return _told(observation, status, again_at, write, reason=reason, message=message)
     return Decision(status=observation.job.status, actions=(AskPlan(status.attempt + 1),))
@@ -123,8 +124,8 @@ def _behind(
     near = namespace == observation.job.metadata.namespace
     first = name if near else "a job of another namespace"
     message = f"behind {first}, which has a higher priority and waits for room"
-    again_at = times.after(observation.now, MAX_RETRY_SECONDS)
-    return _told(observation, status, again_at, write, reason=Reason.QUEUED, message=message)
+    again_at = times.after(observation.now, _longest_retry(observation))
+    return _told(observation, status, again_at, write, reason=JobReason.QUEUED, message=message)
 
 
 def _told(
@@ -146,10 +147,18 @@ def _told(
     return Decision(status=status, again_at=times.earliest(again_at, tell_at))
 
 
-def _retry_at(observation: Observation) -> dt.datetime:
+def _retry_at(observation: Observation, answer: NotPlanned) -> dt.datetime:
+    if answer.retry_seconds is not None:
+        return times.after(observation.now, answer.retry_seconds)
     doublings = min(max(observation.refusals - 1, 0), 8)
-    seconds = min(FIRST_RETRY_SECONDS * 2**doublings, MAX_RETRY_SECONDS)
+    seconds = FIRST_RETRY_SECONDS * 2**doublings
+    if seconds >= MAX_RETRY_SECONDS:
+        seconds = _longest_retry(observation)
     return times.after(observation.now, seconds)
+
+
+def _longest_retry(observation: Observation) -> float:
+    return max(MAX_RETRY_SECONDS, observation.waiting / RETRIES_PER_SECOND)
 
 
 def _admitted(
@@ -158,13 +167,15 @@ def _admitted(
     status = attempts.opened(status, plan.placement, observation.now)
     held = gpus.phrase(observation.job.spec)
     message = f"attempt {status.attempt} has {held} on {status.nodes}"
-    status = write.set(status, Type.ADMITTED, "True", Reason.ADMITTED, message)
-    status = write.set(status, Type.RUNNING, "False", Reason.STARTING, running.STARTING_MESSAGE)
+    status = write.set(status, Type.ADMITTED, "True", JobReason.ADMITTED, message)
+    status = write.set(status, Type.RUNNING, "False", JobReason.STARTING, running.STARTING_MESSAGE)
     seen = view(observation, status, status.attempts[-1])
     return Decision(
         status=status,
         actions=(running.creation(seen),),
-        again_at=times.after(observation.now, observation.limits.bind_seconds),
+        again_at=times.after(
+            observation.now, observation.limits.bind_seconds_of(observation.job.spec.workers)
+        ),
     )
 
 

@@ -37,6 +37,16 @@ class Worker:
         return int(text) if text.isdecimal() else -1
 
     @property
+    def main_container(self) -> str:
+        """The name of the container that is the job; one that is alone has a name of its own.
+
+        Beside that one there may be others that admission has added, behind it.
+        """
+        found = [container.name for container in self.pod.spec.containers]
+        named = names.WORKER_CONTAINER in found or not found
+        return names.WORKER_CONTAINER if named else found[0]
+
+    @property
     def succeeded(self) -> bool:
         """Whether all its containers ended well."""
         return self.pod.status.phase == "Succeeded"
@@ -89,9 +99,7 @@ class Worker:
             and status.state.terminated.exit_code != 0
             and status.name not in self._sidecars()
         ]
-        return min(
-            failed, key=lambda found: found.container != names.WORKER_CONTAINER, default=None
-        )
+        return min(failed, key=lambda found: found.container != self.main_container, default=None)
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
@@ -110,7 +118,7 @@ class Worker:
     def result(self) -> str:
         """The worker container's termination message."""
         for status in self.pod.status.container_statuses:
-            if status.name == names.WORKER_CONTAINER and status.state.terminated:
+            if status.name == self.main_container and status.state.terminated:
                 return status.state.terminated.message
         return ""
 

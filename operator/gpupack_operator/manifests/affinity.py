@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pins a pod to the planned nodes, without losing what its template asks for.
+"""Pins the pods of a small gang to their nodes, without losing what the template asks for.
 
 Terms of a required node affinity are ORed, requirements within a term are ANDed. So each term of
 the template is repeated for each planned node, with the node's name added. The API allows one
 name in a matchFields requirement, and kube-scheduler then looks at these nodes alone.
+
+That saves kube-scheduler work and is no safeguard: `filter` answers the planned node and no other.
+So a gang that would need more than MAX_TERMS is not pinned: a term has some 110 bytes in every pod.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from gpupack_kube.objects import Json
+
+MAX_TERMS: Final = 32
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def pinned(pod_spec: Json, nodes: tuple[str, ...]) -> Json:
-    """A copy of the PodSpec that only these nodes can take."""
+    """A copy of the PodSpec that only these nodes can take, or the PodSpec where they are many."""
     affinity = pod_spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
     terms = (node_affinity.get(REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    if len(terms) * len(nodes) > MAX_TERMS:
+        return pod_spec
     required = {"nodeSelectorTerms": [_and_node(term, node) for term in terms for node in nodes]}
     return pod_spec | {
         "affinity": affinity | {"nodeAffinity": node_affinity | {REQUIRED: required}}

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event about a GPUJob, as events.k8s.io/v1 wants it."""
+"""An event about a GPUJob, as events.k8s.io/v1 wants it.
+
+Its name ends with its time, as client-go's do: lists come in the order of names, and `kubectl
+describe`, which sorts by a time that this API has no more, leaves that order alone.
+"""
 
 import datetime as dt
-import uuid
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
@@ -13,15 +16,16 @@ from gpupack_operator.decision.notices import Notice
 
 CONTROLLER = f"{names.GROUP}/operator"
 NOTE_CHARACTERS = 1000
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def event(job: GpuJob, notice: Notice, *, now: dt.datetime, reporter: str) -> Json:
-    """One event; `reporter` is the operator's pod."""
+    """One event; `reporter` is the operator's pod. Of one job no two may be at the same time."""
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{job.metadata.name}.{uuid.uuid4().hex[:16]}",
+            "name": f"{job.metadata.name}.{_nanoseconds(now):016x}",
             "namespace": job.metadata.namespace,
         },
         "eventTime": timestamp(now),
@@ -39,3 +43,8 @@ def event(job: GpuJob, notice: Notice, *, now: dt.datetime, reporter: str) -> Js
             "uid": job.metadata.uid,
         },
     }
+
+
+def _nanoseconds(moment: dt.datetime) -> int:
+    """Since 1970."""
+    return (moment - EPOCH) // dt.timedelta(microseconds=1) * 1000

@@ -29,7 +29,7 @@ def job(
         gpujob: its owner.
         template: pod template, not pinned yet.
         attempt: n.
-        nodes: planned nodes; the pods can run nowhere else.
+        nodes: planned nodes; the pods are pinned to them where they are few.
         deadline_seconds: what is left of the GPUJob's deadline.
     """
     workers = gpujob.spec.workers
@@ -53,5 +53,4 @@ def job(
 
 
 def _backoff(spec: GpuJobSpec) -> Json:
-    ignores = any(rule.action == "Ignore" for rule in spec.failure_policy)
-    return {"backoffLimitPerIndex": 0} if ignores else {"backoffLimit": 0}
+    return {"backoffLimitPerIndex": 0} if spec.ignores_failures else {"backoffLimit": 0}

@@ -11,6 +11,9 @@ from gpupack_operator.manifests.limits import limits
 from gpupack_operator.manifests.merge import merged
 from gpupack_operator.manifests.variables import RESULT_PATH, variables
 
+GRACE_SECONDS = 30
+"""Between SIGTERM and SIGKILL, where the template says nothing."""
+LAST_LINES = "FallbackToLogsOnError"
 UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -20,17 +23,19 @@ class PodDefaults:
 
     Attributes:
         workload_image: image of the built-in workloads.
-        priority_class: PriorityClass of worker pods; empty for none. One with preemptionPolicy
-            Never keeps kube-scheduler from evicting others for one worker of a gang. (The policy
-            cannot stand on the pod: admission refuses it there.)
+        priority_class: PriorityClass of worker pods whose job names none; empty for none. One with
+            preemptionPolicy Never keeps kube-scheduler from evicting others for one worker of a
+            gang. (The policy cannot stand on the pod: admission refuses it there.)
         shm_size: size limit of /dev/shm, where NCCL and data loaders keep their buffers.
         evict_seconds: how long a worker stays bound to a node that does not answer.
+        multicast: let workers use NVLink multicast; for clusters that one team has to itself.
     """
 
     workload_image: str
     priority_class: str = ""
     shm_size: str = "8Gi"
     evict_seconds: int = 20
+    multicast: bool = False
 
 
 def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) -> Json:
@@ -45,40 +50,74 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     metadata = user.get("metadata") or {}
     labels = metadata.get("labels", {}) | owner.labels(job, attempt=attempt)
     annotations = metadata.get("annotations", {})
-    ours = _pod_spec(job, attempt=attempt, defaults=defaults)
+    container = _worker(job, attempt=attempt, defaults=defaults)
+    container["name"] = worker_container(job, user)
+    ours = _pod_spec(job, container, defaults=defaults)
     return {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": merged(ours, user.get("spec") or {}),
+        "spec": _with_last_words(merged(ours, user.get("spec") or {})),
     }
 
 
-def _pod_spec(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
+def worker_container(job: GpuJob, user: Json) -> str:
+    """The name of the container that is the job: of a container that is alone, its own."""
+    containers = (user.get("spec") or {}).get("containers") or []
+    alone = len(containers) == 1 and job.spec.workload is None
+    return containers[0]["name"] if alone else names.WORKER_CONTAINER
+
+
+def _with_last_words(pod_spec: Json) -> Json:
+    """The kubelet keeps the end of a log where a container fails and has left no message."""
+    fallback = {"terminationMessagePolicy": LAST_LINES}
+    kinds = ("containers", "initContainers")
+    said = {
+        kind: [fallback | container for container in pod_spec[kind]]
+        for kind in kinds
+        if kind in pod_spec
+    }
+    return pod_spec | said
+
+
+def _pod_spec(job: GpuJob, worker: Json, *, defaults: PodDefaults) -> Json:
     spec: Json = {
         "schedulerName": names.SCHEDULER_NAME,
         "restartPolicy": "Never",
         "subdomain": job.metadata.name,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": _confined(job),
         "tolerations": [_toleration(taint, defaults.evict_seconds) for taint in UNREACHABLE_TAINTS],
-        "containers": [_worker(job, attempt=attempt, defaults=defaults)],
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "containers": [worker],
         "volumes": [
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": defaults.shm_size}}
         ],
     }
-    if defaults.priority_class:
-        spec["priorityClassName"] = defaults.priority_class
+    if priority_class := job.spec.priority_class_name or defaults.priority_class:
+        spec["priorityClassName"] = priority_class
     return spec
+
+
+def _confined(job: GpuJob) -> Json:
+    """What Pod Security's level `restricted` asks of a pod.
+
+    Whether a user's image runs as root is the user's to say: most images of GPU programs do, and
+    would not start.
+    """
+    context: Json = {"seccompProfile": {"type": "RuntimeDefault"}}
+    return context | ({"runAsNonRoot": True} if job.spec.workload else {})
 
 
 def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
     container: Json = {
         "name": names.WORKER_CONTAINER,
-        "env": variables(job, attempt=attempt),
+        "env": variables(job, attempt=attempt, multicast=defaults.multicast),
         "resources": {"limits": limits(job.spec)},
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
         "terminationMessagePath": RESULT_PATH,
-        "terminationMessagePolicy": "File",
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - in the pod
     }
     if job.spec.workload:

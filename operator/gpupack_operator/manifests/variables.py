@@ -7,30 +7,85 @@ from gpupack_crds.kinds import GpuJob
 from gpupack_kube.objects import Json
 
 RESULT_PATH = "/dev/termination-log"
+INDEX_VARIABLES = ("GPUPACK_WORKER_INDEX", "PET_NODE_RANK", "RANK")
+"""They hold the worker's index."""
+
+LOOPBACK = "127.0.0.1"
+"""A worker that is alone waits for no name service."""
+
+MULTICAST_OFF = {
+    "NCCL_NVLS_ENABLE": "0",
+    "NVSHMEM_DISABLE_NVLS": "1",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+}
+"""What NCCL, NVSHMEM and torch are told. On a host that others share, a process that is killed can
+leave NVSwitch's multicast in a state that only a reset of the host's GPUs mends."""
+MULTICAST_ON = {
+    "NCCL_NVLS_ENABLE": "1",
+    "NVSHMEM_DISABLE_NVLS": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "0",
+}
 
 
-def variables(job: GpuJob, *, attempt: int) -> list[Json]:
-    """Variables of one attempt; the index alone differs between workers."""
-    distributed = job.spec.distributed or Distributed()
-    gpus = job.spec.gpus or 1
-    values = {
+def variables(job: GpuJob, *, attempt: int, multicast: bool = False) -> list[Json]:
+    """Variables of one attempt; the index alone differs between workers.
+
+    Args:
+        job: the GPUJob.
+        attempt: its number.
+        multicast: whether libraries may use NVLink multicast.
+    """
+    values = _about_the_job(job, attempt=attempt) | _for_torch(job, attempt=attempt)
+    values |= MULTICAST_ON if multicast else MULTICAST_OFF
+    return [{"name": name, "value": value} for name, value in values.items()] + [
+        _index(name) for name in INDEX_VARIABLES
+    ]
+
+
+def rendezvous_host(job: GpuJob, *, attempt: int) -> str:
+    """The host at which the workers meet: worker 0 of this attempt."""
+    worker = f"{names.job_name(job.metadata.name, attempt=attempt)}-0"
+    return f"{worker}.{job.metadata.name}.{job.metadata.namespace}.svc"
+
+
+def processes(spec: GpuJobSpec) -> int:
+    """Processes in each worker."""
+    distributed = spec.distributed or Distributed()
+    return distributed.processes_per_worker or spec.gpus or 1
+
+
+def _about_the_job(job: GpuJob, *, attempt: int) -> dict[str, str]:
+    return {
         "GPUPACK_JOB": job.metadata.name,
         "GPUPACK_NAMESPACE": job.metadata.namespace,
         "GPUPACK_ATTEMPT": str(attempt),
         "GPUPACK_WORKERS": str(job.spec.workers),
-        "GPUPACK_GPUS": str(gpus),
-        "GPUPACK_RENDEZVOUS": rendezvous(job, attempt=attempt),
-        "GPUPACK_PROCESSES_PER_WORKER": str(distributed.processes_per_worker or gpus),
-        "GPUPACK_BACKEND": _backend(job.spec, distributed),
+        "GPUPACK_GPUS": str(job.spec.gpus or 1),
+        "GPUPACK_RENDEZVOUS": f"{rendezvous_host(job, attempt=attempt)}:{names.RENDEZVOUS_PORT}",
+        "GPUPACK_PROCESSES_PER_WORKER": str(processes(job.spec)),
+        "GPUPACK_BACKEND": _backend(job.spec, job.spec.distributed or Distributed()),
         "GPUPACK_RESULT_PATH": RESULT_PATH,
     }
-    return [{"name": name, "value": value} for name, value in values.items()] + [_index()]
 
 
-def rendezvous(job: GpuJob, *, attempt: int) -> str:
-    """Host and port at which the workers meet: worker 0 of this attempt."""
-    host = f"{names.job_name(job.metadata.name, attempt=attempt)}-0"
-    return f"{host}.{job.metadata.name}.{job.metadata.namespace}.svc:{names.RENDEZVOUS_PORT}"
+def _for_torch(job: GpuJob, *, attempt: int) -> dict[str, str]:
+    """What torchrun takes where its command line is silent, and what env:// reads without it.
+
+    For torchrun a worker is a node, and the ranks of its processes follow from that: it sets
+    WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT anew for each. Without it a worker is one process.
+    """
+    alone = job.spec.workers == 1
+    host = LOOPBACK if alone else rendezvous_host(job, attempt=attempt)
+    port, workers = str(names.RENDEZVOUS_PORT), str(job.spec.workers)
+    return {
+        "PET_NNODES": workers,
+        "PET_NPROC_PER_NODE": str(processes(job.spec)),
+        "PET_MASTER_ADDR": host,
+        "PET_MASTER_PORT": port,
+        "WORLD_SIZE": workers,
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+    }
 
 
 def _backend(spec: GpuJobSpec, distributed: Distributed) -> Backend:
@@ -40,6 +95,6 @@ def _backend(spec: GpuJobSpec, distributed: Distributed) -> Backend:
     return distributed.backend
 
 
-def _index() -> Json:
+def _index(name: str) -> Json:
     path = f"metadata.labels['{names.INDEX_LABEL}']"
-    return {"name": "GPUPACK_WORKER_INDEX", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -17,14 +17,17 @@ from gpupack_core import DeviceUuid, NodeName
 from gpupack_simulator.job import Job, JobId
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """Priority within an instant, smallest first."""
 
     END = 0
-    REPAIR = 1
-    FAIL = 2
-    ARRIVE = 3
-    SAMPLE = 4
+    STOP = 1
+    REPAIR = 2
+    FAIL = 3
+    ARRIVE = 4
+    LOOK = 5
+    """Time alone may have made a decision due."""
+    SAMPLE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +39,35 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Stop:
+    """The grace period of a job's attempt is over; void if the attempt has ended."""
+
+    job: JobId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
     """A node, or one device of it, fails or is repaired."""
 
     node: NodeName
     device: DeviceUuid | None = None
 
 
-Subject = Job | Ended | Part | None
+Subject = Job | Ended | Stop | Component | None
 
 
 class Event(NamedTuple):
     """Compared by time, kind and sequence alone: sequences differ."""
 
     time: float
-    kind: Kind
+    kind: EventKind
     sequence: int
     subject: Subject
 
 
 @dataclass(slots=True)
-class Agenda:
+class EventQueue:
     """What is still to come."""
 
     _heap: list[Event] = field(default_factory=list)
@@ -65,7 +76,7 @@ class Agenda:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, time: float, kind: Kind, subject: Subject = None) -> None:
+    def add(self, time: float, kind: EventKind, subject: Subject = None) -> None:
         """What never happens (at infinity) is not kept."""
         if time < inf:
             heappush(self._heap, Event(time, kind, self._sequence, subject))
@@ -74,23 +85,23 @@ class Agenda:
     @property
     def spent(self) -> bool:
         """Nothing is to come but samples, of which there is one at a time."""
-        return not self._heap or (len(self._heap) == 1 and self._heap[0].kind is Kind.SAMPLE)
+        return not self._heap or (len(self._heap) == 1 and self._heap[0].kind is EventKind.SAMPLE)
 
     @property
     def next_time(self) -> float:
         """Infinity: nothing is to come."""
         return self._heap[0].time if self._heap else inf
 
-    def pop_at(self, time: float, *, before: Kind) -> Event | None:
+    def pop_at(self, time: float, *, before: EventKind) -> Event | None:
         """The next event of this instant and of a kind that comes before the given one."""
         if self._heap and self._heap[0].time <= time and self._heap[0].kind < before:
             return heappop(self._heap)
         return None
 
     def drop_samples(self, time: float) -> bool:
-        """Whether a sample is due now; the agenda has it no more."""
+        """Whether a sample is due now; the queue has it no more."""
         due = False
-        while self._heap and self._heap[0].time <= time and self._heap[0].kind is Kind.SAMPLE:
+        while self._heap and self._heap[0].time <= time and self._heap[0].kind is EventKind.SAMPLE:
             heappop(self._heap)
             due = True
         return due

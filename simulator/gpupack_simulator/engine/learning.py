@@ -31,6 +31,11 @@ class Learning:
         if self._learner.due():
             self._inform()
 
+    @property
+    def due_in(self) -> int:
+        """After so many more workers the policy is informed."""
+        return self._learner.due_in
+
     def departed(self, job: Job) -> None:
         """It will not come back."""
         for _ in range(job.workers):
@@ -41,6 +46,6 @@ class Learning:
         if self._mix is not None:
             outlook = Outlook(self._mix, outlook.churn)
         try:
-            self.policy = self._base.informed(outlook)
+            self.policy = self.policy.informed(outlook)
         except CoreError as error:
             log.warning("policy %s goes on with what it knew: %s", self._base.name, error)

@@ -1,29 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the cluster is looked at, and at what."""
+"""Takes samples."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from math import inf
 
-from gpupack_simulator.errors import InvalidParameter
+from gpupack_core import Cluster, Mix, NodeName
+from gpupack_core.fragmentation import Fragmentation
+from gpupack_simulator.engine.causes import free_by_cause
+from gpupack_simulator.engine.dispatcher import JobDispatcher
+from gpupack_simulator.engine.recorder import Recorder, allocated_of
+from gpupack_simulator.engine.settings import Sampling
+from gpupack_simulator.job import Job
+from gpupack_simulator.record import Sample
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """At least one of the three says when. What costs a pass over the nodes is off by default."""
+class Sampler:
+    """Mutable; belongs to one engine."""
 
-    each_instant: bool = False
-    """After everything that happens: samples are then the exact course of a run."""
-    every: float = inf
-    """Time between samples, from 0 on."""
-    demand_step: float = inf
-    """Sample whenever the demand so far has grown by this fraction of the capacity."""
-    fragmentation: bool = False
-    """FGD's measure, under the mix of all jobs of the run."""
-    causes: bool = False
-    """Why what is free serves nobody."""
-    by_node: bool = False
-    """What is allocated on each node."""
+    def __init__(
+        self, cluster: Cluster, sampling: Sampling, capacity: int, jobs: Iterable[Job]
+    ) -> None:
+        """`jobs`: all of the run, so that every policy's fragmentation is measured alike."""
+        self.samples: list[Sample] = []
+        self._cluster, self._sampling, self._capacity = cluster, sampling, capacity
+        self._measure = _measure(jobs) if sampling.fragmentation else None
+        self._step = sampling.demand_step * capacity
+        self._next_demand = self._step
 
-    def __post_init__(self) -> None:
-        if not self.every > 0 or not self.demand_step > 0:
-            raise InvalidParameter("the distance between samples must be positive")
+    def take_if_due(self, dispatcher: JobDispatcher, recorder: Recorder) -> None:
+        """By demand, or after each instant."""
+        if recorder.arrived >= self._next_demand or self._sampling.each_instant:
+            self.take(dispatcher, recorder)
+
+    def take(self, dispatcher: JobDispatcher, recorder: Recorder) -> None:
+        """Keep a sample; only the last of an instant, which happens in several parts."""
+        if self._step < inf:
+            self._next_demand = (recorder.arrived // self._step + 1) * self._step
+        if self.samples and self.samples[-1].time == dispatcher.now:
+            self.samples.pop()
+        self.samples.append(self.sample(dispatcher, recorder))
+
+    def sample(self, dispatcher: JobDispatcher, recorder: Recorder) -> Sample:
+        """The cluster now."""
+        sampling = self._sampling
+        causes = (
+            free_by_cause(self._cluster, dispatcher.waiting_requests()) if sampling.causes else {}
+        )
+        measure = self._measure
+        fragmented = None if measure is None else round(measure.of(self._cluster.arrays).sum())
+        return Sample(
+            time=dispatcher.now,
+            arrived_milli=recorder.arrived,
+            allocated_milli=recorder.allocated,
+            capacity_milli=self._capacity,
+            fragmented_milli=fragmented,
+            queued_jobs=len(dispatcher.queue),
+            running_jobs=len(dispatcher.running),
+            free_by_cause=causes,
+            allocated_by_node=allocated_by_node(self._cluster) if sampling.by_node else {},
+        )
+
+
+def _measure(jobs: Iterable[Job]) -> Fragmentation:
+    mix = Mix.of((job.request, float(job.workers)) for job in jobs)
+    return Fragmentation(mix.typical())
+
+
+def allocated_by_node(cluster: Cluster) -> dict[NodeName, int]:
+    """Milli-GPU in use on each node."""
+    used = allocated_of(cluster).tolist()
+    rows = ((node.name, cluster.row(node.name)) for node in cluster.nodes())
+    return {name: used[row] for name, row in rows if row is not None}

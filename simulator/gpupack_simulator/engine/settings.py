@@ -6,10 +6,36 @@ from dataclasses import dataclass, field
 from math import inf
 
 from gpupack_core import Mix
-from gpupack_simulator.engine.sampling import Sampling
+from gpupack_core.queueing import Quotas
+from gpupack_simulator.disciplines import Discipline
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.failures import Breakdown
 from gpupack_simulator.record import TimeUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """When the cluster is looked at, and at what. At least one of the first three says when.
+
+    What costs a pass over the nodes is off by default.
+    """
+
+    each_instant: bool = False
+    """After everything that happens: samples are then the exact course of a run."""
+    every: float = inf
+    """Time between samples, from 0 on."""
+    demand_step: float = inf
+    """Sample whenever the demand so far has grown by this fraction of the capacity."""
+    fragmentation: bool = False
+    """FGD's measure, under the mix of all jobs of the run."""
+    causes: bool = False
+    """Why what is free serves nobody."""
+    by_node: bool = False
+    """What is allocated on each node."""
+
+    def __post_init__(self) -> None:
+        if not self.every > 0 or not self.demand_step > 0:
+            raise InvalidParameter("the distance between samples must be positive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +43,13 @@ class Settings:
     """The defaults suit a small scenario: strict order, everything recorded."""
 
     discipline: str = "fifo"
-    """Of queueing.DISCIPLINES."""
+    """Of DISCIPLINES."""
+    queue: Discipline | None = None
+    """Rules of one's own; the discipline is then a name for the record."""
+    quotas: Quotas | None = None
+    """None: nobody is promised anything."""
+    grace: float = 0.0
+    """How long a job runs on that is to be stopped for another."""
     seed: int = 0
     """Draws the order in which nodes win ties; the workload has been drawn before."""
     time_unit: TimeUnit = TimeUnit.STEP
@@ -37,6 +69,8 @@ class Settings:
     """Kept in the run's record: load, demand, names of files."""
 
     def __post_init__(self) -> None:
+        if not 0 <= self.grace < inf:
+            raise InvalidParameter(f"a grace period of {self.grace:g} is negative or without end")
         if not self.until > self.measured_from >= 0:
             raise InvalidParameter(
                 f"a run from 0 to {self.until:g} cannot be measured from {self.measured_from:g}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine: takes the next instant off the agenda, lets it happen, and looks at the result.
+"""The engine: takes the next instant off the event queue, lets it happen, and looks at the result.
 
-    agenda ─► ends, repairs, failures, arrivals of one instant ─► the discipline serves the queue
+    events ─► ends, repairs, failures, arrivals of one instant ─► the discipline serves the queue
            ─► a sample, if one is due ─► the next instant
 
 All that happens at one instant happens before anybody is served: who arrives when another ends
@@ -13,23 +13,23 @@ from math import inf
 from time import perf_counter
 
 from gpupack_core import Cluster, Node, Policy, policy_named
-from gpupack_simulator.engine.books import (
-    Books,
+from gpupack_simulator.disciplines import discipline_named
+from gpupack_simulator.engine.dispatcher import JobDispatcher
+from gpupack_simulator.engine.events import Component, Ended, Event, EventKind, EventQueue, Stop
+from gpupack_simulator.engine.learning import Learning
+from gpupack_simulator.engine.outages import Outages
+from gpupack_simulator.engine.recorder import (
+    Recorder,
     allocated_of,
     capacity_of,
     held_before,
     job_record,
     without_slices,
 )
-from gpupack_simulator.engine.desk import LiveDesk
-from gpupack_simulator.engine.events import Agenda, Ended, Event, Kind, Part
-from gpupack_simulator.engine.learning import Learning
-from gpupack_simulator.engine.look import Observer
-from gpupack_simulator.engine.outages import Outages
+from gpupack_simulator.engine.sampling import Sampler
 from gpupack_simulator.engine.settings import Settings
 from gpupack_simulator.errors import InvalidJob
 from gpupack_simulator.job import Job, JobId
-from gpupack_simulator.queueing import discipline_named
 from gpupack_simulator.record import Run, Sample, State
 
 _DEFAULTS = Settings()
@@ -55,40 +55,46 @@ class Simulator:
         self._jobs = _distinct(jobs)
         self._policy = policy_named(policy) if isinstance(policy, str) else policy
         self._name = policy if isinstance(policy, str) else policy.name
-        self._discipline = discipline_named(settings.discipline)
-        self._books = Books(settings.measured_from, settings.occupancy)
-        self._books.allocated = int(allocated_of(self.cluster).sum())
+        self._recorder = Recorder(settings.measured_from, settings.occupancy)
+        self._recorder.allocated = int(allocated_of(self.cluster).sum())
         if settings.occupancy:
-            self._books.occupancy += held_before(self.cluster)
+            self._recorder.occupancy += held_before(self.cluster)
         learning = Learning(self._policy, settings.mix)
-        self._desk = LiveDesk(self.cluster, learning, self._discipline, self._books)
+        self._dispatcher = JobDispatcher(
+            self.cluster,
+            learning,
+            settings.queue or discipline_named(settings.discipline),
+            self._recorder,
+            quotas=settings.quotas,
+            grace=settings.grace,
+        )
         self._outages = Outages({node.name: node for node in self.cluster.nodes()})
-        self._look = Observer(
+        self._sampler = Sampler(
             self.cluster, settings.sampling, capacity_of(self.cluster), self._jobs
         )
         self._wall = 0.0
-        self._schedule(self._desk.agenda)
+        self._schedule(self._dispatcher.events)
 
     @property
     def now(self) -> float:
         """The clock, in the run's unit."""
-        return self._desk.now
+        return self._dispatcher.now
 
     def step(self) -> bool:
         """All that happens at the next instant; False: nothing more happens."""
-        time = self._desk.agenda.next_time
+        time = self._dispatcher.events.next_time
         if time > self.settings.until or time == inf or self._idle():
             return False
         self._pass_time(time)
-        agenda = self._desk.agenda
-        while (event := agenda.pop_at(time, before=Kind.SAMPLE)) is not None:
+        events = self._dispatcher.events
+        while (event := events.pop_at(time, before=EventKind.SAMPLE)) is not None:
             self._happen(event)
-        self._desk.serve()
-        if agenda.drop_samples(time):
-            self._look.take(self._desk, self._books)
-            agenda.add(time + self.settings.sampling.every, Kind.SAMPLE)
+        self._dispatcher.serve()
+        if events.drop_samples(time):
+            self._sampler.take(self._dispatcher, self._recorder)
+            events.add(time + self.settings.sampling.every, EventKind.SAMPLE)
         else:
-            self._look.take_if_due(self._desk, self._books)
+            self._sampler.take_if_due(self._dispatcher, self._recorder)
         return True
 
     def run(self, until: float | None = None) -> Run:
@@ -99,7 +105,7 @@ class Simulator:
     def advance(self, until: float) -> None:
         """Through all that happens by this time, which the clock then shows."""
         begun = perf_counter()
-        while self._desk.agenda.next_time <= until:
+        while self._dispatcher.events.next_time <= until:
             if not self.step():
                 break
         end = min(until, self.settings.until)
@@ -114,88 +120,96 @@ class Simulator:
 
     def state(self) -> State:
         """The run so far, for printing."""
-        desk = self._desk
+        dispatcher = self._dispatcher
         return State(
             time=self.now,
             time_unit=self.settings.time_unit,
             policy=self._name,
             cluster=self.cluster,
-            jobs=tuple(job_record(entry, self.now) for entry in desk.entries),
-            expected=self._jobs[len(desk.entries) :],
+            jobs=tuple(job_record(entry, self.now) for entry in dispatcher.entries),
+            expected=self._jobs[len(dispatcher.entries) :],
             sample=self.sample(),
         )
 
     def sample(self) -> Sample:
         """The cluster now."""
-        return self._look.sample(self._desk, self._books)
+        return self._sampler.sample(self._dispatcher, self._recorder)
 
     def record(self) -> Run:
         """What the run has left behind so far."""
-        desk, books, settings = self._desk, self._books, self.settings
-        running = (held for entry in desk.running.values() for held in books.held_by(entry, None))
+        dispatcher, recorder, settings = self._dispatcher, self._recorder, self.settings
+        running = (
+            held for entry in dispatcher.running.values() for held in recorder.held_by(entry, None)
+        )
         return Run(
             policy=self._name,
             seed=settings.seed,
             parameters={"discipline": settings.discipline, **settings.parameters},
             time_unit=settings.time_unit,
             nodes=tuple(map(without_slices, self._outages.well.values())),
-            jobs=tuple(job_record(entry, self.now) for entry in desk.entries),
-            samples=tuple(self._look.samples),
-            occupancy=(*books.occupancy, *running),
-            losses=tuple(books.losses),
+            jobs=tuple(job_record(entry, self.now) for entry in dispatcher.entries),
+            samples=tuple(self._sampler.samples),
+            occupancy=(*recorder.occupancy, *running),
+            losses=tuple(recorder.losses),
             outages=self._outages.all(),
             measured_from=settings.measured_from,
-            allocated_milli_time=books.area,
+            allocated_milli_time=recorder.area,
             ended=self.now,
-            events=books.events,
+            events=recorder.events,
             seconds_of_wall=self._wall,
         )
 
-    def _schedule(self, agenda: Agenda) -> None:
+    def _schedule(self, events: EventQueue) -> None:
         for job in self._jobs:
-            agenda.add(job.arrival, Kind.ARRIVE, job)
+            events.add(job.arrival, EventKind.ARRIVE, job)
         for breakdown in self.settings.breakdowns:
-            agenda.add(breakdown.at, Kind.FAIL, breakdown.part)
-            agenda.add(breakdown.until, Kind.REPAIR, breakdown.part)
-        if self.settings.sampling.every < inf:
-            agenda.add(0.0, Kind.SAMPLE)
+            events.add(breakdown.at, EventKind.FAIL, breakdown.component)
+            events.add(breakdown.until, EventKind.REPAIR, breakdown.component)
+        if self.settings.sampling.each_instant or self.settings.sampling.every < inf:
+            # At 0 whatever happens then: what is free before the first arrival has its cause too.
+            events.add(0.0, EventKind.SAMPLE)
 
     def _idle(self) -> bool:
-        """What is left on the agenda changes nothing.
+        """What is left in the event queue changes nothing.
 
         Nobody runs, waits or is to come; or those who run never end, and who waits for them waits
         for ever: samples of that would go on without end.
         """
-        desk = self._desk
-        arrived = len(desk.entries) == len(self._jobs)
-        return desk.agenda.spent or (arrived and not desk.running and not len(desk.waiting))
+        dispatcher = self._dispatcher
+        arrived = len(dispatcher.entries) == len(self._jobs)
+        return dispatcher.events.spent or (
+            arrived and not dispatcher.running and not len(dispatcher.queue)
+        )
 
     def _pass_time(self, time: float) -> None:
-        self._books.pass_time(self._desk.now, time)
-        self._desk.now = time
+        self._recorder.pass_time(self._dispatcher.now, time)
+        self._dispatcher.now = time
 
     def _happen(self, event: Event) -> None:
-        self._books.events += 1
+        self._recorder.events += 1
         match event.subject:
             case Job() as job:
-                self._desk.arrive(job, keep_waiting=self._discipline.keeps)
+                self._dispatcher.arrive(job)
             case Ended() as ended:
-                self._desk.finish(ended)
-            case Part() as part if event.kind is Kind.FAIL:
-                self._fail(part)
-            case Part() as part:
-                self._repair(part)
+                self._dispatcher.finish(ended)
+            case Stop() as stop:
+                self._dispatcher.stop(stop)
+            case Component() as component if event.kind is EventKind.FAIL:
+                self._fail(component)
+            case Component() as component:
+                self._repair(component)
+            case None:
+                pass
 
-    def _repair(self, part: Part) -> None:
-        self._desk.upsets += 1
-        if self._outages.repair(self.cluster, part, self.now):
-            self._desk.freed(part.node)
+    def _repair(self, component: Component) -> None:
+        if self._outages.repair(self.cluster, component, self.now):
+            self._dispatcher.changed(component.node)
 
-    def _fail(self, part: Part) -> None:
-        self._desk.upsets += 1
-        if self._outages.fail(self.cluster, part, self.now):
-            for entry in self._desk.hit(part):
-                self._desk.kill(entry, part.node, requeue=self.settings.requeue)
+    def _fail(self, component: Component) -> None:
+        if self._outages.fail(self.cluster, component, self.now):
+            self._dispatcher.changed(component.node)
+            for entry in self._dispatcher.hit(component):
+                self._dispatcher.kill(entry, component.node, requeue=self.settings.requeue)
 
 
 def _cluster(nodes: Iterable[Node], seed: int) -> Cluster:

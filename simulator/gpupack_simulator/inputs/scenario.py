@@ -3,7 +3,7 @@
 
     timeUnit: step            # or s (seconds)
     until: 10                 # the end at the latest; left out: when all jobs are through
-    discipline: fifo          # drop, fifo, fifo-skip, backfill, priority
+    discipline: fifo          # drop, fifo, fifo-skip, backfill, priority, fair-share
     nodes:
       - {name: node1, gpus: 4, model: A100, gpuMemory: 80, cpu: 64, memory: 512, count: 3}
     jobs:
@@ -12,22 +12,42 @@
     failures:
       - {node: node1-0, gpu: 2, at: 3, until: 6}
     failureRates: {gpuBetween: 5000, gpuRepair: 24}
+    queue:                    # what differs from the discipline
+      {halfLife: 3600, fifo: strict, keepRoomAfter: 300, preemption: {minRuntime: 60, grace: 30}}
+    cohorts:
+      - {name: research, gpus: {H100: 8}}
+    quotas:
+      - {tenant: vision, cohort: research, gpus: {H100: {nominal: 8, lendingLimit: 4}, "*": 2}}
+      - {tenant: speech, cohort: research, weight: 3}
 
-What a node leaves out it has in plenty; `count` makes so many nodes, NAME-0 and on. What a job
+Jobs name their `tenant`; quotas count GPUs, "*" those of models that no quota names. What a node
+leaves out it has in plenty; `count` makes so many nodes, NAME-0 and on. What a job
 leaves out it does not ask for; without `duration` it never ends.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from dataclasses import field as with_default
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, field
 
 from gpupack_core import CoreError, Node
+from gpupack_core.queueing import Quotas
+from gpupack_simulator.disciplines import Discipline, discipline_named
 from gpupack_simulator.errors import SimulatorError
 from gpupack_simulator.failures import NEVER, Breakdown, FailureRates
 from gpupack_simulator.inputs.faults import Faults
+from gpupack_simulator.inputs.quotas import (
+    CohortSpec,
+    QueueSpec,
+    QuotaSpec,
+    cohort_of,
+    quota_of,
+    rules_of,
+)
 from gpupack_simulator.inputs.specs import (
     FailureSpec,
     JobSpec,
@@ -42,8 +62,10 @@ from gpupack_simulator.inputs.specs import (
 from gpupack_simulator.inputs.typed import fields_of, items, one
 from gpupack_simulator.inputs.yamlfile import Document
 from gpupack_simulator.job import Job
-from gpupack_simulator.queueing import discipline_named
 from gpupack_simulator.record import TimeUnit
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class _Frame(Struct, rename="camel", forbid_unknown_fields=True):
@@ -54,6 +76,7 @@ class _Frame(Struct, rename="camel", forbid_unknown_fields=True):
     discipline: Name = "fifo"
     requeue: bool = True
     failure_rates: RatesSpec = field(default_factory=RatesSpec)
+    queue: QueueSpec = field(default_factory=QueueSpec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +92,15 @@ class Scenario:
     requeue: bool = True
     breakdowns: tuple[Breakdown, ...] = ()
     rates: FailureRates = NEVER
+    queue: QueueSpec = with_default(default_factory=QueueSpec)
+    quotas: Quotas = with_default(default_factory=Quotas)
+
+    def rules(self) -> Discipline:
+        """Of its discipline, with what it says itself."""
+        return rules_of(self.queue, discipline_named(self.discipline))
 
 
-_LISTS = ("nodes", "jobs", "failures")
+_LISTS = ("nodes", "jobs", "failures", "quotas", "cohorts")
 
 
 def read_scenario(path: Path, *, jobs_from_elsewhere: bool = False) -> Scenario:
@@ -122,7 +151,9 @@ class _Reading:
         nodes = self._nodes(top.get("nodes"))
         if not nodes and not len(self._faults):
             self._fault("nodes", "a scenario needs at least one node")
-        self._attempt("discipline", lambda: discipline_named(frame.discipline))
+        discipline = self._attempt("discipline", lambda: discipline_named(frame.discipline))
+        if discipline is not None:
+            self._attempt("queue", lambda: rules_of(frame.queue, discipline))
         rates = FailureRates(
             node_between=frame.failure_rates.node_between,
             node_repair=frame.failure_rates.node_repair,
@@ -141,6 +172,8 @@ class _Reading:
             requeue=frame.requeue,
             breakdowns=self._breakdowns(top.get("failures"), nodes),
             rates=rates,
+            queue=frame.queue,
+            quotas=self._quotas(top),
         )
 
     def jobs(self, data: Any) -> tuple[Job, ...]:
@@ -161,6 +194,17 @@ class _Reading:
                     self._fault(f"{path}.name", f"there is a node {node.name} above")
                 found[node.name] = node
         return tuple(found.values())
+
+    def _quotas(self, top: dict[str, Any]) -> Quotas:
+        quotas = self._made(top.get("quotas"), QuotaSpec, "quotas", quota_of)
+        cohorts = self._made(top.get("cohorts"), CohortSpec, "cohorts", cohort_of)
+        made = self._attempt("quotas", lambda: Quotas(tuple(quotas), tuple(cohorts)))
+        return made or Quotas()
+
+    def _made(self, data: Any, into: type[S], path: str, make: Callable[[S], T]) -> list[T]:
+        found = items(data, into, path, self._document, self._faults)
+        made = (self._attempt(at, lambda spec=spec: make(spec)) for at, spec in found)
+        return [one for one in made if one is not None]
 
     def _breakdowns(self, data: Any, nodes: tuple[Node, ...]) -> tuple[Breakdown, ...]:
         by_name = {str(node.name): node for node in nodes}

@@ -20,7 +20,7 @@ from gpupack_core import (
     Share,
     Spread,
 )
-from gpupack_simulator.engine.events import Part
+from gpupack_simulator.engine.events import Component
 from gpupack_simulator.failures import Breakdown
 from gpupack_simulator.job import Job, JobId
 
@@ -53,7 +53,7 @@ class NodeSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class ShareSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """A part of one GPU."""
+    """A component of one GPU."""
 
     percent: Annotated[float, Meta(gt=0, lt=100)]
     memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
@@ -83,6 +83,8 @@ class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
     arrival: Time = 0.0
     duration: Positive = inf
     priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
+    tenant: str = ""
+    preemptible: bool = True
     count: Count = 1
 
 
@@ -136,6 +138,8 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
             spec.duration,
             spec.priority,
             spread,
+            spec.tenant,
+            spec.preemptible,
         )
 
 
@@ -158,7 +162,7 @@ def _request(spec: JobSpec) -> Request:
 def breakdown_of(spec: FailureSpec, node: Node) -> Breakdown:
     """Of the node or of its GPU."""
     uuid = None if spec.gpu is None else node.devices[spec.gpu].uuid
-    return Breakdown(Part(node.name, uuid), spec.at, spec.until)
+    return Breakdown(Component(node.name, uuid), spec.at, spec.until)
 
 
 def _mib(gib: float) -> MiB:

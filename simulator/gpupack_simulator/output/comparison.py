@@ -14,15 +14,14 @@ from math import sqrt
 
 import numpy as np
 
+from gpupack_core import FloatArray
+from gpupack_simulator.job import Size
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.figures import DEMANDS, Figures
 from gpupack_simulator.output.units import UNITS
 from gpupack_simulator.record import Cause, End, TimeUnit
-from gpupack_simulator.size import Size
 
-STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
-"""97.5% quantiles of Student's t for 1, 2, … degrees of freedom."""
-NORMAL = 1.96
+CONFIDENCE = 0.95
 NO_SENTENCE = "{}"
 
 
@@ -153,8 +152,18 @@ def difference(first: Cell, second: Cell) -> Difference | None:
     each = np.array([first.values[seed] - second.values[seed] for seed in sorted(seeds)])
     if len(each) == 1:
         return Difference(float(each[0]), None)
-    student = STUDENT[len(each) - 2] if len(each) - 2 < len(STUDENT) else NORMAL
-    return Difference(float(each.mean()), float(student * each.std(ddof=1) / sqrt(len(each))))
+    return Difference(float(each.mean()), confidence_interval(each))
+
+
+def confidence_interval(
+    values: Sequence[float] | FloatArray, confidence: float = CONFIDENCE
+) -> float:
+    """Half the width of the interval of the mean of two values or more (Student's t)."""
+    # It takes as long to load as a small run, and one seed does without.
+    from scipy.special import stdtrit  # noqa: PLC0415
+
+    quantile = stdtrit(len(values) - 1, (1 + confidence) / 2)
+    return float(quantile * np.std(values, ddof=1) / sqrt(len(values)))
 
 
 def _unit(digests: Sequence[Digest]) -> TimeUnit:

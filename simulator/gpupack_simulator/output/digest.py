@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpupack_core import FloatArray
+from gpupack_simulator.job import Size
 from gpupack_simulator.output import capacity
 from gpupack_simulator.output.figures import Figures, figures
 from gpupack_simulator.output.series import Steps
@@ -14,7 +15,6 @@ from gpupack_simulator.output.tenancy import Tenancy, tenancy
 from gpupack_simulator.output.usage import Usage, usage
 from gpupack_simulator.output.waits import wait_times
 from gpupack_simulator.record import Run, TimeUnit
-from gpupack_simulator.size import Size
 
 POINTS = 2000
 """Series with more changes are averaged over so many intervals."""

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpupack_simulator.job import Size
 from gpupack_simulator.output import capacity
 from gpupack_simulator.output.series import Steps
 from gpupack_simulator.output.waits import Waits, makespan, mean_duration, mean_wait, waits_by_size
 from gpupack_simulator.output.waste import Waste, waste
 from gpupack_simulator.record import End, Run, TimeUnit
-from gpupack_simulator.size import Size
 
 DEMANDS = (100, 130)
 """Percent of capacity asked for at which the published experiment reads the allocation."""

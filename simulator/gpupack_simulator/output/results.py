@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpupack_core import FloatArray
+from gpupack_simulator.job import Size
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.figures import Figures
 from gpupack_simulator.output.series import Steps
@@ -22,7 +23,6 @@ from gpupack_simulator.output.units import UNITS, Unit
 from gpupack_simulator.output.usage import Usage
 from gpupack_simulator.output.waits import Waits
 from gpupack_simulator.record import Cause, End, JobRecord, Run, TimeUnit
-from gpupack_simulator.size import Size
 
 SCHEMA = "gpupack.dev/simulation-results/v1"
 RUN_SCHEMA = "gpupack.dev/simulation-run/v1"
@@ -233,3 +233,8 @@ def _round(value: Any) -> Any:
     if isinstance(value, dict):
         return _rounded(value)
     return round(value, DIGITS) if isinstance(value, float) else value
+
+
+def file_name(text: str) -> str:
+    """As part of the name of a file: a policy may be an expression."""
+    return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpupack_core import WHOLE_GPU, DeviceUuid, FloatArray, Node
-from gpupack_simulator.job import JobId
-from gpupack_simulator.output.grid import edges
+from gpupack_simulator.job import JobId, Size
 from gpupack_simulator.output.groups import ordered
+from gpupack_simulator.output.series import edges
 from gpupack_simulator.output.usage import held
 from gpupack_simulator.record import Occupancy, Outage, Run, TimeUnit
-from gpupack_simulator.size import Size
 
 MAX_ROWS = 64
 MAX_BARS = 3000

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpupack_core import FloatArray
+from gpupack_simulator.job import Size
 from gpupack_simulator.record import End, JobRecord, Run
-from gpupack_simulator.size import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,12 @@ class Waits:
 
 def waits_by_size(run: Run) -> dict[Size, Waits]:
     """Sizes that occur, smallest first."""
-    records = measured(run)
-    found = {size: [r for r in records if r.job.size is size] for size in Size}
-    return {size: _waits(of_size) for size, of_size in found.items() if of_size}
+    return {size: _waits(of_size) for size, of_size in _by_size(run).items()}
 
 
 def wait_times(run: Run) -> dict[Size, FloatArray]:
     """Each wait, in ascending order."""
-    records = measured(run)
-    found = {size: _sorted_waits(r for r in records if r.job.size is size) for size in Size}
+    found = {size: _sorted_waits(of_size) for size, of_size in _by_size(run).items()}
     return {size: waits for size, waits in found.items() if len(waits)}
 
 
@@ -77,6 +74,14 @@ def measured(run: Run) -> list[JobRecord]:
         for record in run.jobs
         if record.wait is not None and record.submitted >= run.measured_from
     ]
+
+
+def _by_size(run: Run) -> dict[Size, list[JobRecord]]:
+    """Those that count, where there are any, smallest first."""
+    found: dict[Size, list[JobRecord]] = {size: [] for size in Size}
+    for record in measured(run):
+        found[record.job.size].append(record)
+    return {size: of_size for size, of_size in found.items() if of_size}
 
 
 def _sorted_waits(records: Iterable[JobRecord]) -> FloatArray:

@@ -6,7 +6,7 @@ cause. Work lost with a node or GPU was held at the time, so it comes on top of 
 an experiment without a clock nothing can be integrated: what counts is how the cluster ends.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpupack_simulator.output import capacity
@@ -33,10 +33,12 @@ class Waste:
 def waste(run: Run) -> Waste:
     """What was wasted; empty where no sample tells causes and nothing was lost."""
     unit = UNITS[run.time_unit]
-    told = [sample for sample in run.samples if sample.free_by_cause]
+    sampled = any(sample.free_by_cause for sample in run.samples)
+    told = run.samples if sampled else ()
     at_end = run.time_unit is TimeUnit.ARRIVAL
     free = _at_end(told) if at_end else _over_time(run, told)
-    free[Cause.KILLED_WORK] = 0.0 if at_end else _lost(run)
+    for cause in (Cause.KILLED_WORK, Cause.PREEMPTED):
+        free[cause] = 0.0 if at_end else _lost(run, cause)
     known = {cause: free[cause] / unit.per_gpu_time for cause in Cause if free.get(cause)}
     return Waste(unit.gpu_time, unit.gpu_time_key, known, _total(run, unit))
 
@@ -46,11 +48,12 @@ def _total(run: Run, unit: Unit) -> float:
     return capacity.milli(run.nodes) * time / unit.per_gpu_time
 
 
-def _lost(run: Run) -> float:
-    return sum(loss.milli_time for loss in run.losses if loss.time >= run.measured_from)
+def _lost(run: Run, cause: Cause) -> float:
+    lost = (loss for loss in run.losses if loss.cause is cause)
+    return sum(loss.milli_time for loss in lost if loss.time >= run.measured_from)
 
 
-def _at_end(told: list[Sample]) -> dict[str, float]:
+def _at_end(told: Sequence[Sample]) -> dict[str, float]:
     return (
         {str(cause): float(milli) for cause, milli in told[-1].free_by_cause.items()}
         if told
@@ -58,7 +61,7 @@ def _at_end(told: list[Sample]) -> dict[str, float]:
     )
 
 
-def _over_time(run: Run, told: list[Sample]) -> dict[str, float]:
+def _over_time(run: Run, told: Sequence[Sample]) -> dict[str, float]:
     causes = sorted({cause for sample in told for cause in sample.free_by_cause})
     times = [sample.time for sample in told]
     return {

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gpupack_simulator.output.digest import Digest, digest
-from gpupack_simulator.output.naming import file_name
 from gpupack_simulator.output.results import (
     csv_table,
+    file_name,
     jobs_csv,
     results,
     run_json,
@@ -54,7 +54,7 @@ def write_results(digests: Sequence[Digest], folder: Path) -> None:
 def write_report(digests: Sequence[Digest], folder: Path, *, command: str = "") -> Path:
     """Plots and the report."""
     # Loading what draws takes longer than most runs; those that draw nothing go without.
-    from gpupack_simulator.output.pictures import drawn  # noqa: PLC0415
+    from gpupack_simulator.output.plots.catalogue import drawn  # noqa: PLC0415
     from gpupack_simulator.output.report import report  # noqa: PLC0415
 
     pictures = drawn(digests, folder / "plots")

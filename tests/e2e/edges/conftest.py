@@ -14,7 +14,7 @@ REST_SECONDS = 120
 
 
 @pytest.fixture(autouse=True)
-def whole(system, cluster):
+def whole(idle, system, cluster):
     """All parts run, all nodes hand out all GPUs, nobody holds any."""
     at_rest(system, cluster.nodes())
     yield

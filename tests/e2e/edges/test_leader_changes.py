@@ -5,49 +5,27 @@ A hung leader is the harder case. It comes back with all its old knowledge, and 
 hands that its successor knows nothing of.
 """
 
-import contextlib
 import time
 
 import pytest
 from harness import wait_for
-from parts import SCHEDULER, lease_holder, pods_of_part, rolled_out
+from parts import SCHEDULER, leader, pods_of_part, rolled_out
 from pausing import kill_in_pod, pod_paused
 
-LEASE = "gpupack-scheduler"
 PATTERNS = ("kube-scheduler.*gpupack", "gpupack_extender")
 JOBS = 12
 
 
 @pytest.fixture
 def two_schedulers(system, whole):
-    """A leader and a standby, whose election has ended."""
-    with contextlib.ExitStack() as stack:
-        stack.callback(rolled_out, system, SCHEDULER)
-        stack.callback(system.kubectl, "scale", SCHEDULER, "--replicas=1")
-        system.kubectl("scale", SCHEDULER, "--replicas=2")
-        wait_for(lambda: len(running(system)) == 2, seconds=60, what="two schedulers run")
-        wait_for(lambda: leader(system), seconds=30, what="one of them leads")
-        yield system
-
-
-def running(system):
-    """Pods whose containers all run; a standby's never all are ready."""
-    return [
-        pod
-        for pod in pods_of_part(system, "scheduler")
-        if len(pod["status"].get("containerStatuses", ())) == 2
-        and all("running" in status["state"] for status in pod["status"]["containerStatuses"])
-    ]
-
-
-def leader(system):
-    """The pod that leads; None where it is not there any more."""
-    holder = lease_holder(system, LEASE).rpartition("_")[0]
-    return next((p for p in running(system) if p["metadata"]["name"] == holder), None)
+    """A leader and a standby, both Ready, whose election has ended."""
+    assert len(pods_of_part(system, "scheduler")) == 2
+    yield system
+    rolled_out(system, SCHEDULER)
 
 
 def new_leader(system, old):
-    found = leader(system)
+    found = leader(system, "scheduler")
     return found if found and found["metadata"]["uid"] != old["metadata"]["uid"] else None
 
 
@@ -61,7 +39,7 @@ def test_a_leader_that_hangs_and_comes_back_beside_its_successor_gives_no_gpu_tw
 ):
     storm = judged.storm(jobs=JOBS, seed=7)
     system = two_schedulers
-    old, names = leader(system), [job["metadata"]["name"] for job in storm]
+    old, names = leader(system, "scheduler"), [job["metadata"]["name"] for job in storm]
     kube.submit(*storm)
     wait_for(lambda: some_ended(kube, 2), seconds=60, what="the storm is under way")
     with pod_paused(cluster, old, *PATTERNS):
@@ -79,7 +57,7 @@ def test_a_leader_that_hangs_and_comes_back_beside_its_successor_gives_no_gpu_tw
         served = time.monotonic() - began
     jobs = kube.wait_finished(names, seconds=240)
     repeated = verdict(jobs)
-    tell(f"Lease taken after {taken:.1f} s, a job ended after {served:.1f} s, {repeated=}")
+    tell(f"the successor leads after {taken:.1f} s, a job ended after {served:.1f} s, {repeated=}")
 
 
 def test_after_the_leader_is_killed_the_standby_finishes_the_storm_and_gives_no_gpu_twice(
@@ -87,7 +65,7 @@ def test_after_the_leader_is_killed_the_standby_finishes_the_storm_and_gives_no_
 ):
     storm = judged.storm(jobs=JOBS, seed=8)
     system = two_schedulers
-    old, names = leader(system), [job["metadata"]["name"] for job in storm]
+    old, names = leader(system, "scheduler"), [job["metadata"]["name"] for job in storm]
     kube.submit(*storm)
     wait_for(lambda: some_ended(kube, 2), seconds=60, what="the storm is under way")
     kill_in_pod(cluster, old, *PATTERNS)
@@ -97,7 +75,7 @@ def test_after_the_leader_is_killed_the_standby_finishes_the_storm_and_gives_no_
     wait_for(lambda: new_leader(system, old), seconds=30, what="the standby leads")
     taken = time.monotonic() - began
     jobs = kube.wait_finished(names, seconds=240)
-    tell(f"Lease taken after {taken:.1f} s, repeated={verdict(jobs)}")
+    tell(f"the successor leads after {taken:.1f} s, repeated={verdict(jobs)}")
 
 
 def is_over(job):

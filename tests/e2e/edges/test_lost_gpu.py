@@ -5,7 +5,7 @@ import json
 
 import pytest
 import yaml
-from harness import annotated_devices, wait_for
+from harness import annotated_devices, placed, wait_for
 from manifests import on_node
 from node_faults import agent_of
 from pausing import pids_of
@@ -84,5 +84,5 @@ def waits_because(kube, name, text):
 
 def given(job):
     """UUIDs of the GPUs of a job's only worker."""
-    (worker,) = job["status"]["placement"]
-    return [device["uuid"] for device in worker["devices"]]
+    (worker,) = placed(job)
+    return [device.uuid for device in worker.devices]

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from harness import wait_for
-from parts import OPERATOR, SCHEDULER, rolled_out
+from parts import OPERATOR, SCHEDULER, peak_mib, pods_of_part, rolled_out
 
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_kube.client import Api
@@ -86,7 +86,7 @@ def filled(kube, system, judged, whole):
             asyncio.run(copy(kube, pattern))
             return time.monotonic() - began
         finally:
-            system.insist("scale", OPERATOR, "--replicas=1")
+            system.insist("scale", OPERATOR, "--replicas=2")
 
     yield fill
     kube.kubectl("delete", "namespace", kube.namespace, "--wait=false")
@@ -128,10 +128,9 @@ def restarted(system, workload):
 
 
 def most_mib(system, workload):
-    """VmHWM of a part's process."""
-    command = ("grep", "VmHWM", "/proc/1/status")
-    shown = system.insist("exec", workload, "-c", CONTAINERS[workload], "--", *command)
-    return int(shown.split()[1]) // 1024
+    """VmHWM of a part's process, the largest of its replicas'."""
+    pods = pods_of_part(system, workload.rpartition("-")[2])
+    return max(peak_mib(system, pod["metadata"]["name"], CONTAINERS[workload]) for pod in pods)
 
 
 def left(kube):

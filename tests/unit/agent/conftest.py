@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node for the agent: cgroups as folders, kubelet and API server that speak their protocols."""
 
-import asyncio
 import contextlib
 import dataclasses
-import json
 import pathlib
 import tempfile
 import types
@@ -12,7 +10,7 @@ import types
 import grpc
 import grpc.aio
 import pytest
-from aiohttp import web
+from fake_api import ApiServer, connected
 
 from gpupack_agent.api import deviceplugin_pb2 as plugin_api
 from gpupack_agent.api import deviceplugin_pb2_grpc as plugin_service
@@ -104,60 +102,6 @@ def folder():
         yield pathlib.Path(path)
 
 
-class ApiServer:
-    """Objects by path, as the real one stores them; `down` answers 503, `silent` never answers."""
-
-    def __init__(self):
-        self.objects = {}
-        self.writes = []
-        self.down = False
-        self.silent = False
-        self._watchers = []
-
-    def add_pod(self, body):
-        meta = body["metadata"]
-        self.objects[f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"] = body
-        for events in self._watchers:
-            events.put_nowait({"type": "ADDED", "object": body})
-
-    async def handle(self, request):
-        if self.silent:
-            await asyncio.sleep(60)
-        if self.down:
-            return web.json_response({"message": "down"}, status=503)
-        if "watch" in request.query:
-            return await self._watch(request)
-        if request.method == "GET":
-            return self._read(request)
-        body = await request.json()
-        self.writes.append((request.method, request.path))
-        path = request.path.removesuffix("/status")
-        if request.method == "POST":
-            path = f"{path}/{body['metadata']['name']}"
-        elif path not in self.objects:
-            return web.json_response({"message": "not found"}, status=404)
-        body.setdefault("metadata", {})["resourceVersion"] = str(len(self.writes))
-        self.objects[path] = body
-        return web.json_response(body)
-
-    async def _watch(self, request):
-        events = asyncio.Queue()
-        self._watchers.append(events)
-        response = web.StreamResponse()
-        await response.prepare(request)
-        while True:
-            line = json.dumps(await events.get()) + "\n"
-            await response.write(line.encode())
-
-    def _read(self, request):
-        if request.path == "/api/v1/pods":
-            items = [body for path, body in self.objects.items() if "/pods/" in path]
-            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
-        if request.path in self.objects:
-            return web.json_response(self.objects[request.path])
-        return web.json_response({"message": "not found"}, status=404)
-
-
 @dataclasses.dataclass
 class Connection:
     server: ApiServer
@@ -166,24 +110,11 @@ class Connection:
 
 
 @pytest.fixture
-async def cluster(tmp_path):
+async def cluster():
     """An API server and an Api that is connected to it."""
     server = ApiServer()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        "{apiVersion: v1, kind: Config, current-context: x,"
-        "contexts: [{name: x, context: {cluster: c, user: u}}],"
-        f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{runner.addresses[0][1]}'}}}}],"
-        "users: [{name: u, user: {token: secret}}]}"
-    )
-    async with Api.connect({"KUBECONFIG": str(kubeconfig)}) as api:
-        yield Connection(server, api, str(kubeconfig))
-    await runner.cleanup()
+    async with connected(server.app()) as (api, kubeconfig):
+        yield Connection(server, api, kubeconfig)
 
 
 class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResourcesListerServicer):

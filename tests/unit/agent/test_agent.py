@@ -4,12 +4,14 @@
 import asyncio
 import contextlib
 import signal
+import socket
 import subprocess
 import sys
 
+import aiohttp
 import pytest
 
-from gpupack_agent import agent, probe
+from gpupack_agent import agent, liveness
 from gpupack_agent.api import deviceplugin_pb2 as api
 from gpupack_crds import names
 
@@ -72,7 +74,7 @@ async def test_a_pod_gets_its_devices_from_the_start_to_the_end(
         await stub.PreStartContainer(api.PreStartContainerRequest(devices_ids=["gpu-3"]))
         (spec,) = (tmp_path / "cdi").glob("*.json")
         assert uuid in spec.read_text()
-        assert probe.verdict(tmp_path / "alive", ready=False) == ""
+        assert liveness.problem(tmp_path / "alive", ready=False) == ""
 
 
 async def test_slots_for_shares_are_handed_out_beside_whole_gpus(environ, kubelet):
@@ -99,6 +101,26 @@ async def test_a_simulated_gpu_that_fails_leaves_allocatable(environ, kubelet, t
         assert [ticket.health for ticket in tickets] == ["Unhealthy"] * 4
 
 
+async def test_pods_that_could_not_be_read_are_counted_where_the_administrator_asks_for_it(
+    environ, cluster
+):
+    cluster.server.put("/api/v1/namespaces/team/pods/odd", {"metadata": {"name": 7}})
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    shown = f"http://127.0.0.1:{port}/metrics"
+    async with (
+        running(environ | {"GPUPACK_METRICS_PORT": str(port)}),
+        asyncio.timeout(30),
+        aiohttp.ClientSession() as http,
+    ):
+        text = ""
+        while 'gpupack_unreadable_objects_total{kind="pods"} 1.0' not in text:
+            await asyncio.sleep(0.05)
+            with contextlib.suppress(aiohttp.ClientError):
+                async with http.get(shown) as response:
+                    text = await response.text()
+
+
 async def test_without_the_api_server_the_plugin_registers_all_the_same(
     environ, cluster, kubelet, monkeypatch
 ):
@@ -112,7 +134,7 @@ async def test_a_part_that_dies_ends_the_agent(environ, monkeypatch):
     async def dies(*_arguments, **_keywords):
         raise RuntimeError("no more heart")
 
-    monkeypatch.setattr("gpupack_agent.heartbeat.beat_forever", dies)
+    monkeypatch.setattr("gpupack_kube.heartbeat.beat_forever", dies)
     with pytest.raises(ExceptionGroup):
         await agent.run(agent.Settings.from_environ(environ), environ)
 
@@ -150,7 +172,7 @@ async def test_beside_another_device_plugin_nothing_registers_and_the_agent_is_r
     kubelet.allocatable = {"nvidia.com/gpu": ["GPU-5a"]}
     async with running(environ | {"GPUPACK_OBSERVED_RESOURCES": "nvidia.com/gpu"}):
         async with asyncio.timeout(8):
-            while probe.verdict(tmp_path / "alive", ready=True):
+            while liveness.problem(tmp_path / "alive", ready=True):
                 await asyncio.sleep(0.02)
         await asyncio.sleep(0.2)
         assert kubelet.registrations == []

@@ -5,20 +5,18 @@ import contextlib
 import msgspec
 import pytest
 
-from gpupack_agent import heartbeat
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.gpunode import GpuNodeWriter
 from gpupack_agent.inventory.base import Findings, Injection
+from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import Node
 from gpupack_agent.report import Report, describe
-from gpupack_agent.roster import Roster
-from gpupack_agent.settings import NodeSettings
-from gpupack_agent.tenure import Tenure
 from gpupack_crds import names
-from gpupack_kube import objects
+from gpupack_kube import heartbeat, objects
 
 PATH = f"{names.API_PREFIX}/gpunodes/node-1"
 WRITE = ("PUT", f"{PATH}/status")
@@ -35,12 +33,12 @@ def agents(cluster, cgroups, tmp_path, monkeypatch):
     def start(*devices, **found):
         specs = SpecFolder(tmp_path / "cdi")
         specs.load()
-        roster = Roster()
-        roster.update(Findings(devices=devices, **found))
-        node = Node(PodStore((NVIDIA,)), specs, Cgroups(cgroups.root), roster)
-        tenure = Tenure((NVIDIA,))
-        observer = Observer(tenure, node.pods, kubelet=None, roster=roster)
-        return GpuNodeWriter(cluster.api, Report(node, tenure, observer), node="node-1")
+        known_devices = KnownDevices()
+        known_devices.update(Findings(devices=devices, **found))
+        node = Node(PodStore((NVIDIA,)), specs, Cgroups(cgroups.root), known_devices)
+        node_mode = NodeMode((NVIDIA,))
+        observer = Observer(node_mode, node.pods, kubelet=None, known_devices=known_devices)
+        return GpuNodeWriter(cluster.api, Report(node, node_mode, observer), node="node-1")
 
     return start
 
@@ -88,7 +86,7 @@ async def running(coroutine):
 
 def test_a_status_sums_its_devices_up(build):
     devices = (build.device(0), build.device(1, health="Failed"), build.device(2, simulated=True))
-    found = describe(Findings(devices=devices), Tenure(()))
+    found = describe(Findings(devices=devices), NodeMode(()))
     assert (found.gpus, found.healthy, found.model) == (3, 2, "NVIDIA H200")
     assert (found.simulated, found.mode) == (True, "owned")
 
@@ -109,7 +107,9 @@ async def test_a_gpunode_that_is_right_is_not_written_again(cluster, agents, bui
 async def test_a_change_is_written_when_it_happens(cluster, writer, node, build):
     async with running(writer.run()):
         await writer.written.wait()
-        node.roster.update(Findings(devices=(build.device(0, health="Failed", cause="XID 79"),)))
+        node.known_devices.update(
+            Findings(devices=(build.device(0, health="Failed", cause="XID 79"),))
+        )
         await until(lambda: cluster.server.objects[PATH]["status"].get("healthy", 0) == 0)
     assert cluster.server.objects[PATH]["status"]["devices"][0]["cause"] == "XID 79"
 
@@ -127,7 +127,7 @@ async def test_a_gpu_that_the_last_agent_saw_and_this_one_does_not_is_reported(
 
 async def test_deleting_the_gpunode_forgets_a_gpu_that_is_gone(cluster, writer, node, build):
     await writer.begin()
-    node.roster.update(Findings(devices=(build.device(1),)))
+    node.known_devices.update(Findings(devices=(build.device(1),)))
     del cluster.server.objects[PATH]
     await writer.begin()
     assert [each["uuid"] for each in written(cluster)["devices"]] == ["GPU-1"]
@@ -175,24 +175,24 @@ async def test_before_the_pods_are_known_none_counts_as_deleted(cluster, writer,
 
 async def test_an_observed_node_stays_observed_over_a_restart_of_the_agent(cluster, agents, build):
     first = agents(build.device(0))
-    first._report.tenure.see(frozenset({NVIDIA}))
+    first._report.node_mode.see(frozenset({NVIDIA}))
     await first.begin()
     assert (written(cluster)["mode"], written(cluster)["resourceName"]) == ("observed", NVIDIA)
     second = agents(build.device(0))
-    second._report.tenure.see(frozenset())
+    second._report.node_mode.see(frozenset())
     await second.begin()
     assert written(cluster)["mode"] == "observed"
-    assert not second._report.tenure.may_register()
+    assert not second._report.node_mode.may_register()
 
 
 async def test_deleting_the_gpunode_ends_observation(cluster, writer):
-    tenure = writer._report.tenure
-    tenure.see(frozenset({NVIDIA}))
+    node_mode = writer._report.node_mode
+    node_mode.see(frozenset({NVIDIA}))
     await writer.begin()
     del cluster.server.objects[PATH]
     await writer._refresh()
     assert "mode" not in written(cluster)
-    assert tenure.undecided
+    assert node_mode.undecided
 
 
 async def test_an_outage_of_the_api_server_is_survived(cluster, writer):
@@ -204,13 +204,29 @@ async def test_an_outage_of_the_api_server_is_survived(cluster, writer):
 
 
 async def test_the_heartbeat_is_renewed_and_survives_an_outage(cluster):
-    settings = NodeSettings(name="node-1", system_namespace="s", heartbeat_duration_seconds=0.2)
     path = "/apis/coordination.k8s.io/v1/namespaces/s/leases/gpunode-node-1"
     cluster.server.down = True
-    async with running(heartbeat.beat_forever(cluster.api, settings, holder="agent-x")):
+    beating = heartbeat.beat_forever(
+        cluster.api, "gpunode-node-1", namespace="s", holder="agent-x", duration_seconds=0.2
+    )
+    async with running(beating):
         await asyncio.sleep(0.1)
         cluster.server.down = False
         await until(lambda: path in cluster.server.objects)
         created = len(cluster.server.writes)
         await until(lambda: len(cluster.server.writes) > created + 1)
     assert cluster.server.objects[path]["spec"]["holderIdentity"] == "agent-x"
+
+
+async def test_who_uses_the_gpus_is_written_soon_and_not_at_each_pod(
+    writer, node, cluster, build, monkeypatch
+):
+    node.pods.replace([])
+    await writer.begin()
+    node.pods.upsert(msgspec.convert(build.pod_json("a", build.share(0)), objects.Pod))
+    assert not writer._is_due()
+    monkeypatch.setattr("gpupack_agent.gpunode.USAGE_SECONDS", 0.0)
+    assert writer._is_due()
+    await writer._refresh()
+    status = cluster.server.objects[PATH]["status"]
+    assert (status["held"], status["heldBy"]) == (1, "team/a")

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,29 +42,51 @@ def test_only_pods_that_the_api_does_not_know_and_that_have_processes_linger(bui
     )
 
 
-def test_a_device_of_a_live_pod_is_in_the_way_and_its_holder_is_named(build):
+def finished(build, seconds_ago):
+    pod = build.pod("a", finished=True, finished_at=100.0 - seconds_ago)
+    node = build.node(records=[build.record("a")], pods=[pod])
+    return dataclasses.replace(node, now=100.0)
+
+
+def test_a_pod_that_the_api_calls_finished_lingers_while_it_has_processes(build):
+    (lingers,) = holders.lingering(finished(build, seconds_ago=5.0))
+    assert lingers.name == "a"
+    ended = dataclasses.replace(
+        finished(build, seconds_ago=5.0), cgroup=lambda _uid: CgroupState.EMPTY
+    )
+    assert holders.lingering(ended) == ()
+
+
+def test_the_last_moment_of_a_finished_pods_sandbox_is_not_reported(build):
+    assert holders.lingering(finished(build, seconds_ago=4.0)) == ()
+
+
+def test_a_device_of_a_live_pod_is_in_the_way_and_its_holder_is_told_for_the_log_alone(build):
     node = build.node(records=[build.record("a")])
-    assert holders.obstacle("uid-b", [build.share(0)], node) == "device GPU-0 is held by pod team/a"
-    assert holders.obstacle("uid-b", [build.share(1)], node) == ""
+    obstacle = holders.obstacle("uid-b", [build.share(0)], node)
+    assert obstacle == holders.Obstacle("device GPU-0 is held by another pod", ("team/a",))
+    assert holders.obstacle("uid-b", [build.share(1)], node) is None
 
 
 def test_a_pod_is_not_in_its_own_way(build):
-    assert holders.obstacle("uid-a", [build.share()], build.node(records=[build.record("a")])) == ""
+    assert (
+        holders.obstacle("uid-a", [build.share()], build.node(records=[build.record("a")])) is None
+    )
 
 
 def test_a_device_of_a_dead_pod_is_free(build):
     node = build.node(records=[build.record("a")], cgroups=ABSENT)
-    assert holders.obstacle("uid-b", [build.share()], node) == ""
+    assert holders.obstacle("uid-b", [build.share()], node) is None
 
 
 def test_a_started_pod_holds_its_devices_even_if_its_record_was_lost(build):
     node = build.node(pods=[build.pod("a", build.share(), started=True)])
-    assert "held by pod team/a" in holders.obstacle("uid-b", [build.share()], node)
+    assert holders.obstacle("uid-b", [build.share()], node).pods == ("team/a",)
 
 
 def test_a_bound_pod_that_never_started_holds_nothing(build):
     node = build.node(pods=[build.pod("a", build.share())])
-    assert holders.obstacle("uid-b", [build.share()], node) == ""
+    assert holders.obstacle("uid-b", [build.share()], node) is None
 
 
 @pytest.mark.parametrize(("held", "wanted"), [(100, 1), (1, 100)])
@@ -74,7 +98,7 @@ def test_whole_and_shared_use_of_a_gpu_never_mix(build, held, wanted):
 def test_memory_of_shares_is_summed_too(build):
     node = build.node(records=[build.record("a", build.share(percent=1, memory_mib=600))])
     wanted = build.share(percent=1, memory_mib=401)
-    assert "401 MiB asked" in holders.obstacle("uid-b", [wanted], node)
+    assert "401 MiB asked" in holders.obstacle("uid-b", [wanted], node).reason
 
 
 @given(st.lists(st.integers(1, 100), max_size=12))

@@ -9,9 +9,11 @@ import types
 
 import pynvml
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpupack_agent.errors import InventoryUnavailable
-from gpupack_agent.inventory.nvml import NvmlInventory, open_nvml
+from gpupack_agent.inventory.nvml import NvmlInventory, nvlink_cliques, open_nvml
 from gpupack_agent.inventory.xids import XidWatcher
 
 
@@ -199,8 +201,23 @@ async def test_an_xid_wakes_the_agent_and_fails_the_gpu(tmp_path):
     await asyncio.sleep(0)
     fake.events.put(types.SimpleNamespace(eventType=8, eventData=79, device=fake.gpus[0]))
     await asyncio.wait_for(waiting, 3)
-    assert "XID 79" in nvml.scan().devices[0].cause
+    (device,) = nvml.scan().devices
+    assert "XID 79" in device.cause
+    assert device.xids == (79,)
     assert fake.gpus[0]["mask"] == 8
+
+
+async def test_an_xid_counts_until_somebody_says_that_the_gpu_was_mended(tmp_path):
+    fake, nvml = inventory(tmp_path, gpu(0, events=8))
+    nvml.scan()
+    fake.events.put(types.SimpleNamespace(eventType=8, eventData=79, device=fake.gpus[0]))
+    await asyncio.wait_for(nvml.changed(), 3)
+    assert nvml.scan().devices[0].health == "Failed"
+    waiting = asyncio.create_task(nvml.changed())
+    await asyncio.sleep(0)
+    nvml.forget()
+    await asyncio.wait_for(waiting, 3)
+    assert nvml.scan().devices[0].health == "Healthy"
 
 
 def test_a_missing_driver_is_an_error_that_says_what_to_do(tmp_path):
@@ -210,3 +227,24 @@ def test_a_missing_driver_is_an_error_that_says_what_to_do(tmp_path):
 
     with pytest.raises(InventoryUnavailable, match="GPUPACK_INVENTORY=simulated"):
         open_nvml(NoDriver(), host_root=tmp_path)
+
+
+def test_two_islands_are_named_after_their_lowest_gpu():
+    pairs = {(0, 1), (2, 3)}
+    assert nvlink_cliques(range(5), lambda low, high: (low, high) in pairs) == {
+        0: 0,
+        1: 0,
+        2: 2,
+        3: 2,
+    }
+
+
+def test_a_gpu_without_peers_is_in_no_clique():
+    assert nvlink_cliques([0, 1], lambda _low, _high: False) == {}
+
+
+@given(st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda p: p[0] < p[1])))
+def test_linked_gpus_always_share_a_clique_named_after_a_member(pairs):
+    found = nvlink_cliques(range(8), lambda low, high: (low, high) in pairs)
+    assert all(found[low] == found[high] for low, high in pairs)
+    assert all(found[name] == name and name <= member for member, name in found.items())

@@ -3,11 +3,11 @@ import msgspec
 import pytest
 
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
-from gpupack_agent.roster import Roster
-from gpupack_agent.tenure import Tenure
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.gpunode import GpuHolder
 from gpupack_kube import objects
@@ -21,13 +21,13 @@ class Observed:
 
     def __init__(self, kubelet, resources, build):
         self.kubelet = kubelet
-        self.tenure = Tenure((NVIDIA,))
+        self.node_mode = NodeMode((NVIDIA,))
         self.pods = PodStore((NVIDIA,))
         self.pods.replace([])
         self._build = build
-        roster = Roster()
-        roster.update(Findings(devices=(build.device(0), build.device(1))))
-        self.observer = Observer(self.tenure, self.pods, resources, roster)
+        known_devices = KnownDevices()
+        known_devices.update(Findings(devices=(build.device(0), build.device(1))))
+        self.observer = Observer(self.node_mode, self.pods, resources, known_devices)
 
     def pod(self, name="a", **changes):
         """A pod that asks for GPUs of the other plugin and runs."""

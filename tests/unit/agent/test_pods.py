@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import math
+import time
+
 import msgspec
 
 from gpupack_agent.pods import Ask, PodStore, view
@@ -60,3 +63,15 @@ def test_a_pod_of_the_same_name_does_not_hide_its_predecessor(build):
     store.upsert(decode(build.pod_json("a", uid="2")))
     store.remove(decode(build.pod_json("a", uid="1")))
     assert list(store.by_uid) == ["2"]
+
+
+def test_a_pod_that_finishes_says_when_and_one_that_was_finished_before_says_long_ago(build):
+    store = PodStore()
+    store.replace([decode(build.pod_json("old", phase="Succeeded")), decode(build.pod_json("a"))])
+    before = time.monotonic()
+    store.upsert(decode(build.pod_json("a", phase="Failed")))
+    first = store.by_uid["uid-a"].finished_at
+    assert before <= first <= time.monotonic()
+    assert store.by_uid["uid-old"].finished_at == -math.inf
+    store.replace([decode(build.pod_json("a", phase="Failed"))])
+    assert store.by_uid["uid-a"].finished_at == first

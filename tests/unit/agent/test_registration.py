@@ -8,7 +8,7 @@ from asyncinotify import Inotify, Mask
 
 from gpupack_agent import registration as module
 from gpupack_agent.api import deviceplugin_pb2 as api
-from gpupack_agent.plugin import Plugin
+from gpupack_agent.plugin_servicer import PluginServicer
 from gpupack_agent.registration import Registration, _event
 from gpupack_crds import names
 
@@ -25,7 +25,7 @@ async def until(condition):
 
 @pytest.fixture
 async def registration(kubelet):
-    plugin = Plugin(names.GPU, prepare)
+    plugin = PluginServicer(names.GPU, prepare)
     kept = Registration(plugin, kubelet.folder / "device-plugins")
     task = asyncio.create_task(kept.run())
     yield kept
@@ -119,7 +119,7 @@ async def test_where_another_plugin_takes_over_ours_goes_and_comes_back_after_it
     monkeypatch.setattr("gpupack_agent.registration.TICK_SECONDS", 0.05)
     allowed = {"now": False}
     folder = kubelet.folder / "device-plugins"
-    kept = Registration(Plugin(names.GPU, prepare), folder, lambda: allowed["now"])
+    kept = Registration(PluginServicer(names.GPU, prepare), folder, lambda: allowed["now"])
     task = asyncio.create_task(kept.run())
     await asyncio.sleep(0.3)
     assert kubelet.registrations == []
@@ -140,7 +140,7 @@ async def test_sockets_of_a_killed_agent_are_swept_and_those_of_others_are_not(k
     folder = kubelet.folder / "device-plugins"
     (folder / "gpupack.gpu.dead.sock").touch()
     (folder / "gpupack.gpu-share.other.sock").touch()
-    task = asyncio.create_task(Registration(Plugin(names.GPU, prepare), folder).run())
+    task = asyncio.create_task(Registration(PluginServicer(names.GPU, prepare), folder).run())
     await until(lambda: kubelet.registrations)
     left = sockets(kubelet) - {kubelet.registrations[0].endpoint}
     task.cancel()

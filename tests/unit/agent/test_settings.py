@@ -6,15 +6,14 @@ import sys
 import pytest
 
 from gpupack_agent.agent import Settings
-from gpupack_agent.errors import SettingsInvalid
 from gpupack_agent.settings import (
     HostSettings,
     InventorySettings,
     NodeSettings,
     ObservedSettings,
     PreStartSettings,
-    log_level,
 )
+from gpupack_kube.environment import SettingsInvalid
 
 
 def test_the_node_name_is_all_that_is_required():
@@ -44,7 +43,9 @@ def test_a_missing_node_name_is_named():
 
 
 def test_an_unknown_backend_is_named_with_the_known_ones():
-    with pytest.raises(SettingsInvalid, match="'rocm': must be one of simulated, nvml"):
+    with pytest.raises(
+        SettingsInvalid, match="'rocm' is not valid; set it to one of simulated, nvml"
+    ):
         InventorySettings.from_environ({"GPUPACK_INVENTORY": "rocm"})
 
 
@@ -56,28 +57,22 @@ def test_a_heartbeat_of_no_length_is_refused(value):
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
 def test_scans_without_a_pause_between_them_are_refused(value):
-    with pytest.raises(SettingsInvalid, match=f"GPUPACK_SCAN_SECONDS='{value}': "):
+    with pytest.raises(SettingsInvalid, match=f"GPUPACK_SCAN_SECONDS='{value}' is not valid"):
         InventorySettings.from_environ({"GPUPACK_SCAN_SECONDS": value})
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"), [("0", "more than 0"), ("inf", "finite"), ("30", "the kubelet's 30 s")]
-)
-def test_a_wait_that_no_start_can_survive_is_refused(value, reason):
-    with pytest.raises(SettingsInvalid, match=reason):
+@pytest.mark.parametrize("value", ["0", "inf", "30"])
+def test_a_wait_that_no_start_can_survive_is_refused(value):
+    with pytest.raises(SettingsInvalid, match="more than 0, at most 29"):
         PreStartSettings.from_environ({"GPUPACK_PRESTART_WAIT_SECONDS": value})
-
-
-def test_the_log_level_is_read_in_any_case():
-    assert [log_level({}), log_level({"GPUPACK_LOG_LEVEL": "debug"})] == ["INFO", "DEBUG"]
 
 
 def test_a_wrong_log_level_is_one_line_on_the_command_line():
     command = [sys.executable, "-m", "gpupack_agent", "run"]
     environ = {"GPUPACK_LOG_LEVEL": "loud", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    allowed = "DEBUG, INFO, WARNING, ERROR"
-    assert done.stderr == f"Error: GPUPACK_LOG_LEVEL='loud': must be one of {allowed}\n"
+    allowed = "one of DEBUG, INFO, WARNING, ERROR, CRITICAL"
+    assert done.stderr == f"Error: GPUPACK_LOG_LEVEL='LOUD' is not valid; set it to {allowed}\n"
     assert done.returncode == 1
 
 
@@ -92,5 +87,5 @@ def test_resources_of_other_plugins_are_separated_by_commas_and_none_is_needed()
 
 @pytest.mark.parametrize("wrong", ["gpu", "nvidia.com/gpu,", "gpupack.dev/gpu"])
 def test_a_name_that_no_other_plugin_can_have_is_named(wrong):
-    with pytest.raises(SettingsInvalid, match="no resource of another device plugin"):
+    with pytest.raises(SettingsInvalid, match="set it to names of extended resources"):
         ObservedSettings.from_environ({"GPUPACK_OBSERVED_RESOURCES": wrong})

@@ -41,13 +41,19 @@ def go(suite, monkeypatch, tmp_path):
     return go
 
 
-def spans(path, name):
-    """A program that notes when it ran, and on which GPUs."""
-    return (
-        "import os, time; start = time.monotonic(); time.sleep(0.4);"
-        f"open({str(path / name)!r}, 'w').write("
-        "f'{start} {time.monotonic()} ' + os.environ['CUDA_VISIBLE_DEVICES'])"
-    )
+def spans(path, name, beside=None):
+    """A program that notes when it ran, and on which GPUs; it does not end before another began."""
+    return f"""
+import os, pathlib, time
+start = time.monotonic()
+began = pathlib.Path({str(path)!r})
+(began / "{name}.began").touch()
+while not (began / "{beside or name}.began").exists():
+    time.sleep(0.01)
+time.sleep(0.4)
+gpus = os.environ["CUDA_VISIBLE_DEVICES"]
+(began / "{name}").write_text(f"{{start}} {{time.monotonic()}} {{gpus}}")
+"""
 
 
 def noted(path, name):
@@ -84,7 +90,8 @@ def test_a_result_that_was_not_verified_leaves_the_older_report_as_it_is(
 
 
 def test_runs_go_side_by_side_and_those_of_all_gpus_alone_at_the_end(go, tmp_path):
-    go(*[(name, 2 if name == "c" else 1, spans(tmp_path, name)) for name in "cab"])
+    beside = {"a": "b", "b": "a"}
+    go(*[(n, 2 if n == "c" else 1, spans(tmp_path, n, beside.get(n))) for n in "cab"])
     a, b, c = (noted(tmp_path, name) for name in "abc")
     assert max(a[0], b[0]) < min(a[1], b[1])
     assert c[0] >= max(a[1], b[1])

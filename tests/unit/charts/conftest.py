@@ -10,10 +10,11 @@ import subprocess
 import pytest
 import yaml
 
+from gpupack_devcluster.build import KUBERNETES
+
 ROOT = pathlib.Path(__file__).parents[3]
 CHART = ROOT / "charts/gpupack"
 BINARIES = ROOT / ".dev/bin"
-KUBERNETES = "v1.36.3"
 REGISTRY = 'image.registry="registry.example"'
 """The one value without a default."""
 

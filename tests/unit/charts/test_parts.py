@@ -5,6 +5,9 @@ import pytest
 import yaml
 
 from gpupack_crds import names
+from gpupack_devcluster.build import KUBERNETES
+from gpupack_extender import leader_endpoint, limits, node_rules
+from gpupack_kube.client import LARGEST_MIB
 
 PARTS = [
     ("Deployment", "gpupack-operator", "operator"),
@@ -123,7 +126,7 @@ def test_the_extender_ranks_nodes_only_in_advisory_mode(render, mode, asked):
 def test_kube_scheduler_is_of_the_clusters_version_unless_told_otherwise(render):
     part = ("Deployment", "gpupack-scheduler", "kube-scheduler")
     told = render('scheduler.kubeScheduler.image.tag="v1.35.4"')
-    assert render().container(*part)["image"] == "registry.k8s.io/kube-scheduler:v1.36.3"
+    assert render().container(*part)["image"] == f"registry.k8s.io/kube-scheduler:{KUBERNETES}"
     assert told.container(*part)["image"] == "registry.k8s.io/kube-scheduler:v1.35.4"
 
 
@@ -142,6 +145,21 @@ def test_a_new_scheduler_configuration_restarts_the_scheduler(render):
     assert checksum(render()) != checksum(render('scheduler.mode="advisory"'))
 
 
+@pytest.mark.parametrize("part", [*PARTS[:2], PARTS[3]], ids=lambda part: part[2])
+def test_every_part_is_told_how_large_an_object_it_reads(render, part):
+    by_default = environment(render().container(*part))["GPUPACK_LARGEST_OBJECT_MIB"]
+    assert by_default == str(LARGEST_MIB)
+    told = environment(render("largestObjectMib=64").container(*part))
+    assert told["GPUPACK_LARGEST_OBJECT_MIB"] == "64"
+
+
+@pytest.mark.parametrize("part", [PARTS[0], PARTS[3]], ids=lambda part: part[2])
+def test_operator_and_agent_listen_nowhere_unless_metrics_are_asked_for(render, part):
+    assert environment(render().container(*part))["GPUPACK_METRICS_PORT"] == "0"
+    showing = render("metricsPort=9100").container(*part)
+    assert environment(showing)["GPUPACK_METRICS_PORT"] == "9100"
+
+
 def rules(rendered):
     roles = [o for (kind, _), o in rendered.objects.items() if kind in {"Role", "ClusterRole"}]
     return [(role["metadata"]["name"], rule) for role in roles for rule in role["rules"]]
@@ -152,11 +170,31 @@ def test_no_rule_holds_for_everything(render):
         assert "*" not in str(rule)
 
 
+def test_the_chart_gives_people_no_right_by_itself(render):
+    """GPUNodes name pods of all namespaces: who may read them is the administrator's to say."""
+    bindings = [o for (kind, _), o in render().objects.items() if kind.endswith("RoleBinding")]
+    subjects = [subject for binding in bindings for subject in binding["subjects"]]
+    assert {(subject["kind"], subject["namespace"]) for subject in subjects} == {
+        ("ServiceAccount", "gpupack-system")
+    }
+
+
 def test_no_part_reads_secrets_or_changes_pods(render):
-    for _, rule in rules(render()):
+    for role, rule in rules(render()):
         assert "secrets" not in rule.get("resources", [])
+        tried = {"create"} if role == "gpupack-operator" else set()
         if "pods" in rule.get("resources", []):
-            assert set(rule["verbs"]) <= {"get", "list", "watch"}
+            assert set(rule["verbs"]) <= {"get", "list", "watch"} | tried
+
+
+def test_that_the_operator_only_tries_pods_out_is_enforced_whatever_the_values_say(render):
+    off = ("admission.checkPods=false", "admission.protectDevices=false")
+    objects = render(*off).objects
+    policy = objects["ValidatingAdmissionPolicy", "gpupack-operator-pods"]["spec"]
+    (rule,) = policy["validations"]
+    assert (policy["failurePolicy"], "dryRun" in rule["expression"]) == ("Fail", True)
+    binding = objects["ValidatingAdmissionPolicyBinding", "gpupack-operator-pods"]["spec"]
+    assert binding["validationActions"] == ["Deny"]
 
 
 @pytest.mark.parametrize(
@@ -175,6 +213,134 @@ def test_one_part_alone_may_do_what_is_its_own(render, resource, verb, holder):
         if resource in rule.get("resources", []) and verb in rule["verbs"]
     }
     assert holders == {holder}
+
+
+@pytest.mark.parametrize("part", ["operator", "scheduler"])
+def test_replicas_share_no_node_where_that_can_be_and_leave_a_dead_one_within_seconds(render, part):
+    rendered = render(f"{part}.unreachableSeconds=7")
+    pod = rendered.objects["Deployment", f"gpupack-{part}"]["spec"]["template"]
+    (term,) = pod["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    selector = term["podAffinityTerm"]["labelSelector"]["matchLabels"]
+    assert selector.items() <= pod["metadata"]["labels"].items()
+    assert term["podAffinityTerm"]["matchLabelKeys"] == ["pod-template-hash"]
+    assert {each["key"]: each["tolerationSeconds"] for each in pod["spec"]["tolerations"]} == {
+        "node.kubernetes.io/not-ready": 7,
+        "node.kubernetes.io/unreachable": 7,
+    }
+
+
+@pytest.mark.parametrize("part", ["operator", "scheduler"])
+def test_replicas_wait_for_a_node_each_where_the_administrator_wants_that(render, part):
+    pod = render(f'{part}.nodeEach="required"').objects["Deployment", f"gpupack-{part}"]
+    apart = pod["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (term,) = apart.pop("requiredDuringSchedulingIgnoredDuringExecution")
+    assert (term["topologyKey"], apart) == ("kubernetes.io/hostname", {})
+
+
+@pytest.mark.parametrize("part", ["operator", "scheduler"])
+def test_of_two_replicas_one_may_be_away_and_of_one_there_is_nothing_to_say(render, part):
+    two, one = render(), render(f"{part}.replicas=1")
+    budget = two.objects["PodDisruptionBudget", f"gpupack-{part}"]["spec"]
+    deployment = two.objects["Deployment", f"gpupack-{part}"]["spec"]
+    assert (deployment["replicas"], budget["maxUnavailable"]) == (2, 1)
+    assert budget["selector"] == deployment["selector"]
+    assert ("PodDisruptionBudget", f"gpupack-{part}") not in one.objects
+
+
+def test_an_affinity_of_ones_own_replaces_the_charts(render):
+    rendered = render('operator.affinity={"nodeAffinity":{}}')
+    spec = rendered.objects["Deployment", "gpupack-operator"]["spec"]["template"]["spec"]
+    assert spec["affinity"] == {"nodeAffinity": {}}
+
+
+def test_the_plan_apis_service_leads_only_where_the_leader_says(render):
+    rendered = render()
+    selector = rendered.objects["Service", "gpupack-extender"]["spec"]["selector"]
+    pod = rendered.objects["Deployment", "gpupack-scheduler"]["spec"]["template"]
+    assert not selector.items() <= pod["metadata"]["labels"].items()
+    assert leader_endpoint.SERVICE == "gpupack-extender"
+    granted = [rule for _, rule in rules(rendered) if "endpointslices" in rule.get("resources", [])]
+    named = {verb: rule.get("resourceNames") for rule in granted for verb in rule["verbs"]}
+    assert named == {
+        "create": None,
+        "get": [leader_endpoint.SERVICE],
+        "update": [leader_endpoint.SERVICE],
+        "delete": [leader_endpoint.SERVICE],
+    }
+
+
+@pytest.mark.parametrize("policy", ["gpupack-hosts", "gpupack-host-annotations"])
+def test_the_clusters_own_namespaces_are_exempt_and_so_are_those_of_the_values(render, policy):
+    rendered = render('admission.protectHosts.exemptNamespaces=["monitoring","kube-system"]')
+    constraints = rendered.objects["ValidatingAdmissionPolicy", policy]["spec"]["matchConstraints"]
+    by_name, by_label = constraints["namespaceSelector"]["matchExpressions"]
+    assert by_name["values"] == ["gpupack-system", "monitoring", "kube-system"]
+    assert (by_label["key"], by_label["operator"], by_label["values"]) == (
+        "pod-security.kubernetes.io/enforce",
+        "NotIn",
+        ["privileged"],
+    )
+
+
+def test_the_bound_of_priorities_is_a_value(render):
+    policy = render("admission.maxPriority=7").objects["ValidatingAdmissionPolicy", "gpupack-jobs"]
+    bound = policy["spec"]["validations"][0]["expression"]
+    assert "variables.priority <= 7 && variables.priority >= -7" in bound
+
+
+def test_policies_and_the_extender_have_the_same_bounds(render):
+    objects = render().objects
+
+    def judged(policy):
+        spec = objects["ValidatingAdmissionPolicy", policy]["spec"]
+        return {validation["expression"] for validation in spec["validations"]}
+
+    narrowing = {
+        f"variables.conditions <= {node_rules.MOST_CONDITIONS}",
+        f"variables.values <= {node_rules.MOST_VALUES}",
+    }
+    asked = f"quantity(variables.limits['{names.GPU}'])"
+    too_many = f"{asked}.isGreaterThan(quantity('{limits.MOST_GPUS}'))"
+    assert narrowing <= judged("gpupack-pods") & judged("gpupack-jobs")
+    assert f"!variables.whole || !{too_many}" in judged("gpupack-pods")
+
+
+def test_no_gpujob_is_taken_where_the_operator_makes_none(render):
+    objects = render().objects
+    closed = (
+        "request.operation != 'CREATE' || !(request.namespace in ['kube-system', 'gpupack-system'])"
+    )
+    for policy in ("gpupack-jobs", "gpupack-operator"):
+        spec = objects["ValidatingAdmissionPolicy", policy]["spec"]
+        assert closed in {validation["expression"] for validation in spec["validations"]}
+
+
+def test_only_a_template_that_is_new_to_the_api_server_is_judged(render):
+    policy = render().objects["ValidatingAdmissionPolicy", "gpupack-jobs"]["spec"]
+    variables = {entry["name"]: entry["expression"] for entry in policy["variables"]}
+    template = "spec.?template.orValue({})"
+    unchanged = f"oldObject != null && dyn(oldObject).{template} == dyn(object).{template}"
+    assert variables["judged"] == f"{unchanged} ? dyn({{}}) : dyn(object).{template}"
+    assert variables["pod"] == "variables.judged.?spec.orValue({})"
+    for name in ("terms", "near", "spread", "parts"):
+        assert "object" not in variables[name]
+
+
+def test_every_policy_is_bound_and_only_the_one_about_templates_merely_warns(render):
+    objects = render().objects
+    policies = {name for kind, name in objects if kind == "ValidatingAdmissionPolicy"}
+    bindings = {
+        item["spec"]["policyName"]: item["spec"]["validationActions"]
+        for (kind, _), item in objects.items()
+        if kind == "ValidatingAdmissionPolicyBinding"
+    }
+    assert set(bindings) == policies
+    assert {name for name, actions in bindings.items() if actions != ["Deny"]} == {
+        "gpupack-workloads"
+    }
+    assert bindings["gpupack-workloads"] == ["Warn"]
 
 
 def test_the_policy_guards_the_annotation_that_the_code_reads(render):

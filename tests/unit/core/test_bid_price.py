@@ -155,10 +155,19 @@ def test_cpu_that_a_node_lacks_for_its_gaps_is_not_made_scarcer():
 
 def test_while_nothing_is_known_a_gap_is_worth_what_it_holds():
     policy = POLICIES["bid-price"]
-    assert (policy._worth == plain()).all()
-    assert policy._stranding.of(parts(1.0), 0) == pytest.approx(parts(0.845), abs=UNIT / 1000)
+    assert (policy.worth == plain()).all()
+    assert policy.stranding.of(parts(1.0), 0) == pytest.approx(parts(0.845), abs=UNIT / 1000)
     assert CORES_PER_GPU == 12.0
     assert policy.informed(Outlook()) is not policy
+
+
+@pytest.mark.parametrize("name", ["bid-price", "fgd"])
+def test_told_the_same_again_it_keeps_what_it_has_worked_out(name):
+    mix = Mix.of([(whole(1), 2.0), (share(500), 1.0)])
+    policy = POLICIES[name].informed(Outlook(mix, churn=0.9))
+    assert policy.informed(Outlook(mix, churn=0.95)) is policy
+    other = Mix.of([(whole(8), 1.0)])
+    assert policy.informed(Outlook(other, churn=0.9)) is not policy
 
 
 def test_without_a_solver_it_says_so_and_the_old_one_goes_on(monkeypatch):

@@ -1,19 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import fields, replace
+from random import Random
 
 import pytest
-from core_builders import BEST_FIT, cluster_of, node, place, share, taken, whole
+from core_builders import (
+    BEST_FIT,
+    cluster_of,
+    mig,
+    node,
+    place,
+    share,
+    slices,
+    taken,
+    whole,
+    with_health,
+)
 
 from gpupack_core import (
+    POLICIES,
     AlreadyHeld,
     Arrays,
     Device,
     DuplicateDevice,
     Grant,
+    Health,
+    Mix,
     NotHeld,
+    Outlook,
     OverAllocated,
     Placement,
+    Taint,
     UnknownDevice,
     UnknownNode,
     decide,
@@ -33,6 +52,28 @@ def test_taking_and_giving_back_is_the_identity():
     assert free(cluster) == [(0, 0), (1000, 80_000)]
     assert cluster.give_back("x") == ONE
     assert free(cluster) == before
+
+
+def test_what_is_free_after_each_change_is_what_a_whole_row_derives():
+    cluster = cluster_of(node("a", 4), mig("b", {"1g.10gb": 3}), node("c", 2))
+    cluster.set_node(with_health(cluster.node("c"), 1, Health.FAILED))
+    holders, random = [], Random(1)
+    for number in range(300):
+        if holders and random.random() < 0.45:
+            cluster.give_back(holders.pop(random.randrange(len(holders))))
+        else:
+            asked = random.choice(
+                [whole(1, cpu=100), whole(2), share(300, 10_000), slices("1g.10gb")]
+            )
+            if (placement := decide(cluster, asked, BEST_FIT)) and hasattr(placement, "node"):
+                holders.append(f"holder-{number}")
+                cluster.take(holders[-1], placement)
+        derived = cluster.arrays.copy()
+        derived.refresh(slice(0, len(derived.version)))
+        for field in fields(Arrays):
+            if field.name not in {"version", "kinds"}:
+                ours, theirs = (getattr(a, field.name) for a in (cluster.arrays, derived))
+                assert (ours == theirs).all(), field.name
 
 
 def test_a_holder_holds_once_and_gives_back_once():
@@ -183,3 +224,46 @@ def test_what_is_planned_on_an_overlay_leaves_the_cluster_as_it_was():
     del before["kinds"]
     for name, numbers in before.items():
         assert (getattr(cluster.arrays, name) == numbers).all(), name
+
+
+@pytest.fixture
+def eager_switches():
+    """Threads take turns as often as the interpreter lets them."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("policy", ["first-fit", "fgd", "bid-price"])
+@pytest.mark.usefixtures("eager_switches")
+def test_decisions_on_a_fork_in_a_thread_and_on_its_changing_origin_stay_right(policy):
+    cluster = cluster_of(*(node(f"n{number}", 2) for number in range(64)))
+    asked, deciding = share(500), POLICIES[policy].informed(Outlook(Mix.of([(share(500), 1)])))
+    fork, rows = cluster.fork(), range(63)
+    for row in rows:
+        taken(fork, f"n{row}", 0, 1)
+
+    def on_the_fork():
+        return {decide(fork, asked, deciding).node for _ in range(500)}
+
+    def on_the_origin():
+        answers = set()
+        for turn in range(250):
+            answers.add(decide(cluster, asked, deciding).node)
+            taken(cluster, f"n{turn % 63}", 0, 1, holder="x")
+            answers.add(decide(cluster, asked, deciding).node)
+            cluster.give_back("x")
+        return answers
+
+    with ThreadPoolExecutor() as pool:
+        origin = pool.submit(on_the_origin)
+        assert on_the_fork() == {"n63"}
+        assert origin.result() == {"n0", "n1"}
+
+
+def test_a_fork_that_meets_new_models_and_taints_leaves_the_tables_of_its_origin_alone():
+    cluster = cluster_of(node("a"))
+    cluster.fork().set_node(node("b", model="Other", taints=(Taint("team", "x"),), resource="r"))
+    tables = (cluster.model_names, cluster.taint_sets, cluster.resources, cluster.arrays.kinds)
+    assert [len(table.values) for table in tables] == [1, 1, 1, 1]

@@ -28,6 +28,15 @@ def test_a_row_is_worked_out_again_only_when_its_version_changed():
     assert compute.asked == [[0, 1, 2, 3, 4, 5], [3], [0, 1, 2, 3, 4, 5]]
 
 
+def test_of_the_rows_that_changed_only_those_asked_about_are_worked_out():
+    memo, compute, version = RowMemo(np.int64), Counted(), np.arange(1, 7)
+    assert memo.of("kind", version, compute, np.array([1, 4]))[[1, 4]].tolist() == [10, 40]
+    version[[1, 3]] = 99
+    assert memo.of("kind", version, compute, np.array([1, 2]))[[1, 2]].tolist() == [10, 20]
+    assert memo.of("kind", version, compute, np.array([4])).tolist()[4] == 40
+    assert compute.asked == [[1, 4], [1, 2]]
+
+
 def test_going_back_to_an_older_version_is_a_change_too():
     memo, compute, version = RowMemo(np.int64), Counted(), np.arange(1, 7)
     memo.of("kind", version, compute)

@@ -174,3 +174,9 @@ def test_nothing_is_named_where_less_of_one_resource_would_not_help():
 def test_only_candidates_can_be_missed():
     cluster = cluster_of(node("a", 2), node("b", 3))
     assert decide(cluster, whole(4), BEST_FIT, candidates=["a"]).nearest.less == 2
+
+
+def test_a_refusal_names_the_resources_by_which_gpus_are_asked_for():
+    there = cluster_of(*(node(name, resource=f"{name}.org/gpu") for name in ("b", "a")))
+    text = "2 nodes: its GPUs are asked for by another resource name: a.org/gpu or b.org/gpu"
+    assert text in decide(there, whole(1), BEST_FIT).message

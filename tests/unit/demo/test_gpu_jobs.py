@@ -38,10 +38,7 @@ class Bench:
         return self.spans[job]
 
     def finished(self, *names):
-        placement = [
-            {"worker": index, "devices": [{"uuid": uuid}]} for index, uuid in enumerate(self.placed)
-        ]
-        status = {"placement": placement, "results": self.results}
+        status = {"placement": [{"gpus": self.placed}], "results": self.results}
         return [{"metadata": {"name": name}, "status": status} for name in names]
 
 

@@ -1,12 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """When something is built again, and how."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from gpupack_devcluster import build as builder
-from gpupack_devcluster.build import COMPONENTS, TARGETS, Target, build_target, flags, hash_inputs
+from gpupack_devcluster.build import (
+    COMPONENTS,
+    KUBERNETES,
+    TARGETS,
+    Target,
+    build_target,
+    flags,
+    hash_inputs,
+    required,
+)
 from gpupack_devcluster.errors import BuildFailed, UnknownName
 
+ROOT = Path(__file__).parents[3]
 TARGET = Target(name="tool", module="m", packages={"tool": "."}, links=("alias",))
 
 
@@ -64,15 +79,49 @@ def test_the_components_are_names_of_one_binary(module, tmp_path, compiled):
 
 
 def test_kubernetes_says_its_version():
-    assert "-X k8s.io/component-base/version.gitVersion=v1.36.3" in flags(TARGETS["kube"])[-1]
+    said = f"-X k8s.io/component-base/version.gitVersion={KUBERNETES}"
+    assert said in flags(TARGETS["kube"])[-1]
+
+
+def test_a_module_that_nothing_requires_has_no_version():
+    with pytest.raises(BuildFailed, match=r"go\.mod requires no k8s.io/kubernetes/v2"):
+        required("go", "k8s.io/kubernetes/v2")
+
+
+@pytest.mark.parametrize("file", [".ci/load-images", "images/gpupack_images/catalog.py"])
+def test_who_cannot_ask_go_mod_names_the_same_kubernetes(file):
+    named = re.findall(r"kube-scheduler:(v[\d.]+)", (ROOT / file).read_text())
+    assert named == [KUBERNETES]
 
 
 def test_an_unknown_target_is_answered_with_the_known_ones(tmp_path):
     with pytest.raises(UnknownName, match="no target 'docker': kube, containerd"):
-        builder.build(tmp_path, only="docker")
+        builder.build(tmp_path, ["docker"])
 
 
 def test_a_failed_build_says_what_the_compiler_said(module, tmp_path):
     (module / "go.mod").write_text("nonsense")
     with pytest.raises(BuildFailed, match="nonsense"):
         build_target(TARGET, tmp_path / "bin")
+
+
+def test_progress_is_told_while_packages_are_compiled(monkeypatch, caplog):
+    caplog.set_level("INFO", logger="gpupack_devcluster")
+    monkeypatch.setattr(builder, "TOLD_EVERY_SECONDS", 0)
+    lines = ["go: downloading x v1\n", "k8s.io/api/core/v1\n", "k8s.io/api/apps/v1\n"]
+    assert list(builder.told("kube", lines)) == lines
+    assert caplog.messages[-1].endswith("kube: 2 packages compiled")
+
+
+def test_the_build_needs_no_library_and_says_in_one_line_what_is_wrong(tmp_path):
+    folder = str(Path(builder.__file__).parents[1])
+    script = (
+        f"import sys; sys.path.insert(0, {folder!r})\n"
+        "from gpupack_devcluster.build import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-I", "-S", "-c", script]
+    done = subprocess.run(
+        [*command, tmp_path, "docker"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: no target 'docker': kube, containerd")

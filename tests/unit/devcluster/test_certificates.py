@@ -2,6 +2,7 @@
 """Certificates that Kubernetes accepts."""
 
 import base64
+import datetime as dt
 import ipaddress
 
 import pytest
@@ -9,7 +10,9 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from gpupack_devcluster import certificates
 from gpupack_devcluster.certificates import (
+    LIFETIME,
     Authority,
     control_plane_identities,
     node_identity,
@@ -69,3 +72,51 @@ def test_what_stands_is_not_made_again(authority, tmp_path):
     authority.prepare()
     authority.issue(node_identity("gpupack-1", "198.18.0.11"))
     assert [load(tmp_path, "ca"), load(tmp_path, "gpupack-1")] == before
+
+
+NODE = node_identity("gpupack-1", "198.18.0.11")
+
+
+def made_with(lifetime, tmp_path, monkeypatch, *, node_lifetime=None):
+    """An authority and a kubelet's certificate, each with this long to live."""
+    with monkeypatch.context() as then:
+        made = Authority(tmp_path / "pki", "https://198.18.0.1:6443")
+        then.setattr(certificates, "LIFETIME", lifetime)
+        made.prepare()
+        then.setattr(certificates, "LIFETIME", node_lifetime or lifetime)
+        made.issue(NODE)
+    return made
+
+
+def days_left(tmp_path, name):
+    return (load(tmp_path, name).not_valid_after_utc - dt.datetime.now(dt.UTC)).days
+
+
+def test_a_certificate_with_a_week_left_is_renewed_for_the_same_key(tmp_path, monkeypatch):
+    week = dt.timedelta(days=7)
+    authority = made_with(LIFETIME, tmp_path, monkeypatch, node_lifetime=week)
+    key = (tmp_path / "pki/gpupack-1.key").read_bytes()
+    assert authority.is_due()
+    authority.prepare()
+    authority.issue(NODE)
+    assert not authority.is_due()
+    assert days_left(tmp_path, "gpupack-1") == LIFETIME.days - 1
+    assert (tmp_path / "pki/gpupack-1.key").read_bytes() == key
+
+
+def test_a_renewed_authority_stands_in_every_kubeconfig(tmp_path, monkeypatch):
+    ended = dt.timedelta(minutes=-1)
+    authority = made_with(ended, tmp_path, monkeypatch, node_lifetime=LIFETIME)
+    before = load(tmp_path, "gpupack-1")
+    authority.prepare()
+    authority.issue(NODE)
+    assert days_left(tmp_path, "ca") == LIFETIME.days - 1
+    assert load(tmp_path, "gpupack-1") == before
+    before.verify_directly_issued_by(load(tmp_path, "ca"))
+    parsed = yaml.safe_load((tmp_path / "pki/gpupack-1.kubeconfig").read_text())
+    held = parsed["clusters"][0]["cluster"]["certificate-authority-data"]
+    assert base64.b64decode(held) == (tmp_path / "pki/ca.crt").read_bytes()
+
+
+def test_a_new_authority_is_due_for_nothing(authority):
+    assert not authority.is_due()

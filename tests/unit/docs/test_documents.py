@@ -12,7 +12,16 @@ DOCUMENTS = sorted(
 )
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 TARGET = re.compile(r"`make ([a-z0-9-]+)|^make ([a-z0-9-]+)", re.MULTILINE)
-TEST = re.compile(r"^def (test_\w+)\(", re.MULTILINE)
+TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
+ATTACK = re.compile(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
+ABOUT_ATTACKS = (
+    "admission_*",
+    "large_objects",
+    "pod_admission",
+    "pod_security",
+    "rbac",
+    "security",
+)
 EDGE = re.compile(r"\[`(test_\w+)`\]\(\.\./tests/e2e/edges/(\w+\.py)\)")
 
 
@@ -37,7 +46,7 @@ def test_make_targets_that_a_document_names_exist(document):
 def test_every_decision_is_numbered_once_and_says_what_was_decided():
     records = sorted((ROOT / "docs" / "adr").glob("*.md"))
     numbers = [int(path.name[:4]) for path in records]
-    assert numbers == list(range(1, len(records) + 1))
+    assert len(set(numbers)) == len(numbers)
     assert all("**Decision.**" in path.read_text() for path in records)
 
 
@@ -50,3 +59,25 @@ def test_every_test_of_an_edge_is_told_of_and_stands_where_its_row_says():
         for name in TEST.findall(path.read_text())
     }
     assert told == found
+
+
+def test_every_attack_has_its_test_and_every_test_of_an_attack_its_row():
+    """Rows may name tests of other files too; those of these files are all told of."""
+    told = set(ATTACK.findall((ROOT / "docs" / "security.md").read_text()))
+    missing = [
+        (name, path)
+        for name, path in told
+        if name not in TEST.findall((ROOT / path).read_text() if (ROOT / path).exists() else "")
+    ]
+    assert missing == []
+    files = [
+        path
+        for about in ABOUT_ATTACKS
+        for path in (ROOT / "tests" / "e2e").glob(f"test_{about}.py")
+    ]
+    found = {
+        (name, str(path.relative_to(ROOT)))
+        for path in files
+        for name in TEST.findall(path.read_text())
+    }
+    assert found <= told

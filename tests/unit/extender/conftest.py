@@ -8,8 +8,9 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from api_server import ApiServer, connected
+from api_server import ApiServer
 from extender_builders import World
+from fake_api import connected
 
 
 @pytest.fixture
@@ -30,5 +31,5 @@ def server():
 @pytest.fixture
 async def api(server):
     """A connection to it."""
-    async with connected(server) as connection:
+    async with connected(server.app()) as (connection, _):
         yield connection

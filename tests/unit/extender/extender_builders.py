@@ -6,7 +6,9 @@ import msgspec
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, encode_devices
 from gpupack_crds.kinds import GpuNode
+from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
 from gpupack_crds.plan import PlanRequest
+from gpupack_extender import pod_ask
 from gpupack_extender.binding import annotations
 from gpupack_extender.errors import NotReady
 from gpupack_extender.filtering import Filter
@@ -17,7 +19,6 @@ from gpupack_extender.policies import Policies
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Decisions, Mode
-from gpupack_extender.wire import ExtenderArgs
 from gpupack_kube import objects
 
 MEMORY_MIB = 81559
@@ -48,7 +49,7 @@ class World:
         self.filter_pod = Filter(ledger, self.policies, self.decisions, self.may_decide)
         self.prioritize_pod = Prioritize(ledger, self.policies, self.decisions)
         self.plan = Plan(ledger, self.policies, self.decisions)
-        self.reserve = Reserve(ledger, self.policies, self.decisions, self.may_decide)
+        self.reserve_ask = Reserve(ledger, self.policies, self.decisions, self.may_decide)
 
     def may_decide(self):
         if self.now < self.decides_from:
@@ -71,11 +72,14 @@ class World:
         self.ledger.pods.upsert(bound)
         return bound
 
+    def reserve(self, asking, on):
+        return self.reserve_ask(pod_ask.of_watch(asking, (OBSERVED,)), on)
+
     def filter(self, asking, *, nodes=("a", "b")):
-        return self.filter_pod(ExtenderArgs(pod=asking, node_names=list(nodes)))
+        return self.filter_pod(pod_ask.of_call(called(asking), (OBSERVED,)), list(nodes))
 
     def prioritize(self, asking, *, nodes=("a", "b")):
-        scores = self.prioritize_pod(ExtenderArgs(pod=asking, node_names=list(nodes)))
+        scores = self.prioritize_pod(pod_ask.of_call(called(asking), (OBSERVED,)), list(nodes))
         return {each.host: each.score for each in scores}
 
     def free(self, name):
@@ -89,8 +93,8 @@ class World:
 
     def states(self):
         """All claims' states, sorted."""
-        books = self.ledger.books
-        return sorted(c.state.value for c in (*books.workers.values(), *books.pods.values()))
+        table = self.ledger.claims
+        return sorted(c.state.value for c in (*table.workers.values(), *table.pods.values()))
 
 
 def uuid(node_name, number):
@@ -243,6 +247,13 @@ def pod(
     return msgspec.convert(built, objects.Pod)
 
 
+def called(asking, **rules):
+    """The pod as kube-scheduler sends it, with these rules about nodes."""
+    built = msgspec.to_builtins(asking)
+    built["spec"] |= rules
+    return msgspec.json.decode(msgspec.json.encode(built), type=pod_ask.CalledPod)
+
+
 def _worker_of(job_name, attempt, index, uid=None):
     labels = {
         names.JOB_LABEL: job_name,
@@ -258,18 +269,28 @@ def owner(name, **changes):
     return {"apiVersion": "batch/v1", "kind": "Job", "name": name, "controller": True, **changes}
 
 
-def job(name, *, attempt=0, phase="Pending", placed=(), **spec):
+def job(name, *, attempt=0, phase="Pending", placed=(), version="1", uid=None, **spec):
     """A GPUJob; `placed` holds (node, GPU numbers or devices) per worker."""
-    placement = [
-        {"worker": index, "node": where, "devices": msgspec.to_builtins(_devices(where, held))}
+    placement = by_node(
+        WorkerPlacement(index, where, _devices(where, held))
         for index, (where, held) in enumerate(placed)
-    ]
+    )
     built = {
-        "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"},
+        "metadata": {
+            "name": name,
+            "namespace": "team",
+            "uid": uid or f"uid-{name}",
+            "resourceVersion": version,
+        },
         "spec": {"gpus": 1, **spec},
-        "status": {"attempt": attempt, "phase": phase, "placement": placement},
+        "status": {"attempt": attempt, "phase": phase, "placement": msgspec.to_builtins(placement)},
     }
     return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
+
+
+def places(plan):
+    """Where a plan puts each worker, in their order."""
+    return by_worker(plan.placement)
 
 
 def _devices(node_name, held):
@@ -277,7 +298,7 @@ def _devices(node_name, held):
     return whole(node_name, *held) if is_numbers else held
 
 
-def plan_request(name, *, attempt=1, workers=1, gpus=1, pod_spec=None, **spec):
+def plan_request(name, *, attempt=1, workers=1, gpus=1, pod_spec=None, version="1", **spec):
     """`share=…` asks for shares instead of whole GPUs."""
     asked = {} if "share" in spec else {"gpus": gpus}
     built = {
@@ -285,6 +306,7 @@ def plan_request(name, *, attempt=1, workers=1, gpus=1, pod_spec=None, **spec):
         "name": name,
         "uid": f"uid-{name}",
         "attempt": attempt,
+        "resourceVersion": version,
         "spec": {"workers": workers, **asked, **spec},
         "podSpec": pod_spec or {"containers": [{"name": "worker"}]},
     }

@@ -14,7 +14,7 @@ from gpupack_kube import objects
 
 
 class Task:
-    """Stands where a reflector or the doubts do."""
+    """Stands where a reflector or another task does."""
 
     def __init__(self, ends_after=3600.0):
         self.seconds = ends_after
@@ -25,16 +25,24 @@ class Task:
 
 def app(reflector):
     server = verbs_server(Starlette(), Serving(verbs_port=0))
-    return App(reflectors={"pods": reflector}, doubts=Task(), policies=Task(), servers=(server,))
+    return App(
+        reflectors={"pods": reflector},
+        unconfirmed={"binds": Task(), "plans": Task()},
+        policies=Task(),
+        endpoint=Task(),
+        servers=(server,),
+    )
 
 
 async def test_a_new_leader_lists_all_that_decisions_rest_on(server, api):
     environ = {"GPUPACK_TLS_CERT": "/tls.crt", "GPUPACK_TLS_KEY": "/tls.key", "POD_NAME": "s-1"}
-    built = build(Settings.from_environ(environ), api)
+    settled = {"GPUPACK_PLAN_HOLD_SECONDS": "0.001"}
+    built = build(Settings.from_environ(environ | settled), api)
     leader = built.reflectors["leader"]
     spec = objects.LeaseSpec(holder_identity="s-1_0c7a", lease_duration_seconds=15)
     leader._store.upsert(objects.Lease(spec=spec))
-    told = {name for name, reflector in built.reflectors.items() if reflector._anew}
+    await asyncio.sleep(0.01)
+    told = {name for name, reflector in built.reflectors.items() if reflector._wait_seconds() <= 0}
     assert told == {"nodes", "gpunodes", "gpujobs", "pods"}
 
 

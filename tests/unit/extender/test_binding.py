@@ -9,7 +9,6 @@ from extender_builders import job, pod, whole
 from gpupack_crds.devices import decode_devices
 from gpupack_extender import binding
 from gpupack_extender.binding import Binder
-from gpupack_extender.doubts import Doubts
 from gpupack_extender.errors import BindRefused
 from gpupack_extender.wire import BindingArgs
 from gpupack_kube import errors
@@ -21,7 +20,7 @@ def binder(world, server, api, monkeypatch):
     server.add(pod("p"))
     world.ledger.pods.upsert(pod("p"))
     world.filter(pod("p"), nodes=["a"])
-    return Binder(api, world.ledger, world.reserve, leads=lambda: world.leads)
+    return Binder(api, world.ledger, world.reserve_ask, leads=lambda: world.leads)
 
 
 def to(node, name="p"):
@@ -66,7 +65,7 @@ async def test_a_call_that_got_lost_is_not_sent_again_once_the_lease_is_lost(bin
     with pytest.raises(errors.Unreachable, match="not known whether the pod is bound"):
         await binder.bind(to("a"))
     assert len(server.bindings) == 1
-    assert world.states() == ["doubtful"]
+    assert world.states() == ["unanswered"]
 
 
 async def test_nothing_is_sent_for_a_plain_pod_without_the_lease(binder, world, server):
@@ -88,11 +87,11 @@ async def test_a_bind_that_nobody_answers_keeps_its_place(binder, world, server)
     server.faults = ["lost before"] * binding.TRIES
     with pytest.raises(errors.Unreachable, match="not known whether the pod is bound"):
         await binder.bind(to("a"))
-    assert world.states() == ["doubtful"]
+    assert world.states() == ["unanswered"]
     assert world.filter(pod("p")).node_names == ["a"]
 
 
-async def test_a_second_try_settles_the_doubt(binder, world, server):
+async def test_a_second_try_settles_the_unanswered_bind(binder, world, server):
     server.faults = ["lost before"] * binding.TRIES
     with pytest.raises(errors.Unreachable):
         await binder.bind(to("a"))
@@ -102,7 +101,7 @@ async def test_a_second_try_settles_the_doubt(binder, world, server):
 
 async def test_a_refused_write_frees_the_place(binder, world, server):
     server.faults = ["forbidden"]
-    with pytest.raises(BindRefused, match="403 Forbidden by the test"):
+    with pytest.raises(BindRefused, match="403 Forbidden for a test"):
         await binder.bind(to("a"))
     assert world.states() == []
 
@@ -148,27 +147,3 @@ async def test_a_caller_that_gives_up_does_not_stop_the_bind(binder, world, serv
 async def test_an_unknown_pod_is_refused(binder):
     with pytest.raises(BindRefused, match="there is no pod of UID uid-x"):
         await binder.bind(to("a", name="x"))
-
-
-async def test_a_doubt_is_settled_by_reading_the_pod(binder, api, world, server):
-    server.faults = ["lost before"] * binding.TRIES
-    with pytest.raises(errors.Unreachable):
-        await binder.bind(to("a"))
-    server.pods.clear()
-    (claim,) = world.ledger.unconfirmed(older_than_seconds=0)
-    await Doubts(api, world.ledger).ask(claim)
-    assert world.states() == []
-
-
-async def test_an_unbound_pod_leaves_the_doubt_until_no_write_can_arrive(
-    binder, api, world, server
-):
-    server.faults = ["lost before"] * binding.TRIES
-    with pytest.raises(errors.Unreachable):
-        await binder.bind(to("a"))
-    (claim,) = world.ledger.unconfirmed(older_than_seconds=0)
-    await Doubts(api, world.ledger).ask(claim)
-    assert world.states() == ["doubtful"]
-    world.now += 181
-    await Doubts(api, world.ledger).ask(claim)
-    assert world.states() == []

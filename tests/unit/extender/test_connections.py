@@ -189,15 +189,6 @@ async def test_the_rest_of_an_answered_call_is_not_awaited_for_ever(port, monkey
         assert refusal(await everything(reader)) == (405, "MethodNotAllowed")
 
 
-async def test_no_more_connections_than_the_bound_are_served(monkeypatch):
-    monkeypatch.setattr(servers, "PLAN_CONNECTIONS", 2)
-    server = servers.plan_server(endpoints.application([]), Serving())
-    async with listening(server) as port, connected(port), connected(port) as (reader, writer):
-        assert await answered(port, b"") == (503, "ServiceUnavailable")
-        await send(writer, HEAD + b"\r\n")
-        assert (await reader.readline()).startswith(b"HTTP/1.1 404")
-
-
 async def test_a_connection_without_a_call_is_closed(monkeypatch):
     monkeypatch.setattr(servers, "PLAN_IDLE_SECONDS", 0.1)
     server = servers.plan_server(endpoints.application([]), Serving())

@@ -2,9 +2,9 @@
 """Given what the cluster holds, which node does a pod get?"""
 
 import pytest
-from extender_builders import World, gpu_node, job, node, owner, plan_request, pod, whole
+from extender_builders import World, gpu_node, job, node, owner, places, plan_request, pod, whole
 
-from gpupack_extender.errors import AskInvalid, BindRefused
+from gpupack_extender.errors import BindRefused
 from gpupack_extender.settings import Mode
 
 WORKER = {"worker": ("train", 1, 0)}
@@ -16,7 +16,7 @@ def test_a_planned_pod_gets_its_planned_node(world):
 
 
 def test_a_planned_pod_gets_its_node_before_the_watch_shows_the_plan(world):
-    planned = world.plan(plan_request("train")).placement[0].node
+    planned = places(world.plan(plan_request("train")))[0].node
     assert world.filter(pod("p", **WORKER)).node_names == [planned]
 
 
@@ -72,7 +72,7 @@ def test_a_planned_pod_waits_while_its_gpu_is_failed(world):
 def test_labels_alone_do_not_take_a_workers_place(world, stranger):
     world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=[("b", [2])]))
     world.filter(stranger)
-    claims = world.ledger.books.pods.values()
+    claims = world.ledger.claims.pods.values()
     assert not any(whole("b", 2)[0].uuid in str(claim.placement) for claim in claims)
 
 
@@ -110,7 +110,8 @@ def test_a_full_node_fails_in_a_way_that_evicting_could_help(world):
 
 def test_a_small_node_fails_in_a_way_that_evicting_cannot_help(world):
     result = world.filter(pod("q", gpus=5), nodes=["a"])
-    assert result.failed_and_unresolvable_nodes == {"a": "fewer than 5 GPUs that match"}
+    text = "fewer than 5 GPUs that match; would fit with 1 GPU less"
+    assert result.failed_and_unresolvable_nodes == {"a": text}
 
 
 def test_a_node_without_inventory_is_named(world):
@@ -150,7 +151,24 @@ def texts(world, asking):
 def test_cpu_of_other_pods_counts(world):
     world.ledger.pods.upsert(pod("web", gpus=0, cpu="31500m", on="a"))
     result = world.filter(pod("p", cpu="1"), nodes=["a"])
-    assert result.failed_nodes == {"a": "fewer than 1000 milli-CPU free"}
+    text = "fewer than 1000 milli-CPU free; would fit with 500 milli-CPU less"
+    assert result.failed_nodes == {"a": text}
+
+
+def test_the_nodes_that_would_fit_with_least_less_say_with_what(world):
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0, 1), gpus=2))
+    world.ledger.pods.upsert(pod("q", on="b", devices=whole("b", 0, 1, 2), gpus=3))
+    assert world.filter(pod("r", gpus=4)).failed_nodes == {
+        "a": "fewer than 4 free GPUs; would fit with 2 GPUs less",
+        "b": "fewer than 4 free GPUs",
+    }
+
+
+def test_the_nearest_miss_is_the_same_as_that_of_a_job(world):
+    world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0, 1), gpus=2))
+    world.ledger.pods.upsert(pod("q", on="b", devices=whole("b", 0, 1, 2), gpus=3))
+    with pytest.raises(BindRefused, match="1 node would fit with 2 GPUs less"):
+        world.reserve(pod("r", gpus=4), "a")
 
 
 def test_advisory_mode_passes_every_node_that_fits():
@@ -171,6 +189,11 @@ def test_advisory_mode_ranks_by_policy():
     assert scores["a"] < 10
 
 
-def test_a_pod_that_asks_for_nothing_of_ours_is_an_error(world):
-    with pytest.raises(AskInvalid, match="0 containers of pod p ask for GPUs"):
-        world.filter(pod("p", gpus=0))
+def test_a_pod_that_cannot_be_served_is_refused_on_every_node_and_not_asked_about_again(world):
+    answer = world.filter(pod("p", gpus=0))
+    assert answer.error == ""
+    assert answer.failed_and_unresolvable_nodes == dict.fromkeys(
+        ["a", "b"],
+        "pod p: 0 of its containers ask for GPUs; exactly one container or sidecar may, and no "
+        "plain init container",
+    )

@@ -7,12 +7,12 @@ from extender_builders import OBSERVED, plan_request, pod, share_limits
 
 import gpupack_core as core
 from gpupack_crds import names
-from gpupack_extender import asks, gpu_ask
+from gpupack_extender import gpu_ask, pod_ask, pod_resources
 from gpupack_extender.errors import AskInvalid
 
 
 def request(limits):
-    return asks.pod_request(pod("p", asking=limits), (OBSERVED,))
+    return pod_ask.of_watch(pod("p", asking=limits), (OBSERVED,)).served()
 
 
 def test_a_share_is_asked_for_by_three_limits():
@@ -90,13 +90,13 @@ def test_memory_beyond_any_gpu_stays_beyond_any_gpu():
 
 @pytest.mark.parametrize("limits", [share_limits(30), {OBSERVED: "1"}, {names.GPU: "1"}])
 def test_a_pod_that_asks_is_known_as_one(limits):
-    assert asks.asks_for_gpus(pod("p", asking=limits).spec, (OBSERVED,))
+    assert pod_ask.asks_for_gpus(pod("p", asking=limits).spec, (OBSERVED,))
 
 
 def test_a_resource_that_is_not_observed_is_no_ask():
     spec = pod("p", asking={"example.org/gpu": "1"}).spec
-    assert not asks.asks_for_gpus(spec, (OBSERVED,))
-    assert asks.tickets(spec, (OBSERVED,)) == {}
+    assert not pod_ask.asks_for_gpus(spec, (OBSERVED,))
+    assert pod_resources.tickets(spec, (OBSERVED,)) == {}
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from listening import listening
 
 import gpupack_core as core
 from gpupack_extender import endpoints
-from gpupack_extender.access import Access
+from gpupack_extender.access import KEPT_ANSWERS, Access
 from gpupack_extender.binding import Binder
 from gpupack_extender.filtering import Filter
+from gpupack_extender.health import Health
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.metrics import LedgerCollector, Metrics
 from gpupack_extender.plan_api import PlanApi
@@ -28,6 +29,7 @@ from gpupack_extender.settings import Decisions, Mode, Serving
 from gpupack_extender.takeover import Takeover
 from gpupack_extender.verbs import Verbs
 from gpupack_kube import objects
+from gpupack_kube.metrics import UnreadableObjects
 
 JSON = {"Content-Type": "application/json"}
 TOKEN = {"Authorization": "Bearer operator-token"}
@@ -66,16 +68,17 @@ async def parts(world, api):
     readiness = Readiness(
         watches={"pods": watch},
         leadership=leadership,
-        takeover=Takeover([], clock=lambda: world.now),
+        takeover=Takeover([], clock=lambda: world.now, settle_seconds=10, later=None),
         fresh_seconds=90,
         settle_seconds=10,
     )
     metrics = Metrics()
     metrics.registry.register(LedgerCollector(world.ledger, {"pods": watch}))
+    metrics.registry.register(UnreadableObjects({"pods": watch}))
     verbs = Verbs(
         filter_pod=world.filter_pod,
         prioritize_pod=world.prioritize_pod,
-        binder=Binder(api, world.ledger, world.reserve, leads=lambda: world.leads),
+        binder=Binder(api, world.ledger, world.reserve_ask, leads=lambda: world.leads),
         readiness=readiness,
         metrics=metrics,
     )
@@ -87,6 +90,12 @@ async def parts(world, api):
 @pytest.fixture
 async def verbs(parts):
     async with calling(parts.verbs.app()) as session:
+        yield session
+
+
+@pytest.fixture
+async def health(parts):
+    async with calling(Health(parts.plans.readiness).app()) as session:
         yield session
 
 
@@ -124,10 +133,11 @@ async def test_filter_then_bind(verbs, world, server):
     assert world.states() == ["landed"]
 
 
-async def test_an_unservable_pod_is_an_error_that_is_retried(verbs):
+async def test_an_unservable_pod_is_told_so_on_every_node(verbs):
     body = filter_body(Pod=msgspec.to_builtins(pod("p", gpus=0)))
     async with verbs.post("/scheduler/filter", json=body) as response:
-        assert "exactly one container" in (await response.json())["Error"]
+        refused = (await response.json())["FailedAndUnresolvableNodes"]
+    assert all("exactly one container" in text for text in refused.values())
 
 
 async def test_nothing_is_decided_on_a_stale_watch(verbs, parts, world):
@@ -343,9 +353,11 @@ async def test_other_paths_are_refused(both):
             assert (await answer_of(response))[:2] == (404, "NotFound")
 
 
-async def test_health_and_metrics_are_only_read(both):
-    for path in ("/healthz", "/readyz", "/metrics"):
-        async with both.post(path, json={}) as response:
+async def test_health_and_metrics_are_only_read(both, health):
+    async with both.post("/metrics", json={}) as response:
+        assert (await answer_of(response))[0] == 405
+    for path in ("/healthz", "/readyz"):
+        async with health.post(path, json={}) as response:
             assert (await answer_of(response))[0] == 405
 
 
@@ -393,12 +405,82 @@ async def test_reviews_are_kept_for_a_while_and_then_asked_anew(plans, server, w
     assert server.reviews == 4
 
 
-async def test_who_is_not_the_leader_makes_no_plan(plans, parts):
+async def test_strangers_cost_the_api_server_a_few_questions_and_no_more(plans, server):
+    for number in range(50):
+        status, _ = await ask(plans, headers={"Authorization": f"Bearer forged-{number}"})
+        assert status == (401 if number < 5 else 429)
+    assert server.reviews == 5
+
+
+async def test_reviews_that_failed_count_against_nobody(plans, server):
+    server.reviews_fail = True
+    for _ in range(10):
+        assert (await ask(plans))[0] not in {200, 401, 403, 429}
+    server.reviews_fail = False
+    assert (await ask(plans))[0] == 200
+
+
+async def test_reviews_of_a_right_that_failed_count_against_nobody(plans, server, world):
+    await ask(plans)
+    server.reviews_fail = True
+    for number in range(10):
+        body = msgspec.to_builtins(plan_request("train")) | {"namespace": f"n{number}"}
+        async with plans.post(PLAN, json=body, headers=TOKEN) as response:
+            assert response.status not in {200, 401, 403, 429}
+    server.reviews_fail = False
+    world.now += 5
+    async with plans.post(PLAN, json=body, headers=TOKEN) as response:
+        assert response.status == 200
+
+
+async def test_strangers_lock_out_no_valid_token_of_their_address(plans, server, world):
+    assert (await ask(plans))[0] == 200
+    world.now += 11
+    for number in range(10):
+        await ask(plans, headers={"Authorization": f"Bearer forged-{number}"})
+    before = server.reviews
+    assert (await ask(plans))[0] == 200
+    assert server.reviews > before
+
+
+async def test_a_token_that_was_valid_and_is_no_more_is_refused(plans, server, world):
+    await ask(plans)
+    world.now += 11
+    server.users.clear()
+    assert (await ask(plans))[0] == 401
+
+
+async def test_a_refused_token_is_asked_about_once(plans, server):
+    for _ in range(5):
+        assert (await ask(plans, headers={"Authorization": "Bearer forged"}))[0] == 401
+    assert server.reviews == 1
+
+
+async def test_refused_tokens_without_end_crowd_out_nobody(plans, server, world, monkeypatch):
+    monkeypatch.setattr("gpupack_extender.access.TokenBuckets.take", lambda *_: True)
+    await ask(plans)
+    for number in range(KEPT_ANSWERS + 10):
+        await ask(plans, headers={"Authorization": f"Bearer forged-{number}"})
+    before = server.reviews
+    assert (await ask(plans))[0] == 200
+    assert server.reviews == before
+
+
+async def test_a_user_without_the_right_costs_a_few_questions_and_no_more(plans, server):
+    server.allowed.clear()
+    for number in range(20):
+        body = msgspec.to_builtins(plan_request("train")) | {"namespace": f"n{number}"}
+        async with plans.post(PLAN, json=body, headers=TOKEN) as response:
+            assert response.status == (403 if number < 5 else 429)
+    assert server.reviews == 1 + 5
+
+
+async def test_who_is_not_the_leader_makes_no_plan_and_is_ready_to_lead(plans, health, parts):
     parts.leadership.remove(objects.Lease())
     status, answer = await ask(plans)
     assert (status, answer["reason"]) == (503, "NotReady")
-    async with plans.get("/readyz") as response:
-        assert (response.status, await response.text()) == (503, "NotLeader")
+    async with health.get("/readyz") as response:
+        assert (response.status, await response.text()) == (200, "ok")
 
 
 async def test_an_unreadable_pod_spec_is_a_bad_request(plans):
@@ -406,8 +488,8 @@ async def test_an_unreadable_pod_spec_is_a_bad_request(plans):
     assert (status, answer["reason"]) == (400, "AskInvalid")
 
 
-async def test_health_is_for_anyone_and_metrics_are_not(plans):
-    async with plans.get("/healthz") as response:
+async def test_health_is_for_anyone_and_metrics_are_not(plans, health):
+    async with health.get("/healthz") as response:
         assert response.status == 200
     async with plans.get("/metrics") as response:
         assert response.status == 401
@@ -419,7 +501,7 @@ async def test_metrics_tell_claims_and_devices(plans):
         text = await response.text()
     assert 'gpupack_extender_claims{state="planned"} 3.0' in text
     assert 'gpupack_extender_devices{state="free"} 5.0' in text
-    assert 'gpupack_extender_unreadable_objects_total{kind="pods"} 0.0' in text
+    assert 'gpupack_unreadable_objects_total{kind="pods"} 0.0' in text
     assert 'gpupack_extender_calls_total{outcome="placed",verb="plan"} 1.0' in text
 
 

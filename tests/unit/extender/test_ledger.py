@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 import pytest
-from extender_builders import gpu_node, job, node, part, plan_request, pod, whole
+from extender_builders import gpu_node, job, node, part, places, plan_request, pod, whole
 
 from gpupack_crds.plan import PlanRefusal
 from gpupack_extender.errors import AskInvalid, BindRefused
@@ -20,7 +20,7 @@ def admitted(*placed, attempt=1):
 
 
 def test_plan_status_and_pod_of_a_worker_are_one_place(world):
-    placed = world.plan(plan_request("train", gpus=2)).placement[0]
+    placed = places(world.plan(plan_request("train", gpus=2)))[0]
     world.ledger.jobs.upsert(admitted((placed.node, [0, 1])))
     bound = pod("p", gpus=2, on=placed.node, devices=whole(placed.node, 0, 1), **WORKER)
     world.ledger.pods.upsert(bound)
@@ -35,10 +35,26 @@ def test_a_plan_is_the_same_when_asked_again(world):
     assert world.plan(plan_request("train", workers=3)) == first
 
 
-def test_a_plan_is_free_after_its_deadline(world):
+def test_a_plan_is_not_given_away_by_the_clock(world):
     world.plan(plan_request("train", workers=8))
-    world.now += 10
-    assert not isinstance(world.plan(plan_request("other", workers=8)), PlanRefusal)
+    world.now += 1e6
+    assert isinstance(world.plan(plan_request("other", workers=8)), PlanRefusal)
+
+
+def test_a_plan_that_was_asked_for_again_is_not_overdue(world):
+    world.plan(plan_request("train"))
+    world.now += 9
+    world.plan(plan_request("train"))
+    world.now += 9
+    assert world.ledger.overdue_plans() == ()
+    world.now += 1
+    assert len(world.ledger.overdue_plans()) == 1
+
+
+def test_a_plan_of_an_attempt_that_is_over_is_free(world):
+    world.plan(plan_request("train", workers=8))
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Pending"))
+    assert world.states() == []
 
 
 def test_a_written_plan_has_no_deadline(world):
@@ -49,10 +65,10 @@ def test_a_written_plan_has_no_deadline(world):
 
 
 def test_a_plan_that_lost_a_gpu_is_made_anew(world):
-    before = world.plan(plan_request("train")).placement[0]
+    before = places(world.plan(plan_request("train")))[0]
     number = int(before.devices[0].uuid[-1])
     world.ledger.gpus.upsert(gpu_node(before.node, failed=[number]))
-    assert world.plan(plan_request("train")).placement[0].devices != before.devices
+    assert places(world.plan(plan_request("train")))[0].devices != before.devices
 
 
 def test_a_gang_that_does_not_fit_holds_nothing(world):
@@ -66,7 +82,7 @@ def test_a_gang_in_one_clique_is_not_spread_over_gpus_without_nvlink(world):
     refusal = world.plan(plan_request("train", **one_clique))
     assert (refusal.never, "in one NVLink clique" in refusal.message) == (True, True)
     halves = plan_request("halves", share={"percent": 50, "memory": "8Gi"}, **one_clique)
-    first, second = world.plan(halves).placement
+    first, second = places(world.plan(halves))
     assert first.devices == second.devices
 
 
@@ -111,7 +127,7 @@ def test_cpu_of_a_written_place_is_that_of_the_jobs_template(world):
     template = {"spec": {"containers": [asking], "overhead": {"cpu": "2"}}}
     placed = job("train", attempt=1, phase="Admitted", placed=[("a", [0])], template=template)
     world.ledger.jobs.upsert(placed)
-    (claim,) = world.ledger.books.workers.values()
+    (claim,) = world.ledger.claims.workers.values()
     assert claim.placement.cpu == 22000
 
 
@@ -163,7 +179,7 @@ def test_an_unanswered_bind_has_no_deadline(world):
     world.ledger.end_bind("uid-p", Outcome.UNKNOWN)
     world.now += 1e6
     world.ledger.expire()
-    assert world.states() == ["doubtful"]
+    assert world.states() == ["unanswered"]
 
 
 def test_what_the_watch_showed_stands_against_a_late_answer(world):
@@ -177,7 +193,7 @@ def test_what_the_watch_showed_stands_against_a_late_answer(world):
 def test_two_pods_on_one_gpu_are_reported_and_both_stay_held(world, caplog):
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
     world.ledger.pods.upsert(pod("q", on="a", devices=whole("a", 0)))
-    assert world.ledger.books.contradictions == 1
+    assert world.ledger.claims.contradictions == 1
     assert caplog.records[-1].levelno == logging.ERROR
     world.ledger.pods.remove(pod("p"))
     assert world.free("a") == [1, 2, 3]
@@ -202,9 +218,9 @@ def test_a_worker_waits_while_its_nodes_kubelet_would_turn_it_away(world):
 
 
 def test_a_plan_on_a_node_that_is_away_is_made_anew(world):
-    before = world.plan(plan_request("train")).placement[0]
+    before = places(world.plan(plan_request("train")))[0]
     world.ledger.nodes.upsert(node(before.node, ready=False))
-    assert world.plan(plan_request("train")).placement[0].node != before.node
+    assert places(world.plan(plan_request("train")))[0].node != before.node
 
 
 def test_a_pod_is_not_bound_to_a_node_that_filter_did_not_give(world):
@@ -272,7 +288,7 @@ def test_a_plan_counts_cpu_of_the_pod_spec(world):
 def test_a_plan_respects_the_pods_node_selector(world):
     world.ledger.nodes.upsert(node("b", labels={"zone": "east"}))
     pod_spec = {"containers": [{"name": "worker"}], "nodeSelector": {"zone": "east"}}
-    placement = world.plan(plan_request("train", workers=4, pod_spec=pod_spec)).placement
+    placement = places(world.plan(plan_request("train", workers=4, pod_spec=pod_spec)))
     assert {each.node for each in placement} == {"b"}
 
 

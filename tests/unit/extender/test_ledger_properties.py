@@ -12,6 +12,7 @@ GPUPACK_TEST_CASES sets how many runs there are (60; run thousands after a chang
 import collections
 import contextlib
 import itertools
+import math
 import os
 
 import hypothesis.strategies as st
@@ -38,12 +39,15 @@ from gpupack_extender.binding import judge
 from gpupack_extender.errors import BindRefused, NotReady
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.ledger import Outcome
+from gpupack_extender.unconfirmed_writes import GIVE_UP_SECONDS, judge_plan
 
 JOBS = st.sampled_from(["whole-1", "whole-2", "share-1", "share-2", "observed-1"])
 NODES = st.sampled_from(["a", "b", "x"])
 SHARES = st.sampled_from([(30, "8Gi"), (60, "20Gi"), (10, "60Gi")])
 PICK = st.integers(0, 1000)
 KINDS = st.sampled_from(["pods", "jobs"])
+REQUEST_SECONDS = 60
+"""The API server ends a request by then."""
 
 
 def pick(items, number):
@@ -101,7 +105,7 @@ class Cluster(RuleBasedStateMachine):
         self.reported = {}
         self.events = {"pods": collections.deque(), "jobs": collections.deque()}
         self.on_the_way = {}
-        self.lagged = False
+        self.lists_at = 0.0
         self.serial = itertools.count()
 
     # The API server
@@ -109,6 +113,9 @@ class Cluster(RuleBasedStateMachine):
     def write(self, kind, key, item):
         before = getattr(self, kind).pop(key, None)
         if item is not None:
+            version = str(next(self.serial))
+            metadata = msgspec.structs.replace(item.metadata, resource_version=version)
+            item = msgspec.structs.replace(item, metadata=metadata)
             getattr(self, kind)[key] = item
             self.events[kind].append(("upsert", item))
         else:
@@ -176,11 +183,13 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 6, 11, 31]), lags=st.booleans())
     def time_passes(self, seconds, lags):
-        """A watch that lags for longer than a plan is held makes contradictions, no more."""
+        """The watch of GPUJobs may lag for longer than a plan is held."""
         self.world.now += seconds
-        self.lagged |= lags and bool(self.events["jobs"])
         while self.events["jobs"] and not lags:
             self.deliver("jobs")
+        if self.world.now >= self.lists_at:
+            self.lists_at = math.inf
+            self.a_watch_lists_anew("jobs")
 
     # The operator
 
@@ -192,23 +201,26 @@ class Cluster(RuleBasedStateMachine):
         current = self.jobs[f"uid-{name}"]
         if current.status.phase == "Admitted" or self.world.now < self.world.decides_from:
             return
-        asked = plan_request(name, attempt=current.status.attempt + 1, **self.specs[name])
+        version = current.metadata.resource_version
+        attempt = current.status.attempt + 1
+        asked = plan_request(name, attempt=attempt, version=version, **self.specs[name])
         plan = self.world.plan(asked)
         if isinstance(plan, PlanResponse):
-            self.plans[name] = (plan, asked.attempt, self.world.now + plan.expires_seconds)
-            books = self.world.ledger.books
-            for worker in books.workers_of(current.metadata.uid):
-                if books.workers[worker].state is claims.State.PLANNED:
-                    self.check_decided(books.workers[worker].place)
+            self.plans[name] = (plan, asked, self.world.now + plan.expires_seconds)
+            table = self.world.ledger.claims
+            for worker in table.workers_of(current.metadata.uid):
+                if table.workers[worker].state is claims.State.PLANNED:
+                    self.check_decided(table.workers[worker].allocation)
 
     @rule(name=JOBS)
     def a_plan_is_written(self, name):
-        plan, attempt, until = self.plans.pop(name, (None, 0, 0.0))
+        """The write is sent in time; it may arrive within the API server's minute."""
+        plan, asked, until = self.plans.pop(name, (None, None, 0.0))
         current = self.jobs.get(f"uid-{name}")
-        if plan is None or current is None or self.world.now >= until:
+        if plan is None or current is None or self.world.now >= until + REQUEST_SECONDS:
             return
-        if attempt == current.status.attempt + 1:
-            self.set_status(current, attempt, "Admitted", plan.placement)
+        if asked.resource_version == current.metadata.resource_version:
+            self.set_status(current, asked.attempt, "Admitted", plan.placement)
 
     @rule(name=JOBS)
     def an_attempt_ends(self, name):
@@ -280,9 +292,9 @@ class Cluster(RuleBasedStateMachine):
         uid = pick(self.unbound(), number)
         with contextlib.suppress(NotReady):
             self.world.filter(self.pods[uid], nodes=nodes)
-        claim = self.world.ledger.books.pods.get(uid)
+        claim = self.world.ledger.claims.pods.get(uid)
         if claim is not None and claim.state is claims.State.ASSUMED and not claim.worker:
-            self.check_decided(claim.place)
+            self.check_decided(claim.allocation)
 
     @precondition(lambda self: self.unbound())
     @rule(
@@ -302,10 +314,10 @@ class Cluster(RuleBasedStateMachine):
             return
         if claim.state is not claims.State.BINDING:
             return
-        self.check_decided(claim.place)
+        self.check_decided(claim.allocation)
         self.on_the_way[uid] = claim
         outcome = Outcome.NOT_LANDED
-        if fate == "refused" and not claim.in_doubt:
+        if fate == "refused" and not claim.may_have_landed:
             del self.on_the_way[uid]
         elif fate == "lands":
             self.land(uid)
@@ -322,10 +334,18 @@ class Cluster(RuleBasedStateMachine):
         self.land(pick(self.on_the_way, number))
 
     @rule()
-    def doubts_are_asked_about(self):
+    def unconfirmed_binds_are_asked_about(self):
         for claim in self.world.ledger.unconfirmed(older_than_seconds=5):
             outcome = judge(self.pods.get(claim.uid), claim, may_have_landed=True)
             self.world.ledger.settle(claim, outcome)
+
+    @rule()
+    def overdue_plans_are_asked_about(self):
+        ledger = self.world.ledger
+        for plan in ledger.overdue_plans():
+            may_land = ledger.age_seconds(plan[0]) <= GIVE_UP_SECONDS
+            now = self.jobs.get(plan[0].worker.attempt.job_uid)
+            ledger.settle_plan(plan, judge_plan(now, plan, may_land=may_land))
 
     # The extender
 
@@ -334,10 +354,15 @@ class Cluster(RuleBasedStateMachine):
         """What it had on the way has long arrived when it has listed everything."""
         for uid in list(self.on_the_way):
             self.land(uid)
+        settled = self.world.now + self.world.decisions.plan_hold_seconds
+        self.plans = {
+            name: (plan, asked, min(until, settled - REQUEST_SECONDS))
+            for name, (plan, asked, until) in self.plans.items()
+        }
         self.world.use(self.fresh_ledger())
         for queue in self.events.values():
             queue.clear()
-        self.world.decides_from = self.world.now + self.world.decisions.plan_hold_seconds
+        self.world.decides_from = self.lists_at = settled
 
     def fresh_ledger(self):
         fresh = self.world.new_ledger()
@@ -350,34 +375,36 @@ class Cluster(RuleBasedStateMachine):
 
     # What must hold
 
-    def check_decided(self, place):
+    def check_decided(self, allocation):
         """What the ledger has just given away was free, as far as it has been told."""
-        for grant in place.placement.devices:
+        for grant in allocation.placement.devices:
             check_fits([each for each in self.known_holdings() if each.uuid == grant.uuid])
-        if place.tickets:
-            node = self.world.ledger.cluster.node(place.node)
-            assert self.known_tickets(place.node) <= len(node.devices)
+        if allocation.tickets:
+            node = self.world.ledger.cluster.node(allocation.node)
+            assert self.known_tickets(allocation.node) <= len(node.devices)
 
     def known_holdings(self):
         """Devices of pods, of workers without a pod, and of what agents say lingers."""
-        books = self.world.ledger.books
-        for claim in books.pods.values():
+        table = self.world.ledger.claims
+        for claim in table.pods.values():
             yield from claims.shares(claim.placement)
         for claim in self.podless_workers():
             yield from claims.shares(claim.placement)
         for held in self.reported.values():
             for uid, shares in held.items():
-                if uid not in books.pods:
+                if uid not in table.pods:
                     yield from shares
 
     def known_tickets(self, node):
-        books = self.world.ledger.books
-        held = [c.place for c in (*books.pods.values(), *self.podless_workers())]
-        return sum(place.tickets.get(OBSERVED, 0) for place in held if place.node == node)
+        table = self.world.ledger.claims
+        held = [c.allocation for c in (*table.pods.values(), *self.podless_workers())]
+        return sum(
+            allocation.tickets.get(OBSERVED, 0) for allocation in held if allocation.node == node
+        )
 
     def podless_workers(self):
-        books = self.world.ledger.books
-        return [c for w, c in books.workers.items() if not books.pods_of(w)]
+        table = self.world.ledger.claims
+        return [c for w, c in table.workers.items() if not table.pods_of(w)]
 
     @invariant()
     def no_gpu_is_bound_beyond_what_it_has(self):
@@ -390,18 +417,16 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def no_gpu_is_held_beyond_what_it_has(self):
-        if self.lagged:
-            return
-        books = self.world.ledger.books
-        assert books.contradictions == 0
-        for claim in books.pods.values():
+        table = self.world.ledger.claims
+        assert table.contradictions == 0
+        for claim in table.pods.values():
             for share in claims.shares(claim.placement):
                 check_fits([e for e in self.known_claims() if e.uuid == share.uuid])
 
     def known_claims(self):
         """As known holdings, without what lingers: an agent may report that too late."""
-        books = self.world.ledger.books
-        for claim in (*books.pods.values(), *self.podless_workers()):
+        table = self.world.ledger.claims
+        for claim in (*table.pods.values(), *self.podless_workers()):
             yield from claims.shares(claim.placement)
 
     def teardown(self):
@@ -413,18 +438,19 @@ class Cluster(RuleBasedStateMachine):
                 self.deliver(kind)
         self.world.now += 1000
         self.world.ledger.expire()
-        self.doubts_are_asked_about()
-        for uid in list(self.world.ledger.books.pods):
-            self.world.ledger.settle(self.world.ledger.books.pods[uid], Outcome.UNKNOWN)
+        self.overdue_plans_are_asked_about()
+        self.unconfirmed_binds_are_asked_about()
+        for uid in list(self.world.ledger.claims.pods):
+            self.world.ledger.settle(self.world.ledger.claims.pods[uid], Outcome.UNKNOWN)
         assert holdings(self.world.ledger) == holdings(self.fresh_ledger())
 
 
 def holdings(ledger):
     """GPUs by holder. CPU is left out: a GPUJob's status does not tell what its plan counted."""
-    books = ledger.books
-    holders = [claims.shares(c.placement) for c in books.pods.values()]
+    table = ledger.claims
+    holders = [claims.shares(c.placement) for c in table.pods.values()]
     free = {node.name: ledger.cluster.free_devices(node.name) for node in ledger.cluster.nodes()}
-    return sorted(books.pods), sorted(map(str, books.workers)), sorted(map(str, holders)), free
+    return sorted(table.pods), sorted(map(str, table.workers)), sorted(map(str, holders)), free
 
 
 Cluster.TestCase.settings = settings(

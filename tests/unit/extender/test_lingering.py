@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force-deleted pods whose processes still run: their GPUs get no new work."""
 
+import msgspec
 import pytest
-from extender_builders import gpu_node, job, node, part, pod, share_limits, whole
+from extender_builders import World, gpu_node, job, node, part, pod, share_limits, whole
 
 from gpupack_extender.errors import BindRefused
+from gpupack_extender.filtering import HOLD_ENDS_SOON
+from gpupack_extender.settings import Mode
+from gpupack_kube import objects
 
 HOLDING = gpu_node("a", lingering={"p": whole("a", 0, 1)})
 EMPTY = gpu_node("a")
@@ -35,10 +39,77 @@ def test_a_pod_that_is_gone_before_its_node_says_so_holds_again(world, running):
 
 def test_a_pods_own_claim_and_its_lingering_are_one(world, running):
     world.ledger.gpus.upsert(HOLDING)
-    assert world.ledger.books.contradictions == 0
+    assert world.ledger.claims.contradictions == 0
     assert world.free("a") == [2, 3]
     world.ledger.gpus.upsert(EMPTY)
     assert world.free("a") == [2, 3]
+
+
+def given_up(running):
+    """The pod as who gives up its node leaves it: finished, its containers still shown running."""
+    container = objects.ContainerStatus(state=objects.ContainerState(running=objects.Running()))
+    status = msgspec.structs.replace(
+        running.status, phase="Failed", container_statuses=(container,)
+    )
+    return msgspec.structs.replace(running, status=status)
+
+
+def free_after(world, seconds):
+    world.now += seconds
+    world.ledger.expire()
+    return world.free("a")
+
+
+def test_gpus_of_a_finished_pod_whose_containers_may_run_wait_for_the_agents_word(world, running):
+    world.ledger.pods.upsert(given_up(running))
+    assert free_after(world, 14) == [2, 3]
+    world.ledger.gpus.upsert(HOLDING)
+    assert free_after(world, 1000) == [2, 3]
+    world.ledger.gpus.upsert(EMPTY)
+    assert world.free("a") == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_pod_that_only_such_a_hold_refuses_comes_again_soon(mode):
+    world = World(mode=mode)
+    world.add_node("a")
+    running = pod("p", gpus=2, on="a", devices=whole("a", 0, 1))
+    world.ledger.pods.upsert(running)
+    world.ledger.pods.upsert(given_up(running))
+    assert world.filter(pod("q", gpus=4), nodes=["a"]).error == HOLD_ENDS_SOON
+    assert world.filter(pod("r", gpus=8), nodes=["a"]).failed_and_unresolvable_nodes
+    assert world.free("a") == [2, 3]
+    world.now += 15
+    assert world.filter(pod("q", gpus=4), nodes=["a"]).node_names == ["a"]
+
+
+def test_a_pod_that_a_lingering_one_refuses_is_refused(world, running):
+    world.ledger.gpus.upsert(HOLDING)
+    world.ledger.pods.upsert(given_up(running))
+    refused = world.filter(pod("q", gpus=4), nodes=["a"])
+    assert not refused.error
+    assert "a" in refused.failed_nodes
+
+
+@pytest.mark.parametrize("again", ["upsert", "remove", "replace"])
+def test_they_are_free_when_the_agent_lists_nothing_whatever_the_watch_says_again(
+    world, running, again
+):
+    world.ledger.pods.upsert(given_up(running))
+    world.now += 10
+    items = {"upsert": given_up(running), "remove": running, "replace": [given_up(running)]}
+    getattr(world.ledger.pods, again)(items[again])
+    assert world.free("a") == [2, 3]
+    assert free_after(world, 5) == [0, 1, 2, 3]
+    world.ledger.pods.replace([given_up(running)])
+    assert world.free("a") == [0, 1, 2, 3]
+
+
+def test_gpus_of_a_pod_that_its_kubelet_ended_are_free_at_once(world, running):
+    world.ledger.pods.upsert(given_up(running))
+    status = msgspec.structs.replace(given_up(running).status, container_statuses=())
+    world.ledger.pods.upsert(msgspec.structs.replace(running, status=status))
+    assert world.free("a") == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("first", ["gpus", "pods"])
@@ -53,7 +124,7 @@ def test_a_restart_that_still_lists_the_pod_counts_it_once(world, running):
     world.ledger.pods.replace([])
     world.ledger.gpus.upsert(HOLDING)
     world.ledger.pods.replace([running])
-    obstacle = world.ledger.books.obstacle(world.ledger.books.pods["uid-p"].place)
+    obstacle = world.ledger.claims.obstacle(world.ledger.claims.pods["uid-p"].allocation)
     assert (obstacle, world.free("a")) == ("", [2, 3])
 
 
@@ -94,7 +165,7 @@ def test_work_bound_before_the_report_is_no_contradiction(world, caplog):
     world.bind(pod("q"), "a")
     world.ledger.gpus.upsert(HOLDING)
     world.ledger.pods.replace([pod("q", on="a", devices=whole("a", 0), cpu="2")])
-    assert world.ledger.books.contradictions == 0
+    assert world.ledger.claims.contradictions == 0
     assert "claimed beyond" not in caplog.text
 
 

@@ -8,19 +8,21 @@ from extender_builders import (
     gpu_node,
     job,
     observed_node,
+    places,
     plan_request,
     pod,
     share_limits,
     whole,
 )
 
+from gpupack_crds import names
 from gpupack_crds.names import DEVICES_ANNOTATION
 from gpupack_crds.plan import PlanRefusal
 from gpupack_extender.binding import annotations, judge
 from gpupack_extender.errors import AskInvalid, BindRefused
 from gpupack_extender.ledger.ledger import Outcome
 
-OTHER = "its GPUs are asked for by another resource name"
+OTHER = "its GPUs are asked for by another resource name: "
 
 
 @pytest.fixture
@@ -60,7 +62,8 @@ def test_the_binding_names_no_devices(world):
 )
 def test_nobody_gets_a_node_whose_gpus_go_by_another_name(world, ask, node):
     result = world.filter(pod("p", asking=ask), nodes=[node])
-    assert result.failed_and_unresolvable_nodes == {node: OTHER}
+    name = OBSERVED if node == "x" else names.GPU
+    assert result.failed_and_unresolvable_nodes == {node: OTHER + name}
 
 
 def test_a_full_node_fails_in_a_way_that_evicting_could_help(world):
@@ -89,13 +92,13 @@ def test_gpus_of_a_pod_are_free_when_it_is_terminal(world):
 
 def test_a_gang_is_planned_node_by_node(world):
     plan = planned(world, workers=3, gpus=2)
-    assert sorted(each.node for each in plan.placement) == ["x", "x", "y"]
-    assert {each.devices for each in plan.placement} == {()}
+    assert sorted(each.node for each in places(plan)) == ["x", "x", "y"]
+    assert {each.devices for each in places(plan)} == {()}
     assert isinstance(planned(world, "other", workers=2, gpus=2), PlanRefusal)
 
 
 def test_a_plan_status_and_pod_of_a_worker_are_one_place(world):
-    (worker,) = planned(world, gpus=3).placement
+    (worker,) = places(planned(world, gpus=3))
     assert len(world.free(worker.node)) == 1
     written = job(
         "train",
@@ -126,7 +129,7 @@ def test_a_written_plan_is_held_after_a_restart(world):
 
 
 def test_a_place_is_not_used_when_the_node_has_fewer_gpus_than_are_claimed(world):
-    (worker,) = planned(world, gpus=3).placement
+    (worker,) = places(planned(world, gpus=3))
     world.ledger.nodes.upsert(observed_node(worker.node, gpus=2))
     mine = asking("p", 3, worker=("train", 1, 0))
     text = f"more {OBSERVED} are claimed on node {worker.node} than it has"
@@ -137,7 +140,7 @@ def test_a_place_is_not_used_when_the_node_has_fewer_gpus_than_are_claimed(world
 
 
 def test_a_place_is_not_used_when_its_node_is_ours_now(world):
-    (worker,) = planned(world, gpus=1).placement
+    (worker,) = places(planned(world, gpus=1))
     world.add_node(worker.node)
     with pytest.raises(BindRefused, match=f"does not hand out {OBSERVED}"):
         world.reserve(asking("p", worker=("train", 1, 0)), worker.node)
@@ -151,7 +154,7 @@ def test_a_lost_reply_is_judged_by_the_node_alone(world):
 
 
 def test_models_are_those_of_the_gpus_that_the_agent_sees(world):
-    assert planned(world, gpus=1, gpuModels=["H100"]).placement[0].node == "x"
+    assert places(planned(world, gpus=1, gpuModels=["H100"]))[0].node == "x"
     assert planned(world, "other", gpus=1, gpuModels=["A100"]).never
 
 

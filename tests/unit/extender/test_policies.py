@@ -4,6 +4,7 @@ import asyncio
 import pytest
 
 import gpupack_core as core
+from gpupack_core.learner import FIRST
 from gpupack_extender import policies
 from gpupack_extender.policies import Policies
 
@@ -93,3 +94,13 @@ async def test_a_policy_that_cannot_learn_goes_on_and_keeps_no_other_from_learni
 def test_a_name_that_is_none_is_refused_with_those_that_are():
     with pytest.raises(core.UnknownPolicy, match="best-fit"):
         Policies("best-fit", core.Learner()).named("none-such")
+
+
+async def test_what_no_node_could_take_is_not_expected_of_those_to_come():
+    learner = told(arrivals=FIRST // 2)
+    for _ in range(FIRST // 2):
+        learner.arrived(core.Request(gpus=100))
+    subject = Policies("wise", learner, look=Wise, can_serve=lambda asked: asked.gpus < 100)
+    subject.named()
+    await learned(subject, until=lambda: subject.named().told)
+    assert subject.named().told.mix == core.Mix.of([(ONE, 1)])

@@ -8,6 +8,7 @@ from extender_builders import (
     job,
     node,
     part,
+    places,
     plan_request,
     pod,
     share_limits,
@@ -47,13 +48,13 @@ def test_shares_of_several_namespaces_fill_one_gpu_before_the_next(world):
 
 def test_a_jobs_share_goes_to_the_gpu_that_a_plain_pod_shares(world):
     placed(world, sharing("p"))
-    (worker,) = world.plan(plan_request("train", share=SHARE)).placement
+    (worker,) = places(world.plan(plan_request("train", share=SHARE)))
     assert (worker.node, worker.devices) == ("a", part("a", 0, percent=30))
 
 
 def test_workers_of_one_job_share_gpus(world):
     plan = world.plan(plan_request("train", workers=7, share=SHARE))
-    assert [each.devices[0].uuid for each in plan.placement].count(uuid("a", 0)) == 3
+    assert [each.devices[0].uuid for each in places(plan)].count(uuid("a", 0)) == 3
     assert world.left("a") == [10, 10, 70, 100]
 
 
@@ -101,7 +102,8 @@ def test_a_gpu_takes_no_more_shares_than_the_kubelet_has_slots_for(world):
 
 def test_a_share_larger_than_any_gpu_fails_for_good(world):
     result = world.filter(sharing("p", 10, "100Gi"), nodes=["a"])
-    assert result.failed_and_unresolvable_nodes == {"a": "GPU memory is below 102400 MiB"}
+    text = "GPU memory is below 102400 MiB; would fit with 20841 MiB less GPU memory"
+    assert result.failed_and_unresolvable_nodes == {"a": text}
     refusal = world.plan(plan_request("train", share={"percent": 10, "memory": "8000000Ti"}))
     assert (refusal.counts, refusal.never) == ({"GpuMemoryTooSmall": 2}, True)
 

@@ -39,7 +39,7 @@ def test_they_make_room_for_a_gpu_that_an_annotation_names(world):
         [pod("p", gpus=2, on="a"), pod("q", gpus=2, on="a", devices=whole("a", 2, 3))]
     )
     assert world.free("a") == []
-    assert world.ledger.books.contradictions == 0
+    assert world.ledger.claims.contradictions == 0
 
 
 def test_they_take_what_a_plan_that_ends_gives_back(world):

@@ -32,6 +32,14 @@ def test_images_are_selected_in_building_order():
     assert select([]) == IMAGES
 
 
+def test_what_stands_on_torch_is_what_the_dockerfile_builds_on_it():
+    on_torch = {"torch"}
+    for parent, name in STAGES:
+        if parent in on_torch:
+            on_torch.add(name)
+    assert {image.target for image in IMAGES if image.on_torch} == on_torch
+
+
 def test_an_unknown_image_is_refused_with_what_there_is():
     with pytest.raises(UnknownImage, match="no image is called opertor; there are: operator, ext"):
         select(["opertor"])

@@ -45,6 +45,19 @@ def test_docker_is_used_where_its_daemon_answers(host):
     assert isinstance(chosen("auto", host), Docker)
 
 
+def test_buildah_is_used_where_docker_has_no_buildx(host):
+    host.install("docker", 'test "$1" != buildx')
+    host.install("buildah")
+    assert isinstance(chosen("auto", host), Buildah)
+
+
+def test_a_docker_without_buildx_that_was_asked_for_is_told_what_it_lacks(host):
+    host.install("docker", 'test "$1" != buildx')
+    host.install("buildah")
+    with pytest.raises(NoEngine, match="Docker has no buildx"):
+        chosen("docker", host)
+
+
 def test_buildah_is_used_where_no_docker_daemon_answers(host):
     host.install("docker", "exit 1")
     host.install("buildah")

@@ -5,32 +5,19 @@ import contextlib
 
 import pytest
 from aiohttp import web
-
-from gpupack_kube.client import Api
+from fake_api import connected
 
 
 @pytest.fixture
-def serve(tmp_path):
+def serve():
     """Start a server with one handler for all paths and connect an Api to it."""
 
     @contextlib.asynccontextmanager
-    async def started(handler):
+    async def started(handler, *, largest_mib=16):
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", handler)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(
-            "{apiVersion: v1, kind: Config, current-context: x,"
-            "contexts: [{name: x, context: {cluster: c, user: u}}],"
-            f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}],"
-            "users: [{name: u, user: {token: secret}}]}"
-        )
-        async with Api.connect({"KUBECONFIG": str(kubeconfig)}) as api:
+        limit = {"GPUPACK_LARGEST_OBJECT_MIB": str(largest_mib)}
+        async with connected(app, **limit) as (api, _):
             yield api
-        await runner.cleanup()
 
     return started

@@ -47,14 +47,14 @@ def test_before_any_answer_our_own_clock_is_believed(clock):
 
 
 def test_between_answers_time_passes_by_the_monotonic_clock(clock, monotonic):
-    clock.hear(date(0), asked=monotonic())
+    clock.observe(date(0), asked=monotonic())
     monotonic.seconds += 90
     assert seconds_after_noon(clock) == 90
 
 
 def test_our_own_clock_is_left_as_it_is_while_no_answer_contradicts_it(monotonic):
     clock = ServerClock(monotonic=monotonic, wall=lambda: NOON.timestamp() + 0.7)
-    clock.hear(date(0.7), asked=monotonic())
+    clock.observe(date(0.7), asked=monotonic())
     assert seconds_after_noon(clock) == pytest.approx(0.7)
 
 
@@ -66,32 +66,32 @@ def test_our_own_clock_may_jump_after_the_start(monotonic):
 
 
 def test_quick_answers_narrow_the_time_down_to_what_the_header_cuts_off(clock, monotonic):
-    clock.hear(date(0.4), asked=monotonic())
+    clock.observe(date(0.4), asked=monotonic())
     for tenth in range(5, 30):
         monotonic.seconds = 1000.0 + tenth / 10 - 0.4
-        clock.hear(date(tenth / 10), asked=monotonic())
+        clock.observe(date(tenth / 10), asked=monotonic())
     assert seconds_after_noon(clock) == pytest.approx(2.9, abs=0.11)
 
 
 def test_an_answer_that_was_long_on_its_way_moves_nothing(clock, monotonic):
-    clock.hear(date(0), asked=monotonic())
+    clock.observe(date(0), asked=monotonic())
     monotonic.seconds += 60
-    clock.hear(date(5), asked=1005.0)
+    clock.observe(date(5), asked=1005.0)
     assert seconds_after_noon(clock) == 60
 
 
 @pytest.mark.parametrize("step", [3600, -7200])
 def test_a_clock_of_the_server_that_is_set_right_is_followed(clock, monotonic, step):
-    clock.hear(date(0), asked=monotonic())
+    clock.observe(date(0), asked=monotonic())
     monotonic.seconds += 10
-    clock.hear(date(10 + step), asked=monotonic())
+    clock.observe(date(10 + step), asked=monotonic())
     assert seconds_after_noon(clock) == pytest.approx(10 + step, abs=1)
 
 
 @pytest.mark.parametrize("header", ["", "yesterday", "Sat, 99 Nov 2026 12:00:00 GMT"])
 def test_a_date_that_cannot_be_read_says_nothing(clock, monotonic, header):
-    clock.hear(date(0), asked=monotonic())
-    clock.hear(header, asked=monotonic())
+    clock.observe(date(0), asked=monotonic())
+    clock.observe(header, asked=monotonic())
     assert seconds_after_noon(clock) == 0
 
 

@@ -3,6 +3,7 @@ import asyncio
 import json
 import time
 
+import pytest
 from aiohttp import web
 
 from gpupack_kube.reflector import Reflector
@@ -162,6 +163,115 @@ async def test_a_list_that_was_under_way_does_not_count_as_a_new_one(serve):
         await run_until(reflector, lambda: store.held == {"b"})
 
 
+LARGE = {
+    "metadata": {"name": "large", "namespace": "team", "uid": "u-1", "resourceVersion": "7"},
+    "spec": {"containers": [{"name": "c", "args": ["\\u003c" * (1 << 20)]}]},
+}
+
+
+async def test_a_pod_of_a_megabyte_of_one_letter_is_read_like_any_other(serve):
+    event = line("ADDED", LARGE).replace(b"\\\\u003c", b"\\u003c")
+    assert len(event) > 6 << 20
+    script = Script(pages=[page([])], watches=[[event, line("ADDED", pod("b", "8"))]])
+    async with serve(script.answer) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: store.held == {"large", "b"})
+
+
+async def test_an_event_that_is_too_large_is_skipped_by_name_and_the_watch_goes_on(serve, caplog):
+    events = [line("MODIFIED", LARGE)] * 3 + [line("ADDED", pod("b", "8"))]
+    script = Script(pages=[page([pod("large", "1")])], watches=[events])
+    async with serve(script.answer, largest_mib=4) as api:
+        store = Names()
+        reflector = Reflector(api, PODS, store)
+        await run_until(reflector, lambda: store.held == {"large", "b"})
+    assert reflector.unreadable == 3
+    assert ["watch" in query for query in script.asked] == [False, True]
+    assert caplog.text.count("pods team/large is passed over: it takes 7") == 1
+
+
+async def test_what_is_too_large_to_be_read_is_removed_when_it_is_gone(serve):
+    script = Script(pages=[page([pod("large", "1")])], watches=[[line("DELETED", LARGE)]])
+    async with serve(script.answer, largest_mib=4) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: len(script.asked) >= 3)
+    assert store.held == set()
+    assert script.asked[2]["resourceVersion"] == "7"
+
+
+NAMELESS = b'{"type":"MODIFIED","object":{"metadata":{"annotations":{"a":"' + b"x" * (5 << 20)
+
+
+@pytest.fixture
+def nameless():
+    return Script(
+        pages=[page([pod("a", "1")]), page([pod("b", "9")])],
+        watches=[[NAMELESS + b'"}}}}\n'] * 4],
+    )
+
+
+async def test_what_cannot_even_be_named_is_listed_anew(serve, nameless, monkeypatch):
+    monkeypatch.setattr("gpupack_kube.reflector.RELIST_SECONDS", 0.0)
+    async with serve(nameless.answer, largest_mib=4) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: store.held == {"b"})
+
+
+async def test_what_cannot_even_be_named_is_not_listed_anew_each_time(serve, nameless):
+    async with serve(nameless.answer, largest_mib=4) as api:
+        reflector = Reflector(api, PODS, Names())
+        await run_until(reflector, lambda: reflector.unreadable == 4)
+    assert ["watch" in query for query in nameless.asked] == [False, True]
+
+
+async def test_an_object_that_is_nested_too_deeply_is_skipped_by_name(serve, caplog):
+    deep = line("ADDED", LARGE | {"spec": {"deep": "DEEP"}})
+    deep = deep.replace(b'"DEEP"', b'{"a":' * 9000 + b"1" + b"}" * 9000)
+    script = Script(pages=[page([])], watches=[[deep, line("ADDED", pod("b", "8"))]])
+    async with serve(script.answer) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: store.held == {"b"})
+    assert "pods team/large is passed over" in caplog.text
+
+
+async def silent(request):
+    """Opens a watch and says nothing, not even an end."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await asyncio.sleep(60)
+
+
+async def test_a_watch_whose_other_end_is_gone_is_asked_for_anew(serve, monkeypatch):
+    monkeypatch.setattr("gpupack_kube.client.WATCH_SILENCE_SECONDS", 0.2)
+    script = Script(pages=[page([])], watches=[[line("ADDED", pod("b", "8"))]])
+
+    async def answer(request):
+        if len(script.asked) == 1:
+            script.asked.append(dict(request.query))
+            return await silent(request)
+        return await script.answer(request)
+
+    async with serve(answer) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: store.held == {"b"})
+
+
+async def test_a_kind_of_which_nothing_is_said_is_fresh_as_long_as_watches_are_answered(serve):
+    """The API server sends no bookmark before it has seen an event of the kind."""
+    script = Script(pages=[page([])], watches=[[]] * 100)
+    async with serve(script.answer) as api:
+        reflector = Reflector(api, PODS, Names())
+        fresh_at = set()
+        task = asyncio.create_task(reflector.run())
+        async with asyncio.timeout(10):
+            while len(script.asked) < 6:
+                fresh_at.add(reflector.fresh_at)
+                await asyncio.sleep(0.01)
+        task.cancel()
+    assert len(fresh_at) >= 5
+    assert all(35 <= int(query["timeoutSeconds"]) <= 45 for query in script.asked[1:])
+
+
 async def test_freshness_is_known_only_after_the_first_list(serve):
     script = Script(pages=[page([])], watches=[])
     async with serve(script.answer) as api:
@@ -169,3 +279,23 @@ async def test_freshness_is_known_only_after_the_first_list(serve):
         assert reflector.age_seconds() == float("inf")
         await run_until(reflector, reflector.synced.is_set)
     assert reflector.age_seconds() < 5
+
+
+async def test_a_page_that_the_server_does_not_write_in_time_is_asked_for_smaller(
+    serve, monkeypatch
+):
+    monkeypatch.setattr("gpupack_kube.client.LIST_SECONDS", 0.3)
+    script = Script(pages=[page([pod("a", "1")])], watches=[])
+    limits = []
+
+    async def answer(request):
+        if "watch" not in request.query:
+            limits.append(int(request.query["limit"]))
+            if limits[-1] > 200:
+                await asyncio.sleep(5)
+        return await script.answer(request)
+
+    async with serve(answer) as api:
+        store = Names()
+        await run_until(Reflector(api, PODS, store), lambda: store.held == {"a"})
+    assert limits == [500, 250, 125]

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builders of what the API server holds, with the times that the tests are about."""
 
-import asyncio
 import datetime as dt
 import types
 
 import msgspec
 import pytest
-from aiohttp import web
+from fake_api import ApiServer, connected
 
 from gpupack_crds import names
-from gpupack_crds.gpujob_status import GpuJobStatus, WorkerPlacement
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube.client import Api
+from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_kube.objects import Job, Pod
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import Observation, Planned
@@ -48,11 +48,9 @@ def gpujob(*, status=None, deleted=None, generation=1, **spec):
 
 
 def placement(*nodes):
-    device = {"uuid": "GPU-1", "percent": 100, "memoryMiB": 80000}
-    return msgspec.convert(
-        [{"worker": i, "node": node, "devices": [device]} for i, node in enumerate(nodes)],
-        tuple[WorkerPlacement, ...],
-    )
+    """One worker on each node that is named."""
+    device = DeviceShare(uuid="GPU-1", percent=100, memory_mib=80000)
+    return by_node(WorkerPlacement(i, node, (device,)) for i, node in enumerate(nodes))
 
 
 def owned_by(kind, name, uid):
@@ -189,105 +187,9 @@ def build():
     )
 
 
-class ApiServer:
-    """Objects by path, with resourceVersions and conflicts, and a note of every write."""
-
-    def __init__(self):
-        self.objects = {}
-        self.writes = []
-        self.refuse = {}
-        self.slow = {}
-        self.date = None
-
-    async def say_the_time(self, _request, response):
-        if self.date:
-            response.headers["Date"] = self.date
-
-    def put(self, path, item):
-        """Store an object without a note."""
-        self.objects[path] = item
-        return item
-
-    async def answer(self, request):
-        if request.query.get("watch"):
-            return await self._nothing_new(request)
-        if request.method == "GET":
-            return self._read(request.path)
-        kind = request.path.rsplit("/", 2 if request.method == "PUT" else 1)[-1]
-        if kind in self.refuse and request.method == "POST":
-            code, reason = self.refuse[kind]
-            return _status(code, reason)
-        body = await request.json()
-        await asyncio.sleep(self.slow.get(request.method, 0))
-        self.writes.append((request.method, request.path))
-        return getattr(self, f"_{request.method.lower()}")(request.path, body)
-
-    async def _nothing_new(self, request):
-        """A watch without an event."""
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await asyncio.sleep(60)
-        return response
-
-    def names(self, method):
-        return [path for verb, path in self.writes if verb == method and "/events" not in path]
-
-    def _read(self, path):
-        if path in self.objects:
-            return web.json_response(self.objects[path])
-        items = [item for name, item in self.objects.items() if name.rpartition("/")[0] == path]
-        if items:
-            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
-        return _status(404, "NotFound")
-
-    def _post(self, path, body):
-        name = f"{path}/{body['metadata']['name']}"
-        if name in self.objects:
-            return _status(409, "AlreadyExists")
-        body["metadata"] |= {"resourceVersion": "1", "uid": f"uid-of-{body['metadata']['name']}"}
-        return web.json_response(self.put(name, body))
-
-    def _put(self, path, body):
-        name = path.removesuffix("/status")
-        if name not in self.objects:
-            return _status(404, "NotFound")
-        current = self.objects[name]
-        version = current["metadata"]["resourceVersion"]
-        if body["metadata"]["resourceVersion"] != version:
-            return _status(409, "Conflict")
-        meta = current["metadata"] | {"resourceVersion": str(int(version) + 1)}
-        return web.json_response(
-            self.put(name, current | {"metadata": meta, "status": body["status"]})
-        )
-
-    def _delete(self, path, _body):
-        return web.json_response(self.objects.pop(path))
-
-
-def _status(code, reason):
-    body = {"kind": "Status", "reason": reason, "message": f"{reason} for a test", "code": code}
-    return web.json_response(body, status=code)
-
-
 @pytest.fixture
-async def server(tmp_path):
+async def server():
     """An API server in memory, on loopback; `server.api` is connected to it."""
     found = ApiServer()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", found.answer)
-    app.on_response_prepare.append(found.say_the_time)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    port = runner.addresses[0][1]
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        "{apiVersion: v1, kind: Config, current-context: x,"
-        "contexts: [{name: x, context: {cluster: c, user: u}}],"
-        f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}],"
-        "users: [{name: u, user: {token: secret}}]}"
-    )
-    async with Api.connect({"KUBECONFIG": str(kubeconfig)}) as api:
-        found.api = api
+    async with connected(found.app()) as (found.api, _):
         yield found
-    await runner.cleanup()

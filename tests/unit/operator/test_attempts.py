@@ -54,7 +54,7 @@ def test_a_suspended_job_starts_again_at_once(build):
 def test_an_attempt_keeps_its_nodes_and_cause(build):
     status = attempts.opened(GpuJobStatus(), build.placement("b", "a", "b"), build.at(0))
     status = attempts.closed(status, LOST, build.at(9))
-    assert status.attempts[0].nodes == ("b", "a")
+    assert status.attempts[0].nodes == "b,a"
     assert status.attempts[0].finished_at == build.stamp(9)
     assert len(status.attempts[0].message) == 1024
 

@@ -3,8 +3,8 @@ import pytest
 
 from gpupack_kube.resources import PODS
 from gpupack_operator.audit import Audit, Watched
+from gpupack_operator.cache import READABLE_GPUJOBS, Cache
 from gpupack_operator.errors import WatchStale
-from gpupack_operator.world import READABLE_GPUJOBS, World
 
 PATH = "/api/v1/pods"
 
@@ -15,8 +15,8 @@ class Scene:
     def __init__(self, server):
         self.server = server
         self.indexed = {}
-        self.world = World()
-        self.audit = Audit(server.api, self.world, namespace="")
+        self.cache = Cache()
+        self.audit = Audit(server.api, self.cache, namespace="")
 
     def there(self, **versions):
         self.server.objects = {
@@ -36,9 +36,9 @@ def scene(server):
 async def test_a_pod_that_is_indexed_but_gone_is_a_ghost(scene, build):
     scene.there(a="1")
     scene.indexed = {"a": "1", "pod-1-0": "1"}
-    scene.world.pods = {build.UID: [build.pod(0)]}
+    scene.cache.pods = {build.UID: [build.pod(0)]}
     await scene.check()
-    assert scene.world.pods_of(build.gpujob(), [build.job()]) == ()
+    assert scene.cache.pods_of(build.gpujob(), [build.job()]) == ()
 
 
 async def test_news_that_are_on_their_way_are_no_dead_watch(scene):
@@ -58,6 +58,15 @@ async def test_a_change_that_is_not_heard_of_until_the_next_audit_proves_a_dead_
         await scene.check()
 
 
+async def test_an_object_that_is_there_and_can_no_longer_be_read_is_no_ghost(scene):
+    path = "/apis/gpupack.dev/v1alpha1/gpujobs"
+    meta = {"namespace": "team", "name": "x", "uid": "x", "resourceVersion": "2"}
+    scene.server.put(f"{path}/x", {"metadata": meta, "spec": {"gpus": "many"}})
+    for _ in range(2):
+        await scene.audit._check(Watched(READABLE_GPUJOBS, "", lambda: {"x": "1"}))
+    assert scene.cache._deleted == set()
+
+
 async def test_an_object_that_no_watch_can_read_neither_stops_the_audit_nor_counts(scene):
     """Such as a GPUJob that a newer release wrote."""
     scene.there(a="1", b="1")
@@ -68,4 +77,4 @@ async def test_an_object_that_no_watch_can_read_neither_stops_the_audit_nor_coun
     watched = Watched(READABLE_GPUJOBS, "", lambda: {"y": "1", "ghost": "1"})
     for _ in range(2):
         await scene.audit._check(watched)
-    assert scene.world._gone == {"ghost"}
+    assert scene.cache._deleted == {"ghost"}

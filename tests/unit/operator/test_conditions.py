@@ -3,7 +3,7 @@ import pytest
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_operator.decision.conditions import Type, Writer, clipped, get
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
 
 
 def written(build, *steps):
@@ -29,9 +29,9 @@ def test_the_transition_time_moves_only_with_the_value(build):
     ("steps", "phase"),
     [
         ([], "Pending"),
-        ([(1, Type.ADMITTED, "False", Reason.RESTARTING)], "Pending"),
-        ([(1, Type.ADMITTED, "False", Reason.SUSPENDED)], "Suspended"),
-        ([(1, Type.ADMITTED, "True", Reason.ADMITTED)], "Admitted"),
+        ([(1, Type.ADMITTED, "False", JobReason.RESTARTING)], "Pending"),
+        ([(1, Type.ADMITTED, "False", JobReason.SUSPENDED)], "Suspended"),
+        ([(1, Type.ADMITTED, "True", JobReason.ADMITTED)], "Admitted"),
         ([(1, Type.ADMITTED, "True", "A"), (2, Type.RUNNING, "True", "R")], "Running"),
         ([(1, Type.ADMITTED, "True", "A"), (2, Type.SUCCEEDED, "True", "S")], "Succeeded"),
         ([(1, Type.ADMITTED, "True", "A"), (2, Type.FAILED, "True", "F")], "Failed"),
@@ -44,6 +44,12 @@ def test_the_phase_follows_from_the_conditions(build, steps, phase):
 def test_the_reason_is_that_of_the_condition_that_decides(build):
     status = written(build, (1, Type.ADMITTED, "True", "A"), (2, Type.FAILED, "True", "F"))
     assert (status.reason, status.message) == ("F", "m")
+
+
+def test_a_stall_explains_a_job_that_goes_on_and_not_one_that_has_ended(build):
+    stall = (2, Type.STALLED, "True", "ApiError")
+    assert written(build, (1, Type.ADMITTED, "True", "A"), stall).reason == "ApiError"
+    assert written(build, (1, Type.FAILED, "True", "F"), stall).reason == "F"
 
 
 def test_a_long_message_is_cut_to_what_the_schema_takes():

@@ -11,7 +11,7 @@ from gpupack_operator.decision.model import (
     Planned,
     SetDeadline,
 )
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
 
 
 def test_a_new_job_is_planned_before_anything_is_written(build):
@@ -42,7 +42,7 @@ def test_a_job_with_shares_says_what_it_has(build):
 
 def test_a_job_whose_devices_another_plugin_chooses_holds_its_nodes(build):
     job = build.gpujob(gpus=2, resourceName="nvidia.com/gpu")
-    places = tuple(structs.replace(place, devices=()) for place in build.placement("a"))
+    places = tuple(structs.replace(place, gpus=()) for place in build.placement("a"))
     status = decide(build.see(job, answer=Planned(places, 9))).status
     assert (status.holds_placement, status.nodes, status.gpus) == (True, "a", "2")
 
@@ -129,7 +129,7 @@ def test_a_complete_job_waits_a_moment_for_the_news_of_its_pods(build):
 def test_a_failed_worker_fails_a_job_without_restarts(build):
     pods = [build.pod(phase="Failed", exit_code=3, ended=9)]
     decision = decide(build.see(build.admitted(), jobs=[build.job()], pods=pods))
-    assert (decision.status.phase, decision.status.reason) == ("Failed", Reason.WORKER_FAILED)
+    assert (decision.status.phase, decision.status.reason) == ("Failed", JobReason.WORKER_FAILED)
     assert "exit code 3" in decision.status.message
 
 
@@ -138,8 +138,9 @@ def test_a_failed_worker_restarts_a_job_that_has_restarts_left(build):
     job = build.admitted(maxRestarts=1)
     decision = decide(build.see(job, jobs=[build.job()], pods=pods))
     assert (decision.status.phase, decision.status.restarts) == ("Pending", 1)
-    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1"),)
     assert not decision.status.placement
+    assert decision.actions == ()
+    assert f"the next one starts at {build.stamp(11)} or later" in decision.status.message
 
 
 def test_the_next_attempt_waits_until_no_pod_of_the_last_one_can_run(build):
@@ -158,7 +159,7 @@ def test_a_pod_past_its_grace_period_is_not_waited_for_once_its_node_is_silent(b
 
 def test_a_pod_that_its_node_does_not_end_is_waited_for_while_the_node_gives_signs_of_life(build):
     decision = decide(build.see(_restarting(build), pods=[build.pod(deleted=10)], now=999))
-    assert (decision.actions, decision.status.reason) == ((), Reason.WORKERS_REMAIN)
+    assert (decision.actions, decision.status.reason) == ((), JobReason.WORKERS_REMAIN)
     assert "node a does not end it" in decision.status.message
 
 
@@ -166,7 +167,7 @@ def test_a_job_whose_workers_went_after_all_says_nothing_old_about_them(build):
     job = _restarting(build)
     job = build.after(job, decide(build.see(job, pods=[build.pod(deleted=10)], now=60)))
     going = build.job(deleted=10)
-    assert decide(build.see(job, jobs=[going], now=61)).status.reason == Reason.RESTARTING
+    assert decide(build.see(job, jobs=[going], now=61)).status.reason == JobReason.RESTARTING
 
 
 def test_a_deleted_pod_that_was_never_bound_runs_nowhere(build):
@@ -175,7 +176,7 @@ def test_a_deleted_pod_that_was_never_bound_runs_nowhere(build):
 
 
 def test_a_job_left_over_from_an_ended_attempt_is_deleted_after_an_operator_restart(build):
-    decision = decide(build.see(_restarting(build), jobs=[build.job()], now=60))
+    decision = decide(build.see(_lost(build), jobs=[build.job()], now=60))
     assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1"),)
 
 
@@ -204,13 +205,13 @@ def test_a_job_that_is_being_deleted_is_left_to_garbage_collection(build):
 
 
 def test_a_template_that_the_api_refuses_fails_the_job_with_its_message(build):
-    refused = NotCreated(reason=Reason.INVALID_TEMPLATE, message="spec.x: wrong", for_good=True)
+    refused = NotCreated(reason=JobReason.INVALID_TEMPLATE, message="spec.x: wrong", for_good=True)
     decision = decide(build.see(build.admitted(maxRestarts=9), answer=refused))
     assert (decision.status.phase, decision.status.message) == ("Failed", "spec.x: wrong")
 
 
 def test_a_taken_name_is_tried_again_later_without_counting(build):
-    taken = NotCreated(reason=Reason.NAME_TAKEN, message="Service train exists", for_good=False)
+    taken = NotCreated(reason=JobReason.NAME_TAKEN, message="Service train exists", for_good=False)
     decision = decide(build.see(build.admitted(), answer=taken))
     assert (decision.status.phase, decision.status.restarts) == ("Pending", 0)
     assert "Service train exists" in decision.status.message
@@ -231,13 +232,16 @@ def test_an_edited_deadline_is_passed_on_to_the_running_job(build):
 def test_a_deadline_also_ends_a_job_that_waits_for_its_next_attempt(build):
     job = _restarting(build, activeDeadlineSeconds=20)
     decision = decide(build.see(job, now=21))
-    assert (decision.status.phase, decision.status.reason) == ("Failed", Reason.DEADLINE_EXCEEDED)
+    assert (decision.status.phase, decision.status.reason) == (
+        "Failed",
+        JobReason.DEADLINE_EXCEEDED,
+    )
 
 
 def test_the_running_condition_says_what_keeps_an_admitted_job(build):
     pods = [build.pod(phase="Pending", waiting="ImagePullBackOff")]
     decision = decide(build.see(build.admitted(), jobs=[build.job()], pods=pods))
-    assert (decision.status.phase, decision.status.reason) == ("Admitted", Reason.IMAGE_PULL)
+    assert (decision.status.phase, decision.status.reason) == ("Admitted", JobReason.IMAGE_PULL)
     assert "ImagePullBackOff" in decision.status.message
 
 
@@ -245,4 +249,11 @@ def _restarting(build, **spec):
     """A job whose first attempt ended at second 10."""
     job = build.admitted(maxRestarts=1, **spec)
     pods = [build.pod(phase="Failed", exit_code=3, ended=9)]
+    return build.after(job, decide(build.see(job, jobs=[build.job()], pods=pods)))
+
+
+def _lost(build):
+    """A job whose first attempt was lost with its node at second 10."""
+    job = build.admitted()
+    pods = [build.pod(disrupted=(8, "DeletionByTaintManager"))]
     return build.after(job, decide(build.see(job, jobs=[build.job()], pods=pods)))

@@ -75,10 +75,18 @@ async def test_a_lease_that_is_not_there_is_silent(leases):
     assert await leases.look() == {"a"}
 
 
-async def test_silence_that_nobody_listened_to_does_not_count(leases):
-    await leases.watch(30)
-    leases.clock.now += 60
-    assert await leases.watch(40) == set()
+@pytest.mark.parametrize("apart", [16, 41, 300])
+async def test_a_dead_node_is_recognised_however_far_apart_looks_are(leases, apart):
+    await leases.look()
+    while leases.clock.now <= 140:
+        leases.clock.now += apart
+    assert await leases.look() == {"a"}
+
+
+async def test_a_node_that_lived_between_two_looks_far_apart_is_not_silent(leases):
+    await leases.look()
+    leases.clock.now += 300
+    assert await leases.look(AGENT) == set()
 
 
 async def test_many_jobs_that_wait_for_one_node_share_a_look(leases):
@@ -91,6 +99,6 @@ async def test_many_jobs_that_wait_for_one_node_share_a_look(leases):
 async def test_nodes_that_nobody_waits_for_are_forgotten(leases):
     for number in range(50):
         await leases.fence.silent([f"gone-{number}"])
-        leases.clock.now += 5
+        leases.clock.now += 100
     await leases.look()
-    assert len(leases.fence._looks) < 10
+    assert len(leases.fence._looks) < 20

@@ -4,10 +4,11 @@ import asyncio
 import pytest
 
 from gpupack_operator import handlers, watches
-from gpupack_operator.hearing import Ear
+from gpupack_operator.cache import Cache
+from gpupack_operator.event_router import EventRouter
+from gpupack_operator.kopf_session import GpuJobStream
 from gpupack_operator.waitlist import Key, Waitlist
-from gpupack_operator.work import WorkQueue
-from gpupack_operator.world import World
+from gpupack_operator.work_queue import WorkQueue
 
 TRAIN = Key("team", "train")
 
@@ -23,39 +24,42 @@ async def queue():
 
 
 @pytest.fixture
-async def world():
-    return World()
+async def cache():
+    return Cache()
 
 
 @pytest.fixture
-async def gpujobs(queue, world):
-    return watches.gpujobs_of(world, Ear(queue, world, Waitlist(queue.add)))
+async def gpujobs(queue, cache):
+    return watches.gpujobs_of(
+        cache, EventRouter(queue, cache, Waitlist(queue.add, lambda _, call: call()))
+    )
 
 
 async def test_an_event_brings_the_world_up_to_date_and_its_job_into_the_queue(
-    gpujobs, queue, world
+    gpujobs, queue, cache
 ):
-    handlers.hear(gpujobs, gpujob(), gone=False)
-    handlers.hear(gpujobs, gpujob(version="2", workers=3), gone=False)
-    assert world.gpujob(TRAIN).job.spec.workers == 3
+    handlers.take(gpujobs, GpuJobStream(), gpujob(), gone=False)
+    handlers.take(gpujobs, GpuJobStream(), gpujob(version="2", workers=3), gone=False)
+    assert cache.gpujob(TRAIN).job.spec.workers == 3
     assert await queue.get() == TRAIN
 
 
-async def test_a_job_that_is_gone_is_looked_at_once_more(gpujobs, queue, world):
-    handlers.hear(gpujobs, gpujob(), gone=False)
-    handlers.hear(gpujobs, gpujob(), gone=True)
-    assert world.gpujob(TRAIN) is None
+async def test_a_job_that_is_gone_is_looked_at_once_more(gpujobs, queue, cache):
+    handlers.take(gpujobs, GpuJobStream(), gpujob(), gone=False)
+    handlers.take(gpujobs, GpuJobStream(), gpujob(), gone=True)
+    assert cache.gpujob(TRAIN) is None
     assert await queue.get() == TRAIN
 
 
-async def test_a_job_that_does_not_follow_the_schema_is_left_out_and_said(gpujobs, world, caplog):
-    handlers.hear(gpujobs, gpujob(workers="many"), gone=False)
-    assert world.keys() == ()
-    assert "GPUJob team/train cannot be read" in caplog.text
+async def test_a_job_that_does_not_follow_the_schema_is_left_out_and_said(gpujobs, cache, caplog):
+    stream = GpuJobStream()
+    handlers.take(gpujobs, stream, gpujob(workers="many"), gone=False)
+    assert (cache.keys(), stream.unreadable) == ((), 1)
+    assert "GPUJob team/train is passed over" in caplog.text
 
 
 def test_kopf_writes_nothing_and_keeps_no_index_of_its_own():
-    registry = handlers.registry({}, in_cluster=False)
+    registry = handlers.registry({}, GpuJobStream(), in_cluster=False)
     chosen = handlers.settings()
     assert not registry._indexing.get_all_handlers()
     assert not registry._changing.get_all_handlers()

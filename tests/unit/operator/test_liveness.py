@@ -4,14 +4,14 @@ import asyncio
 import pytest
 
 from gpupack_operator import liveness
-from gpupack_operator.errors import Unwell
+from gpupack_operator.errors import HeartbeatStale
 
 
 @pytest.mark.parametrize("text", [None, "soon"])
 def test_a_file_that_is_missing_or_garbled_is_no_sign_of_life(tmp_path, text):
     if text is not None:
         (tmp_path / "heartbeat").write_text(text)
-    with pytest.raises(Unwell, match="heartbeat"):
+    with pytest.raises(HeartbeatStale, match="heartbeat"):
         liveness.probe(tmp_path / "heartbeat")
 
 

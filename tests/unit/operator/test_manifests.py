@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
 import pytest
 
 from gpupack_crds import names
@@ -40,6 +42,38 @@ def test_a_built_in_workload_is_the_image_s_argument(pod_template):
     assert worker["args"] == ["matmul", "--size=64"]
 
 
+def test_a_built_in_workload_runs_under_pod_security_s_restricted_level(pod_template):
+    found, worker = pod_template(workload={"name": "matmul"})
+    assert found["spec"]["securityContext"] == {
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "runAsNonRoot": True,
+    }
+    assert worker["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_whether_a_user_s_image_runs_as_root_is_the_user_s_to_say(pod_template):
+    user = {"spec": {"containers": [{"name": "worker", "image": "train:1"}]}}
+    found, worker = pod_template(user, template=user)
+    assert "runAsNonRoot" not in found["spec"]["securityContext"]
+    assert worker["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+MULTICAST = ("NCCL_NVLS_ENABLE", "NVSHMEM_DISABLE_NVLS", "TORCH_SYMM_MEM_DISABLE_MULTICAST")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "told"), [(False, ["0", "1", "1"]), (True, ["1", "0", "0"])], ids=["off", "on"]
+)
+def test_nvlink_multicast_is_off_unless_the_administrator_allows_it(pod_template, allowed, told):
+    defaults = dataclasses.replace(DEFAULTS, multicast=allowed)
+    _, worker = pod_template(defaults=defaults, gpus=2)
+    values = {entry["name"]: entry.get("value") for entry in worker["env"]}
+    assert [values[name] for name in MULTICAST] == told
+
+
 def test_a_worker_asks_for_its_gpus_and_nothing_else(pod_template):
     _, worker = pod_template(gpus=4)
     assert worker["resources"] == {"limits": {names.GPU: "4"}}
@@ -78,6 +112,72 @@ def test_workers_know_where_to_meet(pod_template):
     assert (env["GPUPACK_WORKERS"], env["GPUPACK_PROCESSES_PER_WORKER"]) == ("2", "4")
 
 
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_the_end_of_a_log_speaks_for_a_container_that_failed_without_a_word(pod_template, kind):
+    mine = {"name": "a", "terminationMessagePolicy": "File"}
+    user = {"spec": {kind: [mine, {"name": "b"}]}}
+    found, _ = pod_template(user, workload={"name": "matmul"})
+    policies = {each["name"]: each["terminationMessagePolicy"] for each in found["spec"][kind]}
+    assert (policies["a"], policies["b"]) == ("File", "FallbackToLogsOnError")
+
+
+def test_a_container_that_is_alone_is_the_worker_under_its_own_name(pod_template):
+    user = {"spec": {"containers": [{"name": "main", "image": "own:1"}]}}
+    found, worker = pod_template(user, gpus=2)
+    assert [each["name"] for each in found["spec"]["containers"]] == ["main"]
+    assert worker["resources"] == {"limits": {names.GPU: "2"}}
+
+
+def test_a_container_beside_a_workload_or_a_worker_is_only_a_neighbour(pod_template):
+    beside = {"name": "main", "image": "own:1"}
+    for user, spec in (
+        ([beside], {"workload": {"name": "matmul"}}),
+        ([{"name": "worker", "image": "x"}, beside], {}),
+    ):
+        found, worker = pod_template({"spec": {"containers": user}}, **spec)
+        assert [each["name"] for each in found["spec"]["containers"]] == ["worker", "main"]
+        assert worker["resources"] == {"limits": {names.GPU: "1"}}
+
+
+def test_workers_have_the_time_that_the_job_gives_them_to_end(pod_template):
+    assert pod_template()[0]["spec"]["terminationGracePeriodSeconds"] == 30
+    found, _ = pod_template({"spec": {"terminationGracePeriodSeconds": 600}})
+    assert found["spec"]["terminationGracePeriodSeconds"] == 600
+
+
+def test_torchrun_without_arguments_makes_one_training_of_all_workers(pod_template):
+    _, worker = pod_template(workers=3, gpus=4)
+    env = {each["name"]: each.get("value") for each in worker["env"]}
+    assert (env["PET_NNODES"], env["PET_NPROC_PER_NODE"]) == ("3", "4")
+    assert env["PET_MASTER_ADDR"] == "train-2-0.train.team.svc"
+    assert env["PET_MASTER_PORT"] == "29400"
+    rank = next(each for each in worker["env"] if each["name"] == "PET_NODE_RANK")
+    assert names.INDEX_LABEL in rank["valueFrom"]["fieldRef"]["fieldPath"]
+
+
+def test_one_process_for_each_worker_finds_the_others_by_env(pod_template):
+    _, worker = pod_template(workers=3, gpus=4)
+    env = {each["name"]: each.get("value") for each in worker["env"]}
+    told = (env["WORLD_SIZE"], env["MASTER_ADDR"], env["MASTER_PORT"])
+    assert told == ("3", "train-2-0.train.team.svc", "29400")
+    rank = next(each for each in worker["env"] if each["name"] == "RANK")
+    assert names.INDEX_LABEL in rank["valueFrom"]["fieldRef"]["fieldPath"]
+
+
+def test_a_worker_that_is_alone_meets_itself_without_a_name(pod_template):
+    _, worker = pod_template(gpus=4, distributed={"processesPerWorker": 2})
+    env = {each["name"]: each.get("value") for each in worker["env"]}
+    assert (env["PET_MASTER_ADDR"], env["MASTER_ADDR"]) == ("127.0.0.1", "127.0.0.1")
+    assert env["PET_NPROC_PER_NODE"] == "2"
+
+
+def test_who_sets_a_variable_of_torch_himself_is_heard(pod_template):
+    mine = [{"name": "PET_NPROC_PER_NODE", "value": "gpu"}, {"name": "RANK", "value": "0"}]
+    _, worker = pod_template({"spec": {"containers": [{"name": "worker", "env": mine}]}})
+    found = [each for each in worker["env"] if each["name"] in {"PET_NPROC_PER_NODE", "RANK"}]
+    assert sorted(found, key=lambda each: each["name"]) == mine
+
+
 def test_the_user_s_labels_do_not_replace_ours(pod_template):
     found, _ = pod_template({"metadata": {"labels": {"team": "x", names.JOB_LABEL: "y"}}})
     assert found["metadata"]["labels"]["team"] == "x"
@@ -99,6 +199,12 @@ def test_the_preemption_policy_comes_from_a_class_because_admission_refuses_it_o
     assert found["spec"]["priorityClassName"] == "quiet"
 
 
+def test_pods_carry_the_class_of_their_job_so_that_quotas_see_it(pod_template):
+    defaults = PodDefaults(workload_image="x", priority_class="quiet")
+    found, _ = pod_template(defaults=defaults, priorityClassName="team-high")
+    assert found["spec"]["priorityClassName"] == "team-high"
+
+
 def test_workers_leave_a_lost_node_soon(pod_template):
     found, _ = pod_template()
     assert {each["tolerationSeconds"] for each in found["spec"]["tolerations"]} == {20}
@@ -110,6 +216,19 @@ def test_a_pod_is_pinned_to_each_planned_node_by_its_own_term():
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
         for node in ("a", "b")
     ]
+
+
+def test_a_pod_of_a_gang_on_many_nodes_is_not_pinned_and_stays_small():
+    """The plan is held by filter, which answers one node."""
+    few, many = (tuple(f"node-{i}" for i in range(number)) for number in (32, 512))
+    assert len(node_terms(pinned({}, few))) == 32
+    assert pinned({"priority": 1}, many) == {"priority": 1}
+
+
+def test_terms_of_the_template_count_too():
+    required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "x"}]}] * 17}
+    asked = {"affinity": {"nodeAffinity": {REQUIRED: required}}}
+    assert pinned(asked, ("a", "b")) == asked
 
 
 def test_pinning_keeps_what_the_template_asks_of_nodes():

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import copy
+import re
 
 import pytest
 
+from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests.merge import merged
 
 OURS = {
@@ -86,3 +88,25 @@ def test_neither_side_is_changed():
     base, patch = copy.deepcopy(OURS), {"containers": [{"name": "worker", "env": [{"name": "B"}]}]}
     merged(base, copy.deepcopy(patch))["containers"][0]["env"].append("x")
     assert base == OURS
+
+
+@pytest.mark.parametrize(
+    ("patch", "field"),
+    [
+        ({"volumes": [{"emptyDir": {}}]}, "volumes[0]: name"),
+        ({"containers": [{"name": "worker"}, {"image": "x"}]}, "containers[1]: name"),
+        (
+            {"containers": [{"name": "worker", "volumeMounts": ["data"]}]},
+            "containers[0].volumeMounts[0]: mountPath",
+        ),
+        (
+            {"containers": [{"name": "worker", "volumeMounts": [{"name": "data"}]}]},
+            "containers[0].volumeMounts[0]: mountPath",
+        ),
+        ({"imagePullSecrets": [{"name": ["x"]}]}, "imagePullSecrets[0]: name"),
+    ],
+)
+def test_an_item_without_what_it_is_merged_by_is_named(patch, field):
+    base = OURS | {"imagePullSecrets": [{"name": "registry"}]}
+    with pytest.raises(TemplateInvalid, match=re.escape(f"spec.template.spec.{field} is missing")):
+        merged(base, patch)

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from gpupack_kube.objects import Container, ContainerStatus
 from gpupack_operator.decision.outcome import judge
-from gpupack_operator.decision.reasons import Reason
+from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import view
 
 AGENT_S_REFUSAL = (
@@ -41,26 +41,26 @@ def prepared(pod, *, restart_policy="", **state):
 
 
 FAILURES = [
-    ("exits by itself", {"exit_code": 3, "ended": 20}, "Failed", Reason.WORKER_FAILED),
+    ("exits by itself", {"exit_code": 3, "ended": 20}, "Failed", JobReason.WORKER_FAILED),
     (
         "out of memory",
         {"exit_code": 137, "ended": 20, "container_reason": "OOMKilled"},
         "Failed",
-        Reason.OUT_OF_MEMORY,
+        JobReason.OUT_OF_MEMORY,
     ),
     (
         "fails, then is deleted",
         {"exit_code": 3, "ended": 20, "deleted": 22},
         "Failed",
-        Reason.WORKER_FAILED,
+        JobReason.WORKER_FAILED,
     ),
     (
         "is deleted, then fails",
         {"exit_code": 143, "ended": 22, "deleted": 20},
         "Infrastructure",
-        Reason.POD_DELETED,
+        JobReason.POD_DELETED,
     ),
-    ("is deleted", {"phase": "Running", "deleted": 20}, "Infrastructure", Reason.POD_DELETED),
+    ("is deleted", {"phase": "Running", "deleted": 20}, "Infrastructure", JobReason.POD_DELETED),
     (
         "is evicted by a taint",
         {"phase": "Running", "deleted": 20, "disrupted": (20, "DeletionByTaintManager")},
@@ -79,7 +79,7 @@ FAILURES = [
         "Infrastructure",
         "UnexpectedAdmissionError",
     ),
-    ("is rejected without a word", {}, "Infrastructure", Reason.POD_REJECTED),
+    ("is rejected without a word", {}, "Infrastructure", JobReason.POD_REJECTED),
     (
         "is lost by its kubelet",
         {"exit_code": 137, "ended": 20, "container_reason": "ContainerStatusUnknown"},
@@ -96,7 +96,7 @@ FAILURES = [
         "has a failed sidecar",
         {"exit_code": 1, "ended": 20, "container": "logger"},
         "Failed",
-        Reason.WORKER_FAILED,
+        JobReason.WORKER_FAILED,
     ),
 ]
 
@@ -133,12 +133,12 @@ def test_the_earliest_failure_is_the_cause(verdict, build):
 def test_a_worker_that_fails_because_its_peer_was_deleted_is_not_the_cause(verdict, build):
     deleted = build.pod(0, deleted=20)
     peer = build.pod(1, phase="Failed", exit_code=1, ended=22)
-    assert verdict(deleted, peer)[0].reason == Reason.POD_DELETED
+    assert verdict(deleted, peer)[0].reason == JobReason.POD_DELETED
 
 
 def test_the_job_controller_s_deletion_in_the_same_second_is_not_the_cause(verdict, build):
     failed = build.pod(0, phase="Failed", exit_code=1, ended=20)
-    assert verdict(failed, build.pod(1, deleted=20))[0].reason == Reason.WORKER_FAILED
+    assert verdict(failed, build.pod(1, deleted=20))[0].reason == JobReason.WORKER_FAILED
 
 
 def test_a_deletion_is_judged_only_after_news_of_a_failure_could_have_come(verdict, build):
@@ -147,41 +147,59 @@ def test_a_deletion_is_judged_only_after_news_of_a_failure_could_have_come(verdi
 
 
 def test_a_deleted_job_is_infrastructure(verdict, build):
-    assert verdict(jobs=[])[0].reason == Reason.JOB_DELETED
-    assert verdict(job=build.job(deleted=20))[0].reason == Reason.JOB_DELETED
+    assert verdict(jobs=[])[0].reason == JobReason.JOB_DELETED
+    assert verdict(job=build.job(deleted=20))[0].reason == JobReason.JOB_DELETED
 
 
 def test_a_failed_job_without_a_pod_that_says_why_is_infrastructure(verdict, build):
     failed = build.job(conditions=[("Failed", 20)])
     assert verdict(build.pod(0), job=failed, now=21)[0] is None
-    assert verdict(build.pod(0), job=failed, now=23)[0].reason == Reason.POD_LOST
+    assert verdict(build.pod(0), job=failed, now=23)[0].reason == JobReason.POD_LOST
 
 
 def test_workers_that_are_not_bound_in_time_are_given_up(verdict, build):
     pods = (build.pod(0), build.pod(1, node="", phase="Pending"))
     assert verdict(*pods, running=False, now=59) == (None, build.at(60))
     found, _ = verdict(*pods, running=False, now=60)
-    assert (found.outcome, found.reason) == ("Infrastructure", Reason.BIND_TIMEOUT)
+    assert (found.outcome, found.reason) == ("Infrastructure", JobReason.BIND_TIMEOUT)
     assert found.message.startswith("1 of 2 workers")
 
 
 def test_a_pod_of_a_running_attempt_that_is_gone_was_lost_and_not_late(verdict, build):
     found, _ = verdict(build.pod(0), now=3600)
-    assert (found.outcome, found.reason) == ("Infrastructure", Reason.POD_LOST)
+    assert (found.outcome, found.reason) == ("Infrastructure", JobReason.POD_LOST)
     assert found.message.startswith("1 of 2 pods")
+
+
+def test_a_controller_that_pauses_while_it_creates_a_large_gang_is_waited_for(verdict, build):
+    pods = (build.pod(0, created=30), build.pod(1, created=30))
+    gang = {"nodes": ("a",) * 1024, "job": build.job(started=0), "running": False}
+    assert verdict(*pods, now=90, **gang)[0] is None
+    assert verdict(*pods, now=91, **gang)[0].reason == "CreationForbidden"
+
+
+def test_a_large_gang_has_longer_until_it_must_be_bound(verdict, build):
+    pods = (build.pod(0), build.pod(1, node="", phase="Pending"))
+    gang = {"nodes": ("a",) * 1024, "job": build.job(started=160), "running": False}
+    assert verdict(*pods, now=161, **gang)[0] is None
+    late, _ = verdict(*pods, now=162, **gang)
+    assert (late.reason, late.message[:43]) == (
+        "BindTimeout",
+        "1 of 1024 workers were bound within 162 s: ",
+    )
 
 
 def test_a_job_that_its_controller_has_not_looked_at_is_given_up_too(verdict, build):
     unseen = build.job(started=None)
     assert verdict(job=unseen, running=False, now=59) == (None, build.at(60))
-    assert verdict(job=unseen, running=False, now=60)[0].reason == Reason.BIND_TIMEOUT
+    assert verdict(job=unseen, running=False, now=60)[0].reason == JobReason.BIND_TIMEOUT
 
 
 def test_an_attempt_whose_pods_may_not_be_created_gives_its_gpus_back_at_once(verdict, build):
     job = build.job(started=2)
     assert verdict(job=job, running=False, now=11) == (None, build.at(12))
     found, _ = verdict(job=job, running=False, now=12)
-    assert (found.outcome, found.reason) == ("Infrastructure", Reason.CREATION_FORBIDDEN)
+    assert (found.outcome, found.reason) == ("Infrastructure", JobReason.CREATION_FORBIDDEN)
     assert found.message.startswith("0 of 2 pods exist and for 10 s no other was created: a quota")
     assert "reason=FailedCreate,involvedObject.name=train-1" in found.message
 
@@ -189,7 +207,7 @@ def test_an_attempt_whose_pods_may_not_be_created_gives_its_gpus_back_at_once(ve
 def test_a_gang_of_which_a_quota_allows_a_part_does_not_hold_its_gpus_either(verdict, build):
     pod = build.pod(0, created=4)
     assert verdict(pod, running=False, now=13) == (None, build.at(14))
-    assert verdict(pod, running=False, now=14)[0].reason == Reason.CREATION_FORBIDDEN
+    assert verdict(pod, running=False, now=14)[0].reason == JobReason.CREATION_FORBIDDEN
 
 
 @pytest.mark.parametrize("end", ["Failed", "FailureTarget", "Complete", "SuccessCriteriaMet"])
@@ -213,8 +231,8 @@ def test_pods_that_are_created_one_after_the_other_are_waited_for(verdict, build
         ("CreateContainerConfigError", AGENT_S_REFUSAL, 61, "Infrastructure"),
         ("CreateContainerConfigError", "", 61, "Infrastructure"),
         ("CreateContainerError", "because", 61, "Infrastructure"),
-        ("ImagePullBackOff", "because", 121, "Failed"),
-        ("ErrImagePull", "because", 121, "Failed"),
+        ("ImagePullBackOff", "because", 121, "Infrastructure"),
+        ("ErrImagePull", "because", 121, "Infrastructure"),
     ],
 )
 def test_a_container_that_cannot_start(verdict, build, waiting, said, due, outcome):
@@ -227,7 +245,7 @@ def test_an_init_container_whose_image_is_missing_is_not_hidden_by_those_behind_
     behind = build.pod(1, phase="Pending", waiting="PodInitializing", bound=1)
     pods = (build.pod(0), prepared(behind, waiting={"reason": "ErrImagePull", "message": "no"}))
     assert verdict(*pods, running=False, now=120) == (None, build.at(121))
-    assert verdict(*pods, running=False, now=121)[0].reason == Reason.IMAGE_PULL
+    assert verdict(*pods, running=False, now=121)[0].reason == JobReason.IMAGE_PULL
 
 
 def test_an_image_has_its_time_after_a_long_init_container_too(verdict, build):
@@ -241,7 +259,7 @@ def test_what_the_template_lacks_is_told_in_the_kubelet_s_words_and_not_tried_ag
     said = 'configmap "settings" not found'
     stuck = build.pod(1, phase="Pending", waiting="CreateContainerConfigError", said=said)
     found, _ = verdict(build.pod(0), stuck, running=False, now=61)
-    assert (found.reason, found.for_good) == (Reason.CANNOT_START, True)
+    assert (found.reason, found.for_good) == (JobReason.CANNOT_START, True)
     assert found.message.endswith(said)
 
 
@@ -284,7 +302,7 @@ def test_a_job_whose_only_failures_are_ignored_has_succeeded(verdict, build):
     ]
     failed = build.job(conditions=[("Failed", 26)])
     found, _ = verdict(*pods, job=failed, failurePolicy=IGNORE_6)
-    assert (found.outcome, found.reason) == ("Succeeded", Reason.FAILURES_IGNORED)
+    assert (found.outcome, found.reason) == ("Succeeded", JobReason.FAILURES_IGNORED)
 
 
 def test_a_failure_that_is_not_ignored_still_counts(verdict, build):
@@ -299,5 +317,5 @@ def test_a_worker_of_which_its_kubelet_says_nothing_is_given_up(verdict, build):
     pods = (build.pod(0), build.pod(1, phase="Pending", node="b", bound=5))
     assert verdict(*pods, running=False) == (None, build.at(65))
     found, _ = verdict(*pods, running=False, now=65)
-    assert (found.outcome, found.reason) == ("Infrastructure", Reason.CANNOT_START)
+    assert (found.outcome, found.reason) == ("Infrastructure", JobReason.CANNOT_START)
     assert found.message == "worker 1: the kubelet of node b did nothing for 60 s"

@@ -2,6 +2,7 @@
 import asyncio
 import contextlib
 
+import fake_api
 import pytest
 from aiohttp import web
 
@@ -10,7 +11,7 @@ from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.settings import PlanSettings
 
-PLACE = {"worker": 0, "node": "a", "devices": [{"uuid": "G", "percent": 100, "memoryMiB": 1}]}
+PLACE = {"workers": "0", "node": "a", "gpus": ["G"], "memoryMiB": [1]}
 FULL = {"reason": "TooFewFreeGpus", "message": "full"}
 
 
@@ -37,15 +38,10 @@ def plan_api(tmp_path):
 
         app = web.Application()
         app.router.add_post("/{path:.*}", answer)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with contextlib.aclosing(
-            PlanClient(PlanSettings(url=url, ca=None, token=tmp_path / "token"), **options)
-        ) as client:
-            yield client, asked
-        await runner.cleanup()
+        async with fake_api.serving(app) as url:
+            settings = PlanSettings(url=url, ca=None, token=tmp_path / "token")
+            async with contextlib.aclosing(PlanClient(settings, **options)) as client:
+                yield client, asked
 
     return serving
 

@@ -113,9 +113,14 @@ def test_a_failed_worker_that_wrote_words_left_no_result(build):
     assert (status.results, valid(status)) == ((), ("Unknown", "NoResults"))
 
 
-@pytest.mark.parametrize("garbage", ["{}", '{"schema":"x/v9"}', UNHEALTHY[:-1]])
-def test_an_unreadable_result_does_not_hide_why_the_worker_failed(build, garbage):
-    status = failed(build, garbage)
+def test_a_log_of_json_is_words_and_no_result(build):
+    status = failed(build, '{"level":"error","msg":"boom"}\n')
+    assert status.message.endswith('(Error): {"level":"error","msg":"boom"}')
+    assert (status.results, valid(status)) == ((), ("Unknown", "NoResults"))
+
+
+def test_an_unreadable_result_does_not_hide_why_the_worker_failed(build):
+    status = failed(build, UNHEALTHY[:-1])
     assert (status.phase, status.reason) == ("Failed", "WorkerFailed")
     assert status.message.endswith("ended with exit code 3 (Error)")
     assert (status.results, valid(status)) == ((), ("False", "ResultUnreadable"))

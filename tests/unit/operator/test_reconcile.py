@@ -7,15 +7,16 @@ from msgspec import structs
 
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_crds.plan import PlanRefusal, PlanResponse
-from gpupack_kube.errors import Conflict, NotFound, Unreachable
+from gpupack_kube.errors import Conflict, NotFound, Refused, Unreachable
 from gpupack_operator.actions import Actor
+from gpupack_operator.cache import Cache, CachedGpuJob, read_gpujob
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.errors import PlanBusy
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
-from gpupack_operator.reconcile import Reconciler
+from gpupack_operator.priorities import Priorities
+from gpupack_operator.reconcile import Reconciler, Sources
 from gpupack_operator.waitlist import Key, Waitlist
-from gpupack_operator.world import Seen, World, read_gpujob
 
 KEY = Key("team", "train")
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
@@ -26,7 +27,6 @@ PREDECESSOR_S = {
 }
 GOING = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
 FULL = PlanRefusal(reason="TooFewFreeGpus", message="full")
-SHORT = {"TooFewFreeGpus": 1}
 
 
 class Plans:
@@ -54,13 +54,16 @@ class Scene:
         spec = {"gpus": 1, "workload": {"name": "matmul"}, "template": template}
         self.body = server.put(GPUJOB, {"metadata": meta, "spec": spec})
         self.server = server
-        self.world = World(gpujobs={KEY: [read_gpujob(self.body)]})
-        self.waitlist = Waitlist()
+        self.cache = Cache(gpujobs={KEY: [read_gpujob(self.body)]})
+        self.waitlist = Waitlist(lambda _: None, lambda *_: None)
         self.plans = Plans(PlanResponse(placement=build.placement("a"), expires_seconds=10))
         defaults = PodDefaults(workload_image="x")
         actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
         fence = Fence(server.api, namespace="gpupack-system")
-        self.reconciler = Reconciler(server.api, actor, self.world, self.waitlist, Limits(), fence)
+        sources = Sources(fence=fence, priorities=Priorities(server.api, most=1000))
+        self.reconciler = Reconciler(
+            server.api, actor, self.cache, self.waitlist, Limits(), sources
+        )
 
     def add(self, name, **spec):
         """Another GPUJob."""
@@ -68,7 +71,7 @@ class Scene:
         body = self.body | {"metadata": meta, "spec": self.body["spec"] | spec}
         self.server.put(GPUJOB.replace("train", name), body)
         key = Key("team", name)
-        self.world.gpujobs[key] = [read_gpujob(body)]
+        self.cache.gpujobs[key] = [read_gpujob(body)]
         return key
 
     async def reconcile(self):
@@ -80,7 +83,7 @@ class Scene:
 
     def restart(self):
         """The operator starts anew: it knows what the API server holds, and nothing else."""
-        self.world.__init__(gpujobs={KEY: [read_gpujob(self.server.objects[GPUJOB])]})
+        self.cache.__init__(gpujobs={KEY: [read_gpujob(self.server.objects[GPUJOB])]})
 
 
 @pytest.fixture
@@ -110,14 +113,14 @@ async def test_the_plan_api_is_told_of_the_template_once(scene):
 
 async def test_nobody_waits_behind_a_job_that_is_being_deleted(scene):
     urgent = scene.add("urgent", priority=9)
-    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", counts=SHORT)
+    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", fits_vacated=True)
     await scene.reconciler.reconcile(urgent)
     await scene.reconcile()
     assert scene.status["reason"] == "Queued"
-    seen = scene.world.gpujob(urgent)
+    seen = scene.cache.gpujob(urgent)
     going = {"deletion_timestamp": dt.datetime.now(dt.UTC), "resource_version": "99"}
     leaving = structs.replace(seen.job, metadata=structs.replace(seen.job.metadata, **going))
-    scene.world.gpujobs[urgent] = [Seen(leaving, seen.template)]
+    scene.cache.gpujobs[urgent] = [CachedGpuJob(leaving, seen.template)]
     await scene.reconciler.reconcile(urgent)
     await scene.reconcile()
     assert scene.status["reason"] == "TooFewFreeGpus"
@@ -152,30 +155,69 @@ async def test_the_time_is_the_api_server_s_whatever_our_own_clock_says(scene):
 async def test_a_refused_job_is_put_on_the_waitlist(scene):
     scene.plans.answer = FULL
     assert await scene.reconcile() == pytest.approx(0.5, abs=0.45)
-    assert scene.waitlist.freed() == (KEY,)
+    assert KEY in scene.waitlist
     assert (scene.status["reason"], scene.server.names("POST")) == ("TooFewFreeGpus", [])
 
 
 async def test_a_job_that_could_not_ask_is_woken_when_it_can(scene):
     woken = []
-    scene.waitlist.__init__(woken.append)
+    scene.waitlist.__init__(woken.append, lambda *_: None)
     scene.plans.answer = PlanBusy("another")
-    assert await scene.reconcile() == pytest.approx(0.5, abs=0.45)
+    assert await scene.reconcile() == pytest.approx(15, abs=0.45)
     scene.waitlist.next_turn()
     assert (woken, scene.server.writes) == ([KEY], [])
 
 
 @pytest.mark.parametrize(
-    ("never", "reason", "asked"),
-    [(False, "TooFewFreeGpus", 0), (True, "TooFewFreeGpus", 1), (False, "GpuFailed", 1)],
+    ("fits_vacated", "asked"), [(True, 0), (False, 1)], ids=["waits for others", "waits for nodes"]
 )
-async def test_what_is_freed_is_for_a_higher_priority_that_lacks_room(scene, never, reason, asked):
+async def test_only_a_gang_that_waits_for_others_to_end_keeps_lower_priorities_waiting(
+    scene, fits_vacated, asked
+):
     urgent = scene.add("urgent", priority=5)
-    scene.plans.answer = PlanRefusal(reason=reason, message="", counts={reason: 1}, never=never)
+    counts = {"TooFewFreeGpus": 1, "NodeCordoned": 1}
+    scene.plans.answer = PlanRefusal(
+        reason="TooFewFreeGpus", message="", counts=counts, fits_vacated=fits_vacated
+    )
     await scene.reconciler.reconcile(urgent)
     scene.plans.asked = 0
     await scene.reconcile()
     assert scene.plans.asked == asked
+
+
+def priority_class(server, value, policy="Never"):
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses/team-high"
+    server.put(path, {"value": value, "preemptionPolicy": policy})
+
+
+async def test_a_job_is_as_urgent_as_its_class_says(scene):
+    priority_class(scene.server, 1_000_000)
+    urgent = scene.add("urgent", priorityClassName="team-high")
+    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", fits_vacated=True)
+    await scene.reconciler.reconcile(urgent)
+    loud = scene.add("loud", priority=1_000_000_000)
+    await scene.reconciler.reconcile(loud)
+    status = scene.server.objects[GPUJOB.replace("train", "loud")]["status"]
+    assert (status["reason"], scene.plans.asked) == ("Queued", 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason", "said"),
+    [
+        (None, "PriorityClassMissing", "there is no PriorityClass team-high"),
+        ("PreemptLowerPriority", "PriorityClassPreempts", "preemptionPolicy: Never"),
+    ],
+)
+async def test_a_class_that_cannot_be_used_is_named_and_no_plan_is_asked_for(
+    scene, policy, reason, said
+):
+    if policy:
+        priority_class(scene.server, 5, policy)
+    key = scene.add("classy", priorityClassName="team-high")
+    assert await scene.reconciler.reconcile(key) == pytest.approx(15, abs=0.5)
+    status = scene.server.objects[GPUJOB.replace("train", "classy")]["status"]
+    assert (status["reason"], said in status["message"]) == (reason, True)
+    assert scene.plans.asked == 0
 
 
 async def test_a_waiting_job_is_not_rewritten_for_another_count(scene):
@@ -260,11 +302,72 @@ async def test_a_template_that_the_api_refuses_fails_the_job(scene):
     assert scene.status["message"] == "Invalid for a test"
 
 
+async def test_a_template_that_cannot_be_merged_fails_the_job_and_names_the_field(scene):
+    mount = {"name": "worker", "volumeMounts": [{"name": "data"}]}
+    key = scene.add("broken", template={"spec": {"containers": [mount]}})
+    await scene.reconciler.reconcile(key)
+    status = scene.server.objects[GPUJOB.replace("train", "broken")]["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "InvalidTemplate")
+    assert status["message"].startswith("spec.template.spec.containers[0].volumeMounts[0]: ")
+    assert scene.plans.asked == 0
+
+
+async def test_no_plan_is_asked_for_while_the_pods_are_forbidden(scene):
+    scene.server.refuse["pods"] = (403, "Forbidden", "exceeded quota: none")
+    seconds = await scene.reconcile()
+    assert scene.status["reason"] == "CreationForbidden"
+    assert scene.status["message"].startswith("exceeded quota: none; ")
+    assert "attempts" not in scene.status
+    assert (scene.plans.asked, seconds) == (0, pytest.approx(5, abs=0.5))
+
+
+async def test_a_bug_in_a_pass_stands_in_the_status_until_a_pass_succeeds(scene):
+    bug = TypeError("about somebody else's secret")
+    scene.plans.answer = bug
+    with pytest.raises(TypeError):
+        await scene.reconcile()
+    await scene.reconciler.failed(KEY, bug, failures=1)
+    assert scene.status["reason"] == "InternalError"
+    assert "TypeError" in scene.status["message"]
+    assert "secret" not in scene.status["message"]
+    writes = list(scene.server.writes)
+    await scene.reconciler.failed(KEY, bug, failures=2)
+    assert scene.server.writes == writes
+    scene.plans.answer = FULL
+    await scene.reconcile()
+    assert scene.status["reason"] == "TooFewFreeGpus"
+
+
+async def test_a_conflict_needs_no_word_and_an_api_that_goes_on_refusing_does(scene):
+    error = Refused("", status=500, reason="InternalError", said="failed calling webhook x")
+    await scene.reconciler.failed(KEY, error, failures=2)
+    assert scene.server.writes == []
+    await scene.reconciler.failed(KEY, error, failures=3)
+    assert scene.status["reason"] == "ApiError"
+    assert scene.status["message"].startswith("the API server refuses: failed calling webhook x;")
+
+
+async def test_that_the_status_cannot_say_so_does_not_stop_the_worker(scene):
+    del scene.server.objects[GPUJOB]
+    await scene.reconciler.failed(KEY, TypeError(), failures=1)
+    assert scene.server.writes[0][0] == "PUT"
+
+
 async def test_events_follow_the_write(scene):
     await scene.reconcile()
     assert scene.server.writes[-1][1] == "/apis/events.k8s.io/v1/namespaces/team/events"
 
 
+async def test_events_are_listed_in_the_order_in_which_things_happened(scene):
+    scene.server.date = "Sat, 21 Nov 2020 12:00:00 GMT"
+    scene.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
+    await scene.reconcile()
+    path = "/apis/events.k8s.io/v1/namespaces/team/events/train."
+    found = [body for name, body in sorted(scene.server.objects.items()) if path in name]
+    assert [each["reason"] for each in found] == ["Admitted", "Restarting"]
+    assert len({each["eventTime"] for each in found}) == 2
+
+
 async def test_a_gpujob_that_is_gone_needs_nothing(scene):
-    scene.world.gpujobs = {}
+    scene.cache.gpujobs = {}
     assert await scene.reconcile() is None

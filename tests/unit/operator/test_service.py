@@ -1,9 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import contextlib
+import socket
 
+import aiohttp
 import pytest
+from fake_api import ApiServer, connected
 
 from gpupack_operator import service
+from gpupack_operator.settings import Settings
+
+
+@pytest.fixture
+def port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+async def metrics(port, *, until):
+    """What the operator counts, as soon as a line stands there."""
+    async with asyncio.timeout(30), aiohttp.ClientSession() as http:
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                async with http.get(f"http://127.0.0.1:{port}/metrics") as response:
+                    text = await response.text()
+                    if until in text:
+                        return text
+            await asyncio.sleep(0.05)
+
+
+async def test_a_leader_counts_what_none_of_its_watches_could_read(monkeypatch, tmp_path, port):
+    server = ApiServer()
+    server.put("/apis/batch/v1/namespaces/team/jobs/odd", {"metadata": {"name": 7}})
+    stop = asyncio.Event()
+    monkeypatch.setattr(service, "_told_to_stop", lambda: stop)
+    monkeypatch.setattr(service.kopf, "operator", lambda **_: stop.wait())
+    async with connected(server.app()) as (_, kubeconfig):
+        environ = {
+            "KUBECONFIG": kubeconfig,
+            "POD_NAME": "operator-0",
+            "GPUPACK_WORKLOAD_IMAGE": "gpupack/workloads:1",
+            "GPUPACK_HEARTBEAT_FILE": str(tmp_path / "alive"),
+            "GPUPACK_METRICS_PORT": str(port),
+        }
+        serving = asyncio.create_task(service.serve(Settings.from_environ(environ), environ))
+        text = await metrics(port, until='gpupack_unreadable_objects_total{kind="jobs"} 1.0')
+        for kind in ("gpujobs", "gpunodes", "pods"):
+            assert f'gpupack_unreadable_objects_total{{kind="{kind}"}} 0.0' in text
+        stop.set()
+        await asyncio.wait_for(serving, timeout=10)
 
 
 class Broken:
@@ -12,8 +57,17 @@ class Broken:
 
 
 class Slow:
+    """The Lease is written, and the answer does not come."""
+
+    def __init__(self):
+        self.holder = ""
+
     async def acquire(self):
+        self.holder = "us"
         await asyncio.Event().wait()
+
+    async def release(self):
+        self.holder = ""
 
 
 async def test_who_could_not_stand_for_election_does_not_lead():
@@ -21,7 +75,8 @@ async def test_who_could_not_stand_for_election_does_not_lead():
         await service._elected(Broken(), asyncio.Event())
 
 
-async def test_who_is_told_to_stop_before_the_election_does_not_lead():
-    stop = asyncio.Event()
-    stop.set()
-    assert not await service._elected(Slow(), stop)
+async def test_who_is_told_to_stop_before_the_election_does_not_lead_and_keeps_no_lease():
+    stop, election = asyncio.Event(), Slow()
+    asyncio.get_running_loop().call_later(0.01, stop.set)
+    assert not await service._elected(election, stop)
+    assert election.holder == ""

@@ -7,8 +7,9 @@ import time
 import pytest
 from click.testing import CliRunner
 
+from gpupack_kube.environment import SettingsInvalid
 from gpupack_operator import __main__, liveness
-from gpupack_operator.errors import SettingInvalid, Unwell
+from gpupack_operator.errors import HeartbeatStale
 from gpupack_operator.settings import Settings
 
 NEEDED = {"POD_NAME": "operator-0", "GPUPACK_WORKLOAD_IMAGE": "gpupack/workloads:1"}
@@ -24,12 +25,12 @@ def test_what_must_be_set_is_little():
 @pytest.mark.parametrize("missing", sorted(NEEDED))
 def test_a_missing_variable_is_named(missing):
     environ = {name: value for name, value in NEEDED.items() if name != missing}
-    with pytest.raises(SettingInvalid, match=missing):
+    with pytest.raises(SettingsInvalid, match=missing):
         Settings.from_environ(environ)
 
 
 def test_a_number_that_is_none_is_named_with_its_value():
-    with pytest.raises(SettingInvalid, match="GPUPACK_BIND_TIMEOUT_SECONDS='soon'"):
+    with pytest.raises(SettingsInvalid, match="GPUPACK_BIND_TIMEOUT_SECONDS='soon'"):
         Settings.from_environ(NEEDED | {"GPUPACK_BIND_TIMEOUT_SECONDS": "soon"})
 
 
@@ -39,13 +40,14 @@ def test_a_number_that_is_none_is_named_with_its_value():
         ("GPUPACK_RECONCILERS", "0"),
         ("GPUPACK_LEASE_SECONDS", "0"),
         ("GPUPACK_BIND_TIMEOUT_SECONDS", "-1"),
+        ("GPUPACK_BIND_WORKERS_PER_SECOND", "0"),
         ("GPUPACK_START_TIMEOUT_SECONDS", "0"),
         ("GPUPACK_IMAGE_TIMEOUT_SECONDS", "0"),
         ("GPUPACK_EVICT_SECONDS", "-1"),
     ],
 )
 def test_a_number_that_makes_no_sense_is_refused(name, value):
-    with pytest.raises(SettingInvalid, match=f"{name}='{value}' is too small"):
+    with pytest.raises(SettingsInvalid, match=f"{name}='{value}' is not valid"):
         Settings.from_environ(NEEDED | {name: value})
 
 
@@ -53,11 +55,22 @@ def test_a_node_that_does_not_answer_may_lose_its_workers_at_once():
     assert Settings.from_environ(NEEDED | {"GPUPACK_EVICT_SECONDS": "0"}).pods.evict_seconds == 0
 
 
+@pytest.mark.parametrize(("text", "allowed"), [("", False), ("false", False), ("true", True)])
+def test_nvlink_multicast_is_the_administrators_to_allow(text, allowed):
+    environ = NEEDED | {"GPUPACK_NVLINK_MULTICAST": text}
+    assert Settings.from_environ(environ).pods.multicast is allowed
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_named_with_its_value():
+    with pytest.raises(SettingsInvalid, match="GPUPACK_NVLINK_MULTICAST='yes' is not valid"):
+        Settings.from_environ(NEEDED | {"GPUPACK_NVLINK_MULTICAST": "yes"})
+
+
 def test_a_log_level_that_does_not_exist_is_one_line():
     environ = NEEDED | {"GPUPACK_LOG_LEVEL": "loud"}
     result = CliRunner().invoke(__main__.main, [], env=environ)
     assert result.exit_code == 1
-    assert result.output.startswith("GPUPACK_LOG_LEVEL='loud' is no log level")
+    assert result.output.startswith("GPUPACK_LOG_LEVEL='LOUD' is not valid")
     assert result.output.count("\n") == 1
 
 
@@ -75,18 +88,18 @@ def test_an_old_heartbeat_is_not_whatever_the_wall_clock_says(tmp_path):
     heartbeat = tmp_path / "beat"
     heartbeat.write_text(str(time.monotonic() - 60))
     os.utime(heartbeat, (0, time.time() + 3600))
-    with pytest.raises(Unwell, match="60 s old"):
+    with pytest.raises(HeartbeatStale, match="60 s old"):
         liveness.probe(heartbeat)
 
 
 def test_a_heartbeat_that_cannot_be_read_is_not_either(tmp_path):
     (tmp_path / "beat").write_text("")
-    with pytest.raises(Unwell, match="cannot be read"):
+    with pytest.raises(HeartbeatStale, match="cannot be read"):
         liveness.probe(tmp_path / "beat")
 
 
 def test_no_heartbeat_is_not_either(tmp_path):
-    with pytest.raises(Unwell, match="has not started"):
+    with pytest.raises(HeartbeatStale, match="has not started"):
         liveness.probe(tmp_path / "beat")
 
 

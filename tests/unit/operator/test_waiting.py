@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
 import pytest
 from msgspec import structs
 
@@ -39,10 +41,16 @@ def test_what_the_plan_api_cannot_read_fails_the_job(build):
     )
 
 
-def test_a_job_that_could_not_ask_asks_again_soon_and_writes_nothing(build):
+def test_a_job_that_could_not_ask_waits_for_its_turn_and_writes_nothing(build):
     decision = decide(build.see(build.gpujob(), answer=PlanLater()))
     assert (decision.status, decision.actions) == (build.gpujob().status, ())
-    assert decision.again_at == build.at(10.5)
+    assert decision.again_at == build.at(25)
+
+
+def test_of_many_who_wait_each_asks_less_often_unasked(build):
+    seen = build.see(build.gpujob(), answer=NotPlanned("TooFewFreeGpus", "none"), refusals=9)
+    assert decide(seen).again_at == build.at(25)
+    assert decide(dataclasses.replace(seen, waiting=10_000)).again_at == build.at(510)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@ import msgspec
 import pytest
 
 from gpupack_kube.objects import Pod
-from gpupack_operator.hearing import Ear
-from gpupack_operator.waitlist import Key, Rank, Waitlist
-from gpupack_operator.world import World, read_gpujob
+from gpupack_operator.cache import Cache, read_gpujob
+from gpupack_operator.event_router import EventRouter
+from gpupack_operator.waitlist import WAKE_BATCH, Key, Rank, Waitlist
 
 FIRST, BEHIND = Key("team", "first"), Key("team", "behind")
 
 
-class Heard:
+class Listener:
     """A queue that notes what it is given."""
 
     def __init__(self):
@@ -21,21 +21,43 @@ class Heard:
 
 
 @pytest.fixture
-def waitlist(build):
-    found = Waitlist()
+def heard():
+    return Listener()
+
+
+class Timers:
+    """Stands where an event loop does; `tick` lets what is due be done."""
+
+    def __init__(self):
+        self.due = []
+
+    def call_later(self, _seconds, call):
+        self.due.append(call)
+        return self
+
+    def tick(self, times=1):
+        for _ in range(times):
+            due, self.due = self.due, []
+            for call in due:
+                call()
+
+
+@pytest.fixture
+def timers():
+    return Timers()
+
+
+@pytest.fixture
+def waitlist(build, heard, timers):
+    found = Waitlist(heard.add, timers.call_later)
     for name, priority, age in (("late", 0, 30), ("early", 0, 10), ("urgent", 9, 50)):
         found.refused(Rank(-priority, build.at(age), Key("team", name)), lacks_room=False)
     return found
 
 
 @pytest.fixture
-def heard():
-    return Heard()
-
-
-@pytest.fixture
-def ear(waitlist, heard):
-    return Ear(heard, World(), waitlist)
+def router(waitlist, heard):
+    return EventRouter(heard, Cache(), waitlist)
 
 
 def meta(name, labels=None, version="1"):
@@ -47,18 +69,78 @@ def pod_of(job, phase):
     return msgspec.convert({"metadata": meta("p", labels), "status": {"phase": phase}}, Pod)
 
 
-def test_priority_goes_before_age(waitlist):
-    assert [key.name for key in waitlist.freed()] == ["urgent", "early", "late"]
+def test_priority_goes_before_age(waitlist, heard):
+    waitlist.freed()
+    assert heard.keys == ["urgent", "early", "late"]
 
 
-def test_whoever_has_its_places_waits_no_longer(waitlist):
+def test_whoever_has_its_places_waits_no_longer(waitlist, heard):
     waitlist.leave(Key("team", "urgent"))
-    assert [key.name for key in waitlist.freed()] == ["early", "late"]
+    waitlist.freed()
+    assert heard.keys == ["early", "late"]
 
 
-def test_those_in_line_are_planned_one_after_the_other_in_order(build):
+@pytest.fixture
+def crowd(build, heard, timers):
+    """10,000 who wait, in the order of their numbers."""
+    found = Waitlist(heard.add, timers.call_later)
+    for number in reversed(range(10_000)):
+        rank = Rank(0, build.at(number), Key("team", str(number)))
+        found.refused(rank, lacks_room=True)
+    return found
+
+
+def numbers(heard):
+    return [int(name) for name in heard.keys]
+
+
+def test_a_thousand_events_at_once_wake_the_first_few_of_a_crowd(crowd, heard, timers):
+    for _ in range(1000):
+        crowd.freed()
+    assert numbers(heard) == list(range(WAKE_BATCH))
+    timers.tick()
+    assert len(heard.keys) == 3 * WAKE_BATCH
+
+
+def test_one_event_wakes_a_crowd_in_order_few_at_a_time_and_each_once(crowd, heard, timers):
+    crowd.freed()
+    timers.tick(10)
+    assert numbers(heard) == list(range(11 * WAKE_BATCH))
+    timers.tick(10_000 // WAKE_BATCH)
+    assert numbers(heard) == list(range(10_000))
+    assert timers.due == []
+
+
+def test_the_last_is_woken_where_events_never_cease(crowd, heard, timers):
+    for _ in range(10_000 // WAKE_BATCH):
+        crowd.freed()
+        timers.tick()
+    assert "9999" in heard.keys
+
+
+def test_what_is_freed_during_a_round_is_offered_to_all_by_the_next(crowd, heard, timers):
+    crowd.freed()
+    timers.tick(1000)
+    crowd.freed()
+    timers.tick(3000)
+    assert [heard.keys.count(name) for name in ("5000", "9999")] == [2, 2]
+    assert timers.due == []
+
+
+def test_no_more_are_woken_than_can_ask_for_plans(crowd, heard, timers, build):
+    for number in range(WAKE_BATCH):
+        crowd.line_up(Rank(0, build.at(number), Key("team", f"in line {number}")))
+    crowd.freed()
+    timers.tick(10)
+    assert numbers(heard) == list(range(WAKE_BATCH))
+    crowd.next_turn()
+    timers.tick()
+    assert len(heard.keys) == 2 * WAKE_BATCH + 1
+
+
+def test_those_in_line_are_planned_one_after_the_other_in_order(build, timers):
     woken = []
-    waitlist = Waitlist(woken.append)
+    waitlist = Waitlist(woken.append, timers.call_later)
     for name, priority in (("b", 0), ("c", 0), ("a", 9)):
         waitlist.line_up(Rank(-priority, build.at(0), Key("team", name)))
     waitlist.leave(Key("team", "b"))
@@ -68,12 +150,12 @@ def test_those_in_line_are_planned_one_after_the_other_in_order(build):
 
 
 @pytest.fixture
-def short(build):
+def short(build, timers):
     """Waitlists where `first` of priority 5 lacks room, or not; and who was woken."""
 
     def waiting(*, lacks_room=True):
         woken = []
-        found = Waitlist(woken.append)
+        found = Waitlist(woken.append, timers.call_later)
         found.refused(Rank(-5, build.at(0), FIRST), lacks_room=lacks_room)
         return found, woken
 
@@ -129,16 +211,16 @@ def test_patience_is_renewed_when_something_is_freed(waitlist, build):
     assert waitlist.refusals(key) == 0
 
 
-def test_a_finished_pod_wakes_its_job_first_and_then_all_who_wait(ear, heard):
-    ear.pod(pod_of("owner", "Succeeded"), gone=False)
+def test_a_finished_pod_wakes_its_job_first_and_then_all_who_wait(router, heard):
+    router.pod(pod_of("owner", "Succeeded"), gone=False)
     assert heard.keys == ["owner", "urgent", "early", "late"]
 
 
-def test_a_running_pod_wakes_its_job_alone(ear, heard):
-    ear.pod(pod_of("owner", "Running"), gone=False)
+def test_a_running_pod_wakes_its_job_alone(router, heard):
+    router.pod(pod_of("owner", "Running"), gone=False)
     assert heard.keys == ["owner"]
 
 
-def test_a_deleted_gpujob_wakes_those_who_wait_for_its_places(ear, heard):
-    ear.gpujob(read_gpujob({"metadata": meta("early"), "spec": {"gpus": 1}}), gone=True)
+def test_a_deleted_gpujob_wakes_those_who_wait_for_its_places(router, heard):
+    router.gpujob(read_gpujob({"metadata": meta("early"), "spec": {"gpus": 1}}), gone=True)
     assert heard.keys == ["early", "urgent", "late"]

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from gpupack_crds import names
+from gpupack_crds.kinds import GpuNode
 from gpupack_operator import watches
-from gpupack_operator.hearing import Ear
+from gpupack_operator.cache import Cache, ReadableGpuJob
+from gpupack_operator.event_router import EventRouter
 from gpupack_operator.waitlist import Key, Waitlist
-from gpupack_operator.work import WorkQueue
-from gpupack_operator.world import ReadableGpuJob, World
+from gpupack_operator.watches import CapacityTrigger
+from gpupack_operator.work_queue import WorkQueue
 
 GPUJOBS = "/apis/gpupack.dev/v1alpha1/gpujobs"
 OLD_JOBS = 2_000
@@ -22,7 +24,7 @@ def gpujob(name, **spec):
 
 
 class Deaf:
-    """An ear that takes nothing in."""
+    """A router that takes nothing in."""
 
     def gpujob(self, seen, *, gone):
         pass
@@ -30,19 +32,19 @@ class Deaf:
 
 @contextlib.asynccontextmanager
 async def watching(server):
-    """All watches have synced; yields the world and the queue of what was heard."""
+    """All watches have synced; yields the cache and the queue of what was heard."""
     queue = WorkQueue(asyncio.get_running_loop().call_later)
-    world, waitlist = World(), Waitlist(queue.add)
-    ear = Ear(queue, world, waitlist)
-    gpujobs = watches.gpujobs_of(world, ear)
-    found = watches.reflectors(server.api, world, ear, namespace="")
-    tasks = [asyncio.create_task(reflector.run()) for reflector in found]
+    cache, waitlist = Cache(), Waitlist(queue.add, asyncio.get_running_loop().call_later)
+    router = EventRouter(queue, cache, waitlist)
+    gpujobs = watches.gpujobs_of(cache, router)
+    found = watches.reflectors(server.api, cache, router, namespace="")
+    tasks = [asyncio.create_task(reflector.run()) for reflector in found.values()]
     try:
         async with asyncio.timeout(20):
             await watches.list_once(server.api, gpujobs, namespace="")
-            for reflector in found:
+            for reflector in found.values():
                 await reflector.synced.wait()
-        yield world, queue
+        yield cache, queue
     finally:
         for task in tasks:
             task.cancel()
@@ -59,26 +61,26 @@ def nothing_else(server):
 async def test_a_job_is_found_by_its_name_with_its_whole_template(server):
     template = {"spec": {"hostNetwork": True}}
     server.put(f"{GPUJOBS}/train", gpujob("train", template=template))
-    async with watching(server) as (world, queue):
-        assert world.gpujob(Key("team", "train")).template == template
+    async with watching(server) as (cache, queue):
+        assert cache.gpujob(Key("team", "train")).template == template
         assert await queue.get() == Key("team", "train")
 
 
 async def test_a_job_that_does_not_follow_the_schema_stops_no_other(server):
     server.put(f"{GPUJOBS}/broken", gpujob("broken", workers="many"))
     server.put(f"{GPUJOBS}/train", gpujob("train"))
-    async with watching(server) as (world, _):
-        assert world.keys() == (Key("team", "train"),)
+    async with watching(server) as (cache, _):
+        assert cache.keys() == (Key("team", "train"),)
 
 
 async def test_a_job_that_kopf_has_heard_of_before_the_list_came_is_kept(server):
-    world = World()
-    gpujobs = watches.gpujobs_of(world, Deaf())
+    cache = Cache()
+    gpujobs = watches.gpujobs_of(cache, Deaf())
     gpujobs.upsert(msgspec.convert(gpujob("younger"), ReadableGpuJob))
     server.put(f"{GPUJOBS}/train", gpujob("train"))
     async with asyncio.timeout(20):
         await watches.list_once(server.api, gpujobs, namespace="")
-    assert set(world.keys()) == {Key("team", "younger"), Key("team", "train")}
+    assert set(cache.keys()) == {Key("team", "younger"), Key("team", "train")}
 
 
 async def test_children_are_found_by_their_job_s_uid(server, build):
@@ -87,8 +89,8 @@ async def test_children_are_found_by_their_job_s_uid(server, build):
     meta = {"name": "train-1", "namespace": "team", "uid": "1", "labels": labels}
     server.put("/apis/batch/v1/jobs/train-1", {"metadata": meta})
     server.put("/api/v1/pods/train-1-0", {"metadata": meta})
-    async with watching(server) as (world, queue):
-        assert [len(index[build.UID]) for index in (world.jobs, world.pods)] == [1, 1]
+    async with watching(server) as (cache, queue):
+        assert [len(index[build.UID]) for index in (cache.jobs, cache.pods)] == [1, 1]
         assert await queue.get() == Key("team", "train")
 
 
@@ -96,5 +98,45 @@ async def test_the_time_until_all_is_known_grows_with_the_number_of_jobs_and_no_
     """A listener that waits for each of n objects by waking n others needs a minute for these."""
     for number in range(OLD_JOBS):
         server.put(f"{GPUJOBS}/old-{number}", gpujob(f"old-{number}"))
-    async with watching(server) as (world, _):
-        assert len(world.keys()) == OLD_JOBS
+    async with watching(server) as (cache, _):
+        assert len(cache.keys()) == OLD_JOBS
+
+
+def gpunode(number, **status):
+    meta = {"name": "a", "uid": "uid-of-a", "resourceVersion": str(number)}
+    return msgspec.convert(
+        {"metadata": meta, "status": {"gpus": 8, "healthy": 8} | status}, GpuNode
+    )
+
+
+class Freed:
+    """Counts how often something may have been freed."""
+
+    def __init__(self):
+        self.times = 0
+
+    def freed(self):
+        self.times += 1
+
+
+def test_a_node_of_which_more_is_free_may_take_who_waits_and_one_of_which_less_is_may_not():
+    """As when a pod of no GPUJob has ended."""
+    freed = Freed()
+    trigger = CapacityTrigger(freed)
+    trigger.replace([gpunode(1, free=3, held=5)])
+    trigger.upsert(gpunode(2, free=2, held=6))
+    assert freed.times == 1
+    trigger.upsert(gpunode(3, free=3, held=5))
+    assert freed.times == 2
+
+
+def test_who_uses_a_node_s_gpus_is_no_news_of_its_capacity():
+    freed = Freed()
+    trigger = CapacityTrigger(freed)
+    trigger.replace([gpunode(1, free=8)])
+    trigger.upsert(gpunode(2, free=3, held=5, heldBy="team/a"))
+    assert freed.times == 1
+    trigger.upsert(gpunode(3, healthy=7))
+    assert freed.times == 2
+    trigger.remove(gpunode(3))
+    assert freed.times == 3

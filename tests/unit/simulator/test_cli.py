@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from processes import run_process
 from simulator_builders import node
 
 from gpupack_core import Cluster, snapshot
+from gpupack_simulator import commands
 from gpupack_simulator.cli import main
 
 CLASSROOM = Path(__file__).parents[3] / "examples/simulator/classroom.yaml"
@@ -141,6 +142,13 @@ def test_compare_runs_the_classroom_under_every_policy():
     assert output == ""
 
 
+def test_without_what_draws_a_report_is_refused_before_anything_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    output = said("run", CLASSROOM, "--out", tmp_path / "out", fails=True)
+    assert "needs jinja2 and matplotlib: pip install 'gpupack-simulator[plots]'" in output
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_takes_the_report(tmp_path):
     said("run", CLASSROOM, "--policies", "best-fit", "-q", "--out", tmp_path / "out")
     assert "<html" in (tmp_path / "out/report.html").read_text()
@@ -204,7 +212,5 @@ def test_more_jobs_than_memory_holds_are_refused(files, more):
 
 def test_nothing_that_draws_is_loaded_before_it_is_wanted():
     loaded = "import sys, gpupack_simulator.cli; print({'matplotlib', 'jinja2'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "set()\n"
+    done = run_process([sys.executable, "-c", loaded])
+    assert done.stdout == "set()\n", done.stderr

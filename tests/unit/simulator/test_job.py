@@ -3,8 +3,7 @@ import pytest
 
 from gpupack_core import MiB, MilliGpu, Request, Share
 from gpupack_simulator.errors import InvalidJob
-from gpupack_simulator.job import Job, JobId
-from gpupack_simulator.size import Size
+from gpupack_simulator.job import Job, JobId, Size
 
 
 @pytest.mark.parametrize(

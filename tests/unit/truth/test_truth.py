@@ -9,20 +9,20 @@ import msgspec
 import pytest
 from truth_fleet import fleet, gpu_node, node_metadata, node_status
 from truth_jobs import drawn_jobs, outlook_of, outlook_text, pod
-from truth_outcomes import Place, difference, play
+from truth_outcomes import Assignment, difference, play
 from truth_simulated import by_simulator, snapshot_of
 
 import gpupack_core as core
 from gpupack_crds.devices import decode_devices
 from gpupack_crds.kinds import GpuNode
 from gpupack_devcluster import kwok
+from gpupack_extender import pod_ask
 from gpupack_extender.binding import annotations
 from gpupack_extender.filtering import Filter
 from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.policies import Policies
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Settings
-from gpupack_extender.wire import ExtenderArgs
 from gpupack_kube import objects
 
 FLEET = fleet(1)
@@ -84,17 +84,18 @@ class LedgerDecider:
         manifest = pod(job)
         manifest["metadata"] |= {"namespace": "n", "uid": job.id}
         asking = msgspec.convert(manifest, objects.Pod)
+        called = msgspec.json.decode(msgspec.json.encode(manifest), type=pod_ask.CalledPod)
         self.ledger.pods.upsert(asking)
-        wanted = asking.spec.node_selector.items()
+        wanted = manifest["spec"].get("nodeSelector", {}).items()
         names = [n.metadata.name for n in self.nodes if wanted <= n.metadata.labels.items()]
-        answer = self.filter(ExtenderArgs(pod=asking, node_names=names))
+        answer = self.filter(pod_ask.of_call(called, ()), names)
         if not answer.node_names:
             self.ledger.pods.remove(asking)
             return None
         return self.bind(asking, answer.node_names[0])
 
     def bind(self, asking, node):
-        written = annotations(self.reserve(asking, node))
+        written = annotations(self.reserve(pod_ask.of_watch(asking, ()), node))
         self.ledger.end_bind(asking.metadata.uid, Outcome.LANDED)
         shown = msgspec.structs.replace(
             asking,
@@ -103,7 +104,7 @@ class LedgerDecider:
         )
         self.ledger.pods.upsert(shown)
         self.bound[asking.metadata.name] = shown
-        return Place(node, decode_devices(*written.values()))
+        return Assignment(node, decode_devices(*written.values()))
 
     async def depart(self, jobs):
         for job in jobs:
@@ -155,7 +156,7 @@ def test_what_a_node_lets_pods_have_and_its_sick_gpus_reach_the_simulator():
 
 async def test_a_play_ends_where_a_job_goes_elsewhere():
     simulated = by_simulator(snapshot_of(nodes(), gpu_nodes()), JOBS, "best-fit", OUTLOOK)
-    simulated[JOBS[20].id] = Place("elsewhere", ())
+    simulated[JOBS[20].id] = Assignment("elsewhere", ())
     played = await play(JOBS, LedgerDecider("best-fit"), simulated)
     assert JOBS[20].arrival == max(j.arrival for j in JOBS if j.id in played.outcomes)
     told = difference(JOBS, simulated=simulated, found=played.outcomes)
@@ -169,7 +170,7 @@ async def test_a_job_whose_time_is_over_leaves_before_the_next_comes():
     class Teller:
         async def arrive(self, jobs):
             told.extend(f"+{job.id}" for job in jobs)
-            return [Place("a", ())] * len(jobs)
+            return [Assignment("a", ())] * len(jobs)
 
         async def depart(self, jobs):
             told.extend(f"-{job.id}" for job in jobs)
@@ -179,5 +180,5 @@ async def test_a_job_whose_time_is_over_leaves_before_the_next_comes():
         dataclasses.replace(job, arrival=arrival, duration=duration)
         for job, (arrival, duration) in zip(JOBS, times, strict=False)
     ]
-    await play(jobs, Teller(), dict.fromkeys([job.id for job in jobs], Place("a", ())))
+    await play(jobs, Teller(), dict.fromkeys([job.id for job in jobs], Assignment("a", ())))
     assert told == ["+job-0", "+job-1", "-job-1", "+job-2", "-job-2"]

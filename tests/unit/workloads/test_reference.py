@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_workloads.kernels.gemm.reference import compare
+from gpupack_workloads.reference.gemm import compare
 
 HALVES = {"float32": np.float32, "float16": np.float16}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares attention and its gradient with the reference, head by head."""
 
-import logging
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,17 +9,16 @@ from typing import Protocol
 import torch
 
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.agreement import Agreement, closest
-from gpupack_workloads.kernels.attention.reference import Expected, Head, compare, expected
-
-logger = logging.getLogger(__name__)
+from gpupack_workloads.reference.agreement import Agreement, closest
+from gpupack_workloads.reference.attention import Expected, Head, compare, expected
+from gpupack_workloads.reference.freivalds import random_signs
 
 
 class Attention(Protocol):
     """Our function, or one that stands in for it."""
 
     def __call__(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, **scale: float
     ) -> torch.Tensor:
         """Return O."""
 
@@ -46,6 +45,12 @@ class Verdict:
     forward: Agreement
     backward: Agreement
 
+    def beside(self, other: "Verdict") -> "Verdict":
+        """Return what came closest in either."""
+        return Verdict(
+            closest([self.forward, other.forward]), closest([self.backward, other.backward])
+        )
+
 
 def random_inputs(
     q_shape: tuple[int, ...],
@@ -70,49 +75,107 @@ def random_inputs(
     )
 
 
-def check(attention: Attention, inputs: Inputs, *, causal: bool) -> Verdict:
+def check(
+    attention: Attention, inputs: Inputs, *, causal: bool, scale: float | None = None
+) -> Verdict:
     """Compute forward and backward, and compare the first and the last key head's share.
 
     Raises:
         WrongResult: an element differs by more than rounding explains.
     """
-    o = attention(*inputs.qkv, causal=causal)
+    given = {} if scale is None else {"scale": scale}
+    o = attention(*inputs.qkv, causal=causal, **given)
     gradients = torch.autograd.grad(o, inputs.qkv, inputs.do)
     batch, kv_heads = inputs.k.shape[:2]
-    places = {(0, 0), (batch - 1, kv_heads - 1)}
-    verdicts = [
-        verdict_of(inputs, (o.detach(), *gradients), place=place, causal=causal)
-        for place in sorted(places)
-    ]
+    return judge(
+        inputs,
+        (o.detach(), *gradients),
+        Question(causal=causal, scale=scale),
+        places=sorted({(0, 0), (batch - 1, kv_heads - 1)}),
+    )
+
+
+def check_timed(
+    inputs: Inputs, results: tuple[torch.Tensor, ...], *, causal: bool, seed: int
+) -> Verdict:
+    """Compare O, dQ, dK and dV of every head, as they were left, projected on random signs.
+
+    Raises:
+        WrongResult: a row differs by more than rounding explains.
+    """
+    batch, kv_heads, _, dimension = inputs.k.shape
+    chance = torch.Generator(inputs.q.device).manual_seed(seed)
+    signs = random_signs(dimension, chance)[:, None]
+    return judge(
+        inputs,
+        results,
+        Question(causal=causal, signs=signs, how=", as it was timed"),
+        places=list(itertools.product(range(batch), range(kv_heads))),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What was computed, and how closely to look.
+
+    Attributes:
+        scale: of the scores; None is one over the root of the dimension.
+        signs: (dimension, few), on which results are projected; None looks at every element.
+        how: told with an error.
+    """
+
+    causal: bool
+    scale: float | None = None
+    signs: torch.Tensor | None = None
+    how: str = ""
+
+
+def judge(
+    inputs: Inputs,
+    results: tuple[torch.Tensor, ...],
+    question: Question,
+    *,
+    places: list[tuple[int, int]],
+) -> Verdict:
+    """Compare what belongs to these key heads (of a batch's entry).
+
+    Raises:
+        WrongResult: something differs by more than rounding explains.
+    """
+    verdicts = [verdict_of(inputs, results, question, place=place) for place in places]
     forward = closest([verdict.forward for verdict in verdicts])
     backward = closest([verdict.backward for verdict in verdicts])
     for what, agreement in (("forward", forward), ("backward", backward)):
         if not agreement.holds:
             raise WrongResult(
-                f"attention {what}, q {tuple(inputs.q.shape)}, k {tuple(inputs.k.shape)},"
-                f" {inputs.q.dtype}, causal {causal}: wrong by {agreement.error:.3e}"
-                f" where rounding explains {agreement.bound:.3e}"
+                f"attention {what}{question.how}, q {tuple(inputs.q.shape)},"
+                f" k {tuple(inputs.k.shape)}, {inputs.q.dtype}, causal {question.causal}:"
+                f" wrong by {agreement.error:.3e} where rounding explains {agreement.bound:.3e}"
             )
     return Verdict(forward, backward)
 
 
 def verdict_of(
-    inputs: Inputs, results: tuple[torch.Tensor, ...], *, place: tuple[int, int], causal: bool
+    inputs: Inputs,
+    results: tuple[torch.Tensor, ...],
+    question: Question,
+    *,
+    place: tuple[int, int],
 ) -> Verdict:
     """Compare what belongs to one key head: that head, and all query heads that share it."""
     o, dq, dk, dv = results
     batch, kv_head = place
     group = inputs.q.shape[1] // inputs.k.shape[1]
-    heads = range(kv_head * group, (kv_head + 1) * group)
-    dtype = str(inputs.q.dtype).removeprefix("torch.")
-    wanted = [expected(head_of(inputs, batch, head, kv_head, causal=causal)) for head in heads]
+    numbers = range(kv_head * group, (kv_head + 1) * group)
+    heads = [head_of(inputs, question, place=(batch, number, kv_head)) for number in numbers]
+    wanted = [expected(head) for head in heads]
     forward, backward = [], []
-    for head, want in zip(heads, wanted, strict=True):
-        forward.append(compare(o[batch, head], want.o, want.o_bound, dtype=dtype))
-        backward.append(compare(dq[batch, head], want.dq, want.dq_bound, dtype=dtype))
+    for number, head, want in zip(numbers, heads, wanted, strict=True):
+        forward.append(compare(o[batch, number], head, want.o, want.o_bound))
+        backward.append(compare(dq[batch, number], head, want.dq, want.dq_bound))
     for gradient, name in ((dk, "dk"), (dv, "dv")):
         exact, bound = total(wanted, name), total(wanted, f"{name}_bound")
-        backward.append(compare(gradient[batch, kv_head], exact, bound, dtype=dtype))
+        backward.append(compare(gradient[batch, kv_head], heads[0], exact, bound))
     return Verdict(closest(forward), closest(backward))
 
 
@@ -122,8 +185,9 @@ def total(wanted: Iterable[Expected], name: str) -> torch.Tensor:
     return torch.stack(parts).sum(0)
 
 
-def head_of(inputs: Inputs, batch: int, head: int, kv_head: int, *, causal: bool) -> Head:
-    """Return one head's problem in 64 bits."""
+def head_of(inputs: Inputs, question: Question, *, place: tuple[int, int, int]) -> Head:
+    """Return one head's problem in 64 bits: of a batch's entry, a query head and its key head."""
+    batch, head, kv_head = place
     q, do = inputs.q[batch, head], inputs.do[batch, head]
     k, v = inputs.k[batch, kv_head], inputs.v[batch, kv_head]
     q64, k64, v64, do64 = (x.detach().double() for x in (q, k, v, do))
@@ -132,7 +196,8 @@ def head_of(inputs: Inputs, batch: int, head: int, kv_head: int, *, causal: bool
         k=k64,
         v=v64,
         do=do64,
-        causal=causal,
-        scale=q.shape[-1] ** -0.5,
+        causal=question.causal,
+        scale=q.shape[-1] ** -0.5 if question.scale is None else question.scale,
         dtype=str(q.dtype).removeprefix("torch."),
+        signs=question.signs,
     )

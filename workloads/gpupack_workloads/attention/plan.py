@@ -11,10 +11,10 @@ from gpupack_workloads.errors import BadArgument
 
 # A backward pass is five products where a forward pass is two.
 BACKWARD_PER_FORWARD = 2.5
-# Q, O, their gradients, dQ in 32 bits and what a rival needs; K, V and their gradients; and the
-# reference's scores of some rows in 64 bits, a dozen times.
-BYTES_PER_QUERY_ELEMENT = 40
-BYTES_PER_KEY_ELEMENT = 24
+# Q, O, their gradients, dQ in 32 bits, what a rival needs and what each rival left; K, V and their
+# gradients, of each rival too; and the reference's scores of some rows in 64 bits, a dozen times.
+BYTES_PER_QUERY_ELEMENT = 48
+BYTES_PER_KEY_ELEMENT = 36
 BYTES_PER_KEY_CHECKED = 12 * 2048 * 8
 
 

@@ -12,6 +12,8 @@ from gpupack_workloads.attention.checks import Attention, Inputs
 
 logger = logging.getLogger(__name__)
 
+Work = Callable[[], tuple[torch.Tensor, ...]]
+
 GPU_BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -45,17 +47,17 @@ def rivals_for(inputs: Inputs, *, causal: bool) -> dict[str, Attention]:
     return rivals
 
 
-def forward_of(attention: Attention, inputs: Inputs, *, causal: bool) -> Callable[[], object]:
-    """Return a forward pass to time."""
+def forward_of(attention: Attention, inputs: Inputs, *, causal: bool) -> Work:
+    """Return a forward pass to time, which leaves O."""
 
-    def work() -> torch.Tensor:
+    def work() -> tuple[torch.Tensor, ...]:
         with torch.no_grad():
-            return attention(*inputs.qkv, causal=causal)
+            return (attention(*inputs.qkv, causal=causal),)
 
     return work
 
 
-def backward_of(attention: Attention, inputs: Inputs, *, causal: bool) -> Callable[[], object]:
-    """Return a backward pass to time."""
+def backward_of(attention: Attention, inputs: Inputs, *, causal: bool) -> Work:
+    """Return a backward pass to time, which leaves dQ, dK and dV."""
     o = attention(*inputs.qkv, causal=causal)
     return lambda: torch.autograd.grad(o, inputs.qkv, inputs.do, retain_graph=True)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two minutes of hard work on one GPU, and a verdict: healthy, or why not.
 
-    limits    what is judged, with which limits by default and on which GPUs (no torch)
+    limits    what is judged, with which limits by default (no torch)
+    models    what GPUs should do at least: a table by model (no torch)
+    peers     the speeds of the other workers' GPUs, where no table knows the model
     checks    measurements beside their limits: pure decisions (no torch)
     sensors   temperature, power, clocks and error counters, only ever read (no torch)
     patterns  what is written into memory and must be read back
@@ -10,7 +12,7 @@
     copies    bandwidth within the device and to and from the host
     session   all of it in the order and the time that were asked for
 
-Only `session` and what it needs import torch.
+Only `session`, `peers` and what they need import torch.
 """
 
 import importlib

@@ -9,6 +9,13 @@ from dataclasses import dataclass, field
 from gpupack_workloads.burn_in.limits import LIMITS, Kind, Limits
 from gpupack_workloads.burn_in.sensors import Counters, Sample
 
+SPEEDS = (
+    "min_gemm_tflops",
+    "min_device_copy_gb_per_s",
+    "min_host_to_device_gb_per_s",
+    "min_device_to_host_gb_per_s",
+)
+
 
 @dataclass(frozen=True)
 class Check:
@@ -125,6 +132,12 @@ def judge(observed: Observed, limits: Limits) -> list[Check]:
         Check(name, value, limits[name], details.get(name, ""))
         for name, value in _measurements(observed).items()
     ]
+
+
+def speeds_of(observed: Observed) -> dict[str, float]:
+    """Return the measurements that tell a slow GPU from another of its model."""
+    measured = _measurements(observed)
+    return {name: measured[name] for name in SPEEDS if name in measured}
 
 
 def findings(checks: Sequence[Check]) -> list[Check]:

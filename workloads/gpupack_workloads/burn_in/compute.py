@@ -1,42 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """One product of two matrices, again and again: it must be right, and the same bits each time.
 
-Right: the product times a vector of +1 and -1 must be A times (B times that vector), which is a
-check of all its elements at the cost of a few vectors (Freivalds; with ones alone these are the
-column sums of algorithm-based fault tolerance). That is computed in 64 bits, by another path of the
-hardware. In bf16 the numbers are random, which makes the GPU work hardest; the difference must then
-be explained by rounding. In fp16 the numbers are whole and so small that every sum is exact; so
-must be the product.
+Right: by checksums of all its elements, computed in 64 bits, by another path of the hardware
+(reference/freivalds). In bf16 the numbers are random, which makes the GPU work hardest; the
+difference must then be explained by rounding. In fp16 the numbers are whole and so small that every
+sum is exact; so must be the product.
 
 The same each time: of every product its bits, as 32-bit numbers, are added up; the sum must be that
 of the first product. Of each batch, one product is compared with the first bit by bit.
 """
 
-import math
 from collections.abc import Callable
 from functools import partial
 
 import torch
 
 from gpupack_workloads.burn_in.checks import ComputeReport
-from gpupack_workloads.kernels.agreement import (
-    ACCUMULATION_UNIT,
-    RESULT_UNITS,
-    SAFETY,
-    Agreement,
-)
-from gpupack_workloads.kernels.furthest import furthest
+from gpupack_workloads.reference import freivalds
+from gpupack_workloads.reference.agreement import Agreement
+from gpupack_workloads.reference.freivalds import Strips
 from gpupack_workloads.timing import seconds_per_call
 
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
-VECTORS = 4
 TRIED = 4
 """Products of which the time of one is taken."""
 LARGEST_WHOLE = 2
 """In fp16 sums of up to 2048 are exact; those of 8192 products of such numbers stay far below."""
-ROWS_AT_ONCE = 1024
-"""Rows that are turned to 64 bits at a time: whole matrices would take memory that is tested."""
 
 
 class Products:
@@ -59,7 +49,7 @@ class Products:
         self._multiply = multiply
         multiply(self._a, self._b, self._first)
         self._sum = _bits(self._first).sum(dtype=torch.int64)
-        self._residual = freivalds(self._a, self._b, self._first, chance)
+        self._residual = check_product(self._a, self._b, self._first, chance)
         self._tflops: list[float] = []
         self._products = 1
         self._wrong = int(not self._residual.holds)
@@ -116,46 +106,14 @@ class Products:
         return f"{wrong} of {count} products differ from the first{where}"
 
 
-def freivalds(
+def check_product(
     a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, chance: torch.Generator
 ) -> Agreement:
-    """Compare C x with A (B x) for a few vectors x of +1 and -1, in 64 bits; return the worst row.
-
-    Rounding of the elements of a row, each below its own bound (see kernels/gemm/reference), has
-    signs that x makes independent: together it stays below SAFETY times the root of the sum of
-    squares, but for one case in 10^13 (Hoeffding). Whole numbers leave no rounding at all.
-    """
-    signs = torch.randint(0, 2, (c.shape[1], VECTORS), generator=chance, device=c.device)
-    x = (2 * signs - 1).double()
-    b_x = _times(b, x)
-    exact = c.dtype == torch.float16
-    errors, bounds = [], []
-    for rows in range(0, c.shape[0], ROWS_AT_ONCE):
-        part = slice(rows, rows + ROWS_AT_ONCE)
-        c_rows = c[part].double()
-        error = (c_rows @ x - a[part].double() @ b_x).abs().amax(dim=1)
-        errors.append(error)
-        bounds.append(torch.zeros_like(error) if exact else _rounding(a[part], b, c_rows))
-    return furthest(error=torch.cat(errors), bound=torch.cat(bounds))
-
-
-def _rounding(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """Return how much of a row's sum rounding explains.
-
-    |a|.|b| of an element is at most |a| times the longest column of B (Cauchy and Schwarz): a
-    little more than it is, without a second product.
-    """
-    longest = b.float().norm(dim=0).amax().double()
-    accumulation = SAFETY * math.sqrt(b.shape[0]) * ACCUMULATION_UNIT
-    dtype = str(b.dtype).removeprefix("torch.")
-    magnitude = a.double().norm(dim=1, keepdim=True) * longest
-    elements = accumulation * magnitude + RESULT_UNITS[dtype] * c.abs()
-    return SAFETY * elements.norm(dim=1)
-
-
-def _times(matrix: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    parts = matrix.split(ROWS_AT_ONCE)
-    return torch.cat([part.double() @ x for part in parts])
+    """Compare C with A B by checksums; whole numbers leave no rounding at all."""
+    columns = c.shape[1]
+    strips = Strips(freivalds.random_signs(columns, chance), freivalds.strip_width(columns))
+    expected = freivalds.checksums_of_product(a, b, strips)
+    return freivalds.compare(c, expected, strips, roundings=int(c.dtype != torch.float16))
 
 
 def _bits(matrix: torch.Tensor) -> torch.Tensor:

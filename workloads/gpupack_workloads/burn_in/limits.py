@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gpupack_workloads.burn_in.models import DATA_SHEETS, MEASURED
 from gpupack_workloads.errors import BadArgument
-from gpupack_workloads.settings import Options
+from gpupack_workloads.settings import Gang, Options
 
 Kind = Literal["memory", "compute", "bandwidth", "thermal", "errors"]
 Limits = Mapping[str, float | None]
+Basis = Literal["arguments", "measured", "data sheet", "peers", "unjudged"]
+"""What a GPU's speed is held to."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +65,6 @@ LIMITS: dict[str, Limit] = {
     "max_device_failures": Limit("errors", 0, "CUDA errors that ended the run"),
 }
 
-# By the driver's name of the GPU: four fifths of what was measured on healthy ones.
-KNOWN: dict[str, dict[str, float]] = {
-    "NVIDIA H200": {
-        "min_gemm_tflops": 475,
-        "min_device_copy_gb_per_s": 3400,
-        "min_host_to_device_gb_per_s": 44,
-        "min_device_to_host_gb_per_s": 44,
-    }
-}
 # What a CPU's speed is says nothing.
 NOT_ON_CPUS: dict[str, float | None] = {"min_steady_ratio": None}
 
@@ -83,18 +77,50 @@ class BurnInOptions(Options):
         seconds: how long all of it may take; None takes what suits the device.
         memory_percent: how much of the free memory is tested.
         limits: replacements by name.
+        gang: the workers of this job, whose GPUs are compared where no table knows the model.
     """
 
     seconds: int | None = None
     memory_percent: float = 90
     limits: Limits = field(default_factory=dict)
+    gang: Gang = field(default_factory=Gang)
 
 
-def limits_for(device_name: str, *, simulated: bool, replaced: Limits) -> dict[str, float | None]:
-    """Return every limit for a device: the user's, else the device's, else the general one."""
+SPEED = "min_gemm_tflops"
+
+
+def limits_for(
+    model: str, *, simulated: bool, replaced: Limits, of_peers: Limits | None = None
+) -> dict[str, float | None]:
+    """Return every limit for a GPU: the user's, the model's, its peers', or the general one.
+
+    Args:
+        model: the driver's name of the GPU.
+        simulated: it is a CPU.
+        replaced: the user's, by name.
+        of_peers: from GPUs of the same model.
+    """
     general = {name: limit.default for name, limit in LIMITS.items()}
-    known = NOT_ON_CPUS if simulated else KNOWN.get(device_name, {})
+    known: Limits = NOT_ON_CPUS if simulated else {**(of_peers or {}), **of_model(model)}
     return general | dict(known) | dict(replaced)
+
+
+def of_model(model: str) -> dict[str, float]:
+    """Return what is known of a model, or nothing."""
+    if model in MEASURED:
+        return MEASURED[model]
+    return DATA_SHEETS[model].limits() if model in DATA_SHEETS else {}
+
+
+def basis_of(model: str, *, simulated: bool, replaced: Limits, of_peers: Limits) -> Basis:
+    """Return what the speed of products is held to."""
+    if SPEED in replaced:
+        return "unjudged" if replaced[SPEED] is None else "arguments"
+    if simulated:
+        return "unjudged"
+    if of_model(model):
+        return "measured" if model in MEASURED else "data sheet"
+    return "peers" if SPEED in of_peers else "unjudged"
 
 
 def parse_limits(texts: tuple[str, ...]) -> dict[str, float | None]:

@@ -13,17 +13,18 @@ from dataclasses import dataclass
 
 import torch
 
-from gpupack_workloads.burn_in import copies
-from gpupack_workloads.burn_in.checks import Observed, findings, judge
+from gpupack_workloads.burn_in import copies, peers
+from gpupack_workloads.burn_in.checks import Check, Observed, findings, judge, speeds_of
 from gpupack_workloads.burn_in.compute import Multiply, Products
 from gpupack_workloads.burn_in.copies import Copy, Sizes
-from gpupack_workloads.burn_in.limits import BurnInOptions, limits_for
+from gpupack_workloads.burn_in.limits import Basis, BurnInOptions, basis_of, limits_for
 from gpupack_workloads.burn_in.memory import LARGEST_BLOCK_BYTES, Memory, Touch
 from gpupack_workloads.burn_in.patterns import Random, sequence
 from gpupack_workloads.burn_in.sensors import NoSensors, Sensors, open_sensors
 from gpupack_workloads.burn_in.verdict import summarise
 from gpupack_workloads.devices import Device, choose_device, memory_errors
 from gpupack_workloads.errors import OutOfMemory, WrongResult
+from gpupack_workloads.memory import GIB, MIB
 from gpupack_workloads.results import Result
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ LEAST_PATTERNS = 6
 RESERVE_BYTES = 3 * 2**29
 """Left free for what libraries take on the side."""
 SIMULATED_BYTES = 2**24
+AMPERE = (8, 0)
 
 
 def _multiply(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> object:
@@ -96,11 +98,18 @@ def plan_for(device: Device, seconds: int | None) -> Plan:
     return Plan(
         seconds=seconds or 120,
         copies=Sizes(device_bytes=2**31, host_bytes=2**28, repeats=15),
-        dtypes=(torch.bfloat16, torch.float16),
+        dtypes=_dtypes(device),
         size=8192,
         batch_seconds=0.5,
         block_bytes=LARGEST_BLOCK_BYTES,
     )
+
+
+def _dtypes(device: Device) -> tuple[torch.dtype, ...]:
+    """Return what tensor cores take; those before Ampere do not know bfloat16."""
+    if torch.cuda.get_device_capability(device.torch) < AMPERE:
+        return torch.float16, torch.float32
+    return torch.bfloat16, torch.float16
 
 
 def run(options: BurnInOptions, instruments: Instruments | None = None) -> Result:
@@ -118,14 +127,28 @@ def run(options: BurnInOptions, instruments: Instruments | None = None) -> Resul
     start = tools.clock()
     with _device_failures(observed), memory_errors("the burn-in"):
         _observe(observed, _Bench(device.torch, plan, options, tools, sensors, start))
-    limits = limits_for(device.name, simulated=device.simulated, replaced=options.limits)
-    checks = judge(observed, limits)
+    checks, basis = _judge(observed, device, options)
     result = summarise(
-        device, observed, checks, sensors=sensors.source, seconds=tools.clock() - start
+        device,
+        observed,
+        checks,
+        basis=basis,
+        sensors=sensors.source,
+        seconds=tools.clock() - start,
     )
     if wrong := findings(checks):
         raise WrongResult("unhealthy: " + "; ".join(map(str, wrong)), result)
     return result
+
+
+def _judge(observed: Observed, device: Device, options: BurnInOptions) -> tuple[list[Check], Basis]:
+    """Hold what was seen to its limits, which the other workers' GPUs may have to tell."""
+    others = peers.exchange(peers.Peer(device.name, speeds_of(observed)), options.gang)
+    of_peers = {} if device.simulated else peers.limits_from(others, device.name)
+    simulated, replaced = device.simulated, options.limits
+    limits = limits_for(device.name, simulated=simulated, replaced=replaced, of_peers=of_peers)
+    basis = basis_of(device.name, simulated=simulated, replaced=replaced, of_peers=of_peers)
+    return judge(observed, limits), basis
 
 
 @dataclass(frozen=True)
@@ -178,7 +201,7 @@ def _try_memory(observed: Observed, bench: _Bench) -> Memory:
         block_bytes=bench.plan.block_bytes,
         touch=bench.tools.touch,
     )
-    logger.info("memory: %.2f GiB are tested", memory.tested_bytes / 2**30)
+    logger.info("memory: %.2f GiB are tested", memory.tested_bytes / GIB)
     for number, pattern in enumerate(sequence(bench.options.seed)):
         if number >= LEAST_PATTERNS and not bench.before(MEMORY_ENDS):
             break
@@ -197,7 +220,7 @@ def _testable_bytes(bench: _Bench) -> int:
     wanted = int(free * bench.options.memory_percent / 100)
     testable: int = min(wanted, free - RESERVE_BYTES)
     if testable < bench.plan.block_bytes:
-        raise OutOfMemory(f"only {free / 2**20:.0f} MiB of the GPU's memory are free")
+        raise OutOfMemory(f"only {free / MIB:.0f} MiB of the GPU's memory are free")
     return testable
 
 

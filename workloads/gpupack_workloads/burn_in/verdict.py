@@ -5,8 +5,10 @@ import statistics
 from collections.abc import Sequence
 
 from gpupack_workloads.burn_in.checks import Check, Observed, findings
+from gpupack_workloads.burn_in.limits import Basis
 from gpupack_workloads.burn_in.sensors import Sample
 from gpupack_workloads.devices import Device, describe
+from gpupack_workloads.memory import GIB
 from gpupack_workloads.results import Result, Scalar, headline
 
 CONTENT_CHECKS = ("max_wrong_words", "max_wrong_products", "max_changed_copies")
@@ -15,7 +17,13 @@ LONGEST_TEXT = 1500
 
 
 def summarise(
-    device: Device, observed: Observed, checks: Sequence[Check], *, sensors: str, seconds: float
+    device: Device,
+    observed: Observed,
+    checks: Sequence[Check],
+    *,
+    basis: Basis,
+    sensors: str,
+    seconds: float,
 ) -> Result:
     """Make the result out of what was seen; `verified` says that no bit was wrong."""
     wrong = findings(checks)
@@ -24,14 +32,16 @@ def summarise(
         "findings": "; ".join(map(str, wrong))[:LONGEST_TEXT],
         "suspect": ",".join(dict.fromkeys(check.kind for check in wrong)),
         "seconds": round(seconds, 1),
+        "speed_limits": basis,
     }
     metrics |= _of_compute(observed) | _of_copies(observed) | _of_memory(observed)
     metrics |= _of_samples(observed.samples) | {"sensors": sensors}
-    sensed = bool(observed.samples) or device.simulated
+    unknown = [] if device.simulated or basis != "unjudged" else ["speed unjudged"]
+    unknown += [] if observed.samples or device.simulated else ["sensors not read"]
     right = {check.name for check in checks if check.measured == 0}
     return Result(
         workload="burn-in",
-        headline=headline(_headline(wrong, metrics, sensed=sensed), simulated=device.simulated),
+        headline=headline(_headline(wrong, metrics, unknown), simulated=device.simulated),
         verified=right.issuperset(CONTENT_CHECKS),
         simulated=device.simulated,
         metrics=metrics | describe(device),
@@ -39,11 +49,10 @@ def summarise(
     )
 
 
-def _headline(wrong: Sequence[Check], metrics: dict[str, Scalar], *, sensed: bool) -> str:
+def _headline(wrong: Sequence[Check], metrics: dict[str, Scalar], unknown: Sequence[str]) -> str:
     if wrong:
         return f"unhealthy: {metrics['suspect']}"
-    figure = f"healthy, {metrics['gemm_tflops']} TFLOP/s"
-    return figure if sensed else f"{figure}, sensors not read"
+    return ", ".join(["healthy", f"{metrics['gemm_tflops']} TFLOP/s", *unknown])
 
 
 def _row(check: Check) -> dict[str, Scalar]:
@@ -84,7 +93,7 @@ def _of_memory(observed: Observed) -> dict[str, Scalar]:
     if observed.memory is None:
         return {}
     return {
-        "tested_gib": round(observed.memory.tested_bytes / 2**30, 3),
+        "tested_gib": round(observed.memory.tested_bytes / GIB, 3),
         "memory_passes": observed.memory.passes,
         "wrong_words": observed.memory.wrong_words,
     }

@@ -2,7 +2,7 @@
 """Collective operations over every process of every worker, checked exactly.
 
     options     what the command line asks for
-    place       a rank's place and its data: whole numbers that every rank can compute
+    rank_data   which rank this is, and its data: whole numbers that every rank can compute
     operation   what is known of one: all_reduce, all_gather, reduce_scatter, broadcast,
                 all_to_all and send_recv, each with what must arrive
     series      calls one after another, each of which leaves a result to check

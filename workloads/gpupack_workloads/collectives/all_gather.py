@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers, part, whole_and_part
-from gpupack_workloads.collectives.place import Place, count_wrong
+from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class AllGather:
@@ -20,18 +20,18 @@ class AllGather:
         """(n-1)/n: one's own part stays."""
         return (ranks - 1) / ranks
 
-    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:
+    def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:
         """A part to send, the whole to receive."""
-        whole, own = whole_and_part(elements, place, in_place=in_place)
+        whole, own = whole_and_part(elements, rank_data, in_place=in_place)
         return Buffers(own, whole)
 
-    def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:  # noqa: ARG002
         """Gather."""
         dist.all_gather_into_tensor(buffers.receive, buffers.send)
 
-    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+    def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
         """Every part holds its rank's data."""
         return sum(
-            count_wrong(part(buffers.receive, place, rank), place.data(rank))
-            for rank in range(place.ranks)
+            count_wrong(part(buffers.receive, rank_data, rank), rank_data.data(rank))
+            for rank in range(rank_data.ranks)
         )

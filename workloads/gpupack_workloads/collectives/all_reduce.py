@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers
-from gpupack_workloads.collectives.place import Place, count_wrong
+from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class AllReduce:
@@ -20,15 +20,15 @@ class AllReduce:
         """2(n-1)/n."""
         return 2 * (ranks - 1) / ranks
 
-    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:  # noqa: ARG002
+    def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
         """One buffer."""
-        whole = place.zeros(elements)
+        whole = rank_data.zeros(elements)
         return Buffers(whole, whole)
 
-    def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:  # noqa: ARG002
         """Sum."""
         dist.all_reduce(buffers.receive)
 
-    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+    def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
         """Every position holds the sum over ranks."""
-        return count_wrong(buffers.receive, place.sum)
+        return count_wrong(buffers.receive, rank_data.sum)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers, part
-from gpupack_workloads.collectives.place import Place, count_wrong
+from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class AllToAll:
@@ -20,18 +20,18 @@ class AllToAll:
         """(n-1)/n: one's own part stays."""
         return (ranks - 1) / ranks
 
-    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:  # noqa: ARG002
+    def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
         """Two buffers of a size."""
-        return Buffers(place.zeros(elements), place.zeros(elements))
+        return Buffers(rank_data.zeros(elements), rank_data.zeros(elements))
 
-    def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:  # noqa: ARG002
         """Exchange."""
         dist.all_to_all_single(buffers.receive, buffers.send)
 
-    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+    def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
         """A rank's part holds what it had at our positions."""
-        start = place.rank * (buffers.receive.numel() // place.ranks)
+        start = rank_data.rank * (buffers.receive.numel() // rank_data.ranks)
         return sum(
-            count_wrong(part(buffers.receive, place, rank), place.data(rank, start))
-            for rank in range(place.ranks)
+            count_wrong(part(buffers.receive, rank_data, rank), rank_data.data(rank, start))
+            for rank in range(rank_data.ranks)
         )

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers
-from gpupack_workloads.collectives.place import Place, count_wrong
+from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 ROOT = 0
 
@@ -22,15 +22,15 @@ class Broadcast:
         """Return 1, unless there is nobody else."""
         return float(ranks > 1)
 
-    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:  # noqa: ARG002
+    def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
         """One buffer."""
-        whole = place.zeros(elements)
+        whole = rank_data.zeros(elements)
         return Buffers(whole, whole)
 
-    def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:  # noqa: ARG002
         """Send from the root."""
         dist.broadcast(buffers.receive, src=ROOT)
 
-    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+    def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
         """Everything is the root's: what did not come is a rank's own."""
-        return count_wrong(buffers.receive, place.data(ROOT))
+        return count_wrong(buffers.receive, rank_data.data(ROOT))

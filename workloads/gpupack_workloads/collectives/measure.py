@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from gpupack_workloads.bandwidth import algorithm_gb_per_s, bus_gb_per_s
 from gpupack_workloads.collectives.operation import Operation
-from gpupack_workloads.collectives.place import ELEMENT_BYTES, PIECE, Place
+from gpupack_workloads.collectives.rank_data import ELEMENT_BYTES, PIECE, RankData
 from gpupack_workloads.collectives.series import Call, Series
 from gpupack_workloads.results import Scalar
 from gpupack_workloads.timing import seconds_per_call
@@ -71,16 +71,16 @@ class Measurement:
         }
 
 
-def measure(operation: Operation, size: int, place: Place, *, in_place: bool) -> Measurement:
+def measure(operation: Operation, size: int, rank_data: RankData, *, in_place: bool) -> Measurement:
     """Time one operation, and check every result of the last batch.
 
     Raises:
         WrongResult: an element that arrived here is wrong.
     """
-    elements = elements_of(size, ranks=place.ranks, shared=operation.shared)
-    repeats = repeats_for(size, place.device)
-    series = series_of(operation, elements, place, in_place=in_place, repeats=repeats)
-    seconds = median_seconds(series.start, place, repeats=repeats, ready=series.fill)
+    elements = elements_of(size, ranks=rank_data.ranks, shared=operation.shared)
+    repeats = repeats_for(size, rank_data.device)
+    series = series_of(operation, elements, rank_data, in_place=in_place, repeats=repeats)
+    seconds = median_seconds(series.start, rank_data, repeats=repeats, ready=series.fill)
     series.check()
     moved = elements * ELEMENT_BYTES
     return Measurement(
@@ -89,29 +89,29 @@ def measure(operation: Operation, size: int, place: Place, *, in_place: bool) ->
         size_bytes=moved,
         seconds=seconds,
         bus_gb_per_s=bus_gb_per_s(
-            size_bytes=moved, seconds=seconds, crossings=operation.crossings(place.ranks)
+            size_bytes=moved, seconds=seconds, crossings=operation.crossings(rank_data.ranks)
         ),
     )
 
 
 def series_of(
-    operation: Operation, elements: int, place: Place, *, in_place: bool, repeats: int
+    operation: Operation, elements: int, rank_data: RankData, *, in_place: bool, repeats: int
 ) -> Series:
     """Return the calls of a batch."""
     buffers = [
-        operation.buffers(elements, place, in_place=in_place)
+        operation.buffers(elements, rank_data, in_place=in_place)
         for _ in range(repeats if in_place else 1)
     ]
     calls = [
         Call(
-            start=partial(operation.start, own, place),
-            fill=partial(own.fill, place),
-            count_wrong=partial(operation.count_wrong, own, place),
+            start=partial(operation.start, own, rank_data),
+            fill=partial(own.fill, rank_data),
+            count_wrong=partial(operation.count_wrong, own, rank_data),
             elements=own.receive.numel(),
         )
         for own in buffers
     ]
-    return Series(operation.name, calls, rank=place.rank)
+    return Series(operation.name, calls, rank=rank_data.rank)
 
 
 def elements_of(size: int, *, ranks: int, shared: bool) -> int:
@@ -134,33 +134,33 @@ def needed_bytes(largest: int, device: torch.device) -> int:
 
 
 def median_seconds(
-    work: Callable[[], object], place: Place, *, repeats: int, ready: Callable[[], object]
+    work: Callable[[], object], rank_data: RankData, *, repeats: int, ready: Callable[[], object]
 ) -> float:
     """Return the median over batches of the slowest rank's mean.
 
     Args:
         work: one call.
-        place: ours.
+        rank_data: ours.
         repeats: calls of a batch.
         ready: makes a batch's buffers ready; it is not timed.
     """
-    kind = place.device.type
+    kind = rank_data.device.type
     for _ in range(WARM_UP[kind]):
         work()
-    own = [batch_seconds(work, place, repeats, ready) for _ in range(BATCHES[kind])]
-    times = torch.tensor(own, dtype=torch.float64, device=place.device)
+    own = [batch_seconds(work, rank_data, repeats, ready) for _ in range(BATCHES[kind])]
+    times = torch.tensor(own, dtype=torch.float64, device=rank_data.device)
     dist.all_reduce(times, op=dist.ReduceOp.MAX)
     return float(statistics.median(times.tolist()))
 
 
 def batch_seconds(
-    work: Callable[[], object], place: Place, repeats: int, ready: Callable[[], object]
+    work: Callable[[], object], rank_data: RankData, repeats: int, ready: Callable[[], object]
 ) -> float:
     """Return this rank's mean of one batch."""
     ready()
     # Else the rank that is ready first would time how long it waits for the last.
     dist.barrier()
-    return seconds_per_call(work, device=place.device, repeats=repeats, warm_up=0)
+    return seconds_per_call(work, device=rank_data.device, repeats=repeats, warm_up=0)
 
 
 def sizes(smallest: int, largest: int) -> list[int]:

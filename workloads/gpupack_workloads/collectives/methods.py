@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers
-from gpupack_workloads.collectives.place import Place, count_wrong
+from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 from gpupack_workloads.collectives.series import Call
 
 # Elements that torch's kernels move at once.
@@ -30,90 +30,92 @@ class Method:
     multiple: int = 1
 
 
-def methods(place: Place, *, largest: int, repeats: int) -> dict[str, Method]:
+def methods(rank_data: RankData, *, largest: int, repeats: int) -> dict[str, Method]:
     """Return all, for up to so many elements and calls; all ranks must call this together."""
     return {
-        "nccl": nccl(place, largest, repeats),
-        "symm_mem one-shot": torch_one_shot(place, largest),
-        "symm_mem two-shot": torch_two_shot(place, largest, repeats),
-        "packets": packets(place, largest),
+        "nccl": nccl(rank_data, largest, repeats),
+        "symm_mem one-shot": torch_one_shot(rank_data, largest),
+        "symm_mem two-shot": torch_two_shot(rank_data, largest, repeats),
+        "packets": packets(rank_data, largest),
     }
 
 
-def nccl(place: Place, largest: int, repeats: int) -> Method:
+def nccl(rank_data: RankData, largest: int, repeats: int) -> Method:
     """NCCL as torch calls it."""
-    rows = place.zeros(repeats * largest).view(repeats, largest)
+    rows = rank_data.zeros(repeats * largest).view(repeats, largest)
 
     def calls(elements: int) -> list[Call]:
-        return [summing(place, partial(dist.all_reduce, row), row) for row in rows[:, :elements]]
+        return [
+            summing(rank_data, partial(dist.all_reduce, row), row) for row in rows[:, :elements]
+        ]
 
     return Method(calls)
 
 
-def torch_one_shot(place: Place, largest: int) -> Method:
+def torch_one_shot(rank_data: RankData, largest: int) -> Method:
     """One kernel of torch: every rank reads all buffers between two barriers."""
-    group, buffer = symmetric_buffer(place, largest)
-    whole = place.zeros(largest)
+    group, buffer = symmetric_buffer(rank_data, largest)
+    whole = rank_data.zeros(largest)
 
     def calls(elements: int) -> list[Call]:
         send, total = buffer[:elements], whole[:elements]
         one_shot = torch.ops.symm_mem.one_shot_all_reduce_out
         return [
-            summing(place, partial(one_shot, send, "sum", group.group_name, total), send, total)
+            summing(rank_data, partial(one_shot, send, "sum", group.group_name, total), send, total)
         ]
 
     return Method(calls)
 
 
-def torch_two_shot(place: Place, largest: int, repeats: int) -> Method:
+def torch_two_shot(rank_data: RankData, largest: int, repeats: int) -> Method:
     """One kernel of torch: every rank sums its part, then reads the others'."""
-    group, buffer = symmetric_buffer(place, repeats * largest)
+    group, buffer = symmetric_buffer(rank_data, repeats * largest)
     rows = buffer.view(repeats, largest)
 
     def calls(elements: int) -> list[Call]:
         two_shot = torch.ops.symm_mem.two_shot_all_reduce_
         return [
-            summing(place, partial(two_shot, row, "sum", group.group_name), row)
+            summing(rank_data, partial(two_shot, row, "sum", group.group_name), row)
             for row in rows[:, :elements]
         ]
 
-    return Method(calls, multiple=place.ranks * VECTOR)
+    return Method(calls, multiple=rank_data.ranks * VECTOR)
 
 
-def packets(place: Place, largest: int) -> Method:
+def packets(rank_data: RankData, largest: int) -> Method:
     """Our kernel: see kernels/all_reduce."""
     from gpupack_workloads.kernels.all_reduce.launch import (  # noqa: PLC0415  imports Triton
         symmetric_all_reduce,
     )
 
-    ours = symmetric_all_reduce(world(), place.device)
-    buffer, whole = place.zeros(largest), place.zeros(largest)
+    ours = symmetric_all_reduce(world(), rank_data.device)
+    buffer, whole = rank_data.zeros(largest), rank_data.zeros(largest)
 
     def calls(elements: int) -> list[Call]:
         send, total = buffer[:elements], whole[:elements]
-        return [summing(place, ours.bind(send, total), send, total)]
+        return [summing(rank_data, ours.bind(send, total), send, total)]
 
     return Method(calls)
 
 
 def summing(
-    place: Place,
+    rank_data: RankData,
     start: Callable[[], object],
     send: torch.Tensor,
     total: torch.Tensor | None = None,
 ) -> Call:
     """Return a call that sums a buffer over all ranks, in place if there is no other."""
     buffers = Buffers(send, send if total is None else total)
-    wrong = partial(count_wrong, buffers.receive, place.sum)
-    return Call(start, partial(buffers.fill, place), wrong, send.numel())
+    wrong = partial(count_wrong, buffers.receive, rank_data.sum)
+    return Call(start, partial(buffers.fill, rank_data), wrong, send.numel())
 
 
-def symmetric_buffer(place: Place, elements: int) -> tuple[dist.ProcessGroup, torch.Tensor]:
+def symmetric_buffer(rank_data: RankData, elements: int) -> tuple[dist.ProcessGroup, torch.Tensor]:
     """Return a buffer of zeros that every rank can reach."""
     import torch.distributed._symmetric_memory as symmetric  # noqa: PLC0415  only GPUs have it
 
     group = world()
-    buffer = symmetric.empty(elements, dtype=torch.float32, device=place.device)
+    buffer = symmetric.empty(elements, dtype=torch.float32, device=rank_data.device)
     symmetric.rendezvous(buffer, group)
     return group, buffer.zero_()
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 
 import torch
 
-from gpupack_workloads.collectives.place import MISSING, Place, fill
+from gpupack_workloads.collectives.rank_data import MISSING, RankData, fill
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,10 @@ class Buffers:
     send: torch.Tensor
     receive: torch.Tensor
 
-    def fill(self, place: Place) -> None:
+    def fill(self, rank_data: RankData) -> None:
         """Write this rank's data; what does not come from elsewhere is noticed."""
         self.receive.fill_(MISSING)
-        fill(self.send, place.data(place.rank))
+        fill(self.send, rank_data.data(rank_data.rank))
 
 
 class Operation(Protocol):
@@ -38,24 +38,26 @@ class Operation(Protocol):
     def crossings(self, ranks: int) -> float:
         """Return how often each byte crosses a link: bus bandwidth over algorithm bandwidth."""
 
-    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:
+    def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:
         """Return buffers for an operation on this many elements."""
 
-    def start(self, buffers: Buffers, place: Place) -> None:
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:
         """Run it."""
 
-    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+    def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
         """Return how many received elements are wrong."""
 
 
-def part(whole: torch.Tensor, place: Place, rank: int | None = None) -> torch.Tensor:
+def part(whole: torch.Tensor, rank_data: RankData, rank: int | None = None) -> torch.Tensor:
     """Return a rank's part of a buffer; ours if none is named."""
-    return whole.chunk(place.ranks)[place.rank if rank is None else rank]
+    return whole.chunk(rank_data.ranks)[rank_data.rank if rank is None else rank]
 
 
 def whole_and_part(
-    elements: int, place: Place, *, in_place: bool
+    elements: int, rank_data: RankData, *, in_place: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a buffer, and one for our part of it: in place, that part."""
-    whole = place.zeros(elements)
-    return whole, part(whole, place) if in_place else place.zeros(elements // place.ranks)
+    whole = rank_data.zeros(elements)
+    return whole, part(whole, rank_data) if in_place else rank_data.zeros(
+        elements // rank_data.ranks
+    )

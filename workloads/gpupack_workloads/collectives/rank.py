@@ -18,7 +18,7 @@ from gpupack_workloads.collectives.measure import (
 )
 from gpupack_workloads.collectives.operation import Operation
 from gpupack_workloads.collectives.options import CollectivesOptions
-from gpupack_workloads.collectives.place import Place
+from gpupack_workloads.collectives.rank_data import RankData
 from gpupack_workloads.collectives.reduce_scatter import ReduceScatter
 from gpupack_workloads.collectives.send_recv import SendRecv
 from gpupack_workloads.collectives.small import measure_small
@@ -71,12 +71,12 @@ def measurements(
     names: Sequence[str], wanted: Sequence[int], rank: Rank, *, seed: int
 ) -> Iterator[Measurement]:
     """Measure each operation at each size, in every way that it has."""
-    place = place_of(rank, seed)
+    rank_data = rank_data_of(rank, seed)
     for name in names:
         for size in wanted:
             for in_place in OPERATIONS[name].in_place:
                 with memory_errors(f"{name} of {size} bytes"):
-                    one = measure(OPERATIONS[name], size, place, in_place=in_place)
+                    one = measure(OPERATIONS[name], size, rank_data, in_place=in_place)
                 if rank.index == 0:
                     logger.info(
                         "%s %d bytes: %.1f us, bus %.2f GB/s",
@@ -89,11 +89,11 @@ def small_rows(options: CollectivesOptions, rank: Rank) -> list[dict[str, Scalar
     """Measure small all-reduces, where the GPUs of all ranks reach one another's memory."""
     if "all-reduce" not in options.operations or not reach_one_another(rank):
         return []
-    rows = measure_small(place_of(rank, options.seed))
+    rows = measure_small(rank_data_of(rank, options.seed))
     dist.barrier()
     return rows
 
 
-def place_of(rank: Rank, seed: int) -> Place:
+def rank_data_of(rank: Rank, seed: int) -> RankData:
     """Return where this rank is, with its data's seed."""
-    return Place(rank=rank.index, ranks=rank.ranks, device=rank.device.torch, seed=seed)
+    return RankData(rank=rank.index, ranks=rank.ranks, device=rank.device.torch, seed=seed)

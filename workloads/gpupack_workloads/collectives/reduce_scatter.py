@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers, whole_and_part
-from gpupack_workloads.collectives.place import Place, count_wrong
+from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class ReduceScatter:
@@ -21,20 +21,20 @@ class ReduceScatter:
         """(n-1)/n: one's own part stays."""
         return (ranks - 1) / ranks
 
-    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:
+    def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:
         """The whole to send, a part to receive."""
-        whole, own = whole_and_part(elements, place, in_place=in_place)
+        whole, own = whole_and_part(elements, rank_data, in_place=in_place)
         return Buffers(whole, own)
 
-    def start(self, buffers: Buffers, place: Place) -> None:  # noqa: ARG002
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:  # noqa: ARG002
         """Sum and scatter."""
         dist.reduce_scatter_tensor(buffers.receive, buffers.send)
 
-    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+    def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
         """Our part holds the sum over ranks at our positions."""
-        start = place.rank * buffers.receive.numel()
+        start = rank_data.rank * buffers.receive.numel()
 
         def values(first: int, count: int) -> torch.Tensor:
-            return place.sum(start + first, count)
+            return rank_data.sum(start + first, count)
 
         return count_wrong(buffers.receive, values)

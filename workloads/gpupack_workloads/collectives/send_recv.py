@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.operation import Buffers
-from gpupack_workloads.collectives.place import Place, count_wrong
+from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class SendRecv:
@@ -20,22 +20,22 @@ class SendRecv:
         """Return 1, unless there is nobody else."""
         return float(ranks > 1)
 
-    def buffers(self, elements: int, place: Place, *, in_place: bool) -> Buffers:  # noqa: ARG002
+    def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
         """Two buffers of a size."""
-        return Buffers(place.zeros(elements), place.zeros(elements))
+        return Buffers(rank_data.zeros(elements), rank_data.zeros(elements))
 
-    def start(self, buffers: Buffers, place: Place) -> None:
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:
         """Send and receive at once; a rank alone copies, since gloo does not send to itself."""
-        if place.ranks == 1:
+        if rank_data.ranks == 1:
             buffers.receive.copy_(buffers.send)
             return
         both = [
-            dist.P2POp(dist.isend, buffers.send, (place.rank + 1) % place.ranks),
-            dist.P2POp(dist.irecv, buffers.receive, (place.rank - 1) % place.ranks),
+            dist.P2POp(dist.isend, buffers.send, (rank_data.rank + 1) % rank_data.ranks),
+            dist.P2POp(dist.irecv, buffers.receive, (rank_data.rank - 1) % rank_data.ranks),
         ]
         for work in dist.batch_isend_irecv(both):
             work.wait()
 
-    def count_wrong(self, buffers: Buffers, place: Place) -> int:
+    def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
         """What arrives is the previous rank's."""
-        return count_wrong(buffers.receive, place.data((place.rank - 1) % place.ranks))
+        return count_wrong(buffers.receive, rank_data.data((rank_data.rank - 1) % rank_data.ranks))

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from gpupack_workloads.collectives.measure import median_seconds
 from gpupack_workloads.collectives.methods import Method, methods
-from gpupack_workloads.collectives.place import ELEMENT_BYTES, Place
+from gpupack_workloads.collectives.rank_data import ELEMENT_BYTES, RankData
 from gpupack_workloads.collectives.series import Series
 from gpupack_workloads.results import Scalar
 
@@ -33,49 +33,49 @@ REPEATS = GRAPHS * CALLS_PER_GRAPH
 FIRST = 3
 
 
-def measure_small(place: Place) -> list[dict[str, Scalar]]:
+def measure_small(rank_data: RankData) -> list[dict[str, Scalar]]:
     """Time and check every method at every small size."""
-    ways = methods(place, largest=max(SIZES) // ELEMENT_BYTES, repeats=REPEATS)
+    ways = methods(rank_data, largest=max(SIZES) // ELEMENT_BYTES, repeats=REPEATS)
     return [
-        measure_one(name, method, size, place)
+        measure_one(name, method, size, rank_data)
         for size in SIZES
         for name, method in ways.items()
         if size // ELEMENT_BYTES % method.multiple == 0
     ]
 
 
-def measure_one(name: str, method: Method, size: int, place: Place) -> dict[str, Scalar]:
+def measure_one(name: str, method: Method, size: int, rank_data: RankData) -> dict[str, Scalar]:
     """Time one method at one size both ways, and check it."""
-    series = Series(name, method.calls(size // ELEMENT_BYTES), rank=place.rank)
+    series = Series(name, method.calls(size // ELEMENT_BYTES), rank=rank_data.rank)
     for _ in range(FIRST):
         series.run()
-    called = median_seconds(series.start, place, repeats=REPEATS, ready=series.fill)
+    called = median_seconds(series.start, rank_data, repeats=REPEATS, ready=series.fill)
     series.check()
     return {
         "operation": "all-reduce",
         "method": name,
         "size_bytes": size,
         "us": round(called * 1e6, 2),
-        "graph_us": round(replayed(series, place) * 1e6, 2),
+        "graph_us": round(replayed(series, rank_data) * 1e6, 2),
     }
 
 
-def replayed(series: Series, place: Place) -> float:
+def replayed(series: Series, rank_data: RankData) -> float:
     """Return the mean time of a call that CUDA graphs replay, which take turns."""
-    turns = itertools.cycle([recorded(series, place).replay for _ in range(GRAPHS)])
+    turns = itertools.cycle([recorded(series, rank_data).replay for _ in range(GRAPHS)])
 
     def replay() -> None:
         next(turns)()
 
-    seconds = median_seconds(replay, place, repeats=GRAPHS, ready=series.fill)
+    seconds = median_seconds(replay, rank_data, repeats=GRAPHS, ready=series.fill)
     series.check()
     return seconds / CALLS_PER_GRAPH
 
 
-def recorded(series: Series, place: Place) -> torch.cuda.CUDAGraph:
+def recorded(series: Series, rank_data: RankData) -> torch.cuda.CUDAGraph:
     """Return a graph of the calls whose turn it is."""
     dist.barrier()
-    torch.cuda.synchronize(place.device)
+    torch.cuda.synchronize(rank_data.device)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         for _ in range(CALLS_PER_GRAPH):

@@ -2,12 +2,16 @@
 """`burn-in`."""
 
 import math
+import os
+from typing import Any
 
 import click
 
 from gpupack_workloads.burn_in.limits import LIMITS, BurnInOptions, Limit, parse_limits
 from gpupack_workloads.commands.common import common, finish
 from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.results import Result
+from gpupack_workloads.settings import Gang
 
 
 def read_limits(
@@ -68,12 +72,22 @@ def command(
     require_gpu: bool,
     as_json: bool,
 ) -> None:
-    """Work one GPU hard and judge it: healthy, or why not (exit status 3)."""
-    options = BurnInOptions(
-        seconds=seconds,
-        memory_percent=memory_percent,
-        limits=limits,
-        seed=seed,
-        require_gpu=require_gpu,
-    )
-    finish("burn-in", lambda module: module.run(options), as_json=as_json)
+    """Work one GPU hard and judge it: healthy, or why not (exit status 3).
+
+    In a job of several workers, the GPU of each is compared with the others of its model where no
+    data sheet is known.
+    """
+
+    def run(module: Any) -> Result:
+        options = BurnInOptions(
+            seconds=seconds,
+            memory_percent=memory_percent,
+            limits=limits,
+            gang=Gang.from_environ(os.environ),
+            seed=seed,
+            require_gpu=require_gpu,
+        )
+        result: Result = module.run(options)
+        return result
+
+    finish("burn-in", run, as_json=as_json)

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
-from gpupack_workloads.errors import WorkloadError, WrongResult
+from gpupack_workloads.errors import BadArgument, WorkloadError, WrongResult
+from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.results import Result, headline, in_full, report, result_path
 from gpupack_workloads.seeds import LARGEST_SEED
 from gpupack_workloads.settings import Gang, Options, prepare, temporary_folder
@@ -51,6 +52,8 @@ def finish(name: str, run: Run, *, as_json: bool) -> None:
         fail(error)
     except WorkloadError as error:
         fail(error)
+    except Unsupported as error:
+        fail(BadArgument(str(error)))
     else:
         show(result, as_json=as_json)
 

@@ -6,8 +6,10 @@ for each process: it writes there itself whatever a process did not expect.
 """
 
 import logging
+import os
 import signal
 import threading
+from pathlib import Path
 from types import FrameType
 
 from torch.distributed.elastic.multiprocessing.errors import (
@@ -31,9 +33,14 @@ from gpupack_workloads.settings import Gang
 TORCHS_LOG = "torch.distributed.elastic.multiprocessing.api"
 
 
-def leave_reason(error: WorkloadError) -> None:
-    """Leave an error's text to the launcher; the process has to end with the error's status."""
-    get_error_handler().record_exception(error)
+def leave_reason(error: BaseException) -> None:
+    """Leave an error's text to the launcher; the process has to end with the error's status.
+
+    The first stays: by its time the launcher knows which process failed first.
+    """
+    left = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if left is None or not Path(left).exists():
+        get_error_handler().record_exception(error)
 
 
 def why(failed: ChildFailedError) -> WorkloadError:

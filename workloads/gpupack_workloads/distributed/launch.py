@@ -7,6 +7,7 @@ worker serves it, because torch's guess from host names is wrong for a pod's nam
 """
 
 import logging
+import os
 from collections.abc import Callable
 
 import torch
@@ -15,6 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from gpupack_workloads.distributed import peers
 from gpupack_workloads.distributed.failure import (
     Told,
     heed_signals,
@@ -51,6 +53,8 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
     heed_signals()
     local = gang.processes or max(1, torch.cuda.device_count())
     hush_expected_ends()
+    if gang.index == 0:
+        os.environ[peers.SERVES_RENDEZVOUS] = "1"
     try:
         meeting_point = wait_for_name(gang.host, Patience())
         config = launch_config(gang, local, address=own_address(meeting_point))

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of a gang has around its work: log, device, group, exit status."""
+"""What each process of a gang has around its work: log, device, group, exit status.
+
+A rank that fails leaves its reason first and then ends without destroying the group, which would
+wait for what the others have begun (see peers.py).
+"""
 
 import contextlib
 import logging
@@ -13,8 +17,10 @@ from typing import TypeVar
 import torch.distributed as dist
 
 from gpupack_workloads.devices import Device, choose_device
+from gpupack_workloads.distributed import peers
 from gpupack_workloads.distributed.failure import leave_reason
-from gpupack_workloads.errors import NoSuchDevice, WorkloadError
+from gpupack_workloads.errors import BadArgument, Interrupted, NoSuchDevice, WorkloadError
+from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.profile.around import recorded_rank
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Options
@@ -55,10 +61,15 @@ def run_rank(
     )
     try:
         return recorded_rank(measure)(options, backend)
-    except WorkloadError as error:
-        logger.error("%s: %s", type(error).__name__, error)  # noqa: TRY400  expected: no traceback
+    except (WorkloadError, Unsupported) as error:
+        told = error if isinstance(error, WorkloadError) else BadArgument(str(error))
+        logger.error("%s: %s", type(told).__name__, told)  # noqa: TRY400  expected: no traceback
+        leave_reason(told)
+        peers.end_process(told.exit_status)
+    except Exception as error:
+        logger.exception("not expected")
         leave_reason(error)
-        sys.exit(error.exit_status)
+        peers.end_process(WorkloadError.exit_status)
 
 
 @contextlib.contextmanager
@@ -74,16 +85,24 @@ def group(backend: str, *, require_gpu: bool) -> Iterator[Rank]:
     dist.init_process_group(
         backend, timeout=TIMEOUT, device_id=None if device.simulated else device.torch
     )
+    rank = Rank(
+        index=dist.get_rank(),
+        ranks=dist.get_world_size(),
+        local_index=local_index,
+        device=device,
+        backend=backend,
+    )
     try:
-        yield Rank(
-            index=dist.get_rank(),
-            ranks=dist.get_world_size(),
-            local_index=local_index,
-            device=device,
-            backend=backend,
-        )
-    finally:
-        dist.destroy_process_group()
+        with peers.watched(os.environ) if rank.ranks > 1 else contextlib.nullcontext():
+            yield rank
+    except BaseException as error:
+        if rank.ranks == 1 or isinstance(error, Interrupted):
+            # Nobody waits: all ranks leave with Interrupted at once.
+            dist.destroy_process_group()
+        else:
+            peers.tell(error, rank=rank.index, environ=os.environ)
+        raise
+    dist.destroy_process_group()
 
 
 def choose_backend(wanted: str, device: Device) -> str:

@@ -2,10 +2,10 @@
 """Our matrix product in several types and shapes, beside cuBLAS.
 
     options   what is asked for (no torch)
-    cases     shapes, types and rivals
+    problems  shapes, types and rivals
     session   checks, times, and makes the result
 
-Only `cases` and `session` import torch.
+Only `problems` and `session` import torch.
 """
 
 import importlib

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.gemm.cases import Case, cases, operands, rival
 from gpupack_workloads.gemm.options import GemmOptions
-from gpupack_workloads.kernels.agreement import Agreement, closest
-from gpupack_workloads.kernels.gemm.checking import Product, check_result, needs
+from gpupack_workloads.gemm.problems import GemmProblem, operands, problems, rival
 from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.memory import require_memory
+from gpupack_workloads.reference.agreement import Agreement, closest
+from gpupack_workloads.reference.gemm import Product, check_result, needs
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.timing import Kept, seconds_in_turns
 
@@ -32,13 +32,13 @@ class Measured:
     """What was found for one product.
 
     Attributes:
-        case: the product.
+        problem: the product.
         agreement: of ours with the reference.
         tflops: of ours.
         rival_tflops: of cuBLAS; None where it has no such product.
     """
 
-    case: Case
+    problem: GemmProblem
     agreement: Agreement
     tflops: float
     rival_tflops: float | None
@@ -49,10 +49,10 @@ class Measured:
         return round(self.tflops / self.rival_tflops, 4) if self.rival_tflops else None
 
     def row(self) -> dict[str, Scalar]:
-        """Return the case as a row of the result's table."""
-        m, n, k = self.case.shape
+        """Return the problem as a row of the result's table."""
+        m, n, k = self.problem.shape
         row: dict[str, Scalar] = {
-            "dtype": str(self.case.dtype).removeprefix("torch."),
+            "dtype": str(self.problem.dtype).removeprefix("torch."),
             "m": m,
             "n": n,
             "k": k,
@@ -66,79 +66,81 @@ class Measured:
 
 
 def run(options: GemmOptions) -> Result:
-    """Check and time every case.
+    """Check and time every problem.
 
     Raises:
         OutOfMemory: the matrices do not fit.
         WrongResult: a product is wrong; nothing about speed is reported then.
     """
     device = choose_device(require_gpu=options.require_gpu)
-    wanted = cases(options, simulated=device.simulated)
-    for case in wanted:
-        check_memory(case, device)
-    product = load("gemm.launch", "gemm")
-    with memory_errors(f"a product of {max(case.shape for case in wanted)}"):
+    wanted = problems(options, simulated=device.simulated)
+    for problem in wanted:
+        check_memory(problem, device)
+    product = load("gemm.ops", "gemm")
+    with memory_errors(f"a product of {max(problem.shape for problem in wanted)}"):
         found = [
-            measure(case, product, device=device, seed=options.seed + number)
-            for number, case in enumerate(wanted)
+            measure(problem, product, device=device, seed=options.seed + number)
+            for number, problem in enumerate(wanted)
         ]
     return summarise(found, device)
 
 
-def check_memory(case: Case, device: Device) -> None:
+def check_memory(problem: GemmProblem, device: Device) -> None:
     """Refuse before any work what does not fit."""
-    element = case.dtype.itemsize
+    element = problem.dtype.itemsize
     tensors, arrays = needs(
-        case.shape,
+        problem.shape,
         element_bytes=element,
         result_bytes=max(2, element),
         simulated=device.simulated,
     )
-    doing = f"a product of {case.shape} in {str(case.dtype).removeprefix('torch.')}"
+    doing = f"a product of {problem.shape} in {str(problem.dtype).removeprefix('torch.')}"
     require_memory(device, doing=doing, on_device=tensors, on_host=arrays)
 
 
-def measure(case: Case, product: Product, *, device: Device, seed: int) -> Measured:
+def measure(problem: GemmProblem, product: Product, *, device: Device, seed: int) -> Measured:
     """Check one product, time it beside its rival, and check what the last turn left."""
-    a, b = operands(case, device=device, seed=seed)
+    a, b = operands(problem, device=device, seed=seed)
     ours = Kept(partial(product, a, b))
-    first = check_result(f"gemm {case.name}", ours.result, a, b)
+    first = check_result(f"gemm {problem.name}", ours.result, a, b)
     ours.spoil()
     works = {"ours": ours}
-    other = rival(case, a, b)
+    other = rival(problem, a, b)
     if other is not None:
         # Kept as well, so that its results do not come to lie where ours have been.
         works["rival"] = Kept(other)
     seconds = seconds_in_turns(
         works,
         device=device.torch,
-        repeats=1 if device.simulated else repeats(case),
+        repeats=1 if device.simulated else repeats(problem),
         rounds=ROUNDS[device.torch.type],
         warm_up=0 if device.simulated else 3,
     )
-    tflops = {name: case.operations / time / 1e12 for name, time in seconds.items()}
-    last = check_result(f"gemm {case.name}, as it was timed", ours.result, a, b)
-    return Measured(case, closest([first, last]), tflops["ours"], tflops.get("rival"))
+    tflops = {name: problem.operations / time / 1e12 for name, time in seconds.items()}
+    last = check_result(f"gemm {problem.name}, as it was timed", ours.result, a, b)
+    return Measured(problem, closest([first, last]), tflops["ours"], tflops.get("rival"))
 
 
-def repeats(case: Case) -> int:
+def repeats(problem: GemmProblem) -> int:
     """Return how often a turn repeats a product."""
-    return max(1, min(MOST_REPEATS, round(TURN_OPERATIONS / case.operations)))
+    return max(1, min(MOST_REPEATS, round(TURN_OPERATIONS / problem.operations)))
 
 
 def summarise(found: list[Measured], device: Device) -> Result:
-    """Make the result: ratios first, then figures by case, and a table."""
+    """Make the result: ratios first, then figures by problem, and a table."""
     metrics: dict[str, Scalar] = {}
     for measured in found:
         if measured.ratio is not None:
-            metrics[f"{measured.case.name}_cublas_ratio"] = measured.ratio
+            metrics[f"{measured.problem.name}_cublas_ratio"] = measured.ratio
     for measured in found:
-        metrics[f"{measured.case.name}_tflops"] = round(measured.tflops, 4)
+        metrics[f"{measured.problem.name}_tflops"] = round(measured.tflops, 4)
         if measured.rival_tflops is not None:
-            metrics[f"{measured.case.name}_cublas_tflops"] = round(measured.rival_tflops, 4)
+            metrics[f"{measured.problem.name}_cublas_tflops"] = round(measured.rival_tflops, 4)
     worst = closest([measured.agreement for measured in found])
     metrics |= {"error": worst.error, "error_bound": worst.bound}
-    best = max(measured.tflops for measured in found if measured.case.dtype == found[0].case.dtype)
+    best = max(
+        measured.tflops for measured in found if measured.problem.dtype == found[0].problem.dtype
+    )
     return Result(
         workload="gemm",
         headline=headline(f"{best:.2f} TFLOP/s", simulated=device.simulated),

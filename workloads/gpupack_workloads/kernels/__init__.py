@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import Any
 
 HOMES = {
-    "attention": "attention.autograd",
-    "gemm": "gemm.launch",
-    "softmax": "softmax.autograd",
-    "vector_add": "vector_add.launch",
+    "attention": "attention.ops",
+    "gemm": "gemm.ops",
+    "softmax": "softmax.ops",
+    "vector_add": "vector_add.ops",
 }
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrix product: torch's, our Triton kernel's and NumPy's, checked against each other and timed.
 
-    session   torch and Triton at the chosen size, and the result
-    duel      NumPy on the CPU against torch on the GPU, from small to large
-    threads   how many NumPy has
+    session        torch and Triton at the chosen size, and the result
+    beside_numpy   torch on the GPU beside NumPy on the CPU, from small to large
+    threads        how many NumPy has
 
-Only `session` and `duel` import torch.
+Only `session` and `beside_numpy` import torch.
 """
 
 import importlib

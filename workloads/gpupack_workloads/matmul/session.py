@@ -13,18 +13,22 @@ from functools import partial
 import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.kernels.agreement import Agreement, closest
-from gpupack_workloads.kernels.gemm.checking import Product, check, check_result, needs
 from gpupack_workloads.kernels.loading import load
-from gpupack_workloads.matmul.duel import HOST_MATRICES, Bout, fight, sizes
+from gpupack_workloads.matmul.beside_numpy import (
+    HOST_MATRICES,
+    Comparison,
+    compare_sizes,
+    sizes,
+)
 from gpupack_workloads.matmul.threads import cpu_threads
-from gpupack_workloads.memory import require_memory
+from gpupack_workloads.memory import MIB, require_memory
+from gpupack_workloads.reference.agreement import Agreement, closest
+from gpupack_workloads.reference.gemm import Product, check, check_result, needs
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Options
 from gpupack_workloads.timing import Kept, seconds_in_turns, seconds_per_call
 
 RAGGED = ((1, 1, 1), (65, 33, 17), (256, 256, 256), (130, 70, 257))
-MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def run(options: Options) -> Result:
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(device, options.size)
     check_memory(device, plan)
-    triton = load("gemm.launch", "gemm")
+    triton = load("gemm.ops", "gemm")
     products: dict[str, Product] = {"torch": torch.matmul, "triton": triton}
     with memory_errors(f"a product of {plan.size} x {plan.size} matrices"):
         for name, product in products.items():
@@ -65,8 +69,9 @@ def run(options: Options) -> Result:
         seconds = time_products(works, device=device, plan=plan)
         last = check_works(works, a, b, how=", as it was timed")
         agreements = {name: closest([first[name], last[name]]) for name in works}
-        bouts = fight(sizes(plan.size, simulated=device.simulated), device=device, options=options)
-    return summarise(device, plan, agreements=agreements, seconds=seconds, bouts=bouts)
+        wanted = sizes(plan.size, simulated=device.simulated)
+        numpy = compare_sizes(wanted, device=device, options=options)
+    return summarise(device, plan, agreements=agreements, seconds=seconds, numpy=numpy)
 
 
 def check_memory(device: Device, plan: Plan) -> None:
@@ -77,7 +82,7 @@ def check_memory(device: Device, plan: Plan) -> None:
         shape, element_bytes=element, result_bytes=element, simulated=device.simulated
     )
     if device.simulated:
-        # The duel's turn at the chosen size, where both sides' matrices lie on the host.
+        # NumPy's comparison at the chosen size, where both sides' matrices lie on the host.
         arrays = max(arrays, HOST_MATRICES * plan.size**2 * element)
     doing = f"a product of {plan.size} x {plan.size} matrices"
     require_memory(device, doing=doing, on_device=tensors, on_host=arrays)
@@ -131,7 +136,7 @@ def summarise(
     *,
     agreements: dict[str, Agreement],
     seconds: dict[str, float],
-    bouts: list[Bout],
+    numpy: list[Comparison],
 ) -> Result:
     """Make the result out of what was found."""
     tflops = {name: 2 * plan.size**3 / time / 1e12 for name, time in seconds.items()}
@@ -145,7 +150,7 @@ def summarise(
         metrics[f"{name}_seconds"] = seconds[name]
         metrics[f"{name}_error"] = agreement.error
         metrics[f"{name}_error_bound"] = agreement.bound
-    metrics |= bouts[-1].metrics()
+    metrics |= numpy[-1].metrics()
     metrics["cpu_threads"] = cpu_threads(os.environ)
     if not device.simulated:
         metrics["peak_memory_mib"] = round(torch.cuda.max_memory_allocated(device.torch) / MIB, 1)
@@ -155,5 +160,5 @@ def summarise(
         verified=True,
         simulated=device.simulated,
         metrics=metrics | describe(device),
-        rows=[bout.row() for bout in bouts],
+        rows=[comparison.row() for comparison in numpy],
     )

@@ -14,7 +14,7 @@
     check         checksums that find a wrong tile
     compete       times all of them against one GPU
     need          how much memory that takes
-    rank          what each process does
+    session       what each process does
     summary       the result
 
 B is kept transposed, Bt[N, K], as the weights of a linear layer are: every block that travels is
@@ -29,6 +29,6 @@ from gpupack_workloads.settings import Gang
 def run(options: MatmulMultiOptions, gang: Gang) -> Result:
     """Run the workload. The command line imports `options` from here, so torch comes only now."""
     from gpupack_workloads.distributed.launch import launch  # noqa: PLC0415
-    from gpupack_workloads.matmul_multi.rank import measure  # noqa: PLC0415
+    from gpupack_workloads.matmul_multi.session import measure  # noqa: PLC0415
 
     return launch(measure, options, gang)

@@ -7,9 +7,9 @@ them take turns. The check comes on top of that: it is greatest for a block that
 
 from collections.abc import Sequence
 
-from gpupack_workloads.matmul_multi.check import ROWS_AT_ONCE, strip_width
 from gpupack_workloads.matmul_multi.layout import Layout
 from gpupack_workloads.matmul_multi.operands import Operands
+from gpupack_workloads.reference.freivalds import ROWS_AT_ONCE, strip_width
 
 DOUBLE_BYTES = 8
 # Of a GPU alone: A, B and C.
@@ -34,7 +34,7 @@ def needed_bytes(layouts: Sequence[type[Layout]], operands: Operands, *, exchang
 def check_bytes(operands: Operands) -> int:
     """Return what the check of all of C takes."""
     size = operands.size
-    panel, checksums = size * operands.edge, size**2 // strip_width(operands)
+    panel, checksums = size * operands.edge, size**2 // strip_width(operands.edge)
     first = PANELS * panel + FIRST_CHECKSUMS * checksums
     then = PIECES * size * min(size, ROWS_AT_ONCE) + CHECKSUMS * checksums
     element: int = operands.dtype.itemsize

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from gpupack_workloads.devices import describe
 from gpupack_workloads.distributed.rank import Rank
-from gpupack_workloads.kernels.agreement import Agreement
 from gpupack_workloads.matmul_multi.compete import ALONE, Timed, fastest
 from gpupack_workloads.matmul_multi.operands import Operands
+from gpupack_workloads.reference.agreement import Agreement
 from gpupack_workloads.results import Result, Scalar, headline
 
 

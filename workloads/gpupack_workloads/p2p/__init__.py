@@ -10,7 +10,7 @@
     through_host  the way by pinned host memory, to compare with
     topology    what links them
     simulated   without GPUs: two processes that share memory
-    survey      every pair, and the result
+    session     every pair, and the result
 
 One process sees all GPUs of its container, as a program that uses several does.
 """
@@ -21,6 +21,6 @@ from gpupack_workloads.settings import Options
 
 def run(options: Options) -> Result:
     """Run the workload. The command line imports `options` from here, so torch comes only now."""
-    from gpupack_workloads.p2p.survey import survey  # noqa: PLC0415
+    from gpupack_workloads.p2p.session import survey  # noqa: PLC0415
 
     return survey(options)

@@ -16,6 +16,6 @@ def run(options: ResNetOptions, gang: Gang) -> Result:
     """
     # The command line imports the options from here, and torch must wait until they are judged.
     launch = importlib.import_module("gpupack_workloads.distributed.launch").launch
-    measure = importlib.import_module("gpupack_workloads.resnet50.rank").measure
+    measure = importlib.import_module("gpupack_workloads.resnet50.session").measure
     result: Result = launch(measure, options, gang)
     return result

@@ -20,10 +20,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gpupack_workloads.distributed.rank import TIMEOUT, Rank
+from gpupack_workloads.memory import MIB
 from gpupack_workloads.resnet50.objective import Objective, trainer
 from gpupack_workloads.resnet50.options import DDP
 from gpupack_workloads.resnet50.plan import Plan
-from gpupack_workloads.training.memory import MIB
 from gpupack_workloads.training.steps import Trainer
 
 

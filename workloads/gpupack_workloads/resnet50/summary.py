@@ -13,7 +13,7 @@ from gpupack_workloads.results import Result, Scalar, headline
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class TrainingFigures:
     """What one run found."""
 
     learning: Learning
@@ -22,7 +22,7 @@ class Found:
     speeds: Speeds
 
 
-def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
+def summarise(found: TrainingFigures, plan: Plan, rank: Rank) -> Result:
     """Make the result."""
     simulated = rank.device.simulated
     figures = rates(found.speeds, plan, rank)

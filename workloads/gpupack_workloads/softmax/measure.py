@@ -7,7 +7,6 @@ than any cache.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,22 +14,23 @@ import torch
 
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.agreement import Agreement, Values
 from gpupack_workloads.kernels.loading import load
-from gpupack_workloads.kernels.softmax.reference import compare_backward, compare_forward
+from gpupack_workloads.reference.agreement import Agreement, Values, closest
+from gpupack_workloads.reference.softmax import compare_backward, compare_forward
 from gpupack_workloads.results import Scalar
-from gpupack_workloads.timing import seconds_in_turns
+from gpupack_workloads.timing import Kept, seconds_in_turns
 
 logger = logging.getLogger(__name__)
 
 CHECKED_ELEMENTS = 1 << 21
+WAYS = ("forward", "backward")
 MOVED = {"forward": 2, "backward": 3, "copy": 2}
 # Spread of the values: a softmax of plain normal numbers is nearly flat.
 SPREAD = 3
 
 
 @dataclass(frozen=True)
-class Case:
+class SoftmaxProblem:
     """One matrix.
 
     Attributes:
@@ -65,27 +65,27 @@ class Effort:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found in one case.
+    """What was found in one problem.
 
     Attributes:
-        case: the matrix.
+        problem: the matrix.
         agreements: of the forward and the backward pass.
         seconds: per call, by rival: forward, backward, torch_forward, torch_backward, copy.
     """
 
-    case: Case
+    problem: SoftmaxProblem
     agreements: dict[str, Agreement]
     seconds: dict[str, float]
 
     def gb_per_s(self, name: str) -> float:
         """Return a rival's bandwidth."""
-        return MOVED[name.removeprefix("torch_")] * self.case.bytes / self.seconds[name] / 1e9
+        return MOVED[name.removeprefix("torch_")] * self.problem.bytes / self.seconds[name] / 1e9
 
     def row(self) -> dict[str, Scalar]:
-        """Return the case as a row of the result's table."""
+        """Return the problem as a row of the result's table."""
         copy = self.gb_per_s("copy")
-        row: dict[str, Scalar] = {"dtype": self.case.type_name, "columns": self.case.columns}
-        for way in ("forward", "backward"):
+        row: dict[str, Scalar] = {"dtype": self.problem.type_name, "columns": self.problem.columns}
+        for way in WAYS:
             ours = self.gb_per_s(way)
             row[f"{way}_gb_per_s"] = round(ours, 1)
             row[f"{way}_copy_ratio"] = round(ours / copy, 4)
@@ -95,24 +95,27 @@ class Measured:
         return row | {"copy_gb_per_s": round(copy, 1)}
 
 
-def measure(case: Case, *, device: Device, effort: Effort, seed: int) -> Measured:
-    """Check, then time.
+def measure(problem: SoftmaxProblem, *, device: Device, effort: Effort, seed: int) -> Measured:
+    """Check, time, and check what the last turns left.
 
     Raises:
         WrongResult: a value is wrong; nothing about speed is reported then.
     """
     forward = load("softmax.launch", "forward")
     backward = load("softmax.launch", "backward")
-    x, dy = (random_rows(case, device=device, seed=seed + i) for i in range(2))
+    x, dy = (random_rows(problem, device=device, seed=seed + i) for i in range(2))
     y = forward(x)
-    agreements = check(case, x, dy, y, backward(y, dy))
-    works: dict[str, Callable[[], object]] = {
-        "forward": partial(forward, x),
-        "torch_forward": partial(torch.softmax, x, -1),
-        "backward": partial(backward, y, dy),
-        "torch_backward": partial(torch._softmax_backward_data, dy, y, -1, case.dtype),  # noqa: SLF001  what autograd calls
-        "copy": partial(torch.empty_like(x).copy_, x),
+    first = check(problem, x, dy, y, backward(y, dy))
+    # All are kept, so that no rival's result comes to lie where ours has been.
+    works: dict[str, Kept] = {
+        "forward": Kept(partial(forward, x)),
+        "torch_forward": Kept(partial(torch.softmax, x, -1)),
+        "backward": Kept(partial(backward, y, dy)),
+        "torch_backward": Kept(partial(torch._softmax_backward_data, dy, y, -1, problem.dtype)),  # noqa: SLF001  what autograd calls
+        "copy": Kept(partial(torch.clone, x)),
     }
+    for way in WAYS:
+        works[way].spoil()
     seconds = seconds_in_turns(
         works,
         device=device.torch,
@@ -120,41 +123,68 @@ def measure(case: Case, *, device: Device, effort: Effort, seed: int) -> Measure
         rounds=effort.rounds,
         warm_up=effort.warm_up,
     )
-    return Measured(case=case, agreements=agreements, seconds=seconds)
+    last = {
+        "forward": check_forward(problem, x, works["forward"].result),
+        "backward": check_backward(problem, y, dy, works["backward"].result),
+    }
+    agreements = {way: closest([first[way], last[way]]) for way in WAYS}
+    return Measured(problem=problem, agreements=agreements, seconds=seconds)
 
 
-def random_rows(case: Case, *, device: Device, seed: int) -> torch.Tensor:
+def random_rows(problem: SoftmaxProblem, *, device: Device, seed: int) -> torch.Tensor:
     """Return normal numbers; one seed gives one matrix per device."""
     chance = torch.Generator(device.torch).manual_seed(seed)
-    shape = (case.rows, case.columns)
-    rows = torch.randn(shape, generator=chance, device=device.torch, dtype=case.dtype)
+    shape = (problem.rows, problem.columns)
+    rows = torch.randn(shape, generator=chance, device=device.torch, dtype=problem.dtype)
     return rows * SPREAD
 
 
 def check(
-    case: Case, x: torch.Tensor, dy: torch.Tensor, y: torch.Tensor, dx: torch.Tensor
+    problem: SoftmaxProblem, x: torch.Tensor, dy: torch.Tensor, y: torch.Tensor, dx: torch.Tensor
 ) -> dict[str, Agreement]:
-    """Compare rows spread over the whole matrix, the last one among them, with NumPy's."""
-    step = max(1, case.rows * case.columns // CHECKED_ELEMENTS)
-    rows = slice(case.rows - 1, None, None) if step >= case.rows else slice(-1 % step, None, step)
-    x64, dy64, y64, dx64 = (_numpy(matrix[rows]) for matrix in (x, dy, y, dx))
-    agreements = {
-        "forward": compare_forward(x=x64, y=y64, dtype=case.type_name),
-        "backward": compare_backward(y=y64, dy=dy64, dx=dx64, dtype=case.type_name),
-    }
-    for way, agreement in agreements.items():
-        _judge(case, way, agreement)
-    return agreements
+    """Compare rows spread over the whole matrix, the last one among them, with NumPy's.
+
+    Raises:
+        WrongResult: a value is further off than rounding explains.
+    """
+    return {"forward": check_forward(problem, x, y), "backward": check_backward(problem, y, dy, dx)}
 
 
-def _judge(case: Case, way: str, agreement: Agreement) -> None:
-    what = f"{way} {case.rows} x {case.columns} {case.type_name}"
+def check_forward(problem: SoftmaxProblem, x: torch.Tensor, y: torch.Tensor) -> Agreement:
+    """Compare rows of softmax(x)."""
+    rows = checked_rows(problem)
+    found = compare_forward(x=_numpy(x[rows]), y=_numpy(y[rows]), dtype=problem.type_name)
+    return _judged(problem, "forward", found)
+
+
+def check_backward(
+    problem: SoftmaxProblem, y: torch.Tensor, dy: torch.Tensor, dx: torch.Tensor
+) -> Agreement:
+    """Compare rows of the gradient."""
+    y64, dy64, dx64 = (_numpy(matrix[checked_rows(problem)]) for matrix in (y, dy, dx))
+    found = compare_backward(y=y64, dy=dy64, dx=dx64, dtype=problem.type_name)
+    return _judged(problem, "backward", found)
+
+
+def checked_rows(problem: SoftmaxProblem) -> slice:
+    """Return the rows that are checked, the last one among them.
+
+    The step is odd: programs take rows by powers of two, and so each position of a row within its
+    program is visited.
+    """
+    step = min(problem.rows * problem.columns // CHECKED_ELEMENTS | 1, problem.rows)
+    return slice((problem.rows - 1) % step, None, step)
+
+
+def _judged(problem: SoftmaxProblem, way: str, agreement: Agreement) -> Agreement:
+    what = f"{way} {problem.rows} x {problem.columns} {problem.type_name}"
     logger.info("%s: error %.2e", what, agreement.error)
     if not agreement.holds:
         raise WrongResult(
             f"softmax {what} is wrong by {agreement.error:.3e} where rounding explains"
             f" {agreement.bound:.3e}"
         )
+    return agreement
 
 
 def _numpy(rows: torch.Tensor) -> Values:

@@ -16,6 +16,6 @@ def run(options: CnnOptions) -> Result:
         WrongResult: a technique changes what is learnt.
     """
     # The command line imports the options from here, and torch must wait until they are judged.
-    work = importlib.import_module("gpupack_workloads.train_cnn.work")
-    result: Result = work.run(options)
+    session = importlib.import_module("gpupack_workloads.train_cnn.session")
+    result: Result = session.run(options)
     return result

@@ -5,7 +5,7 @@ import gc
 
 import torch
 
-MIB = 2**20
+from gpupack_workloads.memory import MIB
 
 
 def forget_peak(device: torch.device) -> None:

@@ -4,20 +4,15 @@
 options, plan      what is asked for; defaults filled in, sizes that cannot be refused
 need               memory that the training needs at least, asked before any work
 language           batches of tokens: each step's are the same whoever computes them
-operations         attention, loss and product, torch's or ours, and what lies between them
-sdpa, loss         torch's attention, the first that takes the heads; the loss by both makers
-pointwise          what lies between products, compiled or not
+operations, sdpa   torch's or ours; torch's attention is the first that takes the heads
 model              the network; a loss comes out
-parallel           one file per way to spread it: data (DDP), shards (FSDP2), tensors, pipeline
-shards             products of which each rank has a part, for the way by tensors
+parallel           ways to spread it: data (DDP), shards (FSDP2), tensors, pipeline
 training           steps from where the last attempt stopped, checkpoints, losses that are judged
-folder, saving     where checkpoints lie, and what is in them
-shared, intact     whether all ranks see one folder, and nothing of a checkpoint is missing
+checkpoint         where checkpoints lie, what is in them, whether they are whole
 stopping           SIGTERM: all ranks agree to save and leave
-start, farewell    starts the processes; whether all that were told to end have saved
-curve              losses against a single process with torch's kernels
-speed, flops       tokens per second, and operations per token for the share of the peak
-rank, summary      what one process does, and what it reports
+verification       losses against a single process with torch's kernels
+speed              tokens per second
+session, summary   this worker's processes, what each does, and what it reports
 """
 
 import importlib
@@ -38,6 +33,6 @@ def run(options: TransformerOptions, gang: Gang) -> Result:
     """
     options = replace(options, attempt=attempt_of(os.environ))
     # The command line imports the options from here, and torch must wait until they are judged.
-    start = importlib.import_module("gpupack_workloads.transformer.start")
-    result: Result = start.run(options, gang)
+    session = importlib.import_module("gpupack_workloads.transformer.session")
+    result: Result = session.run(options, gang)
     return result

@@ -11,12 +11,11 @@ from typing import cast
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor, Partial, Shard
 from torch.utils.checkpoint import checkpoint
 
-from gpupack_workloads.transformer.operations import Operations
+from gpupack_workloads.transformer.operations import Operations, Product, rotation
 from gpupack_workloads.transformer.plan import Shape
-from gpupack_workloads.transformer.pointwise import rotation
-from gpupack_workloads.transformer.shards import product_of_shards
 
 INITIAL_SPREAD = 0.02
 
@@ -169,3 +168,23 @@ def use(model: nn.Module, operations: Operations) -> None:
     for module in model.modules():
         if hasattr(module, "operations"):
             module.operations = operations
+
+
+def product_of_shards(product: Product, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return the product of tensors that are whole, or of which each rank has a part.
+
+    Each rank's kernel takes its own parts. Cut along the weight's rows every rank gets some columns
+    of the result, and its share of the input's gradient is one of several to be added. Cut along
+    the weight's columns every rank gets a summand of the whole result. torch's DTensor would do the
+    same for its own product only.
+    """
+    if not isinstance(weight, DTensor):
+        return product(x, weight)
+    if not isinstance(x, DTensor):
+        raise TypeError("the weight is cut over ranks and the input is not")
+    (cut,) = weight.placements
+    by_rows = cut == Shard(0)
+    mine = x.to_local(grad_placements=[Partial() if by_rows else Shard(x.dim() - 1)])
+    local = product(mine, weight.to_local())
+    placement = Shard(local.dim() - 1) if by_rows else Partial()
+    return DTensor.from_local(local, weight.device_mesh, [placement], run_check=False)

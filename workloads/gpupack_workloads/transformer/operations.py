@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be torch's or ours: attention, products, and the loss with its softmax.
+"""What can be torch's or ours: attention, products, the loss with its softmax; what lies between.
+
+What lies between the products reads and writes much and computes little. Compiled, each is one
+kernel forward and one or two back, instead of five to ten. The loss is the mean of the negative
+logarithms of the right tokens' probabilities.
 
 Shape legend: B rows, S tokens of a row, H heads, G key heads, D numbers per head, K and N of a
 product, T tokens of a batch, V vocabulary.
@@ -7,6 +11,7 @@ product, T tokens of a batch, V vocabulary.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import cast
 
 import torch
@@ -14,10 +19,89 @@ from torch.nn import functional
 
 from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.transformer import sdpa
-from gpupack_workloads.transformer.loss import Loss, by_cross_entropy, by_softmax
-from gpupack_workloads.transformer.pointwise import Pointwise, pointwise
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+ROTATION_BASE = 10000.0
+EPSILON = 1e-5
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """The functions, compiled or as they are.
+
+    Attributes:
+        normalise: x and a scale to x over its root mean square, in 32 bits, times the scale.
+        rotate: [B, H, S, D] and tables of cosines and sines to pairs turned by them.
+        gate: silu of the first times the second.
+    """
+
+    normalise: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    rotate: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+    gate: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@cache
+def pointwise(*, compiled: bool) -> Pointwise:
+    """Return the functions; they are compiled once per process."""
+    if not compiled:
+        return Pointwise(normalise, rotate, gate)
+    return Pointwise(*(torch.compile(f, dynamic=False) for f in (normalise, rotate, gate)))
+
+
+def normalise(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Divide by the root of the mean square over the last dimension."""
+    whole = functional.rms_norm(x.float(), (x.shape[-1],), scale.float(), EPSILON)
+    return whole.to(x.dtype)
+
+
+def rotate(
+    x_BHSD: torch.Tensor,  # noqa: N803  shape suffix
+    cosine: torch.Tensor,
+    sine: torch.Tensor,
+) -> torch.Tensor:
+    """Turn pairs of numbers, one of each half, by an angle of their position."""
+    left, right = x_BHSD.chunk(2, dim=-1)
+    return torch.cat([left * cosine - right * sine, right * cosine + left * sine], dim=-1)
+
+
+def gate(opening: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Let through what the first opens."""
+    return functional.silu(opening) * value
+
+
+@cache
+def rotation(
+    length: int, width: int, dtype: torch.dtype, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return cosines and sines [S, D / 2]; later pairs turn more slowly."""
+    powers = torch.arange(0, width, 2, device=device) / width
+    angles = torch.outer(torch.arange(length, device=device), ROTATION_BASE**-powers)
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def by_cross_entropy(logits_TV: torch.Tensor, targets_T: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffixes
+    """Return torch's own."""
+    return functional.cross_entropy(logits_TV, targets_T)
+
+
+def by_softmax(softmax: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
+    """Return the loss through a softmax, so that ours is part of training.
+
+    The logarithm of the sum of exponentials is the largest logit less the logarithm of its
+    probability, which is 1/V at least. The right token's own probability has no logarithm once it
+    underflows, and no gradient there either.
+    """
+
+    def loss(logits_TV: torch.Tensor, targets_T: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffixes
+        rows_T = torch.arange(len(targets_T), device=targets_T.device)  # noqa: N806  shape suffixes
+        largest = logits_TV.max(1)
+        # Picked by index: gather would keep the logits for the backward pass, which needs none.
+        log_sum_T = largest.values - softmax(logits_TV)[rows_T, largest.indices].log()  # noqa: N806
+        return (log_sum_T - logits_TV[rows_T, targets_T]).mean()
+
+    return loss
 
 
 @dataclass(frozen=True)
@@ -57,9 +141,9 @@ def by_torch(rest: Pointwise) -> Operations:
 
 def by_us(rest: Pointwise) -> Operations:
     """Return our kernels."""
-    attention = load("attention.autograd", "attention")
-    softmax = load("softmax.autograd", "softmax")
-    gemm = load("gemm.launch", "gemm")
+    attention = load("attention.ops", "attention")
+    softmax = load("softmax.ops", "softmax")
+    gemm = load("gemm.ops", "gemm")
 
     def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         flat = gemm(x.reshape(-1, x.shape[-1]), weight.T)

@@ -37,7 +37,7 @@ class TransformerOptions(Options):
         checkpoint: folder of checkpoints; the latest in it is taken up.
         checkpoint_every: steps.
         attempt: of the job; new checkpoints have at least this number.
-        farewell: a folder of the launcher, in which processes say that they have saved.
+        saved_marks: a folder of the launcher, in which processes say that they have saved.
     """
 
     layers: int | None = None
@@ -57,7 +57,7 @@ class TransformerOptions(Options):
     checkpoint: Path | None = None
     checkpoint_every: int = 10
     attempt: int = 1
-    farewell: Path | None = None
+    saved_marks: Path | None = None
 
 
 def attempt_of(environ: Mapping[str, str]) -> int:

@@ -150,3 +150,15 @@ def parts_for(options: TransformerOptions, shape: Shape, batch_size: int, ranks:
         least = max(least, 2 * ranks)
     fitting = (parts for parts in range(least, share) if share % parts == 0)
     return next(fitting, share)
+
+
+def flops_per_token(shape: Shape) -> int:
+    """Return floating-point operations per token of a step, for the share of a device's peak.
+
+    As MFU counts them (Chowdhery et al., 2022): 6 for every weight in a product (2 forward, 4 for
+    both gradients), and for causal attention 6 x layers x width x sequence (two products of 2 x
+    width x sequence per layer, three times that with gradients, half of it masked). Embeddings are
+    looked up, not multiplied. Recomputed activations do not count.
+    """
+    weights = shape.layers * shape.block_weights + shape.width * shape.vocabulary
+    return 6 * weights + 6 * shape.layers * shape.width * shape.sequence

@@ -14,12 +14,12 @@ import torch.distributed as dist
 from gpupack_workloads.timing import seconds_in_turns
 from gpupack_workloads.training.memory import forget_peak, peak_mib
 from gpupack_workloads.transformer import sdpa
-from gpupack_workloads.transformer.curve import language_of
 from gpupack_workloads.transformer.language import Batch
 from gpupack_workloads.transformer.model import use
 from gpupack_workloads.transformer.operations import Operations, operations
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.parallel.learner import TYPES
+from gpupack_workloads.transformer.verification import language_of
 
 REPEATS = {"cuda": 2, "cpu": 1}
 ROUNDS = {"cuda": 4, "cpu": 1}
@@ -42,7 +42,7 @@ class Speeds:
 
 def measure_speeds(learner: Learner) -> Speeds:
     """Time both kinds of kernels in turn; the network is of no use after it."""
-    plan, device = learner.plan, learner.place.device
+    plan, device = learner.plan, learner.world_rank.device
     batch = language_of(plan, device).batch(0, rows=plan.batch_size, length=plan.shape.sequence)
     works = {
         kind: partial(step_with, operations(kind, compiled=plan.compiled), learner, batch)
@@ -97,6 +97,6 @@ def torch_attention(learner: Learner) -> str:
         kv_heads=shape.kv_heads,
         width=shape.head_width,
         dtype=TYPES[learner.plan.dtype],
-        device=learner.place.device,
+        device=learner.world_rank.device,
     )
     return sdpa.name_of(backend)

@@ -7,23 +7,22 @@ from gpupack_workloads.devices import describe
 from gpupack_workloads.distributed.rank import Rank
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.training.peaks import bf16_peak_tflops
-from gpupack_workloads.transformer.curve import Agreement, is_independent
-from gpupack_workloads.transformer.flops import flops_per_token
-from gpupack_workloads.transformer.plan import Plan
+from gpupack_workloads.transformer.plan import Plan, flops_per_token
 from gpupack_workloads.transformer.speed import Speeds
 from gpupack_workloads.transformer.training import Trained
+from gpupack_workloads.transformer.verification import CurveErrors, is_independent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class RunFigures:
     """What one run found; no agreement where none was asked for."""
 
-    agreement: Agreement | None
+    curve_errors: CurveErrors | None
     trained: Trained
     speeds: Speeds
 
 
-def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
+def summarise(found: RunFigures, plan: Plan, rank: Rank) -> Result:
     """Make the result."""
     simulated = rank.device.simulated
     rate = plan.batch_size * plan.shape.sequence / found.speeds.seconds
@@ -32,7 +31,7 @@ def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
         headline=headline(
             f"{rate:.0f} tokens/s, {plan.parallel} over {rank.ranks} ranks", simulated=simulated
         ),
-        verified=is_verified(found.agreement, plan, rank.ranks),
+        verified=is_verified(found.curve_errors, plan, rank.ranks),
         simulated=simulated,
         metrics={
             "tokens_per_s": round(rate, 2),
@@ -42,7 +41,7 @@ def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
             "torch_step_ms": round(found.speeds.torch_seconds * 1e3, 3),
             "torch_attention": found.speeds.torch_attention,
             "peak_memory_mib": found.speeds.peak_mib,
-            **agreed(found.agreement),
+            **agreed(found.curve_errors),
             **trained(found.trained),
             "parallel": plan.parallel,
             "ranks": rank.ranks,
@@ -58,9 +57,9 @@ def summarise(found: Found, plan: Plan, rank: Rank) -> Result:
     )
 
 
-def is_verified(agreement: Agreement | None, plan: Plan, ranks: int) -> bool:
+def is_verified(curve_errors: CurveErrors | None, plan: Plan, ranks: int) -> bool:
     """Return whether enough was compared, with something else, and came out near."""
-    return agreement is not None and agreement.verifies and is_independent(plan, ranks)
+    return curve_errors is not None and curve_errors.verifies and is_independent(plan, ranks)
 
 
 def shares(rate: float, plan: Plan, rank: Rank) -> dict[str, Scalar]:
@@ -73,18 +72,18 @@ def shares(rate: float, plan: Plan, rank: Rank) -> dict[str, Scalar]:
     return figures
 
 
-def agreed(agreement: Agreement | None) -> dict[str, Scalar]:
+def agreed(curve_errors: CurveErrors | None) -> dict[str, Scalar]:
     """Return how close to the reference the losses are."""
-    if agreement is None:
+    if curve_errors is None:
         return {}
     return {
-        "error": agreement.error,
-        "error_bound": agreement.bound,
-        "gradient_error": agreement.gradient_error,
-        "gradient_error_bound": agreement.gradient_bound,
-        "weight_error": agreement.weight_error,
-        "weight_error_bound": agreement.weight_bound,
-        "check_steps": agreement.steps,
+        "error": curve_errors.error,
+        "error_bound": curve_errors.bound,
+        "gradient_error": curve_errors.gradient_error,
+        "gradient_error_bound": curve_errors.gradient_bound,
+        "weight_error": curve_errors.weight_error,
+        "weight_error_bound": curve_errors.weight_bound,
+        "check_steps": curve_errors.steps,
     }
 
 

@@ -16,16 +16,16 @@ import torch.distributed as dist
 
 from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import Interrupted
-from gpupack_workloads.transformer.curve import (
-    Agreement,
+from gpupack_workloads.transformer.checkpoint.folder import Checkpoint
+from gpupack_workloads.transformer.checkpoint.state import load, save
+from gpupack_workloads.transformer.parallel import Learner
+from gpupack_workloads.transformer.stopping import Stop
+from gpupack_workloads.transformer.verification import (
+    CurveErrors,
     language_of,
     require_first,
     require_numbers,
 )
-from gpupack_workloads.transformer.folder import Checkpoint
-from gpupack_workloads.transformer.parallel import Learner
-from gpupack_workloads.transformer.saving import load, save
-from gpupack_workloads.transformer.stopping import Stop
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Keeping:
     every: int
     attempt: int
     found: Checkpoint | None = None
-    checked: Agreement | None = None
+    checked: CurveErrors | None = None
     expected: tuple[float, ...] = ()
 
 
@@ -86,7 +86,7 @@ class Training:
     def __init__(self, learner: Learner, keeping: Keeping, stop: Stop, first: int) -> None:
         self.learner, self.keeping, self.stop, self.first = learner, keeping, stop, first
         self.expected = keeping.expected if first == 0 else ()
-        self.language = language_of(learner.plan, learner.place.device)
+        self.language = language_of(learner.plan, learner.world_rank.device)
         self.losses: list[float] = []
         self.on_device: list[torch.Tensor] = []
         self.words: deque[torch.Tensor] = deque(maxlen=2)
@@ -113,7 +113,7 @@ class Training:
         self.on_device.append(self.learner.step(batch))
         if len(self.on_device) >= FETCHED_AT_ONCE:
             self.fetch()
-        word = torch.tensor(float(self.stop.asked), device=self.learner.place.device)
+        word = torch.tensor(float(self.stop.asked), device=self.learner.world_rank.device)
         dist.all_reduce(word, op=dist.ReduceOp.MAX)
         self.words.append(word)
 

@@ -34,7 +34,90 @@ nodes obeys this variable. A value from elsewhere (valueFrom) cannot be judged, 
 c.?env.orValue([]).exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES' && (has(e.valueFrom) || !(e.?value.orValue('') in ['', 'void', 'none'])))
 {{- end }}
 
-{{/* A policy is bound to everything that it matches. Called with (list $ name). */}}
+{{/*
+What narrows a pod down to nodes, as numbers, each a variable of the policy. Called with the text of
+the pod's spec. A pod of 30,000 node selector terms costs every scheduler 20 MiB and more, so it is
+counted before it is walked: while there are too many parts, nothing looks into them.
+*/}}
+{{- define "gpupack.cel.selectors" -}}
+{{- $spec := . -}}
+- name: terms
+  expression: >-
+    {{ $spec }}.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([])
+    + {{ $spec }}.?affinity.?nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([])
+    .map(term, term.preference)
+- name: near
+  expression: >-
+    {{ range $i, $kind := list "podAffinity" "podAntiAffinity" }}{{ if $i }} + {{ end -}}
+    {{ $spec }}.?affinity.?{{ $kind }}.?requiredDuringSchedulingIgnoredDuringExecution.orValue([])
+    + {{ $spec }}.?affinity.?{{ $kind }}.?preferredDuringSchedulingIgnoredDuringExecution.orValue([])
+    .map(term, term.podAffinityTerm){{ end }}
+- name: spread
+  expression: >-
+    {{ $spec }}.?topologySpreadConstraints.orValue([])
+- name: parts
+  expression: >-
+    variables.terms.size() + variables.near.size() + variables.spread.size()
+    + {{ $spec }}.?tolerations.orValue([]).size() + {{ $spec }}.?nodeSelector.orValue({}).size()
+- name: conditions
+  expression: >-
+    variables.parts > {{ include "gpupack.maxConditions" . }} ? variables.parts : variables.parts
+    + variables.terms.map(term, term.?matchExpressions.orValue([]).size() + term.?matchFields.orValue([]).size()).sum()
+    + (variables.near + variables.spread).map(term, term.?labelSelector.?matchExpressions.orValue([]).size()
+    + term.?labelSelector.?matchLabels.orValue({}).size()).sum()
+- name: values
+  expression: >-
+    variables.conditions > {{ include "gpupack.maxConditions" . }} ? 0 :
+    variables.terms.map(term, (term.?matchExpressions.orValue([]) + term.?matchFields.orValue([]))
+    .map(condition, condition.?values.orValue([]).size()).sum()).sum()
+    + (variables.near + variables.spread).map(term, term.?labelSelector.?matchExpressions.orValue([])
+    .map(condition, condition.?values.orValue([]).size()).sum()).sum()
+{{- end }}
+
+{{/* The bounds of what "gpupack.cel.selectors" counts; the extender has the same. */}}
+{{- define "gpupack.maxConditions" -}}512{{- end }}
+{{- define "gpupack.maxValues" -}}4096{{- end }}
+{{/* Of one node, as many as a GPUNode may list; the extender has the same. */}}
+{{- define "gpupack.maxGpus" -}}128{{- end }}
+{{/* Of a GPUJob's pod template, as CEL writes it down. */}}
+{{- define "gpupack.maxTemplateBytes" -}}262144{{- end }}
+
+{{- define "gpupack.cel.selectorsBounded" -}}
+- expression: variables.conditions <= {{ include "gpupack.maxConditions" . }}
+  messageExpression: >-
+    'nodeSelector, affinity, tolerations and topology spread may have {{ include "gpupack.maxConditions" . }} terms and
+    expressions in all, not ' + string(variables.conditions) + ': name nodes by a label that they share'
+- expression: variables.values <= {{ include "gpupack.maxValues" . }}
+  messageExpression: >-
+    'the expressions of affinity and topology spread may have {{ include "gpupack.maxValues" . }} values in all, not ' +
+    string(variables.values) + ': name nodes by a label that they share'
+{{- end }}
+
+{{/* Where no GPUJob runs, as a list's items: the operator must make no pods beside these accounts. */}}
+{{- define "gpupack.systemNamespaces" -}}
+'kube-system', '{{ .Release.Namespace }}'
+{{- end }}
+
+{{/*
+Namespaces whose pods are kept off the nodes' devices. Who may label a namespace is its cluster's
+administrator, whose word `privileged` is.
+*/}}
+{{- define "gpupack.servedNamespaces" -}}
+namespaceSelector:
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: NotIn
+      values:
+        {{- concat (list .Release.Namespace) .Values.admission.protectHosts.exemptNamespaces | uniq | toYaml | nindent 8 }}
+    - key: pod-security.kubernetes.io/enforce
+      operator: NotIn
+      values: [privileged]
+{{- end }}
+
+{{/*
+A policy is bound to everything that it matches. Called with (list $ name), and with an action that
+is not Deny.
+*/}}
 {{- define "gpupack.policyBinding" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -44,5 +127,5 @@ metadata:
     {{- include "gpupack.labels" (index . 0) | nindent 4 }}
 spec:
   policyName: {{ index . 1 }}
-  validationActions: [Deny]
+  validationActions: [{{ if gt (len .) 2 }}{{ index . 2 }}{{ else }}Deny{{ end }}]
 {{- end }}

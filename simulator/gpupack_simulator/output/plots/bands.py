@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from gpupack_core import FloatArray
 from gpupack_simulator.output.digest import Digest
-from gpupack_simulator.output.grid import edges
 from gpupack_simulator.output.plots.style import (
     empty,
     legend_below,
@@ -19,7 +18,7 @@ from gpupack_simulator.output.plots.style import (
     policies_of,
     tidy,
 )
-from gpupack_simulator.output.series import Steps
+from gpupack_simulator.output.series import Steps, edges
 from gpupack_simulator.output.units import UNITS
 from gpupack_simulator.record import TimeUnit
 

@@ -4,19 +4,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from gpupack_simulator.output.digest import Digest
-from gpupack_simulator.output.naming import file_name
-from gpupack_simulator.output.plots.allocation import allocation
-from gpupack_simulator.output.plots.fragmentation import fragmentation
 from gpupack_simulator.output.plots.gantt import gantt
+from gpupack_simulator.output.plots.levels import allocation, fragmentation, queue
 from gpupack_simulator.output.plots.nodes import nodes
-from gpupack_simulator.output.plots.queue import queue
-from gpupack_simulator.output.plots.style import policies_of
+from gpupack_simulator.output.plots.style import policies_of, save
 from gpupack_simulator.output.plots.waits import waits
 from gpupack_simulator.output.plots.wasted import wasted
+from gpupack_simulator.output.report import Picture
+from gpupack_simulator.output.results import file_name
 from gpupack_simulator.record import TimeUnit
 
 
@@ -108,3 +108,15 @@ def _gantt(digests: Sequence[Digest], policy: str) -> Plot:
         "Each row is a GPU (of a large cluster, a few), from left to right what it was held by.",
         partial(gantt, of_policy),
     )
+
+
+def drawn(digests: Sequence[Digest], folder: Path) -> list[Picture]:
+    """All plots, each as PNG and SVG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [_picture(plot, folder) for plot in plots(digests)]
+
+
+def _picture(plot: Plot, folder: Path) -> Picture:
+    folder.mkdir(parents=True, exist_ok=True)
+    png, svg = save(plot.draw(), folder, plot.name)
+    return Picture(plot.title, plot.explanation, png.read_bytes(), svg.read_bytes())

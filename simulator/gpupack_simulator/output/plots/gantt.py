@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every GPU over time: who held it, or how full it was where jobs are too many to tell apart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -11,13 +12,13 @@ from matplotlib.patches import Patch
 from gpupack_core import WHOLE_GPU
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.groups import runs_of_kind
-from gpupack_simulator.output.plots.kinds import kind_axis
 from gpupack_simulator.output.plots.style import (
     GREY,
     PALETTE,
     SEQUENTIAL,
     WIDTH,
     empty,
+    kind_axis,
     new_figure,
     tidy,
 )
@@ -44,14 +45,26 @@ def gantt(digests: Sequence[Digest]) -> Figure:
     return _bars(told) if told.percent is None else _raster(told)
 
 
+class _Group(NamedTuple):
+    """Bars of one colour, with what the legend calls them."""
+
+    title: str
+    colour: str
+    bars: list[Bar]
+
+
 def _bars(told: Tenancy) -> Figure:
     rows = sum(len(node.devices) for node in told.nodes)
     figure, (axes,) = new_figure(height=max(2.2, 1.3 + ROW * rows))
-    colours, titles = _colours(told.bars)
-    for key, colour in colours.items():
-        boxes = [_box(bar) for bar in told.bars if key in {bar.job, bar.size}]
+    groups = _groups(told.bars)
+    for group in groups:
         axes.add_collection(
-            PolyCollection(boxes, facecolors=colour, edgecolors="white", linewidths=0.7)
+            PolyCollection(
+                [_box(bar) for bar in group.bars],
+                facecolors=group.colour,
+                edgecolors="white",
+                linewidths=0.7,
+            )
         )
     for row, start, end in told.outages:
         axes.broken_barh(
@@ -62,9 +75,10 @@ def _bars(told: Tenancy) -> Figure:
             hatch="////",
             linewidth=0,
         )
-    _names_in_bars(axes, told, colours)
+    for group in groups:
+        _names_in_bars(axes, group, told.ended or 1.0)
     _gpu_axis(axes, told, rows)
-    handles = [Patch(facecolor=colour, label=titles[key]) for key, colour in colours.items()]
+    handles = [Patch(facecolor=group.colour, label=group.title) for group in groups]
     handles += [
         Patch(facecolor="#dddddd", edgecolor=GREY, hatch="////", label="out of order")
     ] * bool(told.outages)
@@ -74,14 +88,17 @@ def _bars(told: Tenancy) -> Figure:
     return figure
 
 
-def _colours(bars: Sequence[Bar]) -> tuple[dict[str, str], dict[str, str]]:
-    """By job where colours go round, else by size; with the words of the legend."""
+def _groups(bars: Sequence[Bar]) -> list[_Group]:
+    """By job where colours go round, else by size."""
     jobs = sorted({bar.job for bar in bars})
     if len(jobs) <= len(PALETTE):
-        return dict(zip(jobs, PALETTE, strict=False)), {job: job for job in jobs}
-    present = [size for size in TITLES if any(bar.size is size for bar in bars)]
-    colours = dict(zip(TITLES, PALETTE, strict=False))
-    return {s: colours[s] for s in present}, {s: TITLES[s] for s in present}
+        colours = zip(jobs, PALETTE, strict=False)
+        return [_Group(job, colour, [b for b in bars if b.job == job]) for job, colour in colours]
+    groups = [
+        _Group(title, colour, [bar for bar in bars if bar.size is size])
+        for (size, title), colour in zip(TITLES.items(), PALETTE, strict=False)
+    ]
+    return [group for group in groups if group.bars]
 
 
 def _box(bar: Bar) -> list[tuple[float, float]]:
@@ -95,14 +112,13 @@ def _span(bar: Bar) -> tuple[float, float]:
     return low, low + (1 - GAP) * bar.milli / WHOLE_GPU
 
 
-def _names_in_bars(axes: Axes, told: Tenancy, colours: Mapping[str, str]) -> None:
+def _names_in_bars(axes: Axes, group: _Group, ended: float) -> None:
     """Where there is room for them."""
-    per_inch = (told.ended or 1.0) / (WIDTH - 1.8)
-    for bar in told.bars:
+    per_inch = ended / (WIDTH - 1.8)
+    for bar in group.bars:
         low, high = _span(bar)
         roomy = (bar.end - bar.start) / per_inch > LETTER * len(bar.job) + 0.08
         if roomy and bar.milli * 2 >= WHOLE_GPU:
-            colour = colours.get(bar.job) or colours.get(bar.size, GREY)
             axes.text(
                 (bar.start + bar.end) / 2,
                 (low + high) / 2,
@@ -110,7 +126,7 @@ def _names_in_bars(axes: Axes, told: Tenancy, colours: Mapping[str, str]) -> Non
                 ha="center",
                 va="center_baseline",
                 fontsize=8,
-                color="white" if _brightness(colour) < WHITE_BELOW else "black",
+                color="white" if _brightness(group.colour) < WHITE_BELOW else "black",
             )
 
 

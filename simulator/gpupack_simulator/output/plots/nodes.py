@@ -11,8 +11,7 @@ from matplotlib.image import AxesImage
 from gpupack_core import FloatArray
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.groups import NAMED, ordered, runs_of_kind
-from gpupack_simulator.output.plots.kinds import kind_axis
-from gpupack_simulator.output.plots.style import SEQUENTIAL, empty, new_figure, tidy
+from gpupack_simulator.output.plots.style import SEQUENTIAL, empty, kind_axis, new_figure, tidy
 from gpupack_simulator.output.units import UNITS
 from gpupack_simulator.record import TimeUnit
 

@@ -25,6 +25,8 @@ LETTERS = 130
 """On one line of a legend."""
 WIDTH = 9.6
 """Inches."""
+LEAST = 0.022
+"""Kinds that are a smaller part of the axis than this have no room for a name."""
 
 
 def new_figure(rows: int = 1, columns: int = 1, *, height: float) -> tuple[Figure, list[Axes]]:
@@ -90,3 +92,16 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 def policies_of(digests: Sequence[Any]) -> list[str]:
     """Each policy once, in the order in which they were run."""
     return list(dict.fromkeys(one.policy for one in digests))
+
+
+def kind_axis(axes: Axes, kinds: Sequence[tuple[str, int]]) -> None:
+    """Names of the kinds at their middles, thin lines between them. With the rows of each kind."""
+    whole, first = sum(rows for _, rows in kinds), 0
+    ticks: list[tuple[float, str]] = []
+    for name, rows in kinds:
+        if first:
+            axes.axhline(first, color="white", linewidth=0.6)
+        if rows >= LEAST * whole:
+            ticks.append((first + rows / 2, name))
+        first += rows
+    axes.set_yticks([place for place, _ in ticks], [name for _, name in ticks], fontsize=8)

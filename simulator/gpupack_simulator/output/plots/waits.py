@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gpupack_core import FloatArray
+from gpupack_simulator.job import Size
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.plots.style import (
     empty,
@@ -19,7 +20,6 @@ from gpupack_simulator.output.plots.style import (
 )
 from gpupack_simulator.output.units import UNITS
 from gpupack_simulator.record import TimeUnit
-from gpupack_simulator.size import Size
 
 TITLES = {
     Size.SHARE: "shares of a GPU",

@@ -8,20 +8,20 @@ from gpupack_core import DeviceUuid, NodeName
 from gpupack_simulator import (
     Breakdown,
     Cause,
+    Component,
     FailureRates,
     InvalidParameter,
-    Part,
     Sampling,
     drawn,
 )
 
 
 def gpu(name, index, *, at, until=inf):
-    return Breakdown(Part(NodeName(name), DeviceUuid(f"{name}/{index}")), at, until)
+    return Breakdown(Component(NodeName(name), DeviceUuid(f"{name}/{index}")), at, until)
 
 
 def whole(name, *, at, until=inf):
-    return Breakdown(Part(NodeName(name)), at, until)
+    return Breakdown(Component(NodeName(name)), at, until)
 
 
 def test_a_job_on_a_gpu_that_fails_starts_again_elsewhere():

@@ -16,8 +16,8 @@ from gpupack_simulator import (
     DISCIPLINES,
     Breakdown,
     Cause,
+    Component,
     End,
-    Part,
     Sampling,
     Settings,
     Simulator,
@@ -55,7 +55,9 @@ breakdowns_strategy = st.lists(
 def simulators(draw):
     nodes = [node("a", 4, cpu=16_000), node("b", 2, cpu=16_000), node("c", 3, cpu=9_000)]
     breakdowns = tuple(
-        Breakdown(Part(NodeName(n), None if i is None else DeviceUuid(f"{n}/{i}")), at, at + lasts)
+        Breakdown(
+            Component(NodeName(n), None if i is None else DeviceUuid(f"{n}/{i}")), at, at + lasts
+        )
         for n, i, at, lasts in draw(breakdowns_strategy)
     )
     jobs = [job(f"job-{n}", **kw) for n, kw in enumerate(draw(jobs_strategy))]

@@ -12,6 +12,9 @@ from gpupack_simulator import (
     Settings,
     Simulator,
 )
+from gpupack_simulator.output.figures import figures
+
+CAUSES = Sampling(each_instant=True, causes=True)
 
 
 def test_a_job_that_arrives_when_another_ends_finds_its_place_free():
@@ -40,6 +43,20 @@ def test_a_run_ends_when_those_who_run_never_do(sampling):
     simulator = Simulator([node("a")], jobs, "fgd", Settings(sampling=sampling))
     assert ends(simulator.run()) == {"for ever": "running", "waits": "waiting", "short": "waiting"}
     assert simulator.over
+
+
+def test_what_is_free_before_the_first_arrival_is_free_for_want_of_demand():
+    course = run([node("a")], [job("late", 4, at=3, lasts=2)], sampling=CAUSES)
+    assert [(s.time, s.free_by_cause) for s in course.samples] == [
+        (0, {Cause.NO_DEMAND: 4000}),
+        (3, {}),
+        (5, {Cause.NO_DEMAND: 4000}),
+    ]
+
+
+def test_what_is_wasted_and_what_is_allocated_add_up_to_all_capacity():
+    found = figures(run([node("a")], [job("late", 4, at=3, lasts=2)], sampling=CAUSES))
+    assert found.waste.percent(Cause.NO_DEMAND) + found.allocation_percent == 100
 
 
 def test_jobs_beyond_the_end_have_not_arrived():
@@ -77,7 +94,7 @@ def test_a_run_cannot_be_measured_from_beyond_its_end():
 
 
 def test_an_unknown_discipline_is_refused_with_those_that_exist():
-    with pytest.raises(InvalidParameter, match="use one of: backfill, drop, fifo, fifo-skip"):
+    with pytest.raises(InvalidParameter, match="use one of: backfill, drop, fair-share, fifo"):
         run([node("a")], [job("any")], discipline="lifo")
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpupack_core import DeviceUuid, NodeName, Share, Spread
-from gpupack_simulator import Breakdown, FailureRates, InvalidInput, Part
+from gpupack_core.queueing import ANY, Fifo, Limit
+from gpupack_simulator import DISCIPLINES, Breakdown, Component, FailureRates, InvalidInput
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
 
 CLASSROOM = Path(__file__).parents[4] / "examples/simulator/classroom.yaml"
@@ -55,8 +56,8 @@ def test_jobs_ask_in_core_s_units(tmp_path):
 def test_failures_name_parts_of_the_nodes(tmp_path):
     found = scenario(tmp_path, GOOD)
     assert found.breakdowns == (
-        Breakdown(Part(NodeName("a-0"), DeviceUuid("a-0-gpu-1")), 3, 6),
-        Breakdown(Part(NodeName("b")), 9),
+        Breakdown(Component(NodeName("a-0"), DeviceUuid("a-0-gpu-1")), 3, 6),
+        Breakdown(Component(NodeName("b")), 9),
     )
     assert found.rates == FailureRates(gpu_between=500)
 
@@ -138,3 +139,42 @@ def test_a_file_of_jobs_needs_jobs_and_nothing_else(tmp_path):
     assert len(scenario(tmp_path, "jobs: [{name: j, gpus: 1}]", read_jobs)) == 1
     assert "nodes: only jobs are expected here" in broken(tmp_path, FINE_NODES, read_jobs)
     assert "jobs: there are none" in broken(tmp_path, "jobs: []", read_jobs)
+
+
+TENANTS = f"""{GOOD}\
+discipline: fair-share
+queue: {{halfLife: 60, fifo: strict, preemption: {{minRuntime: 5, grace: 3, fairShare: false}}}}
+cohorts:
+  - {{name: lab, gpus: {{T4: 4}}, fifo: best-effort, minRuntime: 9}}
+quotas:
+  - {{tenant: a, cohort: lab, weight: 2, gpus: {{T4: {{nominal: 2, lendingLimit: 0.5}}, "*": 1}}}}
+"""
+
+
+def test_quotas_are_in_core_s_units(tmp_path):
+    found = scenario(tmp_path, TENANTS)
+    (quota,), (cohort,) = found.quotas.quotas, found.quotas.cohorts
+    assert (quota.tenant, quota.cohort, quota.weight) == ("a", "lab", 2)
+    assert quota.limits == {"T4": Limit(2000, lending=500), ANY: Limit(1000)}
+    assert cohort.limits == {"T4": Limit(4000)}
+    assert (cohort.fifo, cohort.min_runtime) == (Fifo.BEST_EFFORT, 9)
+
+
+def test_rules_that_a_scenario_leaves_out_are_those_of_the_discipline(tmp_path):
+    rules = scenario(tmp_path, TENANTS).rules().rules
+    default = DISCIPLINES["fair-share"].rules
+    assert (rules.half_life, rules.fifo, rules.preemption.fair_share) == (60, Fifo.STRICT, False)
+    assert (rules.kept, rules.preemption.nominal) == (default.kept, default.preemption.nominal)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("quotas: [{tenant: a}, {tenant: a}]", "two quotas of namespace a"),
+        ("cohorts: [{name: a, parent: b}, {name: b, parent: a}]", "above itself: a < b < a"),
+        ("quotas: [{tenant: a, gpus: {T4: {nominal: -1}}}]", "quotas[0].gpus"),
+        ("queue: {preemption: {minRuntime: -1}}", "queue.preemption.minRuntime"),
+    ],
+)
+def test_quotas_that_cannot_be_are_faults_of_the_file(tmp_path, wrong, told):
+    assert told in broken(tmp_path, f"{GOOD}{wrong}\n")

@@ -78,7 +78,7 @@ def held(device, name, start, end, milli=1000):
 
 
 def lost(time, milli_time, name="a", node="n1"):
-    return Loss(time, JobId(name), NodeName(node), Cause.FAILED, milli_time)
+    return Loss(time, JobId(name), NodeName(node), Cause.KILLED_WORK, milli_time)
 
 
 def outage(node, start, end, device=None):

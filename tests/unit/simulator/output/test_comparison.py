@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies side by side, and the verdict."""
 
+import math
+import statistics
+
 import pytest
 from run_builders import done, run, sample
 
 from gpupack_simulator.output import comparison
-from gpupack_simulator.output.comparison import Cell, difference
+from gpupack_simulator.output.comparison import Cell, confidence_interval, difference
 from gpupack_simulator.output.digest import digest
 from gpupack_simulator.output.verdict import verdict
 from gpupack_simulator.record import TimeUnit
@@ -89,8 +92,16 @@ def test_a_difference_is_taken_seed_by_seed():
 def test_the_noise_of_a_difference_is_its_confidence_interval():
     found = difference(Cell({0: 1.0, 1: 3.0}, 2), Cell({0: 0.0, 1: 0.0}, 2))
     assert found.mean == 2
-    assert found.noise == pytest.approx(12.71)
+    assert found.noise == pytest.approx(12.7062, rel=1e-5)
     assert not found.certain
+
+
+@pytest.mark.parametrize(("seeds", "quantile"), [(5, 2.77645), (16, 2.13145), (30, 2.04523)])
+def test_the_interval_is_students_whatever_the_number_of_seeds(seeds, quantile):
+    """Quantiles of printed tables; those of the normal distribution would be 1.96."""
+    values = [float(seed % 2) for seed in range(seeds)]
+    error = statistics.stdev(values) / math.sqrt(seeds)
+    assert confidence_interval(values) == pytest.approx(quantile * error, rel=1e-5)
 
 
 def test_without_a_common_seed_nothing_can_be_compared():

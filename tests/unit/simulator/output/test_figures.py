@@ -4,10 +4,10 @@
 import pytest
 from run_builders import done, dropped, held, lost, node, run, running, sample, waiting
 
+from gpupack_simulator.job import Size
 from gpupack_simulator.output.figures import figures
 from gpupack_simulator.output.usage import usage
 from gpupack_simulator.record import Cause, End, TimeUnit
-from gpupack_simulator.size import Size
 
 
 def test_allocation_is_what_was_held_by_what_could_have_been():

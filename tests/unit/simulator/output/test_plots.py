@@ -5,13 +5,13 @@ import pytest
 from run_builders import done, dropped, held, node, outage, run, sample, waiting
 
 from gpupack_simulator.output.digest import digest
-from gpupack_simulator.output.naming import file_name
-from gpupack_simulator.output.plots.allocation import allocation
 from gpupack_simulator.output.plots.catalogue import plots
 from gpupack_simulator.output.plots.gantt import gantt
+from gpupack_simulator.output.plots.levels import allocation
 from gpupack_simulator.output.plots.style import save
 from gpupack_simulator.output.plots.waits import waits
 from gpupack_simulator.output.plots.wasted import wasted
+from gpupack_simulator.output.results import file_name
 from gpupack_simulator.record import TimeUnit
 
 CAUSES = {"fragmented": 1000, "no-demand": 1000}
@@ -105,6 +105,13 @@ def test_there_is_a_gantt_picture_of_each_policy():
 
 def test_a_bar_with_room_bears_the_name_of_its_job():
     assert set(texts(gantt([busy()]))) == {"a", "b"}
+
+
+def test_a_job_that_is_named_as_a_size_colours_its_own_bars_alone():
+    occupancy = (held("n1/0", "one", 0, 5), held("n1/1", "b", 4, 6))
+    jobs = (done("one", start=0, duration=5), done("b", start=4, duration=2))
+    (axes,) = gantt([busy(jobs=jobs, occupancy=occupancy, outages=())]).axes
+    assert [len(drawn.get_paths()) for drawn in axes.collections] == [1, 1]
 
 
 def test_no_legend_lies_over_data():

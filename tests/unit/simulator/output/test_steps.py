@@ -7,7 +7,7 @@ from rich.console import Console
 from run_builders import job, node
 
 from gpupack_core import Cluster, DeviceUuid, Grant, Holder, MiB, MilliGpu, NodeName, Placement
-from gpupack_simulator import Breakdown, Part, Settings, Simulator
+from gpupack_simulator import Breakdown, Component, Settings, Simulator
 from gpupack_simulator.output.steps import headline, show
 from gpupack_simulator.record import TimeUnit
 
@@ -41,7 +41,7 @@ def test_a_shared_gpu_names_everybody_who_has_a_part():
 
 
 def test_a_gpu_out_of_order_is_neither_busy_nor_free():
-    down = Breakdown(Part(NodeName("n1"), DeviceUuid("n1/1")), 1.0, 9.0)
+    down = Breakdown(Component(NodeName("n1"), DeviceUuid("n1/1")), 1.0, 9.0)
     text = printed(show(at(2.0, [node("n1", 2)], [job("a", duration=5)], breakdowns=(down,))))
     assert "0:a  1:out-of-order" in text
 

@@ -6,8 +6,8 @@ from run_builders import done, held, job, node, outage, run
 
 from gpupack_core import Cluster, DeviceUuid, Grant, Holder, MiB, MilliGpu, NodeName, Placement
 from gpupack_simulator import Simulator
+from gpupack_simulator.job import Size
 from gpupack_simulator.output.tenancy import MAX_ROWS, tenancy
-from gpupack_simulator.size import Size
 
 
 def test_a_bar_is_one_job_on_one_gpu():

@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from gpupack_workloads.kernels.attention.configurations import BY_DEVICE, Case, configuration_for
+from gpupack_workloads.kernels.attention.tuning import BY_DEVICE, TuningKey, configuration_for
 
-CASES = [Case(*case) for case in itertools.product((64, 128), (False, True))]
+CASES = [TuningKey(*key) for key in itertools.product((64, 128), (False, True))]
 
 
 @pytest.mark.parametrize("device", BY_DEVICE)
@@ -16,5 +16,5 @@ def test_a_tuned_device_has_every_case(device):
 
 
 def test_an_unknown_device_takes_what_was_found_on_the_h200():
-    for case in CASES:
-        assert configuration_for("NVIDIA H100 PCIe", case) == BY_DEVICE["NVIDIA H200"][case]
+    for key in CASES:
+        assert configuration_for("NVIDIA H100 PCIe", key) == BY_DEVICE["NVIDIA H200"][key]

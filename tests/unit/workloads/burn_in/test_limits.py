@@ -4,7 +4,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from gpupack_workloads.burn_in.limits import KNOWN, LIMITS, limits_for, parse_limits
+from gpupack_workloads.burn_in.limits import LIMITS, basis_of, limits_for, of_model, parse_limits
+from gpupack_workloads.burn_in.models import DATA_SHEETS, MEASURED
 from gpupack_workloads.cli import main
 from gpupack_workloads.errors import BadArgument
 
@@ -25,8 +26,51 @@ def test_the_users_limits_go_before_the_devices():
 
 
 def test_what_is_known_of_a_gpu_are_limits_that_there_are():
-    for known in KNOWN.values():
-        assert set(known) <= set(LIMITS)
+    for model in {*MEASURED, *DATA_SHEETS}:
+        assert set(of_model(model)) <= set(LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("model", "healthy", "half"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 250, 125),
+        ("NVIDIA H100 80GB HBM3", 600, 300),
+        ("Tesla T4", 25, 12),
+    ],
+)
+def test_a_gpu_at_half_its_speed_is_below_its_limit_and_a_healthy_one_above(model, healthy, half):
+    limit = limits_for(model, simulated=False, replaced={})["min_gemm_tflops"]
+    assert half < limit < healthy
+
+
+def test_what_was_measured_is_no_stranger_to_its_data_sheet():
+    for model, measured in MEASURED.items():
+        sheet = DATA_SHEETS[model].limits()
+        assert all(0.8 < measured[name] / sheet[name] < 1.3 for name in sheet)
+
+
+def test_what_a_data_sheet_does_not_tell_is_held_to_peers():
+    of_peers = {"min_gemm_tflops": 1.0, "min_host_to_device_gb_per_s": 9.6}
+    limits = limits_for("Tesla T4", simulated=False, replaced={}, of_peers=of_peers)
+    assert limits["min_host_to_device_gb_per_s"] == 9.6
+    assert limits["min_gemm_tflops"] == DATA_SHEETS["Tesla T4"].limits()["min_gemm_tflops"]
+
+
+@pytest.mark.parametrize(
+    ("model", "replaced", "peers", "basis"),
+    [
+        ("NVIDIA H200", {}, {}, "measured"),
+        ("NVIDIA A100-SXM4-80GB", {}, {"min_gemm_tflops": 1.0}, "data sheet"),
+        ("NVIDIA X", {}, {"min_gemm_tflops": 80.0}, "peers"),
+        ("NVIDIA X", {}, {}, "unjudged"),
+        ("NVIDIA H200", {"min_gemm_tflops": 650.0}, {}, "arguments"),
+        ("NVIDIA H200", {"min_gemm_tflops": None}, {}, "unjudged"),
+    ],
+)
+def test_it_is_said_what_a_speed_is_held_to(model, replaced, peers, basis):
+    where = {"simulated": False, "replaced": replaced, "of_peers": peers}
+    assert basis_of(model, **where) == basis
+    assert (limits_for(model, **where)["min_gemm_tflops"] is None) == (basis == "unjudged")
 
 
 @pytest.mark.parametrize(

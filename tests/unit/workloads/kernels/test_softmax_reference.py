@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from gpupack_workloads.kernels.softmax.reference import (
+from gpupack_workloads.reference.softmax import (
     compare_backward,
     compare_forward,
     softmax_backward,

@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_workloads.kernels.vector_add.reference import compare
+from gpupack_workloads.reference.vector_add import compare
 
 FLOATS = st.floats(width=16, allow_nan=False, allow_infinity=False)
 

@@ -5,9 +5,7 @@ import pytest
 
 from gpupack_workloads.errors import BadArgument, Interrupted, WorkloadError
 from gpupack_workloads.training.peaks import bf16_peak_tflops
-from gpupack_workloads.transformer.farewell import leaving, missing
-from gpupack_workloads.transformer.flops import flops_per_token
-from gpupack_workloads.transformer.folder import (
+from gpupack_workloads.transformer.checkpoint.folder import (
     ABOUT,
     Checkpoint,
     claim,
@@ -17,7 +15,8 @@ from gpupack_workloads.transformer.folder import (
     refuse_if_replaced,
 )
 from gpupack_workloads.transformer.options import TransformerOptions
-from gpupack_workloads.transformer.plan import Shape, plan_for
+from gpupack_workloads.transformer.plan import Shape, flops_per_token, plan_for
+from gpupack_workloads.transformer.stopping import leaving, missing
 
 
 def parts(ranks, **options):

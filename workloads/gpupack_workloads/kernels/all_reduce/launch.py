@@ -4,13 +4,14 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
 import triton
 
-from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.kernels.all_reduce.kernel import all_reduce_kernel
+from gpupack_workloads.kernels.errors import Unsupported
 
 LARGEST_BYTES = 2**16
 CALLS_IN_FLIGHT = 2
@@ -53,7 +54,7 @@ class AllReduce:
         """Write the sum of all ranks' `mine` to `total`, which may be the same tensor.
 
         Raises:
-            BadArgument: types, sizes or layouts do not fit.
+            Unsupported: types, sizes or layouts do not fit.
         """
         self.bind(mine, total)()
 
@@ -64,7 +65,7 @@ class AllReduce:
         they are done once.
 
         Raises:
-            BadArgument: types, sizes or layouts do not fit.
+            Unsupported: types, sizes or layouts do not fit.
         """
         self._check(mine, total)
         count = mine.numel()
@@ -74,39 +75,53 @@ class AllReduce:
         if not isinstance(all_reduce_kernel, triton.runtime.JITFunction):
             return partial(all_reduce_kernel[grid], *tensors, *numbers)
         compiled = all_reduce_kernel.warmup(*tensors, *numbers, num_warps=WARPS, grid=grid)
-        return Bound(compiled[grid], tensors, numbers)
+        return Bound(compiled, grid, tensors, numbers)
 
     def _check(self, mine: torch.Tensor, total: torch.Tensor) -> None:
         if mine.dtype != torch.float32 or total.dtype != torch.float32:
-            raise BadArgument(f"cannot sum {mine.dtype} into {total.dtype}; both must be float32")
+            raise Unsupported(f"cannot sum {mine.dtype} into {total.dtype}; both must be float32")
         if mine.shape != total.shape or not 0 < mine.numel() <= self._places:
-            raise BadArgument(
+            raise Unsupported(
                 f"cannot sum {mine.numel()} elements into {total.numel()}:"
                 f" sizes must be equal and 1 to {self._places}"
             )
         if not (mine.is_contiguous() and total.is_contiguous()):
-            raise BadArgument("both buffers must be contiguous")
+            raise Unsupported("both buffers must be contiguous")
 
 
 class Bound:
-    """A compiled kernel with its arguments.
+    """A compiled kernel with its grid and arguments.
 
-    The launcher takes addresses as they are, where it would look each tensor up; the tensors are
-    kept, so that the addresses stay theirs.
+    Past what Triton does at each launch, which takes longer than the sum: it asks for device and
+    stream, makes metadata for hooks that nobody has set, and looks each tensor up. The launcher
+    takes addresses as they are; the tensors are kept, so that the addresses stay theirs.
+
+    Args:
+        compiled: by Triton, for these types and constants.
+        grid: its three numbers of programs.
+        tensors: the kernel's first arguments, all on one GPU.
+        numbers: its others.
     """
 
     def __init__(
         self,
-        launch: Callable[..., object],
+        compiled: Any,
+        grid: tuple[int, int, int],
         tensors: Sequence[torch.Tensor],
         numbers: Sequence[int],
     ) -> None:
-        self._launch, self._tensors = launch, tensors
-        self._arguments = (*(tensor.data_ptr() for tensor in tensors), *numbers)
+        # Loads the kernel onto the current GPU; `function` is not known before.
+        compiled[grid]
+        self._run, self._grid, self._tensors = compiled.run, grid, tensors
+        self._device = tensors[0].device.index
+        metadata, hooks = (compiled.packed_metadata, None), (None, None)
+        addresses = (tensor.data_ptr() for tensor in tensors)
+        self._arguments = (compiled.function, *metadata, *hooks, *addresses, *numbers)
 
     def __call__(self) -> None:
         """Launch on the current stream."""
-        self._launch(*self._arguments)
+        stream = torch._C._cuda_getCurrentRawStream(self._device)  # noqa: SLF001  as Triton asks
+        self._run(*self._grid, stream, *self._arguments)
 
 
 def inbox_words(*, ranks: int, largest_bytes: int = LARGEST_BYTES) -> int:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fused attention: softmax(Q K' scale) V without the matrix of scores in memory.
 
-`autograd.attention` is the function. On Hopper it runs the Gluon kernels in `hopper`; elsewhere,
-for 32-bit numbers and in the interpreter the plain Triton kernels in `portable`. Importing either
-imports Triton, which decides at that moment whether kernels are compiled or interpreted: set
-TRITON_INTERPRET before.
+    ops        `attention`, differentiable: what others use
+    problem    what is to be computed, checked once
+    tuning     how the Hopper kernels run on each device
+    hopper     16-bit types on Hopper GPUs, in Gluon
+    portable   everything else: 32-bit floats, other GPUs, the interpreter
+
+Importing `ops` imports Triton, which decides at that moment whether kernels are compiled or
+interpreted: set TRITON_INTERPRET before.
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.kernels.errors import Unsupported
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 HEAD_DIMENSIONS = (64, 128)
@@ -23,7 +23,7 @@ class Problem:
 
     Attributes:
         causal: whether row i sees only keys up to i.
-        scale: of the scores.
+        scale: of the scores; any finite number.
     """
 
     batch: int
@@ -57,14 +57,16 @@ def problem_of(
     """Return what is to be computed; the scale is one over the root of the dimension by default.
 
     Raises:
-        BadArgument: shapes, types or devices do not fit.
+        Unsupported: shapes, types or devices do not fit, or the scale is infinite or no number.
     """
     _check_kinds(q, k, v)
     _check_sizes(q, k, v)
     if causal and q.shape[2] != k.shape[2]:
-        raise BadArgument(
+        raise Unsupported(
             f"a causal mask needs as many keys as queries, not {k.shape[2]} and {q.shape[2]}"
         )
+    if scale is not None and not math.isfinite(scale):
+        raise Unsupported(f"the scale of the scores is {scale}, not a finite number")
     return Problem(
         batch=q.shape[0],
         heads=q.shape[1],
@@ -79,27 +81,27 @@ def problem_of(
 
 def _check_kinds(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES:
-        raise BadArgument(
+        raise Unsupported(
             f"q, k and v are {q.dtype}, {k.dtype} and {v.dtype}; all must be one of {DTYPES}"
         )
     if not q.device == k.device == v.device:
-        raise BadArgument(f"q, k and v are on {q.device}, {k.device} and {v.device}")
+        raise Unsupported(f"q, k and v are on {q.device}, {k.device} and {v.device}")
     if q.dtype == torch.bfloat16 and not q.is_cuda:
-        raise BadArgument("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")
+        raise Unsupported("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")
 
 
 def _check_sizes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)}"
     if not q.dim() == k.dim() == v.dim() == RANK:
-        raise BadArgument(f"{shapes} are not all (batch, heads, length, dimension)")
+        raise Unsupported(f"{shapes} are not all (batch, heads, length, dimension)")
     if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
-        raise BadArgument(f"{shapes} do not fit together")
+        raise Unsupported(f"{shapes} do not fit together")
     if 0 in (*q.shape, *k.shape):
-        raise BadArgument(f"{shapes}: one is empty")
+        raise Unsupported(f"{shapes}: one is empty")
     if q.shape[1] % k.shape[1]:
-        raise BadArgument(f"{q.shape[1]} query heads cannot share {k.shape[1]} key heads evenly")
+        raise Unsupported(f"{q.shape[1]} query heads cannot share {k.shape[1]} key heads evenly")
     if q.shape[3] not in HEAD_DIMENSIONS:
-        raise BadArgument(f"the head dimension is {q.shape[3]}, not one of {HEAD_DIMENSIONS}")
+        raise Unsupported(f"the head dimension is {q.shape[3]}, not one of {HEAD_DIMENSIONS}")
 
 
 def aligned(x: torch.Tensor) -> torch.Tensor:

@@ -1,47 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The product that others use: `gemm`, with gradients by the same kernels."""
+"""Multiplies: checks the arguments, chooses a kernel and tiles, launches. No gradients here."""
 
 import torch
-from torch.autograd.function import FunctionCtx
+import triton
 
-from gpupack_workloads.errors import BadArgument
-from gpupack_workloads.kernels.gemm.multiply import FP8, multiply
+from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.gemm.kernel import gemm_kernel
+from gpupack_workloads.kernels.gemm.tuning import choose_hopper_tiles, choose_tiles
 
-Gradients = tuple[torch.Tensor | None, torch.Tensor | None]
+FP8 = torch.float8_e4m3fn
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, FP8)
 
 
-def gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return A @ B in the type of A; of 8-bit operands in bfloat16 (float16 without a GPU).
-
-    Operands may have any strides. On Hopper GPUs 8-bit and 16-bit operands are copied first where
-    no tensor map can describe them: rows (or columns) that start off 16 bytes.
+def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return A @ B in the type of A; in bfloat16 where A is of 8 bits (float16 without a GPU).
 
     Raises:
-        BadArgument: shapes, types or devices do not fit, or gradients of 8-bit operands are wanted.
+        Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
     """
-    if not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)):
-        return multiply(a, b)
-    if a.dtype == FP8:
-        raise BadArgument("8-bit operands have no gradients: keep the weights in a longer type")
-    c: torch.Tensor = Gemm.apply(a, b)
+    check(a, b)
+    c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_type(a))
+    # Triton launches on the current device, which need not be the operands'.
+    with torch.cuda.device_of(a):
+        tiles = choose_hopper_tiles(a, b.shape[1])
+        if tiles is None:
+            _launch_portable(a, b, c)
+        else:
+            # Here, because Gluon cannot be imported under the interpreter.
+            from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
+
+            launch(a, b, c, tiles)
     return c
 
 
-class Gemm(torch.autograd.Function):
-    """C = A @ B; dA = dC @ B^T and dB = A^T @ dC read the transposes through their strides."""
+def result_type(a: torch.Tensor) -> torch.dtype:
+    """Return the type of a product: 8 bits would be too few for a sum."""
+    if a.dtype != FP8:
+        return a.dtype
+    return torch.bfloat16 if a.is_cuda else torch.float16
 
-    @staticmethod
-    def forward(ctx: FunctionCtx, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        """Multiply and keep both operands."""
-        ctx.save_for_backward(a, b)
-        return multiply(a, b)
 
-    @staticmethod
-    def backward(ctx: FunctionCtx, dc: torch.Tensor) -> Gradients:
-        """Return the gradients that are wanted."""
-        a, b = ctx.saved_tensors
-        wants_a, wants_b = ctx.needs_input_grad
-        return (
-            multiply(dc, b.T) if wants_a else None,
-            multiply(a.T, dc) if wants_b else None,
-        )
+def check(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Refuse what cannot be multiplied."""
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:  # noqa: PLR2004  matrices
+        raise Unsupported(f"cannot multiply {tuple(a.shape)} by {tuple(b.shape)}")
+    if 0 in (*a.shape, *b.shape):
+        raise Unsupported(f"a matrix is empty: {tuple(a.shape)} by {tuple(b.shape)}")
+    if a.dtype != b.dtype or a.dtype not in DTYPES:
+        raise Unsupported(f"cannot multiply {a.dtype} by {b.dtype}; both must be one of {DTYPES}")
+    if a.device != b.device:
+        raise Unsupported(f"the matrices are on {a.device} and on {b.device}")
+    if a.dtype == torch.bfloat16 and not a.is_cuda:
+        raise Unsupported("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")
+
+
+def _launch_portable(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+    (m, k), n = a.shape, b.shape[1]
+    tiles = choose_tiles(a)
+    grid = (triton.cdiv(m, tiles.m) * triton.cdiv(n, tiles.n),)
+    gemm_kernel[grid](
+        *(a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride()),
+        TILE_M=tiles.m,
+        TILE_N=tiles.n,
+        TILE_K=tiles.k,
+        GROUP_M=tiles.group_m,
+        num_warps=tiles.warps,
+        num_stages=tiles.stages,
+    )

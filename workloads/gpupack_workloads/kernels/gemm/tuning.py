@@ -5,19 +5,21 @@ A device that is not in the table takes what its generation has, which is right 
 be slower.
 """
 
-import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-HOPPER = 9
+from gpupack_workloads.kernels.devices import fastest_that_fits, is_hopper, properties_of
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """The portable kernel: a program's tile, and what the compiler does with it."""
+    """The portable kernel: a program's tile, and what the compiler does with it.
+
+    Attributes:
+        shared_kib: for all stages of A and B, or C where that is more; no compiler takes more.
+    """
 
     m: int
     n: int
@@ -25,6 +27,7 @@ class Tiles:
     group_m: int
     warps: int
     stages: int
+    shared_kib: int
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,16 @@ class HopperTiles:
     group_m: int
 
 
-# Three stages of A and B fill the shared memory of a Hopper or Ampere multiprocessor.
-HALF = Tiles(m=128, n=256, k=64, group_m=8, warps=8, stages=3)
+# Three stages fill the shared memory of a Hopper or Ampere multiprocessor; the second are for GPUs
+# with 64 or 100 KiB.
+HALF = (
+    Tiles(m=128, n=256, k=64, group_m=8, warps=8, stages=3, shared_kib=144),
+    Tiles(m=128, n=128, k=32, group_m=8, warps=4, stages=3, shared_kib=64),
+)
 # 32-bit floats go through the ordinary cores: small tiles.
-SINGLE = Tiles(m=64, n=64, k=32, group_m=8, warps=4, stages=3)
+SINGLE = (Tiles(m=64, n=64, k=32, group_m=8, warps=4, stages=3, shared_kib=48),)
 # The interpreter takes its time per program and per step, not per element.
-INTERPRETED = Tiles(m=128, n=128, k=128, group_m=8, warps=4, stages=1)
+INTERPRETED = Tiles(m=128, n=128, k=128, group_m=8, warps=4, stages=1, shared_kib=0)
 
 # By device and bytes per element, the fastest for large products first. The others are for products
 # of few tiles: the time is that of the busiest multiprocessor, `waves` tiles one after another.
@@ -69,19 +76,21 @@ NARROW_COST = 1.1
 
 
 def choose_tiles(a: torch.Tensor) -> Tiles:
-    """Return the portable kernel's tiles for operands of a type, where they are."""
+    """Return the portable kernel's tiles for operands of a type, where they are.
+
+    Raises:
+        Unsupported: the GPU has too little shared memory.
+    """
     if not a.is_cuda:
         return INTERPRETED
-    return SINGLE if a.dtype == torch.float32 else HALF
+    return fastest_that_fits(SINGLE if a.dtype == torch.float32 else HALF, a)
 
 
 def choose_hopper_tiles(a: torch.Tensor, columns: int) -> HopperTiles | None:
     """Return the Hopper kernel's tiles, or None where it does not run or a type is not for it."""
-    if not a.is_cuda or a.dtype == torch.float32:
+    if a.dtype == torch.float32 or not is_hopper(a):
         return None
-    device = device_of(a)
-    if device.major != HOPPER:
-        return None
+    device = properties_of(a)
     known = HOPPER_TILES.get((device.name, a.element_size()))
     return cheapest(
         known or HOPPER_TILES[H200, a.element_size()],
@@ -89,16 +98,6 @@ def choose_hopper_tiles(a: torch.Tensor, columns: int) -> HopperTiles | None:
         columns=columns,
         at_once=device.multi_processor_count,
     )
-
-
-@functools.cache
-def _device(index: int) -> Any:
-    return torch.cuda.get_device_properties(index)
-
-
-def device_of(matrix: torch.Tensor) -> Any:
-    """Return the properties of the GPU that holds a matrix."""
-    return _device(matrix.device.index)
 
 
 def cheapest(

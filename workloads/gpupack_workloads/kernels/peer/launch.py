@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.peer.kernel import copy_kernel, modify_kernel, ping_kernel
 
 BYTES_TILE = 8192
@@ -18,7 +18,7 @@ def modify(seen: torch.Tensor, theirs: torch.Tensor, *, key: int) -> None:
     """Copy their bytes to `seen`, and flip the bits of `key` in each of theirs.
 
     Raises:
-        BadArgument: types or sizes do not fit.
+        Unsupported: types or sizes do not fit.
     """
     _require(seen, theirs, torch.uint8)
     grid = (math.ceil(seen.numel() / BYTES_TILE),)
@@ -29,7 +29,7 @@ def copy(target: torch.Tensor, source: torch.Tensor) -> None:
     """Copy words of 8 bytes by loads and stores.
 
     Raises:
-        BadArgument: types or sizes do not fit.
+        Unsupported: types or sizes do not fit.
     """
     _require(target, source, torch.int64)
     grid = (math.ceil(target.numel() / WORDS_TILE),)
@@ -45,8 +45,8 @@ def ping(
 
 def _require(one: torch.Tensor, other: torch.Tensor, dtype: torch.dtype) -> None:
     if one.dtype != dtype or other.dtype != dtype:
-        raise BadArgument(f"the buffers are of {one.dtype} and {other.dtype}, not of {dtype}")
+        raise Unsupported(f"the buffers are of {one.dtype} and {other.dtype}, not of {dtype}")
     if one.numel() != other.numel() or not one.numel():
-        raise BadArgument(f"cannot copy {other.numel()} elements to {one.numel()}")
+        raise Unsupported(f"cannot copy {other.numel()} elements to {one.numel()}")
     if not (one.is_contiguous() and other.is_contiguous()):
-        raise BadArgument("both buffers must be contiguous")
+        raise Unsupported("both buffers must be contiguous")

@@ -7,16 +7,15 @@ from typing import Any
 import torch
 import triton
 
-from gpupack_workloads.errors import BadArgument
-from gpupack_workloads.kernels.softmax.chunks.kernel import (
+from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.softmax.kernel import (
     backward_chunks_kernel,
-    forward_chunks_kernel,
-)
-from gpupack_workloads.kernels.softmax.passes.kernel import (
     backward_passes_kernel,
+    backward_rows_kernel,
+    forward_chunks_kernel,
     forward_passes_kernel,
+    forward_rows_kernel,
 )
-from gpupack_workloads.kernels.softmax.rows.kernel import backward_rows_kernel, forward_rows_kernel
 from gpupack_workloads.kernels.softmax.tuning import (
     Chunks,
     Direction,
@@ -37,7 +36,7 @@ def forward(x: torch.Tensor) -> torch.Tensor:
     """Return softmax over the last dimension.
 
     Raises:
-        BadArgument: the type or the device does not fit, or rows are empty.
+        Unsupported: the type or the device does not fit, or rows are empty.
     """
     check(x)
     y = torch.empty(x.shape, device=x.device, dtype=x.dtype)
@@ -55,11 +54,11 @@ def backward(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
 def check(x: torch.Tensor) -> None:
     """Refuse what has no softmax here."""
     if x.dim() == 0 or x.shape[-1] == 0:
-        raise BadArgument(f"softmax needs rows of one element at least, not shape {tuple(x.shape)}")
+        raise Unsupported(f"softmax needs rows of one element at least, not shape {tuple(x.shape)}")
     if x.dtype not in DTYPES:
-        raise BadArgument(f"softmax of {x.dtype} is not computed here; use one of {DTYPES}")
+        raise Unsupported(f"softmax of {x.dtype} is not computed here; use one of {DTYPES}")
     if x.dtype == torch.bfloat16 and not x.is_cuda:
-        raise BadArgument("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")
+        raise Unsupported("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 """How rows of a length are computed, per device, from measurements: nothing is tried out in a job.
 
 The table is by direction, bytes per element and columns, rounded up to a power of two. It is the
-H200's; other devices take it as well, which is right everywhere and may be slower.
+H200's with Triton 3.9; other devices take it as well, which is right everywhere and may be slower.
 """
 
 from dataclasses import dataclass
@@ -71,16 +71,16 @@ H200: dict[tuple[Direction, int], dict[int, Plan]] = {
         2048: Rows(warps=2),
         4096: Rows(warps=8),
         8192: Rows(warps=16),
-        16384: Rows(warps=16),
-        32768: Chunks(warps=32, chunk=8192),
+        16384: Chunks(warps=32, chunk=8192),
+        32768: Chunks(warps=32, chunk=32768),
     },
     ("backward", 2): {
         1024: Rows(warps=2),
         2048: Rows(warps=2),
-        4096: Rows(warps=8),
+        4096: Chunks(warps=16, chunk=4096),
         8192: Rows(warps=16),
-        16384: Chunks(warps=16, chunk=4096),
-        32768: Chunks(warps=32, chunk=8192),
+        16384: Chunks(warps=32, chunk=8192),
+        32768: Chunks(warps=32, chunk=32768),
     },
 }
 

@@ -8,28 +8,34 @@ import importlib
 from dataclasses import replace
 
 from gpupack_workloads.transformer.operations import Operations
-from gpupack_workloads.transformer.parallel.learner import Learner, Place, Single
+from gpupack_workloads.transformer.parallel.learner import Learner, Single, WorldRank
 from gpupack_workloads.transformer.plan import SHARING, Plan
 
-__all__ = ["Learner", "Place", "new_learner", "single_learner"]
+__all__ = ["Learner", "WorldRank", "new_learner", "single_learner"]
 
-HOMES = {"ddp": "replicas", "fsdp": "shards", "tp": "tensors", "pp": "pipeline"}
+HOMES = {
+    "ddp": ("layouts", "Replicas"),
+    "fsdp": ("layouts", "Shards"),
+    "tp": ("layouts", "Tensors"),
+    "pp": ("pipeline", "Pipeline"),
+}
 
 
-def new_learner(plan: Plan, operations: Operations, place: Place) -> Learner:
+def new_learner(plan: Plan, operations: Operations, world_rank: WorldRank) -> Learner:
     """Return an untrained network, spread over all ranks as planned."""
-    if place.ranks == 1:
-        return Single(plan, operations, place)
-    home = importlib.import_module(f"{__name__}.{HOMES[plan.parallel]}")
-    learner: Learner = home.Spread(plan, operations, place)
+    if world_rank.ranks == 1:
+        return Single(plan, operations, world_rank)
+    module, name = HOMES[plan.parallel]
+    kind = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    learner: Learner = kind(plan, operations, world_rank)
     return learner
 
 
-def single_learner(plan: Plan, operations: Operations, place: Place) -> Learner:
+def single_learner(plan: Plan, operations: Operations, world_rank: WorldRank) -> Learner:
     """Return an untrained network that this process trains alone, on whole batches.
 
     They are cut into parts as small as those of the ranks, and so take no more memory.
     """
-    sharers = place.ranks if plan.parallel in SHARING else 1
+    sharers = world_rank.ranks if plan.parallel in SHARING else 1
     alone = replace(plan, parts=plan.parts * sharers)
-    return Single(alone, operations, replace(place, index=0, ranks=1))
+    return Single(alone, operations, replace(world_rank, index=0, ranks=1))

@@ -21,7 +21,7 @@ WEIGHT_DECAY = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class WorldRank:
     """Which of how many ranks this is, and what it computes on."""
 
     index: int
@@ -40,8 +40,8 @@ class Learner:
     module: nn.Module
     optimizer: torch.optim.Optimizer
 
-    def __init__(self, plan: Plan, place: Place) -> None:
-        self.plan, self.place = plan, place
+    def __init__(self, plan: Plan, world_rank: WorldRank) -> None:
+        self.plan, self.world_rank = plan, world_rank
 
     def step(self, batch: Batch) -> torch.Tensor:
         """Train on a batch of all ranks; return its mean loss, the same on every rank."""
@@ -67,8 +67,8 @@ class Learner:
         """Return lengths of tensors of which this rank may have none, parts or the whole."""
         mine = squares(tensors)
         every = [mine]
-        if self.place.ranks > 1:
-            every = [mine] * self.place.ranks
+        if self.world_rank.ranks > 1:
+            every = [mine] * self.world_rank.ranks
             dist.all_gather_object(every, mine)
         return combined(every)
 
@@ -76,9 +76,9 @@ class Learner:
 class Single(Learner):
     """One process; also the base of ways in which each rank computes losses of its own."""
 
-    def __init__(self, plan: Plan, operations: Operations, place: Place) -> None:
-        super().__init__(plan, place)
-        self.module = decoder_of(plan, operations, place.device)
+    def __init__(self, plan: Plan, operations: Operations, world_rank: WorldRank) -> None:
+        super().__init__(plan, world_rank)
+        self.module = decoder_of(plan, operations, world_rank.device)
         self.network = self.spread(self.module)
         self.optimizer = new_optimizer(self.module, plan)
 
@@ -88,7 +88,7 @@ class Single(Learner):
 
     def backward(self, batch: Batch) -> torch.Tensor:
         """Add up the gradients of all parts."""
-        total = torch.zeros((), device=self.place.device)
+        total = torch.zeros((), device=self.world_rank.device)
         parts = self.mine(batch).parts(self.plan.parts)
         for number, part in enumerate(parts, start=1):
             with self.part(last=number == len(parts)):
@@ -116,12 +116,12 @@ class Sharing(Single):
 
     def mine(self, batch: Batch) -> Batch:
         """Return this rank's rows."""
-        return batch.share(self.place.index, self.place.ranks)
+        return batch.share(self.world_rank.index, self.world_rank.ranks)
 
     def mean(self, loss: torch.Tensor) -> torch.Tensor:
         """Return the mean over ranks; shares are equal."""
         dist.all_reduce(loss)
-        return loss / self.place.ranks
+        return loss / self.world_rank.ranks
 
 
 @dataclass(frozen=True)

@@ -17,40 +17,42 @@ from gpupack_workloads.transformer.operations import Operations
 from gpupack_workloads.transformer.parallel.learner import (
     TYPES,
     Learner,
-    Place,
+    WorldRank,
     decoder_of,
     new_optimizer,
 )
 from gpupack_workloads.transformer.plan import Plan
 
 
-class Spread(Learner):
+class Pipeline(Learner):
     """A stage of many."""
 
-    def __init__(self, plan: Plan, operations: Operations, place: Place) -> None:
-        super().__init__(plan, place)
-        whole = decoder_of(plan, operations, place.device)
-        self.module = stage_of(whole, index=place.index, stages=place.ranks)
-        self.last = place.index == place.ranks - 1
+    def __init__(self, plan: Plan, operations: Operations, world_rank: WorldRank) -> None:
+        super().__init__(plan, world_rank)
+        whole = decoder_of(plan, operations, world_rank.device)
+        self.module = stage_of(whole, index=world_rank.index, stages=world_rank.ranks)
+        self.last = world_rank.index == world_rank.ranks - 1
         self.optimizer = new_optimizer(self.module, plan)
         # Few micro-batches cannot fill 1F1B, which then refuses to run.
-        kind: Any = Schedule1F1B if plan.parts >= place.ranks else ScheduleGPipe
+        kind: Any = Schedule1F1B if plan.parts >= world_rank.ranks else ScheduleGPipe
         self.schedule = kind(
-            pipeline_stage(self.module, plan, place), plan.parts, loss_fn=whole.loss
+            pipeline_stage(self.module, plan, world_rank), plan.parts, loss_fn=whole.loss
         )
 
     def backward(self, batch: Batch) -> torch.Tensor:
         """Send a batch through all stages and back."""
         losses: list[torch.Tensor] = []
-        if self.place.index == 0:
+        if self.world_rank.index == 0:
             self.schedule.step(batch.inputs)
         elif self.last:
             self.schedule.step(target=batch.targets, losses=losses)
         else:
             self.schedule.step()
-        found = torch.stack(losses).mean() if losses else torch.zeros((), device=self.place.device)
+        found = (
+            torch.stack(losses).mean() if losses else torch.zeros((), device=self.world_rank.device)
+        )
         mean = found.detach().clone()
-        dist.broadcast(mean, src=self.place.ranks - 1)
+        dist.broadcast(mean, src=self.world_rank.ranks - 1)
         return mean
 
 
@@ -67,7 +69,7 @@ def stage_of(decoder: Decoder, *, index: int, stages: int) -> Decoder:
     return decoder
 
 
-def pipeline_stage(module: Decoder, plan: Plan, place: Place) -> PipelineStage:
+def pipeline_stage(module: Decoder, plan: Plan, world_rank: WorldRank) -> PipelineStage:
     """Tell torch what goes in and out of a stage, which it would find out by running it."""
     rows, shape = plan.batch_size // plan.parts, plan.shape
     tokens = torch.empty((rows, shape.sequence), dtype=torch.long, device="meta")
@@ -80,9 +82,9 @@ def pipeline_stage(module: Decoder, plan: Plan, place: Place) -> PipelineStage:
     )
     return PipelineStage(
         module,
-        place.index,
-        place.ranks,
-        place.device,
-        input_args=(tokens if place.index == 0 else between,),
-        output_args=(logits if place.index == place.ranks - 1 else between,),
+        world_rank.index,
+        world_rank.ranks,
+        world_rank.device,
+        input_args=(tokens if world_rank.index == 0 else between,),
+        output_args=(logits if world_rank.index == world_rank.ranks - 1 else between,),
     )

@@ -6,12 +6,12 @@ import triton
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from gpupack_workloads.kernels.attention.configurations import Configuration
-from gpupack_workloads.kernels.attention.hopper.backward.kernel import attention_backward_kernel
-from gpupack_workloads.kernels.attention.hopper.forward.kernel import attention_forward_kernel
+from gpupack_workloads.kernels.attention.hopper.backward import attention_backward_kernel
+from gpupack_workloads.kernels.attention.hopper.forward import attention_forward_kernel
 from gpupack_workloads.kernels.attention.portable.kernel import attention_round_kernel
 from gpupack_workloads.kernels.attention.portable.launch import empty_sums
 from gpupack_workloads.kernels.attention.problem import Problem
+from gpupack_workloads.kernels.attention.tuning import Configuration
 
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
@@ -85,6 +85,7 @@ def backward(
         *(problem.rows, problem.keys, problem.kv_heads, problem.heads_per_kv),
         *(problem.scale, problem.scale_log2),
         CAUSAL=problem.causal,
+        RAGGED=not problem.causal and problem.keys % TILE_N != 0,
         STAGES=configuration.backward_stages,
         STAGGER=configuration.backward_stagger,
         num_warps=8,

@@ -140,10 +140,11 @@ def attention_delta_kernel(
     D: tl.constexpr,
 ):
     """Compute the sum of O dO of each row, which the softmax's derivative subtracts."""
-    owner = tl.program_id(1)
+    tiles_m = padded // TILE_M
+    owner = tl.program_id(0) // tiles_m
     batch = (owner // heads).to(tl.int64)
     head = (owner % heads).to(tl.int64)
-    first = tl.program_id(0) * TILE_M
+    first = tl.program_id(0) % tiles_m * TILE_M
     o = load_rows(o_ptr + batch * stride_ob + head * stride_oh, first, stride_om, rows, TILE_M, D)
     do = load_rows(do_ptr + batch * stride_db + head * stride_dh, first, stride_dm, rows, TILE_M, D)
     delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)
@@ -187,10 +188,11 @@ def attention_dkdv_kernel(
     D: tl.constexpr,
 ):
     """Compute TILE_N rows of dK and dV, over all query heads that share them."""
-    owner = tl.program_id(1)
+    tiles_n = tl.cdiv(keys, TILE_N)
+    owner = tl.program_id(0) // tiles_n
     batch = (owner // kv_heads).to(tl.int64)
     kv_head = (owner % kv_heads).to(tl.int64)
-    key = tl.program_id(0) * TILE_N
+    key = tl.program_id(0) % tiles_n * TILE_N
     columns_n = key + tl.arange(0, TILE_N)
     k = load_rows(k_ptr + batch * stride_kb + kv_head * stride_kh, key, stride_kn, keys, TILE_N, D)
     v = load_rows(v_ptr + batch * stride_vb + kv_head * stride_vh, key, stride_vn, keys, TILE_N, D)
@@ -257,12 +259,13 @@ def attention_dq_kernel(
     D: tl.constexpr,
 ):
     """Compute TILE_M rows of dQ."""
-    owner = tl.program_id(1)
+    tiles_m = tl.cdiv(rows, TILE_M)
+    owner = tl.program_id(0) // tiles_m
     heads = kv_heads * heads_per_kv
     batch = (owner // heads).to(tl.int64)
     head = (owner % heads).to(tl.int64)
     kv_head = head // heads_per_kv
-    first = tl.program_id(0) * TILE_M
+    first = tl.program_id(0) % tiles_m * TILE_M
     row = first + tl.arange(0, TILE_M)
     k_base = k_ptr + batch * stride_kb + kv_head * stride_kh
     v_base = v_ptr + batch * stride_vb + kv_head * stride_vh

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launches the portable kernels: chooses tiles, sizes grids."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,33 +14,54 @@ from gpupack_workloads.kernels.attention.portable.kernel import (
     attention_forward_kernel,
 )
 from gpupack_workloads.kernels.attention.problem import PAD, Problem
+from gpupack_workloads.kernels.devices import fastest_that_fits
 
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """How the work is cut: rows of queries and of keys of a step, and what the compiler does."""
+    """How the work is cut: rows of queries and of keys of a step, and what the compiler does.
+
+    Attributes:
+        shared_kib: what Triton 3.9 takes for a head of 128 on a GPU without asynchronous copies,
+            where it takes most.
+    """
 
     m: int
     n: int
     warps: int
     stages: int
+    shared_kib: int
 
 
-FORWARD = Tiles(m=128, n=64, warps=8, stages=3)
-BACKWARD = Tiles(m=64, n=64, warps=4, stages=2)
+# The fastest first; the second are for GPUs with 64 KiB of shared memory.
+FORWARD = (
+    Tiles(m=128, n=64, warps=8, stages=3, shared_kib=96),
+    Tiles(m=64, n=32, warps=4, stages=2, shared_kib=48),
+)
+BACKWARD = (
+    Tiles(m=64, n=64, warps=4, stages=2, shared_kib=96),
+    Tiles(m=32, n=32, warps=4, stages=1, shared_kib=48),
+)
 # 32-bit numbers go through the ordinary cores, and fill registers and shared memory twice as fast.
-SINGLE = Tiles(m=32, n=32, warps=4, stages=1)
+SINGLE = (
+    Tiles(m=32, n=32, warps=4, stages=1, shared_kib=68),
+    Tiles(m=16, n=16, warps=4, stages=1, shared_kib=36),
+)
 # The interpreter takes its time per program and per step, not per element.
-INTERPRETED = Tiles(m=64, n=64, warps=4, stages=1)
+INTERPRETED = Tiles(m=64, n=64, warps=4, stages=1, shared_kib=0)
 
 
-def choose_tiles(on_half: Tiles, q: torch.Tensor) -> Tiles:
-    """Return the tiles for a type on a kind of device."""
+def choose_tiles(of_halves: Sequence[Tiles], q: torch.Tensor) -> Tiles:
+    """Return the tiles for a type on a kind of device.
+
+    Raises:
+        Unsupported: the GPU has too little shared memory.
+    """
     if not q.is_cuda:
         return INTERPRETED
-    return SINGLE if q.dtype == torch.float32 else on_half
+    return fastest_that_fits(SINGLE if q.dtype == torch.float32 else of_halves, q)
 
 
 def forward(
@@ -71,7 +93,7 @@ def forward(
 def row_products(o: torch.Tensor, do: torch.Tensor, problem: Problem) -> torch.Tensor:
     """Return the sum of O dO of each row, zero beyond the end."""
     delta = empty_sums(problem, o.device)
-    attention_delta_kernel[(problem.padded // PAD, problem.batch * problem.heads)](
+    attention_delta_kernel[(problem.padded // PAD * problem.batch * problem.heads,)](
         *(o, do, delta, *o.stride()[:3], *do.stride()[:3]),
         *(problem.rows, problem.padded, problem.heads),
         TILE_M=PAD,
@@ -108,10 +130,13 @@ def backward(
         "num_warps": tiles.warps,
         "num_stages": tiles.stages,
     }
-    attention_dkdv_kernel[(triton.cdiv(problem.keys, tiles.n), problem.batch * problem.kv_heads)](
+    # One dimension: CUDA counts no more than 65,535 programs in the others.
+    owners_of_keys = problem.batch * problem.kv_heads
+    attention_dkdv_kernel[(triton.cdiv(problem.keys, tiles.n) * owners_of_keys,)](
         *(q, k, v, do, dk, dv, *sums, *strides, *sizes, *scales), **options
     )
-    attention_dq_kernel[(triton.cdiv(problem.rows, tiles.m), problem.batch * problem.heads)](
+    owners_of_rows = problem.batch * problem.heads
+    attention_dq_kernel[(triton.cdiv(problem.rows, tiles.m) * owners_of_rows,)](
         *(q, k, v, do, dq, *sums, *strides, *sizes, *scales), **options
     )
     return dq, dk, dv

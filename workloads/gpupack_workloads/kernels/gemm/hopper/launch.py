@@ -7,16 +7,21 @@ are: its bytes are few beside the product's work.
 """
 
 import functools
-from collections.abc import Hashable
 from typing import Any
 
 import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from gpupack_workloads.kernels.devices import properties_of
+from gpupack_workloads.kernels.gemm.hopper.compiled import (
+    Arguments,
+    CompiledKernels,
+    Grid,
+    specialization,
+)
 from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
-from gpupack_workloads.kernels.gemm.hopper.kinds import kind_of
-from gpupack_workloads.kernels.gemm.tuning import HopperTiles, device_of
+from gpupack_workloads.kernels.gemm.tuning import HopperTiles
 
 MAP_BYTES = 16
 # Two groups of four warps multiply, one warp loads; its group counts in full. 65536 registers of a
@@ -48,42 +53,21 @@ def launch(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tiles: HopperTiles
     constants = (tiles.group_m, tiles.stages, tiles.parts, a_turned, not b_straight)
     # Triton compiles anew by types, by constants, and by what divides numbers and addresses. Not by
     # every shape: a job may have any number of them, and each would be kept for ever.
-    numbers = (kind_of(c.stride(0)), kind_of(m), kind_of(n), kind_of(k))
+    numbers = tuple(specialization(number) for number in (c.stride(0), m, n, k))
     kind = (a.dtype, c.dtype, tiles, constants, numbers, by_map or c.data_ptr() % MAP_BYTES)
     # Not triton.cdiv, which takes microseconds outside a kernel.
     count = -(-m // tiles.m) * -(-n // tiles.n)
-    grid = (min(device_of(c).multi_processor_count, count), 1, 1)
-    KERNELS.run((*kind, c.device.index), grid, operands, constants)
+    grid = (min(properties_of(c).multi_processor_count, count), 1, 1)
+    KERNELS.run((*kind, c.device.index), grid, (*operands, *constants))
 
 
-class Kernels:
-    """Compiled kernels by what they were compiled for.
-
-    Triton finds them as well, in half of the time that a launch takes. It keeps them all, too, so
-    there are no more here than there are anyway.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[Hashable, Any] = {}
-
-    def run(
-        self,
-        kind: Hashable,
-        grid: tuple[int, int, int],
-        operands: tuple[object, ...],
-        constants: tuple[object, ...],
-    ) -> None:
-        """Launch the kernel of a kind; compile it, or let Triton find it, the first time."""
-        found = self._found.get(kind)
-        if found is None:
-            self._found[kind] = gemm_hopper_kernel[grid](
-                *operands, *constants, num_warps=GROUP_WARPS, maxnreg=REGISTERS, launch_pdl=True
-            )
-        else:
-            found[grid](*operands, *constants)
+def _by_triton(grid: Grid, arguments: Arguments) -> Any:
+    return gemm_hopper_kernel[grid](
+        *arguments, num_warps=GROUP_WARPS, maxnreg=REGISTERS, launch_pdl=True
+    )
 
 
-KERNELS = Kernels()
+KERNELS = CompiledKernels(_by_triton)
 
 
 def mappable(matrix: torch.Tensor, *, rows_only: bool) -> tuple[torch.Tensor, bool]:

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All GPUs that this node has or had, and what is held against them.
+
+A GPU that a scan no longer finds is not forgotten: pods may hold it, and its owner must hear of it.
+It stays, as Failed, until the GPUNode is deleted. So does what the driver reported of a GPU, until
+the node boots (`inventory.health` says why). Both outlive the agent for real GPUs, through GPUNode
+itself; simulated ones are forgotten at a restart, since the file says what they are. A MIG slice is
+forgotten at once: nobody is handed any, and a GPU that is cut anew now and then would leave more of
+them behind than GPUNode takes.
+"""
+
+import asyncio
+import dataclasses
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from gpupack_agent.inventory import health
+from gpupack_agent.inventory.base import Findings
+from gpupack_crds.gpunode import GpuDevice, GpuNodeStatus
+
+GONE = "the driver no longer finds this GPU; if it was taken out, delete this GPUNode"
+
+
+def merge(known: Iterable[GpuDevice], seen: Iterable[GpuDevice]) -> tuple[GpuDevice, ...]:
+    """Bring what was known up to date with what a scan saw, in order of index."""
+    merged = {device.uuid: _gone(device) for device in known if not device.mig_parent}
+    merged |= {device.uuid: device for device in seen}
+    return tuple(sorted(merged.values(), key=lambda device: (device.index, device.uuid)))
+
+
+def remembered(recorded: Iterable[GpuDevice]) -> tuple[GpuDevice, ...]:
+    """What a new agent takes over from the GPUNode that the last one wrote."""
+    return tuple(device for device in recorded if not device.simulated)
+
+
+def dated(
+    known: Mapping[str, GpuDevice], seen: Iterable[GpuDevice], *, now: dt.datetime
+) -> tuple[GpuDevice, ...]:
+    """Say since when each GPU is as unhealthy as it is."""
+    return tuple(_dated(device, known.get(device.uuid), now) for device in seen)
+
+
+def _gone(device: GpuDevice) -> GpuDevice:
+    return msgspec.structs.replace(device, health="Failed", cause=GONE)
+
+
+def _blamed(device: GpuDevice, xids: frozenset[int]) -> GpuDevice:
+    """Hold against a GPU what was reported of it before this agent started, too."""
+    counted = tuple(sorted(xids.union(device.xids)))
+    grade, cause = health.grade(None, counted)
+    if health.is_worse(grade, device.health):
+        return msgspec.structs.replace(device, xids=counted, health=grade, cause=cause)
+    return msgspec.structs.replace(device, xids=counted)
+
+
+def _dated(device: GpuDevice, before: GpuDevice | None, now: dt.datetime) -> GpuDevice:
+    since: str | None = None
+    if device.health != "Healthy":
+        same = before and (before.health, before.cause) == (device.health, device.cause)
+        since = before.since if before and same else now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return msgspec.structs.replace(device, since=since)
+
+
+class KnownDevices:
+    """The node's GPUs at this moment; tells those who wait when they change.
+
+    Args:
+        boot_id: which boot of the node this is; what was reported in another one does not count.
+        on_forget: told when what was reported in this one does not count any more either.
+    """
+
+    def __init__(self, *, boot_id: str = "", on_forget: Callable[[], None] = lambda: None) -> None:
+        self.boot_id = boot_id
+        self.findings = Findings(devices=())
+        self._on_forget = on_forget
+        self._xids: dict[str, frozenset[int]] = {}
+        self._changed = asyncio.Event()
+
+    @property
+    def devices(self) -> dict[str, GpuDevice]:
+        """The GPUs by UUID."""
+        return {device.uuid: device for device in self.findings.devices}
+
+    def update(self, found: Findings) -> None:
+        """Take in a scan."""
+        self._set(found, known=self.devices)
+
+    def recall(self, recorded: GpuNodeStatus) -> None:
+        """Take in what GPUNode recorded before this agent started."""
+        known = {device.uuid: device for device in remembered(recorded.devices)}
+        if "" in {recorded.boot_id, self.boot_id} or recorded.boot_id == self.boot_id:
+            self._xids = {uuid: frozenset(device.xids) for uuid, device in known.items()}
+        self._set(self.findings, known=known)
+
+    def forget(self) -> None:
+        """Keep only what the last scan found, and hold nothing of the past against it."""
+        self._xids = {}
+        self._on_forget()
+        found = tuple(device for device in self.findings.devices if device.cause != GONE)
+        self._publish(dataclasses.replace(self.findings, devices=found))
+
+    @property
+    def next_change(self) -> asyncio.Event:
+        """Set by the next change after this moment; take it before reading `findings`."""
+        return self._changed
+
+    def _set(self, found: Findings, *, known: Mapping[str, GpuDevice]) -> None:
+        blamed = (
+            _blamed(device, self._xids.get(device.uuid, frozenset())) for device in found.devices
+        )
+        devices = dated(known, merge(known.values(), blamed), now=dt.datetime.now(dt.UTC))
+        self._publish(dataclasses.replace(found, devices=devices))
+
+    def _publish(self, findings: Findings) -> None:
+        if findings == self.findings:
+            return
+        self.findings = findings
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do memory and speed of the parts stay in bounds while a tenant does what it can?
+
+    sudo PYTHONPATH=tests/e2e .dev/venv/bin/python benchmarks/hostile_memory.py --seconds 600
+
+On the cluster of `make cluster-up`. All at once, over and over, a tenant of one namespace
+
+* creates pods of 1.2 MB of `<`, each of which Go's JSON writes as six bytes,
+* has 170 pods wait for a million GPUs each, all with different CPU,
+* has 40 pods wait that have as many node selector terms as fit into a pod,
+* holds 400 TLS connections open to the port of the plans, from each of two pods, and sends forged
+  tokens,
+
+while another tenant's pods of one GPU are placed and deleted, one after the other. Where admission
+refuses so many letters, GPUs or terms, it is as many as it lets through. Prints one line of JSON:
+p50 and p99 of filter by the leading extender's own histogram, seconds from creating a pod to its
+node, and for each container its memory at most (VmHWM of its first process), its limit, and its
+restarts. Ends with 1 where a container was restarted, and where the figures say nothing: an attack
+never got in, no call of filter was counted, or another scheduler took the lead.
+"""
+
+import argparse
+import bisect
+import collections
+import contextlib
+import json
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from harness import STATE, SYSTEM_NAMESPACE, Kube, wait_for
+from manifests import JUDGE_IMAGE
+from parts import leader, ledger_reader, peak_mib, pods_of_part, restarts
+from tenants import Tenant, settle
+
+from gpupack_crds import names
+
+HOSTILE, FRIENDLY = "hostile-memory", "placed-meanwhile"
+FLOODS, IDLE, WAITING, SELECTING = 2, 400, 170, 40
+LETTERS, GPUS, TERMS = 1_200_000, 1 << 20, 30_000
+"""What is tried first."""
+ATTACKS = ("flood", "large", "gpus", "terms")
+PATIENCE_SECONDS = 60.0
+
+Manifest = dict[str, Any]
+
+FLOOD = f"""
+import asyncio, contextlib, ssl
+CONTEXT = ssl._create_unverified_context()
+HOST = "gpupack-extender.{SYSTEM_NAMESPACE}.svc"
+CALL = ("POST /v1alpha1/plan HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 0\\r\\n"
+        "Authorization: Bearer forged-%d\\r\\n\\r\\n")
+async def hold(number):
+    while True:
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            reader, writer = await asyncio.open_connection(HOST, 8443, ssl=CONTEXT)
+            if number % 10 == 0:
+                writer.write((CALL % number).encode())
+            await asyncio.wait_for(reader.read(), 60)
+            writer.close()
+        await asyncio.sleep(1)
+async def main():
+    await asyncio.gather(*(hold(number) for number in range({IDLE})))
+asyncio.run(main())
+"""
+
+
+def pod(name: str, *, limits: Manifest | None = None, **spec: Any) -> Manifest:
+    """A pod that runs nothing, unless its spec says so."""
+    container = {
+        "name": "worker",
+        "image": JUDGE_IMAGE,
+        "command": ["sleep", "3600"],
+        "resources": {"limits": limits or {}},
+        **spec.pop("container", {}),
+    }
+    scheduler = {"schedulerName": names.SCHEDULER_NAME} if limits else {}
+    grace = {"terminationGracePeriodSeconds": 0}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {**scheduler, **grace, "containers": [container], **spec},
+    }
+
+
+def selecting(name: str, terms: int) -> Manifest:
+    """A pod that waits for a node that there is not, by so many terms."""
+    term = {"matchExpressions": [{"key": "x", "operator": "In", "values": ["y"]}]}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term] * terms}
+    }
+    return pod(name, limits={names.GPU: "1"}, affinity={"nodeAffinity": required})
+
+
+def large(name: str, letters: int) -> Manifest:
+    """A pod whose only argument is so many `<`."""
+    return pod(name, container={"args": ["<" * letters]})
+
+
+def crowd(name: str, gpus: int, *, cpu: str = "1") -> Manifest:
+    """A pod that waits for so many GPUs."""
+    return pod(name, limits={names.GPU: str(gpus), "cpu": cpu})
+
+
+def largest(is_admitted: Callable[[int], bool], most: int) -> int:
+    """The largest count up to `most` that is admitted; 0 if not even 1 is."""
+    if is_admitted(most):
+        return most
+    return bisect.bisect_left(range(1, most), x=True, key=lambda count: not is_admitted(count))
+
+
+class Attacker:
+    """Who creates pods with a tenant's rights and counts what admission says."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self.tenant = tenant
+        self.admitted: collections.Counter[str] = collections.Counter()
+        self.refused: dict[str, str] = {}
+        self.letters = largest(lambda count: self._may(large("tried", count)), LETTERS)
+        self.gpus = largest(lambda count: self._may(crowd("tried", count)), GPUS)
+        self.terms = largest(lambda count: self._may(selecting("tried", count)), TERMS)
+
+    def create(self, what: str, manifest: Manifest) -> bool:
+        """Create it; whether it was admitted."""
+        error = self._send(manifest)
+        if error:
+            self.refused[what] = error.strip()[:200]
+        else:
+            self.admitted[what] += 1
+        return not error
+
+    def round(self, number: int) -> None:
+        """Everything once more, under other names."""
+        self.create("large", large(f"large-{number}", self.letters))
+        for each in range(WAITING):
+            cpu = f"{1000 + number * WAITING + each}m"
+            if not self.create("gpus", crowd(f"gpus-{number}-{each}", self.gpus, cpu=cpu)):
+                break
+        for each in range(SELECTING):
+            if not self.create("terms", selecting(f"selects-{number}-{each}", self.terms)):
+                break
+
+    def _may(self, manifest: Manifest) -> bool:
+        return not self._send(manifest, query="?dryRun=All")
+
+    def _send(self, manifest: Manifest, *, query: str = "") -> str:
+        """What is said against it. Raw: kubectl's encoder would write each < in six bytes."""
+        path = f"/api/v1/namespaces/{self.tenant.kube.namespace}/pods{query}"
+        flags = ("create", "--raw", path, "-f", "-")
+        done = self.tenant.kubectl(*flags, stdin=json.dumps(manifest))
+        return (done.stderr or f"kubectl ended with {done.returncode}") if done.returncode else ""
+
+
+@contextlib.contextmanager
+def beside(work: Callable[[int], None]) -> Iterator[None]:
+    """Do it over and over in a thread, numbered, until the context ends."""
+    over = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not over.is_set():
+            work(number)
+            number += 1
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield
+    over.set()
+    thread.join(PATIENCE_SECONDS)
+
+
+def place_one(kube: Kube, number: int) -> float:
+    """Seconds until a pod of one GPU has a node."""
+    name = f"probe-{number}"
+    began = time.monotonic()
+    kube.insist("create", "-f", "-", stdin=json.dumps(pod(name, limits={names.GPU: "1"})))
+    bound = "--for=condition=PodScheduled"
+    kube.insist("wait", f"pod/{name}", bound, f"--timeout={PATIENCE_SECONDS:g}s")
+    seconds = time.monotonic() - began
+    kube.insist("delete", "pod", name, "--wait=false")
+    return seconds
+
+
+def filter_buckets(text: str) -> dict[float, float]:
+    """Calls of filter that took at most so many seconds."""
+    found = re.findall(r'call_seconds_bucket{le="([^"]+)",verb="filter"} (\S+)', text)
+    return {float(most): float(calls) for most, calls in found}
+
+
+def calls(before: dict[float, float], after: dict[float, float]) -> float:
+    """How many calls of filter there were in between."""
+    return max(after.values(), default=0.0) - max(before.values(), default=0.0)
+
+
+def quantile(before: dict[float, float], after: dict[float, float], part: float) -> float:
+    """The bucket's upper bound, in seconds."""
+    calls = {most: after[most] - before.get(most, 0.0) for most in after}
+    total = max(calls.values(), default=0.0)
+    return next((most for most in sorted(calls) if calls[most] >= part * total), float("nan"))
+
+
+def memory(system: Kube) -> dict[str, Manifest]:
+    """Of each container of ours: MiB at most, and its limit."""
+    found: dict[str, Manifest] = {}
+    for component in ("operator", "scheduler", "agent"):
+        for each in pods_of_part(system, component):
+            for container in each["spec"]["containers"]:
+                if container["name"] == "kube-scheduler":
+                    continue
+                name = each["metadata"]["name"]
+                peak = peak_mib(system, name, container["name"])
+                limit = container["resources"]["limits"]["memory"]
+                found[f"{name}/{container['name']}"] = {"peak_mib": peak, "limit": limit}
+    return found
+
+
+def failures(report: Manifest) -> list[str]:
+    """Why the figures say nothing good, or nothing at all."""
+    found = [f"{name} was restarted" for name, count in report["restarts"].items() if count]
+    found += [f"no {what} was admitted" for what in ATTACKS if not report["admitted"].get(what)]
+    if report["filter_calls"] <= 0:
+        found.append("no call of filter was counted")
+    if len(set(report["leaders"])) > 1:
+        found.append("another scheduler led at the end: its figures do not go on from the first's")
+    return found
+
+
+def leader_name(system: Kube) -> str:
+    """The pod of the leading scheduler; waits for one."""
+    found = wait_for(lambda: leader(system, "scheduler"), seconds=60, what="a leading scheduler")
+    name: str = found["metadata"]["name"]
+    return name
+
+
+def measure(system: Kube, friend: Kube, attacker: Attacker, seconds: float) -> Manifest:
+    """Attack for so long while pods are placed, and report."""
+    with ledger_reader(system) as ledger:
+        leaders = [leader_name(system)]
+        before, restarted = filter_buckets(ledger.text()), restarts(system)
+        for number in range(FLOODS):
+            command = {"command": ["python3", "-c", FLOOD]}
+            attacker.create("flood", pod(f"flood-{number}", container=command))
+        waits: list[float] = []
+        with beside(attacker.round):
+            ends = time.monotonic() + seconds
+            while time.monotonic() < ends:
+                waits.append(place_one(friend, len(waits)))
+        after, again = filter_buckets(ledger.text()), restarts(system)
+        leaders.append(leader_name(system))
+    waits.sort()
+    return {
+        "seconds": seconds,
+        "letters": attacker.letters,
+        "gpus": attacker.gpus,
+        "terms": attacker.terms,
+        "admitted": attacker.admitted,
+        "refused": attacker.refused,
+        "leaders": leaders,
+        "filter_calls": calls(before, after),
+        "filter_p50_seconds": quantile(before, after, 0.5),
+        "filter_p99_seconds": quantile(before, after, 0.99),
+        "placed": len(waits),
+        "place_p50_seconds": round(waits[len(waits) // 2], 2),
+        "place_worst_seconds": round(waits[-1], 2),
+        "memory": memory(system),
+        "restarts": {name: again[name] - restarted.get(name, 0) for name in again},
+    }
+
+
+def main() -> int:
+    """Run for so long and print the report; 1 where `failures` finds any."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=600.0)
+    seconds = parser.parse_args().seconds
+    system = Kube(STATE / "kubeconfig", SYSTEM_NAMESPACE)
+    hostile, friend = Kube(STATE / "kubeconfig", HOSTILE), Kube(STATE / "kubeconfig", FRIENDLY)
+    for kube in (hostile, friend):
+        kube.insist("create", "namespace", kube.namespace)
+        kube.insist("wait", "serviceaccount/default", "--for=create", "--timeout=30s")
+    try:
+        report = measure(system, friend, Attacker(settle(hostile)), seconds)
+    finally:
+        for namespace in (HOSTILE, FRIENDLY):
+            system.insist("delete", "namespace", namespace, "--wait=false")
+    print(json.dumps(report))
+    found = failures(report)
+    print(*found, sep="\n", file=sys.stderr)
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long does a gang of 1,024 workers take from apply to all bound, and what does it cost?
+
+    sudo PYTHONPATH=tests/e2e:tests/truth .dev/venv/bin/python benchmarks/large_gang.py
+        [--workers 1024] [--json FILE]
+
+On the cluster of `make cluster-up`, with simulated nodes (kwok) of 8 GPUs: one GPUJob of so many
+workers with one GPU each. Times are those at which a watch of this process shows things, in seconds
+since apply. Sizes are bytes of JSON as the API server answers them, managedFields included. Memory
+is the most that each process has had resident since it started (VmHWM), in MiB. Prints one line of
+JSON, and fails if the gang took more than one attempt.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from harness import STATE, Kube, wait_for
+from truth_fleet import H100, Shape
+from truth_nodes import connected, simulated_nodes
+
+from gpupack_devcluster.cluster import Cluster
+from gpupack_devcluster.settings import ClusterSettings, Paths
+from gpupack_kube import objects
+from gpupack_kube.client import Event, decode
+from gpupack_kube.resources import PODS
+
+NAMESPACE, NAME = "large-gang", "gang"
+PATIENCE_SECONDS = 900.0
+PARTS = {
+    "operator": "gpupack_operator",
+    "extender": "gpupack_extender",
+    "kube-scheduler": "kube-scheduler",
+    "kube-apiserver": "kube-apiserver",
+    "kube-controller-manager": "kube-controller-manager",
+    "etcd": "etcd",
+}
+"""What the command line of a part's process has in its first words."""
+
+Json = dict[str, Any]
+
+
+def gang(workers: int) -> Json:
+    """A job whose pods only simulated nodes take."""
+    worker = {"name": "worker", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    spec = {
+        "nodeSelector": {"type": "kwok"},
+        "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+        "containers": [worker],
+    }
+    return {
+        "apiVersion": "gpupack.dev/v1alpha1",
+        "kind": "GPUJob",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {"workers": workers, "gpus": 1, "template": {"spec": spec}},
+    }
+
+
+class Seen:
+    """When the watch first showed each pod, and each pod with a node."""
+
+    def __init__(self) -> None:
+        self.created: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+
+    def see(self, pod: objects.Pod) -> None:
+        """An event."""
+        now = time.monotonic()
+        self.created.setdefault(pod.metadata.uid, now)
+        if pod.spec.node_name:
+            self.bound.setdefault(pod.metadata.uid, now)
+
+
+async def measured(cluster: Cluster, kube: Kube, workers: int) -> Json:
+    """Apply the gang and follow it until all workers are bound."""
+    seen = Seen()
+    async with connected(cluster) as api:
+        listed, _ = await api.page(PODS, namespace=NAMESPACE)
+
+        async def follow(version: str) -> None:
+            while True:
+                async for event in api.watch(PODS, namespace=NAMESPACE, resourceVersion=version):
+                    if isinstance(event, Event) and event.type != "BOOKMARK":
+                        pod = decode(event.object, objects.Pod)
+                        version = pod.metadata.resource_version
+                        seen.see(pod)
+
+        following = asyncio.create_task(follow(listed.resource_version))
+        begun = time.monotonic()
+        await asyncio.to_thread(kube.insist, "create", "-f", "-", stdin=json.dumps(gang(workers)))
+        admitted: float | None = None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(seen.bound) < workers:
+                await asyncio.sleep(0.5)
+                job = await asyncio.to_thread(the_job, kube)
+                if admitted is None and job.get("status", {}).get("placement"):
+                    admitted = time.monotonic()
+        following.cancel()
+    created, bound = sorted(seen.created.values()), sorted(seen.bound.values())
+    return {
+        "placed_seconds": round((admitted or bound[-1]) - begun, 1),
+        "first_pod_seconds": round(created[0] - begun, 1),
+        "last_pod_seconds": round(created[workers - 1] - begun, 1),
+        "first_bound_seconds": round(bound[0] - begun, 1),
+        "all_bound_seconds": round(bound[workers - 1] - begun, 1),
+        "pods_created": len(created),
+    }
+
+
+def the_job(kube: Kube) -> Json:
+    """The GPUJob as it is now."""
+    found: Json = json.loads(kube.insist("get", "gpujob", NAME, "-o", "json"))
+    return found
+
+
+def sizes(kube: Kube) -> Json:
+    """Bytes of each object, and of the parts of the GPUJob's status."""
+
+    def raw(path: str) -> bytes:
+        return kube.insist("get", "--raw", path).encode()
+
+    job = raw(f"/apis/gpupack.dev/v1alpha1/namespaces/{NAMESPACE}/gpujobs/{NAME}")
+    status = json.loads(job)["status"]
+    (pod, *_) = kube.insist("get", "pods", "-o", "name", "--chunk-size=500").split()
+    return {
+        "gpujob_bytes": len(job),
+        "placement_bytes": len(msgspec.json.encode(status.get("placement", []))),
+        "job_bytes": len(raw(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{NAME}-1")),
+        "pod_bytes": len(raw(f"/api/v1/namespaces/{NAMESPACE}/{pod.replace('pod/', 'pods/')}")),
+    }
+
+
+def memory_mib() -> dict[str, list[int]]:
+    """The most that each process of a part has had resident; one figure for each process."""
+    found: dict[str, list[int]] = {part: [] for part in PARTS}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")[:4]
+            status = (process / "status").read_text()
+        except OSError:
+            continue
+        command = b" ".join(words).decode(errors="replace")
+        for part, mark in PARTS.items():
+            if mark in command and "VmHWM:" in status:
+                found[part].append(int(status.split("VmHWM:")[1].split()[0]) >> 10)
+                break
+    return {part: sorted(figures, reverse=True) for part, figures in found.items()}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=1024)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    cluster = Cluster(ClusterSettings(paths=Paths(STATE)))
+    kube = Kube(kubeconfig=cluster.kubeconfig, namespace=NAMESPACE)
+    shape = Shape(pool="large", cpu=96, memory_gib=1024, gpus=(H100,))
+    nodes = {f"kwok-{index + 1}": shape for index in range(-(-options.workers // H100.number))}
+    with simulated_nodes(cluster, nodes):
+        kube.insist("create", "namespace", NAMESPACE)
+        try:
+            before = memory_mib()
+            times = asyncio.run(measured(cluster, kube, options.workers))
+            report = {
+                "workers": options.workers,
+                "nodes": len(nodes),
+                **times,
+                **sizes(kube),
+                "attempts": the_job(kube)["status"]["attempt"],
+                "memory_mib_before": before,
+                "memory_mib": memory_mib(),
+            }
+        finally:
+            kube.kubectl("delete", "gpujob", NAME, "--wait=false")
+            kube.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+            wait_for(
+                lambda: not kube.insist("get", "pods", "-o", "name").strip(),
+                seconds=PATIENCE_SECONDS,
+                what="the gang's pods are gone",
+            )
+    line = json.dumps(report)
+    print(line)
+    if options.json:
+        options.json.write_text(line + "\n")
+    sys.exit(report["attempts"] != 1)
+
+
+if __name__ == "__main__":
+    main()

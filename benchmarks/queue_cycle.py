@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cycle of the queue costs: 10,000 waiting jobs in 200 lanes, 5,000 nodes of 8 GPUs.
+
+The cluster is full, divided equally among 50 tenants who wait with 4 kinds of request each, and
+quotas promise every fifth of them something. Jobs end in the order of their deadlines. Measured, in
+milliseconds of the processor's time, after each of so many ends: the first cycle, all cycles until
+nothing is due, and one after nothing has changed.
+
+    python benchmarks/queue_cycle.py [--ends 200] [--nodes 5000] [--jobs 10000]
+"""
+
+import argparse
+from random import Random
+from time import process_time
+
+from gpupack_core import (
+    Cluster,
+    Device,
+    DeviceUuid,
+    Gang,
+    MiB,
+    MilliCpu,
+    MilliGpu,
+    Node,
+    NodeName,
+    Placement,
+    Request,
+    Share,
+    choose,
+    choose_gang,
+    policy_named,
+)
+from gpupack_core.queueing import (
+    ANY,
+    Decisions,
+    Job,
+    JobId,
+    Limit,
+    Planner,
+    Queue,
+    Quota,
+    Quotas,
+    Rules,
+    Tenant,
+    holder_of,
+)
+
+GPUS = 8
+TENANTS = 50
+PROMISED = 20_000
+"""Milli-GPU, to every fifth tenant."""
+KINDS = (
+    Gang(1, Request(gpus=1, cpu=MilliCpu(4000))),
+    Gang(1, Request(gpus=8, cpu=MilliCpu(32_000))),
+    Gang(4, Request(gpus=8, cpu=MilliCpu(32_000))),
+    Gang(1, Request(share=Share(MilliGpu(500), MiB(30_000)), cpu=MilliCpu(2000))),
+)
+
+
+def nodes(count: int) -> list[Node]:
+    """All alike."""
+    return [
+        Node(
+            NodeName(f"node-{n}"),
+            tuple(Device(DeviceUuid(f"node-{n}/{g}"), g, "H100", MiB(81_920)) for g in range(GPUS)),
+            MilliCpu(128_000),
+            MiB(1 << 20),
+        )
+        for n in range(count)
+    ]
+
+
+def planner(name: str) -> Planner:
+    """By one policy."""
+    policy = policy_named(name)
+
+    def plan(cluster: Cluster, job: Job) -> tuple[Placement, ...] | None:
+        if job.gang.workers > 1:
+            return choose_gang(cluster, job.gang, policy)
+        placement = choose(cluster, job.gang.request, policy)
+        return None if placement is None else (placement,)
+
+    return plan
+
+
+class Owner:
+    """Does at once what the queue decides."""
+
+    def __init__(self, cluster: Cluster, queue: Queue, plan: Planner) -> None:
+        self.cluster, self.queue, self.plan = cluster, queue, plan
+        self.jobs: dict[JobId, Job] = {}
+        self.running: dict[JobId, tuple[Placement, ...]] = {}
+        self.ends: dict[JobId, float] = {}
+
+    def submit(self, job: Job, now: float) -> None:
+        """It waits."""
+        self.jobs[job.id] = job
+        self.queue.submit(job, now)
+
+    def apply(self, decisions: Decisions, now: float) -> None:
+        """Victims end at once and wait again."""
+        for admit in decisions.admitted:
+            for worker, placement in enumerate(admit.placements):
+                self.cluster.take(holder_of(admit.job, worker), placement)
+            self.queue.start(self.jobs[admit.job], admit.placements, self.cluster, now)
+            self.running[admit.job] = admit.placements
+            self.ends[admit.job] = self.jobs[admit.job].ends(now)
+        for preempt in decisions.preemptions:
+            self.queue.reserve(preempt, self.cluster, now)
+            for victim in preempt.victims:
+                self.end(victim.job, now)
+                self.queue.submit(self.jobs[victim.job], now)
+
+    def end(self, job: JobId, now: float) -> None:
+        """Its GPUs are free."""
+        for worker in range(len(self.running.pop(job))):
+            self.cluster.give_back(holder_of(job, worker))
+        self.queue.end(job, self.cluster, now)
+
+    def settle(self, now: float) -> None:
+        """Until nothing more is due."""
+        while True:
+            decisions = self.queue.cycle(self.cluster, now, self.plan)
+            self.apply(decisions, now)
+            if not decisions and (decisions.look_at is None or decisions.look_at > now):
+                break
+
+    def ask(self, now: float) -> tuple[Decisions, float]:
+        """One cycle, and what it cost in milliseconds."""
+        begun = process_time()
+        decisions = self.queue.cycle(self.cluster, now, self.plan)
+        return decisions, 1000 * (process_time() - begun)
+
+
+def world(node_count: int, job_count: int, policy: str) -> Owner:
+    """Full, with so many who wait."""
+    random = Random(1)  # noqa: S311  # not for secrets
+    promised = {ANY: Limit(PROMISED)}
+    quotas = Quotas(tuple(Quota(Tenant(f"t{n}"), promised) for n in range(0, TENANTS, 5)))
+    owner = Owner(Cluster(nodes(node_count)), Queue(Rules(), quotas), planner(policy))
+    kinds = [(Tenant(f"t{n}"), gang) for n in range(TENANTS) for gang in KINDS]
+    filled = 0
+    while filled < node_count * GPUS * 1000:
+        number = len(owner.jobs)
+        tenant, gang = kinds[number % len(kinds)]
+        duration = 1000 + random.expovariate(1 / 7200)
+        job = Job(JobId(f"run-{number}"), gang, 0.0, tenant, duration=duration)
+        places = owner.plan(owner.cluster, job)
+        if places is None:
+            break
+        for worker, placement in enumerate(places):
+            owner.cluster.take(holder_of(job.id, worker), placement)
+        owner.jobs[job.id] = job
+        owner.queue.start(job, places, owner.cluster, 0.0)
+        owner.ends[job.id] = duration
+        owner.running[job.id] = places
+        filled += gang.workers * gang.request.milli
+    for number in range(job_count):
+        tenant, gang = kinds[number % len(kinds)]
+        job = Job(JobId(f"wait-{number}"), gang, float(number), tenant, duration=3600.0)
+        owner.submit(job, 0.0)
+    return owner
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ends", type=int, default=200)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--policy", default="best-fit")
+    given = parser.parse_args()
+    owner = world(given.nodes, given.jobs, given.policy)
+    now = 1000.0
+    print(f"{len(owner.running)} run, {len(owner.queue)} wait")
+    begun = process_time()
+    owner.settle(now)
+    print(f"first: {1000 * (process_time() - begun):.0f} ms until nothing more is due")
+    ended: list[float] = []
+    settled: list[float] = []
+    idle: list[float] = []
+    for _ in range(given.ends):
+        now, first = min((owner.ends[job], job) for job in owner.running)
+        owner.end(first, now)
+        begun = process_time()
+        decisions, cost = owner.ask(now)
+        ended.append(cost)
+        owner.apply(decisions, now)
+        owner.settle(now)
+        settled.append(1000 * (process_time() - begun))
+        idle.append(owner.ask(now)[1])
+    table = {"after an end": ended, "until nothing is due": settled, "after nothing": idle}
+    for name, figures in ((name, sorted(found)) for name, found in table.items()):
+        middle, high = figures[len(figures) // 2], figures[int(len(figures) * 0.99)]
+        print(f"{name}: median {middle:.2f} ms, p99 {high:.2f}, largest {figures[-1]:.2f}")
+
+
+if __name__ == "__main__":
+    main()

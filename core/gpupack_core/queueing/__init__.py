@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who goes next, and where: quotas, fair shares, backfill and preemption over one cluster.
+
+Job, Quotas, Rules ─► Queue.cycle(cluster, now, plan) ─► Decisions: Admit, Preempt, GiveUp
+
+Pure, as all of core: the clock and all acts are its owner's, the extender or the simulator.
+"""
+
+from gpupack_core.queueing.charge import ANY, Charge, Key, Keys
+from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Ground, Preempt, Victim
+from gpupack_core.queueing.history import History
+from gpupack_core.queueing.job import NOBODY, Job, JobId, Running, Tenant, holder_of
+from gpupack_core.queueing.queue import Queue
+from gpupack_core.queueing.quota import ROOT, Cohort, CohortName, Fifo, Limit, Quota, Quotas
+from gpupack_core.queueing.reasons import Wait, WaitReason
+from gpupack_core.queueing.room import Planner
+from gpupack_core.queueing.rules import NEVER, Preemption, Rules
+from gpupack_core.queueing.waiting import has_room
+
+__all__ = [
+    "ANY",
+    "NEVER",
+    "NOBODY",
+    "ROOT",
+    "Admit",
+    "Charge",
+    "Cohort",
+    "CohortName",
+    "Decisions",
+    "Fifo",
+    "GiveUp",
+    "Ground",
+    "History",
+    "Job",
+    "JobId",
+    "Key",
+    "Keys",
+    "Limit",
+    "Planner",
+    "Preempt",
+    "Preemption",
+    "Queue",
+    "Quota",
+    "Quotas",
+    "Rules",
+    "Running",
+    "Tenant",
+    "Victim",
+    "Wait",
+    "WaitReason",
+    "has_room",
+    "holder_of",
+]

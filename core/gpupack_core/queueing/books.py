@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who uses which quota, as things will be once all that was decided has been done.
+
+A job that is being stopped for another counts no more, and the other counts already: nobody is
+stopped twice for the same room, and shares are those that the decisions lead to.
+"""
+
+from collections.abc import Iterable
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.placement import Placement
+from gpupack_core.queueing.charge import NOTHING, Charge, Keys
+from gpupack_core.queueing.history import History
+from gpupack_core.queueing.job import Tenant
+from gpupack_core.queueing.quota import Fifo, Quotas
+from gpupack_core.queueing.rules import Rules
+from gpupack_core.queueing.running import RunningJobs
+from gpupack_core.queueing.tree import NodeId, Tree
+from gpupack_core.queueing.usage import Usage
+
+
+class Books:
+    """Quotas and what is used of them; mutable."""
+
+    def __init__(self, quotas: Quotas, rules: Rules) -> None:
+        self.rules = rules
+        self.history = History(rules.half_life)
+        self.configure(quotas)
+
+    def _use(self, tree: Tree) -> None:
+        self.tree, self.usage = tree, Usage(tree)
+        self._scopes: dict[Tenant, NodeId | None] = {}
+
+    @property
+    def counts(self) -> bool:
+        """Whether anybody asks what is used; otherwise nothing is counted."""
+        return self.limits or self.rules.by_share or self.rules.preemption.any
+
+    @property
+    def keys(self) -> Keys:
+        """Under which GPUs count."""
+        return self.tree.keys
+
+    def charge(self, cluster: Cluster, placements: Iterable[Placement]) -> Charge:
+        """What the placements count."""
+        return self.keys.charge(cluster, placements) if self.counts else NOTHING
+
+    def configure(self, quotas: Quotas) -> None:
+        """Other quotas from now on; `rebuild` must follow."""
+        self.quotas = quotas
+        self.limits = not quotas.trivial
+        """Whether any quota says anything."""
+        self._use(Tree(quotas, {}))
+
+    def measure(self, cluster: Cluster) -> bool:
+        """Whether the capacity has changed; then `rebuild` must follow."""
+        capacity = self.keys.capacity(cluster)
+        tree = Tree(self.quotas, capacity)
+        if tree.capacity == self.tree.capacity:
+            return False
+        self._use(tree)
+        return True
+
+    def rebuild(self, counted: Iterable[tuple[Tenant, Charge]]) -> None:
+        """Count everything anew."""
+        self.usage = Usage(self.tree)
+        for tenant, charge in counted:
+            self.usage.add(tenant, charge)
+
+    def felt(self, running: RunningJobs) -> Usage | None:
+        """What counts for the order: as `usage`, with what was used of late; None: nothing does."""
+        if not self.rules.by_share:
+            return None
+        if not self.history.half_life:
+            return self.usage
+        felt, used = Usage(self.tree), running.used()
+        for tenant in {**self.history.averages, **used}:
+            felt.add(tenant, self.history.felt(tenant, used.get(tenant, NOTHING)))
+        return felt
+
+    def strict_scope(self, tenant: Tenant) -> NodeId | None:
+        """Within what nobody goes before the first in line; None: others may."""
+        if tenant not in self._scopes:
+            self._scopes[tenant] = self._scope(tenant)
+        return self._scopes[tenant]
+
+    def _scope(self, tenant: Tenant) -> NodeId | None:
+        """The highest cohort from which on all down to the tenant is strict."""
+        node, scope = self.tree.tenant(tenant), None
+        if (node.fifo or self.rules.fifo) is not Fifo.STRICT:
+            return None
+        above = node.parent
+        while above is not None and (above.fifo or self.rules.fifo) is Fifo.STRICT:
+            scope, above = above.id, above.parent
+        return scope or node.id
+
+    def min_runtime(self, tenant: Tenant) -> float:
+        """Seconds for which the tenant's jobs are not stopped."""
+        own = self.tree.tenant(tenant).min_runtime
+        return self.rules.preemption.min_runtime if own is None else own

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What GPUs count against quotas: milli-GPU by key.
+
+A key is a model as quotas name it («H100»), or ANY for the GPUs that no quota of the cluster names.
+Every GPU counts under exactly one key, that of the longest name that matches its model, so that
+what is promised under different keys is never promised twice.
+
+A share counts by its percent or by its part of the GPU's memory, whichever is dearer: who takes 20%
+of the time and 90% of the memory leaves next to nothing for others. A MIG slice counts by its part
+of the memory of all slices that its GPU is cut into.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NewType
+
+import numpy as np
+
+from gpupack_core.arrays import ABSENT
+from gpupack_core.cluster import Cluster
+from gpupack_core.model import Device
+from gpupack_core.models import matches_model, words
+from gpupack_core.placement import Grant, Placement
+from gpupack_core.request import Gang, Request
+from gpupack_core.units import WHOLE_GPU
+
+Key = NewType("Key", str)
+"""A model as quotas name it."""
+
+ANY: Final = Key("")
+"""GPUs of models that no quota names."""
+
+Charge = Mapping[Key, int]
+"""Milli-GPU by key."""
+
+NOTHING: Final[Charge] = MappingProxyType({})
+
+
+class Keys:
+    """The keys of all quotas together; immutable but for what it remembers."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = sorted(set(names) - {ANY}, key=lambda name: (-len(words(name)), name))
+        self._known: dict[str, Key] = {}
+
+    def of(self, model: str) -> Key:
+        """The key under which GPUs of the model count."""
+        key = self._known.get(model)
+        if key is None:
+            found = (name for name in self._names if matches_model(name, model))
+            key = self._known[model] = Key(next(found, ANY))
+        return key
+
+    def all(self) -> tuple[Key, ...]:
+        """Every key, ANY last."""
+        return (*map(Key, self._names), ANY)
+
+    def capacity(self, cluster: Cluster) -> Charge:
+        """All GPUs of the inventory, whatever their health, by key."""
+        a = cluster.arrays
+        found: dict[Key, int] = {}
+        numbers, counts = np.unique(a.model[a.capacity > 0], return_counts=True)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            key = self.of(cluster.model_names.values[number])
+            found[key] = found.get(key, 0) + count * WHOLE_GPU
+        for row in np.flatnonzero((a.parent != ABSENT).any(axis=1)).tolist():
+            parents = {d.parent: d.model for d in cluster.devices_at(row) if d.is_slice}
+            for model in parents.values():
+                found[self.of(model)] = found.get(self.of(model), 0) + WHOLE_GPU
+        return found
+
+    def charge(self, cluster: Cluster, placements: Iterable[Placement]) -> Charge:
+        """What the placements count; devices that are not in the inventory count under ANY."""
+        found: dict[Key, int] = {}
+        for placement in placements:
+            node = cluster.node(placement.node)
+            here = {device.uuid: device for device in node.devices} if node else {}
+            for grant in placement.devices:
+                device = here.get(grant.uuid)
+                key = ANY if device is None else self.of(device.model)
+                milli = grant.milli if device is None else _milli(grant, device, here.values())
+                found[key] = found.get(key, 0) + milli
+        return found
+
+    def allowed(self, cluster: Cluster, request: Request) -> tuple[Key, ...]:
+        """The keys of the models in the cluster that the request may use, in a fixed order."""
+        keys = {
+            self.of(model)
+            for model in cluster.model_names.in_use
+            if not request.models or any(matches_model(asked, model) for asked in request.models)
+        }
+        return tuple(sorted(keys))
+
+    def models_of(self, cluster: Cluster, key: Key) -> tuple[str, ...]:
+        """The models in the cluster that count under the key."""
+        return tuple(sorted(m for m in cluster.model_names.in_use if self.of(m) == key))
+
+
+def least(gang: Gang) -> int:
+    """Milli-GPU that the gang counts wherever it goes; slices are known by their GPU alone."""
+    return gang.request.milli * gang.workers
+
+
+def added(one: Charge, other: Charge) -> Charge:
+    """The sum."""
+    return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
+
+
+def _milli(grant: Grant, device: Device, of_node: Iterable[Device]) -> int:
+    if device.is_slice:
+        cut = sum(other.memory for other in of_node if other.parent == device.parent)
+        return -(-WHOLE_GPU * device.memory // cut)
+    return max(grant.milli, -(-WHOLE_GPU * grant.memory // device.memory))

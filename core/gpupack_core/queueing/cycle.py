@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pass over those who wait: who starts now, for whom others are stopped, who goes on waiting.
+
+    those for whom room was made ─► the rest in order: priority, share, age
+                                       │ fits the quota and the cluster ─────────► Admit
+                                       │ others may be stopped, and then it fits ─► Preempt
+                                       │ it has waited for long ──────────────────► room is kept
+                                       └ otherwise it waits; in strict order all behind it do, too
+
+Nothing is changed but what is remembered of failures: what is decided is booked on a sheet.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.charge import Charge
+from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Preempt
+from gpupack_core.queueing.foresight import Foresight
+from gpupack_core.queueing.job import Job, Running, Tenant
+from gpupack_core.queueing.order import Order
+from gpupack_core.queueing.preemption import Preemptor
+from gpupack_core.queueing.quota import Fifo
+from gpupack_core.queueing.room import Places, Planner, Reservation, is_free
+from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.state import State
+from gpupack_core.queueing.tree import TOP, NodeId
+from gpupack_core.queueing.waiting import Entry, Lane
+from gpupack_core.queueing.within import WithinQuota
+
+
+class Outcome(Enum):
+    """Of trying one job."""
+
+    ADMITTED = auto()
+    NO_QUOTA = auto()
+    NO_ROOM = auto()
+    WOULD_DELAY = auto()
+    """It would take places of a job for which room is kept."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The jobs of a lane that are still to be tried, the next one first."""
+
+    lane: Lane
+    entries: list[Entry]
+    next: int = 0
+
+    @property
+    def entry(self) -> Entry:
+        return self.entries[self.next]
+
+
+class Cycle:
+    """One pass; used once."""
+
+    def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
+        self._state, self._books, self._now = state, state.books, now
+        self._rules, self._usage = state.books.rules, state.books.usage
+        self._felt = state.books.felt(state.running)
+        self._order = Order(self._felt)
+        self._sheet = Sheet(cluster, state.reserved.values())
+        self._within = WithinQuota(state.books, plan)
+        self._foresight = Foresight(state, self._sheet, plan, now)
+        self._preemptor = Preemptor(state, self._sheet, self._within, now)
+        self._counted: list[tuple[Tenant, Charge, int]] = []
+        self._admitted: list[Admit] = []
+        self._preemptions: list[Preempt] = []
+        self._given_up: list[GiveUp] = []
+        self._blocked: set[NodeId] = set()
+        self._used_up: set[Tenant] = set()
+        self._look_at = inf
+
+    def run(self) -> Decisions:
+        """All that can be decided now."""
+        try:
+            for reservation in tuple(self._state.reserved.values()):
+                self._serve_reserved(reservation)
+            self._serve()
+        finally:
+            for tenant, charge, sign in reversed(self._counted):
+                self._usage.add(tenant, charge, sign=-sign)
+        self._foresight.remember()
+        look_at = min(self._look_at, self._foresight.look_at, self._preemptor.look_at)
+        return Decisions(
+            tuple(self._admitted),
+            tuple(self._preemptions),
+            tuple(self._given_up),
+            None if look_at == inf else look_at,
+        )
+
+    def _serve_reserved(self, reservation: Reservation) -> None:
+        """Room was made for it: it starts as soon as it fits, there or elsewhere."""
+        alive = self._state.victims_of(reservation)
+        gives_up_at = reservation.since + self._rules.preemption.patience
+        if alive and self._now >= gives_up_at:
+            stuck = tuple(running.job.id for running in alive)
+            self._given_up.append(GiveUp(reservation.job.id, stuck))
+            return
+        if alive:
+            self._look_at = min(self._look_at, gives_up_at)
+        job = reservation.job
+        self._sheet.unbook(job, reservation.placements)
+        self._count(job.tenant, reservation.charge, -1)
+        if is_free(self._sheet.cluster, job, reservation.placements):
+            found = self._within.payable(self._sheet.cluster, job, reservation.placements)
+        else:
+            found = self._within.places(self._sheet.cluster, job)
+        if found is not None:
+            self._admit(job, *found)
+            return
+        self._count(job.tenant, reservation.charge, 1)
+        self._sheet.book(job, reservation.placements)
+        if not alive:
+            self._given_up.append(GiveUp(job.id, ()))
+
+    def _serve(self) -> None:
+        turns = [_Turn(lane, self._entries(lane)) for lane in self._lanes()]
+        heap = [(self._order.of(t.entry), n, t) for n, t in enumerate(turns) if t.entries]
+        heapify(heap)
+        while heap and TOP not in self._blocked:
+            _, number, turn = heappop(heap)
+            entry = turn.entry
+            if self._is_blocked(entry.job.tenant):
+                continue
+            decided = len(self._admitted) + len(self._preemptions)
+            self._take_turn(turn)
+            if turn.next < len(turn.entries):
+                heappush(heap, (self._order.of(turn.entry), number, turn))
+            if self._rules.by_share and len(self._admitted) + len(self._preemptions) > decided:
+                self._order.forget()
+                heap = [(self._order.of(t.entry), n, t) for _, n, t in heap]
+                heapify(heap)
+
+    def _take_turn(self, turn: _Turn) -> None:
+        """Try the next job of a lane; what it says of the others of the lane."""
+        entry = turn.entry
+        outcome = self._try(entry)
+        if outcome is Outcome.ADMITTED:
+            turn.next += 1
+        elif outcome is Outcome.WOULD_DELAY:
+            self._block(entry.job.tenant)
+            behind = turn.entries[turn.next + 1 :]
+            turn.entries = [other for other in behind if self._foresight.in_time(other.job)]
+            turn.next = 0
+        elif self._preempt(entry):
+            turn.next += 1
+        else:
+            turn.entries = []
+            if outcome is Outcome.NO_ROOM:
+                self._block(entry.job.tenant)
+                self._foresight.lacks_room(entry)
+            else:
+                self._used_up.add(entry.job.tenant)
+
+    def _try(self, entry: Entry) -> Outcome:
+        job, waiting = entry.job, self._state.waiting
+        if not self._within.may_pay(self._sheet.cluster, job):
+            return Outcome.NO_QUOTA
+        if not waiting.may_fit(entry.lane.shape, self._sheet.cluster):
+            return Outcome.NO_ROOM
+        if self._foresight.would_delay(entry):
+            return Outcome.WOULD_DELAY
+        places = self._within.plan(self._sheet.cluster, job)
+        if places is None:
+            waiting.failed(entry.lane.shape)
+            return Outcome.NO_ROOM
+        return self._try_there(entry, places)
+
+    def _try_there(self, entry: Entry, places: Places) -> Outcome:
+        """It fits there; or elsewhere, if it may not be there."""
+        job = entry.job
+        found = self._within.payable(self._sheet.cluster, job, places)
+        if found is None:
+            return Outcome.NO_QUOTA
+        if not self._foresight.lets(job, found[0]):
+            beside = self._foresight.beside()
+            found = None if beside is None else self._within.places(beside, job)
+            if found is None or not self._foresight.lets(job, found[0]):
+                self._foresight.delays(entry)
+                return Outcome.WOULD_DELAY
+        self._admit(job, *found)
+        return Outcome.ADMITTED
+
+    def _preempt(self, entry: Entry) -> bool:
+        """Whether others are stopped for it."""
+        preemption = self._preemptor.seek(entry)
+        if preemption is None:
+            return False
+        for running in preemption.stopped:
+            self._count(running.job.tenant, running.charge, -1)
+        self._count(entry.job.tenant, preemption.charge, 1)
+        self._sheet.book(entry.job, preemption.decision.placements)
+        self._preemptions.append(preemption.decision)
+        self._foresight.reserves()
+        return True
+
+    def _admit(self, job: Job, places: Places, charge: Charge) -> None:
+        self._sheet.book(job, places)
+        self._count(job.tenant, charge, 1)
+        self._admitted.append(Admit(job.id, places))
+        self._foresight.starts(Running(job, places, self._now, charge))
+
+    def _count(self, tenant: Tenant, charge: Charge, sign: int) -> None:
+        if not charge:
+            return
+        self._usage.add(tenant, charge, sign=sign)
+        self._counted.append((tenant, charge, sign))
+        if self._felt is not None and self._felt is not self._usage:
+            self._felt.add(tenant, charge, sign=sign * self._books.history.weight_of_now)
+
+    def _is_blocked(self, tenant: Tenant) -> bool:
+        """Who lacks room holds up its strict cohort, who lacks quota its own tenant alone."""
+        scope = self._books.strict_scope(tenant)
+        return scope is not None and (scope in self._blocked or tenant in self._used_up)
+
+    def _block(self, tenant: Tenant) -> None:
+        """In strict order nobody goes before one who cannot."""
+        scope = self._books.strict_scope(tenant)
+        if scope is not None:
+            self._blocked.add(scope)
+
+    def _entries(self, lane: Lane) -> list[Entry]:
+        reserved = self._state.reserved
+        if not reserved:
+            return lane.entries
+        return [entry for entry in lane.entries if entry.job.id not in reserved]
+
+    def _lanes(self) -> Iterable[Lane]:
+        """Where a lane that is known to fail says nothing of the others, it is left out."""
+        waiting, rules = self._state.waiting, self._rules
+        looks_at_all = (
+            rules.fifo is Fifo.STRICT
+            or rules.keep_room_after < inf
+            or rules.preemption.any
+            or any(cohort.fifo for cohort in self._books.quotas.cohorts)
+        )
+        if looks_at_all:
+            return waiting.lanes()
+        cluster = self._sheet.cluster
+        return [lane for lane in waiting.lanes() if waiting.may_fit(lane.shape, cluster)]

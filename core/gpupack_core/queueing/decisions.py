@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cycle answers. Nothing has been done yet: the caller writes, acts and says what became."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpupack_core.placement import Placement
+from gpupack_core.queueing.job import JobId
+
+
+class Ground(StrEnum):
+    """With which right a job is stopped for another; events carry these names."""
+
+    NOMINAL_QUOTA = "ReclaimedNominalQuota"
+    FAIR_SHARE = "ReclaimedFairShare"
+    PRIORITY = "LowerPriority"
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """The job starts now, there."""
+
+    job: JobId
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """`lost`: GPU-seconds that it has had."""
+
+    job: JobId
+    ground: Ground
+    lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Stop the victims; the room is kept for the job, which fits there once all have ended."""
+
+    job: JobId
+    victims: tuple[Victim, ...]
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Victims of a preemption have not ended in time: its room is kept no longer."""
+
+    job: JobId
+    stuck: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """In the order in which they were made. `look_at`: the next decision may be due then."""
+
+    admitted: tuple[Admit, ...] = ()
+    preemptions: tuple[Preempt, ...] = ()
+    given_up: tuple[GiveUp, ...] = ()
+    look_at: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.admitted or self.preemptions or self.given_up)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For whom room is kept in a cycle, and whether a later job would take of it."""
+
+from math import inf
+from typing import Final
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.job import Job, JobId, Running
+from gpupack_core.queueing.room import KeptRoom, Places, Planner, adopt, earliest, give_back, take
+from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.state import State
+from gpupack_core.queueing.waiting import Entry
+
+REVISED_AFTER: Final = 5.0
+"""Seconds: what rests on jobs that are overdue, or of unknown duration, stands for so long."""
+
+
+class Foresight:
+    """Belongs to one cycle. Room is worked out when the first job comes that could take of it."""
+
+    def __init__(self, state: State, sheet: Sheet, plan: Planner, now: float) -> None:
+        self._state, self._sheet, self._plan, self._now = state, sheet, plan, now
+        self._heads: list[Entry] = []
+        self._kept: list[KeptRoom] = []
+        self._promised = self._still_waiting()
+        """For whom room was kept before, and who has not been looked at yet."""
+        self._starting: list[Running] = []
+        self._beside: Cluster | None = None
+        self.look_at = inf
+        """When room will have to be kept for somebody."""
+
+    def lacks_room(self, entry: Entry) -> None:
+        """Room is kept for it, if it has waited for long enough and others are not before it."""
+        rules = self._state.books.rules
+        due = entry.since + rules.keep_room_after
+        if due > self._now:
+            self.look_at = min(self.look_at, due)
+        elif entry.job.id in self._promised or self._is_free_for(entry.job):
+            self._promised.pop(entry.job.id, None)
+            self._heads.append(entry)
+
+    def _is_free_for(self, job: Job) -> bool:
+        """Whether room can be kept for one more.
+
+        Shares go up and down, and the order with them; who was promised room keeps it, as long as
+        nobody more urgent lacks it.
+        """
+        before = sum(other.priority >= job.priority for other in self._promised.values())
+        return len(self._heads) + before < self._state.books.rules.kept
+
+    def starts(self, running: Running) -> None:
+        """It was admitted in this cycle."""
+        self._starting.append(running)
+        if self._beside is not None:
+            adopt(self._beside, running.job, running.placements)
+
+    def reserves(self) -> None:
+        """Others are stopped for somebody in this cycle."""
+        self._beside = None
+
+    def would_delay(self, entry: Entry) -> bool:
+        """True: a job of this shape would have delayed somebody, and nothing was freed since.
+
+        Unless it ends in time.
+        """
+        delayed = entry.lane.shape.delayed
+        if delayed is None or delayed[0] != self._token() or self.in_time(entry.job):
+            return False
+        return not self._state.waiting.has_news(
+            entry.lane.shape, since=delayed[1], cluster=self._sheet.cluster
+        )
+
+    def delays(self, entry: Entry) -> None:
+        """It would delay somebody wherever it starts now."""
+        entry.lane.shape.delayed = self._token(), self._state.waiting.frees
+
+    def lets(self, job: Job, places: Places) -> bool:
+        """Whether nobody is delayed when it starts there now; it is foreseen from then on."""
+        taken: list[KeptRoom] = []
+        for room in self._rooms():
+            if self._ends_before(job, room):
+                continue
+            if not take(room.cluster, job, places):
+                for other in taken:
+                    give_back(other.cluster, job, places)
+                return False
+            taken.append(room)
+        return True
+
+    def in_time(self, job: Job) -> bool:
+        """Whether it will have ended before any of the kept room is needed."""
+        return all(self._ends_before(job, room) for room in self._rooms())
+
+    def _ends_before(self, job: Job, room: KeptRoom) -> bool:
+        """Whether it cannot be in the way: it ends before the room is needed, or none is kept."""
+        return room.placements is None or job.ends(self._now) <= room.at < inf
+
+    def beside(self) -> Cluster | None:
+        """To plan on with all kept places taken; None: none is kept."""
+        kept = [room for room in self._rooms() if room.placements is not None]
+        if not kept:
+            return None
+        if self._beside is None:
+            self._beside = self._sheet.cluster.overlay()
+            for room in kept:
+                adopt(self._beside, room.job, room.placements or ())
+        return self._beside
+
+    def _token(self) -> tuple[object, ...]:
+        """What is kept for whom."""
+        return tuple((room.job.id, room.at, room.made) for room in self._rooms())
+
+    def _still_waiting(self) -> dict[JobId, Job]:
+        if not self._state.books.rules.by_share:
+            return {}
+        kept = (room.job for room in self._state.kept)
+        return {job.id: job for job in kept if job.id in self._state.waiting}
+
+    def remember(self) -> None:
+        """For the next cycle, of those who are first still."""
+        heads = {entry.job.id for entry in self._heads}
+        made = {room.job.id for room in self._kept}
+        old = [room for room in self._state.kept if room.job.id not in made]
+        self._state.kept = [room for room in (*self._kept, *old) if room.job.id in heads]
+
+    def _rooms(self) -> list[KeptRoom]:
+        while len(self._kept) < len(self._heads):
+            job = self._heads[len(self._kept)].job
+            self._beside = None
+            self._kept.append(self._known(job) or self._foreseen(job))
+        return self._kept
+
+    def _known(self, job: Job) -> KeptRoom | None:
+        found = self._state.kept_for(job)
+        if found is None or found.disruptions != self._state.disruptions:
+            return None
+        if found.at == inf and not self._state.running.guessed:
+            return found
+        lasts = found.made + REVISED_AFTER
+        return found if self._now < (lasts if found.at == inf else max(lasts, found.at)) else None
+
+    def _foreseen(self, job: Job) -> KeptRoom:
+        """Beside what is kept for those before it."""
+        future = self._sheet.cluster.overlay()
+        for other in self._kept:
+            adopt(future, other.job, other.placements or ())
+        ending = list(self._state.running.ending(self._starting))
+        at, placements = earliest(future, job, ending, self._plan)
+        adopt(future, job, placements or ())
+        return KeptRoom(job, at, future, placements, self._state.disruptions, self._now)

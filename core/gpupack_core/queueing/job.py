@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What waits and what runs, as the queue knows it. Times are seconds of the caller's clock."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Final, NamedTuple, NewType
+
+from gpupack_core.errors import InvalidRequest
+from gpupack_core.placement import Placement
+from gpupack_core.queueing.charge import Charge
+from gpupack_core.request import Gang
+from gpupack_core.units import Holder
+
+JobId = NewType("JobId", str)
+Tenant = NewType("Tenant", str)
+"""Whose quota a job counts against: a namespace."""
+
+NOBODY: Final = Tenant("")
+
+
+class Rank(NamedTuple):
+    """The order within one tenant; it sorts as it stands, smallest first."""
+
+    minus_priority: int
+    submitted: float
+    number: int
+    id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Workers that are admitted together or not at all; a plain pod is a gang of one.
+
+    `number` orders those that were submitted at one instant. The larger `priority` goes first.
+    `duration`: from its start to its end at the latest, or as estimated; infinity: it never ends;
+    None: nobody knows. `preemptible` False: it is never stopped for another.
+    """
+
+    id: JobId
+    gang: Gang
+    submitted: float = 0.0
+    tenant: Tenant = NOBODY
+    priority: int = 0
+    duration: float | None = None
+    number: int = 0
+    preemptible: bool = True
+
+    def __post_init__(self) -> None:
+        if self.duration is not None and not self.duration > 0:
+            raise InvalidRequest(f"job {self.id}: duration {self.duration:g} s is not positive")
+
+    def ends(self, start: float) -> float:
+        """When it will be through if it starts then; infinity: nobody knows, or never."""
+        return inf if self.duration is None else start + self.duration
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An admitted job. `charge`: what it counts against quotas, from the GPUs it got."""
+
+    job: Job
+    placements: tuple[Placement, ...]
+    started: float
+    charge: Charge
+
+    @property
+    def until(self) -> float:
+        """When it will be through, as far as is known."""
+        return self.job.ends(self.started)
+
+    def lost(self, now: float) -> float:
+        """Milli-GPU times seconds that it has had and would lose if it were stopped now."""
+        return sum(self.charge.values()) * max(now - self.started, 0.0)
+
+
+def holder_of(job: JobId, worker: int) -> Holder:
+    """As whom a worker stands in the books of a Cluster whose owner has no names of its own."""
+    return Holder(f"{job}/{worker}")

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue: what its owner tells it, and what it answers.
+
+    submit, withdraw ─────────────► waiting ─┐
+    start (Admit, or found running) ► running ─┼─► cycle ─► Decisions
+    reserve (Preempt), release (GiveUp) ─────┤
+    end, freed, changed, configure ──────────┘
+
+A cycle decides and changes nothing. Its owner writes each decision down, acts, says here what
+became of it (`start`, `reserve`, `release`; of nothing: `failed`), and asks again until nothing is
+decided and `look_at` is in the future. Where nothing was said since, a cycle costs next to nothing.
+"""
+
+from collections.abc import Iterable
+from math import inf
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.errors import NotHeld
+from gpupack_core.queueing.books import Books
+from gpupack_core.queueing.cycle import Cycle
+from gpupack_core.queueing.decisions import Decisions, Preempt
+from gpupack_core.queueing.history import History
+from gpupack_core.queueing.job import Job, JobId, Running
+from gpupack_core.queueing.quota import Quotas
+from gpupack_core.queueing.reasons import Wait
+from gpupack_core.queueing.room import Places, Planner, Reservation
+from gpupack_core.queueing.rules import Rules
+from gpupack_core.queueing.state import State
+from gpupack_core.queueing.waiting import Waiting
+from gpupack_core.queueing.why import Why
+from gpupack_core.request import Gang
+from gpupack_core.units import NodeName
+
+_DEFAULTS = Rules()
+_NO_QUOTAS = Quotas()
+
+
+class Queue:
+    """Mutable and not thread-safe. It has no clock: `now` is in seconds and never goes back."""
+
+    def __init__(
+        self,
+        rules: Rules = _DEFAULTS,
+        quotas: Quotas = _NO_QUOTAS,
+        *,
+        history: History | None = None,
+    ) -> None:
+        """`history`: what tenants used before a restart."""
+        self.rules = rules
+        self._state = State(Books(quotas, rules), Waiting(by_priority=rules.by_priority))
+        if history is not None:
+            self._state.books.history = history
+        self._look_at = -inf
+        """A cycle before that answers nothing."""
+        self._measured = False
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._state.waiting)
+
+    def jobs(self) -> list[Job]:
+        """Those who wait, by priority and age."""
+        return [entry.job for entry in self._state.waiting]
+
+    def gangs(self) -> list[Gang]:
+        """What is waited for; the same may be there several times."""
+        return [lane.gang for lane in self._state.waiting.lanes()]
+
+    @property
+    def state(self) -> State:
+        """To be read."""
+        return self._state
+
+    def submit(self, job: Job, now: float) -> None:
+        """It waits from now on; one that was stopped comes back with its old time of submission."""
+        self._state.waiting.add(job, now)
+        self._dirty()
+
+    def withdraw(self, job: JobId, cluster: Cluster) -> None:
+        """It waits no longer; room that was made for it is anybody's."""
+        self._state.waiting.remove(job)
+        self.release(job, cluster)
+
+    def start(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
+        """It runs there since `now`: its admission was written, or its owner found it running."""
+        state = self._state
+        self._pass_time(now)
+        reserved = state.reserved.get(job.id)
+        if reserved is not None:
+            self._unreserve(reserved)
+            if places != reserved.placements:
+                state.give_back(cluster, reserved.placements)
+                self._void()
+        state.waiting.remove(job.id)
+        self._measure(cluster)
+        running = Running(job, places, now, state.books.charge(cluster, places))
+        state.running.add(running)
+        state.books.usage.add(job.tenant, running.charge)
+
+    def end(self, job: JobId, cluster: Cluster, now: float) -> None:
+        """Its places can be had again: succeeded, failed, stopped or gone."""
+        state = self._state
+        self._pass_time(now)
+        stopping = job in state.stopping()
+        running = state.running.remove(job)
+        if running is None:
+            raise NotHeld(f"job {job} does not run")
+        state.stuck.discard(job)
+        if not stopping:
+            state.books.usage.add(running.job.tenant, running.charge, sign=-1)
+        state.give_back(cluster, running.placements)
+        self._dirty()
+
+    def reserve(self, decision: Preempt, cluster: Cluster, now: float) -> None:
+        """The preemption was written down, or was found written at a start of the owner."""
+        state = self._state
+        entry = state.waiting.get(decision.job)
+        if entry is None:
+            raise NotHeld(f"job {decision.job} does not wait")
+        self._measure(cluster)
+        victims = tuple(victim.job for victim in decision.victims)
+        before = state.stopping()
+        charge = state.books.charge(cluster, decision.placements)
+        state.reserved[decision.job] = Reservation(
+            entry.job, decision.placements, victims, now, charge
+        )
+        stopped = [state.running.get(job) for job in victims if job not in before]
+        alive = [running for running in stopped if running is not None]
+        for running in alive:
+            state.books.usage.add(running.job.tenant, running.charge, sign=-1)
+        state.books.usage.add(entry.job.tenant, charge)
+        places = decision.placements
+        state.kept = [
+            room
+            for room in state.kept
+            if room.job.id != decision.job and room.exchange(entry.job, places, alive)
+        ]
+        self._dirty()
+
+    def release(self, job: JobId, cluster: Cluster, *, stuck: Iterable[JobId] = ()) -> None:
+        """Room is kept for it no longer; `stuck`: victims that did not end, and are left alone."""
+        state = self._state
+        reservation = state.reserved.get(job)
+        if reservation is None:
+            self._dirty()
+            return
+        self._unreserve(reservation)
+        state.stuck.update(set(stuck) & set(reservation.victims))
+        state.give_back(cluster, reservation.placements)
+        self._void()
+
+    def _unreserve(self, reservation: Reservation) -> None:
+        state = self._state
+        before = state.stopping()
+        del state.reserved[reservation.job.id]
+        state.books.usage.add(reservation.job.tenant, reservation.charge, sign=-1)
+        for other in before - state.stopping():
+            running = state.running.get(other)
+            if running is not None:
+                state.books.usage.add(running.job.tenant, running.charge)
+
+    def failed(self, places: Places, cluster: Cluster) -> None:
+        """An admission came to nothing: its job waits still, and the places are free."""
+        self._state.give_back(cluster, places)
+        self._void()
+
+    def freed(self, row: int) -> None:
+        """Something on the node in this row of the cluster can be had again."""
+        self._state.waiting.freed(row)
+        self._dirty()
+
+    def changed(self, node: NodeName, cluster: Cluster) -> None:
+        """The node was added, removed, repaired, broken or relabelled."""
+        row = cluster.row(node)
+        if row is not None:
+            self._state.waiting.freed(row)
+        self._measured = False
+        self._void()
+
+    def configure(self, quotas: Quotas, cluster: Cluster, now: float) -> None:
+        """Other quotas from now on."""
+        self._pass_time(now)
+        self._state.books.configure(quotas)
+        self._state.books.measure(cluster)
+        self._recount(cluster)
+        self._void()
+
+    def cycle(self, cluster: Cluster, now: float, plan: Planner) -> Decisions:
+        """What is to be done now, and when to ask again if nothing is said meanwhile."""
+        if now < self._look_at:
+            return Decisions(look_at=None if self._look_at == inf else self._look_at)
+        self._measure(cluster)
+        self._pass_time(now)
+        found = Cycle(self._state, cluster, plan, now).run()
+        decided = bool(found) or found.look_at is not None
+        self._look_at = inf if not decided else -inf if found else found.look_at or -inf
+        return found
+
+    def why(self, job: JobId, cluster: Cluster, now: float, plan: Planner) -> Wait:
+        """Why a job waits, as of the last cycle.
+
+        Raises:
+            NotHeld: it does not wait.
+        """
+        entry = self._state.waiting.get(job)
+        if entry is None:
+            raise NotHeld(f"job {job} does not wait")
+        return Why(self._state, cluster, plan, now).of(entry)
+
+    def _pass_time(self, now: float) -> None:
+        books = self._state.books
+        if books.history.half_life:
+            books.history.pass_time(now, self._state.running.used())
+
+    def _measure(self, cluster: Cluster) -> None:
+        """The capacity, where nodes have changed."""
+        books = self._state.books
+        if not self._measured and books.counts and books.measure(cluster):
+            self._recount(cluster)
+        self._measured = True
+
+    def _recount(self, cluster: Cluster) -> None:
+        """Charges under new keys, and what is used in the new tree."""
+        state = self._state
+        for running in tuple(state.running):
+            state.running.remove(running.job.id)
+            charge = state.books.charge(cluster, running.placements)
+            state.running.add(Running(running.job, running.placements, running.started, charge))
+        stopping = state.stopping()
+        for job, held in state.reserved.items():
+            charge = state.books.charge(cluster, held.placements)
+            state.reserved[job] = Reservation(
+                held.job, held.placements, held.victims, held.since, charge
+            )
+        reserved = ((held.job.tenant, held.charge) for held in state.reserved.values())
+        counted = (
+            (running.job.tenant, running.charge)
+            for running in state.running
+            if running.job.id not in stopping
+        )
+        state.books.rebuild((*reserved, *counted))
+
+    def _dirty(self) -> None:
+        self._look_at = -inf
+
+    def _void(self) -> None:
+        """What was foreseen rests on what is no longer so."""
+        self._state.disruptions += 1
+        self._dirty()

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tenants are promised: quotas in a tree of cohorts.
+
+    the cluster (ROOT) ─┬─ cohort research ─┬─ quota of namespace vision: 16 H100
+                        │                   └─ quota of namespace speech: 8 H100
+                        ├─ quota of namespace web: 4 of any model
+                        └─ namespaces without a quota, by Quotas.default
+
+A nominal amount is a promise: it is lent to others while its owner does not use it, and its owner
+gets it back whenever it asks. What nobody is promised belongs to the root, where everybody borrows.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isfinite
+from typing import Final, NewType
+
+from gpupack_core.errors import InvalidQuota
+from gpupack_core.queueing.charge import Key
+from gpupack_core.queueing.job import Tenant
+
+CohortName = NewType("CohortName", str)
+
+ROOT: Final = CohortName("")
+"""The cluster itself, above all cohorts."""
+
+
+class Fifo(StrEnum):
+    """Whether others may go first where the first in line finds no room."""
+
+    STRICT = "strict"
+    BEST_EFFORT = "best-effort"
+
+
+def _check_weight(whose: str, weight: float) -> None:
+    if not (isfinite(weight) and weight >= 0):
+        raise InvalidQuota(f"{whose}: weight {weight:g} is not 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Of one model, in milli-GPU.
+
+    `lending`: how much of the nominal amount others may use; `borrowing`: how much may be used on
+    top of it. None: no limit.
+    """
+
+    nominal: int = 0
+    lending: int | None = None
+    borrowing: int | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.nominal, self.lending or 0, self.borrowing or 0) < 0:
+            raise InvalidQuota(f"amounts of a quota must not be negative: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Of one tenant. `weight`: its part of what is borrowed; 0: it comes last."""
+
+    tenant: Tenant
+    limits: Mapping[Key, Limit] = field(default_factory=dict)
+    cohort: CohortName = ROOT
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_weight(f"the quota of {self.tenant}", self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """Quotas and cohorts that lend to each other first. Its own limits are for all of it together.
+
+    `fifo` and `min_runtime` (seconds): as of Rules, for all below it; None: as above it.
+    """
+
+    name: CohortName
+    parent: CohortName = ROOT
+    limits: Mapping[Key, Limit] = field(default_factory=dict)
+    weight: float = 1.0
+    fifo: Fifo | None = None
+    min_runtime: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name == ROOT:
+            raise InvalidQuota("a cohort needs a name")
+        _check_weight(f"cohort {self.name}", self.weight)
+
+
+DEFAULT: Final = Quota(Tenant(""))
+"""Namespaces without a quota are promised nothing and borrow what is idle, each with weight 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """All of them. A cohort that is only named is one without limits, below the root.
+
+    Raises:
+        InvalidQuota: two of one name, or cohorts that are above themselves.
+    """
+
+    quotas: tuple[Quota, ...] = ()
+    cohorts: tuple[Cohort, ...] = ()
+    default: Quota = DEFAULT
+
+    def __post_init__(self) -> None:
+        _check_distinct("quotas of namespace", (quota.tenant for quota in self.quotas))
+        _check_distinct("cohorts", (cohort.name for cohort in self.cohorts))
+        parents = {cohort.name: cohort.parent for cohort in self.cohorts}
+        for cohort in self.cohorts:
+            _check_no_loop(cohort.name, parents)
+        if any(limit.nominal for limit in self.default.limits.values()):
+            raise InvalidQuota("a default quota cannot promise anything: anybody could multiply it")
+
+    def keys(self) -> set[str]:
+        """Every model that is named."""
+        limits = [quota.limits for quota in (*self.quotas, self.default)]
+        limits += [cohort.limits for cohort in self.cohorts]
+        return {key for by_key in limits for key in by_key}
+
+    @property
+    def trivial(self) -> bool:
+        """Whether nothing is promised and nothing limited."""
+        return not self.keys()
+
+
+def _check_distinct(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidQuota(f"there are two {what} {name}")
+        seen.add(name)
+
+
+def _check_no_loop(start: CohortName, parents: Mapping[CohortName, CohortName]) -> None:
+    above, seen = parents[start], [start]
+    while above in parents:
+        if above in seen:
+            loop = " < ".join((*seen, above))
+            raise InvalidQuota(f"a cohort is above itself: {loop}")
+        seen.append(above)
+        above = parents[above]

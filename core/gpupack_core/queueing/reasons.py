@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a job waits: a typed reason, and one sentence for its owner.
+
+Times in texts are coarse, and amounts are whole where they can be: a text is written into a status
+whenever it changes. Jobs of other tenants are not named.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from gpupack_core.queueing.charge import ANY, Key
+from gpupack_core.queueing.job import Job, JobId
+from gpupack_core.queueing.tree import TOP, TreeNode
+from gpupack_core.units import WHOLE_GPU
+
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+
+
+class WaitReason(StrEnum):
+    """Conditions carry these names."""
+
+    NEXT = "Next"
+    NO_ROOM = "NoRoom"
+    ROOM_KEPT = "RoomKept"
+    VICTIMS_END = "VictimsEnd"
+    BORROWING_LIMIT = "BorrowingLimit"
+    QUOTA_USED = "QuotaUsed"
+    BEHIND = "Behind"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """For one job.
+
+    `position` of `waiting`: 1 is the first. `earliest`: when it starts at the latest, where that is
+    foreseen; None: it is not. `first`: whom it waits for.
+    """
+
+    reason: WaitReason
+    message: str
+    position: int
+    waiting: int
+    earliest: float | None = None
+    first: JobId | None = None
+
+
+def gpus(milli: float, key: Key = ANY) -> str:
+    """«1.5 H100 GPUs», «1 GPU»."""
+    number = f"{milli / WHOLE_GPU:g}"
+    noun = "GPU" if number == "1" else "GPUs"
+    return f"{number} {key} {noun}" if key else f"{number} {noun}"
+
+
+def _are(milli: float, key: Key = ANY) -> str:
+    text = gpus(milli, key)
+    return f"{text} {'is' if text.endswith('GPU') else 'are'}"
+
+
+def soon(seconds: float) -> str:
+    """«35 min»; rounded up, so that it is no promise too early."""
+    for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
+        if seconds >= 2 * length:
+            return f"{-int(-seconds // length)} {unit}"
+    return f"{-int(-seconds // 10) * 10} s" if seconds > 0 else "0 s"
+
+
+def name_of(job: Job, *, to: Job) -> str:
+    """How one job is told of another."""
+    return str(job.id) if job.tenant == to.tenant else "a job of another namespace"
+
+
+def owner(node: TreeNode) -> str:
+    """«namespace team-a», «cohort research», «the cluster»."""
+    if node.id == TOP:
+        return "the cluster"
+    return f"{'namespace' if node.is_tenant else 'cohort'} {node.name}"
+
+
+def no_room(refusal: str, starts_in: float | None) -> str:
+    """`refusal`: of the plan, which says what would help."""
+    when = "" if starts_in is None else f"; it starts in {soon(starts_in)} at the latest"
+    return f"no room: {refusal}{when}"
+
+
+def room_kept(first: str, waited: float, ends_within: float | None) -> str:
+    """It would fit but for another."""
+    text = f"it would fit, but room is kept for {first}, which has waited for {soon(waited)}"
+    if ends_within is None:
+        return f"{text}; it starts beside it or after it"
+    return f"{text}; a job that ends within {soon(ends_within)} by its deadline can go first"
+
+
+def victims_end(victims: int, waited: float) -> str:
+    """Others were stopped for it."""
+    jobs = "1 job that was" if victims == 1 else f"{victims} jobs that were"
+    return f"room is made for it: it starts when {jobs} told to end {soon(waited)} ago did so"
+
+
+def borrowing_limit(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:
+    """The quota allows no more."""
+    promised, limit = node.promised.get(key, 0), node.limit(key).borrowing or 0
+    return (
+        f"{owner(node)} uses {gpus(used, key)}, and with a quota of {gpus(promised)} and a "
+        f"borrowing limit of {gpus(limit)} may use {gpus(max(left, 0))} more; {_are(asked)} asked "
+        f"for; it starts when jobs of {owner(node)} end, or with a higher limit"
+    )
+
+
+def quota_used(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:
+    """What there is is used, or kept by others for themselves."""
+    return (
+        f"{_are(max(left, 0), key)} left that {owner(node)} may lend, and {_are(asked)} asked for; "
+        f"{_are(used, key)} lent or used already, and the rest is kept by quotas that do not lend "
+        "it; it starts when jobs that borrow end, or within a nominal quota of its own"
+    )
+
+
+def behind(first: str, scope: TreeNode) -> str:
+    """Strict order."""
+    return f"behind {first}, which is first in {owner(scope)}, where the order is strict"

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room that is kept: for who is first and lacks it, and for whom others are being stopped.
+
+EASY backfill. The earliest instant is found at which a job will fit (by taking off those who run,
+in the order in which they end), and where it goes then. A later job may start now if it ends by
+that instant, or if it leaves those places free: it is placed in the cluster of that instant too,
+beside the job for which room is kept. Where durations are exact that job never starts later than it
+would without backfill. What runs for an unknown time counts as ending after all else, the oldest
+first; what runs for ever never ends.
+
+Source: Lifka, «The ANL/IBM SP Scheduling System» (JSSPP '95).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.errors import LedgerConflict
+from gpupack_core.feasibility import usable
+from gpupack_core.model import Health
+from gpupack_core.placement import Placement
+from gpupack_core.queueing.charge import Charge
+from gpupack_core.queueing.job import Job, JobId, Running, holder_of
+from gpupack_core.queueing.waiting import has_room
+
+Places = tuple[Placement, ...]
+Ending = tuple[float, list[Running]]
+Planner = Callable[[Cluster, Job], Places | None]
+"""Where the job would go in that cluster, which is not changed; None: nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """For whom others are being stopped, and where it will run. Times in seconds."""
+
+    job: Job
+    placements: Places
+    victims: tuple[JobId, ...]
+    since: float
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRoom:
+    """For one who waits: when it will start at the latest, and the cluster then, with it placed.
+
+    `placements` None: it fits nowhere whatever ends, so nothing is kept.
+    """
+
+    job: Job
+    at: float
+    cluster: Cluster
+    placements: Places | None
+    disruptions: int
+    made: float
+
+    def exchange(self, job: Job, placements: Places, stopped: Iterable[Running]) -> bool:
+        """Foresee that these are stopped for the job; False: it takes places that are kept here."""
+        for running in stopped:
+            if not running.until <= self.at:
+                for placement in running.placements:
+                    self.cluster.suppose_free(placement)
+        return take(self.cluster, job, placements)
+
+
+def take(cluster: Cluster, job: Job, placements: Places) -> bool:
+    """Place all workers, or none if one place is taken."""
+    taken = []
+    try:
+        for worker, placement in enumerate(placements):
+            cluster.take(holder_of(job.id, worker), placement)
+            taken.append(holder_of(job.id, worker))
+    except LedgerConflict:
+        for holder in taken:
+            cluster.give_back(holder)
+        return False
+    return True
+
+
+def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
+    """Whether the job can start exactly there: nobody is there, and all of it is well."""
+    rows = usable(cluster, job.gang.request)
+    for placement in placements:
+        row, node = cluster.row(placement.node), cluster.node(placement.node)
+        if row is None or node is None or not rows[row]:
+            return False
+        well = {device.uuid for device in node.devices if device.health is Health.HEALTHY}
+        if not {grant.uuid for grant in placement.devices} <= well:
+            return False
+    if not take(cluster, job, placements):
+        return False
+    give_back(cluster, job, placements)
+    return True
+
+
+def adopt(cluster: Cluster, job: Job, placements: Places) -> None:
+    """Keep all these places, whether or not somebody is there still."""
+    for worker, placement in enumerate(placements):
+        cluster.adopt(holder_of(job.id, worker), placement)
+
+
+def give_back(cluster: Cluster, job: Job, placements: Places) -> None:
+    """The reverse of take and adopt."""
+    for worker in range(len(placements)):
+        cluster.give_back(holder_of(job.id, worker))
+
+
+def earliest(
+    future: Cluster, job: Job, ending: Sequence[Ending], plan: Planner
+) -> tuple[float, Places | None]:
+    """The instant at which the job fits, and where; infinity and None: it never does.
+
+    The cluster is an overlay, and is left as of then. `ending` is as of RunningJobs.ending.
+
+    More that is free never makes a plan fail. So gangs, of which a plan costs more and which many
+    ends leave without room, are planned after 1, 2, 4, … ends that give room to a worker, and then
+    back and forth to the first that suffices.
+    """
+    fails, patience, roomy = 0, 1, 0
+    for number, (at, group) in enumerate(ending):
+        rows = _free(future, group)
+        roomy += any(has_room(future, job.gang.request, row) for row in rows)
+        if roomy < patience and number + 1 < len(ending):
+            continue
+        placements = plan(future, job) if roomy else None
+        if placements is not None:
+            return _first(future, job, ending, plan, (fails, number), (at, placements))
+        fails = number + 1
+        patience, roomy = (patience * 2, 0) if job.gang.workers > 1 else (1, 0)
+    return inf, None
+
+
+def _first(
+    future: Cluster,
+    job: Job,
+    ending: Sequence[Ending],
+    plan: Planner,
+    between: tuple[int, int],
+    found: tuple[float, Places],
+) -> tuple[float, Places]:
+    """The first end in between after which it fits; it does after the last of them."""
+    low, high = between
+    stands = high
+    while low < high:
+        middle = (low + high) // 2
+        _move(future, ending, stands, middle)
+        stands = middle
+        placements = plan(future, job)
+        if placements is None:
+            low = middle + 1
+        else:
+            high, found = middle, (ending[middle][0], placements)
+    _move(future, ending, stands, high)
+    return found
+
+
+def _move(future: Cluster, ending: Sequence[Ending], stands: int, to: int) -> None:
+    """From after one end to after another."""
+    for _, group in ending[to + 1 : stands + 1]:
+        for running in group:
+            for placement in running.placements:
+                future.suppose_held(placement)
+    for _, group in ending[stands + 1 : to + 1]:
+        _free(future, group)
+
+
+def _free(future: Cluster, group: Iterable[Running]) -> set[int]:
+    rows: set[int] = set()
+    for running in group:
+        for placement in running.placements:
+            future.suppose_free(placement)
+            row = future.row(placement.node)
+            if row is not None:
+                rows.add(row)
+    return rows

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a queue is run; a cohort may have its own `fifo` and `min_runtime`. Times are seconds."""
+
+from dataclasses import dataclass, field
+from math import inf
+
+from gpupack_core.errors import InvalidQuota
+from gpupack_core.queueing.quota import Fifo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemption:
+    """For whom jobs are stopped. Without any of the three nobody is."""
+
+    nominal: bool = True
+    """A tenant within its nominal amount gets it back from those who borrow."""
+    fair_share: bool = True
+    """A tenant takes from one with a larger share, as long as that is not left with less."""
+    priority: bool = True
+    """A job takes from jobs of lower priority of its own tenant."""
+    min_runtime: float = 60.0
+    """Nobody is stopped who has run for less."""
+    patience: float = 120.0
+    """Another way is sought when victims have not ended for so long."""
+    retry: float = 5.0
+    """A search for victims that found none is not repeated sooner."""
+    searches: int = 1
+    """Searches in one cycle at the most, so that it answers soon; the next is due at once."""
+
+    def __post_init__(self) -> None:
+        if min(self.min_runtime, self.patience, self.retry, self.searches) < 0:
+            raise InvalidQuota(f"a rule of preemption is negative: {self}")
+
+    @property
+    def any(self) -> bool:
+        """Whether anybody is ever stopped."""
+        return self.nominal or self.fair_share or self.priority
+
+
+NEVER = Preemption(nominal=False, fair_share=False, priority=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The defaults are those of a cluster."""
+
+    by_priority: bool = True
+    by_share: bool = True
+    """Among equal priorities the tenant with the smallest share goes first; then age decides."""
+    half_life: float = 0.0
+    """Of usage; 0: only what is used now counts."""
+    fifo: Fifo = Fifo.BEST_EFFORT
+    """Where no cohort says otherwise."""
+    keep_room_after: float = 300.0
+    """Room is kept for who has waited so long and is first of those who lack room; 0: at once,
+    which is EASY backfill; infinity: never."""
+    kept: int = 4
+    """Room is kept for so many jobs at the most."""
+    preemption: Preemption = field(default_factory=Preemption)
+
+    def __post_init__(self) -> None:
+        if min(self.half_life, self.keep_room_after, self.kept) < 0 or self.half_life == inf:
+            raise InvalidQuota(f"a rule of the queue is negative or without end: {self}")

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Those who run, in the order in which they are expected to end, and what their tenants use."""
+
+from bisect import bisect_left, insort
+from collections import ChainMap
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from math import inf
+from operator import itemgetter
+
+from gpupack_core.errors import AlreadyHeld
+from gpupack_core.queueing.charge import Key
+from gpupack_core.queueing.job import JobId, Running, Tenant
+
+_Ending = tuple[float, float, JobId]
+"""Until when, since when, who."""
+
+
+class RunningJobs:
+    """Mutable."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobId, Running] = {}
+        self._ending: list[_Ending] = []
+        self._used: dict[Tenant, dict[Key, int]] = {}
+        self._of: dict[Tenant, dict[JobId, Running]] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._jobs
+
+    def __iter__(self) -> Iterator[Running]:
+        return iter(self._jobs.values())
+
+    def tenants(self) -> list[Tenant]:
+        """Of whom somebody runs."""
+        return list(self._of)
+
+    def of(self, tenant: Tenant) -> Iterable[Running]:
+        """The tenant's."""
+        return self._of.get(tenant, {}).values()
+
+    def get(self, job: JobId) -> Running | None:
+        """Of a job that runs."""
+        return self._jobs.get(job)
+
+    @property
+    def guessed(self) -> bool:
+        """Whether somebody runs of whom nobody knows for how long."""
+        return bool(self._ending) and self._ending[-1][0] == inf
+
+    def add(self, running: Running) -> None:
+        """It runs from now on."""
+        job = running.job
+        if job.id in self._jobs:
+            raise AlreadyHeld(f"job {job.id} runs already")
+        self._jobs[job.id] = running
+        self._of.setdefault(job.tenant, {})[job.id] = running
+        if job.duration != inf:
+            insort(self._ending, _ending(running))
+        self._count(running, sign=1)
+
+    def remove(self, job: JobId) -> Running | None:
+        """It runs no longer; None: it did not."""
+        running = self._jobs.pop(job, None)
+        if running is None:
+            return None
+        if running.job.duration != inf:
+            del self._ending[bisect_left(self._ending, _ending(running))]
+        of_tenant = self._of[running.job.tenant]
+        del of_tenant[job]
+        if not of_tenant:
+            del self._of[running.job.tenant]
+        self._count(running, sign=-1)
+        return running
+
+    def ending(self, also: Iterable[Running] = ()) -> Iterator[tuple[float, list[Running]]]:
+        """By the time at which they end.
+
+        Those of unknown duration come last, one by one, in the order in which they started. Who
+        runs for ever is left out.
+
+        `also`: who is about to run.
+        """
+        new = {running.job.id: running for running in also if running.job.duration != inf}
+        order = sorted([*self._ending, *map(_ending, new.values())]) if new else self._ending
+        jobs = ChainMap(new, self._jobs)
+        known = bisect_left(order, (inf,))
+        for until, group in groupby(order[:known], key=itemgetter(0)):
+            yield until, [jobs[job] for _, _, job in group]
+        for _, _, job in order[known:]:
+            yield inf, [jobs[job]]
+
+    def used(self) -> dict[Tenant, dict[Key, int]]:
+        """Milli-GPU by tenant and key; not to be changed."""
+        return self._used
+
+    def _count(self, running: Running, *, sign: int) -> None:
+        used = self._used.setdefault(running.job.tenant, {})
+        for key, milli in running.charge.items():
+            used[key] = used.get(key, 0) + sign * milli
+            if not used[key]:
+                del used[key]
+        if not used:
+            del self._used[running.job.tenant]
+
+
+def _ending(running: Running) -> _Ending:
+    return running.until, running.started, running.job.id

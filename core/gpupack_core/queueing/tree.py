@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each quota and cohort is promised together with all below it. Immutable.
+
+    promised(node)   = its own nominal amount + what its children lend to it
+    kept(node)       = the part of it that is never lent: promised - lending limit
+    own nominal of ROOT = capacity of the cluster - all that is promised below it
+
+Where nobody has a lending limit of a model, the root does not limit it: what fits the GPUs decides,
+which is exact, while shares that count by their memory can add up to more than there is.
+
+Tenants are leaves. A tenant without a quota gets a leaf as soon as it is asked about.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NewType
+
+from gpupack_core.queueing.charge import Charge, Key, Keys
+from gpupack_core.queueing.job import Tenant
+from gpupack_core.queueing.quota import ROOT, Cohort, CohortName, Fifo, Limit, Quotas
+
+NodeId = NewType("NodeId", str)
+"""«cohort/NAME» or «tenant/NAME»."""
+
+TOP: Final = NodeId("cohort/")
+UNBOUNDED: Final = 1 << 60
+_UNLIMITED: Final = Limit()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """A cohort or a tenant. Milli-GPU by key; `path` goes from the child of TOP down to itself."""
+
+    id: NodeId
+    parent: "TreeNode | None"
+    limits: Mapping[Key, Limit]
+    weight: float
+    path: tuple[NodeId, ...]
+    promised: dict[Key, int] = field(default_factory=dict)
+    fifo: Fifo | None = None
+    min_runtime: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the cohort or the namespace."""
+        return self.id.partition("/")[2]
+
+    @property
+    def is_tenant(self) -> bool:
+        """Whether it is a namespace."""
+        return self.id.startswith("tenant/")
+
+    def limit(self, key: Key) -> Limit:
+        """Of the model; without one nothing is promised and nothing limited."""
+        return self.limits.get(key, _UNLIMITED)
+
+    def kept(self, key: Key) -> int:
+        """What is never lent."""
+        lending = self.limit(key).lending
+        return 0 if lending is None else max(self.promised.get(key, 0) - lending, 0)
+
+
+class Tree:
+    """Of one set of quotas over so much capacity."""
+
+    def __init__(self, quotas: Quotas, capacity: Charge) -> None:
+        self.quotas, self.keys = quotas, Keys(quotas.keys())
+        self._cohorts = {cohort.name: cohort for cohort in quotas.cohorts}
+        self._quotas = {quota.tenant: quota for quota in quotas.quotas}
+        self._nodes: dict[NodeId, TreeNode] = {}
+        top = self._nodes[TOP] = TreeNode(TOP, None, {}, 1.0, ())
+        for cohort in quotas.cohorts:
+            self._cohort(cohort.name)
+        for quota in quotas.quotas:
+            self.tenant(quota.tenant)
+        below = self._add_up()
+        self.capacity: dict[Key, int] = {}
+        keepers = {
+            key
+            for node in self._nodes.values()
+            for key, at in node.limits.items()
+            if at.lending is not None
+        }
+        for key in {*below, *capacity, *self.keys.all()}:
+            unpromised = max(capacity.get(key, 0) - below.get(key, 0), 0)
+            own = unpromised if key in keepers else UNBOUNDED
+            top.promised[key] = top.promised.get(key, 0) + own
+            self.capacity[key] = max(capacity.get(key, 0), below.get(key, 0))
+
+    @property
+    def top(self) -> TreeNode:
+        """The root: the cluster."""
+        return self._nodes[TOP]
+
+    def tenant(self, name: Tenant) -> TreeNode:
+        """The namespace's leaf."""
+        leaf = self._nodes.get(NodeId(f"tenant/{name}"))
+        if leaf is None:
+            quota = self._quotas.get(name, self.quotas.default)
+            parent = self._cohort(quota.cohort)
+            leaf = self._new(NodeId(f"tenant/{name}"), parent, quota.limits, quota.weight)
+            leaf.promised.update({key: at.nominal for key, at in quota.limits.items()})
+        return leaf
+
+    def node(self, of: NodeId) -> TreeNode:
+        """By its id."""
+        return self._nodes[of]
+
+    def all(self) -> tuple[TreeNode, ...]:
+        """Every node, parents before their children."""
+        return tuple(sorted(self._nodes.values(), key=lambda node: (len(node.path), node.id)))
+
+    def _cohort(self, name: CohortName) -> TreeNode:
+        if name == ROOT:
+            return self.top
+        found = self._nodes.get(NodeId(f"cohort/{name}"))
+        if found is None:
+            given = self._cohorts.get(name, Cohort(name))
+            parent = self._cohort(given.parent)
+            found = self._new(
+                NodeId(f"cohort/{name}"),
+                parent,
+                given.limits,
+                given.weight,
+                fifo=given.fifo,
+                min_runtime=given.min_runtime,
+            )
+            found.promised.update({key: at.nominal for key, at in given.limits.items()})
+        return found
+
+    def _new(
+        self,
+        of: NodeId,
+        parent: TreeNode,
+        limits: Mapping[Key, Limit],
+        weight: float,
+        *,
+        fifo: Fifo | None = None,
+        min_runtime: float | None = None,
+    ) -> TreeNode:
+        made = self._nodes[of] = TreeNode(
+            of,
+            parent,
+            limits,
+            weight,
+            (*parent.path, of),
+            fifo=fifo or parent.fifo,
+            min_runtime=parent.min_runtime if min_runtime is None else min_runtime,
+        )
+        return made
+
+    def _add_up(self) -> dict[Key, int]:
+        """Children's promises into their parents'; the answer is all that is promised."""
+        below: dict[Key, int] = {}
+        for node in reversed(self.all()):
+            for key, at in node.limits.items():
+                below[key] = below.get(key, 0) + at.nominal
+            if node.parent is not None:
+                for key, amount in node.promised.items():
+                    lent = amount - node.kept(key)
+                    node.parent.promised[key] = node.parent.promised.get(key, 0) + lent
+        return below

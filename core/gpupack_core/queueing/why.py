@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds why a job waits. Worked out for one job when somebody asks, and never for all."""
+
+from math import inf
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.gang import why_not
+from gpupack_core.policies import POLICIES
+from gpupack_core.queueing import reasons
+from gpupack_core.queueing.charge import Key, least
+from gpupack_core.queueing.job import Job
+from gpupack_core.queueing.order import Order
+from gpupack_core.queueing.reasons import Wait, WaitReason
+from gpupack_core.queueing.room import Planner
+from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.state import State
+from gpupack_core.queueing.tree import TreeNode
+from gpupack_core.queueing.usage import Usage
+from gpupack_core.queueing.waiting import Entry
+from gpupack_core.queueing.within import WithinQuota
+
+_ANY_POLICY = POLICIES["first-fit"]
+"""Why something fits nowhere does not depend on the policy."""
+
+_Told = tuple[WaitReason, str, Job | None, float | None]
+
+
+class Why:
+    """Of one state; nothing is changed."""
+
+    def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
+        self._state, self._now = state, now
+        self._books, self._usage = state.books, state.books.usage
+        self._sheet = Sheet(cluster, state.reserved.values())
+        self._within = WithinQuota(state.books, plan)
+        self._order = Order(state.books.felt(state.running))
+
+    def of(self, entry: Entry) -> Wait:
+        """The first reason that holds."""
+        reason, text, first, earliest = self._told(entry)
+        position, waiting = self._order.position(entry, self._state.waiting), self._state.waiting
+        line = f"position {position} of {len(waiting)}"
+        whom = None if first is None else first.id
+        return Wait(reason, f"{text} ({line})", position, len(waiting), earliest, whom)
+
+    def _told(self, entry: Entry) -> _Told:
+        job = entry.job
+        reservation = self._state.reserved.get(job.id)
+        if reservation is not None:
+            alive = self._state.victims_of(reservation)
+            if alive:
+                waited = self._now - reservation.since
+                text = reasons.victims_end(len(alive), waited)
+                return WaitReason.VICTIMS_END, text, alive[0].job, None
+        cluster = self._sheet.cluster
+        if not self._within.may_pay(cluster, job):
+            return self._quota(job, cluster)
+        places = self._within.plan(cluster, job)
+        if places is None:
+            return self._no_room(entry, cluster)
+        if self._within.payable(cluster, job, places) is None:
+            return self._quota(job, cluster)
+        return self._behind(entry, cluster) or self._kept(job) or _next()
+
+    def _no_room(self, entry: Entry, cluster: Cluster) -> _Told:
+        kept = self._state.kept_for(entry.job)
+        starts = kept.at if kept is not None and kept.at < inf else None
+        starts_in = None if starts is None else max(starts - self._now, 0.0)
+        text = reasons.no_room(why_not(cluster, entry.job.gang, _ANY_POLICY), starts_in)
+        return WaitReason.NO_ROOM, text, None, starts
+
+    def _quota(self, job: Job, cluster: Cluster) -> _Told:
+        leaf, asked = self._books.tree.tenant(job.tenant), least(job.gang)
+        keys = self._books.keys.allowed(cluster, job.gang.request)
+        key = max(keys, key=lambda key: self._usage.available(leaf, key))
+        left = self._usage.available(leaf, key)
+        node, is_limit = _limiting(self._usage, leaf, key)
+        used = self._usage.of(node).get(key, 0)
+        tell = reasons.borrowing_limit if is_limit else reasons.quota_used
+        reason = WaitReason.BORROWING_LIMIT if is_limit else WaitReason.QUOTA_USED
+        return reason, tell(node, key, used=used, asked=asked, left=left), None, None
+
+    def _behind(self, entry: Entry, cluster: Cluster) -> _Told | None:
+        """The first of those in the same strict order, if it is another."""
+        scope = self._books.strict_scope(entry.job.tenant)
+        if scope is None:
+            return None
+        heads = [
+            lane.head
+            for lane in self._state.waiting.lanes()
+            if self._books.strict_scope(lane.tenant) == scope
+            and (lane.tenant == entry.job.tenant or self._within.may_pay(cluster, lane.head.job))
+        ]
+        first = min(heads, key=self._order.of)
+        if first.job.id == entry.job.id or self._order.of(entry) < self._order.of(first):
+            return None
+        whom = reasons.name_of(first.job, to=entry.job)
+        text = reasons.behind(whom, self._books.tree.node(scope))
+        return WaitReason.BEHIND, text, first.job, None
+
+    def _kept(self, job: Job) -> _Told | None:
+        kept = next((room for room in self._state.kept if room.placements is not None), None)
+        if kept is None or kept.job.id == job.id:
+            return None
+        entry = self._state.waiting.get(kept.job.id)
+        waited = 0.0 if entry is None else self._now - entry.since
+        within = kept.at - self._now if kept.at < inf else None
+        text = reasons.room_kept(reasons.name_of(kept.job, to=job), waited, within)
+        return WaitReason.ROOM_KEPT, text, kept.job, None
+
+
+def _next() -> _Told:
+    return WaitReason.NEXT, "it fits, and its turn comes with the next decision", None, None
+
+
+def _limiting(usage: Usage, node: TreeNode, key: Key) -> tuple[TreeNode, bool]:
+    """Whose limit it is, and whether it is a borrowing limit."""
+    if node.parent is None:
+        return node, False
+    if usage.through(node, key) <= usage.available(node.parent, key):
+        return node, True
+    return _limiting(usage, node.parent, key)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a job goes within its quota.
+
+The policy's first choice is taken if the quota allows it. Otherwise the job is planned again on the
+GPUs of one key after the other; gangs on GPUs of several keys, of which the quota allows some each,
+are not sought.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.models import matches_model
+from gpupack_core.queueing.books import Books
+from gpupack_core.queueing.charge import Charge, least
+from gpupack_core.queueing.job import Job
+from gpupack_core.queueing.room import Places, Planner
+
+
+class WithinQuota:
+    """A planner that looks at the books."""
+
+    def __init__(self, books: Books, plan: Planner) -> None:
+        self._books, self.plan = books, plan
+
+    def places(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
+        """And what they count; None: nowhere, or not within the quota."""
+        places = self.plan(cluster, job)
+        return None if places is None else self.payable(cluster, job, places)
+
+    def payable(self, cluster: Cluster, job: Job, places: Places) -> tuple[Places, Charge] | None:
+        """These places if the quota allows them, or others that it does."""
+        books = self._books
+        charge = books.charge(cluster, places)
+        if not books.limits or books.usage.fits(job.tenant, charge):
+            return places, charge
+        ways = self._on_one_key(cluster, job)
+        return next((way for way in ways if books.usage.fits(job.tenant, way[1])), None)
+
+    def ways(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
+        """Where it fits, whatever the quota says: the policy's choice, then key by key."""
+        places = self.plan(cluster, job)
+        if places is not None:
+            yield places, self._books.charge(cluster, places)
+            yield from self._on_one_key(cluster, job)
+
+    def may_pay(self, cluster: Cluster, job: Job) -> bool:
+        """False: whatever room there is, the quota does not allow it."""
+        needed = least(job.gang)
+        if not self._books.limits or not needed:
+            return True
+        leaf, usage = self._books.tree.tenant(job.tenant), self._books.usage
+        keys = self._books.keys.allowed(cluster, job.gang.request)
+        return not keys or sum(max(usage.available(leaf, key), 0) for key in keys) >= needed
+
+    def _on_one_key(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
+        books, request = self._books, job.gang.request
+        keys = books.keys.allowed(cluster, request)
+        for key in keys if len(keys) > 1 else ():
+            models = _both(request.models, books.keys.models_of(cluster, key))
+            asked = replace(job.gang, request=replace(request, models=models))
+            places = self.plan(cluster, replace(job, gang=asked))
+            if places is not None:
+                yield places, books.charge(cluster, places)
+
+
+def _both(asked: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the models that were asked for."""
+    if not asked:
+        return models
+    return tuple(m for m in models if any(matches_model(name, m) for name in asked))

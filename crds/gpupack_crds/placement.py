@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the workers of an attempt run: on the wire by node, for programs by worker.
+
+    placement:
+    - node: gpu-1
+      workers: 0-1,3
+      gpus: [GPU-5a…, GPU-1c…, GPU-77…]
+      memoryMiB: [81559]
+
+One entry for each node, so that a gang of 1,024 workers and 4,096 GPUs stays well within what etcd
+takes in an object. GPUs stand by their UUIDs: an index is no identity.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Annotated, Final
+
+from gpupack_crds.devices import MAX_UUID, WHOLE_PERCENT, DeviceShare
+from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
+from gpupack_crds.wire import Wire, described
+
+_RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
+
+class NodePlacement(Wire, frozen=True):
+    """The workers of an attempt that run on one node: decided once, held until the attempt ends."""
+
+    node: Annotated[str, described("Name of the node.", min_length=1, max_length=253)]
+    workers: Annotated[
+        str,
+        described(
+            "Indices of the workers there, such as 0-3,6.",
+            pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$",
+            max_length=5 * MAX_WORKERS,
+        ),
+    ] = ""
+    gpus: Annotated[
+        tuple[Annotated[str, described("A GPU's UUID.", min_length=1, max_length=MAX_UUID)], ...],
+        described(
+            "UUIDs of their GPUs: as many for each worker, in the order of the workers. Empty "
+            "where another device plugin chooses them.",
+            max_length=MAX_GPUS,
+        ),
+    ] = ()
+    percent: Annotated[
+        int, described("Percent of each GPU's compute; 100 is the whole GPU.", ge=1, le=100)
+    ] = WHOLE_PERCENT
+    memory_mib: Annotated[
+        tuple[Annotated[int, described("In MiB.", ge=1, schema={"format": "int64"})], ...],
+        described(
+            "Memory of each GPU in MiB, in the order of gpus; one figure where all have as much.",
+            max_length=MAX_GPUS,
+        ),
+    ] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerPlacement:
+    """Where one worker runs.
+
+    Attributes:
+        worker: its index.
+        node: name of its node.
+        devices: its GPUs there; empty where another device plugin chooses them.
+    """
+
+    worker: int
+    node: str
+    devices: tuple[DeviceShare, ...] = ()
+
+
+def by_node(workers: Iterable[WorkerPlacement]) -> tuple[NodePlacement, ...]:
+    """As the wire has it, nodes in the order of their first workers."""
+    found: dict[tuple[str, int, int], list[WorkerPlacement]] = {}
+    for each in sorted(workers, key=lambda each: each.worker):
+        percent = each.devices[0].percent if each.devices else WHOLE_PERCENT
+        found.setdefault((each.node, percent, len(each.devices)), []).append(each)
+    return tuple(_entry(node, percent, some) for (node, percent, _), some in found.items())
+
+
+def by_worker(placement: Iterable[NodePlacement]) -> tuple[WorkerPlacement, ...]:
+    """In the order of the workers.
+
+    No text makes it fail, since what is not read would be given away: indices beyond any gang's
+    are left out, and GPUs that cannot be split evenly are the last worker's. An entry without
+    workers claims nothing: an earlier version wrote others of their fields, which the API server
+    prunes.
+    """
+    found = [worker for entry in placement for worker in _workers(entry)]
+    return tuple(sorted(found, key=lambda each: each.worker))
+
+
+def nodes_of(placement: Iterable[NodePlacement]) -> tuple[str, ...]:
+    """The nodes, each once."""
+    return tuple(dict.fromkeys(entry.node for entry in placement))
+
+
+def _entry(node: str, percent: int, workers: list[WorkerPlacement]) -> NodePlacement:
+    devices = [device for each in workers for device in each.devices]
+    memory = tuple(device.memory_mib for device in devices)
+    return NodePlacement(
+        node=node,
+        workers=_ranges([each.worker for each in workers]),
+        gpus=tuple(device.uuid for device in devices),
+        percent=percent,
+        memory_mib=memory[:1] if len(set(memory)) == 1 else memory,
+    )
+
+
+def _workers(entry: NodePlacement) -> Iterator[WorkerPlacement]:
+    indices = _indices(entry.workers)
+    memory = entry.memory_mib * (len(entry.gpus) if len(entry.memory_mib) == 1 else 1)
+    memory += (1,) * (len(entry.gpus) - len(memory))
+    devices = [
+        DeviceShare(uuid=uuid, percent=entry.percent, memory_mib=each)
+        for uuid, each in zip(entry.gpus, memory, strict=False)
+    ]
+    share = len(devices) // len(indices) if indices else 0
+    for place, index in enumerate(indices):
+        end = None if place == len(indices) - 1 else (place + 1) * share
+        yield WorkerPlacement(index, entry.node, tuple(devices[place * share : end]))
+
+
+def _ranges(indices: list[int]) -> str:
+    """`0-3,6` for 0, 1, 2, 3, 6."""
+    runs = groupby(enumerate(indices), key=lambda pair: pair[1] - pair[0])
+    ends = [(run[0][1], run[-1][1]) for run in (list(group) for _, group in runs)]
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
+
+
+def _indices(ranges: str) -> list[int]:
+    pairs = ((int(first), int(last or first)) for first, last in _RANGE.findall(ranges))
+    return [index for first, last in pairs for index in range(first, min(last + 1, MAX_WORKERS))]

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a GPUJob asks for: all its workers together."""
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_crds import quantity
+from gpupack_crds.errors import QuantityInvalid
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_extender import gpu_ask, pod_ask
+from gpupack_extender.errors import AskInvalid
+from gpupack_extender.limits import believed
+from gpupack_extender.node_rules import NodeRules
+from gpupack_kube import objects
+
+
+def gang(spec: GpuJobSpec, pod_spec: dict[str, Any], observed: Collection[str]) -> core.Gang:
+    """What all workers ask for; no API server has checked `pod_spec`.
+
+    Raises:
+        AskInvalid: a quantity or a selector in the pod spec cannot be read, or a resource is
+            asked that is not served, or GPUs of another resource than the job's.
+    """
+    worker, rules = _read(pod_spec)
+    _require_no_others(worker, spec.resource_name, observed)
+    try:
+        return core.Gang(spec.workers, _request(spec, worker, rules, observed), _spread(spec))
+    except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
+        raise AskInvalid(f"spec cannot be planned: {error}") from error
+
+
+def _read(pod_spec: dict[str, Any]) -> tuple[objects.PodSpec, NodeRules]:
+    try:
+        return msgspec.convert(pod_spec, objects.PodSpec), msgspec.convert(pod_spec, NodeRules)
+    except msgspec.ValidationError as error:
+        raise AskInvalid(f"podSpec: {error}") from error
+
+
+def _request(
+    spec: GpuJobSpec, worker: objects.PodSpec, rules: NodeRules, observed: Collection[str]
+) -> core.Request:
+    selector, tolerations = rules.parse()
+    of_pod = pod_ask.request(
+        worker, gpu_ask.of_job(spec, observed), selector=selector, tolerations=tolerations
+    )
+    return dataclasses.replace(
+        of_pod,
+        models=spec.gpu_models,
+        min_memory=core.MiB(believed(quantity.mebibytes(spec.min_memory or 0))),
+        interconnect=core.Interconnect(spec.interconnect),
+    )
+
+
+def _require_no_others(worker: objects.PodSpec, resource: str, observed: Collection[str]) -> None:
+    """No node has GPUs of two names: such a worker would hold its place and never start."""
+    asked = {
+        name
+        for container in (*worker.containers, *worker.init_containers)
+        for name in container.resources.limits
+        if name in observed and name != resource
+    }
+    if asked:
+        raise AskInvalid(
+            f"the template asks for {', '.join(sorted(asked))}, but the job's GPUs are {resource}; "
+            "remove it from the container's resources, or set resourceName"
+        )
+
+
+def _spread(spec: GpuJobSpec) -> core.Spread:
+    if spec.spread is None:
+        return core.Spread()
+    return core.Spread(
+        max_nodes=spec.spread.max_nodes,
+        one_worker_per_node=spec.spread.one_worker_per_node,
+        same_clique=spec.spread.one_clique,
+    )

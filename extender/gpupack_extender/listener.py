@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accepts connections within limits, before TLS has cost anything.
+
+asyncio's own server counts a connection once its handshake is done, and waits a minute for that:
+whoever opens connections and says nothing holds a descriptor and buffers for each. Here a slot is
+taken before the handshake, which has HANDSHAKE_SECONDS.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from gpupack_extender.connections import Connection
+from gpupack_extender.peer_limits import ConnectionLimits, Slot
+
+HANDSHAKE_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 0.1
+"""After an accept that failed, as when descriptors have run out."""
+
+Protocols = Callable[[Slot], Connection]
+
+
+class Listener:
+    """One listening socket; closed like asyncio's own server."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        protocols: Protocols,
+        *,
+        tls: ssl.SSLContext | None,
+        limits: ConnectionLimits,
+    ) -> None:
+        listening.setblocking(False)  # noqa: FBT003 - the standard library's
+        self.sockets = (listening,)
+        self._protocols, self._tls, self._limits = protocols, tls, limits
+        self._opening: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.create_task(self._accept(listening))
+
+    def close(self) -> None:
+        """Accept no more; connections that are open stay so."""
+        self._accepting.cancel()
+        for task in self._opening:
+            task.cancel()
+        for each in self.sockets:
+            each.close()
+
+    async def wait_closed(self) -> None:
+        """Until nothing is being accepted."""
+        await asyncio.gather(self._accepting, *self._opening, return_exceptions=True)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                connected, address = await asyncio.get_running_loop().sock_accept(listening)
+            except OSError:
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            task = asyncio.create_task(self._open(connected, str(address[0])))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, connected: socket.socket, peer: str) -> None:
+        task = asyncio.current_task()
+        protocol: Connection | None = None
+
+        def drop() -> None:
+            if protocol is not None and protocol.transport is not None:
+                protocol.transport.abort()
+            elif task is not None:
+                task.cancel()
+
+        slot = self._limits.take(peer, drop)
+        if slot is None:
+            connected.close()
+            return
+        protocol = self._protocols(slot)
+        try:
+            await self._establish(protocol, connected)
+        except (OSError, asyncio.CancelledError):
+            slot.free()
+            connected.close()
+
+    async def _establish(self, protocol: Connection, connected: socket.socket) -> None:
+        """Hand the connection to its protocol, which frees the slot when it is lost.
+
+        Raises:
+            OSError: the caller went away, sent no TLS, or took too long.
+        """
+        deadlines = {"ssl_handshake_timeout": HANDSHAKE_SECONDS} if self._tls else {}
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: protocol, connected, ssl=self._tls, **deadlines
+        )
+
+
+def listening_socket(host: str, port: int, *, backlog: int) -> socket.socket:
+    """A TCP socket on this address; `host` empty: on all, IPv6 among them where there is any."""
+    if host or not socket.has_dualstack_ipv6():
+        return socket.create_server((host, port), backlog=backlog)
+    return socket.create_server(
+        (host, port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=backlog
+    )

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kube-scheduler and the kubelet count for a pod.
+
+CPU and memory are counted as kube-scheduler counts them, so that a place does not die in its own
+filters later: the sum of the containers and sidecars, or the peak of the init phase if that is
+more, plus overhead.
+"""
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+
+import gpupack_core as core
+from gpupack_crds import names, quantity
+from gpupack_crds.errors import QuantityInvalid
+from gpupack_extender.errors import AskInvalid
+from gpupack_extender.limits import believed
+from gpupack_kube import objects
+
+_milli_cpu = functools.lru_cache(maxsize=1024)(quantity.milli_cpu)
+_mebibytes = functools.lru_cache(maxsize=1024)(quantity.mebibytes)
+
+_MEASURES: Mapping[str, Callable[[str | int | float], int]] = {
+    "cpu": _milli_cpu,
+    "memory": _mebibytes,
+}
+"""Whatever is not named here is counted in whole pieces."""
+
+
+def needs(spec: objects.PodSpec) -> tuple[core.MilliCpu, core.MiB]:
+    """CPU and memory that kube-scheduler counts for a pod.
+
+    Raises:
+        AskInvalid: a quantity cannot be read.
+    """
+    try:
+        cpu, memory = _counted(spec, "cpu"), _counted(spec, "memory")
+    except (QuantityInvalid, ArithmeticError) as error:
+        raise AskInvalid(f"requests cannot be counted: {error}") from error
+    return core.MilliCpu(believed(cpu)), core.MiB(believed(memory))
+
+
+def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
+    """GPUs and slots for shares that the kubelet counts for a pod, by resource name.
+
+    Raises:
+        AskInvalid: a quantity cannot be read.
+    """
+    try:
+        counted = {
+            name: believed(_counted(spec, name)) for name in (names.GPU, names.GPU_SHARE, *observed)
+        }
+    except QuantityInvalid as error:
+        raise AskInvalid(f"GPUs cannot be counted: {error}") from error
+    return {name: number for name, number in counted.items() if number}
+
+
+def long_running(spec: objects.PodSpec) -> list[objects.Container]:
+    """Containers and sidecars."""
+    return [*spec.containers, *(c for c in spec.init_containers if _is_sidecar(c))]
+
+
+def _is_sidecar(container: objects.Container) -> bool:
+    return container.restart_policy == "Always"
+
+
+def _counted(spec: objects.PodSpec, name: str) -> int:
+    """What the pod needs of one resource; in one pass, as there may be thousands of containers."""
+    measure = _MEASURES.get(name, quantity.count)
+    peak = sum(measure(_asked(container, name)) for container in long_running(spec))
+    sidecars = 0
+    for container in spec.init_containers:
+        amount = measure(_asked(container, name))
+        peak = max(peak, sidecars + amount)
+        if _is_sidecar(container):
+            sidecars += amount
+    return peak + measure(spec.overhead.get(name, 0))
+
+
+def _asked(container: objects.Container, name: str) -> str | int | float:
+    resources = container.resources
+    return resources.requests.get(name, resources.limits.get(name, 0))

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes that no watch event has shown: read the object until it is known what became of them.
+
+The watch may hang while a Binding or a plan is written. So a place is not given away when a time is
+over, but when the pod or the GPUJob, read after that, says that it may be. An object that the write
+has not changed yet says nothing at first, since the write may still be on its way; the API server
+ends every request after a minute (--request-timeout), so GIVE_UP_SECONDS after the write it never
+arrives.
+
+Bindings and plans are asked about by a task each: the one does not wait for the other's answers.
+"""
+
+import abc
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from gpupack_extender import binding
+from gpupack_extender.ledger.claims import PodClaim, State, WorkerClaim
+from gpupack_extender.ledger.ledger import Ledger, Outcome
+from gpupack_extender.ledger.placed_job import PLACED_JOBS, PlacedJob
+from gpupack_kube import errors
+from gpupack_kube.client import Api
+
+log = logging.getLogger(__name__)
+
+GIVE_UP_SECONDS = 180.0
+
+Plan = tuple[WorkerClaim, ...]
+"""Of one attempt, by worker index; never empty."""
+
+Write = TypeVar("Write")
+
+
+class UnconfirmedWrites(abc.ABC, Generic[Write]):
+    """Settles writes of one kind that neither an answer nor the watch has settled."""
+
+    look_seconds: ClassVar[float]
+    """Between two looks at what is unconfirmed."""
+
+    def __init__(self, api: Api, ledger: Ledger) -> None:
+        self._api = api
+        self._ledger = ledger
+
+    async def run(self) -> None:
+        """Ask about every write that is unconfirmed, until cancelled."""
+        while True:
+            await asyncio.sleep(self.look_seconds)
+            for write in self.unconfirmed():
+                await self.ask(write)
+
+    async def ask(self, write: Write) -> None:
+        """Read the object; if it tells what became of the write, so does the ledger."""
+        try:
+            outcome = await self._outcome(write)
+        except errors.KubeError as error:
+            log.warning("%s, written or not: %s", self._name(write), error)
+        else:
+            self._settle(write, outcome)
+
+    @abc.abstractmethod
+    def unconfirmed(self) -> Sequence[Write]:
+        """Writes that the watch should have shown by now."""
+
+    @abc.abstractmethod
+    async def _outcome(self, write: Write) -> Outcome:
+        """What the object, read now, says. A KubeError says nothing."""
+
+    @abc.abstractmethod
+    def _settle(self, write: Write, outcome: Outcome) -> None:
+        """Tell the ledger."""
+
+    @abc.abstractmethod
+    def _name(self, write: Write) -> str:
+        """Say for people what was written."""
+
+    def _may_land(self, claim: PodClaim | WorkerClaim) -> bool:
+        return self._ledger.age_seconds(claim) <= GIVE_UP_SECONDS
+
+
+class UnconfirmedBinds(UnconfirmedWrites[PodClaim]):
+    """Bindings; the pod tells."""
+
+    look_seconds = 5.0
+
+    def unconfirmed(self) -> Sequence[PodClaim]:
+        """Bindings that were sent at least a look ago."""
+        return self._ledger.unconfirmed(older_than_seconds=self.look_seconds)
+
+    async def _outcome(self, write: PodClaim) -> Outcome:
+        may_have_landed = write.state is State.LANDED or self._may_land(write)
+        pod = await binding.read_pod(
+            self._api, namespace=write.namespace, name=write.name, uid=write.uid
+        )
+        return binding.judge(pod, write, may_have_landed=may_have_landed)
+
+    def _settle(self, write: PodClaim, outcome: Outcome) -> None:
+        self._ledger.settle(write, outcome)
+
+    def _name(self, write: PodClaim) -> str:
+        return f"binding of pod {write.namespace}/{write.name}"
+
+
+class UnconfirmedPlans(UnconfirmedWrites[Plan]):
+    """Plans; the GPUJob tells.
+
+    The places of a GPUJob that there is but that cannot be read are free once no write can arrive:
+    nothing else would ever settle them, and pods that were bound to them hold them by claims of
+    their own.
+    """
+
+    look_seconds = 1.0
+
+    def unconfirmed(self) -> Sequence[Plan]:
+        """Plans whose time is over."""
+        return self._ledger.overdue_plans()
+
+    async def _outcome(self, write: Plan) -> Outcome:
+        may_land = self._may_land(write[0])
+        attempt = write[0].worker.attempt
+        try:
+            job = await self._api.get(PLACED_JOBS, attempt.job, namespace=attempt.namespace)
+        except errors.NotFound:
+            job = None
+        except (errors.Unreachable, errors.Refused):
+            raise
+        except errors.KubeError as error:
+            log.warning("%s, written or not, cannot be read: %s", attempt, error)
+            return Outcome.UNKNOWN if may_land else Outcome.NOT_LANDED
+        return judge_plan(job, write, may_land=may_land)
+
+    def _settle(self, write: Plan, outcome: Outcome) -> None:
+        self._ledger.settle_plan(write, outcome)
+
+    def _name(self, write: Plan) -> str:
+        return str(write[0].worker.attempt)
+
+
+def judge_plan(job: PlacedJob | None, plan: Plan, *, may_land: bool) -> Outcome:
+    """What a GPUJob, read after a plan's time, says about the plan.
+
+    Args:
+        job: the GPUJob of that name; None if there is none.
+        plan: what was answered.
+        may_land: a write that was sent in time may still arrive.
+    """
+    attempt, version = plan[0].worker.attempt, plan[0].version
+    if job is None or job.metadata.uid != attempt.job_uid:
+        return Outcome.NOT_LANDED
+    if job.status.attempt >= attempt.number:
+        is_current = job.status.attempt == attempt.number and job.status.holds_placement
+        return Outcome.LANDED if is_current else Outcome.NOT_LANDED
+    if version and job.metadata.resource_version != version:
+        return Outcome.NOT_LANDED
+    return Outcome.UNKNOWN if may_land else Outcome.NOT_LANDED

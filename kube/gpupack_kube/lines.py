@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of a watch, none of which takes more memory than is allowed.
+
+One object may be several MiB of JSON: etcd takes 1.5 MiB, and Go's encoder writes each <, > and &
+in six bytes. aiohttp's own reader of lines ends the stream with an error at twice its buffer. Here
+what is too long is read to its end without being held, and its beginning tells which object it was.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import AsyncIterable, AsyncIterator
+
+HEAD_BYTES = 1 << 16
+"""How much of a line that is too long is kept."""
+
+_TOKEN = re.compile(
+    rb'\s*(?:("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|([{}\[\],])|([^\s{}\[\],:"]+))', re.DOTALL
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LongLine:
+    """A line that was longer than allowed.
+
+    Attributes:
+        head: its first bytes.
+        size: its length, bytes.
+    """
+
+    head: bytes
+    size: int
+
+
+class _Line:
+    """A line that is being read."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._parts: list[bytes] = []
+        self._too_long = False
+        self.size = 0
+
+    def add(self, part: bytes) -> None:
+        self.size += len(part)
+        if self._too_long:
+            return
+        self._parts.append(part)
+        if self.size > self._most_bytes:
+            self._parts = [b"".join(self._parts)[:HEAD_BYTES]]
+            self._too_long = True
+
+    def taken(self) -> bytes | LongLine:
+        """What was read; the next part begins another line."""
+        whole = b"".join(self._parts)
+        line = LongLine(whole, self.size) if self._too_long else whole
+        self._parts, self.size, self._too_long = [], 0, False
+        return line
+
+
+async def lines(
+    chunks: AsyncIterable[bytes], *, most_bytes: int
+) -> AsyncIterator[bytes | LongLine]:
+    """Split a stream at its newlines; lines without content are left out.
+
+    At most `most_bytes`, one chunk and one copy of both are held at a time.
+    """
+    line = _Line(most_bytes)
+    async for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        line.add(first)
+        for part in others:
+            if line.size:
+                yield line.taken()
+            line.add(part)
+    if line.size:
+        yield line.taken()
+
+
+def texts(head: bytes) -> dict[tuple[str, ...], str]:
+    """The texts that stand in the beginning of a JSON object, by their path.
+
+    No more than the tokens are looked at, one after the other, so that a text which looks like JSON
+    is not taken for it, and depth costs nothing. Lists are passed over.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    path: list[str] = []
+    key, position = "", 0
+    while token := _TOKEN.match(head, position):
+        position = token.end()
+        text, colon, mark, _ = token.groups()
+        if colon:
+            key = json.loads(text)
+        elif text:
+            if "[" not in path:
+                found.setdefault((*path[1:], key), json.loads(text))
+        elif mark in (b"{", b"["):
+            path.append("[" if mark == b"[" else key)
+        elif mark in (b"}", b"]"):
+            path = path[:-1]
+    return found
+
+
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_ALL_BRACES = bytes.maketrans(b"[]", b"{}")
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def is_shallow(text: bytes, *, levels: int) -> bool:
+    """Whether JSON is nested no deeper than so many levels, however deep it is.
+
+    What reads JSON by recursion fails some hundred levels down, often where nobody expects it.
+    """
+    braces = _TEXT.sub(b"", text).translate(_ALL_BRACES, _OTHERS)
+    for _ in range(levels):
+        if not braces:
+            return True
+        braces = braces.replace(b"{}", b"")
+    return not braces

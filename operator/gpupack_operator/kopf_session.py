@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kopf's connection to the API server, by which no tenant's object ends the operator.
+
+kopf reads whole lines of a watch, of any length, by Python's own JSON parser, which fails for an
+object that is nested some hundred levels deep; the failure ends kopf. So what is too long or too
+deep is taken out of the stream before kopf sees it. Its lists would need the same, and be held page
+by page: kopf is told to have them streamed, too (`handlers.settings`).
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import kopf
+
+from gpupack_kube import lines
+from gpupack_operator.cache import DEEPEST_LEVELS
+
+log = logging.getLogger(__name__)
+
+LARGEST_BYTES = 4 << 20
+"""etcd holds a custom resource as the JSON that is sent, and takes 1.5 MiB."""
+
+EVENT_LEVELS = DEEPEST_LEVELS + 1
+"""A line is an event, which has the GPUJob one level down."""
+
+
+class GpuJobStream:
+    """kopf's watch of GPUJobs, as far as it is ours to count.
+
+    Attributes:
+        unreadable: how many times a GPUJob could not be read.
+    """
+
+    def __init__(self) -> None:
+        self.unreadable = 0
+
+    def pass_over(self, title: str, reason: str) -> None:
+        """Say that a GPUJob is left out; `title` is its namespace and name."""
+        self.unreadable += 1
+        log.error("GPUJob %s is passed over: %s", title, reason)
+
+
+class ReadableLines:
+    """A stream of which kopf gets the lines that it can read; the rest is the stream's own."""
+
+    def __init__(self, content: aiohttp.StreamReader, stream: GpuJobStream) -> None:
+        self._content = content
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
+        """Yield whole lines, whatever size of chunks is asked for."""
+        async for line in lines.lines(self._content.iter_any(), most_bytes=LARGEST_BYTES):
+            if isinstance(line, lines.LongLine):
+                self._stream.pass_over(_title(line.head), f"it takes {line.size} bytes")
+            elif not lines.is_shallow(line, levels=EVENT_LEVELS):
+                title = _title(line[: lines.HEAD_BYTES])
+                self._stream.pass_over(title, f"more than {DEEPEST_LEVELS} levels of fields")
+            else:
+                yield line + b"\n"
+
+
+def readable_response(stream: GpuJobStream) -> type[aiohttp.ClientResponse]:
+    """Answers whose lines are all readable."""
+
+    class ReadableResponse(aiohttp.ClientResponse):
+        async def start(self, connection: Any) -> aiohttp.ClientResponse:
+            await super().start(connection)
+            self.content = ReadableLines(self.content, stream)  # type: ignore[assignment]
+            return self
+
+    return ReadableResponse
+
+
+def session(info: kopf.ConnectionInfo, stream: GpuJobStream) -> kopf.AiohttpSession:
+    """Connect as kopf itself would; kopf closes it, and asks for another when a token expires."""
+    return kopf.AiohttpSession(
+        server=info.server,
+        default_namespace=info.default_namespace,
+        expiration=info.expiration,
+        aiohttp_session=aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+            headers=info.as_http_headers() | {"Accept-Encoding": "identity"},
+            response_class=readable_response(stream),
+            proxy=info.proxy_url,
+            trust_env=info.trust_env,
+        ),
+    )
+
+
+def _title(head: bytes) -> str:
+    told = lines.texts(head)
+    return "/".join(
+        told.get(("object", "metadata", part), "unknown") for part in ("namespace", "name")
+    )

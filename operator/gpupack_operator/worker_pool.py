@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that take keys from the queue; a pass that fails is repeated, later each time."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from gpupack_kube import errors
+from gpupack_operator.reconcile import MAX_RETRY_SECONDS
+from gpupack_operator.waitlist import Key
+from gpupack_operator.work_queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY_SECONDS = 0.1
+
+Pass = Callable[[Key], Awaitable[float | None]]
+
+
+class FailedPass(Protocol):
+    """Who is told of a pass that failed."""
+
+    async def __call__(self, key: Key, error: Exception, *, failures: int) -> None:
+        """The passes over this key have failed so many times in a row."""
+
+
+class WorkerPool:
+    """Works on several GPUJobs at once, and on each by one worker.
+
+    Args:
+        queue: what is to be worked on.
+        reconcile: one pass.
+        on_failure: told of each pass that fails.
+    """
+
+    def __init__(self, queue: WorkQueue[Key], reconcile: Pass, on_failure: FailedPass) -> None:
+        self._queue = queue
+        self._reconcile = reconcile
+        self._on_failure = on_failure
+        self._failures: dict[Key, int] = {}
+
+    def add_all(self, keys: Iterable[Key]) -> None:
+        """Have all of these looked at."""
+        for key in keys:
+            self._queue.add(key)
+
+    async def run(self, size: int) -> None:
+        """Work for ever."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(size):
+                group.create_task(self._work(), name=f"worker {number}")
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                seconds = await self._one_pass(key)
+            finally:
+                self._queue.done(key)
+            if seconds is not None:
+                self._queue.add_later(key, seconds)
+
+    async def _one_pass(self, key: Key) -> float | None:
+        try:
+            seconds = await self._reconcile(key)
+        except errors.KubeError as error:
+            log.warning("%s/%s: %s; trying again", *key, error)
+            return await self._failed(key, error)
+        except Exception as error:
+            # A bug about one GPUJob must not stop the others; the traceback is what mends it.
+            log.exception("%s/%s: unexpected error; trying again", *key)
+            return await self._failed(key, error)
+        self._failures.pop(key, None)
+        return seconds
+
+    async def _failed(self, key: Key, error: Exception) -> float:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        try:
+            await self._on_failure(key, error, failures=failures)
+        except Exception:
+            # What one GPUJob brings about must not end the worker, here neither.
+            log.exception("%s/%s: cannot tell of the failure", *key)
+        return min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 10), MAX_RETRY_SECONDS)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries out what the queue decides: the cluster's books and the course of jobs."""
+
+from gpupack_core import (
+    Cluster,
+    Gang,
+    NodeName,
+    Placement,
+    Policy,
+    Request,
+    Spread,
+    choose,
+    choose_gang,
+    why_not,
+)
+from gpupack_core import queueing as q
+from gpupack_simulator.disciplines import Discipline
+from gpupack_simulator.engine.entry import Entry
+from gpupack_simulator.engine.events import Component, Ended, EventKind, EventQueue, Stop
+from gpupack_simulator.engine.learning import Learning
+from gpupack_simulator.engine.recorder import Recorder
+from gpupack_simulator.job import Job, JobId, holder_of, job_of
+from gpupack_simulator.record import Cause, End
+
+
+class JobDispatcher:
+    """Owner of the queue; belongs to one engine. `grace`: how long who is stopped runs on."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        learning: Learning,
+        discipline: Discipline,
+        recorder: Recorder,
+        *,
+        quotas: q.Quotas | None = None,
+        grace: float = 0.0,
+    ) -> None:
+        self.cluster = cluster
+        self.queue = q.Queue(discipline.rules, q.Quotas() if quotas is None else quotas)
+        self.events = EventQueue()
+        self.now = 0.0
+        self.entries: list[Entry] = []
+        self.running: dict[JobId, Entry] = {}
+        self._by_id: dict[JobId, Entry] = {}
+        self._asks = _Asks(cluster, learning if discipline.keeps else None)
+        self._learning, self._discipline, self._recorder = learning, discipline, recorder
+        self._grace = grace
+        self._look_at: float | None = None
+
+    def arrive(self, job: Job) -> None:
+        """It joins the queue, unless it would wait for ever."""
+        gang, never = self._asks.of(job)
+        asked = q.Job(
+            id=job.id,
+            gang=gang,
+            submitted=job.arrival,
+            tenant=q.Tenant(job.tenant),
+            priority=job.priority,
+            duration=job.duration,
+            number=len(self.entries),
+            preemptible=job.preemptible,
+        )
+        entry = self._by_id[job.id] = Entry(job, asked, since=self.now)
+        self.entries.append(entry)
+        self._recorder.arrived += job.milli
+        self._learning.arrived(job)
+        if never:
+            entry.reason, entry.end, entry.ended = never, End.DROPPED, self.now
+        else:
+            self.queue.submit(asked, self.now)
+
+    def serve(self) -> None:
+        """Do what the queue decides, until it decides nothing more at this instant."""
+        if not len(self.queue):
+            return
+        while True:
+            decisions = self.queue.cycle(self.cluster, self.now, self._plan)
+            for admit in decisions.admitted:
+                self._start(self._by_id[admit.job], admit.placements)
+            for preempt in decisions.preemptions:
+                self._preempt(preempt)
+            for given_up in decisions.given_up:
+                self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
+            again = bool(decisions.preemptions or decisions.given_up)
+            look_at = decisions.look_at
+            if not again and (look_at is None or look_at > self.now):
+                break
+        if not self._discipline.keeps:
+            for asked in self.queue.jobs():
+                self._drop(self._by_id[asked.id])
+        elif look_at is not None and look_at != self._look_at:
+            self._look_at = look_at
+            self.events.add(look_at, EventKind.LOOK)
+
+    def waiting_requests(self) -> list[Request]:
+        """One of each kind that waits."""
+        return list(dict.fromkeys(gang.request for gang in self.queue.gangs()))
+
+    def finish(self, ended: Ended) -> None:
+        """It is through, unless that attempt was killed."""
+        entry = self.running.get(ended.job)
+        if entry is not None and entry.attempts == ended.attempt:
+            self._release(entry)
+            entry.end, entry.ended = End.SUCCEEDED, self.now
+            self._learning.departed(entry.job)
+
+    def stop(self, stop: Stop) -> None:
+        """It was to end for another, and its grace period is over."""
+        entry = self.running.get(stop.job)
+        if entry is not None and entry.attempts == stop.attempt:
+            self._stop(entry)
+
+    def hit(self, component: Component) -> list[Entry]:
+        """Who runs on this node or device, by arrival."""
+        if component.device is None:
+            holders = self.cluster.holders_on(component.node)
+        else:
+            holders = self.cluster.holders_of(node=component.node, uuid=component.device)
+        jobs = dict.fromkeys(job_of(holder) for holder in holders)
+        return [self.running[job] for job in jobs if job in self.running]
+
+    def kill(self, entry: Entry, node: NodeName, *, requeue: bool) -> None:
+        """It lost a place on this node: what it has done is lost."""
+        self._recorder.lose(entry, self.now, node, Cause.KILLED_WORK)
+        self._release(entry)
+        if requeue:
+            self._requeue(entry)
+        else:
+            entry.end, entry.ended = End.KILLED, self.now
+            self._learning.departed(entry.job)
+
+    def changed(self, name: NodeName) -> None:
+        """The node broke or was repaired."""
+        self.queue.changed(name, self.cluster)
+
+    def _plan(self, cluster: Cluster, job: q.Job) -> tuple[Placement, ...] | None:
+        return place(cluster, job.gang, self._learning.policy)
+
+    def _start(self, entry: Entry, placements: tuple[Placement, ...]) -> None:
+        job = entry.job
+        for worker, placement in enumerate(placements):
+            self.cluster.take(holder_of(job.id, worker), placement)
+        self.queue.start(entry.asked, placements, self.cluster, self.now)
+        self.running[job.id] = entry
+        entry.waited += self.now - entry.since
+        entry.started, entry.placements, entry.end = self.now, placements, End.RUNNING
+        entry.attempts += 1
+        self._recorder.allocated += job.milli
+        self.events.add(self.now + job.duration, EventKind.END, Ended(job.id, entry.attempts))
+
+    def _preempt(self, decision: q.Preempt) -> None:
+        self.queue.reserve(decision, self.cluster, self.now)
+        for victim in decision.victims:
+            entry = self.running[victim.job]
+            if self._grace:
+                stop = Stop(entry.job.id, entry.attempts)
+                self.events.add(self.now + self._grace, EventKind.STOP, stop)
+            else:
+                self._stop(entry)
+
+    def _stop(self, entry: Entry) -> None:
+        self._recorder.lose(entry, self.now, entry.placements[0].node, Cause.PREEMPTED)
+        entry.preemptions += 1
+        self._release(entry)
+        self._requeue(entry)
+
+    def _requeue(self, entry: Entry) -> None:
+        entry.end, entry.since = End.WAITING, self.now
+        self.queue.submit(entry.asked, self.now)
+
+    def _drop(self, entry: Entry) -> None:
+        self.queue.withdraw(entry.job.id, self.cluster)
+        entry.end, entry.ended = End.DROPPED, self.now
+
+    def _release(self, entry: Entry) -> None:
+        del self.running[entry.job.id]
+        self._recorder.vacate(entry, self.now)
+        self._recorder.allocated -= entry.job.milli
+        for worker in range(len(entry.placements)):
+            self.cluster.give_back(holder_of(entry.job.id, worker))
+        self.queue.end(entry.job.id, self.cluster, self.now)
+
+
+class _Asks:
+    """What jobs ask for, and why it fits not even the empty cluster, worked out once for each.
+
+    Traces repeat a few requests; to know one by its identity is faster than to compare it.
+    """
+
+    def __init__(self, cluster: Cluster, learning: Learning | None) -> None:
+        """`learning` None: who asks for too much is refused like all who do not fit."""
+        self._cluster, self._learning = cluster, learning
+        self._known: dict[tuple[int, int, Spread], tuple[Gang, str]] = {}
+        self._kept: list[Request] = []
+        """An identity stands for a request only as long as that exists."""
+
+    def of(self, job: Job) -> tuple[Gang, str]:
+        seen = (id(job.request), job.workers, job.spread)
+        known = self._known.get(seen)
+        if known is None:
+            self._kept.append(job.request)
+            gang, never = job.gang, ""
+            if self._learning is not None:
+                never = never_fits(self._cluster, gang, self._learning.policy)
+            known = self._known[seen] = gang, never
+        return known
+
+
+def place(cluster: Cluster, gang: Gang, policy: Policy) -> tuple[Placement, ...] | None:
+    """What each worker gets, None where they do not fit; the cluster is not changed."""
+    if gang.workers == 1 and not gang.spread.same_clique:
+        placement = choose(cluster, gang.request, policy)
+        return None if placement is None else (placement,)
+    return choose_gang(cluster, gang, policy)
+
+
+def never_fits(cluster: Cluster, gang: Gang, policy: Policy) -> str:
+    """Why it fits not even the empty cluster; empty: it does."""
+    return why_not(cluster.emptied(), gang, policy)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run writes down as it goes: counters, and the records of what is over."""
+
+from dataclasses import dataclass, field, replace
+
+from gpupack_core import WHOLE_GPU, Cluster, IntArray, Node, NodeName
+from gpupack_simulator.engine.entry import Entry
+from gpupack_simulator.job import JobId
+from gpupack_simulator.record import Cause, End, JobRecord, Loss, Occupancy
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Mutable; belongs to one engine. Capacity in milli-GPU."""
+
+    measured_from: float
+    keep_occupancy: bool = True
+    allocated: int = 0
+    arrived: int = 0
+    area: float = 0.0
+    """Allocated times time, from measured_from on."""
+    events: int = 0
+    occupancy: list[Occupancy] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+
+    def pass_time(self, start: float, end: float) -> None:
+        """Nothing happened in between."""
+        since = max(start, self.measured_from)
+        if end > since:
+            self.area += self.allocated * (end - since)
+
+    def lose(self, entry: Entry, now: float, node: NodeName, cause: Cause) -> None:
+        """What the attempt has done so far is done again."""
+        done = now - (now if entry.started is None else entry.started)
+        milli_time = entry.job.milli * done
+        self.losses.append(Loss(now, entry.job.id, node, cause, milli_time))
+
+    def vacate(self, entry: Entry, end: float) -> None:
+        """The attempt holds its devices no longer."""
+        self.occupancy += self.held_by(entry, end)
+
+    def held_by(self, entry: Entry, end: float | None) -> list[Occupancy]:
+        """For the Gantt picture: one for each device of each worker of this attempt."""
+        if not self.keep_occupancy:
+            return []
+        start = 0.0 if entry.started is None else entry.started
+        return [
+            Occupancy(placement.node, grant.uuid, entry.job.id, start, end, grant.milli)
+            for placement in entry.placements
+            for grant in placement.devices
+        ]
+
+
+def held_before(cluster: Cluster) -> list[Occupancy]:
+    """What a snapshot holds of GPUs already, and goes on holding, in the name of its holder."""
+    slices = {d.uuid for node in cluster.nodes() for d in node.devices if d.is_slice}
+    return [
+        Occupancy(placement.node, grant.uuid, JobId(holder), 0.0, None, grant.milli)
+        for holder, placement in cluster.held().items()
+        for grant in placement.devices
+        if grant.uuid not in slices
+    ]
+
+
+def job_record(entry: Entry, now: float) -> JobRecord:
+    """As the job stands now."""
+    waited = entry.waited + (now - entry.since if entry.end is End.WAITING else 0.0)
+    return JobRecord(
+        job=entry.job,
+        submitted=entry.job.arrival,
+        started=entry.started,
+        ended=entry.ended,
+        end=entry.end,
+        placements=entry.placements,
+        attempts=entry.attempts,
+        preemptions=entry.preemptions,
+        wait=None if entry.end is End.DROPPED else waited,
+        reason=entry.reason,
+    )
+
+
+def capacity_of(cluster: Cluster) -> int:
+    """Milli-GPU of all GPUs, whatever their health; MIG slices have none, as in core's arrays."""
+    return WHOLE_GPU * int(cluster.arrays.gpus.sum())
+
+
+def allocated_of(cluster: Cluster) -> IntArray:
+    """Milli-GPU in use, by row."""
+    arrays = cluster.arrays
+    allocated: IntArray = (arrays.used_milli * (arrays.capacity > 0)).sum(axis=1)
+    return allocated
+
+
+def without_slices(node: Node) -> Node:
+    """The node as figures and pictures show it: GPUs alone."""
+    return replace(node, devices=tuple(d for d in node.devices if not d.is_slice))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`queue`, `quotas` and `cohorts` of a scenario, and what they are made into. In whole GPUs."""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from gpupack_core.queueing import (
+    ANY,
+    Cohort,
+    CohortName,
+    Fifo,
+    Key,
+    Limit,
+    Quota,
+    Tenant,
+)
+from gpupack_simulator.disciplines import Discipline
+from gpupack_simulator.inputs.specs import Name, Time
+
+ANY_MODEL = "*"
+"""The key of models that nobody names."""
+
+_MILLI = 1000
+
+Amount = Annotated[float, Meta(ge=0, le=1_000_000)]
+
+
+class LimitSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """Of one model; lending and borrowing are without limit where they are left out."""
+
+    nominal: Amount = 0.0
+    lending_limit: Amount | None = None
+    borrowing_limit: Amount | None = None
+
+
+class QuotaSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """One entry of `quotas`."""
+
+    tenant: Name
+    cohort: str = ""
+    weight: Annotated[float, Meta(ge=0)] = 1.0
+    gpus: dict[str, LimitSpec | Amount] = {}
+
+
+class CohortSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """One entry of `cohorts`."""
+
+    name: Name
+    parent: str = ""
+    weight: Annotated[float, Meta(ge=0)] = 1.0
+    gpus: dict[str, LimitSpec | Amount] = {}
+    fifo: Fifo | None = None
+    min_runtime: Time | None = None
+
+
+class PreemptionSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """`queue.preemption`; what is left out is as in core's rules."""
+
+    nominal: bool | UnsetType = UNSET
+    fair_share: bool | UnsetType = UNSET
+    priority: bool | UnsetType = UNSET
+    min_runtime: Time | UnsetType = UNSET
+    patience: Time | UnsetType = UNSET
+    retry: Time | UnsetType = UNSET
+    grace: Time = 0.0
+
+
+class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """`queue`: what differs from the rules of the discipline."""
+
+    by_priority: bool | UnsetType = UNSET
+    by_share: bool | UnsetType = UNSET
+    half_life: Time | UnsetType = UNSET
+    fifo: Fifo | UnsetType = UNSET
+    keep_room_after: Time | UnsetType = UNSET
+    kept: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
+    preemption: PreemptionSpec = field(default_factory=PreemptionSpec)
+
+
+def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
+    """The discipline with what the scenario says of it."""
+    preemption = spec.preemption
+    rules = replace(
+        discipline.rules,
+        **_given(spec, "by_priority", "by_share", "half_life", "fifo", "keep_room_after", "kept"),
+        preemption=replace(
+            discipline.rules.preemption,
+            **_given(
+                preemption, "nominal", "fair_share", "priority", "min_runtime", "patience", "retry"
+            ),
+        ),
+    )
+    return replace(discipline, rules=rules)
+
+
+def quota_of(spec: QuotaSpec) -> Quota:
+    """As core has it."""
+    return Quota(Tenant(spec.tenant), _limits(spec.gpus), CohortName(spec.cohort), spec.weight)
+
+
+def cohort_of(spec: CohortSpec) -> Cohort:
+    """As core has it."""
+    return Cohort(
+        CohortName(spec.name),
+        CohortName(spec.parent),
+        _limits(spec.gpus),
+        spec.weight,
+        spec.fifo,
+        spec.min_runtime,
+    )
+
+
+def _given(spec: Struct, *names: str) -> dict[str, Any]:
+    values = ((name, getattr(spec, name)) for name in names)
+    return {name: value for name, value in values if value is not UNSET}
+
+
+def _limits(gpus: dict[str, LimitSpec | float]) -> dict[Key, Limit]:
+    return {ANY if name == ANY_MODEL else Key(name): _limit(of) for name, of in gpus.items()}
+
+
+def _limit(of: LimitSpec | float) -> Limit:
+    if not isinstance(of, LimitSpec):
+        return Limit(_milli(of))
+    lending, borrowing = of.lending_limit, of.borrowing_limit
+    return Limit(
+        _milli(of.nominal),
+        None if lending is None else _milli(lending),
+        None if borrowing is None else _milli(borrowing),
+    )
+
+
+def _milli(gpus: float) -> int:
+    return round(gpus * _MILLI)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that make runs: one experiment, many cases.
+
+    run ── Popen, a socket pair ──► work: experiment once, then a case at a time
+        ◄── its digest, or the error that it ended in ──
+
+Plain processes and not multiprocessing's: those import the main module of whoever starts them, so
+that a script without `if __name__ == "__main__"` starts itself again in each. A worker has a
+session of its own, where a terminal's Ctrl-C does not reach it, and ends when the other end of its
+socket is closed, in the middle of a run too: by those who are done, and by the kernel for those who
+were killed. So none outlives what started it, whatever that ended in.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Generator, Iterable
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from traceback import format_exception
+from typing import Any, NamedTuple
+
+from gpupack_simulator.errors import InvalidParameter, ProcessLost
+from gpupack_simulator.experiments import Experiment
+from gpupack_simulator.output.digest import Digest
+from gpupack_simulator.output.writing import digested
+
+Case = tuple[str, int]
+"""Policy and seed."""
+
+_START = "import sys; from gpupack_simulator.workers import work; work(int(sys.argv[1]))"
+
+
+class Done(NamedTuple):
+    """A run that a worker has made."""
+
+    case: Case
+    digest: Digest
+
+
+class _Failed(NamedTuple):
+    error: BaseException
+
+
+def make(experiment: Experiment, case: Case, folder: Path | None) -> Digest:
+    """One run, in this process; a folder takes its files."""
+    policy, seed = case
+    return digested([experiment.run(policy, seed)], folder)[0]
+
+
+def make_all(
+    experiment: Experiment, cases: Iterable[Case], folder: Path | None, *, processes: int
+) -> Generator[Done]:
+    """In so many processes, as they get done; close it, and they end.
+
+    Raises:
+        InvalidParameter: the experiment is of a class that other processes cannot import.
+        ProcessLost: a worker was killed.
+    """
+    if type(experiment).__module__ == "__main__":
+        raise InvalidParameter(
+            f"{type(experiment).__name__} stands in the main program, which other processes do not "
+            "import; put it into a module, or use one process"
+        )
+    waiting = deque(cases)
+    number, workers = len(waiting), list[_Worker]()
+    try:
+        for _ in range(min(processes, number)):
+            workers.append(_Worker((experiment, folder)))
+            workers[-1].give(waiting.popleft())
+        busy = {worker.connection: worker for worker in workers}
+        while busy:
+            for connection in wait(list(busy)):
+                worker = busy[connection]  # type: ignore[index]  # what `wait` was given
+                yield worker.answer(number)
+                if waiting:
+                    worker.give(waiting.popleft())
+                else:
+                    del busy[worker.connection]
+    finally:
+        for worker in workers:
+            worker.connection.close()
+        for worker in workers:
+            worker.end()
+
+
+class _Worker:
+    """The side of whoever started it."""
+
+    def __init__(self, shared: tuple[Experiment, Path | None]) -> None:
+        self.connection, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
+                [sys.executable, "-P", "-c", _START, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+            )
+        try:
+            self._send(shared)
+        except BaseException:
+            # What cannot be pickled: nobody else knows of this process yet.
+            self.connection.close()
+            self.end()
+            raise
+
+    def give(self, case: Case) -> None:
+        """A run to be made."""
+        self._send(case)
+
+    def answer(self, runs: int) -> Done:
+        """What it made of the last case; waits for it."""
+        try:
+            answer: Done | _Failed = self.connection.recv()
+        except (EOFError, ConnectionError):
+            raise ProcessLost(runs) from None
+        if isinstance(answer, _Failed):
+            raise answer.error
+        return answer
+
+    def end(self) -> None:
+        """At once: a run of minutes is not waited for."""
+        self._process.kill()
+        self._process.wait()
+
+    def _send(self, message: object) -> None:
+        """One that is gone cannot take it; its answer, the end of the connection, tells."""
+        try:
+            self.connection.send(message)
+        except ConnectionError:
+            return
+
+
+def work(descriptor: int) -> None:
+    """The worker: makes runs until the other end of the socket is closed."""
+    connection, cases = Connection(descriptor), SimpleQueue[Case]()
+    try:
+        experiment, folder = connection.recv()
+    except (EOFError, ConnectionError):
+        return
+    except Exception as error:  # noqa: BLE001  # whatever its class does when it is unpickled
+        connection.send(_Failed(_picklable(error)))
+        return
+    Thread(target=_receive, args=(connection, cases), daemon=True).start()
+    while True:
+        case = cases.get()
+        try:
+            answer: Done | _Failed = Done(case, make(experiment, case, folder))
+        except Exception as error:  # noqa: BLE001  # it is raised where the runs were asked for
+            answer = _Failed(_picklable(error))
+        connection.send(answer)
+
+
+def _receive(connection: "Connection[Any, Any]", cases: SimpleQueue[Case]) -> None:
+    while True:
+        try:
+            cases.put(connection.recv())
+        except (EOFError, ConnectionError):
+            os._exit(1)
+
+
+def _picklable(error: Exception) -> Exception:
+    """The error with its traceback as a note, or as one that can be sent, if it cannot."""
+    text = "".join(format_exception(error))
+    try:
+        copy: Exception = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
+    except Exception:  # noqa: BLE001  # whatever its class does when it is unpickled
+        return RuntimeError(text)
+    copy.add_note(text)
+    return copy

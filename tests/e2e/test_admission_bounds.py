@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tenant writes costs the others no more than a stated bound.
+
+Tried as an ordinary tenant, without effect (dry run).
+"""
+
+import pytest
+from admission import GPU, asking, pod
+from manifests import gpujob
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+MAX_VALUES = 4096
+TEMPLATE_BYTES = 262144
+
+
+def condition(values=1, key="zone"):
+    return {"key": key, "operator": "In", "values": [f"v{i}" for i in range(values)]}
+
+
+def required(*terms):
+    """Affinity to nodes by these terms."""
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
+
+
+def preferred(count):
+    terms = [{"weight": 1, "preference": {"matchExpressions": [condition()]}}] * count
+    return {"affinity": {"nodeAffinity": {PREFERRED: terms}}}
+
+
+def apart(count):
+    label = {"matchExpressions": [condition(key="app")]}
+    terms = [{"labelSelector": label, "topologyKey": "kubernetes.io/hostname"}] * count
+    return {"affinity": {"podAntiAffinity": {REQUIRED: terms}}}
+
+
+def spread(count):
+    return {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": f"zone-{i}",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "a"}},
+            }
+            for i in range(count)
+        ]
+    }
+
+
+def tolerated(count):
+    return {"tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(count)]}
+
+
+ONE = {"matchExpressions": [condition()]}
+TOO_MANY = {
+    "terms": required(*[ONE] * 300),
+    "30,000 terms": required(*[{"matchExpressions": [{"key": "a", "operator": "Exists"}]}] * 30000),
+    "expressions of one term": required({"matchExpressions": [condition()] * 600}),
+    "preferences": preferred(300),
+    "tolerations": tolerated(600),
+    "labels": {"nodeSelector": {f"label-{i}": "a" for i in range(600)}},
+    "pods to be apart from": apart(300),
+    "rules of spread": spread(300),
+}
+TOO_WIDE = {
+    "in one expression": required({"matchExpressions": [condition(MAX_VALUES + 1)]}),
+    "in many": required(*[{"matchExpressions": [condition(50)]}] * 100),
+}
+
+
+def of_a_pod(spec):
+    return pod(asking(), schedulerName="gpupack", **spec)
+
+
+def of_a_job(spec):
+    return gpujob("wide", workload={"name": "matmul"}, template={"spec": spec})
+
+
+KINDS = {"pod": of_a_pod, "job": of_a_job}
+
+
+@pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("spec", TOO_MANY.values(), ids=TOO_MANY)
+def test_what_narrows_a_pod_down_to_nodes_has_so_many_parts_and_no_more(tenant, manifest, spec):
+    told = tenant.try_to_create(manifest(spec))
+    assert "may have 512 terms and expressions in all, not " in told
+
+
+@pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("spec", TOO_WIDE.values(), ids=TOO_WIDE)
+def test_what_narrows_a_pod_down_to_nodes_has_so_many_values_and_no_more(tenant, manifest, spec):
+    assert "may have 4096 values in all, not " in tenant.try_to_create(manifest(spec))
+
+
+@pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)
+def test_within_the_bounds_a_pod_may_be_as_choosy_as_it_likes(tenant, manifest):
+    # The tolerations that Kubernetes adds to each pod count too.
+    wide = required(*[{"matchExpressions": [condition(16)]}] * 250)
+    assert tenant.try_to_create(manifest(wide)) == ""
+
+
+def test_a_pod_that_asks_for_no_gpu_is_nobodys_business(tenant):
+    assert tenant.try_to_create(pod(**required(*[ONE] * 300))) == ""
+
+
+@pytest.mark.parametrize("count", ["129", "1048576", "1M"])
+def test_a_container_asks_for_no_more_gpus_than_a_node_can_have(tenant, count):
+    told = tenant.try_to_create(pod(asking(limits={GPU: count}), schedulerName="gpupack"))
+    assert f"no node has {count} GPUs: set gpupack.dev/gpu to at most 128" in told
+
+
+def test_a_template_is_bounded_as_a_whole(tenant):
+    volumes = [{"name": f"v{i}", "hostPath": {"path": "/data/" + "x" * 500}} for i in range(600)]
+    told = tenant.try_to_create(of_a_job({"volumes": volumes}))
+    assert f"spec.template.spec may have {TEMPLATE_BYTES} characters in all, not " in told
+
+
+@pytest.mark.parametrize("priority", [1001, 1_000_000_000, -1001])
+def test_a_job_gives_itself_no_priority_beyond_the_bound(tenant, priority):
+    manifest = gpujob("first", workload={"name": "matmul"}, priority=priority)
+    told = tenant.try_to_create(manifest)
+    assert "spec.priority is at most 1000 on this cluster and at least -1000 (it is " in told
+
+
+@pytest.mark.parametrize("priority", [1000, 0, -1000])
+def test_a_job_gives_itself_a_priority_within_the_bound(tenant, priority):
+    manifest = gpujob("first", workload={"name": "matmul"}, priority=priority)
+    assert tenant.try_to_create(manifest) == ""
+
+
+def test_a_job_does_not_raise_its_priority_beyond_the_bound_later(resident):
+    manifest = gpujob("first", workload={"name": "matmul"}, suspend=True, priority=5)
+    assert resident.create(manifest) == ""
+    change = ("--type=merge", "--patch", '{"spec": {"priority": 1000000000}}')
+    told = resident.kubectl("patch", "gpujob", "first", *change).stderr
+    assert "spec.priority is at most 1000" in told

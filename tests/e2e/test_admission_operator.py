@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who takes the operator over makes and deletes what belongs to GPUJobs, and nothing else.
+
+Tried without effect (dry run), with the operator's own account.
+"""
+
+import json
+
+import pytest
+from harness import SYSTEM_NAMESPACE
+from manifests import JUDGE_IMAGE, gpujob
+
+AS_OPERATOR = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-operator"
+REFUSAL = "the operator may CREATE only what a GPUJob controls and is named after it"
+
+
+def owner(**changes):
+    return {
+        "apiVersion": "gpupack.dev/v1alpha1",
+        "kind": "GPUJob",
+        "name": "train",
+        "uid": "6a7c7a0e-2f3c-4a52-9d0e-0d8f1d2d8c11",
+        "controller": True,
+    } | changes
+
+
+def job(*owners, name="train-1"):
+    container = {"name": "worker", "image": JUDGE_IMAGE}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "ownerReferences": list(owners)},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+
+
+def service(*owners, name="train"):
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "ownerReferences": list(owners)},
+        "spec": {"clusterIP": "None", "ports": [{"port": 1}]},
+    }
+
+
+def create(kube, manifest, *flags):
+    flags = ("--dry-run=server", "-f", "-", AS_OPERATOR, *flags)
+    return kube.kubectl("create", *flags, stdin=json.dumps(manifest)).stderr
+
+
+@pytest.mark.parametrize("manifest", [job(owner()), service(owner())], ids=["job", "service"])
+def test_the_operator_makes_what_a_gpujob_controls(kube, manifest):
+    assert create(kube, manifest) == ""
+
+
+FOREIGN = {
+    "a Job of nobody's": job(),
+    "a Job of a Deployment's": job(owner(kind="Deployment", apiVersion="apps/v1")),
+    "a Job of another group's GPUJob": job(owner(apiVersion="example.test/v1")),
+    "a Job that a GPUJob owns and does not control": job(owner(controller=False)),
+    "a Job of another name": job(owner(), name="other-1"),
+    "a Job without a number": job(owner(), name="train-x"),
+    "a Service of nobody's": service(),
+    "a Service of another name": service(owner(), name="database"),
+}
+
+
+@pytest.mark.parametrize("manifest", FOREIGN.values(), ids=FOREIGN)
+def test_the_operator_makes_nothing_else(kube, manifest):
+    assert REFUSAL in create(kube, manifest)
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", SYSTEM_NAMESPACE])
+def test_the_operator_makes_nothing_beside_the_clusters_own_accounts(kube, namespace):
+    told = create(kube, job(owner()), f"--namespace={namespace}")
+    assert "GPUJobs do not run beside the cluster's own accounts" in told
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", SYSTEM_NAMESPACE])
+def test_nobody_submits_a_gpujob_where_the_operator_makes_nothing(kube, namespace):
+    manifest = json.dumps(gpujob("first", workload={"name": "matmul"}))
+    flags = ("--dry-run=server", "-f", "-", f"--namespace={namespace}")
+    told = kube.kubectl("create", *flags, stdin=manifest).stderr
+    assert f"in namespace {namespace}: submit it to another namespace" in told
+
+
+def test_the_operator_neither_changes_nor_deletes_what_is_others(kube):
+    kube.submit(job(name="backup"))
+    suspended = ("--type=merge", "--patch", '{"spec": {"suspend": true}}')
+    told = kube.kubectl("patch", "job", "backup", *suspended, AS_OPERATOR).stderr
+    assert "the operator may UPDATE only what a GPUJob controls" in told
+    told = kube.kubectl("delete", "job", "backup", AS_OPERATOR).stderr
+    assert "the operator may DELETE only what a GPUJob controls" in told
+
+
+def test_the_operator_deletes_no_gpujob_that_has_not_ended_or_is_to_stay(kube):
+    kube.submit(gpujob("keep", workload={"name": "matmul"}, suspend=True))
+    told = kube.kubectl("delete", "gpujob", "keep", AS_OPERATOR).stderr
+    assert "only when it is over and has ttlSecondsAfterFinished" in told

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPUJob whose pods are forbidden holds nothing, and says what forbids them."""
+
+import json
+
+import pytest
+from harness import SYSTEM_NAMESPACE, condition
+from manifests import JUDGE_IMAGE
+
+AS_OPERATOR = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-operator"
+NO_PODS = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "nothing"},
+    "spec": {"hard": {"pods": "0"}},
+}
+NO_GPUS = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "no-gpus"},
+    "spec": {"hard": {"requests.gpupack.dev/gpu": "0"}},
+}
+
+
+@pytest.mark.parametrize("quota", [NO_PODS, NO_GPUS], ids=["no pods", "no GPUs"])
+def test_a_job_without_quota_holds_nothing_and_starts_when_it_has_one(kube, judged, quota):
+    kube.submit(quota)
+    kube.submit(judged.job("poor", workers=2))
+    job = kube.wait_reason("poor", "CreationForbidden")
+    name = quota["metadata"]["name"]
+    assert f"exceeded quota: {name}" in condition(job, "Admitted")["message"]
+    assert "attempts" not in job["status"]
+    assert kube.insist("get", "jobs", "--output=name") == ""
+    kube.delete("resourcequota", name)
+    job = kube.wait_phase("poor", "Succeeded", seconds=90)
+    assert job["status"]["attempt"] == 1
+
+
+def test_the_operator_tries_pods_out_and_cannot_create_one(kube):
+    container = {"name": "worker", "image": JUDGE_IMAGE}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "tried"},
+        "spec": {"containers": [container]},
+    }
+    create = ("create", "-f", "-", AS_OPERATOR)
+    told = kube.kubectl(*create, stdin=json.dumps(pod))
+    assert "the operator may try out a pod and not create one" in told.stderr
+    tried = kube.kubectl(*create, "--dry-run=server", stdin=json.dumps(pod))
+    assert (tried.returncode, tried.stderr) == (0, "")
+    assert kube.pods() == []

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job's PriorityClass: what may not be used is said, and quotas govern it."""
+
+import pytest
+from harness import condition, wait_for
+
+
+@pytest.fixture
+def priority_class(kube):
+    """Makes PriorityClasses of this test's namespace's name."""
+    made = []
+
+    def make(policy):
+        name = f"{kube.namespace}-{policy.lower()}"
+        kube.submit(
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": 1_000_000,
+                "preemptionPolicy": policy,
+            }
+        )
+        made.append(name)
+        return name
+
+    yield make
+    for name in made:
+        kube.delete("priorityclass", name)
+
+
+def test_a_quota_says_who_may_be_urgent_and_leaves_others_alone(kube, judged, priority_class):
+    high = priority_class("Never")
+    selector = {"scopeName": "PriorityClass", "operator": "In", "values": [high]}
+    kube.submit(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "no-urgent-pods"},
+            "spec": {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [selector]}},
+        }
+    )
+    kube.submit(judged.job("urgent", priorityClassName=high), judged.job("ordinary"))
+    kube.wait_phase("ordinary", "Succeeded")
+    job = kube.wait_reason("urgent", "CreationForbidden")
+    assert "exceeded quota: no-urgent-pods" in condition(job, "Admitted")["message"]
+    kube.delete("resourcequota", "no-urgent-pods")
+    kube.wait_phase("urgent", "Succeeded", seconds=90)
+    (pod,) = kube.pods("urgent")
+    assert pod["spec"]["priorityClassName"] == high
+    assert (pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) == (1_000_000, "Never")
+
+
+def test_a_class_that_is_missing_or_evicts_others_is_refused_by_name(kube, judged, priority_class):
+    evicting = priority_class("PreemptLowerPriority")
+    kube.submit(judged.job("evicting", priorityClassName=evicting))
+    kube.submit(judged.job("missing", priorityClassName="there-is-none"))
+    job = kube.wait_reason("evicting", "PriorityClassPreempts")
+    assert "preemptionPolicy: Never" in condition(job, "Admitted")["message"]
+    job = kube.wait_reason("missing", "PriorityClassMissing")
+    assert "there-is-none" in condition(job, "Admitted")["message"]
+    assert kube.pods() == []
+
+
+@pytest.mark.alone
+def test_nobody_waits_behind_a_gang_that_a_cordoned_node_keeps_out(kube, judged):
+    *_, node = kube.nodes()
+    kube.insist("cordon", node)
+    try:
+        kube.submit(judged.job("urgent", workers=2, gpus=8, priority=5))
+        kube.wait_phase("urgent", "Pending")
+        kube.submit(judged.job("ordinary", gpus=8))
+        kube.wait_phase("ordinary", "Succeeded")
+    finally:
+        kube.insist("uncordon", node)
+    kube.wait_phase("urgent", "Succeeded")
+
+
+def test_the_list_of_gpunodes_says_who_holds_what_of_them(kube, judged):
+    kube.submit(judged.job("holder", gpus=2, seconds=60))
+    job = kube.wait_phase("holder", "Running")
+    node = job["status"]["nodes"]
+    (pod,) = kube.pods("holder")
+    title = f"{kube.namespace}/{pod['metadata']['name']}"
+    wait_for(
+        lambda: title in kube.get("gpunode", node)["status"].get("heldBy", ""),
+        seconds=20,
+        what="its pod's name",
+    )
+    header = kube.insist("get", "gn", node, "--output=wide").splitlines()[0]
+    assert header.index("FREE") < header.index("SHARED") < header.index("HELD BY")
+    kube.delete("gpujob", "holder")
+    wait_for(
+        lambda: title not in kube.get("gpunode", node)["status"].get("heldBy", ""),
+        seconds=60,
+        what="that it is gone",
+    )

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs commands as a user does: in a process of their own, in whatever folder."""
+
+import os
+import subprocess
+import sys
+
+
+def environment(**more):
+    """Of a process that finds our packages where this one finds them, installed or not."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+
+
+def run_process(command, *, cwd=None, timeout=60, **more):
+    """To its end; `more`: variables of its environment."""
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime as dt
+
+import pytest
+
+from gpupack_agent.inventory.base import Findings
+from gpupack_agent.known_devices import KnownDevices, dated, merge, remembered
+from gpupack_crds.gpunode import GpuNodeStatus
+
+
+def test_a_gpu_that_disappears_stays_as_failed(build):
+    first, second = build.device(0), build.device(1)
+    merged = merge([first, second], [second])
+    assert [each.health for each in merged] == ["Failed", "Healthy"]
+    assert "no longer finds" in merged[0].cause
+
+
+def test_a_gpu_that_comes_back_is_what_the_scan_says(build):
+    gone = merge([build.device(0)], [])
+    assert merge(gone, [build.device(0)]) == (build.device(0),)
+
+
+def test_only_real_gpus_are_remembered_over_a_restart(build):
+    real, simulated = build.device(0), build.device(1, simulated=True)
+    assert remembered([real, simulated]) == (real,)
+
+
+def test_a_new_agent_misses_the_gpu_that_the_last_one_recorded(build):
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(build.device(1),)))
+    known_devices.recall(GpuNodeStatus(devices=(build.device(0), build.device(1))))
+    assert [each.health for each in known_devices.findings.devices] == ["Failed", "Healthy"]
+
+
+def test_a_gone_gpu_is_forgotten_when_it_is_asked_for(build):
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(build.device(0), build.device(1))))
+    known_devices.update(Findings(devices=(build.device(1),)))
+    known_devices.forget()
+    assert known_devices.findings.devices == (build.device(1),)
+
+
+async def test_only_a_real_change_is_announced(build):
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(build.device(0),)))
+    change = known_devices.next_change
+    known_devices.update(Findings(devices=(build.device(0),)))
+    assert not change.is_set()
+    known_devices.update(Findings(devices=(build.device(0, health="Degraded"),)))
+    assert change.is_set()
+
+
+def test_slices_of_a_gpu_that_is_cut_anew_do_not_pile_up(build):
+    known_devices = KnownDevices()
+    for number in range(3):
+        slice_ = build.device(number, mig_parent="GPU-9")
+        known_devices.update(Findings(devices=(slice_,)))
+    assert known_devices.findings.devices == (slice_,)
+
+
+def recorded(build, **fields):
+    """A GPUNode that holds a memory error against its GPU."""
+    device = build.device(0, health="Failed", cause="XID 95: bad", xids=(95,))
+    return GpuNodeStatus(devices=(device,), boot_id="boot-1", **fields)
+
+
+@pytest.fixture
+def restarted(build):
+    """A new agent, to which the driver says nothing of what it told the last one."""
+    known = KnownDevices(boot_id="boot-1")
+    known.update(Findings(devices=(build.device(0),)))
+    return known
+
+
+def test_a_failed_gpu_is_still_failed_after_its_agent_restarted(restarted, build):
+    restarted.recall(recorded(build))
+    for _ in range(2):
+        (device,) = restarted.findings.devices
+        assert (device.health, device.xids) == ("Failed", (95,))
+        assert device.cause.startswith("XID 95: ")
+        restarted.update(Findings(devices=(build.device(0),)))
+
+
+def test_what_was_reported_before_the_node_booted_counts_no_more(build):
+    booted = KnownDevices(boot_id="boot-2")
+    booted.update(Findings(devices=(build.device(0),)))
+    booted.recall(recorded(build))
+    assert booted.findings.devices == (build.device(0),)
+
+
+def test_where_a_boot_cannot_be_told_from_the_last_nothing_is_healed(build):
+    unknown = KnownDevices(boot_id="")
+    unknown.update(Findings(devices=(build.device(0),)))
+    unknown.recall(recorded(build))
+    assert unknown.findings.devices[0].health == "Failed"
+
+
+def test_deleting_the_gpunode_says_that_its_gpus_were_mended(build):
+    told = []
+    known = KnownDevices(boot_id="boot-1", on_forget=lambda: told.append("inventory"))
+    known.update(Findings(devices=(build.device(0),)))
+    known.recall(recorded(build))
+    known.forget()
+    known.update(Findings(devices=(build.device(0),)))
+    assert known.findings.devices == (build.device(0),)
+    assert told == ["inventory"]
+
+
+def test_a_new_error_is_added_to_those_of_before(restarted, build):
+    restarted.recall(recorded(build))
+    restarted.update(Findings(devices=(build.device(0, health="Degraded", xids=(94,)),)))
+    (device,) = restarted.findings.devices
+    assert (device.health, device.xids) == ("Failed", (94, 95))
+
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def test_ill_health_has_a_beginning_which_stays_until_it_changes(build):
+    failed = build.device(0, health="Failed", cause="a")
+    (first,) = dated({}, [failed], now=NOON)
+    assert first.since == "2026-01-01T12:00:00Z"
+    (same,) = dated({first.uuid: first}, [failed], now=NOON.replace(hour=13))
+    assert same.since == first.since
+    worse = build.device(0, health="Failed", cause="b")
+    (changed,) = dated({first.uuid: first}, [worse], now=NOON.replace(hour=13))
+    assert changed.since == "2026-01-01T13:00:00Z"
+    assert dated({first.uuid: first}, [build.device(0)], now=NOON)[0].since is None

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import subprocess
+import sys
+import time
+
+from click.testing import CliRunner
+
+from gpupack_agent import liveness
+from gpupack_agent.__main__ import main
+
+
+def test_a_fresh_sign_of_a_registered_agent_is_alive_and_ready_whatever_the_wall_clock(tmp_path):
+    path = tmp_path / "run/alive"
+    liveness.write(path, liveness.State(registered=True))
+    os.utime(path, (1, 1))
+    assert liveness.problem(path, ready=True) == ""
+
+
+def test_an_unregistered_agent_is_alive_but_not_ready(tmp_path):
+    path = tmp_path / "alive"
+    liveness.write(path, liveness.State(registered=False))
+    assert liveness.problem(path, ready=False) == ""
+    assert "not registered" in liveness.problem(path, ready=True)
+
+
+def test_an_old_sign_is_a_hanging_agent_whatever_the_wall_clock(tmp_path):
+    path = tmp_path / "alive"
+    liveness.write(path, liveness.State(registered=True, at=time.monotonic() - 60))
+    os.utime(path, (0, time.time() + 3600))
+    assert "hangs" in liveness.problem(path, ready=False)
+
+
+def test_the_command_fails_without_a_sign_of_life(tmp_path):
+    environ = {"GPUPACK_PROBE_FILE": str(tmp_path / "alive")}
+    result = CliRunner(env=environ).invoke(main, ["probe"])
+    assert result.exit_code == 1
+    assert "no sign of life" in result.output
+
+
+PROGRAM = """
+import asyncio, os, sys, time
+from gpupack_agent import liveness
+
+async def main():
+    watching = asyncio.create_task(liveness.watchdog({seconds}))
+    {meanwhile}
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    time.sleep({seconds} + 0.3)
+
+asyncio.run(main())
+"""
+
+
+def run(meanwhile, *, seconds):
+    environ = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(meanwhile=meanwhile, seconds=seconds)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ,
+        timeout=30,
+    )
+
+
+def test_an_agent_whose_loop_hangs_ends_and_tells_where():
+    done = run("await asyncio.sleep(0); os.read(os.pipe()[0], 1)", seconds=0.2)
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr
+    assert "in main" in done.stderr
+
+
+def test_an_agent_whose_loop_turns_is_left_alone_and_one_that_stops_is_too():
+    done = run("await asyncio.sleep(0.5)", seconds=1.5)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The attack on memory: what it sends, and when its figures say nothing."""
+
+import importlib
+import json
+import pathlib
+import subprocess
+import types
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+GOOD = {
+    "restarts": {"extender": 0},
+    "admitted": {"flood": 2, "large": 3, "gpus": 170, "terms": 40},
+    "filter_calls": 12.0,
+    "leaders": ["scheduler-a", "scheduler-a"],
+}
+
+
+@pytest.fixture
+def hostile(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("hostile_memory")
+
+
+class Admission:
+    """A tenant whose pods are refused from so many GPUs on."""
+
+    def __init__(self, most_gpus):
+        self.most_gpus, self.calls = most_gpus, []
+        self.kube = types.SimpleNamespace(namespace="hostile")
+
+    def kubectl(self, *arguments, stdin):
+        self.calls.append(arguments)
+        limits = json.loads(stdin)["spec"]["containers"][0]["resources"]["limits"]
+        refused = int(limits.get("gpupack.dev/gpu", 0)) > self.most_gpus
+        return subprocess.CompletedProcess([], int(refused), "", "too many" * refused)
+
+
+def test_what_admission_refuses_is_tried_as_large_as_it_lets_through(hostile):
+    admission = Admission(most_gpus=1024)
+    attacker = hostile.Attacker(admission)
+    sizes = attacker.letters, attacker.gpus, attacker.terms
+    assert sizes == (hostile.LETTERS, 1024, hostile.TERMS)
+    path = "/api/v1/namespaces/hostile/pods"
+    assert {call[:3] for call in admission.calls} == {("create", "--raw", f"{path}?dryRun=All")}
+    attacker.create("large", hostile.large("large", attacker.letters))
+    assert admission.calls[-1][:3] == ("create", "--raw", path)
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2, 99, 100])
+def test_the_largest_count_is_found(hostile, allowed):
+    assert hostile.largest(lambda count: count <= allowed, 100) == allowed
+
+
+def test_a_run_in_which_every_attack_got_in_is_good(hostile):
+    assert not hostile.failures(GOOD)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"restarts": {"extender": 1}},
+        {"admitted": {"flood": 2, "large": 3, "gpus": 170}},
+        {"filter_calls": 0.0},
+        {"leaders": ["scheduler-a", "scheduler-b"]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_run_that_says_nothing_good_fails(hostile, change):
+    assert len(hostile.failures(GOOD | change)) == 1
+
+
+def test_calls_are_those_in_between(hostile):
+    text = 'gpupack_extender_call_seconds_bucket{le="+Inf",verb="filter"} %s'
+    before, after = (hostile.filter_buckets(text % count) for count in ("3.0", "8.0"))
+    assert hostile.calls(before, after) == 5

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster with a queue, so that a test reads as nodes, quotas, jobs, who runs where and why not.
+
+Victims end `grace` seconds after they were told to; with 0, at once.
+"""
+
+from dataclasses import replace
+
+from core_builders import FIRST_FIT
+
+from gpupack_core import Cluster, DeviceUuid, Gang, Grant, MilliGpu, NodeName, Placement, Request
+from gpupack_core.decide import choose
+from gpupack_core.gang import choose_gang
+from gpupack_core.queueing import (
+    Cohort,
+    CohortName,
+    Job,
+    JobId,
+    Key,
+    Limit,
+    Preemption,
+    Queue,
+    Quota,
+    Quotas,
+    Rules,
+    Tenant,
+    holder_of,
+)
+
+AT_ONCE = Preemption(min_runtime=0, retry=0, searches=100)
+PATIENT = Rules(preemption=AT_ONCE)
+
+
+def limit(nominal=0, *, lending=None, borrowing=None):
+    """In GPUs."""
+    milli = [None if of is None else round(of * 1000) for of in (nominal, lending, borrowing)]
+    return Limit(*milli)
+
+
+def limits(gpus=None, **of_models):
+    """A number of GPUs of any model, or a Limit; by model with keywords."""
+    given = {} if gpus is None else {"": gpus}
+    return {
+        Key(key): of if isinstance(of, Limit) else limit(of)
+        for key, of in (given | of_models).items()
+    }
+
+
+def quota(tenant, gpus=None, *, cohort="", weight=1.0, **of_models):
+    return Quota(Tenant(tenant), limits(gpus, **of_models), CohortName(cohort), weight)
+
+
+def cohort(name, gpus=None, *, parent="", weight=1.0, fifo=None, min_runtime=None, **of_models):
+    return Cohort(
+        CohortName(name), CohortName(parent), limits(gpus, **of_models), weight, fifo, min_runtime
+    )
+
+
+class World:
+    """Mutable. `log`: what was decided, in order."""
+
+    def __init__(self, *nodes, quotas=(), cohorts=(), default=None, rules=PATIENT, grace=0.0):
+        self.cluster = Cluster(nodes)
+        more = {} if default is None else {"default": default}
+        self.queue = Queue(rules, Quotas(tuple(quotas), tuple(cohorts), **more))
+        self.now, self.grace = 0.0, grace
+        self.jobs, self.running, self.ending, self.log = {}, {}, {}, []
+
+    def __repr__(self):
+        nodes = [(node.name, len(node.devices)) for node in self.cluster.nodes()]
+        return f"{nodes} {self.queue.state.books.quotas} {self.queue.rules}"
+
+    def submit(self, name, gpus=1, tenant="", *, workers=1, spread=None, request=None, **kw):
+        asked = Request(gpus=gpus) if request is None else request
+        gang = Gang(workers, asked) if spread is None else Gang(workers, asked, spread)
+        job = Job(JobId(name), gang, self.now, Tenant(tenant), number=len(self.jobs), **kw)
+        self.jobs[name] = job
+        self.queue.submit(job, self.now)
+        return self
+
+    def runs(self, name, on, tenant="", *, milli=1000, memory=80_000, **kw):
+        """It runs already: «n1/0 n1/1 n2/0», a worker for each node, all of as many GPUs."""
+        by_node = {}
+        for uuid in on.split():
+            grant = Grant(DeviceUuid(uuid), MilliGpu(milli), memory)
+            by_node.setdefault(uuid.partition("/")[0], []).append(grant)
+        places = tuple(Placement(NodeName(n), tuple(grants)) for n, grants in by_node.items())
+        gpus = len(on.split()) // len(places)
+        asked = Request(gpus=gpus)
+        gang = Gang(len(places), asked)
+        self.jobs[name] = Job(
+            JobId(name), gang, self.now, Tenant(tenant), number=len(self.jobs), **kw
+        )
+        self._start(name, places)
+        return self
+
+    def _start(self, name, places):
+        for worker, placement in enumerate(places):
+            self.cluster.take(holder_of(name, worker), placement)
+        self.queue.start(self.jobs[name], places, self.cluster, self.now)
+        self.running[name] = places
+
+    def end(self, name):
+        self._stop(name)
+        return self
+
+    def _stop(self, name):
+        for worker in range(len(self.running[name])):
+            self.cluster.give_back(holder_of(name, worker))
+        del self.running[name]
+        self.ending.pop(name, None)
+        self.queue.end(JobId(name), self.cluster, self.now)
+
+    def plan(self, cluster, job):
+        if job.gang.workers == 1 and not job.gang.spread.same_clique:
+            found = choose(cluster, job.gang.request, FIRST_FIT)
+            return None if found is None else (found,)
+        return choose_gang(cluster, job.gang, FIRST_FIT)
+
+    def decide(self, *, at=None):
+        """All that is decided until nothing more is, at this time."""
+        self.now = self.now if at is None else at
+        for name in [name for name, when in self.ending.items() if when <= self.now]:
+            self._requeue(name)
+        for _ in range(1000):
+            found = self.queue.cycle(self.cluster, self.now, self.plan)
+            if not found:
+                self.look_at = found.look_at
+                return self
+            self._apply(found)
+        recent = "; ".join(self.log[-12:])
+        raise AssertionError(f"the queue never comes to rest: {recent}")
+
+    def _apply(self, found):
+        for admit in found.admitted:
+            self.log.append(f"{admit.job} starts")
+            self._start(admit.job, admit.placements)
+        for preempt in found.preemptions:
+            victims = " ".join(sorted(victim.job for victim in preempt.victims))
+            self.log.append(f"{preempt.job} stops {victims}")
+            self.queue.reserve(preempt, self.cluster, self.now)
+            for victim in preempt.victims:
+                if self.grace:
+                    self.ending.setdefault(victim.job, self.now + self.grace)
+                else:
+                    self._requeue(victim.job)
+        for given_up in found.given_up:
+            self.log.append(f"{given_up.job} gives up")
+            self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
+
+    def _requeue(self, name):
+        self._stop(name)
+        self.queue.submit(self.jobs[name], self.now)
+
+    @property
+    def where(self):
+        """Job → «n1/0 n1/1»."""
+        return {
+            str(name): " ".join(g.uuid for p in places for g in p.devices)
+            for name, places in sorted(self.running.items())
+        }
+
+    def why(self, name):
+        return self.queue.why(JobId(name), self.cluster, self.now, self.plan)
+
+
+def with_rules(**kw):
+    return replace(PATIENT, **kw)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of random clusters, quotas and jobs. GPUPACK_TEST_CASES sets how many each property gets."""
+
+from itertools import combinations
+
+from core_builders import node
+from core_strategies import cases
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from queue_world import World, cohort, limit, quota, with_rules
+
+from gpupack_core.queueing import NEVER, Fifo, Quotas
+from gpupack_core.queueing.candidates import Candidate, candidate
+from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.victims import Search
+from gpupack_core.queueing.within import WithinQuota
+
+TENANTS = ("a", "b", "c")
+MODELS = ("H100", "T4")
+
+EASY = with_rules(by_share=False, by_priority=False, preemption=NEVER, keep_room_after=0.0, kept=1)
+
+amounts = st.sampled_from([None, 0, 1, 2])
+limits_of = st.builds(limit, st.integers(0, 3), lending=amounts, borrowing=amounts)
+asks = st.fixed_dictionaries(
+    {
+        "gpus": st.sampled_from([1, 1, 2, 3]),
+        "workers": st.sampled_from([1, 1, 2]),
+        "tenant": st.sampled_from(TENANTS),
+        "priority": st.integers(0, 2),
+        "duration": st.sampled_from([None, 2.0, 5.0, 9.0]),
+    }
+)
+
+
+@st.composite
+def quotas(draw, **limited):
+    given_to = [name for name in TENANTS if draw(st.booleans())]
+    keys = draw(st.sampled_from([("",), ("H100", ""), MODELS]))
+    return [
+        quota(
+            name,
+            cohort=draw(st.sampled_from(["", "left", "right"])),
+            weight=draw(st.sampled_from([1.0, 1.0, 3.0])),
+            **{"gpus": None, **{key: draw(limits_of) for key in keys if key}},
+            **({"": draw(limits_of)} if "" in keys else {}),
+        )
+        for name in given_to
+    ]
+
+
+@st.composite
+def worlds(draw, rules=None, most=10):
+    nodes = [
+        node(f"n{n}", draw(st.integers(1, 3)), model=draw(st.sampled_from(MODELS)))
+        for n in range(draw(st.integers(1, 3)))
+    ]
+    drawn = with_rules(
+        fifo=draw(st.sampled_from(Fifo)), keep_room_after=draw(st.sampled_from([0, 5]))
+    )
+    world = World(
+        *nodes,
+        quotas=draw(quotas()),
+        cohorts=[
+            cohort("left", draw(st.integers(0, 2)), parent=draw(st.sampled_from(["", "right"])))
+        ],
+        rules=drawn if rules is None else rules,
+    )
+    return world, draw(st.lists(asks, max_size=most))
+
+
+def submitted(world, jobs, *, at=0.0):
+    world.now = at
+    for ask in jobs:
+        world.submit(f"j{len(world.jobs)}", **ask)
+
+
+def used(world):
+    """Counted anew from what runs: milli-GPU by tenant and key."""
+    found = {}
+    for name, places in world.running.items():
+        charge = world.queue.state.books.charge(world.cluster, places)
+        tenant = found.setdefault(world.jobs[name].tenant, {})
+        for key, milli in charge.items():
+            tenant[key] = tenant.get(key, 0) + milli
+    return found
+
+
+def within_limits(world):
+    """By the definition, node by node: what exceeds the promise is within the borrowing limit, and
+    what was never lent is not used by others."""
+    books = world.queue.state.books
+    for leaf in books.tree.all():
+        for key in books.keys.all():
+            borrowing = leaf.limit(key).borrowing
+            if borrowing is not None:
+                assert books.usage.borrowed(leaf, key) <= borrowing
+    for key in books.keys.all():
+        assert books.usage.available(books.tree.top, key) >= 0
+
+
+@cases
+@given(worlds())
+def test_what_is_used_is_counted_exactly_and_nobody_borrows_more_than_the_limit(drawn):
+    world, jobs = drawn
+    for number, ask in enumerate(jobs):
+        submitted(world, [ask], at=float(number))
+        world.decide()
+        if number % 3 == 2 and world.running:
+            world.end(min(world.running)).decide()
+        books = world.queue.state.books
+        for tenant in TENANTS:
+            leaf = books.tree.tenant(tenant)
+            found = {key: milli for key, milli in books.usage.of(leaf).items() if milli}
+            assert found == used(world).get(tenant, {})
+        within_limits(world)
+
+
+@cases
+@given(worlds())
+def test_all_workers_of_a_job_run_or_none_and_the_cluster_holds_them_all(drawn):
+    world, jobs = drawn
+    submitted(world, jobs)
+    world.decide()
+    for name, places in world.running.items():
+        assert len(places) == world.jobs[name].gang.workers
+    held = sum(len(places) for places in world.running.values())
+    assert len(world.cluster.held()) == held
+
+
+@cases
+@given(worlds())
+def test_without_arrivals_and_ends_the_queue_comes_to_rest(drawn):
+    """`decide` fails after a thousand rounds, and every victim waits again at once."""
+    world, jobs = drawn
+    half = len(jobs) // 2
+    submitted(world, jobs[:half])
+    world.decide(at=10)
+    submitted(world, jobs[half:], at=20)
+    for later in range(5):
+        before = len(world.log)
+        world.decide(at=30.0 + later)
+    assert len(world.log) == before
+
+
+@cases
+@given(worlds())
+def test_the_same_input_gives_the_same_decisions(drawn):
+    world, jobs = drawn
+    twin = World(*world.cluster.nodes(), rules=world.queue.rules)
+    twin.queue.configure(world.queue.state.books.quotas, twin.cluster, 0.0)
+    for one in (world, twin):
+        submitted(one, jobs)
+        one.decide(at=10)
+    assert world.log == twin.log
+    assert world.where == twin.where
+
+
+@cases
+@given(worlds(rules=with_rules(keep_room_after=float("inf"))))
+def test_nobody_waits_who_fits_the_cluster_and_the_quota(drawn):
+    world, jobs = drawn
+    submitted(world, jobs)
+    world.decide(at=10)
+    within = WithinQuota(world.queue.state.books, world.plan)
+    for job in world.queue.jobs():
+        assert within.places(world.cluster, job) is None
+
+
+@cases
+@given(worlds())
+def test_every_preemption_makes_room_in_which_its_beneficiary_then_runs(drawn):
+    world, jobs = drawn
+    half = len(jobs) // 2
+    submitted(world, jobs[:half])
+    world.decide(at=10)
+    submitted(world, jobs[half:], at=20)
+    world.decide(at=30)
+    stops = [n for n, entry in enumerate(world.log) if " stops " in entry]
+    for n in stops:
+        beneficiary = world.log[n].split()[0]
+        assert f"{beneficiary} starts" in world.log[n:]
+
+
+@cases
+@given(worlds(most=9))
+def test_victims_cost_the_least_that_brute_force_finds(drawn):
+    """Over all sets of those who run that the books allow and after which the job fits."""
+    world, jobs = drawn
+    assume(jobs)
+    for number, ask in enumerate(jobs[:-1]):
+        submitted(world, [ask], at=float(number))
+        world.decide()
+    job = replaced(world, jobs[-1])
+    state = world.queue.state
+    keys = frozenset(state.books.keys.allowed(world.cluster, job.gang.request))
+    own = any(r.job.priority < job.priority for r in state.running.of(job.tenant))
+    grounds = Grounds(state.books, job, keys, relieved=own)
+    within = WithinQuota(state.books, world.plan)
+    assume(within.places(world.cluster, job) is None)
+    candidates = [
+        candidate(running, 50.0)
+        for running in state.running
+        if grounds.against(running.job.tenant) and grounds.against_job(running)
+    ]
+
+    def fit(cluster, victims):
+        ways = within.ways(cluster, job)
+        return next((way for way in ways if grounds.allow(victims, way[1])), None)
+
+    search = Search(job, candidates, world.cluster, world.plan, fit, grounds.tolerate)
+    found = search.run(anywhere=world.plan(world.cluster, job) is not None)
+    best = cheapest(world, candidates, fit)
+    assert (found is None) == (best is None)
+    if found is not None:
+        assert cost(found.victims) == best
+        for one in found.victims:
+            fewer = [other for other in found.victims if other is not one]
+            assert trial(world, fewer, fit) is None
+
+
+def replaced(world, ask):
+    world.now = 50.0
+    world.submit("late", **ask)
+    job = world.jobs["late"]
+    world.queue.withdraw(job.id, world.cluster)
+    return job
+
+
+def cheapest(world, candidates, fit):
+    costs = [
+        cost(subset)
+        for size in range(1, len(candidates) + 1)
+        for subset in combinations(candidates, size)
+        if trial(world, subset, fit) is not None
+    ]
+    return min(costs, default=None)
+
+
+def trial(world, subset, fit):
+    sheet = world.cluster.overlay()
+    for one in subset:
+        for placement in one.running.placements:
+            sheet.suppose_free(placement)
+    return fit(sheet, [one.running for one in subset])
+
+
+def cost(subset: tuple[Candidate, ...]):
+    return tuple(map(sum, zip(*(one.cost for one in subset), strict=True)))
+
+
+@cases
+@given(worlds(rules=EASY))
+def test_who_is_first_starts_no_later_than_was_foreseen_when_durations_are_exact(drawn):
+    """Foreseen by letting all who run end and nobody else start: as without backfill."""
+    world, jobs = drawn
+    world.queue.configure(Quotas(), world.cluster, 0.0)
+    exact = [{**ask, "duration": ask["duration"] or 3.0} for ask in jobs]
+    arriving = [(number / 2, ask) for number, ask in enumerate(exact)]
+    ends, started, foreseen = {}, {}, {}
+    while arriving or ends:
+        world.now = min([at for at, _ in arriving[:1]] + list(ends.values()))
+        for name in [name for name, at in ends.items() if at <= world.now]:
+            del ends[name]
+            world.end(name)
+        if arriving and arriving[0][0] <= world.now:
+            submitted(world, [arriving.pop(0)[1]], at=world.now)
+        world.decide()
+        for room in world.queue.state.kept:
+            assert room.at <= foreseen.setdefault(room.job.id, room.at)
+        for name in world.running.keys() - started.keys():
+            started[name] = world.now
+            ends[name] = world.now + world.jobs[name].duration
+    assert all(started[name] <= at for name, at in foreseen.items() if name in started)

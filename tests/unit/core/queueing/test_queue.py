@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a queue is told and what it answers, beyond the peers' cases."""
+
+from math import inf
+
+import pytest
+from core_builders import node
+from queue_world import World, cohort, limit, quota, with_rules
+
+from gpupack_core.errors import AlreadyHeld, NotHeld
+from gpupack_core.queueing import NEVER, Fifo, Ground, JobId, Preemption, WaitReason
+
+NOBODY_STOPPED = with_rules(preemption=NEVER)
+
+
+def test_priority_goes_before_share_and_share_before_age():
+    world = World(node("n1", 2), rules=NOBODY_STOPPED)
+    world.runs("old", "n1/0", "rich").runs("blocker", "n1/1", "other")
+    world.submit("early", 1, "rich").submit("poor", 1, "poor").submit(
+        "urgent", 1, "rich", priority=5
+    )
+    world.decide()
+    for _ in range(3):
+        world.end(min(world.running, key=lambda name: world.jobs[name].number)).decide()
+    assert world.log == ["urgent starts", "poor starts", "early starts"]
+
+
+def test_cohorts_are_compared_before_their_tenants():
+    world = World(
+        node("n1", 4),
+        quotas=[quota("a", cohort="busy"), quota("b", cohort="busy"), quota("c", cohort="idle")],
+        rules=NOBODY_STOPPED,
+    )
+    world.runs("a1", "n1/0 n1/1", "a").runs("c1", "n1/2", "c").runs("x", "n1/3", "x")
+    world.submit("b-first", 1, "b").submit("c-second", 1, "c")
+    world.decide().end("x").decide()
+    assert world.log == ["c-second starts"]
+
+
+def test_in_a_strict_cohort_nobody_overtakes_and_elsewhere_they_do():
+    world = World(
+        node("n1", 4),
+        cohorts=[cohort("line", fifo=Fifo.STRICT)],
+        quotas=[quota("a", cohort="line"), quota("b", cohort="line")],
+        rules=with_rules(preemption=NEVER, keep_room_after=inf),
+    )
+    world.runs("old", "n1/0", "a").submit("large", 4, "b")
+    world.submit("small", 1, "a").submit("other", 1, "c").decide()
+    assert world.log == ["other starts"]
+    assert world.why("small").first == "large"
+
+
+def test_a_quota_that_is_used_up_holds_up_nobody_else():
+    world = World(
+        node("n1", 4),
+        quotas=[quota("a", limit(1, borrowing=0))],
+        rules=with_rules(fifo=Fifo.STRICT),
+    )
+    world.submit("a1", 1, "a").submit("a2", 1, "a").submit("b1", 1, "b").decide()
+    assert sorted(world.where) == ["a1", "b1"]
+    assert world.why("a2").reason is WaitReason.BORROWING_LIMIT
+
+
+def test_a_job_that_may_use_any_model_goes_where_its_quota_allows_it():
+    quotas = [quota("a", H100=limit(0, borrowing=0))]
+    world = World(node("n1", 1), node("n2", 1, model="T4"), quotas=quotas)
+    world.submit("any", 1, "a").submit("more", 1, "a").decide()
+    assert world.where == {"any": "n2/0"}
+
+
+def test_room_is_kept_although_nobody_knows_how_long_the_others_run():
+    """Small jobs without a deadline keep coming; the gang gets the node that is free first."""
+    rules = with_rules(preemption=NEVER, keep_room_after=10)
+    world = World(node("n1", 2), node("n2", 1), rules=rules)
+    world.runs("a", "n1/0").submit("gang", 2).decide(at=20)
+    world.submit("small1").submit("small2").decide(at=21)
+    assert world.where == {"a": "n1/0", "small1": "n2/0"}
+    assert world.why("small2").reason is WaitReason.ROOM_KEPT
+    world.end("a").decide(at=30)
+    assert world.where["gang"] == "n1/0 n1/1"
+
+
+def test_who_runs_for_ever_keeps_no_room_from_others():
+    rules = with_rules(preemption=NEVER, keep_room_after=0)
+    world = World(node("n1", 2), rules=rules)
+    world.runs("service", "n1/0", duration=inf).submit("gang", 2).submit("small").decide(at=5)
+    assert world.where["small"] == "n1/1"
+
+
+def test_the_cycle_says_when_time_alone_makes_a_decision_due():
+    world = World(
+        node("n1", 1),
+        quotas=[quota("owner", 1)],
+        rules=with_rules(preemption=Preemption(min_runtime=60), keep_room_after=inf),
+    )
+    world.runs("guest", "n1/0", "guest").submit("mine", 1, "owner").decide(at=10)
+    assert (world.log, world.look_at) == ([], 60)
+    world.decide(at=60)
+    assert world.log == ["mine stops guest", "mine starts"]
+
+
+def test_a_cohort_has_its_own_minimum_run_time():
+    world = World(
+        node("n1", 2),
+        cohorts=[cohort("slow", min_runtime=100)],
+        quotas=[quota("owner", 1), quota("s", cohort="slow")],
+    )
+    world.runs("s1", "n1/0", "s").runs("q1", "n1/1", "quick")
+    world.submit("mine", 1, "owner").decide(at=10)
+    assert world.log[0] == "mine stops q1"
+
+
+def test_a_job_that_says_so_is_never_stopped():
+    world = World(node("n1", 1), quotas=[quota("owner", 1)])
+    world.runs("fixed", "n1/0", "guest", preemptible=False).submit("mine", 1, "owner")
+    assert world.decide(at=10).log == []
+
+
+def test_a_decision_says_with_which_right_each_victim_is_stopped():
+    world = World(node("n1", 3), quotas=[quota("mine", 1)])
+    world.runs("own", "n1/0", "mine").runs("g1", "n1/1", "guest").runs("g2", "n1/2", "guest")
+    world.submit("pair", 2, "mine", priority=1)
+    world.now = 10.0
+    (found,) = world.queue.cycle(world.cluster, world.now, world.plan).preemptions
+    grounds = {victim.job: victim.ground for victim in found.victims}
+    assert set(grounds.values()) <= {Ground.PRIORITY, Ground.FAIR_SHARE}
+    assert grounds["own"] is Ground.PRIORITY
+
+
+def test_victims_that_do_not_end_are_named_and_another_way_is_taken():
+    rules = with_rules(preemption=Preemption(min_runtime=0, retry=0, patience=120))
+    world = World(node("n1", 1), node("n2", 1), quotas=[quota("owner", 1)], rules=rules, grace=inf)
+    world.runs("stuck", "n1/0", "guest").submit("mine", 1, "owner")
+    world.now = 1.0
+    world.runs("older", "n2/0", "guest")
+    world.decide(at=50)
+    assert world.log == ["mine stops older"]
+    assert world.look_at == 170
+    world.decide(at=170)
+    assert world.log == ["mine stops older", "mine gives up", "mine stops stuck"]
+
+
+def test_places_stay_reserved_across_a_restart_of_the_owner():
+    world = World(node("n1", 1), quotas=[quota("owner", 1)], grace=60)
+    world.runs("guest", "n1/0", "guest").submit("mine", 1, "owner")
+    world.now = 10.0
+    (decision,) = world.queue.cycle(world.cluster, world.now, world.plan).preemptions
+    after = World(node("n1", 1), quotas=[quota("owner", 1)], grace=60)
+    after.runs("guest", "n1/0", "guest").submit("mine", 1, "owner")
+    after.queue.reserve(decision, after.cluster, 10.0)
+    after.submit("thief", 1, "guest").decide(at=11)
+    after.end("guest").decide(at=12)
+    assert after.log == ["mine starts"]
+
+
+def test_a_beneficiary_that_is_withdrawn_leaves_its_room_to_others():
+    world = World(node("n1", 1), quotas=[quota("owner", 1)], grace=60)
+    world.runs("guest", "n1/0", "guest").submit("mine", 1, "owner").decide(at=10)
+    world.queue.withdraw(JobId("mine"), world.cluster)
+    world.end("guest").submit("next", 1, "guest").decide(at=20)
+    assert world.where == {"next": "n1/0"}
+
+
+def test_an_admission_that_came_to_nothing_is_made_again():
+    world = World(node("n1", 1)).submit("job")
+    (admit,) = world.queue.cycle(world.cluster, 0.0, world.plan).admitted
+    world.queue.failed(admit.placements, world.cluster)
+    assert world.decide().log == ["job starts"]
+
+
+def test_other_quotas_count_at_once():
+    world = World(node("n1", 2), quotas=[quota("a", limit(1, borrowing=0))])
+    world.submit("a1", 1, "a").submit("a2", 1, "a").decide()
+    assert list(world.where) == ["a1"]
+    more = World(quotas=[quota("a", limit(2, borrowing=0))]).queue.state.books.quotas
+    world.queue.configure(more, world.cluster, world.now)
+    assert list(world.decide().where) == ["a1", "a2"]
+
+
+def test_where_nothing_was_said_since_nothing_is_planned():
+    world = World(node("n1", 1))
+    for number in range(200):
+        world.submit(f"job{number}", 1, f"t{number % 5}")
+    world.decide()
+    plans = []
+    real = world.plan
+    world.plan = lambda *given: plans.append(given) or real(*given)
+    world.decide()
+    world.submit("one-more", 1, "t0").decide()
+    assert plans == []
+
+
+def test_a_job_does_not_wait_twice():
+    world = World(node("n1", 1)).submit("job")
+    with pytest.raises(AlreadyHeld):
+        world.queue.submit(world.jobs["job"], 0.0)
+
+
+def test_what_does_not_run_does_not_end():
+    world = World(node("n1", 1)).submit("job")
+    with pytest.raises(NotHeld):
+        world.queue.end(JobId("job"), world.cluster, 0.0)
+
+
+def test_who_has_most_of_one_model_does_not_lose_all_of_another_for_it():
+    """Else the other could take it back in turn: the larger of its shares stays as it is."""
+    world = World(
+        node("t4", 1, model="T4"), node("h100", 2), quotas=[quota("c", T4=limit(0), H100=limit(0))]
+    )
+    world.runs("a-t4", "t4/0", "a").runs("a-h100", "h100/0", "a")
+    world.submit("both", 2, "b").decide(at=10)
+    assert world.log == []

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be used, borrowed and lent in a tree of cohorts; of 8 GPUs if nothing else is said."""
+
+import pytest
+from queue_world import cohort, limit, limits, quota
+
+from gpupack_core.errors import InvalidQuota
+from gpupack_core.queueing import ANY, History, Limit, Quota, Quotas, Tenant
+from gpupack_core.queueing.rules import Rules
+from gpupack_core.queueing.tree import Tree
+from gpupack_core.queueing.usage import Usage
+
+
+def usage(*quotas, cohorts=(), gpus=8, **used):
+    tree = Tree(Quotas(tuple(quotas), tuple(cohorts)), {ANY: gpus * 1000})
+    found = Usage(tree)
+    for tenant, number in used.items():
+        found.add(Tenant(tenant), {ANY: number * 1000})
+    return found
+
+
+def left(found, tenant):
+    """GPUs that the tenant may still use."""
+    return found.available(found.tree.tenant(Tenant(tenant)), ANY) / 1000
+
+
+def test_without_lending_limits_what_fits_the_gpus_decides():
+    assert left(usage(quota("a", 4)), "b") > 1_000_000
+
+
+@pytest.mark.parametrize(("used", "expected"), [(0, 3), (2, 1), (3, 0)])
+def test_nobody_borrows_what_is_not_lent(used, expected):
+    """4 are promised, 1 of them is lent; 2 are promised to nobody."""
+    found = usage(quota("owner", limit(6, lending=1)), guest=used)
+    assert left(found, "guest") == expected
+    assert left(found, "owner") == 8 - used
+
+
+def test_what_an_owner_keeps_is_not_used_up_by_what_it_borrows():
+    found = usage(quota("owner", limit(4, lending=0)), quota("other", limit(0)), owner=6)
+    assert (left(found, "owner"), left(found, "other")) == (2, 2)
+
+
+@pytest.mark.parametrize(("used", "expected"), [(0, 5), (4, 1), (5, 0)])
+def test_a_borrowing_limit_is_on_top_of_the_promise(used, expected):
+    assert left(usage(quota("a", limit(3, borrowing=2)), a=used), "a") == expected
+
+
+def test_the_limits_of_a_cohort_are_for_all_of_it_together():
+    lab = cohort("lab", limit(2, borrowing=1))
+    found = usage(quota("a", 1, cohort="lab"), quota("b", cohort="lab"), cohorts=[lab], a=1, b=2)
+    assert (left(found, "a"), left(found, "b")) == (1, 1)
+
+
+def test_what_is_taken_back_leaves_nothing_behind():
+    found = usage(quota("owner", limit(4, lending=1)), owner=6)
+    found.add(Tenant("owner"), {ANY: 6000}, sign=-1)
+    assert all(not any(found.of(node).values()) for node in found.tree.all())
+
+
+def test_a_share_is_what_is_borrowed_by_weight_of_the_dominant_model():
+    tree = Tree(Quotas((quota("a", 2, T4=1, weight=2.0),)), {ANY: 8000, "T4": 4000})
+    found = Usage(tree)
+    found.add(Tenant("a"), {ANY: 4000, "T4": 3000})
+    assert found.shares(Tenant("a")) == (0.25,)  # 2 of 4 T4 beyond 2 of 8 others, by weight 2
+
+
+def test_within_its_promise_a_tenant_has_no_share():
+    assert usage(quota("a", 4), a=4).shares(Tenant("a")) == (0.0,)
+
+
+def test_whoever_weighs_nothing_and_borrows_comes_last():
+    assert usage(quota("a", weight=0.0), a=1).shares(Tenant("a")) == (float("inf"),)
+
+
+def test_a_cohort_that_is_only_named_is_one_without_limits():
+    found = usage(quota("a", 2, cohort="named"), quota("b", cohort="named"), b=3)
+    assert [round(share, 3) for share in found.shares(Tenant("b"))] == [0.125, 0.375]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda: Limit(-1), "must not be negative"),
+        (lambda: Quota(Tenant("a"), weight=-1), "weight -1 is not 0 or more"),
+        (lambda: cohort(""), "a cohort needs a name"),
+        (lambda: Quotas((quota("a"), quota("a"))), "two quotas of namespace a"),
+        (lambda: Quotas((), (cohort("a", parent="a"),)), "above itself: a < a"),
+        (lambda: Quotas(default=Quota(Tenant(""), limits(1))), "cannot promise anything"),
+        (lambda: Rules(half_life=-1), "negative or without end"),
+        (lambda: History.of({}, half_life=-1, at=0), "is negative"),
+    ],
+)
+def test_quotas_that_cannot_be_are_refused(wrong, told):
+    with pytest.raises(InvalidQuota, match=told):
+        wrong()
+
+
+def test_an_average_counts_an_instant_half_as_much_a_half_life_later():
+    history, tenant = History(half_life=100.0), Tenant("a")
+    history.pass_time(100.0, {tenant: {ANY: 8000}})
+    assert history.averages[tenant][ANY] == pytest.approx(4000)
+    history.pass_time(200.0, {})
+    assert history.averages[tenant][ANY] == pytest.approx(2000)
+    assert history.felt(tenant, {ANY: 1000}) == {ANY: pytest.approx(1500)}
+
+
+def test_a_history_that_was_kept_goes_on_as_if_it_had_never_stopped():
+    tenant, history = Tenant("a"), History(half_life=100.0)
+    history.pass_time(60.0, {tenant: {ANY: 8000}})
+    kept = History.of(history.document(), half_life=100.0, at=60.0)
+    for one in (history, kept):
+        one.pass_time(90.0, {tenant: {ANY: 8000}})
+    assert kept.averages[tenant][ANY] == pytest.approx(history.averages[tenant][ANY], abs=1)
+
+
+def test_averages_of_those_who_are_gone_are_forgotten():
+    history = History(half_life=1.0)
+    history.pass_time(1.0, {Tenant("a"): {ANY: 1000}})
+    history.pass_time(20.0, {})
+    assert history.averages == {}

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every text that a waiting job can have, in one table."""
+
+import pytest
+from core_builders import node
+from queue_world import AT_ONCE, World, cohort, limit, quota, with_rules
+
+from gpupack_core import Request
+from gpupack_core.queueing import NEVER, Fifo, WaitReason
+
+
+def full_node():
+    world = World(node("n1", 4), rules=with_rules(preemption=NEVER, keep_room_after=0))
+    return world.runs("old", "n1/0 n1/1 n1/2", "a", duration=300.0)
+
+
+def lacks_gpus():
+    return full_node().submit("job", 2, "a").decide()
+
+
+def lacks_gpus_for_a_gang():
+    return full_node().submit("job", 1, "a", workers=2).decide()
+
+
+def lacks_gpus_and_others_wait_too():
+    world = full_node().submit("first", 2, "a")
+    return world.submit("job", 2, "a").decide(at=30)
+
+
+def lacks_gpus_and_its_start_is_foreseen():
+    world = full_node().submit("job", 2, "a")
+    return world.submit("late", 1, "a").decide(at=100)
+
+
+def would_take_room_that_is_kept():
+    world = full_node().submit("first", 4, "a").decide()
+    return world.submit("job", 1, "a", duration=500.0).decide(at=100)
+
+
+def would_take_room_that_is_kept_for_another_tenant():
+    world = full_node().submit("first", 4, "b").decide()
+    return world.submit("job", 1, "a", duration=500.0).decide(at=100)
+
+
+def waits_for_victims():
+    world = World(node("n1", 2), quotas=[quota("owner", 2)], grace=60)
+    world.runs("x", "n1/0", "guest").runs("y", "n1/1", "guest")
+    return world.submit("job", 2, "owner").decide(at=10).decide(at=42)
+
+
+def waits_for_one_victim():
+    world = World(node("n1", 1), quotas=[quota("owner", 1)], grace=60)
+    world.runs("x", "n1/0", "guest")
+    return world.submit("job", 1, "owner").decide(at=10).decide(at=12)
+
+
+def may_borrow_no_more():
+    world = World(node("n1", 8), quotas=[quota("team", H100=limit(2, borrowing=1))])
+    world.runs("old", "n1/0 n1/1", "team")
+    return world.submit("job", 2, "team").decide()
+
+
+def cohort_may_borrow_no_more():
+    world = World(
+        node("n1", 8),
+        cohorts=[cohort("lab", H100=limit(2, borrowing=0))],
+        quotas=[quota("team", cohort="lab")],
+    )
+    world.runs("old", "n1/0", "team")
+    return world.submit("job", 2, "team").decide()
+
+
+def others_keep_theirs():
+    world = World(node("n1", 4), quotas=[quota("owner", H100=limit(3, lending=1))])
+    world.runs("old", "n1/0", "guest")
+    return world.submit("job", 2, "guest").decide()
+
+
+def stands_behind_another():
+    world = World(node("n1", 4), rules=with_rules(fifo=Fifo.STRICT, preemption=NEVER))
+    world.runs("old", "n1/0", "a").submit("first", 4, "a")
+    return world.submit("job", 1, "a").decide()
+
+
+def stands_behind_another_in_its_cohort():
+    world = World(
+        node("n1", 4),
+        cohorts=[cohort("lab", fifo=Fifo.STRICT)],
+        quotas=[quota("a", cohort="lab"), quota("b", cohort="lab")],
+        rules=with_rules(preemption=NEVER, by_share=False),
+    )
+    world.runs("old", "n1/0", "a").submit("first", 4, "a")
+    return world.submit("job", 1, "b").decide()
+
+
+def came_just_now():
+    world = World(node("n1", 4)).decide()
+    return world.submit("job", 1, "a")
+
+
+def is_cpu_only():
+    world = World(node("n1", 1, cpu=1000), rules=with_rules(preemption=AT_ONCE))
+    return world.submit("job", request=Request(gpus=0, cpu=2000)).decide()
+
+
+TEXTS = [
+    (
+        lacks_gpus,
+        WaitReason.NO_ROOM,
+        (
+            "no room: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one node: "
+            "1); 1 node would fit with 1 GPU less (position 1 of 1)"
+        ),
+    ),
+    (
+        lacks_gpus_for_a_gang,
+        WaitReason.NO_ROOM,
+        (
+            "no room: gang of 2 workers × 1 GPU: 1 of 2 workers fit now; 1 GPU is missing (1 free"  # noqa: RUF001
+            " GPU in 1 node, 2 asked); with those 1 placed, 0 of 1 node fits one more worker: 1 "
+            "node: fewer than 1 free GPU (most free on one node: 0) (position 1 of 1)"
+        ),
+    ),
+    (
+        lacks_gpus_and_others_wait_too,
+        WaitReason.NO_ROOM,
+        (
+            "no room: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one node: "
+            "1); 1 node would fit with 1 GPU less (position 2 of 2)"
+        ),
+    ),
+    (
+        lacks_gpus_and_its_start_is_foreseen,
+        WaitReason.NO_ROOM,
+        (
+            "no room: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one node: "
+            "0); it starts in 4 min at the latest (position 1 of 1)"
+        ),
+    ),
+    (
+        would_take_room_that_is_kept,
+        WaitReason.ROOM_KEPT,
+        (
+            "it would fit, but room is kept for first, which has waited for 100 s; a job that "
+            "ends within 4 min by its deadline can go first (position 2 of 2)"
+        ),
+    ),
+    (
+        would_take_room_that_is_kept_for_another_tenant,
+        WaitReason.ROOM_KEPT,
+        (
+            "it would fit, but room is kept for a job of another namespace, which has waited for "
+            "100 s; a job that ends within 4 min by its deadline can go first (position 2 of 2)"
+        ),
+    ),
+    (
+        waits_for_victims,
+        WaitReason.VICTIMS_END,
+        (
+            "room is made for it: it starts when 2 jobs that were told to end 40 s ago did so "
+            "(position 1 of 1)"
+        ),
+    ),
+    (
+        waits_for_one_victim,
+        WaitReason.VICTIMS_END,
+        (
+            "room is made for it: it starts when 1 job that was told to end 10 s ago did so "
+            "(position 1 of 1)"
+        ),
+    ),
+    (
+        may_borrow_no_more,
+        WaitReason.BORROWING_LIMIT,
+        (
+            "namespace team uses 2 H100 GPUs, and with a quota of 2 GPUs and a borrowing limit of"
+            " 1 GPU may use 1 GPU more; 2 GPUs are asked for; it starts when jobs of namespace "
+            "team end, or with a higher limit (position 1 of 1)"
+        ),
+    ),
+    (
+        cohort_may_borrow_no_more,
+        WaitReason.BORROWING_LIMIT,
+        (
+            "cohort lab uses 1 H100 GPU, and with a quota of 2 GPUs and a borrowing limit of 0 "
+            "GPUs may use 1 GPU more; 2 GPUs are asked for; it starts when jobs of cohort lab "
+            "end, or with a higher limit (position 1 of 1)"
+        ),
+    ),
+    (
+        others_keep_theirs,
+        WaitReason.QUOTA_USED,
+        (
+            "1 H100 GPU is left that the cluster may lend, and 2 GPUs are asked for; 1 H100 GPU "
+            "is lent or used already, and the rest is kept by quotas that do not lend it; it "
+            "starts when jobs that borrow end, or within a nominal quota of its own (position 1 "
+            "of 1)"
+        ),
+    ),
+    (
+        stands_behind_another,
+        WaitReason.BEHIND,
+        "behind first, which is first in the cluster, where the order is strict (position 2 of 2)",
+    ),
+    (
+        stands_behind_another_in_its_cohort,
+        WaitReason.BEHIND,
+        (
+            "behind a job of another namespace, which is first in cohort lab, where the order is "
+            "strict (position 2 of 2)"
+        ),
+    ),
+    (
+        came_just_now,
+        WaitReason.NEXT,
+        "it fits, and its turn comes with the next decision (position 1 of 1)",
+    ),
+    (
+        is_cpu_only,
+        WaitReason.NO_ROOM,
+        (
+            "no room: 0 of 1 node fits: 1 node: fewer than 2000 milli-CPU free (most free on one "
+            "node: 1000); 1 node would fit with 1 core less; it would not fit on the empty "
+            "cluster either (position 1 of 1)"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("world", "reason", "text"), TEXTS, ids=[w.__name__ for w, _, _ in TEXTS])
+def test_a_job_that_waits_is_told_why(world, reason, text):
+    wait = world().why("job")
+    assert (wait.reason, wait.message) == (reason, text)
+
+
+def test_the_table_has_every_reason():
+    assert {reason for _, reason, _ in TEXTS} == set(WaitReason)

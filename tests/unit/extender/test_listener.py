@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real sockets and TLS: what pods do to the plan API's port keeps nobody else out of it."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import ssl
+
+import aiohttp
+import pytest
+import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from listening import listening
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from gpupack_extender import connections, endpoints, listener
+from gpupack_extender.health import Health
+from gpupack_extender.peer_limits import CONNECTIONS_PER_PEER
+from gpupack_extender.servers import health_server, plan_server
+from gpupack_extender.settings import Serving
+
+# Hundreds of handshakes take their time on a machine that does other work beside them.
+pytestmark = pytest.mark.timeout(180)
+
+IDLE = 400
+
+
+class Ready:
+    """Nothing is missing."""
+
+    def missing_to_answer(self):
+        return ""
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory):
+    """A certificate of its own."""
+    folder, key = tmp_path_factory.mktemp("tls"), ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "tls.crt").write_bytes(certificate.public_bytes(pem))
+    (folder / "tls.key").write_bytes(key.private_bytes(pem, form, secret))
+    return Serving(tls_cert=str(folder / "tls.crt"), tls_key=str(folder / "tls.key"))
+
+
+def on_both_loops(scenario):
+    """asyncio's own loop, and the one that the extender runs on."""
+    for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(scenario(), timeout=80))
+
+
+@contextlib.asynccontextmanager
+async def served(serving):
+    """The plan API's port, with a call that echoes, and that of health."""
+
+    async def echo(call):
+        return PlainTextResponse(await call.body())
+
+    app = endpoints.application([Route("/echo", echo, methods=["POST"])])
+    async with (
+        listening(plan_server(app, serving)) as plans,
+        listening(health_server(Health(Ready()).app(), serving)) as health,
+    ):
+        yield plans, health
+
+
+async def ask(plans, health):
+    """One call to each."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        echoed = session.post(f"https://127.0.0.1:{plans}/echo", data=b"hi", ssl=False)
+        async with echoed as answer:
+            assert (answer.status, await answer.text()) == (200, "hi")
+        async with session.get(f"http://127.0.0.1:{health}/readyz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok")
+
+
+@contextlib.asynccontextmanager
+async def idle_connections(port, *, tls):
+    """Connections that say nothing; with `tls`, they say so after a handshake."""
+    context = ssl._create_unverified_context() if tls else None
+    opened = []
+    try:
+        for _ in range(IDLE):
+            with contextlib.suppress(OSError):
+                opened.append(await asyncio.open_connection("127.0.0.1", port, ssl=context))
+        yield [reader for reader, _ in opened]
+    finally:
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["before TLS", "after TLS"])
+def test_four_hundred_idle_connections_keep_no_call_and_no_probe_waiting(serving, tls):
+    async def scenario():
+        async with served(serving) as (plans, health), idle_connections(plans, tls=tls):
+            await ask(plans, health)
+
+    on_both_loops(scenario)
+
+
+def test_four_hundred_idle_connections_to_the_probes_port_keep_no_probe_waiting(serving):
+    async def scenario():
+        async with served(serving) as (plans, health), idle_connections(health, tls=False):
+            await ask(plans, health)
+
+    on_both_loops(scenario)
+
+
+def test_of_one_address_no_more_connections_than_the_bound_stay_open(serving):
+    async def scenario():
+        async with served(serving) as (plans, _), idle_connections(plans, tls=True) as readers:
+            await asyncio.sleep(0.2)
+            still_open = [reader for reader in readers if not reader.at_eof()]
+            assert len(still_open) <= CONNECTIONS_PER_PEER
+
+    on_both_loops(scenario)
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["before TLS", "after TLS"])
+def test_a_connection_that_says_nothing_is_closed(serving, tls, monkeypatch):
+    monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "FIRST_BYTE_SECONDS", 0.3)
+
+    async def scenario():
+        context = ssl._create_unverified_context() if tls else None
+        async with served(serving) as (plans, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", plans, ssl=context)
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), timeout=5) == b""
+            writer.close()
+
+    on_both_loops(scenario)
+
+
+def test_a_call_under_way_is_not_dropped_for_idle_connections(serving):
+    async def scenario():
+        async with served(serving) as (plans, health):
+            context = ssl._create_unverified_context()
+            reader, writer = await asyncio.open_connection("127.0.0.1", plans, ssl=context)
+            writer.write(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n")
+            await asyncio.sleep(0.1)
+            async with idle_connections(plans, tls=False):
+                await ask(plans, health)
+                writer.write(b"hi")
+                async with asyncio.timeout(5):
+                    assert await reader.readuntil(b"hi")
+            writer.close()
+
+    on_both_loops(scenario)

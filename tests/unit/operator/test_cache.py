@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+import pytest
+from msgspec import structs
+
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_operator.cache import Cache, CachedGpuJob, read_gpujob
+from gpupack_operator.waitlist import Key
+
+KEY = Key("team", "train")
+
+
+def seen(job, number, *, uid=None, template=None, **status):
+    meta = structs.replace(job.metadata, resource_version=str(number), uid=uid or job.metadata.uid)
+    job = structs.replace(job, metadata=meta, status=GpuJobStatus(**status))
+    return CachedGpuJob(job=job, template=template or {"spec": {}})
+
+
+def altered(item, *, namespace="team", owner_references=None, **owner):
+    """An object with other ownership; `owner` changes fields of its controller."""
+    owners = [structs.replace(found, **owner) for found in item.metadata.owner_references]
+    owners = tuple(owners) if owner_references is None else owner_references
+    meta = structs.replace(item.metadata, namespace=namespace, owner_references=owners)
+    return structs.replace(item, metadata=meta)
+
+
+@pytest.fixture
+def cache(build):
+    found = Cache(gpujobs={KEY: [seen(build.gpujob(), 9)]})
+    found.pods = {build.UID: [build.pod(0), build.pod(1)]}
+    return found
+
+
+def test_our_own_newer_write_wins_over_the_watch(cache, build):
+    cache.wrote(seen(build.gpujob(), 10, attempt=1))
+    assert cache.gpujob(KEY).job.status.attempt == 1
+    assert cache.gpujob(KEY).template == {"spec": {}}
+
+
+def test_the_watch_wins_once_it_has_caught_up(cache, build):
+    cache.wrote(seen(build.gpujob(), 8, attempt=1))
+    assert cache.gpujob(KEY).job.status.attempt == 0
+
+
+def test_a_write_to_a_namesake_that_is_gone_does_not_count(cache, build):
+    cache.wrote(seen(build.gpujob(), 8, uid="old", attempt=1))
+    assert cache.gpujob(KEY).job.status.attempt == 0
+
+
+def test_a_namesake_that_was_read_past_the_watch_wins_with_its_own_template(cache, build):
+    cache.wrote(seen(build.gpujob(), 10, uid="new", template={"metadata": {}}))
+    assert cache.gpujob(KEY).job.metadata.uid == "new"
+    assert cache.gpujob(KEY).template == {"metadata": {}}
+
+
+def test_of_two_namesakes_in_the_index_the_newer_lives(cache, build):
+    cache.gpujobs[KEY].append(seen(build.gpujob(), 10, uid="new"))
+    cache.gpujobs[KEY].append(seen(build.gpujob(), 8, uid="old"))
+    assert cache.gpujob(KEY).job.metadata.uid == "new"
+
+
+def test_what_was_written_to_a_ghost_is_forgotten_with_it(cache, build):
+    cache.wrote(seen(build.gpujob(), 10, uid="new"))
+    cache.mark_deleted("new")
+    assert cache.gpujob(KEY).job.metadata.uid == build.UID
+
+
+def test_the_echo_of_our_own_write_is_recognised(cache, build):
+    cache.wrote(seen(build.gpujob(), 10))
+    assert cache.is_echo(KEY, "10")
+    assert not cache.is_echo(KEY, "11")
+
+
+def test_ghosts_are_left_out(cache, build):
+    cache.mark_deleted("pod-1-0")
+    pods = cache.pods_of(build.gpujob(), [build.job()])
+    assert [pod.metadata.uid for pod in pods] == ["pod-1-1"]
+
+
+def test_a_ghost_is_remembered_for_as_long_as_an_index_holds_it(cache, build):
+    cache.mark_deleted("pod-1-0")
+    cache.forget_deleted()
+    assert len(cache.pods_of(build.gpujob(), [build.job()])) == 1
+    cache.pods = {}
+    cache.forget_deleted()
+    assert cache._deleted == set()
+
+
+def test_a_job_that_only_bears_the_labels_is_not_ours(cache, build):
+    foreign = (
+        altered(build.job(), namespace="other"),
+        altered(build.job(), owner_references=()),
+        altered(build.job(), controller=False),
+        altered(build.job(), uid="uid-of-another"),
+    )
+    cache.jobs = {build.UID: [*foreign, build.job()]}
+    assert cache.jobs_of(build.gpujob()) == (build.job(),)
+
+
+def test_a_pod_that_only_bears_the_labels_is_not_ours(cache, build):
+    foreign = (
+        altered(build.pod(), namespace="other"),
+        altered(build.pod(), owner_references=()),
+        altered(build.pod(), controller=False),
+        altered(build.pod(), uid="uid-of-another", name="another"),
+    )
+    cache.pods = {build.UID: [*foreign, build.pod()]}
+    assert cache.pods_of(build.gpujob(), [build.job()]) == (build.pod(),)
+
+
+def test_a_pod_that_has_outlived_its_job_is_known_by_its_owner_s_name(cache, build):
+    assert cache.pods_of(build.gpujob(), []) == (build.pod(0), build.pod(1))
+
+
+def test_the_template_is_kept_as_it_was_written():
+    template = {"spec": {"volumes": [{"name": "x"}], "containers": [{"name": "worker"}]}}
+    body = {"metadata": {"name": "train"}, "spec": {"gpus": 1, "template": template}}
+    assert read_gpujob(body).template == template
+
+
+def test_what_does_not_follow_the_schema_is_refused():
+    with pytest.raises(msgspec.ValidationError):
+        read_gpujob({"metadata": {"name": "train"}, "spec": {"gpus": "many"}})

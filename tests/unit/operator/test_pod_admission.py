@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_operator.pod_admission import ALLOWED_SECONDS, PodAdmission
+
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "worker"}]}}
+QUOTA = (403, "Forbidden", 'pods "train-1-0" is forbidden: exceeded quota: small')
+POLICY = (422, "Invalid", 'pods "train-1-0" is forbidden: ValidatingAdmissionPolicy denied it')
+WEBHOOK = (
+    422,
+    "Invalid",
+    'admission webhook "x" denied the request: Pod "train-1-0" is invalid: no label team',
+)
+WEBHOOK_403 = (403, "Forbidden", WEBHOOK[2])
+WRONG = (422, "Invalid", 'Pod "train-1-0" is invalid: spec.volumes[0]: Required value')
+NO_DRY_RUNS = (400, "BadRequest", 'admission webhook "x" does not support dry run')
+TAKEN = (409, "AlreadyExists", 'pods "train-1-0" already exists')
+
+
+class Admission:
+    """One GPUJob whose pods are reviewed; `now` is the clock."""
+
+    def __init__(self, server, build):
+        self.server = server
+        self.job = build.gpujob()
+        self.now = 0.0
+        self.admission = PodAdmission(server.api, clock=lambda: self.now)
+
+    async def ask(self, answer=None, *, attempt=1):
+        """The refusal after the API server's answer, and how many dry runs that took."""
+        self.server.refuse = {"pods": answer} if answer else {}
+        self.server.dry_runs.clear()
+        return await self.admission.refusal(self.job, TEMPLATE, attempt=attempt)
+
+
+@pytest.fixture
+def reviews(server, build):
+    return Admission(server, build)
+
+
+async def test_the_first_pod_is_tried_and_nothing_is_written(reviews):
+    assert await reviews.ask() is None
+    (pod,) = reviews.server.dry_runs
+    assert (pod["metadata"]["name"], pod["metadata"]["labels"]) == ("train-1-0", {"a": "b"})
+    assert reviews.server.writes == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [QUOTA, POLICY, WEBHOOK, WEBHOOK_403],
+    ids=["quota", "policy", "webhook", "webhook's 403"],
+)
+async def test_what_forbids_the_pods_is_told_and_may_be_lifted(reviews, answer):
+    refusal = await reviews.ask(answer)
+    assert (refusal.reason, refusal.for_good, refusal.lacks_room) == (
+        "CreationForbidden",
+        False,
+        False,
+    )
+    assert answer[2] in refusal.message
+    reviews.now = refusal.retry_seconds
+    assert await reviews.ask() is None
+
+
+async def test_a_pod_that_is_wrong_is_refused_for_good(reviews):
+    refusal = await reviews.ask(WRONG)
+    assert (refusal.reason, refusal.for_good) == ("InvalidTemplate", True)
+
+
+@pytest.mark.parametrize("answer", [NO_DRY_RUNS, TAKEN], ids=["no dry runs", "name taken"])
+async def test_an_answer_that_says_nothing_of_the_pods_holds_nobody_up(reviews, answer):
+    assert await reviews.ask(answer) is None
+
+
+async def test_a_no_is_asked_about_again_later_each_time_with_the_same_text(reviews):
+    refusals = []
+    for _ in range(6):
+        refusals.append(await reviews.ask(QUOTA))
+        reviews.now += refusals[-1].retry_seconds
+    assert [found.retry_seconds for found in refusals] == [5, 10, 20, 40, 60, 60]
+    assert len({found.message for found in refusals}) == 1
+
+
+async def test_neither_a_yes_nor_a_no_is_asked_for_twice_while_it_is_good(reviews):
+    await reviews.ask()
+    reviews.now = ALLOWED_SECONDS - 1
+    assert await reviews.ask(QUOTA) is None
+    assert await reviews.ask(QUOTA, attempt=2) is not None
+    assert await reviews.ask(attempt=2) is not None
+
+
+async def test_reviews_of_jobs_that_are_gone_are_forgotten(reviews):
+    for attempt in range(1, 50):
+        await reviews.ask(attempt=attempt)
+        reviews.now += 60
+    assert len(reviews.admission._reviews) < 10

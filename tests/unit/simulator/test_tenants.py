@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas, shares and preemption in simulated time."""
+
+from dataclasses import replace
+
+import pytest
+from simulator_builders import job, node, run, starts
+
+from gpupack_core.queueing import Limit, Preemption, Quota, Quotas, Rules
+from gpupack_simulator import Cause, Sampling
+from gpupack_simulator.disciplines import DISCIPLINES
+
+
+def queue(**rules):
+    """The cluster's rules with others."""
+    preemption = rules.pop("preemption", Preemption(min_runtime=0, retry=0))
+    return replace(DISCIPLINES["fair-share"], rules=Rules(preemption=preemption, **rules))
+
+
+def of(tenant, *jobs):
+    return [replace(one, tenant=tenant) for one in jobs]
+
+
+def gpu_time(course, tenant, *, until):
+    """GPUs times time that the tenant's jobs held, lost work included."""
+    jobs = {record.job.id for record in course.jobs if record.job.tenant == tenant}
+    return sum(
+        (min(until if held.end is None else held.end, until) - held.start) * held.milli / 1000
+        for held in course.occupancy
+        if held.job in jobs
+    )
+
+
+WEIGHTS = Quotas((Quota("heavy", weight=3.0), Quota("light", weight=1.0)))
+
+
+@pytest.mark.parametrize("half_life", [0.0, 200.0])
+@pytest.mark.parametrize("fair_share", [True, False])
+def test_tenants_who_always_want_more_get_gpu_seconds_by_their_weights(half_life, fair_share):
+    jobs = of("heavy", *(job(f"h{n}", lasts=7 + n % 5) for n in range(600)))
+    jobs += of("light", *(job(f"l{n}", lasts=6 + n % 7) for n in range(300)))
+    rules = queue(
+        half_life=half_life,
+        preemption=Preemption(min_runtime=0, retry=0, fair_share=fair_share),
+    )
+    course = run(
+        [node("a", 8), node("b", 8)],
+        jobs,
+        queue=rules,
+        quotas=WEIGHTS,
+        until=300,
+        sampling=Sampling(),
+    )
+    heavy, light = (gpu_time(course, tenant, until=300) for tenant in ("heavy", "light"))
+    assert heavy + light == pytest.approx(16 * 300, rel=0.01)
+    assert heavy / light == pytest.approx(3.0, rel=0.05)
+
+
+def test_with_a_half_life_who_used_nothing_lately_goes_first():
+    """Early has used all GPUs for long; when one comes free, late gets it although both want it."""
+    jobs = of("early", *(job(f"e{n}", lasts=50 + 10 * n) for n in range(4)))
+    jobs += of("early", job("more", at=10, lasts=5)) + of("late", job("first", at=20, lasts=5))
+    never = Preemption(nominal=False, fair_share=False, priority=False)
+    course = run([node("a")], jobs, queue=queue(half_life=100.0, preemption=never))
+    assert (starts(course)["first"], starts(course)["more"]) == (50, 55)
+
+
+def test_a_borrower_gives_back_after_its_grace_period():
+    quotas = Quotas((Quota("owner", {"": Limit(4000)}),))
+    jobs = of("guest", *(job(f"g{n}", lasts=1000) for n in range(4)))
+    jobs += of("owner", job("mine", 4, at=100, lasts=10))
+    course = run([node("a")], jobs, queue=queue(), quotas=quotas, grace=30)
+    assert starts(course)["mine"] == 130
+    lost = [loss for loss in course.losses if loss.cause is Cause.PREEMPTED]
+    assert len(lost) == 4
+    assert sum(loss.milli_time for loss in lost) == 4 * 130 * 1000
+    assert [record.preemptions for record in course.jobs] == [1, 1, 1, 1, 0]
+
+
+def test_nobody_is_stopped_before_the_minimum_run_time_and_no_later_than_that():
+    quotas = Quotas((Quota("owner", {"": Limit(4000)}),))
+    jobs = of("guest", job("guest", 4, lasts=1000)) + of("owner", job("mine", 4, at=10, lasts=10))
+    rules = queue(preemption=Preemption(min_runtime=60))
+    assert starts(run([node("a")], jobs, queue=rules, quotas=quotas))["mine"] == 60
+
+
+def test_a_job_that_waits_longer_than_the_bound_is_not_overtaken_for_ever():
+    small = of("many", *(job(f"s{n}", at=n, lasts=5.5) for n in range(200)))
+    jobs = small + of("gang", job("large", 4, at=20, lasts=5))
+    never = Preemption(nominal=False, fair_share=False, priority=False)
+    patient, endless = (
+        starts(run([node("a")], jobs, queue=queue(keep_room_after=after, preemption=never)))
+        for after in (30.0, float("inf"))
+    )
+    assert patient["large"] <= 20 + 30 + 6
+    assert endless["large"] > 200
+
+
+def test_a_lending_limit_keeps_gpus_for_their_owner():
+    quotas = Quotas((Quota("owner", {"": Limit(3000, lending=1000)}),))
+    jobs = of("guest", *(job(f"g{n}", lasts=10) for n in range(4)))
+    course = run([node("a")], jobs, queue=queue(), quotas=quotas, until=5)
+    assert sum(record.started is not None for record in course.jobs) == 2

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention as torch calls it: an operator, with its gradient.
+
+O and one number per row are kept, and scores computed again. The gradient is an operator that has
+none itself, so that a second derivative is an error and not a wrong number.
+"""
+
+import importlib
+from typing import Any
+
+import torch
+
+from gpupack_workloads.kernels.attention.portable import launch as portable
+from gpupack_workloads.kernels.attention.problem import Problem, aligned, problem_of
+from gpupack_workloads.kernels.attention.tuning import Configuration, TuningKey, configuration_for
+from gpupack_workloads.kernels.devices import is_hopper, properties_of
+
+Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Return softmax(Q K' scale) V. Differentiable once.
+
+    Args:
+        q: (batch, heads, length, dimension), the dimension 64 or 128.
+        k: (batch, key heads, length of keys, dimension); key heads divide heads.
+        v: as k.
+        causal: whether row i sees only keys up to i; the lengths are equal then.
+        scale: of the scores; one over the root of the dimension unless given.
+
+    Raises:
+        Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
+    """
+    problem = problem_of(q, k, v, causal=causal, scale=scale)
+    o: torch.Tensor = _forward(q, k, v, causal, problem.scale)[0]
+    return o
+
+
+@torch.library.custom_op("gpupack::attention", mutates_args=())
+def _forward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,  # noqa: FBT001  an operator's arguments have no names
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return O and each row's log-sum-exp2 of scaled scores."""
+    problem = problem_of(q, k, v, causal=causal, scale=scale)
+    q, k, v = (aligned(x) for x in (q, k, v))
+    tuned = configuration_of(q, problem)
+    with torch.cuda.device_of(q):
+        if tuned is None:
+            return portable.forward(q, k, v, problem)
+        o, lse = hopper().forward(q, k, v, problem, tuned)
+        return o, lse
+
+
+@torch.library.custom_op("gpupack::attention_backward", mutates_args=())
+def _backward(
+    inputs: list[torch.Tensor],
+    outputs: list[torch.Tensor],
+    do: torch.Tensor,
+    causal: bool,  # noqa: FBT001
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return dQ, dK and dV, given Q, K, V, and what `_forward` returned."""
+    q, k, v = (aligned(x) for x in inputs)
+    problem = problem_of(q, k, v, causal=causal, scale=scale)
+    o, lse = outputs
+    do = aligned(do)
+    tuned = configuration_of(q, problem)
+    with torch.cuda.device_of(q):
+        sums = (lse, portable.row_products(o, do, problem))
+        if tuned is None:
+            return portable.backward((q, k, v), do, sums, problem)
+        gradients: Three = hopper().backward((q, k, v), do, sums, problem, tuned)
+        return gradients
+
+
+@_forward.register_fake
+def _(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,  # noqa: FBT001
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    problem = problem_of(q, k, v, causal=causal, scale=scale)
+    return q.new_empty(q.shape), portable.empty_sums(problem, q.device)
+
+
+@_backward.register_fake
+def _(
+    inputs: list[torch.Tensor],
+    outputs: list[torch.Tensor],  # noqa: ARG001
+    do: torch.Tensor,  # noqa: ARG001
+    causal: bool,  # noqa: ARG001, FBT001
+    scale: float,  # noqa: ARG001
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    dq, dk, dv = (x.new_empty(x.shape) for x in inputs)
+    return dq, dk, dv
+
+
+def _keep(
+    ctx: Any,
+    inputs: tuple[Any, ...],
+    output: tuple[torch.Tensor, torch.Tensor],
+) -> None:
+    *qkv, ctx.causal, ctx.scale = inputs
+    ctx.save_for_backward(*qkv, *output)
+
+
+def _gradient(
+    ctx: Any,
+    do: torch.Tensor,
+    _: torch.Tensor | None,
+) -> tuple[torch.Tensor | None, ...]:
+    q, k, v, o, lse = ctx.saved_tensors
+    return (*_backward([q, k, v], [o, lse], do, ctx.causal, ctx.scale), None, None)
+
+
+_forward.register_autograd(_gradient, setup_context=_keep)
+
+
+def configuration_of(q: torch.Tensor, problem: Problem) -> Configuration | None:
+    """Return how the Hopper kernels run, or nothing where they cannot.
+
+    They look for a row's largest score before they scale, so the scale must be positive.
+    """
+    if q.dtype == torch.float32 or problem.scale <= 0 or not is_hopper(q):
+        return None
+    key = TuningKey(problem.dimension, causal=problem.causal)
+    return configuration_for(properties_of(q).name, key)
+
+
+def hopper() -> Any:
+    """Import what only Hopper needs."""
+    return importlib.import_module("gpupack_workloads.kernels.attention.hopper.launch")

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the Hopper kernels run on each device, so that no run has to search.
+
+A device that is not here takes what was found on the one that is most like it.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """How the Hopper kernels run.
+
+    Attributes:
+        forward_stages: tiles of K and of V in shared memory at a time.
+        backward_stages: tiles of Q and of dO in shared memory at a time.
+        backward_stagger: how many tiles of queries later each next program starts.
+    """
+
+    forward_stages: int
+    backward_stages: int
+    backward_stagger: int
+
+
+@dataclass(frozen=True)
+class TuningKey:
+    """What a configuration was tuned for."""
+
+    dimension: int
+    causal: bool
+
+
+# Found on an H200 with 16 heads of length 16384 in bf16, by Triton 3.9. At dimension 128 a third
+# stage of Q and dO makes the backward pass 1.4 times as fast, and starting later costs 1 %; at 64 a
+# fourth stage makes it 1 to 3 % faster.
+WIDE = Configuration(forward_stages=2, backward_stages=3, backward_stagger=0)
+NARROW = Configuration(forward_stages=3, backward_stages=4, backward_stagger=0)
+H200 = {
+    TuningKey(128, causal=False): WIDE,
+    TuningKey(128, causal=True): WIDE,
+    TuningKey(64, causal=False): NARROW,
+    TuningKey(64, causal=True): NARROW,
+}
+BY_DEVICE = {"NVIDIA H200": H200}
+
+
+def configuration_for(device_name: str, key: TuningKey) -> Configuration:
+    """Return what was found best on a device."""
+    return BY_DEVICE.get(device_name, H200)[key]

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vector addition: checks the arguments, sizes the grid; an operator of torch's."""
+
+from typing import Any
+
+import torch
+import triton
+
+from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.vector_add.kernel import vector_add_kernel
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+# Every thread of a program has several 16-byte loads of each input under way before it adds.
+BLOCK_BYTES = 16 * 1024
+WARPS = 8
+# The interpreter takes its time per program, not per element.
+INTERPRETED_BLOCK = 1 << 16
+
+
+def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return x + y, element by element, in their type; differentiable.
+
+    Raises:
+        Unsupported: shapes, types or devices do not fit.
+    """
+    _check(x, y)
+    z: torch.Tensor = _add(x, y)
+    return z
+
+
+@torch.library.custom_op("gpupack::vector_add", mutates_args=())
+def _add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x, y = x.contiguous(), y.contiguous()
+    z = torch.empty_like(x)
+    if z.numel():
+        block = BLOCK_BYTES // x.element_size() if x.is_cuda else INTERPRETED_BLOCK
+        grid = (triton.cdiv(z.numel(), block),)
+        with torch.cuda.device_of(z):
+            vector_add_kernel[grid](x, y, z, z.numel(), BLOCK=block, num_warps=WARPS)
+    return z
+
+
+@_add.register_fake
+def _(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+    return x.new_empty(x.shape)
+
+
+def _gradients(ctx: Any, dz: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: ARG001
+    return dz, dz
+
+
+_add.register_autograd(_gradients)
+
+
+def _check(x: torch.Tensor, y: torch.Tensor) -> None:
+    if x.shape != y.shape:
+        raise Unsupported(f"cannot add shapes {tuple(x.shape)} and {tuple(y.shape)}")
+    if x.dtype != y.dtype or x.dtype not in DTYPES:
+        raise Unsupported(f"cannot add {x.dtype} and {y.dtype}; both must be one of {DTYPES}")
+    if x.device != y.device:
+        raise Unsupported(f"the vectors are on {x.device} and on {y.device}")
+    if x.dtype == torch.bfloat16 and not x.is_cuda:
+        raise Unsupported("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")

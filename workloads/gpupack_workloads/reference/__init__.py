@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What right results are, in 64 bits, and how far from them correct ones may be.
+
+    agreement   errors beside the bounds that rounding explains
+    softmax, gemm, attention, vector_add   one computation each
+
+Apart from the kernels, which import nothing but torch and Triton. Only `attention` imports torch.
+"""

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether all ranks see one folder, and whether nothing of a checkpoint is missing.
+
+Of a folder that each worker has for itself a checkpoint's parts would lie in several places.
+"""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch.distributed as dist
+from torch.distributed.checkpoint import FileSystemReader
+
+from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.errors import BadArgument
+
+# A network's file system may show another host's new file late.
+PATIENCE_SECONDS = 10.0
+PAUSE_SECONDS = 0.1
+
+
+def require_shared(folder: Path) -> None:
+    """Refuse a folder that is not the same for all ranks.
+
+    Raises:
+        BadArgument: a rank does not see what rank 0 has written.
+    """
+    with sign_of_rank_0(folder) as sign, all_or_none():
+        if not seen_in_time(sign):
+            raise BadArgument(
+                f"{folder} is not the folder of that name on worker 0; mount one volume for all"
+                " workers (ReadWriteMany) and name it by --checkpoint"
+            )
+
+
+@contextlib.contextmanager
+def sign_of_rank_0(folder: Path) -> Iterator[Path]:
+    """Have rank 0 leave a file for as long as the context lasts; all ranks learn its name."""
+    names = [f".shared.{uuid.uuid4()}"]
+    dist.broadcast_object_list(names)
+    sign = folder / names[0]
+    first = dist.get_rank() == 0
+    with all_or_none():
+        if first:
+            leave(sign)
+    try:
+        yield sign
+    finally:
+        if first:
+            with contextlib.suppress(OSError):
+                sign.unlink()
+
+
+def leave(sign: Path) -> None:
+    """Write the file."""
+    try:
+        sign.touch()
+    except OSError as error:
+        raise BadArgument(f"{sign} cannot be written: {error.strerror}") from error
+
+
+def seen_in_time(path: Path) -> bool:
+    """Return whether a file shows before patience ends."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not path.exists():
+        if time.monotonic() > end:
+            return False
+        time.sleep(PAUSE_SECONDS)
+    return True
+
+
+def require_intact(place: Path) -> None:
+    """Refuse a checkpoint of which something is missing.
+
+    Raises:
+        BadArgument: its index cannot be read, or a file is missing or too short.
+    """
+    for name, least in lengths(place).items():
+        try:
+            found = (place / name).stat().st_size
+        except OSError as error:
+            raise damaged(place, f"{name}: {error.strerror}") from error
+        if found < least:
+            raise damaged(place, f"{name} has {found} bytes of {least}")
+
+
+def lengths(place: Path) -> dict[str, int]:
+    """Return how many bytes each file must have at least."""
+    least: dict[str, int] = {}
+    try:
+        parts = FileSystemReader(place).read_metadata().storage_data.values()
+        for part in parts:
+            end = part.offset + part.length
+            least[part.relative_path] = max(end, least.get(part.relative_path, 0))
+    except Exception as error:  # a damaged pickle raises whatever it likes
+        raise damaged(place, f"its index .metadata cannot be read ({error!r})") from error
+    return least
+
+
+def damaged(place: Path, what: str) -> BadArgument:
+    """Return an error that says what to do."""
+    return BadArgument(
+        f"the checkpoint {place} is damaged: {what}. Remove that folder to go on from the"
+        f" checkpoint before it; if there is none, remove {place.parent.parent}/latest"
+        " too, to start anew"
+    )

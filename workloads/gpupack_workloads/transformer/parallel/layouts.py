@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks that every rank has whole, in shards, or in parts of each product.
+
+- `Replicas` (DDP): every rank has the whole network, and gradients are averaged as they come.
+- `Shards` (FSDP2): every rank keeps a shard of each parameter, its gradient and its moments. A
+  block's parameters are gathered before it runs, in the type in which it computes, and forgotten
+  after it; gradients are summed in 32 bits into shards.
+- `Tensors`: every rank has some heads, and some columns of each inner part. All ranks see the whole
+  batch. A block's first products are cut by columns, its last by rows, so each half of a block ends
+  with one sum over ranks. The head is cut by columns, its logits gathered.
+"""
+
+import contextlib
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from gpupack_workloads.transformer.model import Decoder
+from gpupack_workloads.transformer.parallel.learner import TYPES, Sharing, Single
+
+
+class Replicas(Sharing):
+    """A replica of many."""
+
+    def spread(self, module: Decoder) -> nn.Module:
+        """Wrap the network: each backward pass ends with the mean gradient of all ranks."""
+        device = self.world_rank.device
+        wrapped: nn.Module = DistributedDataParallel(
+            module,
+            device_ids=[device.index] if device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+        )
+        return wrapped
+
+    def part(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
+        """Exchange gradients once, with the last part."""
+        kept: contextlib.AbstractContextManager[object] = (
+            contextlib.nullcontext() if last else self.network.no_sync()
+        )
+        return kept
+
+
+class Shards(Sharing):
+    """A holder of shards."""
+
+    def spread(self, module: Decoder) -> nn.Module:
+        """Cut each block's parameters, then what is left."""
+        mesh = init_device_mesh(self.world_rank.device.type, (self.world_rank.ranks,))
+        policy = MixedPrecisionPolicy(
+            param_dtype=TYPES[self.plan.dtype], reduce_dtype=torch.float32
+        )
+        for block in module.blocks.values():
+            fully_shard(block, mesh=mesh, mp_policy=policy)
+        fully_shard(module, mesh=mesh, mp_policy=policy)
+        return module
+
+    def part(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
+        """Exchange gradients once, with the last part."""
+        self.network.set_requires_gradient_sync(last)
+        return contextlib.nullcontext()
+
+
+class Tensors(Single):
+    """A holder of some heads."""
+
+    def spread(self, module: Decoder) -> nn.Module:
+        """Cut the products."""
+        mesh = init_device_mesh(self.world_rank.device.type, (self.world_rank.ranks,))
+        for block in module.blocks.values():
+            parallelize_module(block, mesh, styles())
+        parallelize_module(module, mesh, {"head": ColwiseParallel(output_layouts=Replicate())})
+        return module
+
+
+def styles() -> dict[str, ParallelStyle]:
+    """Return how each product of a block is cut."""
+    first = ("attention.query", "attention.key", "attention.value", "inner.gate", "inner.up")
+    last = ("attention.output", "inner.down")
+    return {name: ColwiseParallel() for name in first} | {name: RowwiseParallel() for name in last}
