@@ -283,6 +283,16 @@ def annotated_devices(pod: dict[str, Any]) -> list[str]:
     return [device["uuid"] for device in annotation(pod)]
 
 
+def unsuccessful(jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Of GPUJobs by name: those that did not succeed, and what they say of it."""
+    told = {name: job["status"] for name, job in jobs.items()}
+    return {
+        name: f"{status['phase']}: {status.get('message', '')}"
+        for name, status in told.items()
+        if status["phase"] != "Succeeded"
+    }
+
+
 def placed(job: dict[str, Any]) -> tuple[WorkerPlacement, ...]:
     """Where GPUJob.status.placement puts each worker, in their order."""
     return by_worker(msgspec.convert(job["status"]["placement"], list[NodePlacement]))

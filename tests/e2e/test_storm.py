@@ -9,14 +9,10 @@ import json
 import pytest
 from agreement import told_by_annotations, told_by_containers, told_by_status
 from chaos import PARTS, killing
-from harness import wait_for
+from harness import unsuccessful, wait_for
 from storms import ebb, flood, mixed, tide
 
 SEED = 20261121
-
-
-def phases(jobs):
-    return {name: job["status"]["phase"] for name, job in jobs.items()}
 
 
 def attempts(jobs):
@@ -30,7 +26,7 @@ def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
     storm.submit(kube)
     jobs = kube.wait_finished(storm.names, seconds=240)
     assert refusals() == []
-    assert set(phases(jobs).values()) == {"Succeeded"}
+    assert unsuccessful(jobs) == {}
     assert {attempt["outcome"] for attempt in attempts(jobs)} == {"Succeeded"}
     assert told_by_status(jobs) == told_by_containers(jobs) == told_by_annotations(kube)
     assert max(peak["shares"] for peak in peaks().values()) > 1
@@ -47,7 +43,7 @@ def test_a_storm_survives_every_part_being_killed(*, kube, cluster, judged, refu
         jobs = kube.wait_finished(storm.names, seconds=300)
     again = [attempt for attempt in attempts(jobs) if attempt["outcome"] != "Succeeded"]
     tell(f"killed: {', '.join(killed())}; infrastructure attempts: {json.dumps(again)}")
-    assert set(phases(jobs).values()) == {"Succeeded"}
+    assert unsuccessful(jobs) == {}
     assert {attempt["outcome"] for attempt in again} <= {"Infrastructure"}
     assert told_by_status(jobs) == told_by_containers(jobs)
     assert len(flood(kube, storm.servers, seconds=120)) == 10

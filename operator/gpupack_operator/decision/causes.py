@@ -15,6 +15,7 @@ import re
 
 from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.results import looks_like_result, read_result
+from gpupack_kube.objects import Terminated
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.times import after
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
@@ -26,6 +27,11 @@ SETTLE_SECONDS = 2.0
 LOST_CONTAINER = {"ContainerStatusUnknown", "Unknown"}
 """The kubelet's words, and the container runtime's, where nobody knows how a container ended. The
 exit code beside them (137, 255) is made up."""
+NEVER_STARTED = "StartError"
+"""containerd's word for a container whose process it could not start, and its exit code 128."""
+CUT_SHORT = ("context canceled", "context deadline exceeded", "ttrpc: closed")
+"""What containerd says of a start whose caller or shim went away in the middle of it, as a kubelet
+does that is restarted. All other starts fail for what the template names."""
 SHOWN_CHARACTERS = 600
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
@@ -69,10 +75,16 @@ def is_ignored(cause: Cause, view: AttemptView) -> bool:
 
 
 def _by_itself(worker: Worker, exit_: Exit) -> bool:
-    if worker.disruption or worker.pod.status.reason or exit_.state.reason in LOST_CONTAINER:
+    if worker.disruption or worker.pod.status.reason or _lost(exit_.state):
         return False
     deleted_at, finished_at = worker.deleted_at, exit_.state.finished_at
     return deleted_at is None or (finished_at is not None and finished_at < deleted_at)
+
+
+def _lost(state: Terminated) -> bool:
+    if state.reason == NEVER_STARTED:
+        return any(mark in state.message for mark in CUT_SHORT)
+    return state.reason in LOST_CONTAINER
 
 
 def _own_failure(worker: Worker, exit_: Exit, otherwise: dt.datetime) -> Cause:
@@ -94,7 +106,8 @@ def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
     elif worker.deleted_at:
         at, reason, message = worker.deleted_at, str(JobReason.POD_DELETED), "the pod was deleted"
     elif worker.exit:
-        at, reason, message = worker.exit.state.finished_at, worker.exit.state.reason, "it was lost"
+        state = worker.exit.state
+        at, reason, message = state.finished_at, state.reason, _said(state.message) or "it was lost"
     elif worker.pod.status.phase == "Failed":
         at, reason, message = worker.bound_at, "", "its node rejected it"
     else:

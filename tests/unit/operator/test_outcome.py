@@ -40,6 +40,11 @@ def prepared(pod, *, restart_policy="", **state):
     )
 
 
+def not_started(why):
+    said = f"failed to create containerd task: {why}"
+    return {"exit_code": 128, "ended": 20, "container_reason": "StartError", "message": said}
+
+
 FAILURES = [
     ("exits by itself", {"exit_code": 3, "ended": 20}, "Failed", JobReason.WORKER_FAILED),
     (
@@ -91,6 +96,18 @@ FAILURES = [
         {"exit_code": 255, "ended": 20, "container_reason": "Unknown"},
         "Infrastructure",
         "Unknown",
+    ),
+    (
+        "is not started since its kubelet was restarted",
+        not_started("failed to create shim task: context canceled"),
+        "Infrastructure",
+        "StartError",
+    ),
+    (
+        "is not started since its template names no program",
+        not_started('exec: "train": executable file not found in $PATH: unknown'),
+        "Failed",
+        JobReason.WORKER_FAILED,
     ),
     (
         "has a failed sidecar",
