@@ -14,7 +14,7 @@ GOOD = {
     "restarts": {"extender": 0},
     "admitted": {"flood": 2, "large": 3, "gpus": 170, "terms": 40},
     "filter_calls": 12.0,
-    "leaders": ["scheduler-a", "scheduler-a"],
+    "placed": 100,
 }
 
 
@@ -49,6 +49,22 @@ def test_what_admission_refuses_is_tried_as_large_as_it_lets_through(hostile):
     assert admission.calls[-1][:3] == ("create", "--raw", path)
 
 
+def test_a_round_is_counted_by_what_was_created_and_ends_the_round_before(hostile):
+    class Quota:
+        kube, calls = types.SimpleNamespace(namespace="hostile"), []
+
+        def kubectl(self, *arguments, stdin=None):
+            self.calls.append(arguments)
+            created = "pod/a created\npod/b created\n" if "--raw" not in arguments else ""
+            return subprocess.CompletedProcess([], 0, created, "exceeded quota")
+
+    attacker = hostile.Attacker(Quota())
+    attacker.round(7)
+    assert attacker.admitted == {"large": 1, "gpus": 2, "terms": 2}
+    assert attacker.refused == {"gpus": "exceeded quota", "terms": "exceeded quota"}
+    assert attacker.tenant.calls[-1][:3] == ("delete", "pod", "--selector=round=6")
+
+
 @pytest.mark.parametrize("allowed", [0, 1, 2, 99, 100])
 def test_the_largest_count_is_found(hostile, allowed):
     assert hostile.largest(lambda count: count <= allowed, 100) == allowed
@@ -64,7 +80,7 @@ def test_a_run_in_which_every_attack_got_in_is_good(hostile):
         {"restarts": {"extender": 1}},
         {"admitted": {"flood": 2, "large": 3, "gpus": 170}},
         {"filter_calls": 0.0},
-        {"leaders": ["scheduler-a", "scheduler-b"]},
+        {"placed": 0},
     ],
     ids=lambda change: next(iter(change)),
 )
