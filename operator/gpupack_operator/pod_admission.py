@@ -6,7 +6,7 @@ somebody notices that no pod comes. The dry run goes through the whole of admiss
 Pod Security among it, and leaves nothing behind.
 
 Only the first pod is tried: what is left of a quota may not do for the others. That case ends as
-an attempt without pods does (outcome.not_created).
+an attempt without pods does (outcome.not_created), and pauses its namespace (creation_backoff).
 
 An admission webhook that cannot do dry runs makes the API server refuse them all; then nothing is
 known, and the plan is asked for.

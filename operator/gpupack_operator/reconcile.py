@@ -15,6 +15,7 @@ from gpupack_kube.objects import Job, Json
 from gpupack_kube.resources import JOBS
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob
+from gpupack_operator.creation_backoff import CreationBackoff
 from gpupack_operator.decision import attempts, stalls
 from gpupack_operator.decision.conditions import Writer
 from gpupack_operator.decision.decide import decide
@@ -69,6 +70,7 @@ class Reconciler:
         self._priorities = sources.priorities
         self._waitlist = waitlist
         self._limits = limits
+        self._creation = CreationBackoff()
         self._refetch: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
@@ -82,6 +84,7 @@ class Reconciler:
         seen = self._cache.gpujob(key)
         if seen is None:
             self._waitlist.leave(key)
+            self._creation.gone(key)
             return None
         try:
             again_at = await self._steps(key, seen)
@@ -136,6 +139,7 @@ class Reconciler:
             while True:
                 decision = decide(observation)
                 job = await self._write(observation, decision.status, seen.template)
+                self._creation.saw(job, observation.job.status)
                 news += notices(observation.job.status, job.status)
                 self._remember(rank, observation, decision)
                 newest = CachedGpuJob(job=job, template=seen.template)
@@ -222,8 +226,8 @@ class Reconciler:
         problem: NotPlanned | None,
     ) -> Answer | None:
         for action in decision.actions:
-            if isinstance(action, AskPlan) and problem:
-                return problem
+            if isinstance(action, AskPlan) and (no := problem or self._creation.pause(seen.job)):
+                return no
             if isinstance(action, AskPlan) and (first := self._waitlist.ahead_of(rank)):
                 return Behind(first)
             if answer := await self._actor.act(seen, action):

@@ -36,6 +36,21 @@ def test_a_job_without_quota_holds_nothing_and_starts_when_it_has_one(kube, judg
     assert job["status"]["attempt"] == 1
 
 
+def test_a_quota_too_small_for_a_gang_pauses_its_namespace_and_not_only_the_job(kube, judged):
+    one_pod = NO_PODS | {"spec": {"hard": {"pods": "1"}}}
+    kube.submit(one_pod)
+    kube.submit(judged.job("poor", workers=2, seconds=60))
+    kube.wait_reason("poor", "CreationForbidden")
+    kube.delete("gpujob", "poor")
+    kube.submit(judged.job("again", workers=2), judged.job("alone"))
+    job = kube.wait_reason("again", "CreationForbidden", seconds=10)
+    assert "attempts" not in job["status"]
+    assert "1 of 2 pods exist" in condition(job, "Admitted")["message"]
+    kube.wait_phase("alone", "Succeeded")
+    kube.delete("resourcequota", "nothing")
+    kube.wait_phase("again", "Succeeded", seconds=90)
+
+
 def test_the_operator_tries_pods_out_and_cannot_create_one(kube):
     container = {"name": "worker", "image": JUDGE_IMAGE}
     pod = {
