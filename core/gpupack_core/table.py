@@ -30,6 +30,10 @@ class Table(Generic[T]):
         """The values that have a number now."""
         return self._numbers.keys()
 
+    def uses(self, number: int) -> int:
+        """How many of the number have not ended."""
+        return self._uses[number]
+
     def take(self, value: T) -> int:
         """The value's number, which has one use more."""
         number = self._numbers.get(value)

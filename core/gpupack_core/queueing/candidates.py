@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who could be stopped, what each would lose, and sets of them by what they lose together."""
+"""Those who could be stopped, the cheapest first: what each would lose, and what it has where."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from typing import NamedTuple, overload
 
+import numpy as np
+
+from gpupack_core.arrays import FloatArray, IntArray
+from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.job import Running
-from gpupack_core.queueing.room import Places
+from gpupack_core.units import NodeName
 
 Cost = tuple[float, int, int]
+
+NO_ROW = -1
+"""Of a node that is not in the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +26,66 @@ class Candidate:
     cost: Cost
 
 
-def candidate(running: Running, now: float) -> Candidate:
-    """With what it would lose."""
-    return Candidate(running, (running.lost(now), sum(running.charge.values()), 1))
+class Parts(NamedTuple):
+    """What jobs hold of nodes, one number in each column per job and node.
+
+    `of`: the job's place among the candidates; `node`: a number of its own; milli-GPU, milli-CPU
+    and MiB.
+    """
+
+    of: IntArray
+    node: IntArray
+    milli: IntArray
+    cpu: IntArray
+    memory: IntArray
 
 
-def milli_on(placements: Places, node: str) -> int:
-    """GPU capacity that they hold of one node."""
-    return sum(g.milli for p in placements if p.node == node for g in p.devices)
+class Candidates(Sequence[Candidate]):
+    """In the order of their cost, then of their names. Immutable."""
+
+    def __init__(
+        self,
+        running: Sequence[Running],
+        lost: FloatArray,
+        milli: IntArray,
+        parts: Parts,
+        nodes: Sequence[NodeName],
+    ) -> None:
+        self._running, self.lost, self._milli = running, lost, milli
+        self.parts, self._nodes = parts, nodes
+        self._made: dict[int, Candidate] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    @overload
+    def __getitem__(self, at: int) -> Candidate: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Candidate]: ...
+
+    def __getitem__(self, at: int | slice) -> Candidate | list[Candidate]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        made = self._made.get(at)
+        if made is None:
+            cost = float(self.lost[at]), int(self._milli[at]), 1
+            made = self._made[at] = Candidate(self._running[at], cost)
+        return made
+
+    def cheaper(self, cost: Cost) -> int:
+        """How many lose less."""
+        before = int(np.searchsorted(self.lost, cost[0]))
+        while before < len(self) and self[before].cost < cost:
+            before += 1
+        return before
+
+    def rows(self, cluster: Cluster) -> IntArray:
+        """In which row each part is; NO_ROW: in none."""
+        numbers, at = np.unique(self.parts.node, return_inverse=True)
+        found = (cluster.row(self._nodes[number]) for number in numbers.tolist())
+        rows = np.array([NO_ROW if row is None else row for row in found], np.int64)
+        return rows[at] if len(rows) else rows
 
 
 def cost_of(victims: Sequence[Candidate]) -> Cost:
@@ -40,23 +99,3 @@ def cost_of(victims: Sequence[Candidate]) -> Cost:
 def order(one: Candidate) -> tuple[Cost, str]:
     """The cheapest first."""
     return one.cost, one.running.job.id
-
-
-def by_cost(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, ...]]:
-    """All sets but the empty one, the cheapest first.
-
-    From a set whose last member is number n follow two: with n + 1 as well, and with n + 1 in its
-    stead. Candidates are in the order of their cost, so neither is cheaper, and each set follows
-    from one.
-    """
-    ordered = sorted(candidates, key=order)
-    heap: list[tuple[Cost, tuple[int, ...]]] = []
-    if ordered:
-        heappush(heap, (ordered[0].cost, (0,)))
-    while heap:
-        _, numbers = heappop(heap)
-        yield tuple(ordered[number] for number in numbers)
-        following = numbers[-1] + 1
-        if following < len(ordered):
-            for chosen in ((*numbers, following), (*numbers[:-1], following)):
-                heappush(heap, (cost_of([ordered[number] for number in chosen]), chosen))

@@ -119,20 +119,25 @@ class Cycle:
             self._given_up.append(GiveUp(job.id, ()))
 
     def _serve(self) -> None:
+        """In order. Who starts makes shares grow, and so moves others back alone, which is seen
+        when their turn comes; victims make them shrink, and everybody's order is found anew."""
         turns = [_Turn(lane, self._entries(lane)) for lane in self._lanes()]
         heap = [(self._order.of(t.entry), n, t) for n, t in enumerate(turns) if t.entries]
         heapify(heap)
         while heap and TOP not in self._blocked:
-            _, number, turn = heappop(heap)
+            foreseen, number, turn = heappop(heap)
             entry = turn.entry
             if self._is_blocked(entry.job.tenant):
                 continue
-            decided = len(self._admitted) + len(self._preemptions)
+            precedence = self._order.of(entry)
+            if precedence > foreseen:
+                heappush(heap, (precedence, number, turn))
+                continue
+            preemptions = len(self._preemptions)
             self._take_turn(turn)
             if turn.next < len(turn.entries):
                 heappush(heap, (self._order.of(turn.entry), number, turn))
-            if self._rules.by_share and len(self._admitted) + len(self._preemptions) > decided:
-                self._order.forget()
+            if self._rules.by_share and len(self._preemptions) > preemptions:
                 heap = [(self._order.of(t.entry), n, t) for _, n, t in heap]
                 heapify(heap)
 
@@ -212,6 +217,7 @@ class Cycle:
         self._counted.append((tenant, charge, sign))
         if self._felt is not None and self._felt is not self._usage:
             self._felt.add(tenant, charge, sign=sign * self._books.history.weight_of_now)
+        self._order.forget(tenant)
 
     def _is_blocked(self, tenant: Tenant) -> bool:
         """Who lacks room holds up its strict cohort, who lacks quota its own tenant alone."""

@@ -24,9 +24,14 @@ class Order:
         """Of a job that waits."""
         return entry.rank.minus_priority, self._shares_of(entry.job.tenant), entry.rank
 
-    def forget(self) -> None:
-        """Shares have changed."""
-        self._shares.clear()
+    def forget(self, tenant: Tenant) -> None:
+        """Its share has changed, and with it those of the cohorts above it."""
+        if self._felt is None:
+            return
+        tree = self._felt.tree
+        changed = tree.tenant(tenant).path[0]
+        for other in [of for of in self._shares if tree.tenant(of).path[0] == changed]:
+            del self._shares[other]
 
     def position(self, entry: Entry, waiting: Waiting) -> int:
         """1 for the first. What is admitted before it changes shares, and so may its position."""

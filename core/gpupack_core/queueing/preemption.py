@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """For whom others are stopped: seek victims, and decide where the job goes once they have ended."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.queueing.candidates import candidate
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, Victim
 from gpupack_core.queueing.grounds import Grounds
@@ -79,13 +78,12 @@ class Preemptor:
         return True
 
     def _search(self, grounds: Grounds, cluster: Cluster) -> Found | None:
-        candidates = []
-        for running in self._against(grounds):
-            protected_until = grounds.protected_until(running)
-            if protected_until <= self._now:
-                candidates.append(candidate(running, self._now))
-            else:
-                self.look_at = min(self.look_at, protected_until)
+        protected = self._protected(grounds)
+        if not protected:
+            return None
+        census = self._state.running.census
+        candidates, later = census.candidates(protected, self._now, self._stopping)
+        self.look_at = min(self.look_at, later)
         if not candidates:
             return None
         plan, job = self._within.plan, grounds.job
@@ -100,17 +98,15 @@ class Preemptor:
         own = self._state.running.of(job.tenant) if self._rules.priority else ()
         return any(running.job.priority < job.priority for running in own)
 
-    def _against(self, grounds: Grounds) -> Iterator[Running]:
-        """Those who could be stopped now or later."""
-        for tenant in self._state.running.tenants():
-            if grounds.against(tenant):
-                for running in self._state.running.of(tenant):
-                    if (
-                        running.job.id not in self._stopping
-                        and grounds.against_job(running)
-                        and grounds.tolerate_one(running)
-                    ):
-                        yield running
+    def _protected(self, grounds: Grounds) -> dict[int, float]:
+        """The kinds of jobs that could be stopped now or later: each for how long it is not."""
+        return {
+            number: self._state.books.min_runtime(tenant)
+            for tenant, kinds in self._state.running.census.kinds()
+            if grounds.against(tenant)
+            for number, sample in kinds.items()
+            if grounds.against_job(sample) and grounds.tolerate_one(sample)
+        }
 
     def _fit(
         self, grounds: Grounds, cluster: Cluster, victims: Sequence[Running]

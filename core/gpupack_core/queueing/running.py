@@ -9,6 +9,7 @@ from math import inf
 from operator import itemgetter
 
 from gpupack_core.errors import AlreadyHeld
+from gpupack_core.queueing.census import Census
 from gpupack_core.queueing.charge import Key
 from gpupack_core.queueing.job import JobId, Running, Tenant
 
@@ -24,6 +25,7 @@ class RunningJobs:
         self._ending: list[_Ending] = []
         self._used: dict[Tenant, dict[Key, int]] = {}
         self._of: dict[Tenant, dict[JobId, Running]] = {}
+        self._census: Census | None = None
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -34,9 +36,14 @@ class RunningJobs:
     def __iter__(self) -> Iterator[Running]:
         return iter(self._jobs.values())
 
-    def tenants(self) -> list[Tenant]:
-        """Of whom somebody runs."""
-        return list(self._of)
+    @property
+    def census(self) -> Census:
+        """Kept from the first question on: where nobody is ever stopped it costs nothing."""
+        if self._census is None:
+            self._census = Census()
+            for running in self._jobs.values():
+                self._census.add(running)
+        return self._census
 
     def of(self, tenant: Tenant) -> Iterable[Running]:
         """The tenant's."""
@@ -61,6 +68,8 @@ class RunningJobs:
         if job.duration != inf:
             insort(self._ending, _ending(running))
         self._count(running, sign=1)
+        if self._census is not None:
+            self._census.add(running)
 
     def remove(self, job: JobId) -> Running | None:
         """It runs no longer; None: it did not."""
@@ -74,6 +83,8 @@ class RunningJobs:
         if not of_tenant:
             del self._of[running.job.tenant]
         self._count(running, sign=-1)
+        if self._census is not None:
+            self._census.remove(job)
         return running
 
     def ending(self, also: Iterable[Running] = ()) -> Iterator[tuple[float, list[Running]]]:

@@ -8,29 +8,41 @@ allow. To find the cheapest is a covering problem. It is exact where a search th
 the order of their cost ends in time: for jobs of one worker, node by node, in the order of a lower
 bound of what room costs there; for gangs over few candidates. Otherwise room for one worker after
 the other is made where it is cheapest. In the end nobody is in the set without whom it would fit.
+
+What is planned and who is looked at is chosen by bounds (bounds.py): most nodes could not have room
+for a worker whoever ended there, or only at a higher cost than a set that is known.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import attrgetter
+from math import inf
 from typing import Final
+
+import numpy as np
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import worker_slots
-from gpupack_core.queueing.candidates import Candidate, by_cost, cost_of, milli_on, order
+from gpupack_core.queueing.bounds import Bounds
+from gpupack_core.queueing.candidates import Candidate, Candidates, cost_of, order
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.job import Job, Running
 from gpupack_core.queueing.room import Places, Planner
+from gpupack_core.queueing.sets import Sets, Subset
 
 TRIALS: Final = 512
 """Plans in one exact search; sets of nine candidates are 511."""
 SETS: Final = 8192
-"""Sets that are looked at in one."""
+"""Steps in one."""
 _FEW: Final = 9
 MANY: Final = 256
 """Candidates that are looked at first."""
+_ROWS: Final = 8
+"""Nodes that are emptied first, to see whether the job fits if all candidates are gone."""
+
+_Turns = list[tuple[float, int]]
+"""Rows, each with what room costs there at the least, the cheapest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +64,7 @@ class Search:
     def __init__(
         self,
         job: Job,
-        candidates: Sequence[Candidate],
+        candidates: Candidates,
         cluster: Cluster,
         plan: Planner,
         fit: Fit,
@@ -60,7 +72,8 @@ class Search:
     ) -> None:
         self._job, self._plan, self._fit, self._tolerate = job, plan, fit, tolerate
         self._given, self._cluster = cluster, cluster.overlay()
-        self._candidates = sorted(candidates, key=order)
+        self._candidates = candidates
+        self._bounds = Bounds(cluster, job.gang, candidates)
 
     def run(self, *, anywhere: bool) -> Found | None:
         """The cheapest set there is, or one that is found.
@@ -74,129 +87,148 @@ class Search:
         found, looked_at = None, 0
         while found is None and looked_at < len(self._candidates):
             looked_at = max(MANY, 4 * looked_at)
-            found = self._among(self._candidates[:looked_at], anywhere=anywhere)
+            found = self._among(looked_at, anywhere=anywhere)
         if found is None:
             return None
-        cost = cost_of(found.victims)
-        cheaper = bisect_left(self._candidates, cost, key=attrgetter("cost"))
+        cheaper = self._candidates.cheaper(cost_of(found.victims))
         if cheaper <= looked_at:
             return found
-        other = self._among(self._candidates[:cheaper], anywhere=anywhere)
-        return found if other is None or cost_of(other.victims) >= cost else other
+        return self._among(cheaper, anywhere=anywhere, known=found) or found
 
-    def _among(self, candidates: Sequence[Candidate], *, anywhere: bool) -> Found | None:
-        """Nobody is stopped for a job that would not fit if all of these were gone."""
-        empty = self._given.overlay()
-        for one in candidates:
-            for placement in one.running.placements:
-                empty.suppose_free(placement)
-        if self._plan(empty, self._job) is None:
-            return None
+    def _among(self, first: int, *, anywhere: bool, known: Found | None = None) -> Found | None:
+        """Of the first candidates; nobody is stopped for a job that would not fit without them all.
+
+        Args:
+            first: so many of the candidates, who are in the order of their cost.
+            anywhere: as of `run`.
+            known: dearer sets are of no interest.
+        """
         if anywhere:
-            return self._cheapest(candidates)
-        slots = worker_slots(empty, self._job.gang.request)
-        by_row: dict[int, list[Candidate]] = {}
-        for one in candidates:
-            for row in self._rows(one):
-                if slots[row]:
-                    by_row.setdefault(row, []).append(one)
-        useful = list({id(one): one for local in by_row.values() for one in local}.values())
+            return self._cheapest(self._candidates[:first], below=known)
+        turns = self._bounds.hopeful(first)
+        useful = self._useful(turns, first)
+        if useful is None:
+            return None
         if len(useful) <= _FEW:
-            return self._cheapest(useful)
+            return self._cheapest([self._candidates[of] for of in sorted(useful)], below=known)
         if self._job.gang.workers == 1:
-            return self._on_one_node(by_row)
-        return self._on_many(by_row)
+            return self._on_one_node(turns, first, known)
+        found = self._on_many(turns, first)
+        return found if found is None or _is_below(found.victims, known) else None
 
-    def _rows(self, one: Candidate) -> set[int]:
-        rows = (self._given.row(placement.node) for placement in one.running.placements)
-        return {row for row in rows if row is not None}
+    def _useful(self, turns: _Turns, first: int) -> set[int] | None:
+        """Who is where a worker has room if all are gone, or more than a few of them.
 
-    def _on_one_node(self, by_row: dict[int, list[Candidate]]) -> Found | None:
-        best: Found | None = None
-        for bound, row in sorted((self._bound(local, row), row) for row, local in by_row.items()):
-            if best is not None and bound >= cost_of(best.victims)[0]:
+        None: the job would not fit if all were gone. The cheapest nodes are emptied first, until
+        both are known.
+        """
+        empty, gone = self._given.overlay(), set[int]()
+        useful = set[int]()
+        fits, emptied = False, 0
+        while emptied < len(turns) and not (fits and len(useful) > _FEW):
+            following = max(_ROWS, 2 * emptied)
+            rows = [row for _, row in turns[emptied:following]]
+            for of in {of for row in rows for of in self._bounds.on(row, first)} - gone:
+                gone.add(of)
+                for placement in self._candidates[of].running.placements:
+                    empty.suppose_free(placement)
+            slots = worker_slots(empty, self._job.gang.request)
+            for row in rows:
+                if slots[row]:
+                    useful.update(self._bounds.on(row, first))
+            fits = fits or self._plan(empty, self._job) is not None
+            emptied = following
+        return useful if fits else None
+
+    def _on_one_node(self, turns: _Turns, first: int, known: Found | None) -> Found | None:
+        best, most = None, inf if known is None else cost_of(known.victims)[0]
+        for bound, row in turns:
+            if bound > most or (best is not None and bound >= cost_of(best.victims)[0]):
                 break
-            below = None if best is None else best.victims
-            found = self._cheapest(by_row[row], row=row, below=below)
-            best = found or best
-        return best
+            numbers = self._bounds.on(row, first)
+            local = [self._candidates[of] for of in numbers]
+            if self._has_room_without(local, row, workers=1):
+                frees = self._bounds.frees(row, numbers)
+                best = self._cheapest(local, row=row, frees=frees, below=best) or best
+        return best if best is not None and _is_below(best.victims, known) else None
 
-    def _on_many(self, by_row: dict[int, list[Candidate]]) -> Found | None:
+    def _on_many(self, turns: _Turns, first: int) -> Found | None:
         """Room for one more worker after the other, where it is cheapest."""
         chosen: dict[int, Candidate] = {}
-        turns = sorted((self._bound(local, row), row) for row, local in by_row.items())
         while turns:
             _, row = turns.pop(0)
-            local = [one for one in by_row[row] if id(one) not in chosen]
+            local = [of for of in self._bounds.on(row, first) if of not in chosen]
             step = self._next_worker(row, local)
-            if step is None or not self._tolerate(
-                [one.running for one in (*chosen.values(), *step)]
+            if not step or not self._tolerate(
+                [one.running for one in (*chosen.values(), *(self._candidates[of] for of in step))]
             ):
                 continue
-            for one in step:
-                chosen[id(one)] = one
-                self._stop(one)
+            for of in step:
+                chosen[of] = self._candidates[of]
+                self._stop(chosen[of])
             victims = tuple(chosen.values())
-            answer = self._fit(self._cluster, [one.running for one in victims])
-            if answer is not None:
+            if self._has_room() and self._fit(self._cluster, [one.running for one in victims]):
                 for one in victims:
                     self._spare(one)
                 return self._all_but(victims)
-            rest = [one for one in local if id(one) not in chosen]
+            rest = [of for of in local if of not in chosen]
             if rest:
-                insort(turns, (self._bound(rest, row), row))
+                insort(turns, (self._bounds.least(row, rest, self._cluster), row))
         for one in chosen.values():
             self._spare(one)
         return None
 
-    def _next_worker(self, row: int, local: Sequence[Candidate]) -> tuple[Candidate, ...] | None:
+    def _next_worker(self, row: int, local: Sequence[int]) -> tuple[int, ...]:
         """The cheapest of these that make room for one more worker on the row; of many, few."""
-        before = self._slots(row)
-        sets = by_cost(local) if len(local) <= _FEW else self._less_and_less(row, local, before)
-        return next((chosen for chosen in sets if self._makes_room(chosen, row, before)), None)
+        workers = self._slots(row) + 1
+        candidates = [self._candidates[of] for of in local]
+        if not candidates or not self._has_room_without(candidates, row, workers=workers):
+            return ()
+        number = {id(self._candidates[of]): of for of in local}
+        if len(local) > _FEW:
+            chosen: Iterable[Candidate] = self._less_and_less(row, candidates, workers)
+        else:
+            sets = self._sets(candidates, row, self._bounds.frees(row, local), workers=workers)
+            each = (one for one in sets.cheapest_first() if one is not None)
+            chosen = next(s for s in each if self._has_room_without(s, row, workers=workers))
+        return tuple(number[id(one)] for one in chosen)
 
     def _less_and_less(
-        self, row: int, local: Sequence[Candidate], before: int
-    ) -> Iterator[tuple[Candidate, ...]]:
-        """One set: all of them but those, the dearest first, without whom there is room."""
+        self, row: int, local: Sequence[Candidate], workers: int
+    ) -> Sequence[Candidate]:
+        """All of them but those, the dearest first, without whom there is room."""
         chosen = list(local)
         for one in sorted(local, key=order, reverse=True):
             fewer = [other for other in chosen if other is not one]
-            if self._makes_room(fewer, row, before):
+            if self._has_room_without(fewer, row, workers=workers):
                 chosen = fewer
-        yield tuple(chosen)
-
-    def _makes_room(self, chosen: Sequence[Candidate], row: int, before: int) -> bool:
-        """Whether a worker more than before fits there."""
-        if not self._may_suffice(chosen, row, workers=before + 1):
-            return False
-        with self._without(chosen):
-            return self._slots(row) > before
+        return chosen
 
     def _cheapest(
         self,
         candidates: Sequence[Candidate],
         *,
         row: int | None = None,
-        below: Sequence[Candidate] | None = None,
+        frees: Sequence[int] = (),
+        below: Found | None = None,
     ) -> Found | None:
         """Through all sets by cost.
 
         Args:
             candidates: of whom sets are made.
             row: where they have to make room; None: anywhere.
+            frees: what each of them has there.
             below: a set that is known to do; dearer ones are of no interest.
         """
         trials = 0
-        for number, subset in enumerate(by_cost(candidates)):
-            if below is not None and cost_of(subset) >= cost_of(below):
-                return None
+        sets = self._sets(candidates, row, frees, workers=1, may_grow=self._may_be_stopped)
+        for number, subset in enumerate(sets.cheapest_first()):
             if trials >= TRIALS or number >= SETS:
                 break
-            if row is not None and not self._may_suffice(subset, row):
+            if subset is None:
                 continue
-            if not self._tolerate([one.running for one in subset]):
-                continue
+            if not _is_below(subset, below):
+                return None
             trials += 1
             found = self._trial(subset)
             if found is not None:
@@ -204,15 +236,26 @@ class Search:
         else:
             return None
         found = self._enough(candidates)
-        cheaper = below is None or found is None or cost_of(found.victims) < cost_of(below)
-        return found if cheaper else None
+        return found if found is None or _is_below(found.victims, below) else None
 
-    def _may_suffice(self, subset: Sequence[Candidate], row: int, *, workers: int = 1) -> bool:
-        """Whether the GPUs that they free on the row, with those that are free, are enough."""
-        name = self._cluster.name_at(row)
-        freed = sum(milli_on(one.running.placements, name) for one in subset)
+    def _sets(
+        self,
+        candidates: Sequence[Candidate],
+        row: int | None,
+        frees: Sequence[int],
+        *,
+        workers: int,
+        may_grow: Callable[[Subset], bool] = bool,
+    ) -> Sets:
+        """Those who with what is free on the row are enough for so many workers there."""
+        if row is None:
+            return Sets(candidates, [0] * len(candidates), 0, may_grow)
         free = int(self._cluster.arrays.free_gpu_milli[row])
-        return free + freed >= workers * self._job.gang.request.milli
+        missing = workers * self._job.gang.request.milli - free
+        return Sets(candidates, frees, missing, may_grow)
+
+    def _may_be_stopped(self, subset: Subset) -> bool:
+        return self._tolerate([one.running for one in subset])
 
     def _enough(self, candidates: Sequence[Candidate]) -> Found | None:
         """The cheapest 1, 2, 4, … that may go together, and of these no more than are needed."""
@@ -239,28 +282,21 @@ class Search:
 
     def _trial(self, victims: Sequence[Candidate]) -> Found | None:
         with self._without(victims):
+            if not self._has_room():
+                return None
             answer = self._fit(self._cluster, [one.running for one in victims])
         return None if answer is None else Found(tuple(victims), *answer)
 
-    def _bound(self, local: Sequence[Candidate], row: int) -> float:
-        """Room for one more worker on the row costs at least so much."""
-        a, request = self._cluster.arrays, self._job.gang.request
-        missing: float = request.milli - int(a.free_gpu_milli[row])
-        cheapest = min(one.cost[0] for one in local)
-        total = 0.0
-        for density, milli in sorted(self._densities(local, row)):
-            if missing <= 0:
-                break
-            total += density * min(milli, missing)
-            missing -= milli
-        return max(total, cheapest)
+    def _has_room(self) -> bool:
+        """Necessary for all workers to fit."""
+        gang = self._job.gang
+        slots = worker_slots(self._cluster, gang.request)
+        return int(np.minimum(slots, gang.workers).sum()) >= gang.workers
 
-    def _densities(self, local: Sequence[Candidate], row: int) -> Iterator[tuple[float, int]]:
-        name = self._cluster.name_at(row)
-        for one in local:
-            here = milli_on(one.running.placements, name)
-            if here:
-                yield one.cost[0] / here, here
+    def _has_room_without(self, victims: Sequence[Candidate], row: int, *, workers: int) -> bool:
+        """Whether so many workers have room on the row then."""
+        with self._without(victims):
+            return self._slots(row) >= workers
 
     def _slots(self, row: int) -> int:
         return int(worker_slots(self._cluster, self._job.gang.request)[row])
@@ -282,3 +318,8 @@ class Search:
     def _spare(self, one: Candidate) -> None:
         for placement in one.running.placements:
             self._cluster.suppose_held(placement)
+
+
+def _is_below(subset: Sequence[Candidate], known: Found | None) -> bool:
+    """Whether it costs less."""
+    return known is None or cost_of(subset) < cost_of(known.victims)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from queue_world import World, cohort, limit, quota, with_rules
 
 from gpupack_core.queueing import NEVER, Fifo, Quotas
-from gpupack_core.queueing.candidates import Candidate, candidate
+from gpupack_core.queueing.candidates import Candidate
+from gpupack_core.queueing.census import Census
 from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.victims import Search
 from gpupack_core.queueing.within import WithinQuota
@@ -198,11 +199,12 @@ def test_victims_cost_the_least_that_brute_force_finds(drawn):
     grounds = Grounds(state.books, job, keys, relieved=own)
     within = WithinQuota(state.books, world.plan)
     assume(within.places(world.cluster, job) is None)
-    candidates = [
-        candidate(running, 50.0)
-        for running in state.running
-        if grounds.against(running.job.tenant) and grounds.against_job(running)
-    ]
+    census = Census()
+    for running in state.running:
+        if grounds.against(running.job.tenant) and grounds.against_job(running):
+            census.add(running)
+    unprotected = {number: 0.0 for _, kinds in census.kinds() for number in kinds}
+    candidates, _ = census.candidates(unprotected, 50.0)
 
     def fit(cluster, victims):
         ways = within.ways(cluster, job)

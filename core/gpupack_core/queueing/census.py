@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Those who run, as columns of numbers: who could be stopped is found without a look at each.
+
+Jobs of one kind are alike in all that decides whether they may be stopped, but for how long they
+have run. So rights are asked of each kind, and the rest is arithmetic over columns.
+"""
+
+from collections.abc import Collection, ItemsView, Mapping
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpupack_core.queueing.candidates import Candidates, Parts
+from gpupack_core.queueing.charge import Key
+from gpupack_core.queueing.job import JobId, Running, Tenant
+from gpupack_core.table import Table
+from gpupack_core.units import NodeName
+
+_FIRST_LINES = 64
+
+
+class Kind(NamedTuple):
+    """What decides whether a job may be stopped for another."""
+
+    tenant: Tenant
+    charge: tuple[tuple[Key, int], ...]
+    priority: int
+    preemptible: bool
+
+
+class Lines:
+    """Columns of numbers; a line that was removed is used again."""
+
+    def __init__(self, **columns: type[np.generic]) -> None:
+        self.columns: dict[str, NDArray[Any]] = {
+            name: np.zeros(_FIRST_LINES, dtype)
+            for name, dtype in (columns | {"live": np.bool_}).items()
+        }
+        self._spare = list(range(_FIRST_LINES))[::-1]
+
+    def add(self, **values: float) -> int:
+        """The number of its line."""
+        if not self._spare:
+            self._grow()
+        line = self._spare.pop()
+        for name, value in values.items():
+            self.columns[name][line] = value
+        self.columns["live"][line] = True
+        return line
+
+    def remove(self, line: int) -> None:
+        """Nobody looks at it any more."""
+        self.columns["live"][line] = False
+        self._spare.append(line)
+
+    def _grow(self) -> None:
+        size = len(self.columns["live"])
+        self._spare = list(range(size, 2 * size))[::-1]
+        for name, column in self.columns.items():
+            self.columns[name] = np.concatenate((column, np.zeros_like(column)))
+
+
+class Census:
+    """Mutable; has one line per job, and one per job and node."""
+
+    def __init__(self) -> None:
+        self._kinds: Table[Kind] = Table()
+        self._nodes: Table[NodeName] = Table()
+        self._jobs = Lines(kind=np.int32, milli=np.int64, started=np.float64)
+        self._parts = Lines(
+            job=np.int32, node=np.int32, milli=np.int64, cpu=np.int64, memory=np.int64
+        )
+        self._at: dict[JobId, tuple[int, list[int]]] = {}
+        self._running: dict[int, Running] = {}
+        self._of: dict[Tenant, dict[int, Running]] = {}
+
+    def add(self, running: Running) -> None:
+        """It runs from now on."""
+        job, charge = running.job, running.charge
+        kind = self._kinds.take(
+            Kind(job.tenant, tuple(sorted(charge.items())), job.priority, job.preemptible)
+        )
+        self._of.setdefault(job.tenant, {})[kind] = running
+        line = self._jobs.add(kind=kind, milli=sum(charge.values()), started=running.started)
+        self._running[line] = running
+        here: dict[NodeName, list[int]] = {}
+        for placement in running.placements:
+            sums = here.setdefault(placement.node, [0, 0, 0])
+            sums[0] += sum(grant.milli for grant in placement.devices)
+            sums[1] += placement.cpu
+            sums[2] += placement.memory
+        parts = [
+            self._parts.add(
+                job=line, node=self._nodes.take(node), milli=milli, cpu=cpu, memory=memory
+            )
+            for node, (milli, cpu, memory) in here.items()
+        ]
+        self._at[job.id] = line, parts
+
+    def remove(self, job: JobId) -> None:
+        """It runs no longer."""
+        line, parts = self._at.pop(job)
+        self._end_of_kind(int(self._jobs.columns["kind"][line]), self._running.pop(line).job.tenant)
+        self._jobs.remove(line)
+        for part in parts:
+            self._nodes.give_back(int(self._parts.columns["node"][part]))
+            self._parts.remove(part)
+
+    def _end_of_kind(self, number: int, tenant: Tenant) -> None:
+        """Of one job of the kind; perhaps its last."""
+        of_tenant = self._of[tenant]
+        self._kinds.give_back(number)
+        if not self._kinds.uses(number):
+            del of_tenant[number]
+            if not of_tenant:
+                del self._of[tenant]
+
+    def kinds(self) -> ItemsView[Tenant, dict[int, Running]]:
+        """By tenant: the numbers of the kinds of which somebody runs, each with one of them.
+
+        That one may have ended since; its kind is what it is asked for.
+        """
+        return self._of.items()
+
+    def candidates(
+        self, protected: Mapping[int, float], now: float, without: Collection[JobId] = ()
+    ) -> tuple[Candidates, float]:
+        """Those who could be stopped now, and when the next one could be.
+
+        Args:
+            protected: by the numbers of the kinds that could be stopped, for how many seconds each
+                of their jobs may not be.
+            now: in seconds.
+            without: who is left out.
+        """
+        jobs = self._jobs.columns
+        seconds = np.full(max(len(self._kinds.values), 1), inf)
+        for number, least in protected.items():
+            seconds[number] = least
+        until = jobs["started"] + seconds[jobs["kind"]]
+        until[~jobs["live"]] = inf
+        until[[self._at[job][0] for job in without if job in self._at]] = inf
+        lines = np.flatnonzero(until <= now)
+        later = until[until > now].min(initial=inf)
+        return self._listed(lines, now), float(later)
+
+    def _listed(self, lines: NDArray[np.intp], now: float) -> Candidates:
+        jobs, parts = self._jobs.columns, self._parts.columns
+        milli = jobs["milli"][lines]
+        lost = milli * np.maximum(now - jobs["started"][lines], 0.0)
+        ids = np.array([self._running[line].job.id for line in lines.tolist()], np.str_)
+        order = np.lexsort((ids, milli, lost))
+        ranks = np.full(len(jobs["live"]), -1)
+        ranks[lines[order]] = np.arange(len(lines))
+        of = ranks[parts["job"]]
+        chosen = np.flatnonzero(parts["live"] & (of >= 0))
+        return Candidates(
+            [self._running[line] for line in lines[order].tolist()],
+            lost[order],
+            milli[order],
+            Parts(of[chosen], *(parts[name][chosen] for name in ("node", "milli", "cpu", "memory"))),
+            self._nodes.values,
+        )

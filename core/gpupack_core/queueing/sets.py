@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sets of candidates, the cheapest first, as far as they may free enough and may be stopped.
+
+    (.., n) ─┬─► (.., n, n + 1)    if the set may be stopped, so that a larger one may be, too
+             └─► (.., n + 1)
+
+Candidates are in the order of their cost, so neither is cheaper, and each set follows from one. A
+set waits in the heap under a lower bound of the cost of all that follow from it and free enough:
+what is missing, of those who lose least for it, the last in part. Where nothing is missing that is
+the cost of the set itself. None of those from which nothing that frees enough can follow gets
+there: a branch and bound search of a covering problem.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import Final
+
+from gpupack_core.queueing.candidates import Candidate, Cost, cost_of
+
+Subset = tuple[Candidate, ...]
+
+_ROUNDING: Final = 1 - 1e-12
+"""A bound may be off by what is lost in adding up."""
+
+
+class Sets:
+    """Of these candidates, who are in the order of their cost.
+
+    Args:
+        candidates: of whom sets are made.
+        frees: how much each of them frees.
+        missing: how much a set has to free; 0: any set will do.
+        may_grow: False: neither this set nor a larger one may be stopped.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        frees: Sequence[int],
+        missing: int,
+        may_grow: Callable[[Subset], bool],
+    ) -> None:
+        self._candidates, self._frees, self._missing = candidates, frees, missing
+        self._may_grow = may_grow
+        self._following = [*list(accumulate(reversed(frees)))[::-1], 0]
+        numbers = [n for n, freed in enumerate(frees) if freed]
+        self._by_density = sorted(numbers, key=lambda n: (candidates[n].cost[0] / frees[n], n))
+        self._heap: list[tuple[Cost, tuple[int, ...], bool]] = []
+
+    def cheapest_first(self) -> Iterator[Subset | None]:
+        """All that free enough and may be stopped; None: so many steps were made in between."""
+        if self._candidates:
+            self._push((0,))
+        while self._heap:
+            _, numbers, is_found = heappop(self._heap)
+            subset = tuple(self._candidates[number] for number in numbers)
+            if is_found:
+                yield subset
+                continue
+            yield None
+            following = numbers[-1] + 1
+            if following < len(self._candidates):
+                self._push((*numbers[:-1], following))
+            if not self._may_grow(subset):
+                continue
+            if sum(self._frees[number] for number in numbers) >= self._missing:
+                heappush(self._heap, (cost_of(subset), numbers, True))
+            if following < len(self._candidates):
+                self._push((*numbers, following))
+
+    def _push(self, numbers: tuple[int, ...]) -> None:
+        """Under what the cheapest set that follows from it and frees enough costs at least."""
+        *before, last = numbers
+        missing = self._missing - sum(self._frees[number] for number in before)
+        if self._following[last] < missing:
+            return
+        lost, milli, jobs = cost_of([self._candidates[number] for number in before])
+        least = max(self._candidates[last].cost[0], self._cover(missing, last) * _ROUNDING)
+        heappush(self._heap, ((lost + least, milli, jobs), numbers, False))
+
+    def _cover(self, missing: int, first: int) -> float:
+        """What it costs to free so much with the candidates from one on, the last in part."""
+        total = 0.0
+        for number in self._by_density:
+            if missing <= 0:
+                break
+            if number >= first:
+                lost, freed = self._candidates[number].cost[0], self._frees[number]
+                total += lost * min(freed, missing) / freed
+                missing -= freed
+        return total
