@@ -5,7 +5,7 @@ Jobs of one kind are alike in all that decides whether they may be stopped, but 
 have run. So rights are asked of each kind, and the rest is arithmetic over columns.
 """
 
-from collections.abc import Collection, ItemsView, Mapping
+from collections.abc import Collection, ItemsView, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpupack_core.queueing.candidates import Candidates, Parts
 from gpupack_core.queueing.charge import Key
+from gpupack_core.queueing.future import Ends
 from gpupack_core.queueing.job import JobId, Running, Tenant
 from gpupack_core.table import Table
 from gpupack_core.units import NodeName
@@ -68,7 +69,9 @@ class Census:
     def __init__(self) -> None:
         self._kinds: Table[Kind] = Table()
         self._nodes: Table[NodeName] = Table()
-        self._jobs = Lines(kind=np.int32, milli=np.int64, started=np.float64)
+        self._jobs = Lines(
+            kind=np.int32, milli=np.int64, started=np.float64, until=np.float64
+        )
         self._parts = Lines(
             job=np.int32, node=np.int32, milli=np.int64, cpu=np.int64, memory=np.int64
         )
@@ -83,7 +86,12 @@ class Census:
             Kind(job.tenant, tuple(sorted(charge.items())), job.priority, job.preemptible)
         )
         self._of.setdefault(job.tenant, {})[kind] = running
-        line = self._jobs.add(kind=kind, milli=sum(charge.values()), started=running.started)
+        line = self._jobs.add(
+            kind=kind,
+            milli=sum(charge.values()),
+            started=running.started,
+            until=running.until,
+        )
         self._running[line] = running
         here: dict[NodeName, list[int]] = {}
         for placement in running.placements:
@@ -160,6 +168,37 @@ class Census:
             [self._running[line] for line in lines[order].tolist()],
             lost[order],
             milli[order],
-            Parts(of[chosen], *(parts[name][chosen] for name in ("node", "milli", "cpu", "memory"))),
+            Parts(of[chosen], parts["node"][chosen], *_amounts(parts, chosen)),
             self._nodes.values,
         )
+
+    def ends(self, order: Sequence[JobId], also: Sequence[Running]) -> Ends:
+        """Of these in their order, who run or are about to; unknown ends are one each."""
+        for running in also:
+            self.add(running)
+        lines = np.fromiter((self._at[job][0] for job in order), np.int64, len(order))
+        until, parts = self._jobs.columns["until"][lines], self._parts.columns
+        is_new = np.append(True, until[1:] != until[:-1])[: len(until)]
+        end = (is_new | np.isinf(until)).cumsum() - 1
+        ranks = np.full(len(self._jobs.columns["live"]), -1)
+        ranks[lines] = np.arange(len(lines))
+        job = ranks[parts["job"]]
+        chosen = np.flatnonzero(parts["live"] & (job >= 0))
+        chosen = chosen[np.lexsort((job[chosen], parts["node"][chosen]))]
+        numbers, node = np.unique(parts["node"][chosen], return_inverse=True)
+        found = Ends(
+            until[np.flatnonzero(np.diff(end, prepend=-1))],
+            [self._running[line] for line in lines.tolist()],
+            [self._nodes.values[number] for number in numbers.tolist()],
+            node,
+            end[job[chosen]],
+            job[chosen],
+            *_amounts(parts, chosen),
+        )
+        for running in also:
+            self.remove(running.job.id)
+        return found
+
+
+def _amounts(parts: Mapping[str, NDArray[Any]], chosen: NDArray[np.intp]) -> list[NDArray[Any]]:
+    return [parts[name][chosen] for name in ("milli", "cpu", "memory")]

@@ -119,8 +119,11 @@ class Cycle:
             self._given_up.append(GiveUp(job.id, ()))
 
     def _serve(self) -> None:
-        """In order. Who starts makes shares grow, and so moves others back alone, which is seen
-        when their turn comes; victims make them shrink, and everybody's order is found anew."""
+        """In order, the first first.
+
+        Who starts makes shares grow: it can only move others back, which is seen when their turn
+        comes. Victims make shares shrink, and then the order is found anew.
+        """
         turns = [_Turn(lane, self._entries(lane)) for lane in self._lanes()]
         heap = [(self._order.of(t.entry), n, t) for n, t in enumerate(turns) if t.entries]
         heapify(heap)

@@ -5,8 +5,9 @@ from math import inf
 from typing import Final
 
 from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.future import Ends, Future
 from gpupack_core.queueing.job import Job, JobId, Running
-from gpupack_core.queueing.room import KeptRoom, Places, Planner, adopt, earliest, give_back, take
+from gpupack_core.queueing.room import KeptRoom, Places, Planner, adopt, earliest, give_back
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.waiting import Entry
@@ -25,6 +26,8 @@ class Foresight:
         self._promised = self._still_waiting()
         """For whom room was kept before, and who has not been looked at yet."""
         self._starting: list[Running] = []
+        self._ending: tuple[int, Ends] | None = None
+        """With how many who start in this cycle."""
         self._beside: Cluster | None = None
         self.look_at = inf
         """When room will have to be kept for somebody."""
@@ -80,9 +83,9 @@ class Foresight:
         for room in self._rooms():
             if self._ends_before(job, room):
                 continue
-            if not take(room.cluster, job, places):
+            if not room.future.take(job, places):
                 for other in taken:
-                    give_back(other.cluster, job, places)
+                    give_back(other.future.cluster, job, places)
                 return False
             taken.append(room)
         return True
@@ -141,10 +144,15 @@ class Foresight:
 
     def _foreseen(self, job: Job) -> KeptRoom:
         """Beside what is kept for those before it."""
-        future = self._sheet.cluster.overlay()
+        future = Future(self._sheet.cluster.overlay(), self._ends())
         for other in self._kept:
-            adopt(future, other.job, other.placements or ())
-        ending = list(self._state.running.ending(self._starting))
-        at, placements = earliest(future, job, ending, self._plan)
-        adopt(future, job, placements or ())
+            adopt(future.cluster, other.job, other.placements or ())
+        at, placements = earliest(future, job, self._plan)
+        adopt(future.cluster, job, placements or ())
         return KeptRoom(job, at, future, placements, self._state.disruptions, self._now)
+
+    def _ends(self) -> Ends:
+        """Of those who run and those who start in this cycle."""
+        if self._ending is None or self._ending[0] != len(self._starting):
+            self._ending = len(self._starting), self._state.running.ends(self._starting)
+        return self._ending[1]

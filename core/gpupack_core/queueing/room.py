@@ -16,16 +16,13 @@ from dataclasses import dataclass
 from math import inf
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.errors import LedgerConflict
 from gpupack_core.feasibility import usable
 from gpupack_core.model import Health
-from gpupack_core.placement import Placement
 from gpupack_core.queueing.charge import Charge
+from gpupack_core.queueing.future import Chance, Future, Places, take
 from gpupack_core.queueing.job import Job, JobId, Running, holder_of
 from gpupack_core.queueing.waiting import has_room
 
-Places = tuple[Placement, ...]
-Ending = tuple[float, list[Running]]
 Planner = Callable[[Cluster, Job], Places | None]
 """Where the job would go in that cluster, which is not changed; None: nowhere."""
 
@@ -50,7 +47,7 @@ class KeptRoom:
 
     job: Job
     at: float
-    cluster: Cluster
+    future: Future
     placements: Places | None
     disruptions: int
     made: float
@@ -59,23 +56,8 @@ class KeptRoom:
         """Foresee that these are stopped for the job; False: it takes places that are kept here."""
         for running in stopped:
             if not running.until <= self.at:
-                for placement in running.placements:
-                    self.cluster.suppose_free(placement)
-        return take(self.cluster, job, placements)
-
-
-def take(cluster: Cluster, job: Job, placements: Places) -> bool:
-    """Place all workers, or none if one place is taken."""
-    taken = []
-    try:
-        for worker, placement in enumerate(placements):
-            cluster.take(holder_of(job.id, worker), placement)
-            taken.append(holder_of(job.id, worker))
-    except LedgerConflict:
-        for holder in taken:
-            cluster.give_back(holder)
-        return False
-    return True
+                self.future.suppose_free(running.placements)
+        return self.future.take(job, placements)
 
 
 def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
@@ -106,71 +88,54 @@ def give_back(cluster: Cluster, job: Job, placements: Places) -> None:
         cluster.give_back(holder_of(job.id, worker))
 
 
-def earliest(
-    future: Cluster, job: Job, ending: Sequence[Ending], plan: Planner
-) -> tuple[float, Places | None]:
+def earliest(future: Future, job: Job, plan: Planner) -> tuple[float, Places | None]:
     """The instant at which the job fits, and where; infinity and None: it never does.
 
-    The cluster is an overlay, and is left as of then. `ending` is as of RunningJobs.ending.
+    The future is left as of then.
 
     More that is free never makes a plan fail. So gangs, of which a plan costs more and which many
     ends leave without room, are planned after 1, 2, 4, … ends that give room to a worker, and then
     back and forth to the first that suffices.
     """
+    chances = future.chances(job.gang)
     fails, patience, roomy = 0, 1, 0
-    for number, (at, group) in enumerate(ending):
-        rows = _free(future, group)
-        roomy += any(has_room(future, job.gang.request, row) for row in rows)
-        if roomy < patience and number + 1 < len(ending):
+    for number, chance in enumerate(chances):
+        rows = future.move(chance.nodes, after=chance.end)
+        roomy += any(has_room(future.cluster, job.gang.request, row) for row in rows)
+        if roomy < patience and number + 1 < len(chances):
             continue
-        placements = plan(future, job) if roomy else None
+        placements = plan(future.cluster, job) if roomy else None
         if placements is not None:
-            return _first(future, job, ending, plan, (fails, number), (at, placements))
+            return _first(future, job, chances, plan, ((fails, number), placements))
         fails = number + 1
         patience, roomy = (patience * 2, 0) if job.gang.workers > 1 else (1, 0)
-    return inf, None
+    return future.settle(), None
 
 
 def _first(
-    future: Cluster,
+    future: Future,
     job: Job,
-    ending: Sequence[Ending],
+    chances: Sequence[Chance],
     plan: Planner,
-    between: tuple[int, int],
-    found: tuple[float, Places],
+    found: tuple[tuple[int, int], Places],
 ) -> tuple[float, Places]:
     """The first end in between after which it fits; it does after the last of them."""
-    low, high = between
+    (low, high), places = found
     stands = high
     while low < high:
         middle = (low + high) // 2
-        _move(future, ending, stands, middle)
+        _move(future, chances, stands, middle)
         stands = middle
-        placements = plan(future, job)
+        placements = plan(future.cluster, job)
         if placements is None:
             low = middle + 1
         else:
-            high, found = middle, (ending[middle][0], placements)
-    _move(future, ending, stands, high)
-    return found
+            high, places = middle, placements
+    _move(future, chances, stands, high)
+    return future.settle(chances[high].end), places
 
 
-def _move(future: Cluster, ending: Sequence[Ending], stands: int, to: int) -> None:
+def _move(future: Future, chances: Sequence[Chance], stands: int, to: int) -> None:
     """From after one end to after another."""
-    for _, group in ending[to + 1 : stands + 1]:
-        for running in group:
-            for placement in running.placements:
-                future.suppose_held(placement)
-    for _, group in ending[stands + 1 : to + 1]:
-        _free(future, group)
-
-
-def _free(future: Cluster, group: Iterable[Running]) -> set[int]:
-    rows: set[int] = set()
-    for running in group:
-        for placement in running.placements:
-            future.suppose_free(placement)
-            row = future.row(placement.node)
-            if row is not None:
-                rows.add(row)
-    return rows
+    for chance in chances[min(stands, to) + 1 : max(stands, to) + 1]:
+        future.move(chance.nodes, after=chances[to].end)

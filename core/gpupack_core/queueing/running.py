@@ -2,15 +2,13 @@
 """Those who run, in the order in which they are expected to end, and what their tenants use."""
 
 from bisect import bisect_left, insort
-from collections import ChainMap
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
-from operator import itemgetter
 
 from gpupack_core.errors import AlreadyHeld
 from gpupack_core.queueing.census import Census
 from gpupack_core.queueing.charge import Key
+from gpupack_core.queueing.future import Ends
 from gpupack_core.queueing.job import JobId, Running, Tenant
 
 _Ending = tuple[float, float, JobId]
@@ -87,7 +85,7 @@ class RunningJobs:
             self._census.remove(job)
         return running
 
-    def ending(self, also: Iterable[Running] = ()) -> Iterator[tuple[float, list[Running]]]:
+    def ends(self, also: Sequence[Running] = ()) -> Ends:
         """By the time at which they end.
 
         Those of unknown duration come last, one by one, in the order in which they started. Who
@@ -95,14 +93,9 @@ class RunningJobs:
 
         `also`: who is about to run.
         """
-        new = {running.job.id: running for running in also if running.job.duration != inf}
-        order = sorted([*self._ending, *map(_ending, new.values())]) if new else self._ending
-        jobs = ChainMap(new, self._jobs)
-        known = bisect_left(order, (inf,))
-        for until, group in groupby(order[:known], key=itemgetter(0)):
-            yield until, [jobs[job] for _, _, job in group]
-        for _, _, job in order[known:]:
-            yield inf, [jobs[job]]
+        new = [running for running in also if running.job.duration != inf]
+        order = sorted([*self._ending, *map(_ending, new)]) if new else self._ending
+        return self.census.ends([job for _, _, job in order], new)
 
     def used(self) -> dict[Tenant, dict[Key, int]]:
         """Milli-GPU by tenant and key; not to be changed."""

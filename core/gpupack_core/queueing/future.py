@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster after those who run have ended, one after the other.
+
+An end is booked on a node when somebody looks there. At which end so much may be free for the first
+time that a gang could fit is a sum over columns of numbers; before it nothing is planned, and what
+ends where no worker could have room is not booked at all until a job is placed there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpupack_core.arrays import FloatArray, IntArray
+from gpupack_core.cluster import Cluster
+from gpupack_core.errors import LedgerConflict
+from gpupack_core.feasibility import usable, worker_slots
+from gpupack_core.placement import Placement
+from gpupack_core.queueing.job import Job, Running, holder_of
+from gpupack_core.request import Gang
+from gpupack_core.units import NodeName
+
+Places = tuple[Placement, ...]
+
+_NOW = -1
+"""Before the first end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Of those who run; several may be one end. `times`: of each end, infinity where unknown.
+
+    The others are columns of what each job has of each node, by `node` (its place in `nodes`), then
+    `end`; `job`: its place in `running`; milli-GPU, milli-CPU and MiB.
+    """
+
+    times: FloatArray
+    running: Sequence[Running]
+    nodes: Sequence[NodeName]
+    node: IntArray
+    end: IntArray
+    job: IntArray
+    milli: IntArray
+    cpu: IntArray
+    memory: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """An end after which a gang could fit for the first time; and the nodes that it is about."""
+
+    end: int
+    nodes: tuple[int, ...]
+
+
+class Future:
+    """Mutable; the cluster is an overlay and this one's own."""
+
+    def __init__(self, cluster: Cluster, ends: Ends) -> None:
+        self.cluster, self._ends = cluster, ends
+        self._numbers = {name: number for number, name in enumerate(ends.nodes)}
+        self._after: dict[int, int] = {}
+        self._settled = _NOW
+
+    def chances(self, gang: Gang) -> list[Chance]:
+        """In order; none: it never fits.
+
+        With the first come all nodes that could have room by then.
+        """
+        ends = self._ends
+        rows = np.array([self._row(name) for name in ends.nodes], np.int64)[ends.node]
+        parts = np.flatnonzero(rows >= 0)
+        end, row = ends.end[parts], rows[parts]
+        workers, before = self._workers(gang, parts, row)
+        slots = worker_slots(self.cluster, gang.request)
+        now = int(np.minimum(slots, _most(gang)).sum())
+        more = np.bincount(end, workers - before, len(ends.times)).cumsum()
+        enough = np.flatnonzero(now + more >= gang.workers)
+        if not len(enough):
+            return []
+        first = int(enough[0])
+        hopeful = parts[workers > 0]
+        return _by_end(np.maximum(ends.end[hopeful], first), ends.node[hopeful])
+
+    def _workers(self, gang: Gang, parts: IntArray, row: IntArray) -> tuple[IntArray, IntArray]:
+        """How many at the most fit on the node after each end there, and how many before it."""
+        a, request, ends = self.cluster.arrays, gang.request, self._ends
+        starts = np.flatnonzero(np.diff(row, prepend=-1))
+        lengths = np.diff(starts, append=len(row))
+        workers = np.where(usable(self.cluster, request), _most(gang), 0)[row]
+        for asked, free, freed in (
+            (request.milli, a.free_gpu_milli, ends.milli[parts]),
+            (request.cpu, a.free_cpu, ends.cpu[parts]),
+            (request.memory, a.free_ram, ends.memory[parts]),
+        ):
+            if asked:
+                so_far = freed.cumsum()
+                so_far -= np.repeat((so_far - freed)[starts], lengths)
+                workers = np.minimum(workers, (free[row] + so_far) // asked)
+        before = np.empty_like(workers)
+        before[1:] = workers[:-1]
+        slots = worker_slots(self.cluster, request)
+        before[starts] = np.minimum(slots[row[starts]], _most(gang))
+        return workers, before
+
+    def move(self, nodes: Iterable[int], *, after: int) -> list[int]:
+        """These nodes are as they will be after that end; the answer is their rows."""
+        rows = []
+        for node in nodes:
+            self._bring(node, after)
+            rows.append(self._row(self._ends.nodes[node]))
+        return [row for row in rows if row >= 0]
+
+    def settle(self, after: int | None = None) -> float:
+        """From now on every node is as after that end (None: after all) when it is looked at."""
+        self._settled = len(self._ends.times) - 1 if after is None else after
+        return float(self._ends.times[self._settled]) if after is not None else np.inf
+
+    def take(self, job: Job, places: Places) -> bool:
+        """Place all workers, or none if one place is taken."""
+        self._settle_at(places)
+        return take(self.cluster, job, places)
+
+    def suppose_free(self, places: Places) -> None:
+        """Somebody who holds this after that end, too, is gone."""
+        for placement in places:
+            self.cluster.suppose_free(placement)
+
+    def _settle_at(self, places: Places) -> None:
+        for placement in places:
+            node = self._numbers.get(placement.node)
+            if node is not None:
+                self._bring(node, self._settled)
+
+    def _bring(self, node: int, after: int) -> None:
+        was = self._after.get(node, _NOW)
+        self._after[node] = after
+        ends, name = self._ends, self._ends.nodes[node]
+        low, high = min(was, after), max(was, after)
+        here = slice(*np.searchsorted(ends.node, (node, node + 1)).tolist())
+        start, stop = (here.start + np.searchsorted(ends.end[here], (low, high), "right")).tolist()
+        book = self.cluster.suppose_free if after > was else self.cluster.suppose_held
+        for job in ends.job[start:stop].tolist():
+            for placement in ends.running[job].placements:
+                if placement.node == name:
+                    book(placement)
+
+    def _row(self, name: NodeName) -> int:
+        row = self.cluster.row(name)
+        return -1 if row is None else row
+
+
+def _most(gang: Gang) -> int:
+    """Workers on one node."""
+    return 1 if gang.spread.one_worker_per_node else gang.workers
+
+
+def _by_end(end: IntArray, node: IntArray) -> list[Chance]:
+    order = np.lexsort((node, end))
+    found: dict[int, dict[int, None]] = {}
+    for at, which in zip(end[order].tolist(), node[order].tolist(), strict=True):
+        found.setdefault(at, {})[which] = None
+    return [Chance(at, tuple(nodes)) for at, nodes in found.items()]
+
+
+def take(cluster: Cluster, job: Job, placements: Places) -> bool:
+    """Place all workers, or none if one place is taken."""
+    taken = []
+    try:
+        for worker, placement in enumerate(placements):
+            cluster.take(holder_of(job.id, worker), placement)
+            taken.append(holder_of(job.id, worker))
+    except LedgerConflict:
+        for holder in taken:
+            cluster.give_back(holder)
+        return False
+    return True
