@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpupack_core.arrays import ABSENT, MIXED, Arrays, BoolArray, Kind
+from gpupack_core.arrays import ABSENT, MIXED, Arrays, BoolArray, IntArray, Kind
 from gpupack_core.errors import (
     DuplicateDevice,
     OverAllocated,
@@ -30,8 +30,8 @@ from gpupack_core.placement import Placement
 from gpupack_core.table import Table
 from gpupack_core.units import WHOLE_GPU, DeviceUuid, Holder, MiB, MilliGpu, NodeName
 
-_NO_ROW = -1
-"""Falls on a last element of masks that is cut off."""
+NO_ROW = -1
+"""Of a node that is not known; it falls on a last element of masks that is cut off."""
 
 _LIFECYCLE_TAINTS = "node.kubernetes.io/"
 """Kubernetes puts taints with this prefix on a node that is unwell and takes them off again."""
@@ -110,14 +110,17 @@ class Cluster:
         """Where the node stands in the arrays; valid until nodes are added or removed."""
         return self._rows.get(name)
 
+    def rows(self, names: Iterable[NodeName]) -> IntArray:
+        """As `row`, of each; NO_ROW: there is no such node."""
+        return np.fromiter(map(self._rows.get, names, repeat(NO_ROW)), np.int64)
+
     def among(self, names: Iterable[NodeName] | None) -> BoolArray:
         """The rows of these nodes (None: of all); names that are not known are passed over."""
         if names is None:
             return self.arrays.present
-        rows = np.fromiter(map(self._rows.get, names, repeat(_NO_ROW)), np.int64)
         mask = np.zeros(len(self.row_nodes) + 1, np.bool_)
-        mask[rows] = True
-        return mask[:_NO_ROW]
+        mask[self.rows(names)] = True
+        return mask[:NO_ROW]
 
     def set_node(self, node: Node) -> None:
         """Add a node or replace what is known of it; what is held there stays held."""

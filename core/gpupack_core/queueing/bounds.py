@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from gpupack_core.arrays import FloatArray, IntArray
-from gpupack_core.cluster import Cluster
+from gpupack_core.cluster import NO_ROW, Cluster
 from gpupack_core.feasibility import usable, worker_slots
-from gpupack_core.queueing.candidates import NO_ROW, Candidates
+from gpupack_core.queueing.candidates import Candidates
 from gpupack_core.request import Gang
 
 

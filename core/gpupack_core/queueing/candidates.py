@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Those who could be stopped, the cheapest first: what each would lose, and what it has where."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -13,9 +15,6 @@ from gpupack_core.queueing.job import Running
 from gpupack_core.units import NodeName
 
 Cost = tuple[float, int, int]
-
-NO_ROW = -1
-"""Of a node that is not in the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +74,12 @@ class Candidates(Sequence[Candidate]):
 
     def cheaper(self, cost: Cost) -> int:
         """How many lose less."""
-        before = int(np.searchsorted(self.lost, cost[0]))
-        while before < len(self) and self[before].cost < cost:
-            before += 1
-        return before
+        return bisect_left(self, cost, key=attrgetter("cost"))
 
     def rows(self, cluster: Cluster) -> IntArray:
         """In which row each part is; NO_ROW: in none."""
         numbers, at = np.unique(self.parts.node, return_inverse=True)
-        found = (cluster.row(self._nodes[number]) for number in numbers.tolist())
-        rows = np.array([NO_ROW if row is None else row for row in found], np.int64)
-        return rows[at] if len(rows) else rows
+        return cluster.rows(self._nodes[number] for number in numbers.tolist())[at]
 
 
 def cost_of(victims: Sequence[Candidate]) -> Cost:

@@ -20,11 +20,11 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Preempt
 from gpupack_core.queueing.foresight import Foresight
-from gpupack_core.queueing.job import Job, Running, Tenant
+from gpupack_core.queueing.job import Job, Places, Running, Tenant
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.preemption import Preemptor
 from gpupack_core.queueing.quota import Fifo
-from gpupack_core.queueing.room import Places, Planner, Reservation, is_free
+from gpupack_core.queueing.room import Planner, Reservation, is_free
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.tree import TOP, NodeId
@@ -124,8 +124,7 @@ class Cycle:
         Who starts makes shares grow: it can only move others back, which is seen when their turn
         comes. Victims make shares shrink, and then the order is found anew.
         """
-        turns = [_Turn(lane, self._entries(lane)) for lane in self._lanes()]
-        heap = [(self._order.of(t.entry), n, t) for n, t in enumerate(turns) if t.entries]
+        heap = [(self._order.of(turn.entry), n, turn) for n, turn in enumerate(self._turns())]
         heapify(heap)
         while heap and TOP not in self._blocked:
             foreseen, number, turn = heappop(heap)
@@ -152,8 +151,7 @@ class Cycle:
             turn.next += 1
         elif outcome is Outcome.WOULD_DELAY:
             self._block(entry.job.tenant)
-            behind = turn.entries[turn.next + 1 :]
-            turn.entries = [other for other in behind if self._foresight.in_time(other.job)]
+            turn.entries = self._foresight.in_time(turn.entries[turn.next + 1 :])
             turn.next = 0
         elif self._preempt(entry):
             turn.next += 1
@@ -221,6 +219,7 @@ class Cycle:
         if self._felt is not None and self._felt is not self._usage:
             self._felt.add(tenant, charge, sign=sign * self._books.history.weight_of_now)
         self._order.forget(tenant)
+        self._within.forget()
 
     def _is_blocked(self, tenant: Tenant) -> bool:
         """Who lacks room holds up its strict cohort, who lacks quota its own tenant alone."""
@@ -233,11 +232,19 @@ class Cycle:
         if scope is not None:
             self._blocked.add(scope)
 
-    def _entries(self, lane: Lane) -> list[Entry]:
-        reserved = self._state.reserved
-        if not reserved:
-            return lane.entries
-        return [entry for entry in lane.entries if entry.job.id not in reserved]
+    def _turns(self) -> list[_Turn]:
+        """Of all but those for whom room was made."""
+        waiting, reserved = self._state.waiting, self._state.reserved
+        entries = [waiting.get(job) for job in reserved]
+        apart = {id(entry.lane) for entry in entries if entry is not None}
+        turns = []
+        for lane in self._lanes():
+            if id(lane) in apart:
+                rest = [entry for entry in lane.entries if entry.job.id not in reserved]
+                turns.append(_Turn(lane, rest))
+            else:
+                turns.append(_Turn(lane, lane.entries))
+        return [turn for turn in turns if turn.entries]
 
     def _lanes(self) -> Iterable[Lane]:
         """Where a lane that is known to fail says nothing of the others, it is left out."""

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """For whom room is kept in a cycle, and whether a later job would take of it."""
 
+from collections.abc import Sequence
 from math import inf
 from typing import Final
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.future import Ends, Future
-from gpupack_core.queueing.job import Job, JobId, Running
-from gpupack_core.queueing.room import KeptRoom, Places, Planner, adopt, earliest, give_back
+from gpupack_core.queueing.job import Job, JobId, Places, Running
+from gpupack_core.queueing.room import KeptRoom, Planner, adopt, earliest, give_back
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.waiting import Entry
@@ -67,7 +68,7 @@ class Foresight:
         Unless it ends in time.
         """
         delayed = entry.lane.shape.delayed
-        if delayed is None or delayed[0] != self._token() or self.in_time(entry.job):
+        if delayed is None or delayed[0] != self._token() or self.in_time((entry,)):
             return False
         return not self._state.waiting.has_news(
             entry.lane.shape, since=delayed[1], cluster=self._sheet.cluster
@@ -90,9 +91,17 @@ class Foresight:
             taken.append(room)
         return True
 
-    def in_time(self, job: Job) -> bool:
-        """Whether it will have ended before any of the kept room is needed."""
-        return all(self._ends_before(job, room) for room in self._rooms())
+    def in_time(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those of one lane who will have ended before any of the kept room is needed."""
+        until = self._free_until()
+        if not entries or self._now + entries[0].lane.shortest > until:
+            return []
+        return [entry for entry in entries if entry.job.ends(self._now) <= until]
+
+    def _free_until(self) -> float:
+        """Who ends by then is in nobody's way."""
+        kept = (room.at for room in self._rooms() if room.placements is not None)
+        return min((at if at < inf else -inf for at in kept), default=inf)
 
     def _ends_before(self, job: Job, room: KeptRoom) -> bool:
         """Whether it cannot be in the way: it ends before the room is needed, or none is kept."""

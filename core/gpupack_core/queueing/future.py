@@ -6,21 +6,18 @@ time that a gang could fit is a sum over columns of numbers; before it nothing i
 ends where no worker could have room is not booked at all until a job is placed there.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from gpupack_core.arrays import FloatArray, IntArray
-from gpupack_core.cluster import Cluster
+from gpupack_core.cluster import NO_ROW, Cluster
 from gpupack_core.errors import LedgerConflict
 from gpupack_core.feasibility import usable, worker_slots
-from gpupack_core.placement import Placement
-from gpupack_core.queueing.job import Job, Running, holder_of
+from gpupack_core.queueing.job import Job, Places, Running, holder_of
 from gpupack_core.request import Gang
 from gpupack_core.units import NodeName
-
-Places = tuple[Placement, ...]
 
 _NOW = -1
 """Before the first end."""
@@ -43,14 +40,32 @@ class Ends:
     milli: IntArray
     cpu: IntArray
     memory: IntArray
+    numbers: dict[NodeName, int] = field(init=False)
+    """The place of each node."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "numbers", {name: at for at, name in enumerate(self.nodes)})
 
 
-@dataclass(frozen=True, slots=True)
-class Chance:
-    """An end after which a gang could fit for the first time; and the nodes that it is about."""
+class Chances:
+    """Ends after which a gang could fit for the first time, and the nodes that each is about."""
 
-    end: int
-    nodes: tuple[int, ...]
+    def __init__(self, end: IntArray, node: IntArray) -> None:
+        order = np.lexsort((node, end))
+        self._nodes = node[order]
+        self._ends, self._starts = np.unique(end[order], return_index=True)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def end(self, number: int) -> int:
+        """The number of the end."""
+        return int(self._ends[number])
+
+    def nodes(self, first: int, last: int) -> set[int]:
+        """Of these and all in between."""
+        stop = self._starts[last + 1] if last + 1 < len(self) else None
+        return set(self._nodes[self._starts[first] : stop].tolist())
 
 
 class Future:
@@ -58,18 +73,17 @@ class Future:
 
     def __init__(self, cluster: Cluster, ends: Ends) -> None:
         self.cluster, self._ends = cluster, ends
-        self._numbers = {name: number for number, name in enumerate(ends.nodes)}
         self._after: dict[int, int] = {}
         self._settled = _NOW
 
-    def chances(self, gang: Gang) -> list[Chance]:
-        """In order; none: it never fits.
+    def chances(self, gang: Gang) -> Chances | None:
+        """None: it never fits.
 
         With the first come all nodes that could have room by then.
         """
         ends = self._ends
-        rows = np.array([self._row(name) for name in ends.nodes], np.int64)[ends.node]
-        parts = np.flatnonzero(rows >= 0)
+        rows = self.cluster.rows(ends.nodes)[ends.node]
+        parts = np.flatnonzero(rows != NO_ROW)
         end, row = ends.end[parts], rows[parts]
         workers, before = self._workers(gang, parts, row)
         slots = worker_slots(self.cluster, gang.request)
@@ -77,10 +91,10 @@ class Future:
         more = np.bincount(end, workers - before, len(ends.times)).cumsum()
         enough = np.flatnonzero(now + more >= gang.workers)
         if not len(enough):
-            return []
+            return None
         first = int(enough[0])
         hopeful = parts[workers > 0]
-        return _by_end(np.maximum(ends.end[hopeful], first), ends.node[hopeful])
+        return Chances(np.maximum(ends.end[hopeful], first), ends.node[hopeful])
 
     def _workers(self, gang: Gang, parts: IntArray, row: IntArray) -> tuple[IntArray, IntArray]:
         """How many at the most fit on the node after each end there, and how many before it."""
@@ -103,13 +117,12 @@ class Future:
         before[starts] = np.minimum(slots[row[starts]], _most(gang))
         return workers, before
 
-    def move(self, nodes: Iterable[int], *, after: int) -> list[int]:
+    def move(self, nodes: Collection[int], *, after: int) -> list[int]:
         """These nodes are as they will be after that end; the answer is their rows."""
-        rows = []
         for node in nodes:
             self._bring(node, after)
-            rows.append(self._row(self._ends.nodes[node]))
-        return [row for row in rows if row >= 0]
+        rows = self.cluster.rows(self._ends.nodes[node] for node in nodes)
+        return [row for row in rows.tolist() if row != NO_ROW]
 
     def settle(self, after: int | None = None) -> float:
         """From now on every node is as after that end (None: after all) when it is looked at."""
@@ -128,7 +141,7 @@ class Future:
 
     def _settle_at(self, places: Places) -> None:
         for placement in places:
-            node = self._numbers.get(placement.node)
+            node = self._ends.numbers.get(placement.node)
             if node is not None:
                 self._bring(node, self._settled)
 
@@ -145,22 +158,10 @@ class Future:
                 if placement.node == name:
                     book(placement)
 
-    def _row(self, name: NodeName) -> int:
-        row = self.cluster.row(name)
-        return -1 if row is None else row
-
 
 def _most(gang: Gang) -> int:
     """Workers on one node."""
     return 1 if gang.spread.one_worker_per_node else gang.workers
-
-
-def _by_end(end: IntArray, node: IntArray) -> list[Chance]:
-    order = np.lexsort((node, end))
-    found: dict[int, dict[int, None]] = {}
-    for at, which in zip(end[order].tolist(), node[order].tolist(), strict=True):
-        found.setdefault(at, {})[which] = None
-    return [Chance(at, tuple(nodes)) for at, nodes in found.items()]
 
 
 def take(cluster: Cluster, job: Job, placements: Places) -> bool:

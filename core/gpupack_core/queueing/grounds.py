@@ -46,6 +46,8 @@ class Grounds:
     _after: dict[tuple[NodeId, Key], float] = field(init=False)
     _tolerated: dict[tuple[Tenant, frozenset[tuple[Key, int]]], bool] = field(default_factory=dict)
 
+    _partings: dict[Tenant, tuple[TreeNode, TreeNode]] = field(default_factory=dict)
+
     def __post_init__(self) -> None:
         tree = self.books.tree
         path = [tree.node(of) for of in tree.tenant(self.job.tenant).path]
@@ -92,10 +94,6 @@ class Grounds:
             return job.priority < self.job.priority
         return any(running.charge.get(key) for key in self.keys)
 
-    def protected_until(self, running: Running) -> float:
-        """It has not run for long enough before that."""
-        return running.started + self.books.min_runtime(running.job.tenant)
-
     def tolerate_one(self, running: Running) -> bool:
         """As `tolerate`; jobs of one tenant that count the same are alike."""
         kind = running.job.tenant, frozenset(running.charge.items())
@@ -109,8 +107,13 @@ class Grounds:
 
         What is stopped of our own makes our share smaller, so it is taken at its smallest.
         """
-        with self._without(victims):
-            return all(map(self._is_tolerable, victims))
+        usage = self.books.usage
+        for running in victims:
+            usage.add(running.job.tenant, running.charge, sign=-1)
+        found = all(map(self._is_tolerable, victims))
+        for running in victims:
+            usage.add(running.job.tenant, running.charge)
+        return found
 
     def _is_tolerable(self, victim: Running) -> bool:
         if victim.job.tenant == self.job.tenant:
@@ -158,10 +161,13 @@ class Grounds:
 
     def _parting(self, other: Tenant) -> tuple[TreeNode, TreeNode]:
         """Ours and theirs."""
-        tree = self.books.tree
-        paths = zip(tree.tenant(self.job.tenant).path, tree.tenant(other).path, strict=False)
-        ours, theirs = next((mine, its) for mine, its in paths if mine != its)
-        return tree.node(ours), tree.node(theirs)
+        known = self._partings.get(other)
+        if known is None:
+            tree = self.books.tree
+            paths = zip(tree.tenant(self.job.tenant).path, tree.tenant(other).path, strict=False)
+            ours, theirs = next((mine, its) for mine, its in paths if mine != its)
+            known = self._partings[other] = tree.node(ours), tree.node(theirs)
+        return known
 
     @contextmanager
     def _without(self, victims: Iterable[Running]) -> Iterator[None]:

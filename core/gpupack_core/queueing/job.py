@@ -17,6 +17,9 @@ Tenant = NewType("Tenant", str)
 
 NOBODY: Final = Tenant("")
 
+Places = tuple[Placement, ...]
+"""Of each worker of a job."""
+
 
 class Rank(NamedTuple):
     """The order within one tenant; it sorts as it stands, smallest first."""
@@ -59,7 +62,7 @@ class Running:
     """An admitted job. `charge`: what it counts against quotas, from the GPUs it got."""
 
     job: Job
-    placements: tuple[Placement, ...]
+    placements: Places
     started: float
     charge: Charge
 

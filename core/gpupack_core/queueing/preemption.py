@@ -9,8 +9,7 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, Victim
 from gpupack_core.queueing.grounds import Grounds
-from gpupack_core.queueing.job import Job, Running
-from gpupack_core.queueing.room import Places
+from gpupack_core.queueing.job import Job, Places, Running
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.victims import Found, Search

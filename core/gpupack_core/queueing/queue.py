@@ -20,10 +20,10 @@ from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.cycle import Cycle
 from gpupack_core.queueing.decisions import Decisions, Preempt
 from gpupack_core.queueing.history import History
-from gpupack_core.queueing.job import Job, JobId, Running
+from gpupack_core.queueing.job import Job, JobId, Places, Running
 from gpupack_core.queueing.quota import Quotas
 from gpupack_core.queueing.reasons import Wait
-from gpupack_core.queueing.room import Places, Planner, Reservation
+from gpupack_core.queueing.room import Planner, Reservation
 from gpupack_core.queueing.rules import Rules
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.waiting import Waiting

@@ -11,16 +11,15 @@ first; what runs for ever never ends.
 Source: Lifka, «The ANL/IBM SP Scheduling System» (JSSPP '95).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import usable
 from gpupack_core.model import Health
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.future import Chance, Future, Places, take
-from gpupack_core.queueing.job import Job, JobId, Running, holder_of
+from gpupack_core.queueing.future import Chances, Future, take
+from gpupack_core.queueing.job import Job, JobId, Places, Running, holder_of
 from gpupack_core.queueing.waiting import has_room
 
 Planner = Callable[[Cluster, Job], Places | None]
@@ -98,9 +97,11 @@ def earliest(future: Future, job: Job, plan: Planner) -> tuple[float, Places | N
     back and forth to the first that suffices.
     """
     chances = future.chances(job.gang)
+    if chances is None:
+        return future.settle(), None
     fails, patience, roomy = 0, 1, 0
-    for number, chance in enumerate(chances):
-        rows = future.move(chance.nodes, after=chance.end)
+    for number in range(len(chances)):
+        rows = future.move(chances.nodes(number, number), after=chances.end(number))
         roomy += any(has_room(future.cluster, job.gang.request, row) for row in rows)
         if roomy < patience and number + 1 < len(chances):
             continue
@@ -115,7 +116,7 @@ def earliest(future: Future, job: Job, plan: Planner) -> tuple[float, Places | N
 def _first(
     future: Future,
     job: Job,
-    chances: Sequence[Chance],
+    chances: Chances,
     plan: Planner,
     found: tuple[tuple[int, int], Places],
 ) -> tuple[float, Places]:
@@ -132,10 +133,11 @@ def _first(
         else:
             high, places = middle, placements
     _move(future, chances, stands, high)
-    return future.settle(chances[high].end), places
+    return future.settle(chances.end(high)), places
 
 
-def _move(future: Future, chances: Sequence[Chance], stands: int, to: int) -> None:
+def _move(future: Future, chances: Chances, stands: int, to: int) -> None:
     """From after one end to after another."""
-    for chance in chances[min(stands, to) + 1 : max(stands, to) + 1]:
-        future.move(chance.nodes, after=chances[to].end)
+    if stands != to:
+        nodes = chances.nodes(min(stands, to) + 1, max(stands, to))
+        future.move(nodes, after=chances.end(to))

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.books import Books
-from gpupack_core.queueing.job import Job, JobId, Running
-from gpupack_core.queueing.room import KeptRoom, Places, Reservation
+from gpupack_core.queueing.job import Job, JobId, Places, Running
+from gpupack_core.queueing.room import KeptRoom, Reservation
 from gpupack_core.queueing.running import RunningJobs
 from gpupack_core.queueing.waiting import Waiting
 

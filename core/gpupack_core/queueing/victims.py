@@ -27,8 +27,8 @@ from gpupack_core.feasibility import worker_slots
 from gpupack_core.queueing.bounds import Bounds
 from gpupack_core.queueing.candidates import Candidate, Candidates, cost_of, order
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.job import Job, Running
-from gpupack_core.queueing.room import Places, Planner
+from gpupack_core.queueing.job import Job, Places, Running
+from gpupack_core.queueing.room import Planner
 from gpupack_core.queueing.sets import Sets, Subset
 
 TRIALS: Final = 512

@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from operator import attrgetter
 
 from gpupack_core.cluster import Cluster
@@ -56,6 +57,8 @@ class Lane:
     tenant: Tenant
     shape: Shape
     entries: list[Entry] = field(default_factory=list)
+    shortest: float = inf
+    """Nobody in it is known to run for less; seconds."""
     searched: float | None = None
     """When victims were last sought in vain for its head."""
 
@@ -102,6 +105,7 @@ class Waiting:
         lane = self._lane(job)
         rank = Rank(-job.priority * self._by_priority, job.submitted, job.number, job.id)
         entry = self._entries[job.id] = Entry(job, rank, lane, now)
+        lane.shortest = min(lane.shortest, job.ends(0.0))
         if lane.entries and lane.entries[-1].rank > rank:
             insort(lane.entries, entry, key=attrgetter("rank"))
         else:

@@ -8,13 +8,14 @@ are not sought.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.models import matches_model
 from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Charge, least
-from gpupack_core.queueing.job import Job
-from gpupack_core.queueing.room import Places, Planner
+from gpupack_core.queueing.job import Job, Places, Tenant
+from gpupack_core.queueing.room import Planner
 
 
 class WithinQuota:
@@ -22,6 +23,7 @@ class WithinQuota:
 
     def __init__(self, books: Books, plan: Planner) -> None:
         self._books, self.plan = books, plan
+        self._left: dict[tuple[Tenant, tuple[str, ...]], float] = {}
 
     def places(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
         """And what they count; None: nowhere, or not within the quota."""
@@ -45,13 +47,25 @@ class WithinQuota:
             yield from self._on_one_key(cluster, job)
 
     def may_pay(self, cluster: Cluster, job: Job) -> bool:
-        """False: whatever room there is, the quota does not allow it."""
+        """False: whatever room there is, the quota does not allow it; `forget` if it changes."""
         needed = least(job.gang)
         if not self._books.limits or not needed:
             return True
+        asked = job.tenant, job.gang.request.models
+        left = self._left.get(asked)
+        if left is None:
+            left = self._left[asked] = self._left_of(cluster, job)
+        return left >= needed
+
+    def forget(self) -> None:
+        """Something was counted in the books, or the cluster has other models."""
+        self._left.clear()
+
+    def _left_of(self, cluster: Cluster, job: Job) -> float:
+        """Of the keys of all models that it may use."""
         leaf, usage = self._books.tree.tenant(job.tenant), self._books.usage
         keys = self._books.keys.allowed(cluster, job.gang.request)
-        return not keys or sum(max(usage.available(leaf, key), 0) for key in keys) >= needed
+        return sum(max(usage.available(leaf, key), 0) for key in keys) if keys else inf
 
     def _on_one_key(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
         books, request = self._books, job.gang.request
