@@ -3,13 +3,18 @@
 
 The cluster is full, divided equally among 50 tenants who wait with 4 kinds of request each, and
 quotas promise every fifth of them something. Jobs end in the order of their deadlines. Measured, in
-milliseconds of the processor's time, after each of so many ends: the first cycle, all cycles until
-nothing is due, and one after nothing has changed.
+milliseconds of the processor's time, after each of so many ends: the first cycle, each of those
+that follow until nothing is due, and one after nothing has changed. And the first after a job was
+submitted in a lane that there is, or in a new one, after a node failed or was repaired, and after
+other quotas were configured (with the configuring itself).
 
-    python benchmarks/queue_cycle.py [--ends 200] [--nodes 5000] [--jobs 10000]
+    python benchmarks/queue_cycle.py [--ends 200] [--changes 20] [--nodes 5000] [--jobs 10000]
 """
 
 import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from random import Random
 from time import process_time
 
@@ -18,6 +23,7 @@ from gpupack_core import (
     Device,
     DeviceUuid,
     Gang,
+    Health,
     MiB,
     MilliCpu,
     MilliGpu,
@@ -117,13 +123,20 @@ class Owner:
             self.cluster.give_back(holder_of(job, worker))
         self.queue.end(job, self.cluster, now)
 
-    def settle(self, now: float) -> None:
-        """Until nothing more is due."""
+    def change(self, node: Node) -> None:
+        """It is in another state."""
+        self.cluster.set_node(node)
+        self.queue.changed(node.name, self.cluster)
+
+    def settle(self, now: float) -> list[float]:
+        """Until nothing more is due; what each cycle cost in milliseconds."""
+        costs = []
         while True:
-            decisions = self.queue.cycle(self.cluster, now, self.plan)
+            decisions, cost = self.ask(now)
+            costs.append(cost)
             self.apply(decisions, now)
             if not decisions and (decisions.look_at is None or decisions.look_at > now):
-                break
+                return costs
 
     def ask(self, now: float) -> tuple[Decisions, float]:
         """One cycle, and what it cost in milliseconds."""
@@ -132,12 +145,17 @@ class Owner:
         return decisions, 1000 * (process_time() - begun)
 
 
+def quotas(milli: int) -> Quotas:
+    """So much is promised to every fifth tenant."""
+    promised = {ANY: Limit(milli)}
+    return Quotas(tuple(Quota(Tenant(f"t{n}"), promised) for n in range(0, TENANTS, 5)))
+
+
 def world(node_count: int, job_count: int, policy: str) -> Owner:
     """Full, with so many who wait."""
     random = Random(1)  # noqa: S311  # not for secrets
-    promised = {ANY: Limit(PROMISED)}
-    quotas = Quotas(tuple(Quota(Tenant(f"t{n}"), promised) for n in range(0, TENANTS, 5)))
-    owner = Owner(Cluster(nodes(node_count)), Queue(Rules(), quotas), planner(policy))
+    queue = Queue(Rules(), quotas(PROMISED))
+    owner = Owner(Cluster(nodes(node_count)), queue, planner(policy))
     kinds = [(Tenant(f"t{n}"), gang) for n in range(TENANTS) for gang in KINDS]
     filled = 0
     while filled < node_count * GPUS * 1000:
@@ -162,10 +180,27 @@ def world(node_count: int, job_count: int, policy: str) -> Owner:
     return owner
 
 
+def changes(owner: Owner, number: int, now: float) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What happens, one after the other; `number` tells the rounds apart."""
+    tenant, gang = Tenant(f"t{number % TENANTS}"), KINDS[number % len(KINDS)]
+    job = Job(JobId(f"more-{number}"), gang, now, tenant, duration=3600.0)
+    yield "after a submit in a lane", lambda: owner.submit(job, now)
+    new = Gang(1, Request(gpus=1 + number % GPUS, cpu=MilliCpu(1000 + number)))
+    other = Job(JobId(f"other-{number}"), new, now, tenant, duration=3600.0)
+    yield "after a submit in a new lane", lambda: owner.submit(other, now)
+    node = owner.cluster.nodes()[number]
+    sick = (replace(node.devices[0], health=Health.FAILED), *node.devices[1:])
+    for what, then in (("failed", replace(node, devices=sick)), ("was repaired", node)):
+        yield f"after a node {what}", partial(owner.change, then)
+    other_quotas = quotas(PROMISED + (number % 2) * 1000)
+    yield "after other quotas", lambda: owner.queue.configure(other_quotas, owner.cluster, now)
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ends", type=int, default=200)
+    parser.add_argument("--changes", type=int, default=20)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--policy", default="best-fit")
@@ -173,24 +208,24 @@ def main() -> None:
     owner = world(given.nodes, given.jobs, given.policy)
     now = 1000.0
     print(f"{len(owner.running)} run, {len(owner.queue)} wait")
-    begun = process_time()
-    owner.settle(now)
-    print(f"first: {1000 * (process_time() - begun):.0f} ms until nothing more is due")
-    ended: list[float] = []
-    settled: list[float] = []
-    idle: list[float] = []
+    print(f"first: {sum(owner.settle(now)):.0f} ms until nothing more is due")
+    table: dict[str, list[float]] = {}
     for _ in range(given.ends):
         now, first = min((owner.ends[job], job) for job in owner.running)
         owner.end(first, now)
-        begun = process_time()
-        decisions, cost = owner.ask(now)
-        ended.append(cost)
-        owner.apply(decisions, now)
-        owner.settle(now)
-        settled.append(1000 * (process_time() - begun))
-        idle.append(owner.ask(now)[1])
-    table = {"after an end": ended, "until nothing is due": settled, "after nothing": idle}
-    for name, figures in ((name, sorted(found)) for name, found in table.items()):
+        costs = owner.settle(now)
+        table.setdefault("after an end", []).append(costs[0])
+        table.setdefault("each that follows", []).extend(costs[1:])
+        table.setdefault("until nothing is due", []).append(sum(costs))
+        table.setdefault("after nothing", []).append(owner.ask(now)[1])
+    for number in range(given.changes):
+        for what, change in changes(owner, number, now):
+            begun = process_time()
+            change()
+            took = 1000 * (process_time() - begun)
+            costs = owner.settle(now)
+            table.setdefault(what, []).append(took + costs[0])
+    for name, figures in ((name, sorted(found)) for name, found in table.items() if found):
         middle, high = figures[len(figures) // 2], figures[int(len(figures) * 0.99)]
         print(f"{name}: median {middle:.2f} ms, p99 {high:.2f}, largest {figures[-1]:.2f}")
 

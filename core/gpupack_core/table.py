@@ -30,6 +30,10 @@ class Table(Generic[T]):
         """The values that have a number now."""
         return self._numbers.keys()
 
+    def numbers(self) -> dict[T, int]:
+        """A copy: the number of each value in use."""
+        return self._numbers.copy()
+
     def uses(self, number: int) -> int:
         """How many of the number have not ended."""
         return self._uses[number]

@@ -70,7 +70,7 @@ class Census:
         self._kinds: Table[Kind] = Table()
         self._nodes: Table[NodeName] = Table()
         self._jobs = Lines(
-            kind=np.int32, milli=np.int64, started=np.float64, until=np.float64
+            kind=np.int32, milli=np.int64, started=np.float64, until=np.float64, ends=np.bool_
         )
         self._parts = Lines(
             job=np.int32, node=np.int32, milli=np.int64, cpu=np.int64, memory=np.int64
@@ -91,6 +91,7 @@ class Census:
             milli=sum(charge.values()),
             started=running.started,
             until=running.until,
+            ends=job.duration != inf,
         )
         self._running[line] = running
         here: dict[NodeName, list[int]] = {}
@@ -172,32 +173,49 @@ class Census:
             self._nodes.values,
         )
 
-    def ends(self, order: Sequence[JobId], also: Sequence[Running]) -> Ends:
-        """Of these in their order, who run or are about to; unknown ends are one each."""
+    def ends(self, also: Sequence[Running] = ()) -> Ends:
+        """Of those who run and will end, and of those who are about to run."""
         for running in also:
             self.add(running)
-        lines = np.fromiter((self._at[job][0] for job in order), np.int64, len(order))
-        until, parts = self._jobs.columns["until"][lines], self._parts.columns
-        is_new = np.append(True, until[1:] != until[:-1])[: len(until)]
-        end = (is_new | np.isinf(until)).cumsum() - 1
-        ranks = np.full(len(self._jobs.columns["live"]), -1)
-        ranks[lines] = np.arange(len(lines))
-        job = ranks[parts["job"]]
-        chosen = np.flatnonzero(parts["live"] & (job >= 0))
-        chosen = chosen[np.lexsort((job[chosen], parts["node"][chosen]))]
-        numbers, node = np.unique(parts["node"][chosen], return_inverse=True)
+        lines, end, times = self._in_order()
+        parts = self._parts.columns
+        end_of = np.full(len(self._jobs.columns["live"]), -1)
+        end_of[lines] = end
+        chosen = np.flatnonzero(parts["live"] & (end_of[parts["job"]] >= 0))
+        job, node = parts["job"][chosen], parts["node"][chosen]
+        order = np.lexsort((end_of[job], node))
         found = Ends(
-            until[np.flatnonzero(np.diff(end, prepend=-1))],
-            [self._running[line] for line in lines.tolist()],
-            [self._nodes.values[number] for number in numbers.tolist()],
-            node,
-            end[job[chosen]],
-            job[chosen],
-            *_amounts(parts, chosen),
+            times,
+            self._running.copy(),
+            self._nodes.values.copy(),
+            self._nodes.numbers(),
+            node[order],
+            end_of[job[order]],
+            job[order],
+            *_amounts(parts, chosen[order]),
         )
         for running in also:
             self.remove(running.job.id)
         return found
+
+    def _in_order(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+        """Lines of jobs, the number of the end of each, and the times of the ends.
+
+        Those of unknown duration come last, one by one, in the order in which they started. Who
+        runs for ever is left out.
+        """
+        jobs = self._jobs.columns
+        lines = np.flatnonzero(jobs["live"] & jobs["ends"])
+        unknown = np.isinf(jobs["until"][lines])
+        names = np.zeros(len(lines), np.int64)
+        by_name = sorted(
+            np.flatnonzero(unknown).tolist(), key=lambda at: self._running[int(lines[at])].job.id
+        )
+        names[by_name] = np.arange(len(by_name))
+        lines = lines[np.lexsort((names, jobs["started"][lines], jobs["until"][lines]))]
+        until = jobs["until"][lines]
+        is_new = np.append(True, until[1:] != until[:-1])[: len(until)] | np.isinf(until)
+        return lines, is_new.cumsum() - 1, until[is_new]
 
 
 def _amounts(parts: Mapping[str, NDArray[Any]], chosen: NDArray[np.intp]) -> list[NDArray[Any]]:

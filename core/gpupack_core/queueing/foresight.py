@@ -163,5 +163,5 @@ class Foresight:
     def _ends(self) -> Ends:
         """Of those who run and those who start in this cycle."""
         if self._ending is None or self._ending[0] != len(self._starting):
-            self._ending = len(self._starting), self._state.running.ends(self._starting)
+            self._ending = len(self._starting), self._state.running.census.ends(self._starting)
         return self._ending[1]

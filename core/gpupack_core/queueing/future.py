@@ -6,8 +6,8 @@ time that a gang could fit is a sum over columns of numbers; before it nothing i
 ends where no worker could have room is not booked at all until a job is placed there.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,24 +27,20 @@ _NOW = -1
 class Ends:
     """Of those who run; several may be one end. `times`: of each end, infinity where unknown.
 
-    The others are columns of what each job has of each node, by `node` (its place in `nodes`), then
-    `end`; `job`: its place in `running`; milli-GPU, milli-CPU and MiB.
+    The last six are columns of what each job has of each node, by `node` (its place in `nodes`; its
+    number in `numbers`), then `end`; `job`: a key of `running`; milli-GPU, milli-CPU and MiB.
     """
 
     times: FloatArray
-    running: Sequence[Running]
+    running: Mapping[int, Running]
     nodes: Sequence[NodeName]
+    numbers: Mapping[NodeName, int]
     node: IntArray
     end: IntArray
     job: IntArray
     milli: IntArray
     cpu: IntArray
     memory: IntArray
-    numbers: dict[NodeName, int] = field(init=False)
-    """The place of each node."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "numbers", {name: at for at, name in enumerate(self.nodes)})
 
 
 class Chances:

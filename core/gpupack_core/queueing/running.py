@@ -1,18 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who run, in the order in which they are expected to end, and what their tenants use."""
+"""Those who run, and what their tenants use."""
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
-from math import inf
+from collections.abc import Iterable, Iterator
 
 from gpupack_core.errors import AlreadyHeld
 from gpupack_core.queueing.census import Census
 from gpupack_core.queueing.charge import Key
-from gpupack_core.queueing.future import Ends
 from gpupack_core.queueing.job import JobId, Running, Tenant
-
-_Ending = tuple[float, float, JobId]
-"""Until when, since when, who."""
 
 
 class RunningJobs:
@@ -20,7 +14,7 @@ class RunningJobs:
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Running] = {}
-        self._ending: list[_Ending] = []
+        self._guessed = 0
         self._used: dict[Tenant, dict[Key, int]] = {}
         self._of: dict[Tenant, dict[JobId, Running]] = {}
         self._census: Census | None = None
@@ -54,7 +48,7 @@ class RunningJobs:
     @property
     def guessed(self) -> bool:
         """Whether somebody runs of whom nobody knows for how long."""
-        return bool(self._ending) and self._ending[-1][0] == inf
+        return self._guessed > 0
 
     def add(self, running: Running) -> None:
         """It runs from now on."""
@@ -63,8 +57,7 @@ class RunningJobs:
             raise AlreadyHeld(f"job {job.id} runs already")
         self._jobs[job.id] = running
         self._of.setdefault(job.tenant, {})[job.id] = running
-        if job.duration != inf:
-            insort(self._ending, _ending(running))
+        self._guessed += job.duration is None
         self._count(running, sign=1)
         if self._census is not None:
             self._census.add(running)
@@ -74,8 +67,7 @@ class RunningJobs:
         running = self._jobs.pop(job, None)
         if running is None:
             return None
-        if running.job.duration != inf:
-            del self._ending[bisect_left(self._ending, _ending(running))]
+        self._guessed -= running.job.duration is None
         of_tenant = self._of[running.job.tenant]
         del of_tenant[job]
         if not of_tenant:
@@ -84,18 +76,6 @@ class RunningJobs:
         if self._census is not None:
             self._census.remove(job)
         return running
-
-    def ends(self, also: Sequence[Running] = ()) -> Ends:
-        """By the time at which they end.
-
-        Those of unknown duration come last, one by one, in the order in which they started. Who
-        runs for ever is left out.
-
-        `also`: who is about to run.
-        """
-        new = [running for running in also if running.job.duration != inf]
-        order = sorted([*self._ending, *map(_ending, new)]) if new else self._ending
-        return self.census.ends([job for _, _, job in order], new)
 
     def used(self) -> dict[Tenant, dict[Key, int]]:
         """Milli-GPU by tenant and key; not to be changed."""
@@ -109,7 +89,3 @@ class RunningJobs:
                 del used[key]
         if not used:
             del self._used[running.job.tenant]
-
-
-def _ending(running: Running) -> _Ending:
-    return running.until, running.started, running.job.id

@@ -98,6 +98,9 @@ class Search:
     def _among(self, first: int, *, anywhere: bool, known: Found | None = None) -> Found | None:
         """Of the first candidates; nobody is stopped for a job that would not fit without them all.
 
+        Who is where no worker has room can be needed too, so that the books allow the rest: a
+        share is smaller without them. That is sought among few candidates alone.
+
         Args:
             first: so many of the candidates, who are in the order of their cost.
             anywhere: as of `run`.
@@ -109,6 +112,8 @@ class Search:
         useful = self._useful(turns, first)
         if useful is None:
             return None
+        if min(first, len(self._candidates)) <= _FEW:
+            return self._cheapest(self._candidates[:first], below=known)
         if len(useful) <= _FEW:
             return self._cheapest([self._candidates[of] for of in sorted(useful)], below=known)
         if self._job.gang.workers == 1:

@@ -210,3 +210,17 @@ def test_who_has_most_of_one_model_does_not_lose_all_of_another_for_it():
     world.runs("a-t4", "t4/0", "a").runs("a-h100", "h100/0", "a")
     world.submit("both", 2, "b").decide(at=10)
     assert world.log == []
+
+
+def test_own_jobs_elsewhere_are_stopped_where_only_a_smaller_share_allows_the_rest():
+    world = World(node("n0", 1), node("n1", 3), node("n2", 2))
+    for name, on, tenant in (
+        ("own-0", "n0/0", "a"),
+        ("own-1", "n1/0", "a"),
+        ("own-2", "n2/0", "a"),
+        ("large", "n1/1 n1/2", "b"),
+        ("small", "n2/1", "b"),
+    ):
+        world.runs(name, on, tenant)
+    world.submit("late", gpus=2, tenant="a", priority=1).decide(at=50)
+    assert "late" in world.where
