@@ -15,6 +15,8 @@ from gpupack_simulator.commands import Output, Play, Replay
 from gpupack_simulator.disciplines import DISCIPLINES
 from gpupack_simulator.errors import SimulatorError
 from gpupack_simulator.experiments import FIFO, MEASURED, WARM_UP, KnownMix
+from gpupack_simulator.inputs.source import TraceSource
+from gpupack_simulator.inputs.swf import TenantColumn
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -126,11 +128,35 @@ def replay(**given: Any) -> None:
     commands.replay(Replay(**given), output)
 
 
+def _trace_options(command: F) -> F:
+    options = (
+        click.option("--trace", type=_FILE, help="Jobs to add: CSV, or SWF (NAME.swf)."),
+        click.option("--mapping", type=_FILE, help="YAML that names the columns of a CSV."),
+        click.option(
+            "--processors-per-gpu",
+            type=click.IntRange(1),
+            help="Of SWF: a job's GPUs are its processors by this, rounded up.  [default: 1]",
+        ),
+        click.option(
+            "--gpus-per-worker",
+            type=click.IntRange(1),
+            help="Of SWF: jobs of more GPUs are gangs.  [default: 8]",
+        ),
+        click.option(
+            "--tenants",
+            type=click.Choice([str(column) for column in TenantColumn]),
+            help="Of SWF: the column that names the tenant.  [default: user]",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def _scenario_options(command: F) -> F:
+    command = _trace_options(command)
     options = (
         click.argument("scenario", type=_FILE),
-        click.option("--trace", type=_FILE, help="CSV of jobs to add to the scenario's."),
-        click.option("--mapping", type=_FILE, help="YAML that names the columns of --trace."),
         click.option(
             "--discipline",
             type=click.Choice(sorted(DISCIPLINES)),
@@ -150,7 +176,7 @@ def _scenario_options(command: F) -> F:
 def run(seeds: int, **given: Any) -> None:
     """Run a SCENARIO (YAML) to its end."""
     output = _output(given)
-    commands.play(Play(**given), seeds, output)
+    commands.play(_play(given), seeds, output)
 
 
 @main.command()
@@ -161,7 +187,7 @@ def run(seeds: int, **given: Any) -> None:
 def compare(seeds: int, **given: Any) -> None:
     """Run a SCENARIO (YAML) under every policy and compare."""
     output = _output(given)
-    commands.play(Play(**given), seeds, output)
+    commands.play(_play(given), seeds, output)
 
 
 @main.command()
@@ -172,7 +198,23 @@ def compare(seeds: int, **given: Any) -> None:
 @click.option("--seed", default=0, show_default=True)
 def step(steps: int | None, every: float, seed: int, **given: Any) -> None:
     """Print the cluster of a SCENARIO (YAML) after each time step."""
-    commands.step(Play(**given), steps=steps, every=every, seed=seed)
+    commands.step(_play(given), steps=steps, every=every, seed=seed)
+
+
+def _play(given: dict[str, Any]) -> Play:
+    source = _source(given)
+    return Play(source=source, **given)
+
+
+def _source(given: dict[str, Any]) -> TraceSource:
+    """Takes its options out of those given."""
+    return TraceSource(
+        path=given.pop("trace"),
+        mapping=given.pop("mapping"),
+        processors_per_gpu=given.pop("processors_per_gpu"),
+        gpus_per_worker=given.pop("gpus_per_worker"),
+        tenants=given.pop("tenants"),
+    )
 
 
 def _output(given: dict[str, Any]) -> Output:

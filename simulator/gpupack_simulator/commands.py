@@ -16,7 +16,7 @@ from gpupack_simulator.experiments import Departing, Experiment, Filling, KnownM
 from gpupack_simulator.inputs.openb import read_nodes, read_pods
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
 from gpupack_simulator.inputs.snapshot import read_snapshot
-from gpupack_simulator.inputs.trace import read_mapping, read_trace
+from gpupack_simulator.inputs.source import TraceSource, described, parameters, read_source
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.results import results, write_json
 from gpupack_simulator.output.steps import show
@@ -66,8 +66,7 @@ class Play:
 
     scenario: Path
     policies: tuple[str, ...]
-    trace: Path | None
-    mapping: Path | None
+    source: TraceSource
     discipline: str | None
 
 
@@ -110,23 +109,17 @@ def step(options: Play, *, steps: int | None, every: float, seed: int) -> None:
 
 
 def _scripted(options: Play) -> Scripted:
-    traced = options.trace is not None
+    traced = options.source.path is not None
     scenario = read_scenario(options.scenario, jobs_from_elsewhere=traced)
     if options.discipline is not None:
         scenario = replace(scenario, discipline=options.discipline)
-    if options.trace is None:
-        if options.mapping is not None:
-            raise InvalidParameter("--mapping is of a --trace; there is none")
+    trace = read_source(options.source)
+    if trace is None:
         return Scripted(scenario)
-    if options.mapping is None:
-        raise InvalidParameter("--trace needs --mapping: a YAML that names its columns")
-    trace = read_trace(options.trace, read_mapping(options.mapping))
-    if trace.left_out:
-        _console(stderr=True).print(
-            f"{options.trace.name}: {trace.left_out} jobs left out, {len(trace.jobs)} read"
-        )
+    if trace.left_out or options.source.is_swf:
+        _console(stderr=True).print(described(options.source, trace), soft_wrap=True)
     jobs = (*scenario.jobs, *trace.jobs)
-    return Scripted(replace(scenario, jobs=jobs), {"trace": options.trace.name})
+    return Scripted(replace(scenario, jobs=jobs), parameters(options.source, trace))
 
 
 def _one_source(options: Replay) -> None:
@@ -142,14 +135,14 @@ def _one_source(options: Replay) -> None:
 
 
 def _what_if(snapshot: Path, jobs: Path, options: Replay) -> WhatIf:
-    parameters = {"snapshot": snapshot.name, "jobs": jobs.name}
+    named = {"snapshot": snapshot.name, "jobs": jobs.name}
     document = read_snapshot(snapshot, adopt=options.adopt)
-    return WhatIf(document, read_jobs(jobs), options.discipline, options.adopt, parameters)
+    return WhatIf(document, read_jobs(jobs), options.discipline, options.adopt, named)
 
 
 def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Filling | Departing:
     nodes, pods = read_nodes(node_file), read_pods(pod_file)
-    parameters = {"nodes": node_file.name, "pods": pod_file.name}
+    named = {"nodes": node_file.name, "pods": pod_file.name}
     if not options.departures:
         return Filling(
             nodes,
@@ -157,7 +150,7 @@ def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Filling | De
             options.demand,
             KnownMix(options.known_mix),
             options.fragmentation,
-            parameters,
+            named,
         )
     return Departing(
         nodes,
@@ -168,7 +161,7 @@ def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Filling | De
         options.measured,
         KnownMix(options.known_mix),
         options.fragmentation,
-        parameters,
+        named,
     )
 
 

@@ -10,6 +10,7 @@
       workers: node_num         # left out: as few workers as maxGpusPerWorker allows
       cpus: cpu_num             # cores of the whole job; left out: none asked for
       priority: priority        # left out: 0
+      tenant: vc                # whose quota it counts against; left out: nobody's
     maxGpusPerWorker: 8
     minDuration: 1              # jobs that lasted less count as this long; left out: a fault
     only:                       # jobs with another value are left out, and counted
@@ -53,6 +54,7 @@ class Columns(Struct, forbid_unknown_fields=True):
     workers: Name | None = None
     cpus: Name | None = None
     priority: Name | None = None
+    tenant: Name | None = None
 
 
 class ColumnMapping(Struct, rename="camel", forbid_unknown_fields=True):
@@ -67,7 +69,7 @@ class ColumnMapping(Struct, rename="camel", forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """`left_out`: jobs that `only` does not want."""
+    """`left_out`: jobs of the file that are not wanted, or that never ran."""
 
     jobs: tuple[Job, ...]
     left_out: int
@@ -106,7 +108,7 @@ def read_trace(path: Path, mapping: ColumnMapping) -> Trace:
         faults.add(0, "", "has no jobs" + (", or `only` wants none" if mapping.only else ""))
     faults.check()
     first = min(job.arrival for job in jobs)
-    return Trace(tuple(_from_zero(jobs, first)), rows.left_out)
+    return Trace(tuple(from_zero(jobs, first)), rows.left_out)
 
 
 def _row_type(mapping: ColumnMapping) -> type[Struct]:
@@ -122,6 +124,7 @@ def _row_type(mapping: ColumnMapping) -> type[Struct]:
         "workers": Workers,
         "cpus": Cores,
         "priority": int,
+        "tenant": str,
     }
     columns = asdict(mapping.columns)
     fields = [(ours, types[ours], field(name=theirs)) for ours, theirs in columns.items() if theirs]
@@ -171,6 +174,7 @@ class _Rows:
             workers,
             duration,
             getattr(row, "priority", 0),
+            tenant=getattr(row, "tenant", ""),
         )
 
     def _duration(self, line: Line[Any]) -> float:
@@ -203,7 +207,7 @@ class _Rows:
         gpus, most = line.row.gpus, self._mapping.max_gpus_per_worker
         workers = getattr(line.row, "workers", None)
         if workers is None:
-            return next(n for n in range(1, gpus + 2) if gpus % n == 0 and gpus <= n * most)
+            return as_few_workers(gpus, most)
         if gpus % workers:
             self._fault(line, "gpus", f"{gpus} GPUs are not divisible by {workers} workers")
         elif gpus > workers * most:
@@ -218,6 +222,12 @@ class _Rows:
         self._faults.add(line.number, theirs, message)
 
 
-def _from_zero(jobs: list[Job], first: float) -> Iterator[Job]:
+def as_few_workers(gpus: int, most: int) -> int:
+    """Workers of equally many GPUs, at most so many each."""
+    return next(n for n in range(1, gpus + 2) if gpus % n == 0 and gpus <= n * most)
+
+
+def from_zero(jobs: list[Job], first: float) -> Iterator[Job]:
+    """In the order of arrival, on a clock that shows 0 at the time given."""
     for job in sorted(jobs, key=lambda job: job.arrival):
         yield replace(job, arrival=job.arrival - first)

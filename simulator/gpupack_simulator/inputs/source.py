@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace by its file: SWF where the name ends in `.swf`, else CSV by a mapping of its columns."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpupack_simulator.errors import InvalidParameter
+from gpupack_simulator.inputs.swf import SUFFIX, SwfRules, SwfTrace, TenantColumn, read_swf
+from gpupack_simulator.inputs.trace import Trace, read_mapping, read_trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSource:
+    """`mapping` is of a CSV; the last three are of an SWF file. None: not given."""
+
+    path: Path | None
+    mapping: Path | None = None
+    processors_per_gpu: int | None = None
+    gpus_per_worker: int | None = None
+    tenants: str | None = None
+
+    @property
+    def is_swf(self) -> bool:
+        """By its name."""
+        return self.path is not None and self.path.suffix.lower() == SUFFIX
+
+    @property
+    def swf_options(self) -> dict[str, Any]:
+        """Those that were given, by the option's name."""
+        options = {
+            "--processors-per-gpu": self.processors_per_gpu,
+            "--gpus-per-worker": self.gpus_per_worker,
+            "--tenants": self.tenants,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+def read_source(source: TraceSource) -> Trace | None:
+    """None: no trace was given.
+
+    Raises:
+        InvalidInput: with every fault of the file.
+        InvalidParameter: an option that would do nothing, or none where one is needed.
+    """
+    if source.path is None:
+        if source.mapping is not None:
+            raise InvalidParameter("--mapping is of a --trace; there is none")
+        _refuse(source, "there is none")
+        return None
+    if source.is_swf:
+        if source.mapping is not None:
+            raise InvalidParameter(f"{source.path.name} is SWF, whose columns need no --mapping")
+        return read_swf(source.path, _rules(source))
+    _refuse(source, f"{source.path.name} is none")
+    if source.mapping is None:
+        raise InvalidParameter(
+            f"--trace needs --mapping: a YAML that names its columns; or a file in the Standard "
+            f"Workload Format, whose name ends in {SUFFIX}"
+        )
+    return read_trace(source.path, read_mapping(source.mapping))
+
+
+def described(source: TraceSource, trace: Trace) -> str:
+    """What was read of it, for people."""
+    parts = [f"{len(trace.jobs)} read"]
+    if trace.left_out:
+        parts.insert(0, f"{trace.left_out} jobs left out")
+    if isinstance(trace, SwfTrace) and trace.max_procs is not None:
+        per_gpu = _rules(source).processors_per_gpu
+        gpus = -(-trace.max_procs // per_gpu)
+        parts.append(f"the log is of {trace.max_procs} processors, which count as {gpus} GPUs")
+    name = "" if source.path is None else source.path.name
+    return f"{name}: {', '.join(parts)}"
+
+
+def parameters(source: TraceSource, trace: Trace) -> dict[str, str | int]:
+    """For the record of a run."""
+    known: dict[str, str | int] = {"trace": "" if source.path is None else source.path.name}
+    if isinstance(trace, SwfTrace):
+        rules = _rules(source)
+        known |= {
+            "processors_per_gpu": rules.processors_per_gpu,
+            "gpus_per_worker": rules.max_gpus_per_worker,
+            "tenants": str(rules.tenants),
+        }
+        if trace.max_procs is not None:
+            known["max_procs"] = trace.max_procs
+        if trace.unix_start_time is not None:
+            known["unix_start_time_seconds"] = trace.unix_start_time
+    return known
+
+
+def _rules(source: TraceSource) -> SwfRules:
+    default = SwfRules()
+    return SwfRules(
+        processors_per_gpu=source.processors_per_gpu or default.processors_per_gpu,
+        max_gpus_per_worker=source.gpus_per_worker or default.max_gpus_per_worker,
+        tenants=default.tenants if source.tenants is None else TenantColumn(source.tenants),
+    )
+
+
+def _refuse(source: TraceSource, why: str) -> None:
+    if source.swf_options:
+        raise InvalidParameter(f"{next(iter(source.swf_options))} is of an SWF --trace; {why}")
