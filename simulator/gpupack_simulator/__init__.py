@@ -2,15 +2,17 @@
 """Replays traces through the policies of gpupack_core: what fits, what waits, what is wasted.
 
 nodes, jobs, policy, Settings ─► Simulator ─► run() ─► Run: what became of every job, and samples
-                                     └─ step(), advance(), state(), cluster: in between
+                     └─ in between: advance(), submit(), cancel(), state(), cluster
 """
 
 from gpupack_simulator.disciplines import DISCIPLINES
 from gpupack_simulator.engine.events import Component
+from gpupack_simulator.engine.own_queue import JobQueue, Situation
 from gpupack_simulator.engine.settings import Sampling, Settings
 from gpupack_simulator.engine.simulator import Simulator
 from gpupack_simulator.errors import (
     Fault,
+    InvalidDecision,
     InvalidInput,
     InvalidJob,
     InvalidParameter,
@@ -39,11 +41,13 @@ __all__ = [
     "End",
     "FailureRates",
     "Fault",
+    "InvalidDecision",
     "InvalidInput",
     "InvalidJob",
     "InvalidParameter",
     "Job",
     "JobId",
+    "JobQueue",
     "JobRecord",
     "Loss",
     "Occupancy",
@@ -54,6 +58,7 @@ __all__ = [
     "Settings",
     "Simulator",
     "SimulatorError",
+    "Situation",
     "Size",
     "State",
     "TimeUnit",

@@ -4,6 +4,7 @@
 SimulatorError
 ├── InvalidJob          (also ValueError: a job that cannot exist)
 ├── InvalidParameter    (also ValueError: a load of 0, an unknown discipline)
+├── InvalidDecision     a queue of one's own decided what cannot be done
 ├── InvalidInput        a file with faults, each with its line and column
 └── ProcessLost         a process that made runs was killed
 """
@@ -25,6 +26,10 @@ class InvalidJob(SimulatorError, ValueError):
 
 class InvalidParameter(SimulatorError, ValueError):
     """A parameter of a run that makes no sense."""
+
+
+class InvalidDecision(SimulatorError):
+    """A queue of one's own decided what cannot be done."""
 
 
 class ProcessLost(SimulatorError):

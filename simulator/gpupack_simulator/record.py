@@ -31,6 +31,8 @@ class End(StrEnum):
     """Refused on arrival: by the discipline, or since it fits not even the empty cluster."""
     KILLED = "killed"
     """Lost its node or GPU, and the scenario does not queue such jobs again."""
+    CANCELLED = "cancelled"
+    """Taken back by who submitted it, in the queue or while it ran."""
     RUNNING = "running"
     WAITING = "waiting"
 

@@ -16,8 +16,16 @@ from gpupack_core import (
 from gpupack_core import queueing as q
 from gpupack_simulator.disciplines import Discipline
 from gpupack_simulator.engine.entry import Entry
-from gpupack_simulator.engine.events import Component, Ended, EventKind, EventQueue, Stop
+from gpupack_simulator.engine.events import (
+    Cancelled,
+    Component,
+    Ended,
+    EventKind,
+    EventQueue,
+    Stop,
+)
 from gpupack_simulator.engine.learning import Learning
+from gpupack_simulator.engine.own_queue import JobQueue, OwnQueue
 from gpupack_simulator.engine.recorder import Recorder
 from gpupack_simulator.job import Job, JobId, holder_of, job_of
 from gpupack_simulator.record import Cause, End
@@ -30,21 +38,22 @@ class JobDispatcher:
         self,
         cluster: Cluster,
         learning: Learning,
-        discipline: Discipline,
+        discipline: Discipline | JobQueue,
         recorder: Recorder,
         *,
         quotas: q.Quotas | None = None,
         grace: float = 0.0,
     ) -> None:
         self.cluster = cluster
-        self.queue = q.Queue(discipline.rules, q.Quotas() if quotas is None else quotas)
+        self.queue = _queue(discipline, quotas)
         self.events = EventQueue()
         self.now = 0.0
         self.entries: list[Entry] = []
         self.running: dict[JobId, Entry] = {}
         self._by_id: dict[JobId, Entry] = {}
-        self._asks = _Asks(cluster, learning if discipline.keeps else None)
-        self._learning, self._discipline, self._recorder = learning, discipline, recorder
+        self._keeps = discipline.keeps if isinstance(discipline, Discipline) else True
+        self._asks = _Asks(cluster, learning if self._keeps else None)
+        self._learning, self._recorder = learning, recorder
         self._grace = grace
         self._look_at: float | None = None
 
@@ -70,6 +79,10 @@ class JobDispatcher:
         else:
             self.queue.submit(asked, self.now)
 
+    def knows(self, job: JobId) -> bool:
+        """Whether it has arrived."""
+        return job in self._by_id
+
     def serve(self) -> None:
         """Do what the queue decides, until it decides nothing more at this instant."""
         if not len(self.queue):
@@ -86,7 +99,7 @@ class JobDispatcher:
             look_at = decisions.look_at
             if not again and (look_at is None or look_at > self.now):
                 break
-        if not self._discipline.keeps:
+        if not self._keeps:
             for asked in self.queue.jobs():
                 self._drop(self._by_id[asked.id])
         elif look_at is not None and look_at != self._look_at:
@@ -110,6 +123,19 @@ class JobDispatcher:
         entry = self.running.get(stop.job)
         if entry is not None and entry.attempts == stop.attempt:
             self._stop(entry)
+
+    def cancel(self, cancelled: Cancelled) -> None:
+        """It leaves the queue or its places; of no effect for one that is through."""
+        entry = self._by_id[cancelled.job]
+        if entry.end is End.RUNNING:
+            self._release(entry)
+        elif entry.end is End.WAITING:
+            self.queue.withdraw(entry.job.id, self.cluster)
+            entry.waited += self.now - entry.since
+        else:
+            return
+        entry.end, entry.ended = End.CANCELLED, self.now
+        self._learning.departed(entry.job)
 
     def hit(self, component: Component) -> list[Entry]:
         """Who runs on this node or device, by arrival."""
@@ -180,6 +206,12 @@ class JobDispatcher:
         for worker in range(len(entry.placements)):
             self.cluster.give_back(holder_of(entry.job.id, worker))
         self.queue.end(entry.job.id, self.cluster, self.now)
+
+
+def _queue(discipline: Discipline | JobQueue, quotas: q.Quotas | None) -> q.Queue | OwnQueue:
+    if isinstance(discipline, Discipline):
+        return q.Queue(discipline.rules, q.Quotas() if quotas is None else quotas)
+    return OwnQueue(discipline)
 
 
 class _Asks:

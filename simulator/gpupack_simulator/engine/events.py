@@ -22,12 +22,13 @@ class EventKind(IntEnum):
 
     END = 0
     STOP = 1
-    REPAIR = 2
-    FAIL = 3
-    ARRIVE = 4
-    LOOK = 5
+    CANCEL = 2
+    REPAIR = 3
+    FAIL = 4
+    ARRIVE = 5
+    LOOK = 6
     """Time alone may have made a decision due."""
-    SAMPLE = 6
+    SAMPLE = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,13 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Who submitted the job takes it back."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class Component:
     """A node, or one device of it, fails or is repaired."""
 
@@ -54,7 +62,7 @@ class Component:
     device: DeviceUuid | None = None
 
 
-Subject = Job | Ended | Stop | Component | None
+Subject = Job | Ended | Stop | Cancelled | Component | None
 
 
 class Event(NamedTuple):

@@ -8,6 +8,7 @@ from math import inf
 from gpupack_core import Mix
 from gpupack_core.queueing import Quotas
 from gpupack_simulator.disciplines import Discipline
+from gpupack_simulator.engine.own_queue import JobQueue
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.failures import Breakdown
 from gpupack_simulator.record import TimeUnit
@@ -44,8 +45,9 @@ class Settings:
 
     discipline: str = "fifo"
     """Of DISCIPLINES."""
-    queue: Discipline | None = None
-    """Rules of one's own; the discipline is then a name for the record."""
+    queue: Discipline | JobQueue | None = None
+    """Rules of one's own, or a queue of one's own, which knows no quotas but those that it keeps
+    itself; the discipline is then a name for the record."""
     quotas: Quotas | None = None
     """None: nobody is promised anything."""
     grace: float = 0.0
@@ -69,6 +71,9 @@ class Settings:
     """Kept in the run's record: load, demand, names of files."""
 
     def __post_init__(self) -> None:
+        own = self.queue is not None and not isinstance(self.queue, Discipline)
+        if own and self.quotas is not None:
+            raise InvalidParameter("a queue of one's own keeps quotas itself; give it none")
         if not 0 <= self.grace < inf:
             raise InvalidParameter(f"a grace period of {self.grace:g} is negative or without end")
         if not self.until > self.measured_from >= 0:

@@ -15,7 +15,15 @@ from time import perf_counter
 from gpupack_core import Cluster, Node, Policy, policy_named
 from gpupack_simulator.disciplines import discipline_named
 from gpupack_simulator.engine.dispatcher import JobDispatcher
-from gpupack_simulator.engine.events import Component, Ended, Event, EventKind, EventQueue, Stop
+from gpupack_simulator.engine.events import (
+    Cancelled,
+    Component,
+    Ended,
+    Event,
+    EventKind,
+    EventQueue,
+    Stop,
+)
 from gpupack_simulator.engine.learning import Learning
 from gpupack_simulator.engine.outages import Outages
 from gpupack_simulator.engine.recorder import (
@@ -41,6 +49,8 @@ class Simulator:
     Either step by step, with `now`, `cluster` and `state()` in between, or all at once:
 
     >>> run = Simulator(nodes, jobs, "fgd", Settings(discipline="backfill")).run()
+
+    In between jobs can be submitted and cancelled, too.
     """
 
     def __init__(
@@ -52,7 +62,8 @@ class Simulator:
     ) -> None:
         self.settings = settings
         self.cluster = nodes if isinstance(nodes, Cluster) else _cluster(nodes, settings.seed)
-        self._jobs = _distinct(jobs)
+        self._expected = {job.id: job for job in _distinct(jobs)}
+        """Those that have not arrived."""
         self._policy = policy_named(policy) if isinstance(policy, str) else policy
         self._name = policy if isinstance(policy, str) else policy.name
         self._recorder = Recorder(settings.measured_from, settings.occupancy)
@@ -63,14 +74,14 @@ class Simulator:
         self._dispatcher = JobDispatcher(
             self.cluster,
             learning,
-            settings.queue or discipline_named(settings.discipline),
+            discipline_named(settings.discipline) if settings.queue is None else settings.queue,
             self._recorder,
             quotas=settings.quotas,
             grace=settings.grace,
         )
         self._outages = Outages({node.name: node for node in self.cluster.nodes()})
         self._sampler = Sampler(
-            self.cluster, settings.sampling, capacity_of(self.cluster), self._jobs
+            self.cluster, settings.sampling, capacity_of(self.cluster), self._expected.values()
         )
         self._wall = 0.0
         self._schedule(self._dispatcher.events)
@@ -96,6 +107,37 @@ class Simulator:
         else:
             self._sampler.take_if_due(self._dispatcher, self._recorder)
         return True
+
+    def submit(self, job: Job) -> None:
+        """It arrives at its time, which is to come, or is now.
+
+        The measure of fragmentation, where that is sampled, is of the jobs known from the start.
+
+        Raises:
+            InvalidJob: its time is over, or there is a job of that name.
+        """
+        if job.arrival < self.now:
+            raise InvalidJob(
+                f"job {job.id} arrives at {job.arrival:g}, which is over: it is {self.now:g}"
+            )
+        if job.id in self._expected or self._dispatcher.knows(job.id):
+            raise InvalidJob(f"two jobs have the id {job.id}")
+        self._expected[job.id] = job
+        self._dispatcher.events.add(job.arrival, EventKind.ARRIVE, job)
+
+    def cancel(self, job: JobId) -> None:
+        """It is taken back now, when the next step begins; who is through stays as it is.
+
+        One that has not arrived never does, and leaves no record.
+
+        Raises:
+            InvalidJob: there is no such job.
+        """
+        if self._expected.pop(job, None) is not None:
+            return
+        if not self._dispatcher.knows(job):
+            raise InvalidJob(f"there is no job {job} to be cancelled")
+        self._dispatcher.events.add(self.now, EventKind.CANCEL, Cancelled(job))
 
     def run(self, until: float | None = None) -> Run:
         """On to the end, or through all that happens by this time; the record so far."""
@@ -127,7 +169,7 @@ class Simulator:
             policy=self._name,
             cluster=self.cluster,
             jobs=tuple(job_record(entry, self.now) for entry in dispatcher.entries),
-            expected=self._jobs[len(dispatcher.entries) :],
+            expected=tuple(sorted(self._expected.values(), key=lambda job: job.arrival)),
             sample=self.sample(),
         )
 
@@ -160,7 +202,7 @@ class Simulator:
         )
 
     def _schedule(self, events: EventQueue) -> None:
-        for job in self._jobs:
+        for job in self._expected.values():
             events.add(job.arrival, EventKind.ARRIVE, job)
         for breakdown in self.settings.breakdowns:
             events.add(breakdown.at, EventKind.FAIL, breakdown.component)
@@ -176,9 +218,8 @@ class Simulator:
         for ever: samples of that would go on without end.
         """
         dispatcher = self._dispatcher
-        arrived = len(dispatcher.entries) == len(self._jobs)
         return dispatcher.events.spent or (
-            arrived and not dispatcher.running and not len(dispatcher.queue)
+            not self._expected and not dispatcher.running and not len(dispatcher.queue)
         )
 
     def _pass_time(self, time: float) -> None:
@@ -189,7 +230,12 @@ class Simulator:
         self._recorder.events += 1
         match event.subject:
             case Job() as job:
-                self._dispatcher.arrive(job)
+                # Another one where it was taken back and its name was given anew.
+                if self._expected.get(job.id) is job:
+                    del self._expected[job.id]
+                    self._dispatcher.arrive(job)
+            case Cancelled() as cancelled:
+                self._dispatcher.cancel(cancelled)
             case Ended() as ended:
                 self._dispatcher.finish(ended)
             case Stop() as stop:

@@ -53,6 +53,6 @@ def test_a_command_of_the_guide_prints_what_the_guide_shows(command, shown):
     assert_alike(found, shown)
 
 
-def test_the_library_example_of_the_guide_runs():
-    (example,) = PYTHON.findall(GUIDE.read_text())
+@pytest.mark.parametrize("example", PYTHON.findall(GUIDE.read_text()))
+def test_a_library_example_of_the_guide_runs(example):
     exec(compile(example, str(GUIDE), "exec"), {})

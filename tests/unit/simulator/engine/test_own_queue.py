@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A queue of one's own, given as an object."""
+
+from dataclasses import replace
+
+import pytest
+from simulator_builders import ends, job, node, run, starts
+
+from gpupack_core.queueing import Admit, Decisions, Ground, Preempt, Quotas, Victim
+from gpupack_simulator import Cause, InvalidDecision, InvalidParameter, Settings
+
+
+class Fifo:
+    """Strictly in order; keeps what it was shown."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __len__(self):
+        """None of the engine's business: an empty object is no missing one."""
+        return 0
+
+    def decide(self, situation):
+        self.seen.append(situation)
+        first = next(iter(situation.waiting), None)
+        places = first and situation.plan(situation.cluster, first)
+        return Decisions((Admit(first.id, places),)) if places else Decisions()
+
+
+class Answers:
+    """What a function of the situation says."""
+
+    def __init__(self, decide):
+        self.decide = decide
+
+
+def admit(situation, name, *, times=1):
+    (asked,) = [one for one in situation.waiting if one.id == name]
+    return Admit(name, situation.plan(situation.cluster, asked) * times)
+
+
+def preempt(for_whom, *victims):
+    return Preempt(for_whom, tuple(Victim(v, Ground.PRIORITY, 0.0) for v in victims), ())
+
+
+SOME = [job("a", 3, lasts=4), job("b", 2, at=1, lasts=3), job("c", 1, at=1, lasts=2)]
+
+
+def test_it_decides_who_goes_next_as_core_does_with_the_same_rules():
+    ours, core = run([node("n")], SOME, queue=Fifo()), run([node("n")], SOME, discipline="fifo")
+    assert starts(ours) == starts(core) == {"a": 0, "b": 4, "c": 4}
+
+
+def test_it_sees_who_waits_and_who_runs():
+    queue = Fifo()
+    run([node("n")], SOME, queue=queue)
+    last = next(seen for seen in queue.seen if seen.now == 1)
+    assert [one.id for one in last.waiting] == ["b", "c"]
+    assert [(one.job.id, one.until, sum(one.charge.values())) for one in last.running] == [
+        ("a", 4, 3000)
+    ]
+
+
+def one_for_another(situation):
+    """The newcomer has the node; whoever is there is stopped for it."""
+    names = {one.id for one in situation.waiting}
+    if "new" in names and situation.running and not situation.stopping:
+        return Decisions(preemptions=(preempt("new", situation.running[0].job.id),))
+    first = "new" if "new" in names else next(iter(names), None)
+    fits = first and not situation.running
+    return Decisions((admit(situation, first),)) if fits else Decisions()
+
+
+@pytest.mark.parametrize("grace", [0.0, 5.0])
+def test_it_may_stop_jobs_which_then_wait_again(grace):
+    jobs = [job("old", 4, lasts=50), job("new", 4, at=10, lasts=20)]
+    course = run([node("n")], jobs, queue=Answers(one_for_another), grace=grace)
+    assert starts(course) == {"new": 10 + grace, "old": 30 + grace}
+    (loss,) = course.losses
+    assert (loss.job, loss.cause, loss.time) == ("old", Cause.PREEMPTED, 10 + grace)
+
+
+def test_it_is_asked_again_at_the_time_that_it_names():
+    def later(situation):
+        if situation.now < 7:
+            return Decisions(look_at=7.0)
+        return Decisions((admit(situation, "a"),)) if situation.waiting else Decisions()
+
+    assert starts(run([node("n")], [job("a", lasts=1)], queue=Answers(later))) == {"a": 7}
+
+
+def twice(situation):
+    """Stops the one who runs, and lets it in again at once, for ever."""
+    if situation.running:
+        return Decisions(preemptions=(preempt("b", "a"),))
+    return Decisions((admit(situation, "a"),))
+
+
+MISTAKES = {
+    "job x is admitted, but does not wait": lambda s: Decisions((Admit("x", ()),)),
+    "job a has 1 workers and is admitted to 0 places": lambda s: Decisions((Admit("a", ()),)),
+    "job a has 1 workers and is admitted to 2 places": lambda s: Decisions(
+        (admit(s, "a", times=2),)
+    ),
+    "job b is admitted where it cannot run": lambda s: Decisions((admit(s, "a"), admit(s, "b"))),
+    "others are stopped for x, which does not wait": lambda s: Decisions(
+        preemptions=(preempt("x", "a"),)
+    ),
+    "nobody is stopped for a; admit it": lambda s: Decisions(preemptions=(preempt("a"),)),
+    "job a is to be stopped, but does not run": lambda s: Decisions(
+        preemptions=(preempt("b", "a"),)
+    ),
+    "job a is stopped twice at one instant": twice,
+    "at 0 nothing is decided, and it is to be asked again at 0": lambda s: Decisions(look_at=0.0),
+}
+
+
+@pytest.mark.parametrize("told", MISTAKES)
+def test_a_decision_that_cannot_be_carried_out_is_an_error_that_says_why(told):
+    jobs = [job("a", 3, lasts=4), job("b", 3, lasts=4)]
+    with pytest.raises(InvalidDecision, match=told):
+        run([node("n")], jobs, queue=Answers(MISTAKES[told]))
+
+
+def test_who_is_not_preemptible_is_not_stopped_by_it_either():
+    firm = replace(job("old", 4, lasts=50), preemptible=False)
+    with pytest.raises(InvalidDecision, match="job old is to be stopped, but is not preemptible"):
+        run([node("n")], [firm, job("new", 4, at=10)], queue=Answers(one_for_another))
+
+
+def test_who_is_being_stopped_is_not_stopped_again():
+    def again(situation):
+        if situation.now == 11 or (situation.now == 10 and not situation.stopping):
+            return Decisions(preemptions=(preempt("new", "old"),))
+        return Decisions() if situation.running else Decisions((admit(situation, "old"),))
+
+    jobs = [job("old", 4, lasts=50), job("new", 4, at=10), job("other", 4, at=11)]
+    with pytest.raises(InvalidDecision, match="is being stopped already"):
+        run([node("n")], jobs, queue=Answers(again), grace=5)
+
+
+def test_quotas_are_its_own_business():
+    with pytest.raises(InvalidParameter, match="keeps quotas itself"):
+        Settings(queue=Fifo(), quotas=Quotas())
+
+
+def test_what_fits_not_even_the_empty_cluster_never_comes_before_it():
+    course = run([node("n")], [job("huge", 5)], queue=Fifo())
+    assert ends(course) == {"huge": "dropped"}
