@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many GPUs each tenant has a right to, at one moment: weighted max-min fairness.
+
+What there is goes from the root of the quotas' tree down. At each node its children get what they
+are promised, as far as they ask for it; the rest goes to those who ask for more, in equal parts by
+weight, where nobody gets more than is asked for (progressive filling: Bertsekas and Gallager, «Data
+Networks», 2nd ed., 6.5.2). Weight 0 gets what is left over.
+
+GPUs count as such: models, and limits of lending and borrowing, are not looked at.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gpupack_core import FloatArray
+from gpupack_core.queueing import Quotas, Tenant
+from gpupack_core.queueing.tree import TOP, NodeId, Tree, TreeNode
+
+
+class Entitlement:
+    """Of these tenants under these quotas; amounts in one unit of the caller's, promises too."""
+
+    def __init__(self, quotas: Quotas, tenants: Sequence[str]) -> None:
+        tree = Tree(quotas, {})
+        leaves = [tree.tenant(Tenant(tenant)) for tenant in tenants]
+        self._columns = {leaf.id: number for number, leaf in enumerate(leaves)}
+        self._below: dict[NodeId, list[TreeNode]] = {}
+        for of in dict.fromkeys(of for leaf in leaves for of in leaf.path):
+            node = tree.node(of)
+            above = TOP if node.parent is None else node.parent.id
+            self._below.setdefault(above, []).append(node)
+
+    def of(self, capacity: float, demand: FloatArray) -> FloatArray:
+        """By tenant, where `demand` is what each asks for, what it has included."""
+        asked = self._asked(demand)
+        rights = np.zeros(len(demand))
+        self._divide(TOP, capacity, asked, rights)
+        return rights
+
+    def _asked(self, demand: FloatArray) -> dict[NodeId, float]:
+        """By every node, of all below it."""
+        asked: dict[NodeId, float] = {of: float(demand[n]) for of, n in self._columns.items()}
+
+        def add_up(of: NodeId) -> float:
+            below = self._below.get(of)
+            if below is not None:
+                asked[of] = sum(add_up(node.id) for node in below)
+            return asked.get(of, 0.0)
+
+        add_up(TOP)
+        return asked
+
+    def _divide(
+        self, of: NodeId, amount: float, asked: Mapping[NodeId, float], rights: FloatArray
+    ) -> None:
+        children = self._below.get(of)
+        if children is None:
+            rights[self._columns[of]] = amount
+            return
+        wants = np.array([asked[child.id] for child in children])
+        promised = np.array([float(sum(child.promised.values())) for child in children])
+        first = filled(amount, np.minimum(wants, promised), promised)
+        rest = max(amount - float(first.sum()), 0.0)
+        weights = np.array([child.weight for child in children])
+        parts = first + filled(rest, wants - first, weights)
+        for child, part in zip(children, parts.tolist(), strict=True):
+            self._divide(child.id, part, asked, rights)
+
+
+def filled(amount: float, wants: FloatArray, weights: FloatArray) -> FloatArray:
+    """Each gets weight times a common level, at most what it wants; then those of weight 0."""
+    weighing = weights > 0
+    parts = np.zeros(len(wants))
+    parts[weighing] = _levelled(amount, wants[weighing], weights[weighing])
+    rest = amount - float(parts.sum())
+    if rest > 0 and not weighing.all():
+        parts[~weighing] = _levelled(rest, wants[~weighing], np.ones(int((~weighing).sum())))
+    return parts
+
+
+def _levelled(amount: float, wants: FloatArray, weights: FloatArray) -> FloatArray:
+    if not len(wants) or wants.sum() <= amount:
+        return wants
+    order = np.argsort(wants / weights, kind="stable")
+    heights = (wants / weights)[order]
+    done = np.concatenate([[0.0], np.cumsum(wants[order])[:-1]])
+    behind = np.cumsum(weights[order][::-1])[::-1]
+    levels = (amount - done) / behind
+    level = float(levels[int(np.argmax(levels <= heights))])
+    parts: FloatArray = np.minimum(wants, weights * level)
+    return parts

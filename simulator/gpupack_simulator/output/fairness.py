@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fairly GPUs were divided among tenants, over time.
+
+In each window of time a tenant's x is the GPU-time that it had, by the GPU-time that it had a right
+to (output/entitlement.py). The index of a window is Jain's, (Σx)² / (n Σx²), over the n tenants who
+had a right to something: 1 where all got the same part of their right, 1/n where one got all.
+
+Source: Jain, Chiu, Hawe, «A Quantitative Measure of Fairness and Discrimination for Resource
+Allocation in Shared Computer Systems» (DEC-TR-301, 1984).
+
+A window in which fewer than two tenants ask for GPUs says nothing, and is left out. Work that was
+lost counts as had.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpupack_core import FloatArray, IntArray
+from gpupack_core.queueing import Quotas
+from gpupack_simulator.output.entitlement import Entitlement
+from gpupack_simulator.record import End, JobRecord, Run
+
+WINDOWS = 60
+CELLS = 3000
+"""Rights are worked out for so many moments at the most; longer runs are averaged over cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """`edges` of the windows; `had` and `right` by window and tenant, in milli-GPU times time."""
+
+    tenants: tuple[str, ...]
+    edges: FloatArray
+    had: FloatArray
+    right: FloatArray
+
+    @property
+    def index(self) -> FloatArray:
+        """Jain's, by window; NaN: it says nothing."""
+        asking = self.right > 0
+        parts = np.divide(self.had, self.right, out=np.zeros_like(self.had), where=asking)
+        squares = asking.sum(axis=1) * (parts**2).sum(axis=1)
+        told = (asking.sum(axis=1) > 1) & (squares > 0)
+        index = np.full(len(parts), np.nan)
+        index[told] = parts.sum(axis=1)[told] ** 2 / squares[told]
+        return index
+
+    @property
+    def mean(self) -> float | None:
+        """Over the windows that say something; None: there is none."""
+        known = self.index[~np.isnan(self.index)]
+        return float(known.mean()) if len(known) else None
+
+
+def fairness(run: Run, quotas: Quotas, *, capacity: float, until: float | None = None) -> Fairness:
+    """By what these quotas promise. `capacity`: milli-GPU; `until`: the end of the last window."""
+    records = [r for r in run.jobs if r.job.milli and r.end is not End.DROPPED]
+    tenants = tuple(sorted({record.job.tenant for record in records}))
+    end = run.ended if until is None else until
+    edges = np.linspace(run.measured_from, max(end, run.measured_from + 1e-9), WINDOWS + 1)
+    if not tenants:
+        none = np.zeros((WINDOWS, 0))
+        return Fairness(tenants, edges, none, none)
+    column = {tenant: number for number, tenant in enumerate(tenants)}
+    asked, used = _Changes(), _Changes()
+    lost = _lost(run)
+    for record in records:
+        at, milli = column[record.job.tenant], float(record.job.milli)
+        asked.add(record.submitted, _end(record, run), at, milli)
+        for start, stop in _attempts(record, run, lost.get(record.job.id, [])):
+            used.add(start, stop, at, milli)
+    cells = _cells(np.concatenate([asked.times(), used.times()]), edges)
+    demand, had = (changes.means(cells, len(tenants)) for changes in (asked, used))
+    entitlement = Entitlement(quotas, tenants)
+    rights = np.array([entitlement.of(capacity, row) for row in demand])
+    widths = np.diff(cells)[:, None]
+    window = np.clip(np.searchsorted(edges, cells[:-1], side="right") - 1, 0, WINDOWS - 1)
+    return Fairness(tenants, edges, _summed(had * widths, window), _summed(rights * widths, window))
+
+
+def _summed(values: FloatArray, window: IntArray) -> FloatArray:
+    total = np.zeros((WINDOWS, values.shape[1]))
+    np.add.at(total, window, values)
+    return total
+
+
+def _cells(times: FloatArray, edges: FloatArray) -> FloatArray:
+    """Between every two changes, or between equal steps where those are too many."""
+    inside = np.unique(times[(times > edges[0]) & (times < edges[-1])])
+    if len(inside) > CELLS:
+        inside = np.linspace(edges[0], edges[-1], CELLS + 1)
+    return np.unique(np.concatenate([edges, inside]))
+
+
+def _end(record: JobRecord, run: Run) -> float:
+    return run.ended if record.ended is None else record.ended
+
+
+def _lost(run: Run) -> dict[str, list[tuple[float, float]]]:
+    """The attempts of each job that were cut short: start and end."""
+    milli = {record.job.id: float(record.job.milli) for record in run.jobs}
+    found: dict[str, list[tuple[float, float]]] = {}
+    for loss in run.losses:
+        if milli[loss.job]:
+            start = loss.time - loss.milli_time / milli[loss.job]
+            found.setdefault(loss.job, []).append((start, loss.time))
+    return found
+
+
+def _attempts(
+    record: JobRecord, run: Run, lost: list[tuple[float, float]]
+) -> Iterator[tuple[float, float]]:
+    """From when to when it held its GPUs."""
+    yield from lost
+    if record.started is not None and record.attempts > len(lost):
+        yield record.started, _end(record, run)
+
+
+class _Changes:
+    """Amounts that hold from one time to another, by column."""
+
+    def __init__(self) -> None:
+        self._changes: list[tuple[float, int, float]] = []
+
+    def add(self, start: float, stop: float, column: int, amount: float) -> None:
+        """`amount` more in between."""
+        self._changes += [(start, column, amount), (stop, column, -amount)]
+
+    def times(self) -> FloatArray:
+        """At which something changes."""
+        return np.array([time for time, _, _ in self._changes], float)
+
+    def means(self, cells: FloatArray, columns: int) -> FloatArray:
+        """Over each cell, by column, exactly."""
+        areas = np.zeros((len(cells), columns))
+        if not self._changes:
+            return areas[1:]
+        times = self.times()
+        which = np.array([column for _, column, _ in self._changes])
+        amounts = np.array([amount for _, _, amount in self._changes], float)
+        for column in range(columns):
+            order = np.argsort(times[which == column], kind="stable")
+            at, by = times[which == column][order], amounts[which == column][order]
+            so_far, weighted = (
+                np.concatenate([[0.0], np.cumsum(by)]),
+                np.concatenate([[0.0], np.cumsum(by * at)]),
+            )
+            rows = np.searchsorted(at, cells, side="right")
+            areas[:, column] = so_far[rows] * cells - weighted[rows]
+        means: FloatArray = np.diff(areas, axis=0) / np.diff(cells)[:, None]
+        return np.maximum(means, 0.0)
