@@ -17,6 +17,7 @@ from gpupack_simulator.errors import SimulatorError
 from gpupack_simulator.experiments import FIFO, MEASURED, WARM_UP, KnownMix
 from gpupack_simulator.inputs.source import TraceSource
 from gpupack_simulator.inputs.swf import TenantColumn
+from gpupack_simulator.what_if import WhatIf, what_if
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -199,6 +200,34 @@ def compare(seeds: int, **given: Any) -> None:
 def step(steps: int | None, every: float, seed: int, **given: Any) -> None:
     """Print the cluster of a SCENARIO (YAML) after each time step."""
     commands.step(_play(given), steps=steps, every=every, seed=seed)
+
+
+@main.command("what-if")
+@click.argument("scenario", type=_FILE, required=False)
+@click.option("--snapshot", type=_FILE, help="JSON of a cluster, instead of a SCENARIO.")
+@click.option("--adopt", is_flag=True, help="What the snapshot holds is held, fit or not.")
+@click.option("--jobs", type=_FILE, help="YAML of jobs for --snapshot; times in seconds.")
+@_trace_options
+@click.option(
+    "--quotas", type=_FILE, required=True, help="YAML of the proposed quotas and cohorts."
+)
+@click.option(
+    "--quotas-before",
+    type=_FILE,
+    help="YAML of today's.  [default: those of the SCENARIO, or none]",
+)
+@click.option("--policy", default="default", show_default=True, help="Where jobs are placed.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--json", type=_FILE, help="Write the figures of both runs here.")
+@click.option("--out", type=_FOLDER, help="Write figures, plots and an HTML report here.")
+@click.option("-q", "--quiet", is_flag=True, help="No tables.")
+def quotas_what_if(**given: Any) -> None:
+    """Replay jobs under today's and under proposed quotas: what would have changed?"""
+    output = _output({**given, "processes": 1})
+    for name in ("json", "out", "quiet"):
+        del given[name]
+    source = _source(given)
+    what_if(WhatIf(source=source, **given), output)
 
 
 def _play(given: dict[str, Any]) -> Play:

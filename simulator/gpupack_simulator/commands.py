@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the commands do."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import count
@@ -98,12 +98,12 @@ def step(options: Play, *, steps: int | None, every: float, seed: int) -> None:
     _known(options.policies)
     if not (every > 0 and isfinite(every)):
         raise InvalidParameter(f"--every is {every:g}; give the time from one picture to the next")
-    experiment, console = _scripted(options), _console()
+    experiment, out = _scripted(options), console()
     for policy in options.policies:
         simulator = experiment.simulator(policy, seed)
         for number in count() if steps is None else range(steps + 1):
             simulator.advance(number * every)
-            console.print(show(simulator.state()))
+            out.print(show(simulator.state()))
             if simulator.over:
                 break
 
@@ -117,7 +117,7 @@ def _scripted(options: Play) -> Scripted:
     if trace is None:
         return Scripted(scenario)
     if trace.left_out or options.source.is_swf:
-        _console(stderr=True).print(described(options.source, trace), soft_wrap=True)
+        console(stderr=True).print(described(options.source, trace), soft_wrap=True)
     jobs = (*scenario.jobs, *trace.jobs)
     return Scripted(replace(scenario, jobs=jobs), parameters(options.source, trace))
 
@@ -171,7 +171,7 @@ def _known(policies: Sequence[str]) -> None:
         policy_named(policy)
 
 
-def _console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False) -> Console:
     """Names of jobs and nodes may hold brackets and colons that rich would take for its own."""
     return Console(stderr=stderr, markup=False, emoji=False)
 
@@ -203,13 +203,26 @@ def _make(folder: Path | None) -> None:
         raise InvalidParameter(f"{folder} cannot be made a folder: {error.strerror}") from error
 
 
-def _report(
-    experiment: Experiment, policies: Sequence[str], seeds: int, output: Output
-) -> tuple[Digest, ...]:
+def prepared(output: Output) -> None:
+    """Before anything is run: it can be written where it is to go."""
     if output.folder is not None:
         _can_draw()
     for place in (output.folder, output.json and output.json.parent):
         _make(place)
+
+
+def written(write: Callable[[], None]) -> None:
+    """A full disk is told as any other error."""
+    try:
+        write()
+    except OSError as error:
+        raise InvalidParameter(f"{error.filename or 'what was found'}: {error.strerror}") from error
+
+
+def _report(
+    experiment: Experiment, policies: Sequence[str], seeds: int, output: Output
+) -> tuple[Digest, ...]:
+    prepared(output)
     digests = run_all(
         experiment,
         policies,
@@ -218,10 +231,7 @@ def _report(
         folder=output.folder,
         quiet=output.quiet,
     )
-    try:
-        _write(digests, output)
-    except OSError as error:
-        raise InvalidParameter(f"{error.filename or 'what was found'}: {error.strerror}") from error
+    written(lambda: _write(digests, output))
     if not output.quiet:
-        _console().print(tables(digests))
+        console().print(tables(digests))
     return digests

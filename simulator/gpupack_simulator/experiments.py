@@ -139,10 +139,15 @@ class Departing:
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """A scenario: the same jobs for every seed, which draws failures and the order of ties."""
+    """A scenario: the same jobs for every seed, which draws failures and the order of ties.
+
+    `snapshot`: the cluster, instead of the scenario's nodes; it says itself how ties are broken.
+    """
 
     scenario: Scenario
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    snapshot: Mapping[str, Any] | None = None
+    adopt: bool = False
 
     def run(self, policy: str, seed: int) -> Run:
         """To the end of the scenario."""
@@ -166,6 +171,9 @@ class Scripted:
             breakdowns=(*given.breakdowns, *failures),
             parameters={"scenario": given.name, **self.parameters},
         )
+        if self.snapshot is not None:
+            cluster = cluster_of(self.snapshot, adopt=self.adopt)
+            return Simulator(cluster, given.jobs, policy, settings)
         return Simulator(given.nodes, given.jobs, policy, settings)
 
 

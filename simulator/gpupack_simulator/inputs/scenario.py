@@ -110,7 +110,7 @@ def read_scenario(path: Path, *, jobs_from_elsewhere: bool = False) -> Scenario:
         InvalidInput: with every fault of the file.
     """
     faults = Faults(path)
-    reading = _Reading(Document(faults), faults)
+    reading = Reading(Document(faults), faults)
     scenario = reading.scenario(path.stem)
     if not scenario.jobs and not jobs_from_elsewhere and not len(faults):
         faults.add(1, "jobs", "a scenario needs at least one job")
@@ -126,7 +126,7 @@ def read_jobs(path: Path) -> tuple[Job, ...]:
     """
     faults = Faults(path)
     document = Document(faults)
-    reading = _Reading(document, faults)
+    reading = Reading(document, faults)
     top = fields_of(document.data, "", document, faults)
     for name in top:
         if name != "jobs":
@@ -138,13 +138,14 @@ def read_jobs(path: Path) -> tuple[Job, ...]:
     return jobs
 
 
-class _Reading:
+class Reading:
     """Of one document; faults are collected on the way."""
 
     def __init__(self, document: Document, faults: Faults) -> None:
         self._document, self._faults = document, faults
 
     def scenario(self, name: str) -> Scenario:
+        """All of it."""
         top = fields_of(self._document.data, "", self._document, self._faults)
         rest = {key: value for key, value in top.items() if key not in _LISTS}
         frame = one(rest, _Frame, "", self._document, self._faults) or _Frame()
@@ -173,7 +174,7 @@ class _Reading:
             breakdowns=self._breakdowns(top.get("failures"), nodes),
             rates=rates,
             queue=frame.queue,
-            quotas=self._quotas(top),
+            quotas=self.quotas(top),
         )
 
     def jobs(self, data: Any) -> tuple[Job, ...]:
@@ -195,7 +196,8 @@ class _Reading:
                 found[node.name] = node
         return tuple(found.values())
 
-    def _quotas(self, top: dict[str, Any]) -> Quotas:
+    def quotas(self, top: dict[str, Any]) -> Quotas:
+        """Of the tree that `quotas` and `cohorts` make."""
         quotas = self._made(top.get("quotas"), QuotaSpec, "quotas", quota_of)
         cohorts = self._made(top.get("cohorts"), CohortSpec, "cohorts", cohort_of)
         made = self._attempt("quotas", lambda: Quotas(tuple(quotas), tuple(cohorts)))

@@ -85,11 +85,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`rows` by policy, cells in the order of the metrics."""
+    """`rows` by policy, or what `rows_are` says; cells in the order of the metrics."""
 
     title: str
     metrics: tuple[Metric, ...]
     rows: Mapping[str, tuple[Cell, ...]]
+    rows_are: str = "policy"
 
 
 @dataclass(frozen=True, slots=True)

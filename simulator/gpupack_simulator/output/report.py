@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
@@ -37,12 +38,12 @@ class Picture:
 
 def report(digests: Sequence[Digest], pictures: Sequence[Picture], *, command: str = "") -> str:
     """HTML. `command`: what repeats the runs."""
-    template = files("gpupack_simulator.output").joinpath("report.html.j2").read_text()
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     made = [comparison.overview(digests), comparison.waits(digests), comparison.waste(digests)]
-    return environment.from_string(template).render(
+    return render(
+        title=f"GPU packing: {', '.join(policies_of(digests)) or 'no runs'}",
+        heading="How well do these policies pack GPUs?",
+        compared="",
+        words={},
         verdict=verdict(digests),
         policies=policies_of(digests),
         seeds=sorted({one.seed for one in digests}),
@@ -54,3 +55,12 @@ def report(digests: Sequence[Digest], pictures: Sequence[Picture], *, command: s
         pictures=pictures,
         command=command,
     )
+
+
+def render(**content: Any) -> str:
+    """The page of this content, by the names that the template has for it."""
+    template = files("gpupack_simulator.output").joinpath("report.html.j2").read_text()
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(template).render(**content)

@@ -18,17 +18,18 @@ def tables(digests: Sequence[Digest]) -> RenderableType:
     """All tables that have something to say, and the verdict. `*` marks the best of a column."""
     made = [comparison.overview(digests), comparison.waits(digests), comparison.waste(digests)]
     seeds = len({one.seed for one in digests})
-    shown = [
+    return shown(made, _note(seeds), verdict(digests))
+
+
+def shown(made: Sequence[Table], *sentences: str) -> RenderableType:
+    """Those of them that have something to say, one below the other, and sentences."""
+    parts = [
         part
         for table in made
         if table.metrics
         for part in (Text(table.title, style="bold"), _rich(table), Text(""))
     ]
-    return Group(
-        *shown,
-        Text(_note(seeds)),
-        Text(verdict(digests)),
-    )
+    return Group(*parts, *map(Text, sentences))
 
 
 def _note(seeds: int) -> str:
@@ -41,10 +42,10 @@ def _rich(table: Table) -> RichTable:
         box=box.SIMPLE_HEAD,
         show_edge=False,
     )
-    rich.add_column("policy", no_wrap=True)
+    rich.add_column(table.rows_are, no_wrap=True)
     for column, metric in enumerate(table.metrics):
-        shown = " ".join(_text(cells[column]) for cells in table.rows.values())
-        widest = max(len(word) for word in f"{metric.heading} {shown}".split())
+        cells_text = " ".join(_text(cells[column]) for cells in table.rows.values())
+        widest = max(len(word) for word in f"{metric.heading} {cells_text}".split())
         rich.add_column(metric.heading, justify="right", min_width=widest)
     for policy, cells in table.rows.items():
         rich.add_row(policy, *(_cell(cell) for cell in cells))

@@ -36,7 +36,10 @@ def reader(tmp_path, monkeypatch):
 
 
 def printed(command):
-    arguments = [*shlex.split(command), *([] if command.startswith("step") else ["-j", "1"])]
+    arguments = [
+        *shlex.split(command),
+        *([] if command.startswith(("step", "what-if")) else ["-j", "1"]),
+    ]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return "".join(f"{line.rstrip()}\n" for line in result.stdout.splitlines()).lstrip("\n")

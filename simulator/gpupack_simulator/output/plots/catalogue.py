@@ -110,10 +110,10 @@ def _gantt(digests: Sequence[Digest], policy: str) -> Plot:
     )
 
 
-def drawn(digests: Sequence[Digest], folder: Path) -> list[Picture]:
-    """All plots, each as PNG and SVG."""
+def drawn(digests: Sequence[Digest], folder: Path, first: Sequence[Plot] = ()) -> list[Picture]:
+    """All plots, each as PNG and SVG; before them `first`."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [_picture(plot, folder) for plot in plots(digests)]
+    return [_picture(plot, folder) for plot in (*first, *plots(digests))]
 
 
 def _picture(plot: Plot, folder: Path) -> Picture:

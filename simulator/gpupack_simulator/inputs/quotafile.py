@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file of `quotas` and `cohorts`, and `queue` where its rules differ: as in a scenario."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpupack_core.queueing import Quotas
+from gpupack_simulator.disciplines import discipline_named
+from gpupack_simulator.inputs.faults import Faults
+from gpupack_simulator.inputs.quotas import QueueSpec, rules_of
+from gpupack_simulator.inputs.scenario import Reading
+from gpupack_simulator.inputs.typed import fields_of, one
+from gpupack_simulator.inputs.yamlfile import Document
+
+_FIELDS = ("quotas", "cohorts", "queue")
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFile:
+    """`queue` None: the rules stay as they are."""
+
+    name: str
+    quotas: Quotas
+    queue: QueueSpec | None = None
+
+
+def read_quotas(path: Path) -> QuotaFile:
+    """What the file says.
+
+    Raises:
+        InvalidInput: with every fault of the file.
+    """
+    faults = Faults(path)
+    document = Document(faults)
+    top = fields_of(document.data, "", document, faults)
+    for name in top:
+        if name not in _FIELDS:
+            expected = "only quotas, cohorts and queue are expected here"
+            faults.add(document.line(str(name)), str(name), expected)
+    quotas = Reading(document, faults).quotas(top)
+    queue = None
+    if top.get("queue") is not None:
+        queue = one(top["queue"], QueueSpec, "queue", document, faults)
+    if queue is not None:
+        try:
+            rules_of(queue, discipline_named("fair-share"))
+        except ValueError as error:
+            faults.add(document.line("queue"), "queue", str(error))
+    faults.check()
+    return QuotaFile(path.name, quotas, queue)

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same jobs under two sets of quotas, side by side."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from gpupack_core.queueing import Quotas
+from gpupack_simulator.job import JobId, Size
+from gpupack_simulator.output import comparison
+from gpupack_simulator.output.comparison import Better, Cell, Metric, Table
+from gpupack_simulator.output.digest import Digest, digest
+from gpupack_simulator.output.fairness import Fairness, fairness
+from gpupack_simulator.output.figures import Figures
+from gpupack_simulator.output.results import Json, figures_json
+from gpupack_simulator.output.units import UNITS, Unit
+from gpupack_simulator.output.waits import measured
+from gpupack_simulator.record import Cause, Run
+
+SCHEMA: Final = "gpupack.dev/simulation-quotas/v1"
+TODAY: Final = "today"
+PROPOSED: Final = "proposed"
+SHOWN: Final = 30
+"""So many tenants stand in the table, those whose waits change most; the rest in the JSON."""
+NOTE: Final = "one seed; * best of its column; fairness is by what the proposed quotas promise"
+NOBODY: Final = "(none)"
+"""How jobs without a tenant are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantWaits:
+    """Of one tenant under one set of quotas; times in the run's unit, GPU-time in its unit's."""
+
+    jobs: int
+    mean: float | None
+    p90: float | None
+    preemptions: int
+    gpu_time_lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One set of quotas. `fairness` is by the proposed quotas on both sides."""
+
+    digest: Digest
+    fairness: Fairness
+    tenants: dict[str, TenantWaits]
+    preemptions: int
+    gpu_time_lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChange:
+    """What would have changed."""
+
+    today: Side
+    proposed: Side
+    unit: Unit
+
+    @property
+    def sides(self) -> dict[str, Side]:
+        """By their names."""
+        return {TODAY: self.today, PROPOSED: self.proposed}
+
+    @property
+    def digests(self) -> tuple[Digest, Digest]:
+        """Of both runs."""
+        return self.today.digest, self.proposed.digest
+
+
+def change(today: Run, proposed: Run, quotas: Quotas, *, capacity: int) -> QuotaChange:
+    """`quotas`: the proposed ones; `capacity`: milli-GPU that these jobs could use."""
+    end = max(today.ended, proposed.ended)
+    before, after = (_side(run, quotas, capacity, end) for run in (today, proposed))
+    return QuotaChange(before, after, UNITS[today.time_unit])
+
+
+def _side(run: Run, quotas: Quotas, capacity: int, end: float) -> Side:
+    fair = fairness(run, quotas, capacity=capacity, until=end)
+    tenants = sorted({record.job.tenant for record in run.jobs})
+    return Side(
+        digest(run),
+        fair,
+        {tenant: _waits_of(run, tenant) for tenant in tenants},
+        sum(record.preemptions for record in run.jobs),
+        _lost(run, {record.job.id for record in run.jobs}),
+    )
+
+
+def _waits_of(run: Run, tenant: str) -> TenantWaits:
+    """CPU-only jobs do not count, as in the mean of all."""
+    own = {record.job.id for record in run.jobs if record.job.tenant == tenant}
+    waits = [
+        record.wait
+        for record in measured(run)
+        if record.job.id in own and record.wait is not None and record.job.size is not Size.NONE
+    ]
+    return TenantWaits(
+        len(waits),
+        float(np.mean(waits)) if waits else None,
+        float(np.percentile(waits, 90)) if waits else None,
+        sum(record.preemptions for record in run.jobs if record.job.id in own),
+        _lost(run, own),
+    )
+
+
+def _lost(run: Run, jobs: set[JobId]) -> float:
+    unit = UNITS[run.time_unit]
+    lost = (x for x in run.losses if x.cause is Cause.PREEMPTED and x.job in jobs)
+    return sum(loss.milli_time for loss in lost) / unit.per_gpu_time
+
+
+def tables(found: QuotaChange) -> list[Table]:
+    """Waits by tenant and by size, what preemption cost, how fair it was, how full it was."""
+    made = [comparison.waits(found.digests), comparison.overview(found.digests)]
+    by_quotas = [Table(t.title, t.metrics, t.rows, "quotas") for t in made]
+    return [_by_tenant(found), by_quotas[0], _price(found), by_quotas[1]]
+
+
+def _by_tenant(found: QuotaChange) -> Table:
+    short = found.unit.short
+    heads = [
+        _column("jobs", "", 0),
+        *(_column(f"{what}, {side}", short, 1) for what in ("mean", "p90") for side in found.sides),
+        _column("change of the mean", short, 1),
+    ]
+    rows = {tenant or NOBODY: _tenant_row(found, tenant) for tenant in _most_changed(found)}
+    hidden = len(found.today.tenants) - len(rows)
+    more = f"; {hidden} tenants whose waits changed less are left out" if hidden else ""
+    return Table(f"Waits by tenant{more}", tuple(heads), rows, "tenant")
+
+
+def _tenant_row(found: QuotaChange, tenant: str) -> tuple[Cell, ...]:
+    before, after = (side.tenants[tenant] for side in found.sides.values())
+    values = [before.jobs, before.mean, after.mean, before.p90, after.p90, _changed(found, tenant)]
+    digits = [0, *[1] * 5]
+    return tuple(map(_cell, values, digits))
+
+
+def _changed(found: QuotaChange, tenant: str) -> float | None:
+    before, after = (side.tenants[tenant].mean for side in found.sides.values())
+    return None if before is None or after is None else after - before
+
+
+def _most_changed(found: QuotaChange) -> list[str]:
+    """In the order of their names, if they can all be shown."""
+    tenants = list(found.today.tenants)
+    if len(tenants) <= SHOWN:
+        return tenants
+    by_change = sorted(tenants, key=lambda tenant: -abs(_changed(found, tenant) or 0.0))
+    return sorted(by_change[:SHOWN])
+
+
+def _price(found: QuotaChange) -> Table:
+    heads = (
+        _column("preemptions", "", 0),
+        _column(f"{found.unit.gpu_time} lost to preemption", "", 2),
+        _column("fairness, mean", "Jain's index", 3),
+    )
+    rows = {
+        name: (
+            _cell(side.preemptions, 0),
+            _cell(side.gpu_time_lost, 2),
+            _cell(side.fairness.mean, 3),
+        )
+        for name, side in found.sides.items()
+    }
+    return Table("What it cost, and how fair it was", heads, rows, "quotas")
+
+
+def _column(title: str, unit: str, digits: int) -> Metric:
+    return Metric(title, unit, Better.NEITHER, digits, _none)
+
+
+def _none(_figures: Figures) -> None:
+    """These cells are not read from a digest."""
+
+
+def _cell(value: float | None, digits: int) -> Cell:
+    return Cell({} if value is None else {0: float(value)}, digits)
+
+
+def verdict(found: QuotaChange) -> str:
+    """What would have changed, in two sentences computed from the figures."""
+    before, after = (side.digest.figures.wait_mean or 0.0 for side in found.sides.values())
+    short = found.unit.short
+    changes = [_changed(found, tenant) or 0.0 for tenant in found.today.tenants]
+    longer = sum(change > 0 for change in changes)
+    shorter = sum(change < 0 for change in changes)
+    stopped = (side.preemptions for side in found.sides.values())
+    lost = (side.gpu_time_lost for side in found.sides.values())
+    told = partial("{1:,} instead of {0:,}".format)
+    return (
+        f"Under the proposed quotas jobs wait {after:,.1f} {short} on average instead of "
+        f"{before:,.1f} {short}: shorter for {shorter} of {len(changes)} tenants, longer for "
+        f"{longer}. Jobs are stopped for others {told(*stopped)} times, and "
+        f"{told(*(round(amount, 1) for amount in lost))} {found.unit.gpu_time} of work are lost "
+        "with them."
+    )
+
+
+def change_json(found: QuotaChange, parameters: Json) -> Json:
+    """Everything that is compared; names of fields end in their unit."""
+    return {
+        "schema": SCHEMA,
+        "time_unit": str(found.today.digest.unit),
+        "nodes": found.today.digest.nodes,
+        "gpus": found.today.digest.gpus,
+        "parameters": parameters,
+        **{name: _side_json(side, found.unit) for name, side in found.sides.items()},
+    }
+
+
+def _side_json(side: Side, unit: Unit) -> Json:
+    fair = side.fairness
+    return {
+        "figures": figures_json(side.digest.figures, side.digest.unit),
+        "preemptions": side.preemptions,
+        f"lost_to_preemption_{unit.gpu_time_key}": round(side.gpu_time_lost, 6),
+        "fairness_jain_mean": _rounded(fair.mean),
+        f"fairness_window_ends_{unit.key}": [round(float(edge), 6) for edge in fair.edges[1:]],
+        "fairness_jain": [_rounded(float(value)) for value in fair.index],
+        "tenants": {
+            tenant: {
+                "jobs": of.jobs,
+                f"wait_mean_{unit.key}": _rounded(of.mean),
+                f"wait_p90_{unit.key}": _rounded(of.p90),
+                "preemptions": of.preemptions,
+                f"lost_to_preemption_{unit.gpu_time_key}": round(of.gpu_time_lost, 6),
+            }
+            for tenant, of in side.tenants.items()
+        },
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or np.isnan(value) else round(value, 6)

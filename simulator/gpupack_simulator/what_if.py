@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command `what-if` does."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpupack_core import policy_named
+from gpupack_simulator.commands import Output, console, prepared, written
+from gpupack_simulator.errors import InvalidParameter
+from gpupack_simulator.inputs.quotafile import QuotaFile, read_quotas
+from gpupack_simulator.inputs.scenario import Scenario, read_jobs, read_scenario
+from gpupack_simulator.inputs.snapshot import read_snapshot
+from gpupack_simulator.inputs.source import TraceSource, described, parameters, read_source
+from gpupack_simulator.output.quotas import NOTE, QuotaChange, change_json, tables, verdict
+from gpupack_simulator.output.results import Json, write_json
+from gpupack_simulator.output.table import shown
+from gpupack_simulator.output.writing import digested
+from gpupack_simulator.quota_trial import QuotaTrial
+from gpupack_simulator.record import TimeUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """The options, by their names."""
+
+    scenario: Path | None
+    snapshot: Path | None
+    adopt: bool
+    jobs: Path | None
+    source: TraceSource
+    quotas: Path
+    quotas_before: Path | None
+    policy: str
+    seed: int
+
+
+def what_if(options: WhatIf, output: Output) -> None:
+    """Replay the jobs twice, and say what would have changed."""
+    policy_named(options.policy)
+    trial = _trial(options)
+    prepared(output)
+    runs = trial.runs()
+    found = trial.compared(runs)
+    content = change_json(found, dict(trial.parameters))
+
+    def write() -> None:
+        if output.json is not None:
+            write_json(output.json, content)
+        if output.folder is not None:
+            digested(runs, output.folder)
+            write_json(output.folder / "results.json", content)
+            _write_report(found, trial, output.folder, content["parameters"], output.command)
+
+    written(write)
+    if not output.quiet:
+        console().print(shown(tables(found), NOTE, verdict(found)))
+
+
+def _trial(options: WhatIf) -> QuotaTrial:
+    _one_cluster(options)
+    proposed = read_quotas(options.quotas)
+    today = None if options.quotas_before is None else read_quotas(options.quotas_before)
+    scenario, snapshot = _cluster(options)
+    named: Json = {"policy": options.policy}
+    trace = read_source(options.source)
+    if trace is not None:
+        console(stderr=True).print(described(options.source, trace), soft_wrap=True)
+        scenario = replace(scenario, jobs=(*scenario.jobs, *trace.jobs))
+        named |= parameters(options.source, trace)
+    return QuotaTrial(
+        scenario=scenario,
+        proposed=proposed,
+        today=today,
+        snapshot=snapshot,
+        adopt=options.adopt,
+        policy=options.policy,
+        seed=options.seed,
+        parameters=named | {"quotas_before": _before(today, scenario), "quotas": proposed.name},
+    )
+
+
+def _one_cluster(options: WhatIf) -> None:
+    """What would be left alone is an error: somebody meant something by it."""
+    if (options.scenario is None) == (options.snapshot is None):
+        raise InvalidParameter("give a SCENARIO or a --snapshot: one of them is the cluster")
+    if options.scenario is not None and (options.jobs is not None or options.adopt):
+        name = "--adopt" if options.adopt else "--jobs"
+        raise InvalidParameter(f"{name} is of a --snapshot; there is a SCENARIO")
+    if options.snapshot is not None and options.jobs is None and options.source.path is None:
+        raise InvalidParameter("a --snapshot needs jobs: --jobs JOBS.yaml or --trace")
+
+
+def _cluster(options: WhatIf) -> tuple[Scenario, Json | None]:
+    """The scenario, and the cluster that stands for its nodes; jobs of a trace come later."""
+    if options.scenario is not None:
+        elsewhere = options.source.path is not None
+        return read_scenario(options.scenario, jobs_from_elsewhere=elsewhere), None
+    if options.snapshot is None:
+        raise InvalidParameter("there is no cluster")
+    jobs = () if options.jobs is None else read_jobs(options.jobs)
+    scenario = Scenario(options.snapshot.stem, (), jobs, TimeUnit.SECOND)
+    return scenario, read_snapshot(options.snapshot, adopt=options.adopt)
+
+
+def _before(today: QuotaFile | None, scenario: Scenario) -> str:
+    if today is not None:
+        return today.name
+    return scenario.name if scenario.quotas.quotas or scenario.quotas.cohorts else "none"
+
+
+def _write_report(
+    found: QuotaChange, trial: QuotaTrial, folder: Path, named: Json, command: str
+) -> None:
+    # Loading what draws takes longer than most runs; those that draw nothing go without.
+    from gpupack_simulator.output.quota_report import quota_report  # noqa: PLC0415
+
+    jobs = len(trial.scenario.jobs)
+    page = quota_report(found, folder / "plots", jobs=jobs, parameters=named, command=command)
+    (folder / "report.html").write_text(page)
