@@ -3,7 +3,8 @@
 
 The traces record no GPU memory and no pod asks for any, so every GPU gets the same, GPU_MEMORY.
 `num_gpu` 1 with `gpu_milli` below 1000 is a share; `gpu_spec` lists models joined by |. The
-columns of times and classes of service are not read: the published experiment has no clock.
+columns of times and classes of service are read by `read_timed_jobs` alone: the published
+experiment has no clock.
 """
 
 from pathlib import Path
@@ -24,13 +25,17 @@ from gpupack_core import (
     Share,
 )
 from gpupack_simulator.inputs.csvfile import Line, read_rows
-from gpupack_simulator.inputs.faults import Faults
+from gpupack_simulator.inputs.faults import Faults, converted
+from gpupack_simulator.inputs.trace import Trace, from_zero
+from gpupack_simulator.job import Job, JobId
 
 GPU_MEMORY = MiB(16_384)
 _MOST_GPUS = 1024
 
 Name = Annotated[str, Meta(min_length=1)]
 Amount = Annotated[int, Meta(ge=0, le=2**40)]
+
+Seconds = Annotated[float, Meta(ge=0, le=2**40)]
 
 
 class NodeRow(Struct):
@@ -52,6 +57,15 @@ class PodRow(Struct):
     num_gpu: Annotated[int, Meta(ge=0, le=_MOST_GPUS)]
     gpu_milli: Annotated[int, Meta(ge=0, le=WHOLE_GPU)]
     gpu_spec: str = ""
+
+
+class TimedPodRow(PodRow, kw_only=True):
+    """With its times in seconds; `scheduled_time` is empty where it never ran."""
+
+    creation_time: Seconds
+    deletion_time: Seconds
+    scheduled_time: str
+    qos: Name
 
 
 class Pod(Struct, frozen=True):
@@ -89,7 +103,7 @@ def read_pods(path: Path) -> tuple[Pod, ...]:
     lines = read_rows(PodRow, faults)
     _once([(line.number, line.row.name) for line in lines], "name", faults)
     for line in lines:
-        _judge(line, faults)
+        _judge(line.number, line.row, faults)
     if not lines and not len(faults):
         faults.add(0, "", "has no pods")
     faults.check()
@@ -101,6 +115,63 @@ def read_pods(path: Path) -> tuple[Pod, ...]:
     )
 
 
+def read_timed_jobs(path: Path) -> Trace:
+    """The pods as jobs of a worker each, which arrive when they were created, the first at 0.
+
+    A job's duration is the time from its scheduling to its deletion, a second at least; its tenant
+    is its class of service, the one thing by which the trace tells pods apart. Pods that never ran
+    are left out.
+
+    Raises:
+        InvalidInput: with every fault of the file.
+    """
+    faults = Faults(path)
+    lines = read_rows(TimedPodRow, faults)
+    _once([(line.number, line.row.name) for line in lines], "name", faults)
+    jobs, known = [], dict[Request, Request]()
+    for line in lines:
+        _judge(line.number, line.row, faults)
+        started = _scheduled(line, faults)
+        if started is not None and not len(faults):
+            request = _request(line.row)
+            jobs.append(
+                Job(
+                    JobId(line.row.name),
+                    line.row.creation_time,
+                    known.setdefault(request, request),
+                    duration=max(line.row.deletion_time - started, 1.0),
+                    tenant=line.row.qos,
+                )
+            )
+    if not jobs and not len(faults):
+        faults.add(0, "", "has no pods that ran")
+    faults.check()
+    first = min(job.arrival for job in jobs)
+    return Trace(tuple(from_zero(jobs, first)), len(lines) - len(jobs))
+
+
+def _scheduled(line: Line[TimedPodRow], faults: Faults) -> float | None:
+    """None: it never ran, or there was a fault."""
+    cell = line.row.scheduled_time
+    if not cell:
+        return None
+    started = _seconds(cell)
+    if isinstance(started, str):
+        faults.add(line.number, "scheduled_time", f"{cell[:60]!r} is no time: {started}")
+        return None
+    if started > line.row.deletion_time:
+        faults.add(
+            line.number, "deletion_time", f"{line.row.deletion_time:g} is before {started:g}"
+        )
+    return started
+
+
+def _seconds(cell: str) -> float | str:
+    """Or what is wrong with it."""
+    found: float | str = converted(cell, Seconds, strict=False)
+    return found
+
+
 def _once(names: list[tuple[int, str]], column: str, faults: Faults) -> None:
     first: dict[str, int] = {}
     for number, name in names:
@@ -108,20 +179,19 @@ def _once(names: list[tuple[int, str]], column: str, faults: Faults) -> None:
             faults.add(number, column, f"{name!r} stands on line {first[name]} too")
 
 
-def _judge(line: Line[PodRow], faults: Faults) -> None:
-    pod = line.row
+def _judge(number: int, pod: PodRow, faults: Faults) -> None:
     if pod.num_gpu == 1 and pod.gpu_milli == 0:
-        faults.add(line.number, "gpu_milli", "a pod with 1 GPU needs 1 to 1000, not 0")
+        faults.add(number, "gpu_milli", "a pod with 1 GPU needs 1 to 1000, not 0")
     if pod.num_gpu > 1 and pod.gpu_milli != WHOLE_GPU:
         faults.add(
-            line.number,
+            number,
             "gpu_milli",
             f"a pod with {pod.num_gpu} GPUs gets whole ones: 1000, not {pod.gpu_milli}",
         )
     if pod.num_gpu == 0 and pod.gpu_milli:
-        faults.add(line.number, "gpu_milli", f"a pod without GPU needs 0, not {pod.gpu_milli}")
+        faults.add(number, "gpu_milli", f"a pod without GPU needs 0, not {pod.gpu_milli}")
     if any(not model.strip() for model in pod.gpu_spec.split("|")) and pod.gpu_spec:
-        faults.add(line.number, "gpu_spec", f"{pod.gpu_spec!r} has an empty model")
+        faults.add(number, "gpu_spec", f"{pod.gpu_spec!r} has an empty model")
 
 
 def _node(row: NodeRow) -> Node:

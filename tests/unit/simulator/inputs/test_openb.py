@@ -3,7 +3,7 @@ import pytest
 
 from gpupack_core import Request, Share
 from gpupack_simulator import InvalidInput
-from gpupack_simulator.inputs.openb import read_nodes, read_pods
+from gpupack_simulator.inputs.openb import read_nodes, read_pods, read_timed_jobs
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
@@ -136,3 +136,43 @@ def test_one_row_with_two_faults_tells_of_both(tmp_path):
     with pytest.raises(InvalidInput) as caught:
         pods(tmp_path, "a,x,y,0,0,")
     assert [fault.column for fault in caught.value.faults] == ["cpu_milli", "memory_mib"]
+
+
+TIMED = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,qos,creation_time,deletion_time,scheduled_time"
+
+
+def timed(tmp_path, *rows):
+    path = tmp_path / "pods.csv"
+    path.write_text("\n".join((TIMED, *rows)) + "\n")
+    return read_timed_jobs(path)
+
+
+def test_timed_pods_arrive_when_they_were_created_and_last_from_scheduling_to_deletion(tmp_path):
+    trace = timed(
+        tmp_path,
+        "b,4000,1024,1,300,BE,150,400,190",
+        "a,4000,1024,2,1000,LS,100,100,100",
+        "never,4000,1024,1,1000,LS,120,500,",
+    )
+    first, second = trace.jobs
+    assert (first.id, first.arrival, first.duration, first.tenant) == ("a", 0, 1, "LS")
+    assert (second.id, second.arrival, second.duration, second.tenant) == ("b", 50, 210, "BE")
+    assert (first.request.gpus, second.request.share.milli, trace.left_out) == (2, 300, 1)
+
+
+BROKEN_TIMES = {
+    "a,1,1,1,1000,LS,0,50,soon": "pods.csv:2: scheduled_time: 'soon' is no time",
+    "a,1,1,1,1000,LS,0,50,-3": "pods.csv:2: scheduled_time: '-3' is no time",
+    "a,1,1,1,1000,LS,0,50,60": "pods.csv:2: deletion_time: 50 is before 60",
+    "a,1,1,1,1000,LS,nan,50,60": "pods.csv:2: creation_time: 'nan'",
+    "a,1,1,1,1000,,0,50,10": "pods.csv:2: qos: ''",
+    "a,1,1,2,500,LS,0,50,10": "pods.csv:2: gpu_milli: a pod with 2 GPUs gets whole ones",
+    "a,1,1,1,1000,LS,0,50,": "pods.csv: has no pods that ran",
+}
+
+
+@pytest.mark.parametrize("row", BROKEN_TIMES)
+def test_a_broken_time_is_reported_by_line_and_column(tmp_path, row):
+    with pytest.raises(InvalidInput) as caught:
+        timed(tmp_path, row)
+    assert BROKEN_TIMES[row] in str(caught.value)

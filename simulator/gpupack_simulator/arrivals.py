@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces made denser, so that something queues: the same jobs, durations and order, sooner.
+
+The load that a trace offers to a cluster is the GPU-time that its jobs ask for until the last one
+arrives, if each ran from its arrival on, by the GPU-time that there is until then:
+
+    load = Σ GPUs · min(duration, last arrival - arrival) / (GPUs · last arrival)
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from gpupack_simulator.errors import InvalidParameter
+from gpupack_simulator.job import Job
+
+_DENSEST = 1e9
+_STEPS = 100
+
+
+def offered_load(jobs: Sequence[Job], capacity_milli: int) -> float:
+    """Of jobs of which the first arrives at 0 or later."""
+    last = max((job.arrival for job in jobs), default=0.0)
+    if not last or not capacity_milli:
+        raise InvalidParameter("a load needs GPUs, and jobs that arrive one after the other")
+    asked = sum(job.milli * min(job.duration, last - job.arrival) for job in jobs)
+    return asked / (capacity_milli * last)
+
+
+def sped_up(jobs: Sequence[Job], factor: float) -> list[Job]:
+    """All arrive so many times as fast."""
+    if not 0 < factor < inf:
+        raise InvalidParameter(f"arrivals cannot be {factor:g} times as fast")
+    return [replace(job, arrival=job.arrival / factor) for job in jobs]
+
+
+def at_load(jobs: Sequence[Job], load: float, capacity_milli: int) -> tuple[list[Job], float]:
+    """Sped up (or slowed down) until they offer this load; and how many times as fast.
+
+    Raises:
+        InvalidParameter: however fast or slowly they come, it is never that.
+    """
+    low, high = 1 / _DENSEST, _DENSEST
+    least, most = (offered_load(sped_up(jobs, of), capacity_milli) for of in (low, high))
+    if not least <= load <= most:
+        raise InvalidParameter(
+            f"the jobs never offer a load of {load:g}, however fast they come: "
+            f"it is from {least:.3g} to {most:.3g}"
+        )
+    for _ in range(_STEPS):
+        middle = (low * high) ** 0.5
+        if offered_load(sped_up(jobs, middle), capacity_milli) < load:
+            low = middle
+        else:
+            high = middle
+    return sped_up(jobs, high), high
