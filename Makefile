@@ -188,6 +188,10 @@ traces:
 packing: traces venv ## The tables of docs/packing.md, made anew: hours; TRACES=FOLDER holds the openb CSVs
 	@STEP_SHOW=1 $(STEP) packing $(PY) -B benchmarks/packing.py --traces $(TRACES) --write
 
+.PHONY: queueing
+queueing: traces venv ## Table and picture of docs/queueing.md, made anew; TRACES=FOLDER holds the openb CSVs
+	@STEP_SHOW=1 $(STEP) queueing $(PY) -B benchmarks/queueing.py --traces $(TRACES) --write
+
 .PHONY: reproduce
 reproduce: traces venv ## The published figures of FGD and best-fit on openb; TRACES=FOLDER holds the CSVs
 	@STEP_SHOW=1 $(STEP) reproduce $(PY) tests/truth/reproduce.py $(TRACES)
