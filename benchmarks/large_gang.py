@@ -42,15 +42,24 @@ PARTS = {
 }
 """What the command line of a part's process has in its first words."""
 
+TOLERATED = (
+    "kwok.x-k8s.io/node",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+)
+
 Json = dict[str, Any]
 
 
 def gang(workers: int) -> Json:
-    """A job whose pods only simulated nodes take."""
+    """A job whose pods only simulated nodes take, and which outlives their heartbeats.
+
+    One process sends those of all simulated nodes, and starves where the machine is busy.
+    """
     worker = {"name": "worker", "image": "none", "resources": {"requests": {"cpu": "1"}}}
     spec = {
         "nodeSelector": {"type": "kwok"},
-        "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+        "tolerations": [{"key": key, "operator": "Exists"} for key in TOLERATED],
         "containers": [worker],
     }
     return {
