@@ -7,7 +7,7 @@ Tried without effect (dry run), since real agents and real elections use the sam
 import json
 
 import pytest
-from harness import SYSTEM_NAMESPACE
+from harness import SYSTEM_NAMESPACE, wait_for
 
 AGENT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-agent"
 NODE_NAME = "authentication.kubernetes.io/node-name"
@@ -42,9 +42,15 @@ def patch(kube, manifest, *flags):
 
 
 def write_status(kube, name, *flags):
+    """What is said to the status that it has; the agent itself may write in between."""
     path = f"/apis/gpupack.dev/v1alpha1/gpunodes/{name}/status?dryRun=All"
-    body = kube.kubectl("get", "gpunode", name, "--output=json").stdout
-    return kube.kubectl("replace", "--raw", path, "-f", "-", *flags, stdin=body).stderr
+
+    def judged():
+        body = kube.kubectl("get", "gpunode", name, "--output=json").stdout
+        done = kube.kubectl("replace", "--raw", path, "-f", "-", *flags, stdin=body)
+        return None if "(Conflict)" in done.stderr else done
+
+    return wait_for(judged, seconds=10, what=f"nobody else writes GPUNode {name}").stderr
 
 
 def test_the_token_of_an_agents_pod_names_its_node(system):

@@ -40,7 +40,8 @@ def test_a_quota_too_small_for_a_gang_pauses_its_namespace_and_not_only_the_job(
     one_pod = NO_PODS | {"spec": {"hard": {"pods": "1"}}}
     kube.submit(one_pod)
     kube.submit(judged.job("poor", workers=2, seconds=60))
-    kube.wait_reason("poor", "CreationForbidden")
+    job = kube.wait_reason("poor", "Restarting")
+    assert job["status"]["attempts"][0]["reason"] == "CreationForbidden"
     kube.delete("gpujob", "poor")
     kube.submit(judged.job("again", workers=2), judged.job("alone"))
     job = kube.wait_reason("again", "CreationForbidden", seconds=10)
