@@ -10,9 +10,10 @@ from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, Victim
 from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.job import Job, Places, Running
+from gpupack_core.queueing.search import Search
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
-from gpupack_core.queueing.victims import Found, Search
+from gpupack_core.queueing.trials import Found
 from gpupack_core.queueing.waiting import Entry
 from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.units import WHOLE_GPU

@@ -13,7 +13,7 @@ from gpupack_core.queueing import NEVER, Fifo, Quotas
 from gpupack_core.queueing.candidates import Candidate
 from gpupack_core.queueing.census import Census
 from gpupack_core.queueing.grounds import Grounds
-from gpupack_core.queueing.victims import Search
+from gpupack_core.queueing.search import Search
 from gpupack_core.queueing.within import WithinQuota
 
 TENANTS = ("a", "b", "c")

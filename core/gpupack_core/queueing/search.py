@@ -14,27 +14,19 @@ for a worker whoever ended there, or only at a higher cost than a set that is kn
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final
-
-import numpy as np
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import worker_slots
 from gpupack_core.queueing.bounds import Bounds
 from gpupack_core.queueing.candidates import Candidate, Candidates, cost_of, order
-from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.job import Job, Places, Running
+from gpupack_core.queueing.cover import Cover, is_below
+from gpupack_core.queueing.job import Job, Running
 from gpupack_core.queueing.room import Planner
-from gpupack_core.queueing.sets import Sets, Subset
+from gpupack_core.queueing.trials import Fit, Found, Trials
 
-TRIALS: Final = 512
-"""Plans in one exact search; sets of nine candidates are 511."""
-SETS: Final = 8192
-"""Steps in one."""
 _FEW: Final = 9
 MANY: Final = 256
 """Candidates that are looked at first."""
@@ -43,19 +35,6 @@ _ROWS: Final = 8
 
 _Turns = list[tuple[float, int]]
 """Rows, each with what room costs there at the least, the cheapest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The victims, and where the job goes."""
-
-    victims: tuple[Candidate, ...]
-    places: Places
-    charge: Charge
-
-
-Fit = Callable[[Cluster, Sequence[Running]], tuple[Places, Charge] | None]
-"""Where the job goes in this cluster, from which these are gone, if the books allow all of it."""
 
 
 class Search:
@@ -71,8 +50,9 @@ class Search:
         tolerate: Callable[[Sequence[Running]], bool],
     ) -> None:
         self._job, self._plan, self._fit, self._tolerate = job, plan, fit, tolerate
-        self._given, self._cluster = cluster, cluster.overlay()
-        self._candidates = candidates
+        self._given, self._candidates = cluster, candidates
+        self._trials = Trials(cluster, job.gang, fit)
+        self._cover = Cover(self._trials, tolerate)
         self._bounds = Bounds(cluster, job.gang, candidates)
 
     def run(self, *, anywhere: bool) -> Found | None:
@@ -107,19 +87,21 @@ class Search:
             known: dearer sets are of no interest.
         """
         if anywhere:
-            return self._cheapest(self._candidates[:first], below=known)
+            return self._cover.cheapest(self._candidates[:first], below=known)
         turns = self._bounds.hopeful(first)
         useful = self._useful(turns, first)
         if useful is None:
             return None
         if min(first, len(self._candidates)) <= _FEW:
-            return self._cheapest(self._candidates[:first], below=known)
+            return self._cover.cheapest(self._candidates[:first], below=known)
         if len(useful) <= _FEW:
-            return self._cheapest([self._candidates[of] for of in sorted(useful)], below=known)
+            return self._cover.cheapest(
+                [self._candidates[of] for of in sorted(useful)], below=known
+            )
         if self._job.gang.workers == 1:
             return self._on_one_node(turns, first, known)
         found = self._on_many(turns, first)
-        return found if found is None or _is_below(found.victims, known) else None
+        return found if found is None or is_below(found.victims, known) else None
 
     def _useful(self, turns: _Turns, first: int) -> set[int] | None:
         """Who is where a worker has room if all are gone, or more than a few of them.
@@ -152,10 +134,10 @@ class Search:
                 break
             numbers = self._bounds.on(row, first)
             local = [self._candidates[of] for of in numbers]
-            if self._has_room_without(local, row, workers=1):
+            if self._trials.has_room_without(local, row, workers=1):
                 frees = self._bounds.frees(row, numbers)
-                best = self._cheapest(local, row=row, frees=frees, below=best) or best
-        return best if best is not None and _is_below(best.victims, known) else None
+                best = self._cover.cheapest(local, row=row, frees=frees, below=best) or best
+        return best if best is not None and is_below(best.victims, known) else None
 
     def _on_many(self, turns: _Turns, first: int) -> Found | None:
         """Room for one more worker after the other, where it is cheapest."""
@@ -170,32 +152,36 @@ class Search:
                 continue
             for of in step:
                 chosen[of] = self._candidates[of]
-                self._stop(chosen[of])
+                self._trials.stop(chosen[of])
             victims = tuple(chosen.values())
-            if self._has_room() and self._fit(self._cluster, [one.running for one in victims]):
+            if self._trials.has_room() and self._fit(
+                self._trials.cluster, [one.running for one in victims]
+            ):
                 for one in victims:
-                    self._spare(one)
-                return self._all_but(victims)
+                    self._trials.spare(one)
+                return self._trials.sparing(victims)
             rest = [of for of in local if of not in chosen]
             if rest:
-                insort(turns, (self._bounds.least(row, rest, self._cluster), row))
+                insort(turns, (self._bounds.least(row, rest, self._trials.cluster), row))
         for one in chosen.values():
-            self._spare(one)
+            self._trials.spare(one)
         return None
 
     def _next_worker(self, row: int, local: Sequence[int]) -> tuple[int, ...]:
         """The cheapest of these that make room for one more worker on the row; of many, few."""
-        workers = self._slots(row) + 1
+        workers = self._trials.slots(row) + 1
         candidates = [self._candidates[of] for of in local]
-        if not candidates or not self._has_room_without(candidates, row, workers=workers):
+        if not candidates or not self._trials.has_room_without(candidates, row, workers=workers):
             return ()
         number = {id(self._candidates[of]): of for of in local}
         if len(local) > _FEW:
             chosen: Iterable[Candidate] = self._less_and_less(row, candidates, workers)
         else:
-            sets = self._sets(candidates, row, self._bounds.frees(row, local), workers=workers)
+            sets = self._cover.sets(
+                candidates, row, self._bounds.frees(row, local), workers=workers
+            )
             each = (one for one in sets.cheapest_first() if one is not None)
-            chosen = next(s for s in each if self._has_room_without(s, row, workers=workers))
+            chosen = next(s for s in each if self._trials.has_room_without(s, row, workers=workers))
         return tuple(number[id(one)] for one in chosen)
 
     def _less_and_less(
@@ -205,126 +191,6 @@ class Search:
         chosen = list(local)
         for one in sorted(local, key=order, reverse=True):
             fewer = [other for other in chosen if other is not one]
-            if self._has_room_without(fewer, row, workers=workers):
+            if self._trials.has_room_without(fewer, row, workers=workers):
                 chosen = fewer
         return chosen
-
-    def _cheapest(
-        self,
-        candidates: Sequence[Candidate],
-        *,
-        row: int | None = None,
-        frees: Sequence[int] = (),
-        below: Found | None = None,
-    ) -> Found | None:
-        """Through all sets by cost.
-
-        Args:
-            candidates: of whom sets are made.
-            row: where they have to make room; None: anywhere.
-            frees: what each of them has there.
-            below: a set that is known to do; dearer ones are of no interest.
-        """
-        trials = 0
-        sets = self._sets(candidates, row, frees, workers=1, may_grow=self._may_be_stopped)
-        for number, subset in enumerate(sets.cheapest_first()):
-            if trials >= TRIALS or number >= SETS:
-                break
-            if subset is None:
-                continue
-            if not _is_below(subset, below):
-                return None
-            trials += 1
-            found = self._trial(subset)
-            if found is not None:
-                return found
-        else:
-            return None
-        found = self._enough(candidates)
-        return found if found is None or _is_below(found.victims, below) else None
-
-    def _sets(
-        self,
-        candidates: Sequence[Candidate],
-        row: int | None,
-        frees: Sequence[int],
-        *,
-        workers: int,
-        may_grow: Callable[[Subset], bool] = bool,
-    ) -> Sets:
-        """Those who with what is free on the row are enough for so many workers there."""
-        if row is None:
-            return Sets(candidates, [0] * len(candidates), 0, may_grow)
-        free = int(self._cluster.arrays.free_gpu_milli[row])
-        missing = workers * self._job.gang.request.milli - free
-        return Sets(candidates, frees, missing, may_grow)
-
-    def _may_be_stopped(self, subset: Subset) -> bool:
-        return self._tolerate([one.running for one in subset])
-
-    def _enough(self, candidates: Sequence[Candidate]) -> Found | None:
-        """The cheapest 1, 2, 4, … that may go together, and of these no more than are needed."""
-        chosen: list[Candidate] = []
-        tried = 1
-        for one in sorted(candidates, key=order):
-            if self._tolerate([other.running for other in (*chosen, one)]):
-                chosen.append(one)
-            if len(chosen) == tried:
-                tried *= 2
-                if self._trial(chosen) is not None:
-                    return self._all_but(chosen)
-        return self._all_but(chosen)
-
-    def _all_but(self, victims: Sequence[Candidate]) -> Found | None:
-        """Spare one after the other, the dearest first, as long as the job fits."""
-        found = self._trial(victims)
-        for one in sorted(victims, key=order, reverse=True):
-            if found is None:
-                return None
-            fewer = self._trial([other for other in found.victims if other is not one])
-            found = fewer or found
-        return found
-
-    def _trial(self, victims: Sequence[Candidate]) -> Found | None:
-        with self._without(victims):
-            if not self._has_room():
-                return None
-            answer = self._fit(self._cluster, [one.running for one in victims])
-        return None if answer is None else Found(tuple(victims), *answer)
-
-    def _has_room(self) -> bool:
-        """Necessary for all workers to fit."""
-        gang = self._job.gang
-        slots = worker_slots(self._cluster, gang.request)
-        return int(np.minimum(slots, gang.workers).sum()) >= gang.workers
-
-    def _has_room_without(self, victims: Sequence[Candidate], row: int, *, workers: int) -> bool:
-        """Whether so many workers have room on the row then."""
-        with self._without(victims):
-            return self._slots(row) >= workers
-
-    def _slots(self, row: int) -> int:
-        return int(worker_slots(self._cluster, self._job.gang.request)[row])
-
-    @contextmanager
-    def _without(self, victims: Sequence[Candidate]) -> Iterator[None]:
-        for one in victims:
-            self._stop(one)
-        try:
-            yield
-        finally:
-            for one in victims:
-                self._spare(one)
-
-    def _stop(self, one: Candidate) -> None:
-        for placement in one.running.placements:
-            self._cluster.suppose_free(placement)
-
-    def _spare(self, one: Candidate) -> None:
-        for placement in one.running.placements:
-            self._cluster.suppose_held(placement)
-
-
-def _is_below(subset: Sequence[Candidate], known: Found | None) -> bool:
-    """Whether it costs less."""
-    return known is None or cost_of(subset) < cost_of(known.victims)
