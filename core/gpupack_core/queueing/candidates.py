@@ -40,18 +40,22 @@ class Parts(NamedTuple):
 
 
 class Candidates(Sequence[Candidate]):
-    """In the order of their cost, then of their names. Immutable."""
+    """In the order of their cost, then of their names. Immutable.
+
+    `kinds`: a number for each; those of one number are alike in all that the books look at.
+    """
 
     def __init__(
         self,
         running: Sequence[Running],
         lost: FloatArray,
         milli: IntArray,
+        kinds: IntArray,
         parts: Parts,
         nodes: Sequence[NodeName],
     ) -> None:
         self._running, self.lost, self._milli = running, lost, milli
-        self.parts, self._nodes = parts, nodes
+        self.kinds, self.parts, self._nodes = kinds, parts, nodes
         self._made: dict[int, Candidate] = {}
 
     def __len__(self) -> int:

@@ -169,6 +169,7 @@ class Census:
             [self._running[line] for line in lines[order].tolist()],
             lost[order],
             milli[order],
+            jobs["kind"][lines][order],
             Parts(of[chosen], parts["node"][chosen], *_amounts(parts, chosen)),
             self._nodes.values,
         )

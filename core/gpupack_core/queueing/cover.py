@@ -8,10 +8,11 @@ stopped that it suffices, and of these all are spared without whom it does, too.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gpupack_core.queueing.candidates import Candidate, cost_of, order
-from gpupack_core.queueing.job import Running
+from gpupack_core.queueing.candidates import Candidate, order
+from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.relief import Relief
 from gpupack_core.queueing.sets import Sets, Subset
-from gpupack_core.queueing.trials import Found, Trials
+from gpupack_core.queueing.trials import Found, Refused, Trials, is_below
 
 TRIALS: Final = 512
 """Plans in one exact search; sets of nine candidates are 511."""
@@ -20,10 +21,10 @@ SETS: Final = 8192
 
 
 class Cover:
-    """For one gang, on the cluster of its trials."""
+    """For one job, on the cluster of its trials."""
 
-    def __init__(self, trials: Trials, tolerate: Callable[[Sequence[Running]], bool]) -> None:
-        self._trials, self._tolerate = trials, tolerate
+    def __init__(self, trials: Trials, grounds: Grounds, relief: Relief) -> None:
+        self._trials, self._grounds, self._relief = trials, grounds, relief
 
     def cheapest(
         self,
@@ -41,23 +42,27 @@ class Cover:
             frees: what each of them has there.
             below: a set that is known to do; dearer ones are of no interest.
         """
-        trials = 0
+        trials, best = 0, below
         sets = self.sets(candidates, row, frees, workers=1, may_grow=self._may_be_stopped)
         for number, subset in enumerate(sets.cheapest_first()):
             if trials >= TRIALS or number >= SETS:
-                break
+                found = self._enough(candidates)
+                return found if found and is_below(found.victims, best) else _new(best, below)
             if subset is None:
                 continue
-            if not is_below(subset, below):
-                return None
+            if not is_below(subset, best):
+                break
             trials += 1
-            found = self._trials.of(subset)
-            if found is not None:
-                return found
-        else:
-            return None
-        found = self._enough(candidates)
-        return found if found is None or is_below(found.victims, below) else None
+            trial = self._trials.of(subset)
+            if isinstance(trial, Found):
+                return trial
+            best = self.relieved(trial, best) or best
+        return _new(best, below)
+
+    def relieved(self, refused: Refused, below: Found | None) -> Found | None:
+        """With others beside them, so that the books allow it, and nobody who is not needed."""
+        found = self._relief.of(refused, below)
+        return None if found is None else self._trials.sparing(found)
 
     def sets(
         self,
@@ -76,22 +81,24 @@ class Cover:
         return Sets(candidates, frees, missing, may_grow)
 
     def _may_be_stopped(self, subset: Subset) -> bool:
-        return self._tolerate([one.running for one in subset])
+        return self._grounds.tolerate([one.running for one in subset])
 
     def _enough(self, candidates: Sequence[Candidate]) -> Found | None:
         """The cheapest 1, 2, 4, … that may go together, and of these no more than are needed."""
         chosen: list[Candidate] = []
         tried = 1
         for one in sorted(candidates, key=order):
-            if self._tolerate([other.running for other in (*chosen, one)]):
+            if self._may_be_stopped((*chosen, one)):
                 chosen.append(one)
             if len(chosen) == tried:
                 tried *= 2
-                if self._trials.of(chosen) is not None:
-                    return self._trials.sparing(chosen)
-        return self._trials.sparing(chosen)
+                trial = self._trials.of(chosen)
+                if isinstance(trial, Found):
+                    return self._trials.sparing(trial)
+        trial = self._trials.of(chosen)
+        return self._trials.sparing(trial) if isinstance(trial, Found) else None
 
 
-def is_below(subset: Sequence[Candidate], known: Found | None) -> bool:
-    """Whether it costs less."""
-    return known is None or cost_of(subset) < cost_of(known.victims)
+def _new(best: Found | None, below: Found | None) -> Found | None:
+    """What was found, if it is more than was known."""
+    return None if best is below else best

@@ -26,7 +26,7 @@ from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Charge, Key, least
 from gpupack_core.queueing.decisions import Ground
 from gpupack_core.queueing.job import Job, Running, Tenant
-from gpupack_core.queueing.tree import NodeId, TreeNode
+from gpupack_core.queueing.tree import UNBOUNDED, NodeId, TreeNode
 from gpupack_core.queueing.usage import Usage
 
 _EQUAL: Final = 1e-9
@@ -123,6 +123,21 @@ class Grounds:
             self._borrows_with(victim, theirs, key)
             and self._is_larger(theirs, key, self._after[ours.id, key])
             for key in self.keys
+        )
+
+    def relieves(self, running: Running) -> bool:
+        """Whether its end can leave the job more of a promise, or a smaller share, anywhere.
+
+        So it is where both count against one node of the tree that promises or limits something.
+        """
+        if not any(running.charge.get(key) for key in self.keys):
+            return False
+        if running.job.tenant == self.job.tenant:
+            return True
+        top = self.books.tree.top
+        ours, _ = self._parting(running.job.tenant)
+        return ours.parent is not top or any(
+            top.promised.get(key, 0) < UNBOUNDED for key in self.keys
         )
 
     def allow(self, victims: Sequence[Running], charge: Charge) -> bool:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """For whom others are stopped: seek victims, and decide where the job goes once they have ended."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -9,7 +8,7 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, Victim
 from gpupack_core.queueing.grounds import Grounds
-from gpupack_core.queueing.job import Job, Places, Running
+from gpupack_core.queueing.job import Job, Running
 from gpupack_core.queueing.search import Search
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
@@ -86,13 +85,8 @@ class Preemptor:
         self.look_at = min(self.look_at, later)
         if not candidates:
             return None
-        plan, job = self._within.plan, grounds.job
-
-        def fit(without: Cluster, victims: Sequence[Running]) -> tuple[Places, Charge] | None:
-            return self._fit(grounds, without, victims)
-
-        search = Search(job, candidates, cluster, plan, fit, grounds.tolerate)
-        return search.run(anywhere=plan(cluster, job) is not None)
+        search = Search(grounds, candidates, cluster, self._within)
+        return search.run(anywhere=self._within.plan(cluster, grounds.job) is not None)
 
     def _stops_own(self, job: Job) -> bool:
         own = self._state.running.of(job.tenant) if self._rules.priority else ()
@@ -107,12 +101,3 @@ class Preemptor:
             for number, sample in kinds.items()
             if grounds.against_job(sample) and grounds.tolerate_one(sample)
         }
-
-    def _fit(
-        self, grounds: Grounds, cluster: Cluster, victims: Sequence[Running]
-    ) -> tuple[Places, Charge] | None:
-        """Where the job goes, within its quota and with the right to stop them all."""
-        for places, charge in self._within.ways(cluster, grounds.job):
-            if grounds.allow(victims, charge):
-                return places, charge
-        return None

@@ -8,13 +8,15 @@ allow. To find the cheapest is a covering problem. It is exact where a search th
 the order of their cost ends in time: for jobs of one worker, node by node, in the order of a lower
 bound of what room costs there; for gangs over few candidates. Otherwise room for one worker after
 the other is made where it is cheapest. In the end nobody is in the set without whom it would fit.
+Where the books refuse what room was made for, others are stopped beside, wherever they run
+(relief.py).
 
 What is planned and who is looked at is chosen by bounds (bounds.py): most nodes could not have room
 for a worker whoever ended there, or only at a higher cost than a set that is known.
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final
 
@@ -22,10 +24,11 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import worker_slots
 from gpupack_core.queueing.bounds import Bounds
 from gpupack_core.queueing.candidates import Candidate, Candidates, cost_of, order
-from gpupack_core.queueing.cover import Cover, is_below
-from gpupack_core.queueing.job import Job, Running
-from gpupack_core.queueing.room import Planner
-from gpupack_core.queueing.trials import Fit, Found, Trials
+from gpupack_core.queueing.cover import Cover
+from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.relief import Relief
+from gpupack_core.queueing.trials import Found, Refused, Trials, is_below
+from gpupack_core.queueing.within import WithinQuota
 
 _FEW: Final = 9
 MANY: Final = 256
@@ -42,18 +45,17 @@ class Search:
 
     def __init__(
         self,
-        job: Job,
+        grounds: Grounds,
         candidates: Candidates,
         cluster: Cluster,
-        plan: Planner,
-        fit: Fit,
-        tolerate: Callable[[Sequence[Running]], bool],
+        within: WithinQuota,
     ) -> None:
-        self._job, self._plan, self._fit, self._tolerate = job, plan, fit, tolerate
+        self._grounds, self._job, self._plan = grounds, grounds.job, within.plan
         self._given, self._candidates = cluster, candidates
-        self._trials = Trials(cluster, job.gang, fit)
-        self._cover = Cover(self._trials, tolerate)
-        self._bounds = Bounds(cluster, job.gang, candidates)
+        self._trials = Trials(cluster, within, grounds)
+        self._relief = Relief(grounds, candidates)
+        self._cover = Cover(self._trials, grounds, self._relief)
+        self._bounds = Bounds(cluster, self._job.gang, candidates)
 
     def run(self, *, anywhere: bool) -> Found | None:
         """The cheapest set there is, or one that is found.
@@ -78,16 +80,15 @@ class Search:
     def _among(self, first: int, *, anywhere: bool, known: Found | None = None) -> Found | None:
         """Of the first candidates; nobody is stopped for a job that would not fit without them all.
 
-        Who is where no worker has room can be needed too, so that the books allow the rest: a
-        share is smaller without them. That is sought among few candidates alone.
-
         Args:
             first: so many of the candidates, who are in the order of their cost.
             anywhere: as of `run`.
             known: dearer sets are of no interest.
         """
         if anywhere:
-            return self._cover.cheapest(self._candidates[:first], below=known)
+            nobody = Refused((), self._trials.ways())
+            best = self._cover.relieved(nobody, known) or known
+            return self._cover.cheapest(self._candidates[:first], below=best) or best
         turns = self._bounds.hopeful(first)
         useful = self._useful(turns, first)
         if useful is None:
@@ -128,44 +129,39 @@ class Search:
         return useful if fits else None
 
     def _on_one_node(self, turns: _Turns, first: int, known: Found | None) -> Found | None:
-        best, most = None, inf if known is None else cost_of(known.victims)[0]
+        best, most = known, inf if known is None else cost_of(known.victims)[0]
         for bound, row in turns:
-            if bound > most or (best is not None and bound >= cost_of(best.victims)[0]):
+            if bound > most or (best is not known and best and bound >= cost_of(best.victims)[0]):
                 break
             numbers = self._bounds.on(row, first)
             local = [self._candidates[of] for of in numbers]
             if self._trials.has_room_without(local, row, workers=1):
                 frees = self._bounds.frees(row, numbers)
                 best = self._cover.cheapest(local, row=row, frees=frees, below=best) or best
-        return best if best is not None and is_below(best.victims, known) else None
+        return best
 
     def _on_many(self, turns: _Turns, first: int) -> Found | None:
         """Room for one more worker after the other, where it is cheapest."""
         chosen: dict[int, Candidate] = {}
-        while turns:
+        found: Found | None = None
+        while turns and found is None:
             _, row = turns.pop(0)
             local = [of for of in self._bounds.on(row, first) if of not in chosen]
-            step = self._next_worker(row, local)
-            if not step or not self._tolerate(
-                [one.running for one in (*chosen.values(), *(self._candidates[of] for of in step))]
-            ):
+            step = {of: self._candidates[of] for of in self._next_worker(row, local)}
+            running = [one.running for one in (*chosen.values(), *step.values())]
+            if not step or not self._grounds.tolerate(running):
                 continue
-            for of in step:
-                chosen[of] = self._candidates[of]
-                self._trials.stop(chosen[of])
-            victims = tuple(chosen.values())
-            if self._trials.has_room() and self._fit(
-                self._trials.cluster, [one.running for one in victims]
-            ):
-                for one in victims:
-                    self._trials.spare(one)
-                return self._trials.sparing(victims)
+            chosen |= step
+            for one in step.values():
+                self._trials.stop(one)
+            trial = self._trials.of_stopped(tuple(chosen.values()))
+            found = trial if isinstance(trial, Found) else self._relief.of(trial)
             rest = [of for of in local if of not in chosen]
             if rest:
                 insort(turns, (self._bounds.least(row, rest, self._trials.cluster), row))
         for one in chosen.values():
             self._trials.spare(one)
-        return None
+        return None if found is None else self._trials.sparing(found)
 
     def _next_worker(self, row: int, local: Sequence[int]) -> tuple[int, ...]:
         """The cheapest of these that make room for one more worker on the row; of many, few."""

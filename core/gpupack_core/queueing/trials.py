@@ -4,7 +4,7 @@
 Tried on an overlay of the cluster, from which those who are stopped are gone until they are spared.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,10 +12,11 @@ import numpy as np
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import worker_slots
-from gpupack_core.queueing.candidates import Candidate, order
+from gpupack_core.queueing.candidates import Candidate, cost_of, order
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.job import Places, Running
-from gpupack_core.request import Gang
+from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.job import Places
+from gpupack_core.queueing.within import WithinQuota
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,32 +28,59 @@ class Found:
     charge: Charge
 
 
-Fit = Callable[[Cluster, Sequence[Running]], tuple[Places, Charge] | None]
-"""Where the job goes in this cluster, from which these are gone, if the books allow all of it."""
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """These do not suffice. `ways`: where the job would fit without them, if the books allowed it.
+
+    Each with what the job would count there; none, if it would fit nowhere.
+    """
+
+    victims: tuple[Candidate, ...]
+    ways: tuple[tuple[Places, Charge], ...] = ()
 
 
 class Trials:
-    """For one gang; the cluster that is given is not changed."""
+    """For one job; the cluster that is given is not changed."""
 
-    def __init__(self, cluster: Cluster, gang: Gang, fit: Fit) -> None:
-        self.cluster, self.gang, self._fit = cluster.overlay(), gang, fit
+    def __init__(self, cluster: Cluster, within: WithinQuota, grounds: Grounds) -> None:
+        self.cluster, self.gang = cluster.overlay(), grounds.job.gang
+        self._within, self._grounds = within, grounds
 
-    def of(self, victims: Sequence[Candidate]) -> Found | None:
-        """These are the victims, if the job fits without them and the books allow it."""
+    def of(self, victims: Sequence[Candidate]) -> Found | Refused:
+        """Whether these suffice."""
         with self.without(victims):
-            if not self.has_room():
-                return None
-            answer = self._fit(self.cluster, [one.running for one in victims])
-        return None if answer is None else Found(tuple(victims), *answer)
+            return self.of_stopped(victims)
 
-    def sparing(self, victims: Sequence[Candidate]) -> Found | None:
-        """Of these; they are spared one by one, the dearest first, as long as the job fits."""
-        found = self.of(victims)
-        for one in sorted(victims, key=order, reverse=True):
-            if found is None:
-                return None
-            fewer = self.of([other for other in found.victims if other is not one])
-            found = fewer or found
+    def of_stopped(self, victims: Sequence[Candidate]) -> Found | Refused:
+        """Whether these suffice, who have been stopped already."""
+        refused: list[tuple[Places, Charge]] = []
+        if self.has_room():
+            running = [one.running for one in victims]
+            for places, charge in self._within.ways(self.cluster, self._grounds.job):
+                if self._grounds.allow(running, charge):
+                    return Found(tuple(victims), places, charge)
+                refused.append((places, charge))
+        return Refused(tuple(victims), tuple(refused))
+
+    def ways(self) -> tuple[tuple[Places, Charge], ...]:
+        """Where the job fits, and what it counts there, whatever the books say."""
+        return tuple(self._within.ways(self.cluster, self._grounds.job))
+
+    def sparing(self, found: Found) -> Found:
+        """Of these victims; one by one is spared, the dearest first, until all are needed.
+
+        Who was needed can be spared after another one was: a victim that stays has to be left with
+        a share no smaller than the beneficiary's.
+        """
+        tried: set[int] = set()
+        while len(tried) < len(found.victims):
+            left = (one for one in found.victims if id(one) not in tried)
+            dearest = max(left, key=order)
+            trial = self.of([other for other in found.victims if other is not dearest])
+            if isinstance(trial, Found):
+                found, tried = trial, set()
+            else:
+                tried.add(id(dearest))
         return found
 
     def has_room(self) -> bool:
@@ -90,3 +118,8 @@ class Trials:
         """The reverse of `stop`."""
         for placement in one.running.placements:
             self.cluster.suppose_held(placement)
+
+
+def is_below(subset: Sequence[Candidate], known: Found | None) -> bool:
+    """Whether it costs less."""
+    return known is None or cost_of(subset) < cost_of(known.victims)

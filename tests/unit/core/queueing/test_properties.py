@@ -1,79 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Of random clusters, quotas and jobs. GPUPACK_TEST_CASES sets how many each property gets."""
 
-from itertools import combinations
-
-from core_builders import node
 from core_strategies import cases
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from queue_world import World, cohort, limit, quota, with_rules
+from hypothesis import given
+from queue_strategies import TENANTS, submitted, worlds
+from queue_world import World, with_rules
 
-from gpupack_core.queueing import NEVER, Fifo, Quotas
-from gpupack_core.queueing.candidates import Candidate
-from gpupack_core.queueing.census import Census
-from gpupack_core.queueing.grounds import Grounds
-from gpupack_core.queueing.search import Search
+from gpupack_core.queueing import NEVER, Quotas
 from gpupack_core.queueing.within import WithinQuota
 
-TENANTS = ("a", "b", "c")
-MODELS = ("H100", "T4")
-
 EASY = with_rules(by_share=False, by_priority=False, preemption=NEVER, keep_room_after=0.0, kept=1)
-
-amounts = st.sampled_from([None, 0, 1, 2])
-limits_of = st.builds(limit, st.integers(0, 3), lending=amounts, borrowing=amounts)
-asks = st.fixed_dictionaries(
-    {
-        "gpus": st.sampled_from([1, 1, 2, 3]),
-        "workers": st.sampled_from([1, 1, 2]),
-        "tenant": st.sampled_from(TENANTS),
-        "priority": st.integers(0, 2),
-        "duration": st.sampled_from([None, 2.0, 5.0, 9.0]),
-    }
-)
-
-
-@st.composite
-def quotas(draw, **limited):
-    given_to = [name for name in TENANTS if draw(st.booleans())]
-    keys = draw(st.sampled_from([("",), ("H100", ""), MODELS]))
-    return [
-        quota(
-            name,
-            cohort=draw(st.sampled_from(["", "left", "right"])),
-            weight=draw(st.sampled_from([1.0, 1.0, 3.0])),
-            **{"gpus": None, **{key: draw(limits_of) for key in keys if key}},
-            **({"": draw(limits_of)} if "" in keys else {}),
-        )
-        for name in given_to
-    ]
-
-
-@st.composite
-def worlds(draw, rules=None, most=10):
-    nodes = [
-        node(f"n{n}", draw(st.integers(1, 3)), model=draw(st.sampled_from(MODELS)))
-        for n in range(draw(st.integers(1, 3)))
-    ]
-    drawn = with_rules(
-        fifo=draw(st.sampled_from(Fifo)), keep_room_after=draw(st.sampled_from([0, 5]))
-    )
-    world = World(
-        *nodes,
-        quotas=draw(quotas()),
-        cohorts=[
-            cohort("left", draw(st.integers(0, 2)), parent=draw(st.sampled_from(["", "right"])))
-        ],
-        rules=drawn if rules is None else rules,
-    )
-    return world, draw(st.lists(asks, max_size=most))
-
-
-def submitted(world, jobs, *, at=0.0):
-    world.now = at
-    for ask in jobs:
-        world.submit(f"j{len(world.jobs)}", **ask)
 
 
 def used(world):
@@ -181,74 +117,6 @@ def test_every_preemption_makes_room_in_which_its_beneficiary_then_runs(drawn):
     for n in stops:
         beneficiary = world.log[n].split()[0]
         assert f"{beneficiary} starts" in world.log[n:]
-
-
-@cases
-@given(worlds(most=9))
-def test_victims_cost_the_least_that_brute_force_finds(drawn):
-    """Over all sets of those who run that the books allow and after which the job fits."""
-    world, jobs = drawn
-    assume(jobs)
-    for number, ask in enumerate(jobs[:-1]):
-        submitted(world, [ask], at=float(number))
-        world.decide()
-    job = replaced(world, jobs[-1])
-    state = world.queue.state
-    keys = frozenset(state.books.keys.allowed(world.cluster, job.gang.request))
-    own = any(r.job.priority < job.priority for r in state.running.of(job.tenant))
-    grounds = Grounds(state.books, job, keys, relieved=own)
-    within = WithinQuota(state.books, world.plan)
-    assume(within.places(world.cluster, job) is None)
-    census = Census()
-    for running in state.running:
-        if grounds.against(running.job.tenant) and grounds.against_job(running):
-            census.add(running)
-    unprotected = {number: 0.0 for _, kinds in census.kinds() for number in kinds}
-    candidates, _ = census.candidates(unprotected, 50.0)
-
-    def fit(cluster, victims):
-        ways = within.ways(cluster, job)
-        return next((way for way in ways if grounds.allow(victims, way[1])), None)
-
-    search = Search(job, candidates, world.cluster, world.plan, fit, grounds.tolerate)
-    found = search.run(anywhere=world.plan(world.cluster, job) is not None)
-    best = cheapest(world, candidates, fit)
-    assert (found is None) == (best is None)
-    if found is not None:
-        assert cost(found.victims) == best
-        for one in found.victims:
-            fewer = [other for other in found.victims if other is not one]
-            assert trial(world, fewer, fit) is None
-
-
-def replaced(world, ask):
-    world.now = 50.0
-    world.submit("late", **ask)
-    job = world.jobs["late"]
-    world.queue.withdraw(job.id, world.cluster)
-    return job
-
-
-def cheapest(world, candidates, fit):
-    costs = [
-        cost(subset)
-        for size in range(1, len(candidates) + 1)
-        for subset in combinations(candidates, size)
-        if trial(world, subset, fit) is not None
-    ]
-    return min(costs, default=None)
-
-
-def trial(world, subset, fit):
-    sheet = world.cluster.overlay()
-    for one in subset:
-        for placement in one.running.placements:
-            sheet.suppose_free(placement)
-    return fit(sheet, [one.running for one in subset])
-
-
-def cost(subset: tuple[Candidate, ...]):
-    return tuple(map(sum, zip(*(one.cost for one in subset), strict=True)))
 
 
 @cases

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is stopped, against brute force over all sets of those who could be.
+
+GPUPACK_TEST_CASES sets how many cases each property gets.
+"""
+
+from itertools import combinations
+
+from core_builders import node
+from core_strategies import cases
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from queue_strategies import MODELS, TENANTS, quotas, submitted, worlds
+from queue_world import World, cohort
+
+from gpupack_core.queueing.candidates import Candidate
+from gpupack_core.queueing.census import Census
+from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.room import is_free
+from gpupack_core.queueing.search import Search
+from gpupack_core.queueing.within import WithinQuota
+
+NOW = 50.0
+
+
+class Sought:
+    """The victims of a job that does not fit, and all who could be among them."""
+
+    def __init__(self, world, ask):
+        world.now = NOW
+        world.submit("late", **ask)
+        self.world, self.job = world, world.jobs["late"]
+        world.queue.withdraw(self.job.id, world.cluster)
+        state = world.queue.state
+        keys = frozenset(state.books.keys.allowed(world.cluster, self.job.gang.request))
+        own = any(r.job.priority < self.job.priority for r in state.running.of(self.job.tenant))
+        self.grounds = Grounds(state.books, self.job, keys, relieved=own)
+        self.within = WithinQuota(state.books, world.plan)
+        assume(self.within.places(world.cluster, self.job) is None)
+        census = Census()
+        for running in state.running:
+            if self.grounds.against(running.job.tenant) and self.grounds.against_job(running):
+                census.add(running)
+        unprotected = {number: 0.0 for _, kinds in census.kinds() for number in kinds}
+        self.candidates, _ = census.candidates(unprotected, NOW)
+        self.free = {
+            node.name: sum(device.milli == 1000 for device in world.cluster.free_devices(node.name))
+            for node in world.cluster.nodes()
+        }
+        self.has_room = world.plan(world.cluster, self.job) is not None
+
+    def found(self):
+        search = Search(self.grounds, self.candidates, self.world.cluster, self.within)
+        return search.run(anywhere=self.has_room)
+
+    def stands(self, found):
+        """The places are free without the victims, and the books allow what they count."""
+        sheet, running = self.without(found.victims), [one.running for one in found.victims]
+        charge = self.world.queue.state.books.charge(sheet, found.places)
+        return is_free(sheet, self.job, found.places) and self.grounds.allow(running, charge)
+
+    def without(self, subset):
+        sheet = self.world.cluster.overlay()
+        for one in subset:
+            for placement in one.running.placements:
+                sheet.suppose_free(placement)
+        return sheet
+
+    def suffice(self, subset):
+        """By a plan in a cluster without them."""
+        sheet = self.without(subset)
+        victims = [one.running for one in subset]
+        ways = self.within.ways(sheet, self.job)
+        return any(self.grounds.allow(victims, charge) for _, charge in ways)
+
+    def cheapest(self):
+        """The cost of the first set that suffices, in the order of their cost."""
+        subsets = (
+            subset
+            for size in range(1, len(self.candidates) + 1)
+            for subset in combinations(self.candidates, size)
+        )
+        by_cost = sorted(filter(self._frees_enough, subsets), key=cost)
+        return next((cost(subset) for subset in by_cost if self.suffice(subset)), None)
+
+    def _frees_enough(self, subset):
+        """Necessary: one worker's GPUs on one node."""
+        free = self.free.copy()
+        for one in subset:
+            for placement in one.running.placements:
+                free[placement.node] += len(placement.devices)
+        return max(free.values()) >= self.job.gang.request.gpus
+
+
+def cost(subset: tuple[Candidate, ...]):
+    return tuple(map(sum, zip(*(one.cost for one in subset), strict=True)))
+
+
+@cases
+@given(worlds(most=9))
+def test_victims_cost_the_least_that_brute_force_finds(drawn):
+    """Over all sets of those who run that the books allow and after which the job fits."""
+    world, jobs = drawn
+    assume(jobs)
+    for number, ask in enumerate(jobs[:-1]):
+        submitted(world, [ask], at=float(number))
+        world.decide()
+    sought = Sought(world, jobs[-1])
+    assert_cheapest(sought)
+
+
+def assert_cheapest(sought):
+    found, best = sought.found(), sought.cheapest()
+    assert (found is None) == (best is None)
+    if found is not None:
+        assert cost(found.victims) == best
+        assert_all_are_needed(sought, found)
+
+
+def assert_all_are_needed(sought, found):
+    assert sought.stands(found)
+    for one in found.victims:
+        assert not sought.suffice([other for other in found.victims if other is not one])
+
+
+SIZES = ((3, 3, 3, 3), (2, 2, 4, 4), (4, 4, 4), (2, 3, 3, 4))
+
+
+@st.composite
+def crowds(draw, workers):
+    """Small nodes, full with 11 or 12 jobs, and one that some of them could be stopped for."""
+    nodes = [
+        node(f"n{n}", gpus, model=draw(st.sampled_from(MODELS)))
+        for n, gpus in enumerate(draw(st.sampled_from(SIZES)))
+    ]
+    cohorts = [cohort("left", parent=draw(st.sampled_from(["", "right"])))]
+    world = World(*nodes, quotas=draw(quotas()), cohorts=cohorts)
+    gpus = [f"n{n}/{g}" for n, one in enumerate(nodes) for g in range(len(one.devices))]
+    if draw(st.booleans()):
+        gpus[:2] = [f"{gpus[0]} {gpus[1]}"]
+    tenant = st.sampled_from(TENANTS)
+    own = draw(tenant)
+    for on in gpus:
+        world.now = float(draw(st.integers(0, 40)))
+        whose, priority = draw(st.one_of(st.just(own), tenant)), draw(st.integers(0, 1))
+        world.runs(f"j{len(world.jobs)}", on, whose, priority=priority)
+    asked = draw(st.integers(1, 3))
+    return world, {"gpus": asked, "workers": workers, "tenant": own, "priority": 2}
+
+
+def sought_in(crowd):
+    """Of more candidates than are combined wherever they run."""
+    sought = Sought(*crowd)
+    assume(len(sought.candidates) > 9)
+    return sought
+
+
+@cases
+@given(crowds(workers=1))
+def test_the_victims_of_one_worker_cost_the_least_among_more_candidates_than_are_combined(crowd):
+    assert_cheapest(sought_in(crowd))
+
+
+@cases
+@given(crowds(workers=2))
+def test_the_victims_of_a_gang_suffice_and_are_all_needed_among_more_than_are_combined(crowd):
+    sought = sought_in(crowd)
+    found = sought.found()
+    if found is not None:
+        assert_all_are_needed(sought, found)
