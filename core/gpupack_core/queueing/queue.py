@@ -180,9 +180,14 @@ class Queue:
     def configure(self, quotas: Quotas, cluster: Cluster, now: float) -> None:
         """Other quotas from now on."""
         self._pass_time(now)
-        self._state.books.configure(quotas)
-        self._state.books.measure(cluster)
-        self._recount(cluster)
+        books = self._state.books
+        before = books.counts, books.keys.all()
+        books.configure(quotas)
+        books.measure(cluster)
+        if self._measured and before == (books.counts, books.keys.all()):
+            self._state.rebuild()
+        else:
+            self._state.recount(cluster)
         self._void()
 
     def cycle(self, cluster: Cluster, now: float, plan: Planner) -> Decisions:
@@ -216,29 +221,8 @@ class Queue:
         """The capacity, where nodes have changed."""
         books = self._state.books
         if not self._measured and books.counts and books.measure(cluster):
-            self._recount(cluster)
+            self._state.recount(cluster)
         self._measured = True
-
-    def _recount(self, cluster: Cluster) -> None:
-        """Charges under new keys, and what is used in the new tree."""
-        state = self._state
-        for running in tuple(state.running):
-            state.running.remove(running.job.id)
-            charge = state.books.charge(cluster, running.placements)
-            state.running.add(Running(running.job, running.placements, running.started, charge))
-        stopping = state.stopping()
-        for job, held in state.reserved.items():
-            charge = state.books.charge(cluster, held.placements)
-            state.reserved[job] = Reservation(
-                held.job, held.placements, held.victims, held.since, charge
-            )
-        reserved = ((held.job.tenant, held.charge) for held in state.reserved.values())
-        counted = (
-            (running.job.tenant, running.charge)
-            for running in state.running
-            if running.job.id not in stopping
-        )
-        state.books.rebuild((*reserved, *counted))
 
     def _dirty(self) -> None:
         self._look_at = -inf

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that a queue knows between two cycles."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.books import Books
@@ -51,3 +51,25 @@ class State:
             row = cluster.row(placement.node)
             if row is not None:
                 self.waiting.freed(row)
+
+    def recount(self, cluster: Cluster) -> None:
+        """Charges under new keys, and what is used in a new tree."""
+        for running in tuple(self.running):
+            charge = self.books.charge(cluster, running.placements)
+            if charge != running.charge:
+                self.running.remove(running.job.id)
+                self.running.add(replace(running, charge=charge))
+        for job, held in self.reserved.items():
+            charge = self.books.charge(cluster, held.placements)
+            self.reserved[job] = replace(held, charge=charge)
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """What is used in a new tree: by those who run, but not by those who end for another."""
+        self.books.rebuild(self.running.used().items())
+        for job in self.stopping():
+            running = self.running.get(job)
+            if running is not None:
+                self.books.usage.add(running.job.tenant, running.charge, sign=-1)
+        for held in self.reserved.values():
+            self.books.usage.add(held.job.tenant, held.charge)

@@ -3,10 +3,12 @@
 
 from core_strategies import cases
 from hypothesis import given
-from queue_strategies import TENANTS, submitted, worlds
+from hypothesis import strategies as st
+from queue_strategies import TENANTS, quotas, submitted, worlds
 from queue_world import World, with_rules
 
 from gpupack_core.queueing import NEVER, Quotas
+from gpupack_core.queueing.usage import Usage
 from gpupack_core.queueing.within import WithinQuota
 
 EASY = with_rules(by_share=False, by_priority=False, preemption=NEVER, keep_room_after=0.0, kept=1)
@@ -51,6 +53,45 @@ def test_what_is_used_is_counted_exactly_and_nobody_borrows_more_than_the_limit(
             found = {key: milli for key, milli in books.usage.of(leaf).items() if milli}
             assert found == used(world).get(tenant, {})
         within_limits(world)
+
+
+def counted(world):
+    """Tenant and places of those who run, but for those who are stopped for one who counts."""
+    state = world.queue.state
+    stopping = state.stopping()
+    for name, places in world.running.items():
+        if name not in stopping:
+            yield world.jobs[name].tenant, places
+    for held in state.reserved.values():
+        yield held.job.tenant, held.placements
+
+
+def in_use(usage):
+    """Milli-GPU by node and key."""
+    return [
+        {key: milli for key, milli in usage.of(node).items() if milli} for node in usage.tree.all()
+    ]
+
+
+@cases
+@given(worlds(), st.lists(quotas(), min_size=1, max_size=3))
+def test_after_other_quotas_the_books_count_who_runs_and_who_will(drawn, others):
+    world, jobs = drawn
+    world.grace = 100.0
+    half = len(jobs) // 2
+    submitted(world, jobs[:half])
+    world.decide(at=10)
+    submitted(world, [{**ask, "priority": 3} for ask in jobs[half:]], at=20)
+    world.decide(at=20)
+    for other in others:
+        world.queue.configure(Quotas(tuple(other)), world.cluster, 20.0)
+        books = world.queue.state.books
+        anew = Usage(books.tree)
+        for tenant, places in counted(world):
+            anew.add(tenant, books.charge(world.cluster, places))
+        assert in_use(books.usage) == in_use(anew)
+        for running in world.queue.state.running:
+            assert running.charge == books.charge(world.cluster, running.placements)
 
 
 @cases
