@@ -10,8 +10,11 @@ same thing.
 from gpupack_core.outlook import Mix, Outlook, kind_of
 from gpupack_core.request import Request
 
-FIRST = 100
-"""Arrivals before the first outlook; from then on one each time that they have doubled."""
+FIRST = 25
+"""Arrivals before the first outlook; from then on one each time that they have doubled.
+
+Few, since until then nothing is known of models and memory that are asked for: a cluster of 400
+GPUs is half full after 200."""
 REGULAR = 1600
 """Arrivals between outlooks once the doubling has come so far."""
 HORIZON = 16_384

@@ -94,6 +94,7 @@ def main() -> None:
 @main.command()
 @click.option("--nodes", type=_FILE, help="CSV of nodes in the openb format.")
 @click.option("--pods", type=_FILE, help="CSV of pods in the openb format.")
+@click.option("--mixed", type=_FILE, help="YAML that describes a cluster and its pods.")
 @click.option("--snapshot", type=_FILE, help="JSON of a cluster, instead of --nodes.")
 @click.option("--adopt", is_flag=True, help="What the snapshot holds is held, fit or not.")
 @click.option("--jobs", type=_FILE, help="YAML of jobs, instead of --pods: what if they came?")

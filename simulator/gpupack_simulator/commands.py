@@ -10,13 +10,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gpupack_core import policy_named
+from gpupack_core import Node, policy_named
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.experiments import Departing, Experiment, Filling, KnownMix, Scripted, WhatIf
-from gpupack_simulator.inputs.openb import read_nodes, read_pods
+from gpupack_simulator.inputs.mixedfile import read_mixed
+from gpupack_simulator.inputs.openb import Pod, read_nodes, read_pods
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
 from gpupack_simulator.inputs.snapshot import read_snapshot
 from gpupack_simulator.inputs.source import TraceSource, described, parameters, read_source
+from gpupack_simulator.mixed import mixed_pods
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.results import results, write_json
 from gpupack_simulator.output.steps import show
@@ -45,6 +47,7 @@ class Replay:
 
     nodes: Path | None
     pods: Path | None
+    mixed: Path | None
     snapshot: Path | None
     jobs: Path | None
     adopt: bool
@@ -76,12 +79,9 @@ def replay(options: Replay, output: Output) -> None:
     _one_source(options)
     if options.snapshot is not None and options.jobs is not None:
         _report(_what_if(options.snapshot, options.jobs, options), options.policies, 1, output)
-    elif options.nodes is not None and options.pods is not None:
-        experiment = _replay_of(options.nodes, options.pods, options)
-        experiment = replace(experiment, pictures=output.folder is not None)
-        _report(experiment, options.policies, options.seeds, output)
-    else:
-        raise InvalidParameter("give --nodes and --pods, or --snapshot and --jobs")
+        return
+    experiment = replace(_replay_of(options), pictures=output.folder is not None)
+    _report(experiment, options.policies, options.seeds, output)
 
 
 def play(options: Play, seeds: int, output: Output) -> None:
@@ -126,8 +126,10 @@ def _one_source(options: Replay) -> None:
     """What would be left alone is an error: somebody meant something by it."""
     traced = options.nodes is not None or options.pods is not None
     stated = options.snapshot is not None or options.jobs is not None
-    if traced and stated:
-        raise InvalidParameter("give either --nodes and --pods, or --snapshot and --jobs")
+    if traced + stated + (options.mixed is not None) > 1:
+        raise InvalidParameter(
+            "give either --nodes and --pods, or --snapshot and --jobs, or --mixed"
+        )
     if stated and options.departures:
         raise InvalidParameter("--departures draws jobs from --pods; --jobs are taken as they are")
     if options.adopt and not stated:
@@ -140,9 +142,19 @@ def _what_if(snapshot: Path, jobs: Path, options: Replay) -> WhatIf:
     return WhatIf(document, read_jobs(jobs), options.discipline, options.adopt, named)
 
 
-def _replay_of(node_file: Path, pod_file: Path, options: Replay) -> Filling | Departing:
-    nodes, pods = read_nodes(node_file), read_pods(pod_file)
-    named = {"nodes": node_file.name, "pods": pod_file.name}
+def _replayed(options: Replay) -> tuple[tuple[Node, ...], tuple[Pod, ...], dict[str, str]]:
+    """Nodes, pods, and the names of the files that say which."""
+    if options.mixed is not None:
+        style = read_mixed(options.mixed)
+        return style.nodes, mixed_pods(style), {"mixed": options.mixed.name}
+    if options.nodes is None or options.pods is None:
+        raise InvalidParameter("give --nodes and --pods, or --snapshot and --jobs, or --mixed")
+    named = {"nodes": options.nodes.name, "pods": options.pods.name}
+    return read_nodes(options.nodes), read_pods(options.pods), named
+
+
+def _replay_of(options: Replay) -> Filling | Departing:
+    nodes, pods, named = _replayed(options)
     if not options.departures:
         return Filling(
             nodes,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bid prices: the node that loses least of what its free GPUs are worth to those who may come.
 
-    score = floor( [ (1 - 0.6·θ) · (ΔU - 0.034·opens) - (1 - θ) · Z - θ·(ΔF + K) ] / 0.0234 )
+    score = floor( [ (1 - 0.6·θ) · (ΔU - 0.034·opens) - (1 - θ) · Z - θ·ΔF - K ] / 0.0234 )
 
 Δ: after placement less before. In GPUs:
 U       Σ_gpu W(free) - 0.845 · Ψ(Σ_gpu W(free) - free CPU / r): what gaps are worth, where there is
@@ -13,7 +13,8 @@ Z       of a pod without GPUs: 0.182 · [the node has GPU capacity free] + 0.131
 F       fragmentation (fragmentation.py) by the typical pods and, on top, large jobs
         (pricing/large_jobs.py)
 K       price of the GPUs that are taken, where requests must have them and no others
-        (pricing/sought_kinds.py)
+        (pricing/sought_kinds.py); while nothing is known of the mix, where more requests could use
+        them than others (pricing/versatility.py)
 θ       min(1, 2 · churn), churn: departures per arrival of late
 
 θ = 0: nothing ever leaves, no gap is ever given back, so each is used as well as the LP knows how.
@@ -45,6 +46,7 @@ from gpupack_core.pricing.gaps import plain, worth_of_gaps
 from gpupack_core.pricing.large_jobs import with_large_jobs
 from gpupack_core.pricing.sought_kinds import SoughtKinds
 from gpupack_core.pricing.stranding import CORES_PER_GPU, Stranding, cores_per_gpu
+from gpupack_core.pricing.versatility import Versatility
 from gpupack_core.request import Request
 from gpupack_core.units import WHOLE_GPU
 
@@ -74,6 +76,7 @@ class BidPrice(Policy):
         self.stranding = Stranding(CORES_PER_GPU, weight=STRANDED)
         self.fragmentation = Fragmentation(Mix())
         self._sought = SoughtKinds(Mix())
+        self._versatility = Versatility()
         self._scores = RowMemo(np.int64)
         self._before = RowMemo(np.int64, kept=1)
         self._lock = Lock()
@@ -94,30 +97,46 @@ class BidPrice(Policy):
         informed.worth = worth_of_gaps(outlook.mix)
         informed.stranding = Stranding(cores_per_gpu(outlook.mix), weight=STRANDED)
         informed.fragmentation = Fragmentation(with_large_jobs(outlook.mix))
-        informed._sought = SoughtKinds(outlook.mix if informed.settled else Mix())
+        informed._sought = SoughtKinds(outlook.mix)
         informed.fragmentation.meet(self.fragmentation.kinds, columns=0)
         return informed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
         """The formula above."""
         with self._lock:
-            prices = self.prices(view)
-            kind = kind_of_score(request), prices.tobytes()
-            compute = lambda some: self._gains(view, request, some, prices) // _STEP_PARTS  # noqa: E731
+            prices, cliques = self.prices(view), self._prices_of_cliques(view)
+            kind = kind_of_score(request), prices.tobytes(), cliques.tobytes()
+            compute = lambda some: (  # noqa: E731
+                self._gains(view, request, some, prices, cliques) // _STEP_PARTS
+            )
             return self._scores.of(kind, view.version, compute, rows)[rows].astype(np.float64)
 
     def prices(self, view: Arrays) -> IntArray:
-        """K for each GPU, by kind, in parts; empty if none is sought."""
-        return self._sought.prices(view)
+        """K for each GPU, by kind, in parts times 1,000; empty if none has a price."""
+        if not self._mix.demands:
+            return self._versatility.by_kind(view) * _MILLE
+        filling = _MILLE - self.settled
+        busy, idle = self._sought.prices(view), self._sought.while_filling(view)
+        return self.settled * busy + filling * idle
 
-    def _gains(self, view: Arrays, request: Request, rows: Rows, prices: IntArray) -> Parts:
+    def _prices_of_cliques(self, view: Arrays) -> IntArray:
+        """K on top of that, by GPUs of the node's largest clique; empty if there is none."""
+        nothing: IntArray = np.zeros(0, np.int64)
+        return nothing if self._mix.demands else self._versatility.by_clique(view) * _MILLE
+
+    def _gains(
+        self, view: Arrays, request: Request, rows: Rows, prices: IntArray, cliques: IntArray
+    ) -> Parts:
         """The score before it is rounded: parts times 1,000,000."""
         left, cpu = free_after(view, request, rows), view.free_cpu[rows] - request.cpu
         gains = self._change(view, rows, left, cpu)
         gains += self.settled * self.fragmentation.total * request.milli
         gains -= self._penalty(view, request, rows, left, cpu)
         if len(prices):
-            gains -= prices[view.node_kind[rows]] * (self.settled * request.milli)
+            gains -= prices[view.node_kind[rows]] * request.milli
+        if len(cliques):
+            sizes = self._versatility.cliques(view)[rows]
+            gains -= cliques[sizes] * request.milli
         return gains
 
     def _change(self, view: Arrays, rows: Rows, left: IntArray, cpu: IntArray) -> Parts:

@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The price of a GPU of a kind that some requests must have.
 
-    price = 0.03 GPU · √pressure
+    price = 0.03 GPU · √(at most 1, pressure)                 where jobs come and go
+          = 0.3 GPU · (pressure - 0.75) / 0.25, from 0 to 0.3     while nothing leaves
     pressure of a kind: GPUs asked for by those that not every kind would do for, spread evenly over
-    the GPUs that would do, for each of these GPUs; at most 1. It is taken that as many GPUs are
-    asked for as there are.
+    the GPUs that would do, for each of these GPUs. It is taken that as many GPUs are asked for as
+    there are.
 
 Fragmentation counts such requests by how frequent they are: too little to keep the few GPUs that
 will do from others who could go anywhere. A higher price keeps more of them, and sends the others
 to nodes that large jobs wait for. In proportion to the pressure, without the root, it gained a
 quarter less.
+
+While nothing leaves, a GPU that is given away is gone for those who must have it. In a linear
+program that gives GPUs to requests by kind, the dual price of a kind is a GPU where those who must
+have it ask for more than there are, and 0 where they do not. What will be asked for is not known to
+the last GPU, so the price begins before that; and it is less than a GPU, since what keeps others
+off these nodes packs the other nodes worse. Any price on kinds that will not run out was measured
+to cost openb's gpuspec20 (pressures up to 0.72) 0.1 to 0.4 points.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import sqrt
 
 import numpy as np
@@ -23,6 +31,8 @@ from gpupack_core.outlook import Mix
 from gpupack_core.request import Request
 
 RATE = 0.03
+SCARCE = 0.3
+FROM_PRESSURE = 0.75
 
 
 class SoughtKinds:
@@ -34,23 +44,33 @@ class SoughtKinds:
         self._demands = [(d.request, d.weight * d.request.milli / asked) for d in choosy]
         self._known: tuple[tuple[Kind, ...], tuple[int, ...]] = (), ()
         self._prices: IntArray = np.zeros(0, np.int64)
+        self._while_filling: IntArray = np.zeros(0, np.int64)
 
     def prices(self, view: Arrays) -> IntArray:
-        """By kind in parts, UNIT parts to a GPU, then 0 for MIXED and for ABSENT.
+        """Where jobs come and go: by kind in parts, UNIT to a GPU, then 0 for MIXED and ABSENT.
 
         Empty if none can have a price. GPUs of nodes with several kinds neither have one nor count.
         """
+        self._meet(view)
+        return self._prices
+
+    def while_filling(self, view: Arrays) -> IntArray:
+        """While nothing leaves; in the same way."""
+        self._meet(view)
+        return self._while_filling
+
+    def _meet(self, view: Arrays) -> None:
         if not self._demands:
-            return self._prices
+            return
         kinds = tuple(view.kinds.values)
         # MIXED and ABSENT, -2 and -1, come first
         gpus = np.bincount(view.node_kind - MIXED, view.gpus, len(kinds) - MIXED)[-MIXED:]
         known = kinds, tuple(gpus.astype(np.int64).tolist())
         if self._known != known:
             pressures = self._pressures(*known)
-            prices = [round(RATE * sqrt(min(1.0, pressure)) * UNIT) for pressure in pressures]
-            self._known, self._prices = known, np.array([*prices, 0, 0], np.int64)
-        return self._prices
+            self._known = known
+            self._prices = _table(RATE * sqrt(min(1.0, pressure)) for pressure in pressures)
+            self._while_filling = _table(SCARCE * _scarcity(pressure) for pressure in pressures)
 
     def _pressures(self, kinds: Sequence[Kind], gpus: Sequence[int]) -> list[float]:
         there = [number for number, some in enumerate(gpus) if some]
@@ -62,6 +82,15 @@ class SoughtKinds:
             for number in those:
                 pressures[number] += share * sum(gpus) / sum(gpus[one] for one in those)
         return pressures
+
+
+def _scarcity(pressure: float) -> float:
+    """0 where there will be enough, 1 where those who must have them will take all."""
+    return min(max(pressure - FROM_PRESSURE, 0.0) / (1 - FROM_PRESSURE), 1.0)
+
+
+def _table(prices: Iterable[float]) -> IntArray:
+    return np.array([*(round(price * UNIT) for price in prices), 0, 0], np.int64)
 
 
 def _chooses(request: Request) -> bool:

@@ -120,8 +120,8 @@ def _bid_price(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) 
         if nodes.free_gpu_milli[row] > 0:
             penalty += _BESIDE_FREE_GPUS
         gain -= penalty * ((_MILLE - prices.settled) * WHOLE_GPU)
-    if len(prices.sought):
-        gain -= prices.sought[kind] * (prices.settled * milli)
+    if len(prices.by_kind):
+        gain -= prices.by_kind[kind] * milli
     rounded: int = gain // _STEP
     return rounded
 

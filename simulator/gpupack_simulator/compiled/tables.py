@@ -155,8 +155,8 @@ class Prices(NamedTuple):
     """Of U in per mille."""
     settled: int
     """θ in per mille."""
-    sought: IntArray
-    """Price by kind, or empty."""
+    by_kind: IntArray
+    """K by kind, in parts times 1,000; or empty."""
 
 
 BEST_FIT, FGD, BID_PRICE = range(3)

@@ -149,7 +149,7 @@ class Reading:
         top = fields_of(self._document.data, "", self._document, self._faults)
         rest = {key: value for key, value in top.items() if key not in _LISTS}
         frame = one(rest, _Frame, "", self._document, self._faults) or _Frame()
-        nodes = self._nodes(top.get("nodes"))
+        nodes = self.nodes(top.get("nodes"))
         if not nodes and not len(self._faults):
             self._fault("nodes", "a scenario needs at least one node")
         discipline = self._attempt("discipline", lambda: discipline_named(frame.discipline))
@@ -187,7 +187,8 @@ class Reading:
                 found[job.id] = job
         return tuple(found.values())
 
-    def _nodes(self, data: Any) -> tuple[Node, ...]:
+    def nodes(self, data: Any) -> tuple[Node, ...]:
+        """In the order of the file."""
         found: dict[str, Node] = {}
         for path, spec in items(data, NodeSpec, "nodes", self._document, self._faults):
             for node in self._attempt(path, lambda spec=spec: tuple(nodes_of(spec))) or ():

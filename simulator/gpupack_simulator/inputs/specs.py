@@ -127,7 +127,7 @@ def _device(spec: NodeSpec, node: str, index: int) -> Device:
 
 def jobs_of(spec: JobSpec) -> Iterator[Job]:
     """As many as it counts."""
-    request = _request(spec)
+    request = request_of(spec)
     spread = Spread(spec.spread.max_nodes, spec.spread.one_worker_per_node, spec.spread.same_clique)
     for number in range(spec.count):
         yield Job(
@@ -143,7 +143,8 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
         )
 
 
-def _request(spec: JobSpec) -> Request:
+def request_of(spec: JobSpec) -> Request:
+    """Of one worker."""
     share = None
     if spec.share is not None:
         milli = MilliGpu(round(spec.share.percent * _PERCENT))

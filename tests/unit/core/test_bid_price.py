@@ -61,8 +61,13 @@ def utility(here, worth, cores):
     return gaps - psi(gaps, here.cpu, cores)
 
 
+def of_pressure(pressure):
+    scarcity = min(1.0, max(0.0, (pressure - 0.75) / 0.25))
+    return parts(0.03 * math.sqrt(min(1.0, pressure))), parts(0.3 * scarcity)
+
+
 def sought(cluster, mix):
-    """Price of a GPU by the order of its node."""
+    """Prices of a GPU, busy and while filling, by the order of its node."""
     inventory = [(n, [d for d in n.devices if not d.profile]) for n in cluster.nodes()]
     alike = {n.name: gpus for n, gpus in inventory if len({(g.model, g.memory) for g in gpus}) == 1}
     supply = Counter((g.model, g.memory) for gpus in alike.values() for g in gpus)
@@ -72,7 +77,7 @@ def sought(cluster, mix):
         if demand.request.milli and len(those) < len(supply):
             gpus = demand.weight * demand.request.milli / asked * supply.total()
             pressure.update({kind: gpus / sum(supply[k] for k in those) for kind in those})
-    each = {kind: parts(0.03 * math.sqrt(min(1.0, pressure[kind]))) for kind in supply}
+    each = {kind: of_pressure(pressure[kind]) for kind in supply}
     rows = {name: cluster.row(name) for name in alike}
     return {
         int(cluster.arrays.order[rows[name]]): each[gpus[0].model, gpus[0].memory]
@@ -98,8 +103,10 @@ def formula(cluster, mix, churn):
             beside = parts(0.182) * any(g.milli for g in here.gpus)
             gain -= (1000 - theta) * (beside + parts(0.131) * then.cpu // 128_000)
         worse = fragmentation(then, weights) - fragmentation(here, weights)
-        worse += prices.get(here.order, 0) * request.milli
-        return (1000 * gain - theta * worse) // (parts(0.0234) * 1_000_000)
+        busy, filling = prices.get(here.order, (0, 0))
+        price = theta * busy + (1000 - theta) * filling
+        total = 1000 * gain - theta * worse - price * request.milli
+        return total // (parts(0.0234) * 1_000_000)
 
     return score
 
@@ -145,6 +152,43 @@ def test_where_jobs_come_and_go_others_leave_the_gpus_that_some_must_have():
     assert place(cluster, whole(1), informed(*mix)) == "sought/0"
     assert place(cluster, whole(1), informed(*mix, churn=1.0)) == "other/0"
     assert place(cluster, whole(1, models=(A100,)), informed(*mix, churn=1.0)) == "sought/0"
+
+
+def test_while_nothing_leaves_others_leave_the_gpus_that_those_who_must_have_them_will_take():
+    cluster = cluster_of(node("sought", 2, model=A100), node("other", 2))
+    mix = [whole(1, models=(A100,))] * 4 + [whole(1)] * 5
+    assert place(cluster, whole(1), informed(*mix)) == "other/0"
+    assert place(cluster, whole(1, models=(A100,)), informed(*mix)) == "sought/0"
+
+
+def test_while_nothing_is_known_the_gpu_that_fewest_could_do_with_goes_first():
+    small, medium, large = (
+        node(name, 2, gpu_memory=memory)
+        for name, memory in (("m", 16_000), ("b", 24_000), ("a", 48_000))
+    )
+    cluster = cluster_of(large, medium, small)
+    assert place(cluster, whole(1), BID_PRICE) == "m/0"
+    assert place(cluster, share(100), BID_PRICE) == "m/0"
+    assert place(cluster, whole(2, min_memory=20_000), BID_PRICE) == "b/0 b/1"
+    assert place(cluster, whole(1, min_memory=48_000), BID_PRICE) == "a/0"
+    assert place(taken(cluster, "m", 0, 1, memory=16_000), whole(1), BID_PRICE) == "b/0"
+
+
+def test_while_nothing_is_known_gpus_without_nvlink_go_before_those_of_large_cliques():
+    cliques = {"eight": [0] * 8, "four": [0] * 4 + [1] * 4, "none": None}
+    cluster = cluster_of(*(node(name, 8, cliques=of) for name, of in cliques.items()))
+    assert place(cluster, whole(8), BID_PRICE).startswith("none/")
+    assert place(taken(cluster, "none", 0), whole(8), BID_PRICE).startswith("four/")
+
+
+def test_what_is_learned_takes_the_place_of_what_is_taken_for_granted():
+    cluster = cluster_of(node("large", 8), node("small", 8, gpu_memory=16_000))
+    assert place(cluster, whole(1), BID_PRICE) == "small/0"
+    wanted = [whole(1, models=("H100",))] * 4 + [whole(1)] * 5
+    nobody = informed(whole(1), whole(1, min_memory=10_000))
+    assert place(cluster, whole(1), nobody) == place(cluster, whole(1), informed(whole(1)))
+    other = cluster_of(node("large", 8, model=A100), node("small", 8, gpu_memory=16_000))
+    assert place(other, whole(1), informed(*wanted)) == "large/0"
 
 
 def test_cpu_that_a_node_lacks_for_its_gaps_is_not_made_scarcer():

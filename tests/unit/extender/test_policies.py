@@ -97,8 +97,8 @@ def test_a_name_that_is_none_is_refused_with_those_that_are():
 
 
 async def test_what_no_node_could_take_is_not_expected_of_those_to_come():
-    learner = told(arrivals=FIRST // 2)
-    for _ in range(FIRST // 2):
+    learner = told(arrivals=FIRST)
+    for _ in range(FIRST):
         learner.arrived(core.Request(gpus=100))
     subject = Policies("wise", learner, look=Wise, can_serve=lambda asked: asked.gpus < 100)
     subject.named()

@@ -8,8 +8,8 @@ from gpupack_core import Device, DeviceUuid, MiB, MilliCpu, MilliGpu, Node, Node
 from gpupack_simulator import Job, JobId, Settings, Simulator
 
 
-def node(name, gpus=4, *, cpu=64_000, memory=512_000, model="GPU"):
-    devices = (Device(DeviceUuid(f"{name}/{i}"), i, model, MiB(80_000)) for i in range(gpus))
+def node(name, gpus=4, *, cpu=64_000, memory=512_000, model="GPU", gpu_memory=80_000):
+    devices = (Device(DeviceUuid(f"{name}/{i}"), i, model, MiB(gpu_memory)) for i in range(gpus))
     return Node(NodeName(name), tuple(devices), MilliCpu(cpu), MiB(memory))
 
 

@@ -11,6 +11,9 @@ from click.testing import CliRunner
 
 from gpupack_core import POLICIES
 from gpupack_simulator.cli import main
+from gpupack_simulator.experiments import Scripted
+from gpupack_simulator.inputs.scenario import read_scenario
+from gpupack_simulator.output.figures import figures
 
 EXAMPLES = Path(__file__).parents[3] / "examples/simulator"
 GOLDEN = Path(__file__).parent / "golden"
@@ -38,3 +41,9 @@ def test_the_classroom_goes_as_it_always_went(policy, monkeypatch):
     arguments = ["step", str(EXAMPLES / "classroom.yaml"), "--policies", policy, "--steps", "10"]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     compare(f"classroom-{policy}", result.output)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_under_the_default_nobody_waits_in_the_classroom(seed):
+    classroom = Scripted(read_scenario(EXAMPLES / "classroom.yaml"))
+    assert figures(classroom.run("default", seed)).wait_mean == 0

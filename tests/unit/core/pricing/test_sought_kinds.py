@@ -4,7 +4,7 @@ from core_builders import A100, H100, cluster_of, device, node, share, whole
 
 from gpupack_core import Mix, Node, NodeName
 from gpupack_core.fragmentation import UNIT
-from gpupack_core.pricing.sought_kinds import RATE, SoughtKinds
+from gpupack_core.pricing.sought_kinds import RATE, SCARCE, SoughtKinds
 
 
 def prices(cluster, *counts):
@@ -65,3 +65,11 @@ def test_nodes_that_join_change_the_price():
     sought = SoughtKinds(Mix.of([(whole(1, models=(A100,)), 1), (whole(3), 1)]))
     few, many = (sought.prices(two_kinds(a100=number).arrays)[1] for number in (4, 12))
     assert few > many > 0
+
+
+@pytest.mark.parametrize(("others", "scarcity"), [(3, 0), (2, 0), (1.5, 0.2), (0.5, 1)])
+def test_while_nothing_leaves_the_price_begins_shortly_before_they_run_out(others, scarcity):
+    # of 8 GPUs asked for 8 / (1 + others) by name, of 4 there are
+    mix = Mix.of([(whole(1, models=(A100,)), 1), (whole(1), others)])
+    found = SoughtKinds(mix).while_filling(two_kinds().arrays)
+    assert found[:2].tolist() == [0, pytest.approx(SCARCE * scarcity * UNIT, abs=1)]

@@ -23,6 +23,7 @@ NODES = (
     *(node(f"eight-{n}", 8, cpu=96_000, model="A100") for n in range(4)),
     *(node(f"two-{n}", 2, cpu=32_000, model="T4") for n in range(6)),
     *(node(f"four-{n}", 4, cpu=16_000, model="P100") for n in range(4)),
+    *(node(f"large-{n}", 2, cpu=32_000, model="A100", gpu_memory=160_000) for n in range(2)),
     node("without", 0, cpu=64_000),
 )
 KINDS = [
@@ -31,6 +32,7 @@ KINDS = [
     {"gpus": 1, "cpu": 4_000, "models": ("T4",)},
     {"gpus": 2, "cpu": 12_000},
     {"gpus": 4, "cpu": 0, "min_memory": MiB(70_000)},
+    {"gpus": 1, "cpu": 1_000, "min_memory": MiB(90_000)},
     {"gpus": 8, "cpu": 64_000},
     {"gpus": 9, "cpu": 1_000},
     {"share": 300, "cpu": 2_000},

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs with wishes of models and memory for clusters of several models, drawn by a seed.
+
+A job has a **size** (how many GPUs, or what part of one) and a **wish** (models, or a least memory
+of the GPU; or neither). Sizes and wishes have weights, and are drawn independently, except that
+what fits on no node of the cluster is never drawn:
+
+    chance of (size, wish) ~ weight of the size · weight of the wish, or 0 where it never fits
+
+What is drawn are the pods of a trace: workload.py fills a cluster with them or lets them come and
+go, as with those of openb. Weights are assumptions of whoever writes them: no public trace has both
+the models and the memory that were asked for. The description is YAML (inputs/mixedfile.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import inf
+from random import Random
+from typing import Final
+
+from gpupack_core import Cluster, Node, Request, explain
+from gpupack_simulator.errors import InvalidParameter
+from gpupack_simulator.inputs.openb import Pod
+
+MOST_PODS: Final = 1_000_000
+MOST_PAIRS: Final = 4096
+"""Of a size and a wish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A size or a wish. Of a wish only `models` and `min_memory` are looked at."""
+
+    request: Request
+    weight: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight < inf:
+            raise InvalidParameter(f"a weight of {self.weight:g}: use more than 0, not without end")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedStyle:
+    """`pods`: how many are drawn, by `seed`."""
+
+    nodes: tuple[Node, ...]
+    sizes: tuple[Weighted, ...]
+    wishes: tuple[Weighted, ...]
+    pods: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.pods <= MOST_PODS:
+            raise InvalidParameter(f"{self.pods} pods: draw 1 to {MOST_PODS:,}")
+        if not 0 < len(self.sizes) * len(self.wishes) <= MOST_PAIRS:
+            raise InvalidParameter(
+                f"{len(self.sizes)} sizes and {len(self.wishes)} wishes: use 1 or more of both, "
+                f"and at most {MOST_PAIRS:,} pairs"
+            )
+
+
+def chances(style: MixedStyle) -> dict[Request, float]:
+    """How likely each request is; they add up to 1."""
+    cluster = Cluster(style.nodes)
+    weights: dict[Request, float] = {}
+    for size, wish in product(style.sizes, style.wishes):
+        request = replace(
+            size.request, models=wish.request.models, min_memory=wish.request.min_memory
+        )
+        if _fits(cluster, request):
+            weights[request] = weights.get(request, 0.0) + size.weight * wish.weight
+    whole = sum(weights.values())
+    if not whole:
+        raise InvalidParameter("no size with any wish fits on any of the nodes")
+    return {request: weight / whole for request, weight in weights.items()}
+
+
+def mixed_pods(style: MixedStyle) -> tuple[Pod, ...]:
+    """By number of the draw."""
+    likely = chances(style)
+    random = Random(style.seed)  # noqa: S311  # not for secrets
+    drawn: Sequence[Request] = random.choices(list(likely), list(likely.values()), k=style.pods)
+    return tuple(Pod(f"pod-{number:07}", request) for number, request in enumerate(drawn))
+
+
+def _fits(cluster: Cluster, request: Request) -> bool:
+    """On an empty node; all of these are."""
+    return len(explain(cluster, request)) < len(cluster)
