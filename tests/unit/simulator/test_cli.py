@@ -57,6 +57,25 @@ def test_replay_with_departures_writes_allocation_and_waits_by_size(files):
     assert {"share", "one", "2-3"} <= set(figures["wait_lifetimes"])
 
 
+MIXED = """\
+pods: 100
+nodes:
+  - {name: small, count: 2, gpus: 4, model: T4, gpuMemory: 16}
+  - {name: large, gpus: 4, model: A100, gpuMemory: 80}
+sizes: [{weight: 1, gpus: 1}]
+wishes: [{weight: 1}, {weight: 1, minGpuMemory: 40}]
+"""
+
+
+@pytest.mark.parametrize("experiment", [("--demand", 1.3), ("--departures", "--measured", 5)])
+def test_replay_draws_a_mixed_cluster_from_its_description(tmp_path, experiment):
+    (tmp_path / "mixed.yaml").write_text(MIXED)
+    given = ("--mixed", tmp_path / "mixed.yaml", "--policies", "default", "--seeds", 2, "-j", 1)
+    said("replay", *given, *experiment, "-q", "--json", tmp_path / "out.json")
+    for figures in json.loads((tmp_path / "out.json").read_text())["results"]["default"].values():
+        assert 30 < figures["allocation_percent"] <= 100
+
+
 def test_folders_for_the_figures_are_made_before_anything_is_run(files):
     given = ("replay", "--nodes", files / "nodes.csv", "--pods", files / "pods.csv", "-q", "-j", 1)
     said(*given, "--seeds", 1, "--json", files / "new/folder/out.json")
@@ -182,6 +201,7 @@ def test_a_mapping_without_a_trace_is_refused(scenario):
 
 
 UNUSED = {
+    ("--nodes", "x", "--mixed", "x"): "give either --nodes and --pods, or --snapshot and --jobs",
     ("--nodes", "x", "--jobs", "x"): "give either --nodes and --pods, or --snapshot and --jobs",
     ("--snapshot", "x", "--jobs", "x", "--departures"): "--departures draws jobs from --pods",
     ("--nodes", "x", "--pods", "x", "--adopt"): "--adopt is of a --snapshot; there is none",
