@@ -8,7 +8,6 @@ after a pause one gang is admitted, not all that wait there. A gang that is dele
 before it runs counts as one, or whoever does that in time would never pause.
 """
 
-import collections
 import dataclasses
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from gpupack_crds.kinds import GpuJob
 from gpupack_operator.decision import attempts
 from gpupack_operator.decision.model import NotPlanned
 from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.remembered import Remembered
 
 FIRST_PAUSE_SECONDS: Final = 15.0
 MAX_PAUSE_SECONDS: Final = 600.0
@@ -42,8 +42,8 @@ class CreationBackoff:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pauses: collections.OrderedDict[str, _Pause] = collections.OrderedDict()
-        """By namespace, those that changed last at the end."""
+        self._pauses = Remembered[str, _Pause](clock, linger_seconds=MAX_PAUSE_SECONDS)
+        """By namespace."""
         self._starting: dict[tuple[str, str], str] = {}
         """The uid of each gang that has places and does not run yet, by namespace and name."""
 
@@ -82,32 +82,23 @@ class CreationBackoff:
 
     def _ran(self, job: GpuJob) -> None:
         self._starting.pop(job.key, None)
-        self._pauses.pop(job.metadata.namespace, None)
+        self._pauses.forget(job.metadata.namespace)
 
     def _ended(self, job: GpuJob, attempt: Attempt) -> None:
         if attempt.reason == JobReason.CREATION_FORBIDDEN or attempt.outcome == "Suspended":
-            del self._starting[job.key]
             self._refused(job.metadata.namespace, attempt.message)
         elif attempt.outcome in {"Succeeded", "Failed"}:
             self._ran(job)
-        else:
-            del self._starting[job.key]
+        self._starting.pop(job.key, None)
 
     def _refused(self, namespace: str, said: str) -> None:
         before = self._pauses.get(namespace)
         count = before.refused + 1 if before else 1
         seconds = min(FIRST_PAUSE_SECONDS * 2.0 ** (count - 1), MAX_PAUSE_SECONDS)
-        self._keep(namespace, _Pause(count, self._clock() + seconds, said))
+        self._pauses.keep(namespace, _Pause(count, self._clock() + seconds, said))
 
     def _began(self, job: GpuJob) -> None:
         self._starting[job.key] = job.metadata.uid
         if found := self._pauses.get(job.metadata.namespace):
             until = self._clock() + TRIAL_SECONDS
-            self._keep(job.metadata.namespace, dataclasses.replace(found, until=until))
-
-    def _keep(self, namespace: str, pause: _Pause) -> None:
-        """A pause that is long over is forgotten, and with it how many there were."""
-        self._pauses[namespace] = pause
-        self._pauses.move_to_end(namespace)
-        while next(iter(self._pauses.values())).until + MAX_PAUSE_SECONDS < self._clock():
-            self._pauses.popitem(last=False)
+            self._pauses.keep(job.metadata.namespace, dataclasses.replace(found, until=until))

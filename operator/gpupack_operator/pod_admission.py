@@ -12,7 +12,6 @@ An admission webhook that cannot do dry runs makes the API server refuse them al
 known, and the plan is asked for.
 """
 
-import collections
 import dataclasses
 import re
 import time
@@ -26,6 +25,7 @@ from gpupack_kube.objects import Json
 from gpupack_kube.resources import PODS
 from gpupack_operator.decision.model import NotPlanned
 from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.remembered import Remembered
 
 ALLOWED_SECONDS = 300.0
 """How long a yes is good for: waiting jobs ask for plans far more often than quotas change."""
@@ -67,7 +67,10 @@ class PodAdmission:
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._reviews: collections.OrderedDict[tuple[str, int], Review] = collections.OrderedDict()
+        self._reviews = Remembered[tuple[str, int], Review](
+            clock, linger_seconds=MAX_REFUSED_SECONDS
+        )
+        """By uid and attempt; those of jobs that are gone go in time."""
 
     async def refusal(self, job: GpuJob, template: Json, *, attempt: int) -> NotPlanned | None:
         """Why no plan is to be asked for; None where the API server takes the first pod.
@@ -82,7 +85,7 @@ class PodAdmission:
                 last = await self._review(job, template, attempt=attempt, last=last)
             except errors.Invalid as error:
                 return NotPlanned(JobReason.INVALID_TEMPLATE, error.said, for_good=True)
-            self._remember(key, last)
+            self._reviews.keep(key, last)
         if not last.refusal:
             return None
         return NotPlanned(
@@ -112,13 +115,6 @@ class PodAdmission:
             refusal = ""
         seconds = _doubled(last) if refusal else ALLOWED_SECONDS
         return Review(refusal=refusal, until=self._clock() + seconds, seconds=seconds)
-
-    def _remember(self, key: tuple[str, int], review: Review) -> None:
-        """Reviews of jobs that are gone go when they are no longer good for anything."""
-        self._reviews[key] = review
-        self._reviews.move_to_end(key)
-        while next(iter(self._reviews.values())).until + MAX_REFUSED_SECONDS < self._clock():
-            self._reviews.popitem(last=False)
 
 
 def first_pod(job: GpuJob, template: Json, *, attempt: int) -> Json:

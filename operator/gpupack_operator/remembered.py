@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was found out about something, for as long as it is good for anything."""
+
+import collections
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+
+class Until(Protocol):
+    """Something that is good until a moment."""
+
+    @property
+    def until(self) -> float:
+        """By the monotonic clock, in seconds."""
+        ...
+
+
+K = TypeVar("K")
+V = TypeVar("V", bound=Until)
+
+
+class Remembered(Generic[K, V]):
+    """The last of each key; those that are long over go as others come.
+
+    Args:
+        clock: monotonic seconds.
+        linger_seconds: how long one stays when it is over: what follows it may build on it.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, linger_seconds: float) -> None:
+        self._clock = clock
+        self._linger_seconds = linger_seconds
+        self._values: collections.OrderedDict[K, V] = collections.OrderedDict()
+        """Those that changed last at the end."""
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        """The last of this key, over or not; None: there is none any more."""
+        return self._values.get(key)
+
+    def keep(self, key: K, value: V) -> None:
+        """It takes the place of the last one."""
+        self._values[key] = value
+        self._values.move_to_end(key)
+        while next(iter(self._values.values())).until + self._linger_seconds < self._clock():
+            self._values.popitem(last=False)
+
+    def forget(self, key: K) -> None:
+        """Nothing is known of this key."""
+        self._values.pop(key, None)
