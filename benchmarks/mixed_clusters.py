@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from packing import DOCUMENT, SIZES, replaced
+from documents import replaced, row
+from packing import DOCUMENT, SIZES
 
 from gpupack_core import DEFAULT_POLICY, POLICIES
 from gpupack_simulator import Size
@@ -71,15 +72,15 @@ def table(found: Mapping[str, Cells], experiment: str) -> str:
     """One line a policy; those behind the best beyond noise are marked."""
     columns = [column for column in next(iter(found.values())) if column[0] == experiment]
     lines = [
-        _row(["policy", *(figure for _, figure in columns)]),
-        _row(["---"] * (1 + len(columns))),
+        row(["policy", *(figure for _, figure in columns)]),
+        row(["---"] * (1 + len(columns))),
     ]
     for policy, cells in found.items():
         shown = [
             _cell(cells[column], [of[column] for of in found.values()], column)
             for column in columns
         ]
-        lines.append(_row([policy, *shown]))
+        lines.append(row([policy, *shown]))
     return "\n".join(lines)
 
 
@@ -91,10 +92,6 @@ def _cell(ours: Sequence[float], all_: Sequence[Sequence[float]], column: Column
     worse = sum(behind) / len(behind) > confidence_interval(behind, CONFIDENCE)
     mean = sum(ours) / len(ours)
     return f"{mean:.{3 if wait else 2}f}{' ↓' if worse else ''}"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

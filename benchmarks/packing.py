@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from documents import replaced, row
 from packing_differences import Difference, Figure, difference, judged
 
 from gpupack_simulator import Size, size_of
@@ -122,7 +123,7 @@ def _results(path: Path) -> Results:
 def filling_table(bench: Bench, workloads: Iterable[str]) -> str:
     """Allocated share of the GPUs at 100 and 130 % of demand."""
     policies = bench.policies
-    lines = [_row(["workload", *policies]), _row(["---"] * (len(policies) + 1))]
+    lines = [row(["workload", *policies]), row(["---"] * (len(policies) + 1))]
     for workload in workloads:
         results = bench.filling(workload)
         cells = [
@@ -132,7 +133,7 @@ def filling_table(bench: Bench, workloads: Iterable[str]) -> str:
             )
             for policy in policies
         ]
-        lines.append(_row([workload, *cells]))
+        lines.append(row([workload, *cells]))
     return "\n".join(lines)
 
 
@@ -153,10 +154,10 @@ def busy_table(
     }
     figures = sum(map(len, rows.values()))
     heads = HEADS[discipline]
-    lines = [_row(heads), _row(["---"] * len(heads))]
+    lines = [row(heads), row(["---"] * len(heads))]
     for (workload, load), differences in rows.items():
         cells = [judged(one, figures) for one in differences]
-        lines.append(_row([workload, f"{load:g}", str(bench.busy_seeds), *cells]))
+        lines.append(row([workload, f"{load:g}", str(bench.busy_seeds), *cells]))
     return "\n".join(lines)
 
 
@@ -200,17 +201,6 @@ def _demand(pods: Path) -> dict[Size, float]:
         size: sum(request.milli for request in requests if size_of(request) is size) / whole
         for size in SIZES
     }
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def replaced(text: str, name: str, table: str) -> str:
-    """The document with another table between the two marks of this name."""
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    head, rest = text.split(begin)
-    return f"{head}{begin}\n\n{table}\n\n{end}{rest.split(end)[1]}"
 
 
 def main() -> None:

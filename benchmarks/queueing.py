@@ -26,7 +26,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from queueing_report import DOCUMENT, PICTURE, REPORT, drawn, replaced, table
+from documents import replaced
+from queueing_report import DOCUMENT, MARKS, PICTURE, REPORT, drawn, table
 
 from gpupack_core import Device, DeviceUuid, MiB, Node, NodeName
 from gpupack_core.queueing import NEVER, Quotas
@@ -36,6 +37,7 @@ from gpupack_simulator.disciplines import DISCIPLINES, Discipline
 from gpupack_simulator.inputs.openb import read_nodes, read_timed_jobs
 from gpupack_simulator.output.fairness import fairness
 from gpupack_simulator.output.figures import figures
+from gpupack_simulator.output.waste import losses
 from gpupack_simulator.philly import DAY, PhillyStyle, philly_jobs
 from gpupack_simulator.record import Cause
 
@@ -115,11 +117,7 @@ def run(workload: Workload, queue: Discipline, options: argparse.Namespace, seed
 def told(found: Run, workload: Workload) -> dict[str, Any]:
     """What the report keeps of a run."""
     made, fair = figures(found), fairness(found, Quotas(), capacity=1000 * workload.gpus)
-    lost = [
-        loss
-        for loss in found.losses
-        if loss.cause is Cause.PREEMPTED and loss.time >= found.measured_from
-    ]
+    lost = losses(found, Cause.PREEMPTED)
     waits = {
         str(size): {
             "jobs": of.jobs,
@@ -221,7 +219,7 @@ def main() -> None:
     if options.write:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(json.dumps(report, indent=1) + "\n")
-        DOCUMENT.write_text(replaced(DOCUMENT.read_text(), table(report)))
+        DOCUMENT.write_text(replaced(DOCUMENT.read_text(), MARKS, table(report)))
         PICTURE.write_text(drawn(report))
 
 

@@ -13,12 +13,15 @@ from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
+from documents import replaced, row
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 REPORT: Final = Path("docs/reports/queueing.json")
 DOCUMENT: Final = Path("docs/queueing.md")
 PICTURE: Final = Path("docs/queueing.svg")
+MARKS: Final = "queues"
+"""Between which the table stands."""
 STYLE: Final = {"svg.fonttype": "none", "svg.hashsalt": "queueing"}
 """Letters stay letters, and one report gives one picture."""
 SIZES: Final = {
@@ -42,9 +45,9 @@ Runs = Mapping[str, Mapping[str, Any]]
 
 def table(report: Mapping[str, Any]) -> str:
     """One row for each workload and queue; mean ± standard deviation over seeds."""
-    lines = [_row(HEADS), _row(["---"] * len(HEADS))]
+    lines = [row(HEADS), row(["---"] * len(HEADS))]
     for workload, found in report["workloads"].items():
-        lines.append(_row(_jobs(workload, found)))
+        lines.append(row(_jobs(workload, found)))
         for queue, runs in found["queues"].items():
             waits = [_told(_waits(runs, size), 2) for size in SIZES]
             figures = (
@@ -57,7 +60,7 @@ def table(report: Mapping[str, Any]) -> str:
             cells = [_told(_values(runs, name), digits) for name, digits in figures]
             all_waits = _told(_values(runs, "wait_mean_hours"), 2)
             lines.append(
-                _row([workload, queue, all_waits, *waits, _told(_waiting(runs), 1), *cells])
+                row([workload, queue, all_waits, *waits, _told(_waiting(runs), 1), *cells])
             )
     return "\n".join(lines)
 
@@ -96,17 +99,6 @@ def _told(values: list[float], digits: int) -> str:
         return "-"
     spread = f" ± {stdev(values):,.{digits}f}" if len(values) > 1 else ""
     return f"{mean(values):,.{digits}f}{spread}"
-
-
-def _row(cells: Any) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def replaced(text: str, new: str) -> str:
-    """The document with another table between the two marks."""
-    begin, end = "<!-- queues -->", "<!-- end of queues -->"
-    head, rest = text.split(begin)
-    return f"{head}{begin}\n\n{new}\n\n{end}{rest.split(end)[1]}"
 
 
 def draw(report: Mapping[str, Any]) -> Figure:
@@ -165,7 +157,7 @@ def drawn(report: Mapping[str, Any]) -> str:
 def main() -> None:
     """Write both anew."""
     report = json.loads(REPORT.read_text())
-    DOCUMENT.write_text(replaced(DOCUMENT.read_text(), table(report)))
+    DOCUMENT.write_text(replaced(DOCUMENT.read_text(), MARKS, table(report)))
     PICTURE.write_text(drawn(report))
 
 

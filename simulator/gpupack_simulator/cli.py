@@ -224,10 +224,8 @@ def step(steps: int | None, every: float, seed: int, **given: Any) -> None:
 @click.option("-q", "--quiet", is_flag=True, help="No tables.")
 def quotas_what_if(**given: Any) -> None:
     """Replay jobs under today's and under proposed quotas: what would have changed?"""
-    output = _output({**given, "processes": 1})
-    for name in ("json", "out", "quiet"):
-        del given[name]
-    source = _source(given)
+    given["processes"] = 1
+    output, source = _output(given), _source(given)
     what_if(WhatIf(source=source, **given), output)
 
 

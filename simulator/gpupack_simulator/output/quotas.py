@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same jobs under two sets of quotas, side by side."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,8 +17,9 @@ from gpupack_simulator.output.fairness import Fairness, fairness
 from gpupack_simulator.output.figures import Figures
 from gpupack_simulator.output.results import Json, figures_json
 from gpupack_simulator.output.units import UNITS, Unit
-from gpupack_simulator.output.waits import measured
-from gpupack_simulator.record import Cause, Run
+from gpupack_simulator.output.waits import measured, waits_of
+from gpupack_simulator.output.waste import losses
+from gpupack_simulator.record import Cause, JobRecord, Run
 
 SCHEMA: Final = "gpupack.dev/simulation-quotas/v1"
 TODAY: Final = "today"
@@ -79,37 +81,47 @@ def change(today: Run, proposed: Run, quotas: Quotas, *, capacity: int) -> Quota
 
 def _side(run: Run, quotas: Quotas, capacity: int, end: float) -> Side:
     fair = fairness(run, quotas, capacity=capacity, until=end)
-    tenants = sorted({record.job.tenant for record in run.jobs})
+    lost, counted = _gpu_time_lost(run), _by_owner(measured(run))
     return Side(
         digest(run),
         fair,
-        {tenant: _waits_of(run, tenant) for tenant in tenants},
+        {
+            tenant: _of_tenant(own, counted.get(tenant, []), lost)
+            for tenant, own in sorted(_by_owner(run.jobs).items())
+        },
         sum(record.preemptions for record in run.jobs),
-        _lost(run, {record.job.id for record in run.jobs}),
+        sum(lost.values(), 0.0),
     )
 
 
-def _waits_of(run: Run, tenant: str) -> TenantWaits:
+def _by_owner(records: Iterable[JobRecord]) -> dict[str, list[JobRecord]]:
+    found: dict[str, list[JobRecord]] = {}
+    for record in records:
+        found.setdefault(record.job.tenant, []).append(record)
+    return found
+
+
+def _of_tenant(
+    own: list[JobRecord], counted: list[JobRecord], lost: dict[JobId, float]
+) -> TenantWaits:
     """CPU-only jobs do not count, as in the mean of all."""
-    own = {record.job.id for record in run.jobs if record.job.tenant == tenant}
-    waits = [
-        record.wait
-        for record in measured(run)
-        if record.job.id in own and record.wait is not None and record.job.size is not Size.NONE
-    ]
+    waits = waits_of([record for record in counted if record.job.size is not Size.NONE])
     return TenantWaits(
-        len(waits),
-        float(np.mean(waits)) if waits else None,
-        float(np.percentile(waits, 90)) if waits else None,
-        sum(record.preemptions for record in run.jobs if record.job.id in own),
-        _lost(run, own),
+        waits.jobs,
+        waits.mean,
+        waits.p90,
+        sum(record.preemptions for record in own),
+        sum((lost.get(record.job.id, 0.0) for record in own), 0.0),
     )
 
 
-def _lost(run: Run, jobs: set[JobId]) -> float:
+def _gpu_time_lost(run: Run) -> dict[JobId, float]:
+    """To preemption, by job."""
     unit = UNITS[run.time_unit]
-    lost = (x for x in run.losses if x.cause is Cause.PREEMPTED and x.job in jobs)
-    return sum(loss.milli_time for loss in lost) / unit.per_gpu_time
+    found: dict[JobId, float] = {}
+    for loss in losses(run, Cause.PREEMPTED):
+        found[loss.job] = found.get(loss.job, 0.0) + loss.milli_time / unit.per_gpu_time
+    return found
 
 
 def tables(found: QuotaChange) -> list[Table]:

@@ -18,7 +18,7 @@ from gpupack_simulator.record import End, JobRecord, Run
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """One size. Times in the run's unit; None: no such job."""
+    """Of some jobs. Times in the run's unit; None: no such job."""
 
     jobs: int
     still_waiting: int
@@ -37,7 +37,7 @@ class Waits:
 
 def waits_by_size(run: Run) -> dict[Size, Waits]:
     """Sizes that occur, smallest first."""
-    return {size: _waits(of_size) for size, of_size in _by_size(run).items()}
+    return {size: waits_of(of_size) for size, of_size in _by_size(run).items()}
 
 
 def wait_times(run: Run) -> dict[Size, FloatArray]:
@@ -88,7 +88,8 @@ def _sorted_waits(records: Iterable[JobRecord]) -> FloatArray:
     return np.sort([record.wait for record in records if record.wait is not None]).astype(float)
 
 
-def _waits(records: list[JobRecord]) -> Waits:
+def waits_of(records: list[JobRecord]) -> Waits:
+    """Of those that count."""
     waits = _sorted_waits(records)
     spent, durations = _spent(records)
     slowdowns = spent / durations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gpupack_simulator.output import capacity
 from gpupack_simulator.output.series import Steps
 from gpupack_simulator.output.units import UNITS, Unit
-from gpupack_simulator.record import Cause, Run, Sample, TimeUnit
+from gpupack_simulator.record import Cause, Loss, Run, Sample, TimeUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,19 @@ def waste(run: Run) -> Waste:
     at_end = run.time_unit is TimeUnit.ARRIVAL
     free = _at_end(told) if at_end else _over_time(run, told)
     for cause in (Cause.KILLED_WORK, Cause.PREEMPTED):
-        free[cause] = 0.0 if at_end else _lost(run, cause)
+        free[cause] = 0.0 if at_end else sum(loss.milli_time for loss in losses(run, cause))
     known = {cause: free[cause] / unit.per_gpu_time for cause in Cause if free.get(cause)}
     return Waste(unit.gpu_time, unit.gpu_time_key, known, _total(run, unit))
+
+
+def losses(run: Run, cause: Cause) -> list[Loss]:
+    """Those of one cause in the measured part of the run."""
+    return [x for x in run.losses if x.cause is cause and x.time >= run.measured_from]
 
 
 def _total(run: Run, unit: Unit) -> float:
     time = 1.0 if run.time_unit is TimeUnit.ARRIVAL else run.ended - run.measured_from
     return capacity.milli(run.nodes) * time / unit.per_gpu_time
-
-
-def _lost(run: Run, cause: Cause) -> float:
-    lost = (loss for loss in run.losses if loss.cause is cause)
-    return sum(loss.milli_time for loss in lost if loss.time >= run.measured_from)
 
 
 def _at_end(told: Sequence[Sample]) -> dict[str, float]:

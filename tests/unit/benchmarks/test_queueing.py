@@ -40,7 +40,7 @@ def kept(report):
 
 
 def test_the_table_is_what_the_report_says(report, kept):
-    assert_alike(GUIDE, report.replaced(GUIDE, report.table(kept)))
+    assert_alike(GUIDE, report.replaced(GUIDE, report.MARKS, report.table(kept)))
 
 
 def test_the_picture_is_what_the_report_says(report, kept):
