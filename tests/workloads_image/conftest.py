@@ -15,10 +15,10 @@ import traceback
 
 import pytest
 
-from gpupack_workloads.settings import NO_MULTICAST
+from gpupack_workloads.settings import FUSED_MULTIPLY_ADD, NO_MULTICAST
 
-# Tests that start NCCL themselves have no command around them that would say so.
-os.environ |= NO_MULTICAST
+# Tests that use NCCL and Triton themselves have no command around them that would say so.
+os.environ |= NO_MULTICAST | FUSED_MULTIPLY_ADD
 
 GANG_SECONDS = 90
 """A gang that hangs is named by its test, and does not use up the time of all the others."""

@@ -64,6 +64,15 @@ def test_multicast_is_off_unless_the_user_says_otherwise():
     assert environ["NVSHMEM_DISABLE_NVLS"] == environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
 
 
+def test_products_and_sums_are_fused_unless_the_user_says_otherwise():
+    environ = {}
+    prepare(environ)
+    assert environ["TRITON_DEFAULT_FP_FUSION"] == "1"
+    environ = {"TRITON_DEFAULT_FP_FUSION": "0"}
+    prepare(environ)
+    assert environ["TRITON_DEFAULT_FP_FUSION"] == "0"
+
+
 def test_threads_follow_the_containers_limit_of_cgroup_v2(tmp_path):
     (tmp_path / "cpu.max").write_text("50000 100000\n")
     assert usable_cpus(tmp_path) == 1
