@@ -14,6 +14,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -83,12 +84,20 @@ class KindCluster:
         self.kubeconfig.unlink(missing_ok=True)
 
     def load(self, images: Sequence[str]) -> None:
-        """Copy images of the Docker daemon, or archives, to every node that lacks them."""
+        """Copy images of the Docker daemon, or archives, to the nodes if a worker lacks them.
+
+        The workloads go to workers alone: on torch they take 12 GB of a node, and minutes.
+        """
+        workers = self.nodes()
         for image in images:
-            if not loaded.is_archive(image):
-                run(["kind", "load", "docker-image", image, "--name", NAME])
-            elif not self._all_hold(archived_ids(Path(image))):
-                run(["kind", "load", "image-archive", image, "--name", NAME])
+            if loaded.is_archive(image):
+                kind, held = "image-archive", read_archive(Path(image))
+            else:
+                kind, held = "docker-image", Archived((), (image,))
+            if held.ids and self._all_hold(held.ids):
+                continue
+            needs = workers if held.is_workload() else (CONTROL_PLANE, *workers)
+            run(["kind", "load", kind, image, "--name", NAME, "--nodes", ",".join(needs)])
 
     def power_off(self, node: str) -> None:
         """Kill the node's container."""
@@ -173,16 +182,36 @@ class KindCluster:
         return target
 
 
-def archived_ids(archive: Path) -> tuple[str, ...]:
-    """IDs of the images in an archive as `docker save` writes it."""
+@dataclass(frozen=True)
+class Archived:
+    """What an archive as `docker save` writes it holds: IDs of images, and their names."""
+
+    ids: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    def is_workload(self) -> bool:
+        """Whether only pods with GPUs run it."""
+        return any(tag.rpartition("/")[2].startswith("workloads") for tag in self.tags)
+
+
+def read_archive(archive: Path) -> Archived:
+    """Read what an archive says of itself.
+
+    Raises:
+        StoreInvalid: it has no manifest.
+    """
     with tarfile.open(archive) as tar:
         manifest = tar.extractfile("manifest.json")
         if manifest is None:
             raise StoreInvalid(
                 f"{archive}: manifest.json is no file: not what `docker save` writes"
             )
-        configs = [entry["Config"] for entry in json.load(manifest)]
-    return tuple(f"sha256:{Path(config).name.removesuffix('.json')}" for config in configs)
+        entries = json.load(manifest)
+    configs = [Path(entry["Config"]).name.removesuffix(".json") for entry in entries]
+    return Archived(
+        ids=tuple(f"sha256:{config}" for config in configs),
+        tags=tuple(tag for entry in entries for tag in entry.get("RepoTags") or ()),
+    )
 
 
 def process_pattern(component: str) -> str:

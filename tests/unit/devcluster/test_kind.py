@@ -12,9 +12,9 @@ import pytest
 from gpupack_devcluster.errors import ToolMissing
 from gpupack_devcluster.kind import (
     KindCluster,
-    archived_ids,
     cluster_config,
     process_pattern,
+    read_archive,
 )
 from gpupack_devcluster.settings import ClusterSettings, Paths
 
@@ -62,9 +62,9 @@ esac
 """Stands for docker and for kind."""
 
 
-def archive(path, digest):
+def archive(path, digest, name="localhost/x:dev"):
     with tarfile.open(path, "w") as tar:
-        text = json.dumps([{"Config": f"{digest}.json", "RepoTags": ["x:dev"]}]).encode()
+        text = json.dumps([{"Config": f"{digest}.json", "RepoTags": [name]}]).encode()
         entry = tarfile.TarInfo("manifest.json")
         entry.size = len(text)
         tar.addfile(entry, io.BytesIO(text))
@@ -72,10 +72,12 @@ def archive(path, digest):
 
 
 def test_an_archive_tells_the_ids_of_its_images(tmp_path):
-    assert archived_ids(archive(tmp_path / "x.tar", "ab12")) == ("sha256:ab12",)
+    assert read_archive(archive(tmp_path / "x.tar", "ab12")).ids == ("sha256:ab12",)
 
 
-def test_an_archive_is_loaded_where_a_node_lacks_its_image(tmp_path, monkeypatch):
+@pytest.fixture
+def loads(tmp_path, monkeypatch):
+    """Loads images into a kind cluster of two nodes, one of them a worker; returns the commands."""
     calls, held = tmp_path / "calls", tmp_path / "held"
     held.write_text("sha256:aa11\n")
     for tool in ("docker", "kind"):
@@ -84,11 +86,30 @@ def test_an_archive_is_loaded_where_a_node_lacks_its_image(tmp_path, monkeypatch
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("CALLS", str(calls))
     monkeypatch.setenv("HELD", str(held))
+
+    def load(*images):
+        KindCluster(SETTINGS).load([str(image) for image in images])
+        return [line for line in calls.read_text().splitlines() if line.startswith("kind load")]
+
+    return load
+
+
+EVERYWHERE = "--name gpupack --nodes gpupack-control-plane,gpupack-worker"
+
+
+def test_an_archive_is_loaded_where_a_node_lacks_its_image(tmp_path, loads):
     there = archive(tmp_path / "there.tar", "aa11")
     new = archive(tmp_path / "new.tar", "bb22")
-    KindCluster(SETTINGS).load([str(there), str(new), "x:dev"])
-    loads = [line for line in calls.read_text().splitlines() if line.startswith("kind load")]
-    assert loads == [
-        f"kind load image-archive {new} --name gpupack",
-        "kind load docker-image x:dev --name gpupack",
+    assert loads(there, new, "x:dev") == [
+        f"kind load image-archive {new} {EVERYWHERE}",
+        f"kind load docker-image x:dev {EVERYWHERE}",
+    ]
+
+
+def test_images_of_workloads_are_loaded_on_workers_alone(tmp_path, loads):
+    new = archive(tmp_path / "new.tar", "bb22", "docker.io/gpupack/workloads-test:dev")
+    worker = "--name gpupack --nodes gpupack-worker"
+    assert loads(new, "gpupack/workloads:dev") == [
+        f"kind load image-archive {new} {worker}",
+        f"kind load docker-image gpupack/workloads:dev {worker}",
     ]
