@@ -14,6 +14,9 @@ from collections.abc import AsyncIterable, AsyncIterator
 HEAD_BYTES = 1 << 16
 """How much of a line that is too long is kept."""
 
+METADATA_LEVEL = 3
+"""`{"object": {"metadata": {"name": …`: what stands deeper does not tell which object it is."""
+
 _TOKEN = re.compile(
     rb'\s*(?:("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|([{}\[\],])|([^\s{}\[\],:"]+))', re.DOTALL
 )
@@ -78,26 +81,29 @@ async def lines(
 
 
 def texts(head: bytes) -> dict[tuple[str, ...], str]:
-    """The texts that stand in the beginning of a JSON object, by their path.
+    """The texts in the beginning of a watch's line, down to those of its object's metadata.
 
-    No more than the tokens are looked at, one after the other, so that a text which looks like JSON
-    is not taken for it, and depth costs nothing. Lists are passed over.
+    By their path. No more than the tokens are looked at, one after the other, so that a text which
+    looks like JSON is not taken for it, and depth costs nothing. Lists are passed over.
     """
     found: dict[tuple[str, ...], str] = {}
     path: list[str] = []
-    key, position = "", 0
+    depth, key, position = 0, "", 0
     while token := _TOKEN.match(head, position):
         position = token.end()
         text, colon, mark, _ = token.groups()
-        if colon:
-            key = json.loads(text)
-        elif text:
-            if "[" not in path:
-                found.setdefault((*path[1:], key), json.loads(text))
+        if mark in (b"}", b"]"):
+            depth -= 1
+            path = path[:depth]
         elif mark in (b"{", b"["):
-            path.append("[" if mark == b"[" else key)
-        elif mark in (b"}", b"]"):
-            path = path[:-1]
+            if depth < METADATA_LEVEL:
+                path.append("[" if mark == b"[" else key)
+            depth += 1
+        elif text and depth <= METADATA_LEVEL and "[" not in path:
+            if colon:
+                key = json.loads(text)
+            else:
+                found.setdefault((*path[1:], key), json.loads(text))
     return found
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -65,6 +66,16 @@ def test_an_end_within_a_text_ends_the_search_whatever_the_text_holds():
 def test_depth_costs_nothing():
     deep = b'{"type":"ADDED","object":{"spec":' + b'{"a":' * 10_000
     assert texts(deep) == {("type",): "ADDED"}
+
+
+def test_texts_below_the_metadata_are_not_kept_whatever_their_number():
+    deep = b'{"type":"ADDED","object":{"a":' + b'{"a":"","b":' * 5_000
+    tracemalloc.start()
+    found = texts(deep)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.keys() <= {("type",), ("object", "a", "a")}
+    assert most < 1 << 20
 
 
 @pytest.mark.parametrize("levels", [1, 3, 50])
