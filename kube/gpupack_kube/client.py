@@ -107,7 +107,7 @@ class Api:
             SettingsInvalid: that is no such size.
         """
         largest = Environment(environ).whole(
-            "GPUPACK_LARGEST_OBJECT_MIB", LARGEST_MIB, least=4, most=1024
+            "GPUPACK_LARGEST_OBJECT_MIB", LARGEST_MIB, least=LARGEST_MIB, most=1024
         )
         configuration = official.Configuration()
         configuration.connection_pool_maxsize = 64
@@ -122,8 +122,7 @@ class Api:
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
         """Read one object."""
-        body = await self._send("GET", resource.path(name, namespace=namespace))
-        return decode(body, resource.type)
+        return read(await self._send("GET", resource.path(name, namespace=namespace)), resource)
 
     async def page(
         self, resource: Resource[T], *, namespace: str = "", **query: str
@@ -322,7 +321,7 @@ def decode(data: bytes | msgspec.Raw, kind: type[D]) -> D:
         raise errors.KubeError(f"cannot read a {kind.__name__} from the API: {error}") from error
 
 
-def read(data: msgspec.Raw, resource: Resource[T]) -> T:
+def read(data: bytes | msgspec.Raw, resource: Resource[T]) -> T:
     """Decode an object of a kind.
 
     Raises:

@@ -4,6 +4,8 @@
 Tried as an ordinary tenant, without effect (dry run).
 """
 
+import json
+
 import pytest
 from admission import GPU, asking, pod
 from manifests import gpujob
@@ -100,6 +102,49 @@ def test_within_the_bounds_a_pod_may_be_as_choosy_as_it_likes(tenant, manifest):
     assert tenant.try_to_create(manifest(wide)) == ""
 
 
+LATER = {
+    "tolerations": [
+        {"op": "add", "path": "/spec/tolerations/-", "value": toleration}
+        for toleration in tolerated(600)["tolerations"]
+    ],
+    "terms": [
+        {"op": "add", "path": "/spec/affinity", "value": required(*[ONE] * 300)["affinity"]},
+    ],
+}
+
+
+@pytest.fixture
+def gated(resident):
+    """A tenant with a pod that a gate holds back: such a pod may still be given an affinity."""
+    gates = [{"name": "example.com/wait"}]
+    assert resident.create(pod(asking(), schedulerName="gpupack", schedulingGates=gates)) == ""
+    return resident
+
+
+def change_pod(tenant, change):
+    """What is said to a change of the pod, tried without effect."""
+    flags = ("--dry-run=server", "--type=json", "--patch", json.dumps(change))
+    return tenant.kubectl("patch", "pod", "idle", *flags).stderr
+
+
+@pytest.mark.parametrize("change", LATER.values(), ids=LATER)
+def test_a_pod_that_exists_is_narrowed_down_within_the_bounds_too(gated, change):
+    assert "may have 512 terms and expressions in all, not " in change_pod(gated, change)
+
+
+def test_a_pod_that_exists_may_tolerate_more(gated):
+    assert change_pod(gated, LATER["tolerations"][:1]) == ""
+
+
+def test_a_template_does_not_change_by_a_key_that_its_schema_does_not_know(resident):
+    template = {"spec": {"first": 1}}
+    manifest = gpujob("first", workload={"name": "matmul"}, suspend=True, template=template)
+    assert resident.create(manifest) == ""
+    change = {"spec": {"template": {"spec": {"first": None, "second": 1}}}}
+    patch = ("patch", "gpujob", "first", "--type=merge", "--patch", json.dumps(change))
+    assert "template cannot change once the job exists" in resident.kubectl(*patch).stderr
+
+
 def test_a_pod_that_asks_for_no_gpu_is_nobodys_business(tenant):
     assert tenant.try_to_create(pod(**required(*[ONE] * 300))) == ""
 
@@ -112,8 +157,14 @@ def test_a_container_asks_for_no_more_gpus_than_a_node_can_have(tenant, count):
 
 def test_a_template_is_bounded_as_a_whole(tenant):
     volumes = [{"name": f"v{i}", "hostPath": {"path": "/data/" + "x" * 500}} for i in range(600)]
+    notes = {f"note-{i}": "x" * 4000 for i in range(30)}
+    template = {"metadata": {"annotations": notes}, "spec": {"volumes": volumes[:300]}}
+    manifest = gpujob("wide", workload={"name": "matmul"}, template=template)
+    assert f"spec.template may have {TEMPLATE_BYTES} characters in all, not " in (
+        tenant.try_to_create(manifest)
+    )
     told = tenant.try_to_create(of_a_job({"volumes": volumes}))
-    assert f"spec.template.spec may have {TEMPLATE_BYTES} characters in all, not " in told
+    assert f"spec.template may have {TEMPLATE_BYTES} characters in all, not " in told
 
 
 @pytest.mark.parametrize("priority", [1001, 1_000_000_000, -1001])

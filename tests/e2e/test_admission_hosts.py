@@ -92,7 +92,15 @@ ATTACKS = {
     "the node's processes": (pod(hostPID=True), "remove hostPID"),
     "CDI by an annotation": (
         pod(annotations={"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}),
-        "annotations of cdi.k8s.io",
+        "annotation cdi.k8s.io/gpu asks the container runtime for devices",
+    ),
+    "CDI by an annotation of NVIDIA's plugin": (
+        pod(annotations={"nvidia.cdi.k8s.io/container.plain": "nvidia.com/gpu=all"}),
+        "annotation nvidia.cdi.k8s.io/container.plain asks the container runtime for devices",
+    ),
+    "devices by an annotation of a plugin": (
+        pod(annotations={"a": "b", "devices.nri.io/container.plain": "- path: /dev/nvidia0"}),
+        "annotation devices.nri.io/container.plain asks the container runtime for devices",
     ),
     "CRI-O's devices by an annotation": (
         pod(annotations={"io.kubernetes.cri-o.Devices": "/dev/nvidia0"}),
@@ -111,6 +119,9 @@ FOLDERS = {
     "other pods' volumes": "/var/lib/kubelet/pods",
     "static pods": "/etc/kubernetes/manifests",
     "the container runtime": "/run/containerd/containerd.sock",
+    "the container runtime of k3s": "/run/k3s/containerd/containerd.sock",
+    "the container runtime's plugins": "/var/run/nri/nri.sock",
+    "plugins that the container runtime starts": "/opt/nri/plugins",
     "processes": "/proc/1/root",
     "PCI resources": "/sys/bus/pci/devices",
     "a folder above": "/var/lib",
@@ -142,7 +153,7 @@ ORDINARY = {
         runtimeClassName="nvidia",
     ),
     "no GPUs by the variable": pod(PLAIN | {"env": variable("NVIDIA_VISIBLE_DEVICES", "void")}),
-    "other annotations": pod(annotations={"cdi.example/a": "b"}),
+    "other annotations": pod(annotations={"cdi.example/a": "b", "mycdi.k8s.io/a": "b"}),
 }
 
 
@@ -241,7 +252,7 @@ def test_a_tenant_adds_no_annotation_of_cdi_to_his_pod_later(resident, flags):
     patch = ("patch", "pod", "idle", "--type=merge", "--patch", change)
     # `edit` has no right to the status; whoever has it is refused as well.
     who = resident.kubectl if not flags else resident.kube.kubectl
-    assert "annotations of cdi.k8s.io" in who(*patch, *flags).stderr
+    assert "annotation cdi.k8s.io/gpu asks" in who(*patch, *flags).stderr
 
 
 def label(kube, value):

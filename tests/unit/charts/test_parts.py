@@ -321,8 +321,10 @@ def test_only_a_template_that_is_new_to_the_api_server_is_judged(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-jobs"]["spec"]
     variables = {entry["name"]: entry["expression"] for entry in policy["variables"]}
     template = "spec.?template.orValue({})"
-    unchanged = f"oldObject != null && dyn(oldObject).{template} == dyn(object).{template}"
-    assert variables["judged"] == f"{unchanged} ? dyn({{}}) : dyn(object).{template}"
+    assert variables["template"] == f"dyn(object).{template}"
+    kept = f"oldObject != null && dyn(oldObject).{template} == variables.template"
+    assert variables["templateKept"] == kept
+    assert variables["judged"] == "variables.templateKept ? dyn({}) : variables.template"
     assert variables["pod"] == "variables.judged.?spec.orValue({})"
     for name in ("terms", "near", "spread", "parts"):
         assert "object" not in variables[name]

@@ -112,7 +112,7 @@ def test_the_grades_of_simulated_gpus_are_those_of_the_api():
         ('observedResources=["gpupack.dev/gpu"]', "'not' failed"),
         ('observedResources=["nvidia.com/gpu","nvidia.com/gpu"]', "items at 0 and 1 are equal"),
         ("scheduler.replicas=0", "minimum: got 0, want 1"),
-        ("largestObjectMib=3", "minimum: got 3, want 4"),
+        ("largestObjectMib=15", "minimum: got 15, want 16"),
         ("largestObjectMib=1025", "maximum: got 1,025, want 1,024"),
         ("metricsPort=65536", "maximum: got 65,536, want 65,535"),
         ("admission.maxPriority=-1", "minimum: got -1, want 0"),

@@ -13,11 +13,10 @@ def serve():
     """Start a server with one handler for all paths and connect an Api to it."""
 
     @contextlib.asynccontextmanager
-    async def started(handler, *, largest_mib=16):
+    async def started(handler):
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", handler)
-        limit = {"GPUPACK_LARGEST_OBJECT_MIB": str(largest_mib)}
-        async with connected(app, **limit) as (api, _):
+        async with connected(app) as (api, _):
             yield api
 
     return started

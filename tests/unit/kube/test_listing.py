@@ -42,7 +42,7 @@ class Paged:
 def listed(serve):
     async def read(paged):
         names, skipped = [], []
-        async with serve(paged.answer, largest_mib=4) as api:
+        async with serve(paged.answer) as api:
             async for page in listing.pages(api, PODS):
                 names += [json.loads(bytes(raw))["metadata"]["name"] for raw in page.items]
                 skipped += [metadata.name for metadata in page.skipped]
@@ -53,13 +53,13 @@ def listed(serve):
 
 
 async def test_a_page_that_is_too_large_is_read_in_smaller_ones(listed):
-    paged = Paged([pod(f"p{number}", "<" * MIB) for number in range(20)])
+    paged = Paged([pod(f"p{number}", "<" * 4 * MIB) for number in range(6)])
     names, skipped = await listed(paged)
-    assert (names, skipped) == ([f"p{number}" for number in range(20)], [])
+    assert (names, skipped) == ([f"p{number}" for number in range(6)], [])
 
 
 async def test_what_does_not_fit_by_itself_is_skipped_by_name_and_the_rest_is_listed(listed):
-    paged = Paged([pod("a"), pod("large", "x" * 5 * MIB), pod("z")])
+    paged = Paged([pod("a"), pod("large", "x" * 17 * MIB), pod("z")])
     assert await listed(paged) == (["a", "z"], ["large"])
 
 
@@ -75,7 +75,7 @@ async def test_what_is_nested_too_deeply_is_skipped_by_name_and_the_rest_is_list
 
 
 async def test_after_large_objects_pages_grow_again(listed):
-    paged = Paged([pod("large", "x" * 5 * MIB), *(pod(f"p{number}") for number in range(600))])
+    paged = Paged([pod("large", "x" * 17 * MIB), *(pod(f"p{number}") for number in range(600))])
     names, _ = await listed(paged)
     assert len(names) == 600
     assert paged.limits[-10:] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 500]
@@ -91,10 +91,10 @@ async def test_compression_is_not_asked_for(serve):
 
 async def test_one_object_that_is_too_large_is_an_error_of_ours(serve):
     async def answer(request):
-        return web.json_response(pod("a", "x" * 5 * MIB))
+        return web.json_response(pod("a", "x" * 17 * MIB))
 
-    async with serve(answer, largest_mib=4) as api:
+    async with serve(answer) as api:
         with pytest.raises(
-            errors.Oversized, match=r"larger than 4 MiB; GPUPACK_LARGEST_OBJECT_MIB"
+            errors.Oversized, match=r"larger than 16 MiB; GPUPACK_LARGEST_OBJECT_MIB"
         ):
             await api.get(PODS, "a", namespace="n")
