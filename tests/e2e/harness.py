@@ -139,8 +139,11 @@ class Kube:
         return json.loads(self._get("gpujobs"))["items"]
 
     def nodes(self) -> list[str]:
-        """Names of all nodes."""
-        return [node["metadata"]["name"] for node in json.loads(self._get("nodes"))["items"]]
+        """Names of all nodes that take jobs, which kind's control plane does not."""
+        workers = "--selector=!node-role.kubernetes.io/control-plane"
+        return [
+            node["metadata"]["name"] for node in json.loads(self._get("nodes", workers))["items"]
+        ]
 
     def gpunodes(self) -> list[dict[str, Any]]:
         """All GPUNodes."""
