@@ -37,7 +37,7 @@ from gpupack_agent.observer import Observer
 from gpupack_agent.plugin_servicer import PluginServicer
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
-from gpupack_agent.prestart import Node, PreStart
+from gpupack_agent.prestart import NodeState, PreStart
 from gpupack_agent.registration import Registration
 from gpupack_agent.report import Report
 from gpupack_agent.settings import (
@@ -135,7 +135,7 @@ async def _serve(
     inventory: Inventory,
     known_devices: KnownDevices,
 ) -> None:
-    node = Node(
+    node = NodeState(
         pods=PodStore(settings.observed.resources),
         specs=SpecFolder(settings.host.cdi),
         cgroups=Cgroups(settings.host.cgroup),

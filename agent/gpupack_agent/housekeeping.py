@@ -12,7 +12,7 @@ from gpupack_agent.errors import CdiUnwritable
 from gpupack_agent.holders import NodeView
 from gpupack_agent.identity import Identities
 from gpupack_agent.node_mode import NodeMode
-from gpupack_agent.prestart import Node
+from gpupack_agent.prestart import NodeState
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ ROUND_SECONDS = 1.0
 class Housekeeping:
     """What is kept in order."""
 
-    node: Node
+    node: NodeState
     identities: Identities
     device_plugins: tuple[DevicePlugin, ...]
     node_mode: NodeMode

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Node:
+class NodeState:
     """Where everything that an admission rests on is kept."""
 
     pods: PodStore
@@ -66,7 +66,7 @@ class PreStart:
 
     def __init__(
         self,
-        node: Node,
+        node: NodeState,
         identities: Identities,
         inventory: Inventory,
         settings: PreStartSettings,

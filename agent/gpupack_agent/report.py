@@ -9,7 +9,7 @@ from gpupack_agent import __version__, holders
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
-from gpupack_agent.prestart import Node
+from gpupack_agent.prestart import NodeState
 from gpupack_agent.usage import Usage, usage
 from gpupack_crds.gpunode import GpuHolder, GpuNodeStatus
 
@@ -21,7 +21,7 @@ MOST_HOLDERS = 1024
 class Report:
     """Whom to ask."""
 
-    node: Node
+    node: NodeState
     node_mode: NodeMode
     observer: Observer
 

@@ -87,7 +87,7 @@ class PodSpec(View, frozen=True):
     overhead: dict[str, str | int | float] = {}
 
 
-class Terminated(View, frozen=True):
+class ContainerTerminated(View, frozen=True):
     """How a container ended."""
 
     exit_code: int = 0
@@ -96,23 +96,23 @@ class Terminated(View, frozen=True):
     finished_at: dt.datetime | None = None
 
 
-class Waiting(View, frozen=True):
+class ContainerWaiting(View, frozen=True):
     """Why a container does not run yet."""
 
     reason: str = ""
     message: str = ""
 
 
-class Running(View, frozen=True):
+class ContainerRunning(View, frozen=True):
     """A container runs; nothing more is read of it."""
 
 
 class ContainerState(View, frozen=True):
     """Exactly one of the three is set."""
 
-    terminated: Terminated | None = None
-    waiting: Waiting | None = None
-    running: Running | None = None
+    terminated: ContainerTerminated | None = None
+    waiting: ContainerWaiting | None = None
+    running: ContainerRunning | None = None
 
 
 class ContainerStatus(View, frozen=True):

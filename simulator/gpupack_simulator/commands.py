@@ -12,7 +12,14 @@ from rich.console import Console
 
 from gpupack_core import Node, policy_named
 from gpupack_simulator.errors import InvalidParameter
-from gpupack_simulator.experiments import Departing, Experiment, Filling, KnownMix, Scripted, WhatIf
+from gpupack_simulator.experiments import (
+    Departing,
+    Experiment,
+    Filling,
+    KnownMix,
+    OnSnapshot,
+    Scripted,
+)
 from gpupack_simulator.inputs.mixedfile import read_mixed
 from gpupack_simulator.inputs.openb import Pod, read_nodes, read_pods
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
@@ -136,10 +143,10 @@ def _one_source(options: Replay) -> None:
         raise InvalidParameter("--adopt is of a --snapshot; there is none")
 
 
-def _what_if(snapshot: Path, jobs: Path, options: Replay) -> WhatIf:
+def _what_if(snapshot: Path, jobs: Path, options: Replay) -> OnSnapshot:
     named = {"snapshot": snapshot.name, "jobs": jobs.name}
     document = read_snapshot(snapshot, adopt=options.adopt)
-    return WhatIf(document, read_jobs(jobs), options.discipline, options.adopt, named)
+    return OnSnapshot(document, read_jobs(jobs), options.discipline, options.adopt, named)
 
 
 def _replayed(options: Replay) -> tuple[tuple[Node, ...], tuple[Pod, ...], dict[str, str]]:

@@ -178,7 +178,7 @@ class Scripted:
 
 
 @dataclass(frozen=True, slots=True)
-class WhatIf:
+class OnSnapshot:
     """These jobs on that state of a cluster; what is held there stays held."""
 
     snapshot: Mapping[str, Any]

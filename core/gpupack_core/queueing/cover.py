@@ -12,7 +12,7 @@ from gpupack_core.queueing.candidates import Candidate, order
 from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.relief import Relief
 from gpupack_core.queueing.sets import Sets, Subset
-from gpupack_core.queueing.trials import Found, Refused, Trials, is_below
+from gpupack_core.queueing.trials import Found, Insufficient, Trials, is_below
 
 TRIALS: Final = 512
 """Plans in one exact search; sets of nine candidates are 511."""
@@ -59,7 +59,7 @@ class Cover:
             best = self.relieved(trial, best) or best
         return _new(best, below)
 
-    def relieved(self, refused: Refused, below: Found | None) -> Found | None:
+    def relieved(self, refused: Insufficient, below: Found | None) -> Found | None:
         """With others beside them, so that the books allow it, and nobody who is not needed."""
         found = self._relief.of(refused, below)
         return None if found is None else self._trials.sparing(found)

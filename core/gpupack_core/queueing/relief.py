@@ -16,7 +16,7 @@ import numpy as np
 
 from gpupack_core.queueing.candidates import Candidate, Candidates, Cost, cost_of, order
 from gpupack_core.queueing.grounds import Grounds
-from gpupack_core.queueing.trials import Found, Refused, is_below
+from gpupack_core.queueing.trials import Found, Insufficient, is_below
 
 QUESTIONS: Final = 512
 """Sets that are asked about in one search."""
@@ -34,7 +34,7 @@ class Relief:
         self._left = QUESTIONS
         self._kinds: list[list[Candidate]] | None = None
 
-    def of(self, refused: Refused, below: Found | None = None) -> Found | None:
+    def of(self, refused: Insufficient, below: Found | None = None) -> Found | None:
         """With the cheapest of them beside the victims, if that costs less than what is known."""
         if not refused.ways or not self._left:
             return None
@@ -62,7 +62,7 @@ class Relief:
                     heappush(heap, (with_it, (*numbers, kind)))
         return None
 
-    def _allowed(self, victims: tuple[Candidate, ...], refused: Refused) -> Found | None:
+    def _allowed(self, victims: tuple[Candidate, ...], refused: Insufficient) -> Found | None:
         running = [one.running for one in victims]
         for places, charge in refused.ways:
             if self._grounds.allow(running, charge):

@@ -27,7 +27,7 @@ from gpupack_core.queueing.candidates import Candidate, Candidates, cost_of, ord
 from gpupack_core.queueing.cover import Cover
 from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.relief import Relief
-from gpupack_core.queueing.trials import Found, Refused, Trials, is_below
+from gpupack_core.queueing.trials import Found, Insufficient, Trials, is_below
 from gpupack_core.queueing.within import WithinQuota
 
 _FEW: Final = 9
@@ -86,7 +86,7 @@ class Search:
             known: dearer sets are of no interest.
         """
         if anywhere:
-            nobody = Refused((), self._trials.ways())
+            nobody = Insufficient((), self._trials.ways())
             best = self._cover.relieved(nobody, known) or known
             return self._cover.cheapest(self._candidates[:first], below=best) or best
         turns = self._bounds.hopeful(first)

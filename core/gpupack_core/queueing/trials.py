@@ -29,7 +29,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Insufficient:
     """These do not suffice. `ways`: where the job would fit without them, if the books allowed it.
 
     Each with what the job would count there; none, if it would fit nowhere.
@@ -46,12 +46,12 @@ class Trials:
         self.cluster, self.gang = cluster.overlay(), grounds.job.gang
         self._within, self._grounds = within, grounds
 
-    def of(self, victims: Sequence[Candidate]) -> Found | Refused:
+    def of(self, victims: Sequence[Candidate]) -> Found | Insufficient:
         """Whether these suffice."""
         with self.without(victims):
             return self.of_stopped(victims)
 
-    def of_stopped(self, victims: Sequence[Candidate]) -> Found | Refused:
+    def of_stopped(self, victims: Sequence[Candidate]) -> Found | Insufficient:
         """Whether these suffice, who have been stopped already."""
         refused: list[tuple[Places, Charge]] = []
         if self.has_room():
@@ -60,7 +60,7 @@ class Trials:
                 if self._grounds.allow(running, charge):
                     return Found(tuple(victims), places, charge)
                 refused.append((places, charge))
-        return Refused(tuple(victims), tuple(refused))
+        return Insufficient(tuple(victims), tuple(refused))
 
     def ways(self) -> tuple[tuple[Places, Charge], ...]:
         """Where the job fits, and what it counts there, whatever the books say."""

@@ -15,7 +15,7 @@ import re
 
 from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.results import looks_like_result, read_result
-from gpupack_kube.objects import Terminated
+from gpupack_kube.objects import ContainerTerminated
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.times import after
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
@@ -81,7 +81,7 @@ def _by_itself(worker: Worker, exit_: Exit) -> bool:
     return deleted_at is None or (finished_at is not None and finished_at < deleted_at)
 
 
-def _lost(state: Terminated) -> bool:
+def _lost(state: ContainerTerminated) -> bool:
     if state.reason == NEVER_STARTED:
         return any(mark in state.message for mark in CUT_SHORT)
     return state.reason in LOST_CONTAINER

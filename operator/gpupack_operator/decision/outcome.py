@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Callable
 
 from gpupack_crds.gpujob_status import Outcome
-from gpupack_kube.objects import Waiting
+from gpupack_kube.objects import ContainerWaiting
 from gpupack_operator.decision import causes, times
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
@@ -229,7 +229,7 @@ def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
     return Finding(due, _verdict("Infrastructure", JobReason.CANNOT_START, message))
 
 
-def _is_template_s_fault(waiting: Waiting) -> bool:
+def _is_template_s_fault(waiting: ContainerWaiting) -> bool:
     """Without a text nobody knows; another attempt may tell."""
     said = waiting.message
     known = waiting.reason == CONFIG_TROUBLE and said != ""

@@ -6,7 +6,13 @@ import datetime as dt
 from collections.abc import Collection
 
 from gpupack_crds import names
-from gpupack_kube.objects import Condition, ContainerStatus, Pod, Terminated, Waiting
+from gpupack_kube.objects import (
+    Condition,
+    ContainerStatus,
+    ContainerTerminated,
+    ContainerWaiting,
+    Pod,
+)
 
 STARTED_PHASES = {"Running", "Succeeded"}
 
@@ -21,7 +27,7 @@ class Exit:
     """
 
     container: str
-    state: Terminated
+    state: ContainerTerminated
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class Worker:
         return min(failed, key=lambda found: found.container != self.main_container, default=None)
 
     @property
-    def waiting(self) -> tuple[Waiting, ...]:
+    def waiting(self) -> tuple[ContainerWaiting, ...]:
         """Why containers do not run yet; those that only wait for another's turn say so too."""
         found = (status.state.waiting for status in self._statuses())
         return tuple(state for state in found if state)

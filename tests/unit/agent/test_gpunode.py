@@ -13,7 +13,7 @@ from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.pods import PodStore
-from gpupack_agent.prestart import Node
+from gpupack_agent.prestart import NodeState
 from gpupack_agent.report import Report, describe
 from gpupack_crds import names
 from gpupack_kube import heartbeat, objects
@@ -35,7 +35,7 @@ def agents(cluster, cgroups, tmp_path, monkeypatch):
         specs.load()
         known_devices = KnownDevices()
         known_devices.update(Findings(devices=devices, **found))
-        node = Node(PodStore((NVIDIA,)), specs, Cgroups(cgroups.root), known_devices)
+        node = NodeState(PodStore((NVIDIA,)), specs, Cgroups(cgroups.root), known_devices)
         node_mode = NodeMode((NVIDIA,))
         observer = Observer(node_mode, node.pods, kubelet=None, known_devices=known_devices)
         return GpuNodeWriter(cluster.api, Report(node, node_mode, observer), node="node-1")

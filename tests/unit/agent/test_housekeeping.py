@@ -16,7 +16,7 @@ from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.plugin_servicer import PluginServicer
 from gpupack_agent.pods import PodStore
-from gpupack_agent.prestart import Node
+from gpupack_agent.prestart import NodeState
 from gpupack_crds import names
 from gpupack_kube import objects
 
@@ -33,7 +33,7 @@ def housekeeping(build, cgroups, tmp_path):
     """A node with two GPUs, the second of which failed."""
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0), build.device(1, health="Failed"))))
-    node = Node(PodStore(), SpecFolder(tmp_path / "cdi"), Cgroups(cgroups.root), known_devices)
+    node = NodeState(PodStore(), SpecFolder(tmp_path / "cdi"), Cgroups(cgroups.root), known_devices)
     return Housekeeping(
         node=node,
         identities=Identities(node.pods, kubelet=None, api=None),

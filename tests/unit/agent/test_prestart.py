@@ -13,7 +13,7 @@ from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
-from gpupack_agent.prestart import Node, PreStart
+from gpupack_agent.prestart import NodeState, PreStart
 from gpupack_agent.settings import PreStartSettings
 from gpupack_crds import names
 from gpupack_kube import objects
@@ -33,7 +33,7 @@ class World:
         known_devices = KnownDevices()
         devices = tuple(build.device(index, simulated=True) for index in range(4))
         known_devices.update(Findings(devices=devices))
-        self.node = Node(PodStore(), SpecFolder(cdi), Cgroups(cgroups.root), known_devices)
+        self.node = NodeState(PodStore(), SpecFolder(cdi), Cgroups(cgroups.root), known_devices)
         self.identities = Identities(self.node.pods, resources, cluster.api)
         self.wait(seconds=1.0)
 

@@ -47,7 +47,9 @@ def test_a_pods_own_claim_and_its_lingering_are_one(world, running):
 
 def given_up(running):
     """The pod as who gives up its node leaves it: finished, its containers still shown running."""
-    container = objects.ContainerStatus(state=objects.ContainerState(running=objects.Running()))
+    container = objects.ContainerStatus(
+        state=objects.ContainerState(running=objects.ContainerRunning())
+    )
     status = msgspec.structs.replace(
         running.status, phase="Failed", container_statuses=(container,)
     )

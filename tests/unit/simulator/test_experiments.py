@@ -4,7 +4,7 @@ from simulator_builders import job, node
 
 from gpupack_core import Cluster, snapshot
 from gpupack_simulator import TimeUnit
-from gpupack_simulator.experiments import Departing, Filling, KnownMix, Scripted, WhatIf
+from gpupack_simulator.experiments import Departing, Filling, KnownMix, OnSnapshot, Scripted
 from gpupack_simulator.failures import FailureRates
 from gpupack_simulator.inputs.openb import Pod
 from gpupack_simulator.inputs.scenario import Scenario
@@ -59,7 +59,7 @@ def test_a_large_trace_is_sampled_at_intervals(monkeypatch):
 
 def test_what_if_leaves_the_snapshot_as_it_was():
     document = snapshot.dump(Cluster(NODES))
-    what_if = WhatIf(document, (job("one", lasts=1),), "fifo")
+    what_if = OnSnapshot(document, (job("one", lasts=1),), "fifo")
     assert what_if.run("best-fit", 0).jobs == what_if.run("best-fit", 0).jobs
 
 
