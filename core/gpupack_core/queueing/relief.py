@@ -5,7 +5,9 @@ A job for which room was made can still be refused: its quota is used up, or its
 left with a larger share than the victims'. Then others who count against the same promises may be
 stopped beside them, wherever they run, most of them on nodes where no worker has room. Only the
 books change by that, so nothing is planned. Of those who are alike in the books the cheapest are
-taken first, so a set is so many of each kind; sets are asked about in the order of their cost.
+taken first, so a set is so many of each kind; sets are asked about in the order of their cost. Where
+that does not end in time, as where a quota is exceeded by many jobs, they are stopped one after the
+other, the cheapest first, until it suffices.
 """
 
 from collections.abc import Sequence
@@ -22,6 +24,8 @@ QUESTIONS: Final = 512
 """Sets that are asked about in one search."""
 EACH: Final = 64
 """Sets beside one that was refused; of one kind up to 64 jobs."""
+ADDED: Final = 32
+"""Jobs that are stopped one after the other."""
 KINDS: Final = 16
 """Kinds of jobs, those of which somebody costs least."""
 
@@ -35,7 +39,10 @@ class Relief:
         self._kinds: list[list[Candidate]] | None = None
 
     def of(self, refused: Insufficient, below: Found | None = None) -> Found | None:
-        """With the cheapest of them beside the victims, if that costs less than what is known."""
+        """With the cheapest of them beside the victims, if that costs less than what is known.
+
+        The cheapest where the search ends in time; otherwise more may be stopped than are needed.
+        """
         if not refused.ways or not self._left:
             return None
         kinds = self._beside(refused.victims)
@@ -60,6 +67,22 @@ class Relief:
                     dearer = kinds[kind][taken].cost
                     with_it = cost[0] + dearer[0], cost[1] + dearer[1], cost[2] + 1
                     heappush(heap, (with_it, (*numbers, kind)))
+        return self._one_by_one(kinds, refused, below) if heap else None
+
+    def _one_by_one(
+        self, kinds: list[list[Candidate]], refused: Insufficient, below: Found | None
+    ) -> Found | None:
+        victims = refused.victims
+        cheapest = sorted((one for kind in kinds for one in kind[:ADDED]), key=order)[:ADDED]
+        for one in cheapest:
+            more = tuple(sorted((*victims, one), key=order))
+            if not is_below(more, below):
+                return None
+            if self._grounds.tolerate([other.running for other in more]):
+                victims = more
+                found = self._allowed(victims, refused)
+                if found is not None:
+                    return found
         return None
 
     def _allowed(self, victims: tuple[Candidate, ...], refused: Insufficient) -> Found | None:
