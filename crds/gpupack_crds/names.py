@@ -34,7 +34,8 @@ INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 WORKER_CONTAINER: Final = "worker"
 RENDEZVOUS_PORT: Final = 29400
 
-PLAN_PATH: Final = f"/{VERSION}/plan"
+PLAN_ROUTE: Final = f"/{VERSION}/namespaces/{{namespace}}/plan"
+"""The namespace is the job's: what right a caller needs is known before the body is read."""
 PLAN_AUDIENCE: Final = "gpupack-extender"
 """Audience of the token that the plan API takes, so that it opens nothing else."""
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages of the plan API: the operator asks, the extender's ledger answers.
 
-POST /v1alpha1/plan   PlanRequest ─► 200 PlanResponse: every worker has a place, held for now
-                                     409 PlanRefusal: not now, or never; nothing is held
-                                     400, 401, 403, 503 Problem
+POST /v1alpha1/namespaces/NAMESPACE/plan
+     PlanRequest ─► 200 PlanResponse: every worker has a place, held for now
+                    409 PlanRefusal: not now, or never; nothing is held
+                    400, 401, 403, 413, 429, 503 Problem
+
+The caller's right is asked for by the path's namespace, before a byte of the body is read.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -23,10 +26,11 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     Asking again for the same uid and attempt gives the same places while they are held.
 
     Attributes:
+        namespace: the path's.
         spec: the job's spec, without its template; the scheduling part decides.
         pod_spec: the PodSpec that the workers will have: its CPU and memory requests, node
             selector, required node affinity and tolerations decide too, so that a plan does not
-            die in kube-scheduler's own filters.
+            die in kube-scheduler's own filters. As JSON: of a PodSpec only these parts are decoded.
         resource_version: the GPUJob's, under which the plan will be written: no other version takes
             the write, so that it is known when a plan cannot be written any more.
     """
@@ -36,7 +40,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     uid: Name
     attempt: Annotated[int, msgspec.Meta(ge=1)]
     spec: GpuJobSpec
-    pod_spec: dict[str, Any]
+    pod_spec: msgspec.Raw
     resource_version: str = ""
 
 

@@ -102,8 +102,8 @@ class Access:
             KEPT_ANSWERS, KEPT_SECONDS, clock
         )
 
-    async def may_plan(self, caller: Caller, *, namespace: str) -> None:
-        """Refuse unless the caller may create gpujobs/plan in the namespace.
+    async def may_plan(self, caller: Caller, *, namespace: str) -> User:
+        """Say who the caller is; refuse unless the caller may create gpujobs/plan in the namespace.
 
         Raises:
             Denied: unknown caller, or no such right.
@@ -118,6 +118,7 @@ class Access:
             "namespace": namespace,
         }
         await self._require(user, {"resourceAttributes": attributes})
+        return user
 
     async def may_get(self, caller: Caller, *, path: str) -> None:
         """Refuse unless the caller may get this path; any token for the API server will do.

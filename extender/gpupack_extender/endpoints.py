@@ -51,8 +51,25 @@ async def read(request: Request, kind: type[T], *, limit_bytes: int) -> T:
     Raises:
         CallInvalid: the body is too large, or not what `kind` says; nothing is left behind.
     """
+    return await decoded(await read_body(request, limit_bytes), kind)
+
+
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """Read a body that says that it is JSON.
+
+    Raises:
+        CallInvalid: it is too large, or says that it is something else.
+    """
     _require_json(request)
-    body = await _body(request, limit_bytes)
+    return await _body(request, limit_bytes)
+
+
+async def decoded(body: bytes, kind: type[T]) -> T:
+    """Decode a body, a large one in a thread.
+
+    Raises:
+        CallInvalid: as `decode`.
+    """
     if len(body) > LARGE_BYTES:
         return await asyncio.to_thread(decode, body, kind)
     return decode(body, kind)

@@ -3,7 +3,6 @@
 
 import dataclasses
 from collections.abc import Collection
-from typing import Any
 
 import msgspec
 
@@ -18,7 +17,7 @@ from gpupack_extender.node_rules import NodeRules
 from gpupack_kube import objects
 
 
-def gang(spec: GpuJobSpec, pod_spec: dict[str, Any], observed: Collection[str]) -> core.Gang:
+def gang(spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str]) -> core.Gang:
     """What all workers ask for; no API server has checked `pod_spec`.
 
     Raises:
@@ -33,10 +32,13 @@ def gang(spec: GpuJobSpec, pod_spec: dict[str, Any], observed: Collection[str]) 
         raise AskInvalid(f"spec cannot be planned: {error}") from error
 
 
-def _read(pod_spec: dict[str, Any]) -> tuple[objects.PodSpec, NodeRules]:
+def _read(pod_spec: msgspec.Raw) -> tuple[objects.PodSpec, NodeRules]:
     try:
-        return msgspec.convert(pod_spec, objects.PodSpec), msgspec.convert(pod_spec, NodeRules)
-    except msgspec.ValidationError as error:
+        return (
+            msgspec.json.decode(pod_spec, type=objects.PodSpec),
+            msgspec.json.decode(pod_spec, type=NodeRules),
+        )
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise AskInvalid(f"podSpec: {error}") from error
 
 

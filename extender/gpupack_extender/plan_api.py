@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTPS side: the plan API for the operator, metrics, and what is known.
 
-Everything asks for a token and the right.
+Everything asks for a token and the right, and no body is read before both are known: any pod can
+have a token of this audience. Of those with the right, each user has one body in memory at a time,
+and one is decoded at a time.
 """
 
 import asyncio
 import dataclasses
 import http
+import re
+import weakref
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,16 +22,23 @@ import gpupack_core as core
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest
 from gpupack_extender import endpoints
-from gpupack_extender.access import Access, Caller
+from gpupack_extender.access import Access, Caller, User
+from gpupack_extender.errors import CallInvalid, CallTooLarge
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.planning import Plan
 from gpupack_extender.readiness import Readiness
 
-SNAPSHOT_PATH = "/snapshot"
-OUTLOOK_PATH = "/outlook"
+SNAPSHOT_PATH: Final = "/snapshot"
+OUTLOOK_PATH: Final = "/outlook"
 
-LIMIT_BYTES = 2 << 20
+LIMIT_BYTES: Final = 2 << 20
 """More than the largest GPUJob that etcd takes."""
+
+MOST_VALUES: Final = 1 << 18
+"""Of one body. Decoded, each takes up to 100 bytes: 2 MiB of empty lists would be 700,000. It is
+counted by the characters that separate them, of which a body of 256 KiB cannot have more."""
+
+_NAMESPACE: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +49,17 @@ class PlanApi:
     access: Access
     readiness: Readiness
     metrics: Metrics
+    _turns: weakref.WeakValueDictionary[str, asyncio.Lock] = dataclasses.field(
+        default_factory=weakref.WeakValueDictionary, init=False
+    )
+    """By user who plans."""
+    _decoding: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock, init=False)
 
     def app(self) -> Starlette:
         """The routes."""
         return endpoints.application(
             [
-                Route(names.PLAN_PATH, endpoints.guarded(self.plan), methods=["POST"]),
+                Route(names.PLAN_ROUTE, endpoints.guarded(self.plan), methods=["POST"]),
                 Route("/metrics", endpoints.guarded(self.show_metrics)),
                 Route(SNAPSHOT_PATH, endpoints.guarded(self.show_snapshot)),
                 Route(OUTLOOK_PATH, endpoints.guarded(self.show_outlook)),
@@ -51,10 +68,11 @@ class PlanApi:
 
     async def plan(self, request: Request) -> Response:
         """Places for all workers of an attempt, or why not."""
-        caller = _caller(request)
-        await self.access.known(caller, audience=names.PLAN_AUDIENCE)
-        call = await endpoints.read(request, PlanRequest, limit_bytes=LIMIT_BYTES)
-        await self.access.may_plan(caller, namespace=call.namespace)
+        namespace = _namespace(request)
+        user = await self.access.may_plan(_caller(request), namespace=namespace)
+        call = await self._read(request, user)
+        if call.namespace != namespace:
+            raise CallInvalid(f"namespace is {call.namespace!r}, and the path's {namespace!r}")
         self.readiness.require_to_decide()
         with self.metrics.timed("plan"):
             result = self.make_plan(call)
@@ -84,8 +102,28 @@ class PlanApi:
         await self._require_right(request)
         return endpoints.answer(core.dump_outlook(self.make_plan.ledger.learner.peek()))
 
+    async def _read(self, request: Request, user: User) -> PlanRequest:
+        async with self._turns.setdefault(user.username, asyncio.Lock()):
+            body = await endpoints.read_body(request, LIMIT_BYTES)
+            _require_few_values(body)
+            async with self._decoding:
+                return await endpoints.decoded(body, PlanRequest)
+
     async def _require_right(self, request: Request) -> None:
         await self.access.may_get(_caller(request), path=request.url.path)
+
+
+def _namespace(request: Request) -> str:
+    namespace: str = request.path_params["namespace"]
+    if not _NAMESPACE.fullmatch(namespace):
+        raise CallInvalid(f"the path's {namespace[:63]!r} is no name of a namespace")
+    return namespace
+
+
+def _require_few_values(body: bytes) -> None:
+    values = sum(body.count(each) for each in (b",", b"[", b"{"))
+    if values > MOST_VALUES:
+        raise CallTooLarge(f"the body has about {values} values; at most {MOST_VALUES} are read")
 
 
 def _caller(request: Request) -> Caller:

@@ -135,7 +135,7 @@ class Actor:
                 uid=meta.uid,
                 attempt=action.attempt,
                 spec=spec,
-                pod_spec=template["spec"],
+                pod_spec=msgspec.Raw(msgspec.json.encode(template["spec"])),
                 resource_version=meta.resource_version,
             )
         )

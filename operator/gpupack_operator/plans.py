@@ -84,7 +84,8 @@ class PlanClient:
         self._session = None
 
     async def _post(self, request: PlanRequest) -> PlanResponse | PlanRefusal:
-        url = f"{self._settings.url}{names.PLAN_PATH}"
+        path = names.PLAN_ROUTE.format(namespace=request.namespace)
+        url = f"{self._settings.url}{path}"
         body = msgspec.json.encode(request)
         try:
             session = self._connected()

@@ -8,6 +8,8 @@ from harness import SYSTEM_NAMESPACE
 from manifests import JUDGE_IMAGE
 from parts import OPERATOR, pods_of_part
 
+from gpupack_crds import names
+
 PLAN = {
     "namespace": "default",
     "name": "forged",
@@ -16,6 +18,7 @@ PLAN = {
     "spec": {"gpus": 8, "workers": 2},
     "podSpec": {},
 }
+PLAN_PATH = names.PLAN_ROUTE.format(namespace="default")
 CALL = """
 import json, ssl, sys, urllib.error, urllib.request
 request = urllib.request.Request(
@@ -51,18 +54,14 @@ def call_from_a_pod(kube, path, *, headers, data):
     ids=["without a token", "with a forged token"],
 )
 def test_the_plan_api_refuses_callers_it_does_not_know(kube, headers, status):
-    answer = call_from_a_pod(
-        kube, "/v1alpha1/plan", headers=headers, data=json.dumps(PLAN).encode()
-    )
+    answer = call_from_a_pod(kube, PLAN_PATH, headers=headers, data=json.dumps(PLAN).encode())
     assert answer.startswith(status), answer
 
 
 def test_the_plan_api_refuses_a_caller_without_the_right(kube):
     token = kube.kubectl("create", "token", "default", "--audience=gpupack-extender").stdout
     headers = {"Authorization": f"Bearer {token.strip()}"}
-    answer = call_from_a_pod(
-        kube, "/v1alpha1/plan", headers=headers, data=json.dumps(PLAN).encode()
-    )
+    answer = call_from_a_pod(kube, PLAN_PATH, headers=headers, data=json.dumps(PLAN).encode())
     assert answer.startswith("403"), answer
 
 

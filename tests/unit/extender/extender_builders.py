@@ -310,4 +310,4 @@ def plan_request(name, *, attempt=1, workers=1, gpus=1, pod_spec=None, version="
         "spec": {"workers": workers, **asked, **spec},
         "podSpec": pod_spec or {"containers": [{"name": "worker"}]},
     }
-    return msgspec.convert(built, PlanRequest)
+    return msgspec.json.decode(msgspec.json.encode(built), type=PlanRequest)

@@ -15,6 +15,7 @@ from extender_builders import plan_request, pod
 from listening import listening
 
 import gpupack_core as core
+from gpupack_crds import names
 from gpupack_extender import endpoints
 from gpupack_extender.access import KEPT_ANSWERS, Access
 from gpupack_extender.binding import Binder
@@ -33,7 +34,7 @@ from gpupack_kube.metrics import UnreadableObjects
 
 JSON = {"Content-Type": "application/json"}
 TOKEN = {"Authorization": "Bearer operator-token"}
-PLAN = "/v1alpha1/plan"
+PLAN = names.PLAN_ROUTE.format(namespace="team")
 
 
 class FakeWatch:
@@ -155,7 +156,7 @@ VALID = {
     "/scheduler/filter": filter_body(),
     "/scheduler/prioritize": filter_body(),
     "/scheduler/bind": bind_body(),
-    PLAN: msgspec.to_builtins(plan_request("train")),
+    PLAN: msgspec.json.decode(msgspec.json.encode(plan_request("train"))),
 }
 
 
@@ -424,12 +425,13 @@ async def test_reviews_of_a_right_that_failed_count_against_nobody(plans, server
     await ask(plans)
     server.reviews_fail = True
     for number in range(10):
-        body = msgspec.to_builtins(plan_request("train")) | {"namespace": f"n{number}"}
-        async with plans.post(PLAN, json=body, headers=TOKEN) as response:
+        path = names.PLAN_ROUTE.format(namespace=f"n{number}")
+        body = VALID[PLAN] | {"namespace": f"n{number}"}
+        async with plans.post(path, json=body, headers=TOKEN) as response:
             assert response.status not in {200, 401, 403, 429}
     server.reviews_fail = False
     world.now += 5
-    async with plans.post(PLAN, json=body, headers=TOKEN) as response:
+    async with plans.post(path, json=body, headers=TOKEN) as response:
         assert response.status == 200
 
 
@@ -469,8 +471,9 @@ async def test_refused_tokens_without_end_crowd_out_nobody(plans, server, world,
 async def test_a_user_without_the_right_costs_a_few_questions_and_no_more(plans, server):
     server.allowed.clear()
     for number in range(20):
-        body = msgspec.to_builtins(plan_request("train")) | {"namespace": f"n{number}"}
-        async with plans.post(PLAN, json=body, headers=TOKEN) as response:
+        path = names.PLAN_ROUTE.format(namespace=f"n{number}")
+        body = VALID[PLAN] | {"namespace": f"n{number}"}
+        async with plans.post(path, json=body, headers=TOKEN) as response:
             assert response.status == (403 if number < 5 else 429)
     assert server.reviews == 1 + 5
 

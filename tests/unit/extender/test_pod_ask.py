@@ -116,8 +116,9 @@ def test_as_many_rules_as_admission_allows_are_read():
 
 def test_a_gang_is_bound_to_as_many_rules():
     pod_spec = {"containers": [{"name": "worker"}], "affinity": affinity([{}] * 513)}
+    raw = msgspec.Raw(msgspec.json.encode(pod_spec))
     with pytest.raises(AskInvalid, match="have 513 labels, tolerations, terms"):
-        gang_ask.gang(plan_request("train").spec, pod_spec, ())
+        gang_ask.gang(plan_request("train").spec, raw, ())
 
 
 def decoded(raw, kind):

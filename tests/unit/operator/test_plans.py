@@ -3,6 +3,7 @@ import asyncio
 import contextlib
 
 import fake_api
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -19,7 +20,12 @@ FULL = {"reason": "TooFewFreeGpus", "message": "full"}
 def request_(build):
     job = build.gpujob()
     return PlanRequest(
-        namespace="team", name="train", uid="u", attempt=1, spec=job.spec, pod_spec={"a": 1}
+        namespace="team",
+        name="train",
+        uid="u",
+        attempt=1,
+        spec=job.spec,
+        pod_spec=msgspec.Raw(b'{"a": 1}'),
     )
 
 
@@ -51,7 +57,7 @@ async def test_a_plan_is_asked_for_with_the_pod_s_own_token(plan_api, request_):
         answer = await client.ask(request_)
     assert isinstance(answer, PlanResponse)
     path, token, question = asked[0]
-    assert (path, token) == ("/v1alpha1/plan", "Bearer secret")
+    assert (path, token) == ("/v1alpha1/namespaces/team/plan", "Bearer secret")
     assert question["podSpec"] == {"a": 1}
 
 

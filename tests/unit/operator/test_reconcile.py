@@ -2,6 +2,7 @@
 import asyncio
 import datetime as dt
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -108,7 +109,8 @@ async def test_the_whole_template_reaches_the_job(scene):
 async def test_the_plan_api_is_told_of_the_template_once(scene):
     await scene.reconcile()
     assert scene.plans.request.spec.template is None
-    assert {"name": "data", "emptyDir": {}} in scene.plans.request.pod_spec["volumes"]
+    pod_spec = msgspec.json.decode(scene.plans.request.pod_spec)
+    assert {"name": "data", "emptyDir": {}} in pod_spec["volumes"]
 
 
 async def test_nobody_waits_behind_a_job_that_is_being_deleted(scene):
