@@ -59,7 +59,8 @@ import asyncio, contextlib, os, ssl
 os.nice(19)
 CONTEXT = ssl._create_unverified_context()
 HOST = "gpupack-extender.{SYSTEM_NAMESPACE}.svc"
-CALL = ("POST {names.PLAN_ROUTE.format(namespace=HOSTILE)} HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 0\\r\\n"
+CALL = ("POST {names.PLAN_ROUTE.format(namespace=HOSTILE)} HTTP/1.1\\r\\nHost: x\\r\\n"
+        "Content-Length: 0\\r\\n"
         "Authorization: Bearer forged-%d\\r\\n\\r\\n")
 async def hold(number):
     while True:

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 import gpupack_core as core
+from gpupack_core.arrays import ABSENT
 from gpupack_extender.ledger.claims import State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.readiness import Watch
@@ -85,14 +86,13 @@ class LedgerCollector(Collector):
         return family
 
     def _devices(self) -> Metric:
-        counts = collections.Counter(_device_states(self._ledger.cluster))
         family = GaugeMetricFamily(
             "gpupack_extender_devices",
             "GPUs by state: free, shared with something left, held with nothing left, unhealthy.",
             labels=["state"],
         )
-        for state in ("free", "shared", "held", "unhealthy"):
-            family.add_metric([state], counts[state])
+        for state, devices in _devices_by_state(self._ledger.cluster).items():
+            family.add_metric([state], devices)
         return family
 
     def _lingering(self) -> Metric:
@@ -114,13 +114,15 @@ class LedgerCollector(Collector):
         return family
 
 
-def _device_states(cluster: core.Cluster) -> Iterator[str]:
-    for node in cluster.nodes():
-        left = {each.uuid: each.milli for each in cluster.free_devices(node.name)}
-        for device in node.devices:
-            if device.health is not core.Health.HEALTHY:
-                yield "unhealthy"
-            elif left[device.uuid] == core.WHOLE_GPU:
-                yield "free"
-            else:
-                yield "shared" if left[device.uuid] else "held"
+def _devices_by_state(cluster: core.Cluster) -> dict[str, int]:
+    """Over arrays: 40,000 devices one by one would hold up the loop for 70 ms at each scrape."""
+    health, left = cluster.arrays.health, cluster.arrays.free_milli
+    known = int((health != ABSENT).sum())
+    healthy = int((health == core.Health.HEALTHY).sum())
+    free, usable = int((left == core.WHOLE_GPU).sum()), int((left > 0).sum())
+    return {
+        "free": free,
+        "shared": usable - free,
+        "held": healthy - usable,
+        "unhealthy": known - healthy,
+    }
