@@ -7,6 +7,7 @@ taken before the handshake, which has HANDSHAKE_SECONDS.
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Final
 
 from gpupack_extender.connections import Connection
 from gpupack_extender.peer_limits import ConnectionLimits, Slot
+
+log = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.1
@@ -23,7 +26,15 @@ Protocols = Callable[[Slot], Connection]
 
 
 class Listener:
-    """One listening socket; closed like asyncio's own server."""
+    """One listening socket; closed like asyncio's own server.
+
+    Args:
+        listening: the socket.
+        protocols: makes the protocol of a connection that has a slot.
+        tls: None: plain HTTP.
+        limits: who may have how many connections.
+        on_failed: called when accepting ended by an error, after which nobody is let in any more.
+    """
 
     def __init__(
         self,
@@ -32,12 +43,15 @@ class Listener:
         *,
         tls: ssl.SSLContext | None,
         limits: ConnectionLimits,
+        on_failed: Callable[[], None],
     ) -> None:
         listening.setblocking(False)  # noqa: FBT003 - the standard library's
         self.sockets = (listening,)
         self._protocols, self._tls, self._limits = protocols, tls, limits
         self._opening: set[asyncio.Task[None]] = set()
+        self._on_failed = on_failed
         self._accepting = asyncio.create_task(self._accept(listening))
+        self._accepting.add_done_callback(self._ended)
 
     def close(self) -> None:
         """Accept no more; connections that are open stay so."""
@@ -50,6 +64,11 @@ class Listener:
     async def wait_closed(self) -> None:
         """Until nothing is being accepted."""
         await asyncio.gather(self._accepting, *self._opening, return_exceptions=True)
+
+    def _ended(self, accepting: asyncio.Task[None]) -> None:
+        if not accepting.cancelled():
+            log.error("no connection is accepted any more", exc_info=accepting.exception())
+            self._on_failed()
 
     async def _accept(self, listening: socket.socket) -> None:
         while True:
@@ -76,12 +95,15 @@ class Listener:
         if slot is None:
             connected.close()
             return
-        protocol = self._protocols(slot)
         try:
+            protocol = self._protocols(slot)
             await self._establish(protocol, connected)
-        except (OSError, asyncio.CancelledError):
-            slot.free()
-            connected.close()
+        except Exception as error:
+            _give_up(slot, connected)
+            if not isinstance(error, OSError):
+                log.exception("a connection could not be opened")
+        except asyncio.CancelledError:
+            _give_up(slot, connected)
 
     async def _establish(self, protocol: Connection, connected: socket.socket) -> None:
         """Hand the connection to its protocol, which frees the slot when it is lost.
@@ -93,6 +115,11 @@ class Listener:
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: protocol, connected, ssl=self._tls, **deadlines
         )
+
+
+def _give_up(slot: Slot, connected: socket.socket) -> None:
+    slot.free()
+    connected.close()
 
 
 def listening_socket(host: str, port: int, *, backlog: int) -> socket.socket:

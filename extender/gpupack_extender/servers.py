@@ -41,10 +41,15 @@ class Server(uvicorn.Server):
             return
         config = self.config
         listening = listening_socket(config.host, config.port, backlog=config.backlog)
-        self.servers = [
-            Listener(listening, self._protocol, tls=config.ssl, limits=self._limits)  # type: ignore[list-item]
-        ]
+        listener = Listener(
+            listening, self._protocol, tls=config.ssl, limits=self._limits, on_failed=self._fail
+        )
+        self.servers = [listener]  # type: ignore[list-item]
         self.started = True
+
+    def _fail(self) -> None:
+        """End by itself: a process without one of its servers must not seem well."""
+        self.should_exit = True
 
     def _protocol(self, slot: Slot) -> Connection:
         return Connection(self.config, self.server_state, self.lifespan.state, slot=slot)

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 
 from gpupack_extender.app import App, build, run
 from gpupack_extender.errors import TaskEnded
-from gpupack_extender.servers import verbs_server
+from gpupack_extender.servers import health_server, verbs_server
 from gpupack_extender.settings import Serving, Settings
 from gpupack_kube import objects
 
@@ -23,8 +23,8 @@ class Task:
         await asyncio.sleep(self.seconds)
 
 
-def app(reflector):
-    server = verbs_server(Starlette(), Serving(verbs_port=0))
+def app(reflector, server=None):
+    server = server or verbs_server(Starlette(), Serving(verbs_port=0))
     return App(
         reflectors={"pods": reflector},
         unconfirmed={"binds": Task(), "plans": Task()},
@@ -67,3 +67,30 @@ async def test_a_server_that_ends_ends_the_process():
     with pytest.raises(ExceptionGroup) as group:
         await asyncio.wait_for(run(built, asyncio.Event()), timeout=5)
     assert group.group_contains(TaskEnded, match="server on port 0 ended by itself")
+
+
+async def test_a_port_that_lets_nobody_in_any_more_ends_the_process(monkeypatch):
+    async def failing(_):
+        await asyncio.sleep(0.05)
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", failing)
+    built = app(Task(), health_server(Starlette(), Serving(health_port=0)))
+    with pytest.raises(ExceptionGroup) as group:
+        await asyncio.wait_for(run(built, asyncio.Event()), timeout=5)
+    assert group.group_contains(TaskEnded, match="server on port 0 ended by itself")
+
+
+async def test_an_accept_that_fails_for_the_moment_ends_nothing(monkeypatch):
+    tried = asyncio.Event()
+
+    async def failing(_):
+        tried.set()
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", failing)
+    built, stop = app(Task(), health_server(Starlette(), Serving(health_port=0))), asyncio.Event()
+    running = asyncio.create_task(run(built, stop))
+    await asyncio.wait_for(tried.wait(), timeout=5)
+    stop.set()
+    await asyncio.wait_for(running, timeout=5)

@@ -164,3 +164,16 @@ def test_a_call_under_way_is_not_dropped_for_idle_connections(serving):
             writer.close()
 
     on_both_loops(scenario)
+
+
+def test_a_connection_that_cannot_be_opened_leaves_its_slot(serving):
+    async def scenario():
+        server = plan_server(endpoints.application([]), serving)
+        server._protocol = lambda _: 1 // 0
+        async with listening(server) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert await asyncio.wait_for(reader.read(), timeout=5) == b""
+            assert not server._limits.taken
+            writer.close()
+
+    on_both_loops(scenario)

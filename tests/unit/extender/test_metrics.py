@@ -8,7 +8,6 @@ import prometheus_client
 from extender_builders import gpu_node, part, pod, share_limits, whole
 
 import gpupack_core as core
-
 from gpupack_extender.metrics import LedgerCollector
 
 
