@@ -4,10 +4,12 @@
 Answers are kept for a few seconds, so that an operator that plans sixty jobs costs two reviews;
 a revoked token works on for as long. Tokens are kept as digests. Failed reviews are not kept.
 
-Refused tokens are kept for longer, and apart, so that they crowd out nobody's. An address whose
-tokens are refused, or a user without the right, may have the API server asked once in ten seconds.
-Where addresses are masqueraded, a stranger's is also the operator's: a token that was valid of late
-is reviewed again whatever else came from its address.
+Refused tokens are kept for longer, and apart, so that they crowd out nobody's. Who sends tokens
+that are refused, or lacks the right, may have the API server asked once in ten seconds. Who that is,
+is the service account for which the API server has signed the token, and the address for all else:
+where addresses are masqueraded a stranger's is also the operator's, but what he forges he does not
+sign. Where the API server's keys cannot be had, a token that was valid of late is reviewed again
+whatever else came from its address.
 """
 
 import functools
@@ -22,6 +24,7 @@ import msgspec
 from gpupack_crds import names
 from gpupack_extender.errors import Denied
 from gpupack_extender.peer_limits import TokenBuckets
+from gpupack_extender.signing_keys import SigningKeys
 from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.resources import ACCESS_REVIEWS, TOKEN_REVIEWS
@@ -34,7 +37,7 @@ KEPT_ANSWERS = 1024
 REFUSED_SECONDS = 60.0
 REFUSED_ANSWERS = 4096
 REFUSALS_BURST = 5
-"""Tokens of one address, or rights of one user, that are refused before it has to wait."""
+"""Tokens of one account or address, or rights of one user, refused before it has to wait."""
 REFUSALS_SECONDS = 10.0
 
 VALID_SECONDS = 3600.0
@@ -82,6 +85,7 @@ class Access:
 
     def __init__(self, api: Api, *, clock: Callable[[], float]) -> None:
         self._api = api
+        self._signing_keys = SigningKeys(api, clock=clock)
         self._users: cachetools.TTLCache[tuple[bytes, str], User] = cachetools.TTLCache(
             KEPT_ANSWERS, KEPT_SECONDS, clock
         )
@@ -136,7 +140,7 @@ class Access:
 
         Raises:
             Denied: no token, or none that the API server takes for this audience, or too many
-                such from this address.
+                such from its account or this address.
             KubeError: the API server could not be asked.
         """
         scheme, _, token = caller.authorization.partition(" ")
@@ -149,8 +153,9 @@ class Access:
             if key in self._valid:
                 user = await review()
             else:
-                why = f"tokens from {caller.address} were refused"
-                user = await _limited(review, self._unauthenticated, caller.address, why)
+                peer = await self._signing_keys.subject(token) or caller.address
+                why = f"tokens from {peer} were refused"
+                user = await _limited(review, self._unauthenticated, peer, why)
             if user is None:
                 self._refused[key] = None
                 self._valid.pop(key, None)
@@ -206,7 +211,7 @@ async def _limited(
     Args:
         review: the question; a true answer, or no answer, counts against nobody.
         refusals: how often each peer may still be refused.
-        peer: an address, or a user.
+        peer: an address, an account or a user.
         why: what was refused, for the message.
 
     Raises:

@@ -207,6 +207,10 @@ class Api:
         """POST to any path: subresources (`pods/binding`) and reviews."""
         return decode(await self._send("POST", path, body=body), answer)
 
+    async def document(self, path: str, answer: type[D], *, accept: str = JSON) -> D:
+        """GET any path: what is no object."""
+        return decode(await self._send("GET", path, headers={"Accept": accept}), answer)
+
     async def watch(
         self, resource: Resource[T], *, namespace: str = "", **query: str
     ) -> AsyncGenerator[Opened | Event | Skipped]:

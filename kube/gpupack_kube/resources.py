@@ -44,4 +44,5 @@ EVENTS = Resource("/apis/events.k8s.io/v1", "events", objects.Object)
 LEASES = Resource("/apis/coordination.k8s.io/v1", "leases", objects.Lease)
 PRIORITY_CLASSES = Resource("/apis/scheduling.k8s.io/v1", "priorityclasses", objects.PriorityClass)
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path, not a secret
+JWKS = "/openid/v1/jwks"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

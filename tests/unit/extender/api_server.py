@@ -23,6 +23,9 @@ class ApiServer:
         self.reviews_fail = False
         self.users = {"operator-token": ("operator", ["gpupack-extender"])}
         self.allowed = {"operator"}
+        self.keys = None
+        """What it publishes of its signing keys; None: nothing."""
+        self.key_reads = 0
 
     def add(self, pod):
         self.pods[pod.metadata.name] = msgspec.to_builtins(pod)
@@ -32,6 +35,7 @@ class ApiServer:
         app.router.add_get(PODS, self.read)
         app.router.add_get(JOBS, self.read_job)
         app.router.add_post(f"{PODS}/binding", self.bind)
+        app.router.add_get("/openid/v1/jwks", self.read_keys)
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self.review_token)
         app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self.review)
         return app
@@ -69,6 +73,15 @@ class ApiServer:
         return web.json_response(
             {"kind": "Status", "metadata": {}, "status": "Success"}, status=201
         )
+
+    async def read_keys(self, request):
+        self.key_reads += 1
+        if self.keys is None:
+            return status(403, "Forbidden")
+        if request.headers["Accept"] != "application/jwk-set+json":
+            return status(406, "NotAcceptable")
+        keys = [key.jwk() for key in self.keys]
+        return web.json_response({"keys": keys}, content_type="application/jwk-set+json")
 
     async def review_token(self, request):
         self.reviews += 1
