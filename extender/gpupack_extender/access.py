@@ -5,8 +5,8 @@ Answers are kept for a few seconds, so that an operator that plans sixty jobs co
 a revoked token works on for as long. Tokens are kept as digests. Failed reviews are not kept.
 
 Refused tokens are kept for longer, and apart, so that they crowd out nobody's. Who sends tokens
-that are refused, or lacks the right, may have the API server asked once in ten seconds. Who that is,
-is the service account for which the API server has signed the token, and the address for all else:
+that are refused, or lacks the right, may have the API server asked once in ten seconds. That is
+the service account for which the API server has signed the token, and the address for all else:
 where addresses are masqueraded a stranger's is also the operator's, but what he forges he does not
 sign. Where the API server's keys cannot be had, a token that was valid of late is reviewed again
 whatever else came from its address.

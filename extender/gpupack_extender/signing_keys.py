@@ -31,8 +31,16 @@ REFRESH_SECONDS: Final = 60.0
 
 LONGEST_TOKEN: Final = 16 << 10
 
-_CURVES: Final = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1, "P-521": ec.SECP521R1}
-_HASHES: Final = {"256": hashes.SHA256, "384": hashes.SHA384, "512": hashes.SHA512}
+_CURVES: Final[dict[str, ec.EllipticCurve]] = {
+    "P-256": ec.SECP256R1(),
+    "P-384": ec.SECP384R1(),
+    "P-521": ec.SECP521R1(),
+}
+_HASHES: Final[dict[str, hashes.HashAlgorithm]] = {
+    "256": hashes.SHA256(),
+    "384": hashes.SHA384(),
+    "512": hashes.SHA512(),
+}
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 
@@ -55,7 +63,7 @@ class _Key(msgspec.Struct):
         if self.kty == "RSA":
             return rsa.RSAPublicNumbers(_number(self.e), _number(self.n)).public_key()
         if self.kty == "EC" and self.crv in _CURVES:
-            curve = _CURVES[self.crv]()
+            curve = _CURVES[self.crv]
             return ec.EllipticCurvePublicNumbers(
                 _number(self.x), _number(self.y), curve
             ).public_key()
@@ -130,12 +138,12 @@ def _verify(key: PublicKey, alg: str, signed: bytes, signature: bytes) -> None:
     if digest is None:
         raise ValueError(f"{alg} is not used for tokens of service accounts")
     if isinstance(key, rsa.RSAPublicKey) and kind == "RS":
-        key.verify(signature, signed, padding.PKCS1v15(), digest())
+        key.verify(signature, signed, padding.PKCS1v15(), digest)
         return
     if isinstance(key, ec.EllipticCurvePublicKey) and kind == "ES":
         half = len(signature) // 2
         r, s = (int.from_bytes(part) for part in (signature[:half], signature[half:]))
-        key.verify(encode_dss_signature(r, s), signed, ec.ECDSA(digest()))
+        key.verify(encode_dss_signature(r, s), signed, ec.ECDSA(digest))
         return
     raise ValueError(f"{alg} is not an algorithm of the key that is named")
 
