@@ -81,10 +81,22 @@ class _AccessReview(msgspec.Struct):
 
 
 class Access:
-    """Judges callers by the API server's word."""
+    """Judges callers by the API server's word.
 
-    def __init__(self, api: Api, *, clock: Callable[[], float]) -> None:
-        self._api = api
+    Args:
+        api: the API server.
+        clock: seconds.
+        on_allowed: called with the address of each call that had the right.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        clock: Callable[[], float],
+        on_allowed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._api, self._on_allowed = api, on_allowed
         self._signing_keys = SigningKeys(api, clock=clock)
         self._users: cachetools.TTLCache[tuple[bytes, str], User] = cachetools.TTLCache(
             KEPT_ANSWERS, KEPT_SECONDS, clock
@@ -122,6 +134,7 @@ class Access:
             "namespace": namespace,
         }
         await self._require(user, {"resourceAttributes": attributes})
+        self._on_allowed(caller.address)
         return user
 
     async def may_get(self, caller: Caller, *, path: str) -> None:
@@ -134,6 +147,7 @@ class Access:
         user = await self.known(caller, audience="")
         attributes = {"verb": "get", "path": path}
         await self._require(user, {"nonResourceAttributes": attributes})
+        self._on_allowed(caller.address)
 
     async def known(self, caller: Caller, *, audience: str) -> User:
         """Say who the caller is.

@@ -13,6 +13,7 @@ from gpupack_extender.access import Access
 from gpupack_extender.binding import Binder
 from gpupack_extender.errors import TaskEnded
 from gpupack_extender.filtering import Filter
+from gpupack_extender.handshakes import Handshakes
 from gpupack_extender.health import Health
 from gpupack_extender.leader_endpoint import LeaderEndpoint, OwnPod
 from gpupack_extender.leadership import Leadership
@@ -95,9 +96,10 @@ def build(settings: Settings, api: Api) -> App:
         readiness=readiness,
         metrics=metrics,
     )
+    handshakes = Handshakes()
     plan_api = PlanApi(
         make_plan=Plan(ledger, policies, decisions),
-        access=Access(api, clock=clock),
+        access=Access(api, clock=clock, on_allowed=handshakes.welcome),
         readiness=readiness,
         metrics=metrics,
     )
@@ -115,7 +117,7 @@ def build(settings: Settings, api: Api) -> App:
         ),
         servers=(
             verbs_server(verbs.app(), settings.serving),
-            plan_server(plan_api.app(), settings.serving),
+            plan_server(plan_api.app(), settings.serving, handshakes),
             health_server(Health(readiness).app(), settings.serving),
         ),
     )

@@ -3,7 +3,7 @@
 
 asyncio's own server counts a connection once its handshake is done, and waits a minute for that:
 whoever opens connections and says nothing holds a descriptor and buffers for each. Here a slot is
-taken before the handshake, which has HANDSHAKE_SECONDS.
+taken before the handshake, which waits for its turn and then has HANDSHAKE_SECONDS.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gpupack_extender.connections import Connection
+from gpupack_extender.handshakes import Handshakes
 from gpupack_extender.peer_limits import ConnectionLimits, Slot
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Listener:
         protocols: makes the protocol of a connection that has a slot.
         tls: None: plain HTTP.
         limits: who may have how many connections.
+        handshakes: whose TLS handshake is next.
         on_failed: called when accepting ended by an error, after which nobody is let in any more.
     """
 
@@ -43,12 +45,14 @@ class Listener:
         *,
         tls: ssl.SSLContext | None,
         limits: ConnectionLimits,
+        handshakes: Handshakes,
         on_failed: Callable[[], None],
     ) -> None:
         listening.setblocking(False)  # noqa: FBT003 - the standard library's
         self.sockets = (listening,)
         self._protocols, self._tls, self._limits = protocols, tls, limits
         self._opening: set[asyncio.Task[None]] = set()
+        self._handshakes = handshakes
         self._on_failed = on_failed
         self._accepting = asyncio.create_task(self._accept(listening))
         self._accepting.add_done_callback(self._ended)
@@ -96,6 +100,8 @@ class Listener:
             connected.close()
             return
         try:
+            if self._tls:
+                await self._handshakes.turn(peer)
             protocol = self._protocols(slot)
             await self._establish(protocol, connected)
         except Exception as error:

@@ -9,6 +9,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from gpupack_extender.connections import Connection
+from gpupack_extender.handshakes import Handshakes
 from gpupack_extender.listener import Listener, listening_socket
 from gpupack_extender.peer_limits import ConnectionLimits, Slot
 from gpupack_extender.settings import Serving
@@ -30,9 +31,15 @@ class Server(uvicorn.Server):
     With `limits` it is reachable from pods, and accepts connections within them.
     """
 
-    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits | None = None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        limits: ConnectionLimits | None = None,
+        handshakes: Handshakes | None = None,
+    ) -> None:
         super().__init__(config)
         self._limits = limits
+        self._handshakes = handshakes or Handshakes()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
@@ -42,7 +49,12 @@ class Server(uvicorn.Server):
         config = self.config
         listening = listening_socket(config.host, config.port, backlog=config.backlog)
         listener = Listener(
-            listening, self._protocol, tls=config.ssl, limits=self._limits, on_failed=self._fail
+            listening,
+            self._protocol,
+            tls=config.ssl,
+            limits=self._limits,
+            handshakes=self._handshakes,
+            on_failed=self._fail,
         )
         self.servers = [listener]  # type: ignore[list-item]
         self.started = True
@@ -72,12 +84,12 @@ def verbs_server(app: Starlette, serving: Serving) -> Server:
     return Server(config)
 
 
-def plan_server(app: Starlette, serving: Serving) -> Server:
+def plan_server(app: Starlette, serving: Serving, handshakes: Handshakes | None = None) -> Server:
     """Reachable from the cluster."""
     config = _config(app, host="", port=serving.plan_port)
     config.ssl_certfile, config.ssl_keyfile = serving.tls_cert, serving.tls_key
     config.timeout_keep_alive = PLAN_IDLE_SECONDS
-    return Server(config, ConnectionLimits())
+    return Server(config, ConnectionLimits(), handshakes)
 
 
 def health_server(app: Starlette, serving: Serving) -> Server:

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the parts may do and what they are told, as far as it can be seen without a cluster."""
 
+import base64
+
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from gpupack_crds import names
 from gpupack_devcluster.build import KUBERNETES
@@ -365,3 +370,15 @@ def test_pods_are_checked_for_every_resource_and_the_schedulers_name(render):
     assert f"{list(OWN[1:])}.filter" in variables["missing"].replace(" .", ".")
     wanted = f"object.spec.schedulerName == '{names.SCHEDULER_NAME}'"
     assert wanted in [validation["expression"] for validation in policy["validations"]]
+
+
+def test_the_plan_apis_certificate_is_of_a_key_that_is_cheap_to_sign_with(render):
+    secret = render().objects["Secret", "gpupack-extender-tls"]["data"]
+    key = serialization.load_pem_private_key(base64.b64decode(secret["tls.key"]), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    authority, certificate = (
+        x509.load_pem_x509_certificate(base64.b64decode(secret[name]))
+        for name in ("ca.crt", "tls.crt")
+    )
+    certificate.verify_directly_issued_by(authority)
+    assert certificate.public_key() == key.public_key()

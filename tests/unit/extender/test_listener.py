@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import ssl
+import time
 
 import aiohttp
 import pytest
@@ -18,6 +19,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from gpupack_extender import connections, endpoints, listener
+from gpupack_extender.handshakes import Handshakes
 from gpupack_extender.health import Health
 from gpupack_extender.peer_limits import CONNECTIONS_PER_PEER
 from gpupack_extender.servers import health_server, plan_server
@@ -95,11 +97,10 @@ async def ask(plans, health):
 async def idle_connections(port, *, tls):
     """Connections that say nothing; with `tls`, they say so after a handshake."""
     context = ssl._create_unverified_context() if tls else None
-    opened = []
+    tried = (asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(IDLE))
+    ended = await asyncio.gather(*tried, return_exceptions=True)
+    opened = [each for each in ended if not isinstance(each, OSError)]
     try:
-        for _ in range(IDLE):
-            with contextlib.suppress(OSError):
-                opened.append(await asyncio.open_connection("127.0.0.1", port, ssl=context))
         yield [reader for reader, _ in opened]
     finally:
         for _, writer in opened:
@@ -128,7 +129,7 @@ def test_of_one_address_no_more_connections_than_the_bound_stay_open(serving):
         async with served(serving) as (plans, _), idle_connections(plans, tls=True) as readers:
             await asyncio.sleep(0.2)
             still_open = [reader for reader in readers if not reader.at_eof()]
-            assert len(still_open) <= CONNECTIONS_PER_PEER
+            assert 0 < len(still_open) <= CONNECTIONS_PER_PEER
 
     on_both_loops(scenario)
 
@@ -175,5 +176,30 @@ def test_a_connection_that_cannot_be_opened_leaves_its_slot(serving):
             assert await asyncio.wait_for(reader.read(), timeout=5) == b""
             assert not server._limits.taken
             writer.close()
+
+    on_both_loops(scenario)
+
+
+def test_of_one_address_no_more_handshakes_are_made_than_the_bound(serving):
+    made = []
+
+    async def shake_and_drop(port):
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=ssl._create_unverified_context()
+        )
+        made.append(port)
+        writer.transport.abort()
+
+    async def scenario():
+        app = endpoints.application([])
+        server = plan_server(app, serving, Handshakes(peer_burst=5, peer_per_second=2))
+        made.clear()
+        async with listening(server) as port:
+            start = time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2):
+                    for _ in range(200):
+                        await shake_and_drop(port)
+            assert 5 <= len(made) <= 5 + 2 * (time.monotonic() - start)
 
     on_both_loops(scenario)
