@@ -23,7 +23,11 @@ from gpupack_extender.errors import (
     MediaTypeInvalid,
     NotReady,
 )
-from gpupack_extender.unique_keys import require_unique_keys
+from gpupack_extender.unique_keys import (
+    require_bounded,
+    require_unique_keys,
+    size_without_names,
+)
 from gpupack_kube.errors import KubeError
 
 JSON: Final = "application/json"
@@ -81,7 +85,9 @@ def decode(body: bytes, kind: type[T]) -> T:
     Raises:
         CallInvalid: the body is not what `kind` says, or an object has a key twice; the message
             says where.
+        CallTooLarge: apart from node names the body is larger than is read; it was not decoded.
     """
+    require_bounded(size_without_names(body))
     try:
         call = msgspec.json.decode(body, type=kind)
         require_unique_keys(body, kind.__struct_encode_fields__)

@@ -68,7 +68,7 @@ class Filter:
         if held is not None and held.state is not State.ASSUMED:
             return _committed(held, nodes)
         if ask.request is None:
-            return _nowhere(nodes, ask.refusal)
+            return nowhere(nodes, ask.refusal)
         if ask.worker is not None:
             return self._planned(ask.worker, ask.request, nodes)
         if self.decisions.mode is Mode.ADVISORY:
@@ -81,17 +81,17 @@ class Filter:
             return self._unplanned(worker, nodes)
         others = self.ledger.claims.pods_of(worker)
         if others:
-            return _nowhere(nodes, f"the worker's place is held by pod {others[0].name}")
+            return nowhere(nodes, f"the worker's place is held by pod {others[0].name}")
         if differs := mismatch(request, claim.allocation):
-            return _nowhere(nodes, differs)
+            return nowhere(nodes, differs)
         obstacle = self.ledger.claims.obstacle(claim.allocation)
         if obstacle:
-            return _nowhere(nodes, f"the worker's place cannot be used: {obstacle}")
+            return nowhere(nodes, f"the worker's place cannot be used: {obstacle}")
         return _exactly(claim.placement.node, nodes, otherwise="the worker is planned on node")
 
     def _unplanned(self, worker: WorkerKey, nodes: Nodes) -> FilterResult:
         if self.ledger.jobs.is_known(worker.attempt):
-            return _nowhere(nodes, f"{worker.attempt} is not admitted")
+            return nowhere(nodes, f"{worker.attempt} is not admitted")
         return FilterResult(error=f"{worker.attempt} is not known yet")
 
     def _one(self, ask: PodAsk, held: PodClaim | None, nodes: Nodes) -> FilterResult:
@@ -164,8 +164,9 @@ def _committed(held: PodClaim, nodes: Nodes) -> FilterResult:
 def _exactly(node: core.NodeName, nodes: Nodes, *, otherwise: str) -> FilterResult:
     if node in nodes:
         return FilterResult(node_names=[node])
-    return _nowhere(nodes, f"{otherwise} {node}, which kube-scheduler's own filters exclude")
+    return nowhere(nodes, f"{otherwise} {node}, which kube-scheduler's own filters exclude")
 
 
-def _nowhere(nodes: Nodes, text: str) -> FilterResult:
+def nowhere(nodes: Nodes, text: str) -> FilterResult:
+    """That the pod can be on none of the nodes, whatever is evicted there."""
     return FilterResult(node_names=[], failed_and_unresolvable_nodes=dict.fromkeys(nodes, text))

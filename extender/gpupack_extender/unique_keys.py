@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
+import gpupack_core as core
 from gpupack_extender.errors import CallInvalid, CallTooLarge
+from gpupack_extender.wire import NodeNames
 
 SCANNED_BYTES: Final = 2 << 20
 """More than the largest object that etcd takes. Parsed, JSON can take thirty times its size."""
@@ -63,12 +65,40 @@ def without_names(body: bytes) -> bytes:
     return body[:start] + b"]}"
 
 
+def size_without_names(body: bytes) -> int:
+    """In bytes: of a call of kube-scheduler's, what the pod takes."""
+    return len(without_names(body))
+
+
+def node_names(body: bytes) -> list[core.NodeName] | None:
+    """The node names of a body as kube-scheduler writes it, and nothing else; None: it is none."""
+    cut = without_names(body)
+    if not cut.endswith(_NAMES + b"]}"):
+        return None
+    try:
+        return msgspec.json.decode(body[len(cut) - len(b"[]}") : -1], type=NodeNames)
+    except msgspec.MsgspecError:
+        return None
+
+
+def require_bounded(size: int) -> None:
+    """Refuse what would take too much memory when it is decoded.
+
+    Args:
+        size: of a body apart from the node names, in bytes.
+
+    Raises:
+        CallTooLarge: it is larger than SCANNED_BYTES.
+    """
+    if size > SCANNED_BYTES:
+        raise CallTooLarge(
+            f"apart from NodeNames the body has {size} bytes; at most {SCANNED_BYTES} are read"
+        )
+
+
 def _outermost(body: bytes) -> Iterable[str]:
     """The keys of the outermost object."""
-    if len(body) > SCANNED_BYTES:
-        raise CallTooLarge(
-            f"apart from NodeNames the body is larger than {SCANNED_BYTES} bytes; no real call is"
-        )
+    require_bounded(len(body))
     decoded: dict[str, Any] = msgspec.json.decode(body, type=dict)
     if msgspec.json.encode(decoded) != body:
         json.loads(body.decode(), object_pairs_hook=_judge, parse_int=str, parse_float=str)

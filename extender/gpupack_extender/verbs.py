@@ -15,17 +15,22 @@ from starlette.routing import Route
 from gpupack_extender import endpoints, pod_ask
 from gpupack_extender.binding import Binder
 from gpupack_extender.errors import BindRefused, NotReady
-from gpupack_extender.filtering import Filter
+from gpupack_extender.filtering import Filter, nowhere
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.readiness import Readiness
+from gpupack_extender.unique_keys import SCANNED_BYTES, node_names, size_without_names
 from gpupack_extender.wire import BindingArgs, BindingResult, ExtenderArgs, FilterResult
 from gpupack_kube.errors import KubeError
 
 PREFIX = "/scheduler"
-LIMIT_BYTES = 8 << 20
-"""Twenty thousand of the longest node names and the largest pod that etcd takes."""
+LIMIT_BYTES = 16 << 20
+"""Twenty thousand of the longest node names and the largest pod that etcd takes, of letters that
+Go's JSON writes in six bytes each. Such a pod is not decoded; its owner is told why."""
+
+BIND_BYTES = 1 << 20
+"""More than any names and a UID."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +55,12 @@ class Verbs:
 
     async def filter(self, request: Request) -> Response:
         """Which nodes the pod may go to."""
-        call = await endpoints.read(request, ExtenderArgs, limit_bytes=LIMIT_BYTES)
-        with self.metrics.timed("filter"):
-            result = self._filter(call)
+        body = await endpoints.read_body(request, LIMIT_BYTES)
+        result = _too_large(body)
+        if result is None:
+            call = await endpoints.decoded(body, ExtenderArgs)
+            with self.metrics.timed("filter"):
+                result = self._filter(call)
         self.metrics.count("filter", _outcome(result))
         return endpoints.answer(result)
 
@@ -66,7 +74,7 @@ class Verbs:
 
     async def bind(self, request: Request) -> Response:
         """Write the pod's node and devices."""
-        call = await endpoints.read(request, BindingArgs, limit_bytes=LIMIT_BYTES)
+        call = await endpoints.read(request, BindingArgs, limit_bytes=BIND_BYTES)
         with self.metrics.timed("bind"):
             result, outcome = await self._bind(call)
         self.metrics.count("bind", outcome)
@@ -91,6 +99,23 @@ class Verbs:
         except KubeError as error:
             return BindingResult(error=str(error)), "unknown"
         return BindingResult(), "bound"
+
+
+def _too_large(body: bytes) -> FilterResult | None:
+    """That the pod fits nowhere, where it is larger than is read.
+
+    The size is rounded: the text is written into the pod, whose next call must say the same.
+    """
+    size = size_without_names(body)
+    nodes = node_names(body) if size > SCANNED_BYTES else None
+    if nodes is None:
+        return None
+    return nowhere(
+        nodes,
+        f"the pod has {size / 1e6:.1f} MB as kube-scheduler sends it, which writes <, > and & in "
+        f"six bytes each; at most {SCANNED_BYTES / 1e6:.1f} MB are read: make its args, env or "
+        "annotations smaller",
+    )
 
 
 def _outcome(result: FilterResult) -> str:

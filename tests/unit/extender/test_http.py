@@ -318,6 +318,30 @@ async def test_a_large_pod_is_refused_before_it_is_unpacked(verbs):
         assert (await answer_of(response))[0] == 413
 
 
+def sent_by_go(letters):
+    """A filter call of a pod whose only argument is so many `<`, as kube-scheduler writes it."""
+    asking = msgspec.to_builtins(pod("p"))
+    asking["spec"]["containers"][0]["args"] = ["<" * letters]
+    body = json.dumps(filter_body(Pod=asking), separators=(",", ":"))
+    return io.BytesIO(body.replace("<", "\\u003c").encode())
+
+
+async def test_a_pod_that_is_too_large_is_refused_with_its_size_and_not_decoded(verbs, monkeypatch):
+    monkeypatch.setattr(endpoints, "decode", lambda *_: pytest.fail("it was decoded"))
+    async with verbs.post("/scheduler/filter", data=sent_by_go(1_400_000)) as response:
+        answer = await response.json()
+    assert response.status == 200
+    refused = answer["FailedAndUnresolvableNodes"]
+    assert set(refused) == {"a", "b"}
+    assert refused["a"].startswith("the pod has 8.4 MB as kube-scheduler sends it")
+    assert "at most 2.1 MB are read" in refused["a"]
+
+
+async def test_a_pod_of_as_many_letters_as_are_read_is_served(verbs):
+    async with verbs.post("/scheduler/filter", data=sent_by_go(300_000)) as response:
+        assert len((await response.json())["NodeNames"]) == 1
+
+
 PLAIN_JSON_IT_IS_NOT = [
     {"Content-Type": "text/plain"},
     {"Content-Type": "application/x-www-form-urlencoded"},

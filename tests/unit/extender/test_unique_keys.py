@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupack_extender.errors import CallInvalid, CallTooLarge
-from gpupack_extender.unique_keys import SCANNED_BYTES, require_unique_keys, without_names
+from gpupack_extender.unique_keys import (
+    SCANNED_BYTES,
+    node_names,
+    require_unique_keys,
+    without_names,
+)
 
 KNOWN = ["Pod", "NodeNames"]
 
@@ -66,6 +71,22 @@ def test_the_names_of_a_large_cluster_are_not_parsed_again():
 def test_anything_else_of_that_size_is_refused():
     with pytest.raises(CallTooLarge):
         require_unique_keys(b'{"x":"' + b" " * SCANNED_BYTES + b'"}', KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ('{"Pod":{},"Nodes":null,"NodeNames":["a","b"]}', ["a", "b"]),
+        ('{"Pod":{},"Nodes":null,"NodeNames":[]}', []),
+        ('{"Pod":{"x":",\\"NodeNames\\":[]}"},"NodeNames":["a"]}', ["a"]),
+        ('{"Pod":{"a":1,"NodeNames":["b"]},"z":["a"]}', None),
+        ('{"Pod":{"a":1,"NodeNames":["b"]},["a"]}', None),
+        ('{"Pod":{},"NodeNames":[1]}', None),
+        ('{"Pod":{}}', None),
+    ],
+)
+def test_node_names_are_read_without_the_pod(body, names):
+    assert node_names(body.encode()) == names
 
 
 PIECES = ['"NodeNames":[', '"a":', '"b":', '"x"', "1", "{", "}", "[", "]", ",", "]}", '"]}"', " "]
