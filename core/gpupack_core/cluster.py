@@ -28,6 +28,7 @@ from gpupack_core.memo import RowMemo
 from gpupack_core.model import Device, Node, Taint
 from gpupack_core.placement import Placement
 from gpupack_core.table import Table
+from gpupack_core.taints import TaintSets
 from gpupack_core.units import WHOLE_GPU, DeviceUuid, Holder, MiB, MilliGpu, NodeName
 
 NO_ROW = -1
@@ -72,7 +73,7 @@ class Cluster:
 
     def __init__(self, nodes: Iterable[Node] = (), *, tie_seed: int | None = None) -> None:
         self.model_names: Table[str] = Table()
-        self.taint_sets: Table[tuple[Taint, ...]] = Table()
+        self.taint_sets = TaintSets()
         self.resources: Table[str] = Table()
         self.profiles: Table[str] = Table()
         self.selectors = SelectorMasks()
@@ -248,7 +249,7 @@ class Cluster:
         return twin
 
     def _emptied(self) -> Self:
-        ideal, lasting = self.arrays.emptied(), Table[tuple[Taint, ...]]()
+        ideal, lasting = self.arrays.emptied(), TaintSets()
         numbers = [lasting.take(_lasting(taints)) for taints in self.taint_sets.values]
         ideal.taints = np.array(numbers, np.int32)[ideal.taints]
         twin = self._overlay(ideal)

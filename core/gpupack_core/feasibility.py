@@ -15,7 +15,7 @@ import numpy as np
 
 from gpupack_core.arrays import ABSENT, Arrays, BoolArray, IntArray
 from gpupack_core.cluster import Cluster
-from gpupack_core.masks import models_mask, tolerated_mask, tolerated_sets
+from gpupack_core.masks import models_mask
 from gpupack_core.memo import ALL, Rows
 from gpupack_core.model import Health
 from gpupack_core.reasons import Reason
@@ -45,7 +45,7 @@ def worker_slots(cluster: Cluster, request: Request, *, same_clique: bool = Fals
     anywhere = request if request.selector is None else replace(request, selector=None)
     kind = replace(request, selector=None, tolerations=()) if _has_rules(request) else request
     slots = cluster.room.of(
-        (kind, tolerated_sets(request.tolerations, cluster.taint_sets), same_clique),
+        (kind, cluster.taint_sets.open_to(request.tolerations).sets, same_clique),
         cluster.arrays.version,
         lambda rows: _slots(cluster, anywhere, rows, same_clique=same_clique),
     )
@@ -135,7 +135,7 @@ def _open(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
 def _tolerated(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
     if cluster.taint_sets.in_use == {()}:
         return cluster.arrays.present[at]
-    mask = tolerated_mask(request.tolerations, cluster.taint_sets)
+    mask = cluster.taint_sets.open_to(request.tolerations).mask
     return mask[cluster.arrays.taints[at]] if len(mask) else cluster.arrays.present[at]
 
 

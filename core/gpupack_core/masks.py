@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels, taints and model names as vectors.
+"""Labels and model names as vectors; taints.py has those of taints.
 
-Strings are judged once per distinct value (models, taint sets) or once per selector, never once
-per decision. A selector's vector is kept and corrected row by row when a node's labels change;
+Strings are judged once per distinct value (models) or once per selector, never once per
+decision. A selector's vector is kept and corrected row by row when a node's labels change;
 only the last few selectors are kept, since users' pods bring new ones without end.
 """
 
@@ -12,16 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from gpupack_core.arrays import BoolArray
-from gpupack_core.model import Node, Taint
+from gpupack_core.model import Node
 from gpupack_core.models import matches_model
-from gpupack_core.selector import (
-    NodeSelector,
-    Operator,
-    Requirement,
-    Term,
-    Toleration,
-    tolerates_all,
-)
+from gpupack_core.selector import NodeSelector, Operator, Requirement, Term
 from gpupack_core.table import Table
 
 _KEPT = 64
@@ -152,20 +145,6 @@ class SelectorMasks:
 def models_mask(models: Iterable[str], table: Table[str]) -> BoolArray:
     """Which model names are one of the models asked for."""
     return table.where(lambda model: any(matches_model(asked, model) for asked in models))
-
-
-def tolerated_mask(
-    tolerations: tuple[Toleration, ...], table: Table[tuple[Taint, ...]]
-) -> BoolArray:
-    """Which taint sets keep a pod with these tolerations away from nothing."""
-    return table.where(lambda taints: tolerates_all(tolerations, taints))
-
-
-def tolerated_sets(
-    tolerations: tuple[Toleration, ...], table: Table[tuple[Taint, ...]]
-) -> frozenset[tuple[Taint, ...]]:
-    """The same as the sets themselves, whose numbers may change owners."""
-    return frozenset(taints for taints in table.in_use if tolerates_all(tolerations, taints))
 
 
 def _holds(requirement: Requirement, values: Mapping[str, set[int]], rows: int) -> BoolArray:

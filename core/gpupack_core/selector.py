@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpupack_core.errors import InvalidSelector
-from gpupack_core.model import Effect, Node, Taint
+from gpupack_core.model import Effect, Node
 
 NAME_FIELD = "metadata.name"
 
@@ -130,20 +130,6 @@ class Toleration:
     def __post_init__(self) -> None:
         if not self.key and self.operator is not TolerationOperator.EXISTS:
             raise InvalidSelector("a toleration without key needs the operator Exists")
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Whether the taint does not keep the pod away."""
-        if self.effect not in {None, taint.effect} or self.key not in {"", taint.key}:
-            return False
-        return self.operator is TolerationOperator.EXISTS or self.value == taint.value
-
-
-def tolerates_all(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> bool:
-    """Whether a pod may be placed beside these taints; PreferNoSchedule never forbids."""
-    return all(
-        taint.effect is Effect.PREFER_NO_SCHEDULE or any(t.tolerates(taint) for t in tolerations)
-        for taint in taints
-    )
 
 
 def _integer(text: str | None) -> int | None:

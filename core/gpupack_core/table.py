@@ -2,7 +2,8 @@
 """Numbers for values, so that arrays can hold them."""
 
 from collections.abc import Callable, KeysView
-from typing import Generic, TypeVar
+from copy import copy
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,11 +54,11 @@ class Table(Generic[T]):
             del self._numbers[self.values[number]]
             self._spare.append(number)
 
-    def copy(self) -> "Table[T]":
+    def copy(self) -> Self:
         """The same numbers; either may give new ones without the other."""
-        twin: Table[T] = Table()
-        twin.values, twin._numbers = self.values.copy(), self._numbers.copy()
-        twin._uses, twin._spare = self._uses.copy(), self._spare.copy()
+        twin = copy(self)
+        own = ("values", "_numbers", "_uses", "_spare")
+        vars(twin).update({name: getattr(self, name).copy() for name in own})
         return twin
 
     def where(self, judge: Callable[[T], bool]) -> NDArray[np.bool_]:

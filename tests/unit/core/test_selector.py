@@ -3,15 +3,12 @@ import pytest
 from core_builders import node
 
 from gpupack_core import (
-    Effect,
     InvalidSelector,
     NodeSelector,
     Operator,
     Requirement,
-    Taint,
     Term,
     Toleration,
-    TolerationOperator,
 )
 
 NODE = node("a", labels={"zone": "z1", "disks": "4", "odd": "x"})
@@ -80,19 +77,3 @@ def test_node_selector_labels_and_affinity_must_both_match():
 def test_selectors_that_kubernetes_would_refuse_are_rejected(build):
     with pytest.raises(InvalidSelector):
         build()
-
-
-@pytest.mark.parametrize(
-    ("toleration", "tolerates"),
-    [
-        (Toleration("k", value="v"), True),
-        (Toleration("k", value="w"), False),
-        (Toleration("k", TolerationOperator.EXISTS), True),
-        (Toleration("", TolerationOperator.EXISTS), True),
-        (Toleration("other", TolerationOperator.EXISTS), False),
-        (Toleration("k", value="v", effect=Effect.NO_EXECUTE), False),
-        (Toleration("k", value="v", effect=Effect.NO_SCHEDULE), True),
-    ],
-)
-def test_tolerations_match_as_in_kubernetes(toleration, tolerates):
-    assert toleration.tolerates(Taint("k", "v")) is tolerates
