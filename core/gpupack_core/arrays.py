@@ -52,7 +52,7 @@ _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "capacity": (np.int32, 0),
     "memory": (np.int32, 0),
     "used_milli": (np.int32, 0),
-    "used_memory": (np.int32, 0),
+    "used_memory": (np.int64, 0),
     "free_milli": (np.int32, 0),
     "free_memory": (np.int32, 0),
     "max_shares": (np.int32, 0),
@@ -128,6 +128,7 @@ class Arrays:
     used_milli: IntArray
     """1000 for a MIG slice that is held."""
     used_memory: IntArray
+    """In 64 bits: a sum over whatever others say that is held of one device."""
     free_milli: IntArray
     free_memory: IntArray
     max_shares: IntArray
@@ -260,7 +261,7 @@ class Arrays:
             self,
             health=np.minimum(self.health, Health.HEALTHY),
             used_milli=no_device,
-            used_memory=no_device,
+            used_memory=np.zeros_like(self.used_memory),
             used_shares=no_device,
             free_milli=self.capacity,
             free_memory=self.memory,
@@ -288,7 +289,7 @@ class Arrays:
         return replace(
             self,
             used_milli=no_device,
-            used_memory=no_device,
+            used_memory=np.zeros_like(self.used_memory),
             used_shares=no_device,
             free_milli=free_milli,
             free_memory=self.memory * healthy,

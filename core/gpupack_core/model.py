@@ -17,6 +17,10 @@ from gpupack_core.units import (
     NodeName,
 )
 
+MOST_DEVICE_MEMORY = MiB((1 << 31) - 1)
+MOST_NUMA_NODE = (1 << 15) - 1
+"""Arrays hold no more."""
+
 
 class Health(IntEnum):
     """Only HEALTHY devices get new work.
@@ -83,6 +87,14 @@ class Device:
             raise InvalidInventory(f"device {self.uuid}: index {self.index} is negative")
         if self.memory <= 0:
             raise InvalidInventory(f"device {self.uuid}: memory {self.memory} MiB is not positive")
+        if self.memory > MOST_DEVICE_MEMORY:
+            raise InvalidInventory(
+                f"device {self.uuid}: memory {self.memory} MiB is above {MOST_DEVICE_MEMORY}"
+            )
+        if self.numa_node is not None and not 0 <= self.numa_node <= MOST_NUMA_NODE:
+            raise InvalidInventory(
+                f"device {self.uuid}: NUMA node {self.numa_node} is not in 0..{MOST_NUMA_NODE}"
+            )
         if self.max_shares < 0:
             raise InvalidInventory(f"device {self.uuid}: {self.max_shares} shares is negative")
         if bool(self.profile) != bool(self.parent):

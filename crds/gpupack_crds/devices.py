@@ -17,6 +17,9 @@ from gpupack_crds.wire import Wire, described
 
 WHOLE_PERCENT = 100
 
+MAX_MEMORY_MIB = 1 << 24
+"""16 TiB; no GPU has as much."""
+
 MAX_UUID = 64
 """NVIDIA's UUIDs have 40 characters, those of MIG slices of old drivers up to 48."""
 
@@ -29,7 +32,10 @@ class DeviceShare(Wire, frozen=True):
         int, described("Percent of the GPU's compute; 100 is the whole GPU.", ge=1, le=100)
     ]
     memory_mib: Annotated[
-        int, described("Memory of the GPU, in MiB.", ge=1, schema={"format": "int64"})
+        int,
+        described(
+            "Memory of the GPU, in MiB.", ge=1, le=MAX_MEMORY_MIB, schema={"format": "int64"}
+        ),
     ]
 
     @property

@@ -3,9 +3,16 @@
 
 from typing import Annotated, Literal
 
-from gpupack_crds.devices import MAX_UUID, DeviceShare
+from gpupack_crds.devices import MAX_MEMORY_MIB, MAX_UUID, DeviceShare
 from gpupack_crds.names import GPU
 from gpupack_crds.wire import Timestamp, Wire, described
+
+MAX_GPUS = 128
+"""Of one node."""
+
+MAX_NUMBER = 1023
+"""What GPUs, NUMA nodes and NVLink cliques of one node are numbered up to; Linux has no more NUMA
+nodes."""
 
 Mode = Literal["owned", "observed"]
 Health = Literal["Healthy", "Degraded", "Failed"]
@@ -15,10 +22,16 @@ class GpuDevice(Wire, frozen=True):
     """One GPU."""
 
     uuid: Annotated[str, described("The GPU's UUID.", min_length=1, max_length=MAX_UUID)]
-    index: Annotated[int, described("The GPU's index on its node, as the driver counts.", ge=0)]
+    index: Annotated[
+        int,
+        described("The GPU's index on its node, as the driver counts.", ge=0, le=MAX_NUMBER),
+    ]
     model: Annotated[str, described("Product name, as the driver gives it.", max_length=128)]
     memory_mib: Annotated[
-        int, described("Memory of the GPU, in MiB.", ge=1, schema={"format": "int64"})
+        int,
+        described(
+            "Memory of the GPU, in MiB.", ge=1, le=MAX_MEMORY_MIB, schema={"format": "int64"}
+        ),
     ]
     health: Annotated[
         Health,
@@ -38,13 +51,20 @@ class GpuDevice(Wire, frozen=True):
         ),
     ] = ()
     numa_node: (
-        Annotated[int, described("NUMA node that the GPU is attached to, where known.", ge=0)]
+        Annotated[
+            int,
+            described("NUMA node that the GPU is attached to, where known.", ge=0, le=MAX_NUMBER),
+        ]
         | None
     ) = None
     nvlink_clique: (
         Annotated[
             int,
-            described("GPUs of one number reach each other over NVLink; absent: none do.", ge=0),
+            described(
+                "GPUs of one number reach each other over NVLink; absent: none do.",
+                ge=0,
+                le=MAX_NUMBER,
+            ),
         ]
         | None
     ) = None
@@ -62,7 +82,9 @@ class GpuHolder(Wire, frozen=True):
     namespace: Annotated[str, described("The pod's namespace.", min_length=1, max_length=63)]
     name: Annotated[str, described("The pod's name.", min_length=1, max_length=253)]
     uid: Annotated[str, described("The pod's UID.", max_length=64)] = ""
-    devices: Annotated[tuple[DeviceShare, ...], described("What it holds.", max_length=128)] = ()
+    devices: Annotated[
+        tuple[DeviceShare, ...], described("What it holds.", max_length=MAX_GPUS)
+    ] = ()
 
 
 class GpuNodeStatus(Wire, frozen=True):
@@ -84,7 +106,7 @@ class GpuNodeStatus(Wire, frozen=True):
         ),
     ] = GPU
     devices: Annotated[
-        tuple[GpuDevice, ...], described("The GPUs of this node.", max_length=128)
+        tuple[GpuDevice, ...], described("The GPUs of this node.", max_length=MAX_GPUS)
     ] = ()
     holders: Annotated[
         tuple[GpuHolder, ...],
@@ -94,11 +116,11 @@ class GpuNodeStatus(Wire, frozen=True):
             max_length=1024,
         ),
     ] = ()
-    gpus: Annotated[int, described("How many GPUs there are.", ge=0)] = 0
-    healthy: Annotated[int, described("How many of them are Healthy.", ge=0)] = 0
-    free: Annotated[int, described("Healthy GPUs of which nothing is held.", ge=0)] = 0
-    shared: Annotated[int, described("GPUs of which shares are held.", ge=0)] = 0
-    held: Annotated[int, described("GPUs that are held whole.", ge=0)] = 0
+    gpus: Annotated[int, described("How many GPUs there are.", ge=0, le=MAX_GPUS)] = 0
+    healthy: Annotated[int, described("How many of them are Healthy.", ge=0, le=MAX_GPUS)] = 0
+    free: Annotated[int, described("Healthy GPUs of which nothing is held.", ge=0, le=MAX_GPUS)] = 0
+    shared: Annotated[int, described("GPUs of which shares are held.", ge=0, le=MAX_GPUS)] = 0
+    held: Annotated[int, described("GPUs that are held whole.", ge=0, le=MAX_GPUS)] = 0
     held_by: Annotated[
         str,
         described(

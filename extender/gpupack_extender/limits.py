@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The largest amounts that are believed.
 
-Users write quantities such as 9E into pods, and core counts in 64 bits (GPU memory in 32): what
-is larger than any machine is cut or refused here, so that sums over all pods stay within them.
+Users write quantities such as 9E into pods, and core counts in 64 bits (what a GPU has, in 32):
+what is larger than any machine is cut or refused here, so that sums over all pods stay within them.
 """
 
 from typing import Final
 
 import gpupack_core as core
+from gpupack_crds import devices, gpunode
 
 MOST_PER_POD: Final = 1 << 40
 """Milli-CPU or MiB of one pod or node."""
 
-MOST_GPU_MEMORY: Final = core.MiB(1 << 24)
+MOST_GPU_MEMORY: Final = core.MiB(devices.MAX_MEMORY_MIB)
 """16 TiB on one GPU."""
 
-MOST_GPUS: Final = 128
+MOST_GPUS: Final = gpunode.MAX_GPUS
 """GPUs of one node; as many as a GPUNode may list."""
 
 MOST_CPU: Final = core.MilliCpu(1 << 24)

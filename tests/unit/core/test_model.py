@@ -33,6 +33,9 @@ def both_cut_and_whole():
     [
         (InvalidInventory, lambda: device("a", -1)),
         (InvalidInventory, lambda: device("a", 0, memory=0)),
+        (InvalidInventory, lambda: device("a", 0, memory=1 << 31)),
+        (InvalidInventory, lambda: device("a", 0, numa_node=40_000)),
+        (InvalidInventory, lambda: device("a", 0, numa_node=-1)),
         (InvalidInventory, lambda: device("a", 0, model="")),
         (InvalidInventory, lambda: device("a", 0, max_shares=-1)),
         (InvalidInventory, lambda: Taint("")),

@@ -35,6 +35,7 @@ def test_the_annotation_is_spelled_as_the_documentation_says():
         '[{"uuid":"GPU-1","percent":101,"memoryMiB":1}]',
         '[{"uuid":"GPU-1","percent":0,"memoryMiB":1}]',
         '[{"uuid":"","percent":1,"memoryMiB":1}]',
+        '[{"uuid":"GPU-1","percent":1,"memoryMiB":16777217}]',
         '[{"uuid":"GPU-1","percent":1,"memoryMiB":1},{"uuid":"GPU-1","percent":1,"memoryMiB":1}]',
     ],
 )

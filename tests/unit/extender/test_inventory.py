@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent that lies about its node can do to the others."""
+
+import msgspec
+import pytest
+from extender_builders import OBSERVED, gpu_node, node, part, pod
+
+from gpupack_crds.kinds import GpuNode
+
+
+def claiming(name, **changes):
+    """A GPUNode whose first GPU is said to be like this, whatever the CRD allows."""
+    told = gpu_node(name, gpus=2)
+    first, *rest = told.status.devices
+    devices = (msgspec.structs.replace(first, **changes), *rest)
+    status = msgspec.structs.replace(told.status, devices=devices)
+    return msgspec.structs.replace(told, status=status)
+
+
+ABSURD = {"NUMA node": {"numa_node": 40_000}, "memory": {"memory_mib": 1 << 40}}
+
+
+@pytest.mark.parametrize("changes", ABSURD.values(), ids=ABSURD)
+def test_a_node_of_absurd_numbers_gets_no_work_and_the_others_do(world, caplog, changes):
+    world.ledger.gpus.upsert(claiming("a", **changes))
+    assert world.filter(pod("p")).node_names == ["b"]
+    assert "node a gets no work: its inventory is wrong: " in caplog.text
+
+
+def test_an_observed_node_of_absurd_memory_gets_no_work(world, caplog):
+    world.add_observed_node("c")
+    told = gpu_node("c", mode="observed", resource=OBSERVED)
+    devices = claiming("c", memory_mib=1 << 40).status.devices
+    status = msgspec.structs.replace(told.status, devices=devices)
+    world.ledger.gpus.upsert(msgspec.structs.replace(told, status=status))
+    assert "node c gets no work" in caplog.text
+    assert world.filter(pod("p", asking={OBSERVED: 1}), nodes=["a", "c"]).node_names == []
+
+
+def test_holders_of_more_memory_than_32_bits_count_are_held(world):
+    held = {f"h{i}": part("a", 0, percent=1, memory_mib=1 << 24) for i in range(200)}
+    world.ledger.gpus.upsert(gpu_node("a", lingering=held))
+    assert world.left("a") == [0, 100, 100, 100]
+    assert world.ledger.cluster.free_devices("a")[0].memory == 0
+    world.ledger.gpus.upsert(gpu_node("a"))
+    assert world.left("a") == [100, 100, 100, 100]
+
+
+@pytest.mark.parametrize("field", ["index", "numaNode", "nvlinkClique", "memoryMiB"])
+def test_the_api_takes_no_such_number(field):
+    built = msgspec.to_builtins(gpu_node("a"))
+    built["status"]["devices"][0][field] = 1 << 25
+    with pytest.raises(msgspec.ValidationError, match=field):
+        msgspec.convert(built, GpuNode)
+
+
+def test_a_node_whose_numbers_are_right_again_gets_work(world):
+    world.ledger.gpus.upsert(claiming("a", numa_node=40_000))
+    world.ledger.nodes.upsert(node("b", ready=False))
+    world.ledger.gpus.upsert(gpu_node("a"))
+    assert world.filter(pod("p")).node_names == ["a"]
