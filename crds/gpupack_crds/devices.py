@@ -57,7 +57,7 @@ def decode_devices(annotation: str) -> tuple[DeviceShare, ...]:
     """
     try:
         devices = msgspec.json.decode(annotation, type=tuple[DeviceShare, ...])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise DevicesAnnotationInvalid(
             f"device annotation {annotation[:200]!r}: {error}; only a Binding by gpupack writes it"
         ) from error

@@ -48,7 +48,7 @@ def read_result(termination_message: str) -> Result | None:
         return None
     try:
         return msgspec.json.decode(termination_message, type=Result)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         shown = termination_message[:SHOWN_CHARACTERS]
         raise ResultUnreadable(
             f"termination message {shown!r} is not a result of schema {SCHEMA}: {error}"

@@ -104,7 +104,7 @@ def from_response(status: int, body: bytes, *, call: str) -> Refused:
     """
     try:
         answer = msgspec.json.decode(body, type=_Status)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         answer = _Status(message=body[:200].decode(errors="replace"))
     kind = _BY_STATUS.get(status, Refused)
     if answer.reason == "AlreadyExists":

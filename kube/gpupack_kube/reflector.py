@@ -5,10 +5,10 @@
       ▲                                │ 410 Expired, or a broken line: list anew
       └────────────────────────────────┘ ended or unreachable: watch on from the last version
 
-An object that cannot be read, as one that a newer release wrote or that is too large, stops nobody
-else's: it is logged, counted and passed over. A watch keeps what was last known of it; a list
-leaves it out. A line of a watch that does not even tell whose it is makes for a new list, but once
-in a while only: its author may send many.
+An object that cannot be read, as one that a newer release wrote or that is too large, or at which
+the store fails, stops nobody else's: it is logged, counted and passed over. A watch keeps what was
+last known of it; a list leaves it out. A line of a watch that does not even tell whose it is makes
+for a new list, but once in a while only: its author may send many.
 
 `fresh_at` is the monotonic time of the last word from the server, so that readiness can tell a
 quiet cluster from a dead connection. A watch is asked for anew before long, and the answer is such
@@ -24,6 +24,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -146,7 +147,7 @@ class Reflector(Generic[T]):
                 self._pass_over(metadata, "it is too large or nested too deeply")
             version = page.version
         self._first_items = listing.PAGE_ITEMS
-        self._store.replace(items)
+        self._fill(items)
         self._version = version
         self.listed_at = started
         self._heard()
@@ -181,9 +182,9 @@ class Reflector(Generic[T]):
         metadata = item.metadata if item else _metadata(event.object)
         self._version = metadata.resource_version
         if event.type == "DELETED":
-            self._store.remove(item or self._nothing_but(metadata))
+            self._stored(self._store.remove, item or self._nothing_but(metadata))
         elif item:
-            self._store.upsert(item)
+            self._stored(self._store.upsert, item)
 
     def _skip(self, event: client.Skipped) -> None:
         self._pass_over(event.metadata, event.reason)
@@ -193,7 +194,7 @@ class Reflector(Generic[T]):
             return
         self._version = event.metadata.resource_version
         if event.type == "DELETED":
-            self._store.remove(self._nothing_but(event.metadata))
+            self._stored(self._store.remove, self._nothing_but(event.metadata))
 
     def _read(self, raw: msgspec.Raw) -> T | None:
         try:
@@ -202,7 +203,26 @@ class Reflector(Generic[T]):
             self._pass_over(_metadata_or_none(raw), str(error))
             return None
 
-    def _pass_over(self, metadata: objects.ObjectMeta, reason: str) -> None:
+    def _fill(self, items: list[T]) -> None:
+        """Have the store hold exactly these, but for those that it fails at."""
+        try:
+            self._store.replace(items)
+        except Exception:
+            log.exception("taking in the list of %s failed", self._resource.plural)
+            self._store.replace([each for each in items if self._stored(self._store.upsert, each)])
+
+    def _stored(self, put: Callable[[T], None], item: T) -> bool:
+        """Whether the store took an object in: what one does to its reader stops nobody else's."""
+        try:
+            put(item)
+        except Exception as error:  # noqa: BLE001 - anybody's words may find any bug of a store
+            self._pass_over(item.metadata, f"taking it in failed: {error!r}", error)
+            return False
+        return True
+
+    def _pass_over(
+        self, metadata: objects.ObjectMeta, reason: str, error: Exception | None = None
+    ) -> None:
         """Say so, but seldom of one object: its author may change it often."""
         self.unreadable += 1
         who, at = self._told
@@ -210,7 +230,7 @@ class Reflector(Generic[T]):
             return
         self._told = metadata.uid, time.monotonic()
         title = f"{metadata.namespace}/{metadata.name}" if metadata.name else "of unknown name"
-        log.error("%s %s is passed over: %s", self._resource.plural, title, reason)
+        log.error("%s %s is passed over: %s", self._resource.plural, title, reason, exc_info=error)
 
     def _nothing_but(self, metadata: objects.ObjectMeta) -> T:
         """What is gone is known by its metadata."""

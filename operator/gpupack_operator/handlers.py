@@ -43,7 +43,7 @@ def take(gpujobs: GpuJobs, stream: GpuJobStream, body: Mapping[str, Any], *, gon
     """Take in one event; a GPUJob that does not follow the schema is left out."""
     try:
         job = msgspec.convert(dict(body), ReadableGpuJob)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         stream.pass_over(_title(body), str(error))
         return
     if gone:

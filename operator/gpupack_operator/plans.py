@@ -115,7 +115,7 @@ def _answer(status: int, body: bytes) -> PlanResponse | PlanRefusal:
             return msgspec.json.decode(body, type=PlanResponse)
         if status == CONFLICT:
             return msgspec.json.decode(body, type=PlanRefusal)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise PlanUnanswered(f"the plan API's answer cannot be read: {error}") from error
     problem = _problem(body)
     if status == BAD_REQUEST and problem.reason == ASK_INVALID:
@@ -127,7 +127,7 @@ def _answer(status: int, body: bytes) -> PlanResponse | PlanRefusal:
 def _problem(body: bytes) -> Problem:
     try:
         return msgspec.json.decode(body, type=Problem)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return Problem(reason="not of the API's form", message=body[:200].decode(errors="replace"))
 
 

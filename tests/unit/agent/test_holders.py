@@ -42,6 +42,11 @@ def test_only_pods_that_the_api_does_not_know_and_that_have_processes_linger(bui
     )
 
 
+def test_a_pod_whose_annotation_is_nested_3000_deep_holds_nothing(build):
+    rubbish = dataclasses.replace(build.pod("a", started=True), annotation='[{"x":' * 3_000)
+    assert [held.devices for held in holders.holders(build.node(pods=[rubbish]))] == [()]
+
+
 def finished(build, seconds_ago):
     pod = build.pod("a", finished=True, finished_at=100.0 - seconds_ago)
     node = build.node(records=[build.record("a")], pods=[pod])

@@ -31,6 +31,8 @@ def test_the_annotation_is_spelled_as_the_documentation_says():
         "null",
         "[]",
         "{}",
+        '[{"x":' * 3_000,
+        "[" * 3_000 + "]" * 3_000,
         '[{"uuid":"GPU-1"}]',
         '[{"uuid":"GPU-1","percent":101,"memoryMiB":1}]',
         '[{"uuid":"GPU-1","percent":0,"memoryMiB":1}]',

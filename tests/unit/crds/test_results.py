@@ -33,6 +33,7 @@ def test_a_result_is_read_with_its_metrics():
         '{"schema":"gpupack.dev/result/v1","headline":"' + "x" * 65 + '"}',
         "\x00\xff",
         "[" * 4000,
+        '{"x":' + "[" * 4000,
     ],
 )
 def test_anything_else_is_unreadable_and_says_what_it_saw(message):

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from extender_builders import gpu_node, job, node, part, places, plan_request, pod, whole
 
+from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal
 from gpupack_extender.errors import AskInvalid, BindRefused
 from gpupack_extender.ledger.ledger import Outcome
@@ -316,6 +317,13 @@ def test_amounts_beyond_any_machine_break_nothing(world, cpu):
 def test_an_annotation_beyond_any_gpu_holds_no_device(world, caplog):
     share = msgspec.structs.replace(whole("a", 0)[0], memory_mib=1 << 40)
     world.ledger.pods.upsert(pod("p", gpus=0, on="a", devices=[share]))
+    assert world.free("a") == [0, 1, 2, 3]
+    assert "holds no device: device annotation" in caplog.text
+
+
+def test_an_annotation_nested_3000_deep_holds_no_device(world, caplog):
+    deep = {names.DEVICES_ANNOTATION: '[{"x":' * 3_000}
+    world.ledger.pods.upsert(pod("p", gpus=0, on="a", annotations=deep))
     assert world.free("a") == [0, 1, 2, 3]
     assert "holds no device: device annotation" in caplog.text
 

@@ -299,3 +299,38 @@ async def test_a_page_that_the_server_does_not_write_in_time_is_asked_for_smalle
         store = Names()
         await run_until(Reflector(api, PODS, store), lambda: store.held == {"a"})
     assert limits == [500, 250, 125]
+
+
+class Choosy(Names):
+    """Fails at one pod."""
+
+    def upsert(self, item):
+        if item.metadata.name == "bad":
+            raise RecursionError("too deep")
+        super().upsert(item)
+
+    def replace(self, items):
+        super().replace([])
+        for item in items:
+            self.upsert(item)
+
+
+async def test_an_object_at_which_the_store_fails_is_passed_over_by_name(serve, caplog):
+    events = [line("ADDED", pod("bad", "7")), line("ADDED", pod("b", "8"))]
+    script = Script(pages=[page([pod("a", "1")])], watches=[events])
+    async with serve(script.answer) as api:
+        store = Choosy()
+        reflector = Reflector(api, PODS, store)
+        await run_until(reflector, lambda: store.held == {"a", "b"})
+    assert reflector.unreadable == 1
+    assert "pods /bad is passed over: taking it in failed: RecursionError" in caplog.text
+
+
+async def test_a_list_leaves_out_the_object_at_which_the_store_fails(serve, caplog):
+    listed = [pod("a", "1"), pod("bad", "2"), pod("b", "3")]
+    script = Script(pages=[page(listed)], watches=[])
+    async with serve(script.answer) as api:
+        store = Choosy()
+        reflector = Reflector(api, PODS, store)
+        await run_until(reflector, lambda: store.held == {"a", "b"} and reflector.synced.is_set())
+    assert "pods /bad is passed over" in caplog.text
