@@ -3,7 +3,9 @@
 
 CPU and memory are counted as kube-scheduler counts them, so that a place does not die in its own
 filters later: the sum of the containers and sidecars, or the peak of the init phase if that is
-more, plus overhead.
+more; in its place, what the pod requests as a whole, if it does; plus overhead
+(`PodRequests` of k8s.io/component-helpers/resource). A template that the API server has not yet
+filled in is counted as if it had (`defaultPodRequests` of k8s.io/kubernetes).
 """
 
 import functools
@@ -64,7 +66,27 @@ def _is_sidecar(container: objects.Container) -> bool:
 
 
 def _counted(spec: objects.PodSpec, name: str) -> int:
-    """What the pod needs of one resource; in one pass, as there may be thousands of containers."""
+    """What the pod needs of one resource."""
+    measure = _MEASURES.get(name, quantity.count)
+    as_a_whole = _asked_as_a_whole(spec, name)
+    needed = _of_containers(spec, name) if as_a_whole is None else measure(as_a_whole)
+    return needed + measure(spec.overhead.get(name, 0))
+
+
+def _asked_as_a_whole(spec: objects.PodSpec, name: str) -> str | float | None:
+    """What the pod requests for all its containers together; None: each speaks for itself."""
+    if name not in _MEASURES:
+        return None
+    limit = spec.resources.limits.get(name)
+    if limit is not None and any(
+        _names(container, name) for container in (*spec.containers, *spec.init_containers)
+    ):
+        limit = None
+    return spec.resources.requests.get(name, limit)
+
+
+def _of_containers(spec: objects.PodSpec, name: str) -> int:
+    """In one pass, as there may be thousands of containers."""
     measure = _MEASURES.get(name, quantity.count)
     peak = sum(measure(_asked(container, name)) for container in long_running(spec))
     sidecars = 0
@@ -73,7 +95,11 @@ def _counted(spec: objects.PodSpec, name: str) -> int:
         peak = max(peak, sidecars + amount)
         if _is_sidecar(container):
             sidecars += amount
-    return peak + measure(spec.overhead.get(name, 0))
+    return peak
+
+
+def _names(container: objects.Container, name: str) -> bool:
+    return name in container.resources.requests or name in container.resources.limits
 
 
 def _asked(container: objects.Container, name: str) -> str | int | float:

@@ -84,6 +84,8 @@ class PodSpec(View, frozen=True):
     node_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    resources: Resources = Resources()
+    """Of the pod as a whole."""
     overhead: dict[str, str | int | float] = {}
 
 

@@ -76,7 +76,11 @@ class World:
         return self.reserve_ask(pod_ask.of_watch(asking, (OBSERVED,)), on)
 
     def filter(self, asking, *, nodes=("a", "b")):
-        return self.filter_pod(pod_ask.of_call(called(asking), (OBSERVED,)), list(nodes))
+        return self.filter_call(called(asking), nodes=nodes)
+
+    def filter_call(self, call, *, nodes=("a", "b")):
+        """As kube-scheduler sends the pod."""
+        return self.filter_pod(pod_ask.of_call(call, (OBSERVED,)), list(nodes))
 
     def prioritize(self, asking, *, nodes=("a", "b")):
         scores = self.prioritize_pod(pod_ask.of_call(called(asking), (OBSERVED,)), list(nodes))
