@@ -66,7 +66,8 @@ def ledger_of(nodes: int, pods: int) -> Ledger:
 
 
 def _node(index: int) -> objects.Node:
-    allocatable = {"cpu": "128", "memory": "1Ti", names.GPU: "8", names.GPU_SHARE: "160"}
+    resources = {"cpu": "128", "memory": "1Ti", "pods": "1000"}
+    allocatable = resources | {names.GPU: "8", names.GPU_SHARE: "160"}
     status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
     metadata = {"name": node_name(index)}
     return msgspec.convert({"metadata": metadata, "status": status}, objects.Node)

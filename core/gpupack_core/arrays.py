@@ -77,6 +77,9 @@ _PER_NODE: dict[str, tuple[type[np.generic], int]] = {
     "used_ram": (np.int64, 0),
     "free_cpu": (np.int64, 0),
     "free_ram": (np.int64, 0),
+    "pods": (np.int32, 0),
+    "used_pods": (np.int32, 0),
+    "free_pods": (np.int32, 0),
 }
 
 _CHANGED_BY_HOLDERS = (
@@ -92,6 +95,8 @@ _CHANGED_BY_HOLDERS = (
     "used_ram",
     "free_cpu",
     "free_ram",
+    "used_pods",
+    "free_pods",
     "version",
     "holders",
 )
@@ -161,6 +166,10 @@ class Arrays:
     used_ram: IntArray
     free_cpu: IntArray
     free_ram: IntArray
+    pods: IntArray
+    """How many there may be; MOST_PODS: any number."""
+    used_pods: IntArray
+    free_pods: IntArray
 
     holders: IntArray
     """(nodes, SIZES): those who hold GPUs of the node, by size."""
@@ -232,12 +241,14 @@ class Arrays:
         self.free_gpu_milli[row] += free - before
         self.idle_gpus[row] += (free == WHOLE_GPU) - (before == WHOLE_GPU)
 
-    def charge_node(self, row: int, *, cpu: int, ram: int) -> None:
-        """As `charge`, for CPU and memory of the node; the row has a new version then."""
+    def charge_node(self, row: int, *, cpu: int, ram: int, pods: int) -> None:
+        """As `charge`, for what the node itself has; the row has a new version then."""
         self.used_cpu[row] = used_cpu = self.used_cpu.item(row) + cpu
         self.used_ram[row] = used_ram = self.used_ram.item(row) + ram
         self.free_cpu[row] = max(self.cpu.item(row) - used_cpu, 0)
         self.free_ram[row] = max(self.ram.item(row) - used_ram, 0)
+        self.used_pods[row] = used_pods = self.used_pods.item(row) + pods
+        self.free_pods[row] = max(self.pods.item(row) - used_pods, 0)
         self.version[row] = next(_VERSIONS)
 
     def count_holder(self, row: int, *, gpus: int, by: int) -> None:
@@ -275,6 +286,8 @@ class Arrays:
             used_ram=no_node,
             free_cpu=self.cpu,
             free_ram=self.ram,
+            used_pods=np.zeros_like(self.used_pods),
+            free_pods=self.pods,
             holders=np.zeros_like(self.holders),
         )
         for name in (*_PER_DEVICE, *_PER_NODE, "holders"):
@@ -301,6 +314,8 @@ class Arrays:
             used_ram=no_node,
             free_cpu=self.cpu,
             free_ram=self.ram,
+            used_pods=np.zeros_like(self.used_pods),
+            free_pods=self.pods,
             holders=np.zeros_like(self.holders),
         )
 
@@ -317,6 +332,7 @@ class Arrays:
         self.idle_gpus[rows] = (free == WHOLE_GPU).sum(axis=1)
         self.free_cpu[rows] = np.maximum(self.cpu[rows] - self.used_cpu[rows], 0)
         self.free_ram[rows] = np.maximum(self.ram[rows] - self.used_ram[rows], 0)
+        self.free_pods[rows] = np.maximum(self.pods[rows] - self.used_pods[rows], 0)
         changed = len(free)
         self.version[rows] = np.fromiter(islice(_VERSIONS, changed), np.int64, changed)
 

@@ -25,7 +25,7 @@ from gpupack_core.errors import (
 from gpupack_core.holdings import Holdings
 from gpupack_core.masks import SelectorMasks
 from gpupack_core.memo import RowMemo
-from gpupack_core.model import Device, Node, Taint
+from gpupack_core.model import MOST_PODS, Device, Node, Taint
 from gpupack_core.placement import Placement
 from gpupack_core.table import Table
 from gpupack_core.taints import TaintSets
@@ -299,6 +299,7 @@ class Cluster:
         a.taints[row] = self.taint_sets.take(node.taints)
         a.resource[row] = self.resources.take(node.resource)
         a.cpu[row], a.ram[row] = node.cpu, node.memory
+        a.pods[row] = MOST_PODS if node.pods is None else node.pods
         a.gpus[row] = sum(not device.is_slice for device in node.devices)
         self._write_devices(row, node.name)
         for placement in self._holdings.on(node.name).values():
@@ -357,7 +358,9 @@ class Cluster:
                     memory=sign * grant.memory,
                     shares=sign * grant.shares,
                 )
-        self.arrays.charge_node(row, cpu=sign * placement.cpu, ram=sign * placement.memory)
+        self.arrays.charge_node(
+            row, cpu=sign * placement.cpu, ram=sign * placement.memory, pods=sign * placement.pods
+        )
         if placement.devices and not self._is_slice(row, columns.get(placement.devices[0].uuid)):
             shared = bool(placement.devices[0].shares)
             self.arrays.count_holder(row, gpus=0 if shared else len(placement.devices), by=sign)
@@ -375,6 +378,8 @@ class Cluster:
                 f"{placement.node} has {a.free_cpu[row]} milli-CPU and {a.free_ram[row]} MiB free, "
                 f"not {placement.cpu} and {placement.memory}"
             )
+        if placement.pods > a.free_pods[row]:
+            raise OverAllocated(f"{placement.node} runs as many pods as it may: {a.pods[row]}")
         for grant in placement.devices:
             column = self._columns[placement.node].get(grant.uuid)
             if column is None:

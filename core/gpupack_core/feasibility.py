@@ -69,6 +69,7 @@ def _slots(cluster: Cluster, request: Request, at: Rows, *, same_clique: bool) -
     slots = count(a, request, eligible, at)
     slots = np.minimum(slots, _quotient(a.free_cpu[at], request.cpu))
     slots = np.minimum(slots, _quotient(a.free_ram[at], request.memory))
+    slots = np.minimum(slots, a.free_pods[at])
     return slots * _open(cluster, request, at)
 
 
@@ -273,6 +274,7 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
         yield Check(Reason.NVLINK_CLIQUE_BUSY, slots < 1)
     yield Check(Reason.CPU_EXHAUSTED, a.free_cpu < request.cpu, a.free_cpu)
     yield Check(Reason.MEMORY_EXHAUSTED, a.free_ram < request.memory, a.free_ram)
+    yield Check(Reason.TOO_MANY_PODS, a.free_pods < 1, a.pods)
 
 
 def _quotient(free: IntArray, asked: int) -> IntArray:

@@ -19,6 +19,7 @@ from gpupack_core.units import (
 
 MOST_DEVICE_MEMORY = MiB((1 << 31) - 1)
 MOST_NUMA_NODE = (1 << 15) - 1
+MOST_PODS = 1 << 30
 """Arrays hold no more."""
 
 
@@ -110,7 +111,9 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with what pods may use of it: `cpu` and `memory` are allocatable, not free.
+    """A node with what pods may use of it: `cpu`, `memory` and `pods` are allocatable, not free.
+
+    `pods`: how many pods there may be at a time, whatever they ask for; None: any number.
 
     `resource` is the name by which its GPUs are asked for; it takes only requests of that name.
     """
@@ -124,12 +127,15 @@ class Node:
     ready: bool = True
     cordoned: bool = False
     resource: str = ""
+    pods: int | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidInventory("a node needs a name")
         if self.cpu < 0 or self.memory < 0:
             raise InvalidInventory(f"node {self.name}: negative CPU or memory")
+        if self.pods is not None and not 0 <= self.pods <= MOST_PODS:
+            raise InvalidInventory(f"node {self.name}: {self.pods} pods is not in 0..{MOST_PODS}")
         if len({device.uuid for device in self.devices}) < len(self.devices):
             raise InvalidInventory(f"node {self.name}: two devices have the same uuid")
         if len({device.index for device in self.devices}) < len(self.devices):

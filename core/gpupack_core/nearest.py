@@ -34,7 +34,7 @@ def nearest_rows(
     cluster: Cluster, request: Request, among: BoolArray
 ) -> tuple[Miss, IntArray] | None:
     """The same, and the rows that would fit."""
-    rows = np.flatnonzero(usable(cluster, request) & among)
+    rows = np.flatnonzero(usable(cluster, request) & among & (cluster.arrays.free_pods > 0))
     misses: list[tuple[Fraction, Miss, IntArray]] = []
     for resource, there, level in _levels(cluster, request, rows) if len(rows) else ():
         asked, best = resource.of(request), int(level.max())

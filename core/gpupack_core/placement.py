@@ -38,15 +38,18 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`devices` empty: a CPU-only pod."""
+    """`devices` empty: a CPU-only pod. `pods`: how many of its node's pods it is, 1 or 0."""
 
     node: NodeName
     devices: tuple[Grant, ...] = ()
     cpu: MilliCpu = NO_CPU
     memory: MiB = NO_MEMORY
+    pods: int = 1
 
     def __post_init__(self) -> None:
         if len({grant.uuid for grant in self.devices}) < len(self.devices):
             raise InvalidPlacement(f"{self.node}: a device is granted twice in one placement")
         if self.cpu < 0 or self.memory < 0:
             raise InvalidPlacement(f"{self.node}: negative CPU or memory")
+        if self.pods not in {0, 1}:
+            raise InvalidPlacement(f"{self.node}: one placement is not {self.pods} pods")

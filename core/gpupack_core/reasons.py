@@ -37,6 +37,7 @@ class Reason(StrEnum):
     TOO_MANY_SHARES = "TooManyShares"
     CPU_EXHAUSTED = "CpuExhausted"
     MEMORY_EXHAUSTED = "MemoryExhausted"
+    TOO_MANY_PODS = "TooManyPods"
     SPREAD_LIMIT = "SpreadLimit"
     NO_NODES = "NoNodes"
 
@@ -90,6 +91,7 @@ _TEXTS = {
     Reason.TOO_MANY_SHARES: "GPUs with {share} free hold as many shares as they can",
     Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU free",
     Reason.MEMORY_EXHAUSTED: "less than {ram} MiB of memory free",
+    Reason.TOO_MANY_PODS: "the node runs as many pods as it may",
     Reason.SPREAD_LIMIT: "the spread rule allows no more workers here",
     Reason.NO_NODES: "there are no nodes",
 }
@@ -103,6 +105,7 @@ _NEAREST = {
     Reason.SHARE_DOES_NOT_FIT: "most free on one GPU: {}%",
     Reason.CPU_EXHAUSTED: "most free on one node: {}",
     Reason.MEMORY_EXHAUSTED: "most free on one node: {}",
+    Reason.TOO_MANY_PODS: "most on one node: {}",
 }
 
 

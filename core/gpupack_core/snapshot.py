@@ -4,11 +4,11 @@
     {"schema": 1, "tieSeed": null,
      "nodes": [{"name": "a", "cpuMilli": 64000, "memoryMiB": 512000, "labels": {"zone": "1"},
                 "taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}],
-                "ready": true, "cordoned": false, "resource": "",
+                "ready": true, "cordoned": false, "resource": "", "pods": null,
                 "devices": [{"uuid": "GPU-1", "index": 0, "model": "H100", "memoryMiB": 81559,
                              "numaNode": 0, "clique": 0, "health": "Healthy", "maxShares": 1000,
                              "profile": "", "parent": ""}]}],
-     "holders": [{"holder": "pod-1", "node": "a", "cpuMilli": 1000, "memoryMiB": 2048,
+     "holders": [{"holder": "pod-1", "node": "a", "cpuMilli": 1000, "memoryMiB": 2048, "pods": 1,
                   "devices": [{"uuid": "GPU-1", "milli": 500, "memoryMiB": 4096}]}]}
 
 `load` and `dump` are inverse; order matters, since ties between nodes go to the first. Written by
@@ -22,7 +22,15 @@ from typing import Any, Final
 from gpupack_core.cluster import Cluster
 from gpupack_core.errors import CoreError, InvalidSnapshot
 from gpupack_core.fields import Fields
-from gpupack_core.model import Device, Effect, Health, Node, Taint
+from gpupack_core.model import (
+    MOST_NUMA_NODE,
+    MOST_PODS,
+    Device,
+    Effect,
+    Health,
+    Node,
+    Taint,
+)
 from gpupack_core.placement import Grant, Placement
 from gpupack_core.units import (
     WHOLE_GPU,
@@ -42,7 +50,6 @@ _EFFECT = {effect.value: effect for effect in Effect}
 _BIGGEST_SEED = 1 << 64
 _MOST_GPU_MEMORY = 1 << 28
 _MOST_SHARES = 1 << 30
-_MOST_NUMA_NODE = (1 << 15) - 1
 
 
 def dump(cluster: Cluster) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def _add_node(cluster: Cluster, fields: Fields) -> None:
 
 
 def _hold(cluster: Cluster, fields: Fields, *, strict: bool) -> None:
-    fields.only("holder", "node", "cpuMilli", "memoryMiB", "devices")
+    fields.only("holder", "node", "cpuMilli", "memoryMiB", "pods", "devices")
     try:
         take = cluster.take if strict else cluster.adopt
         take(Holder(fields.text("holder")), _placement(fields))
@@ -114,6 +121,7 @@ def _node(fields: Fields) -> Node:
         ready=fields.truth("ready", default=True),
         cordoned=fields.truth("cordoned", default=False),
         resource=fields.text("resource", ""),
+        pods=fields.number_or_none("pods", most=MOST_PODS),
     )
 
 
@@ -130,7 +138,7 @@ def _device(fields: Fields, place: int) -> Device:
         index=fields.number("index", place),
         model=fields.text("model"),
         memory=MiB(fields.number("memoryMiB", least=1, most=_MOST_GPU_MEMORY)),
-        numa_node=fields.number_or_none("numaNode", most=_MOST_NUMA_NODE),
+        numa_node=fields.number_or_none("numaNode", most=MOST_NUMA_NODE),
         clique=fields.number_or_none("clique"),
         health=fields.one_of("health", _HEALTH, "Healthy"),
         max_shares=fields.number("maxShares", WHOLE_GPU, most=_MOST_SHARES),
@@ -145,6 +153,7 @@ def _placement(fields: Fields) -> Placement:
         tuple(_grant(grant) for grant in fields.objects("devices", ())),
         MilliCpu(fields.number("cpuMilli", 0)),
         MiB(fields.number("memoryMiB", 0)),
+        fields.number("pods", 1, most=1),
     )
 
 
@@ -167,6 +176,7 @@ def _node_dict(node: Node) -> dict[str, Any]:
         "ready": node.ready,
         "cordoned": node.cordoned,
         "resource": node.resource,
+        "pods": node.pods,
         "devices": [_device_dict(device) for device in node.devices],
     }
 
@@ -192,6 +202,7 @@ def _holder_dict(holder: Holder, placement: Placement) -> dict[str, Any]:
         "node": placement.node,
         "cpuMilli": placement.cpu,
         "memoryMiB": placement.memory,
+        "pods": placement.pods,
         "devices": [
             {"uuid": grant.uuid, "milli": grant.milli, "memoryMiB": grant.memory}
             for grant in placement.devices
@@ -208,6 +219,7 @@ _NODE_FIELDS = (
     "ready",
     "cordoned",
     "resource",
+    "pods",
     "devices",
 )
 _DEVICE_FIELDS = (

@@ -42,6 +42,7 @@ EVICTING_HELPS = frozenset(
         core.Reason.TOO_MANY_SHARES,
         core.Reason.CPU_EXHAUSTED,
         core.Reason.MEMORY_EXHAUSTED,
+        core.Reason.TOO_MANY_PODS,
     }
 )
 """Reasons that go away when pods do; the others are the node's own."""

@@ -10,7 +10,7 @@ from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpunode import GpuDevice
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.errors import InventoryInvalid
-from gpupack_extender.limits import MOST_GPU_MEMORY, MOST_GPUS, believed
+from gpupack_extender.limits import MOST_GPU_MEMORY, MOST_GPUS, MOST_PODS, believed
 from gpupack_kube import objects
 
 _UNKNOWN = ("unknown", 1)
@@ -38,6 +38,7 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
             devices=_counted(node, gpus, resource) if resource else _named(gpus),
             cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
             memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
+            pods=min(quantity.count(allocatable.get("pods", 0)), MOST_PODS),
             labels=node.metadata.labels,
             taints=tuple(map(_taint, node.spec.taints)),
             ready=_is_ready(node) and _hands_out_tickets(node, resource),

@@ -19,6 +19,9 @@ MOST_GPU_MEMORY: Final = core.MiB(devices.MAX_MEMORY_MIB)
 MOST_GPUS: Final = gpunode.MAX_GPUS
 """GPUs of one node; as many as a GPUNode may list."""
 
+MOST_PODS: Final = 1 << 20
+"""Of one node; the kubelet's default is 110."""
+
 MOST_CPU: Final = core.MilliCpu(1 << 24)
 """16,777 cores: several times the largest machine. A pod that asks for more is refused."""
 

@@ -129,6 +129,7 @@ def placement(
     *,
     cpu: core.MilliCpu,
     memory: core.MiB,
+    pods: int = 1,
 ) -> core.Placement:
     """Devices as annotation and status spell them, as a placement."""
     grants = tuple(
@@ -139,4 +140,4 @@ def placement(
         )
         for share in held
     )
-    return core.Placement(core.NodeName(node), grants, cpu, memory)
+    return core.Placement(core.NodeName(node), grants, cpu, memory, pods)

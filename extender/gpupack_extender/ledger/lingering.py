@@ -25,6 +25,6 @@ def lingering(gpus: GpuNode) -> dict[str, core.Placement]:
 
 
 def _placement(node: str, holder: GpuHolder) -> core.Placement:
-    """CPU and memory are not known."""
+    """CPU and memory are not known, and the kubelet counts it among its pods no more."""
     held = claims.believed(holder.devices)
-    return claims.placement(node, held, cpu=core.MilliCpu(0), memory=core.MiB(0))
+    return claims.placement(node, held, cpu=core.MilliCpu(0), memory=core.MiB(0), pods=0)

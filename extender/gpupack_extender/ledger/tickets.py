@@ -60,7 +60,7 @@ class TicketReservations:
         if not self._on[name]:
             del self._on[name]
         elif chosen := self._last_free(name):
-            self._cluster.adopt(holder, core.Placement(name, chosen))
+            self._cluster.adopt(holder, core.Placement(name, chosen, pods=0))
 
     def _last_free(self, name: core.NodeName) -> tuple[core.Grant, ...]:
         node = self._cluster.node(name)

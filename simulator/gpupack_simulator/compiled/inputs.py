@@ -66,6 +66,7 @@ def _plain_node(node: Node) -> bool:
         node.ready
         and not node.cordoned
         and not node.taints
+        and node.pods is None
         and len(node.devices) <= _MOST_DEVICES
         and len(alike) <= 1
         and all((health, clique) == (Health.HEALTHY, None) for _, _, health, clique, _ in alike)

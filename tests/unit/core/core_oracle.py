@@ -16,6 +16,8 @@ def choices(cluster, request, here):
         return []
     if a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
         return []
+    if here.pods is not None and len(cluster.holders_on(here.name)) >= here.pods:
+        return []
     free = {device.uuid: device for device in cluster.free_devices(here.name)}
     able = [d for d in here.devices if serves(d, free[d.uuid], request)]
     if request.slices:

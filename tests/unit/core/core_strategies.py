@@ -28,6 +28,7 @@ def nodes(draw, name, most=4):
         draw(st.integers(0, most)),
         cpu=draw(st.sampled_from([1000, 4000])),
         memory=draw(st.sampled_from([2, 8])),
+        pods=draw(st.sampled_from([None, None, None, 1, 3])),
         ready=draw(st.integers(0, 5)) > 0,
         resource=draw(st.sampled_from(["", "", "", "other"])),
         cordoned=draw(st.integers(0, 5)) == 0,
@@ -86,7 +87,15 @@ def books(cluster):
 
 def _row(cluster, name):
     a, row = cluster.arrays, cluster.row(name)
-    per_node = (a.free_gpu_milli, a.free_cpu, a.free_ram, a.used_cpu, a.used_ram, a.gpus)
+    per_node = (
+        a.free_gpu_milli,
+        a.free_cpu,
+        a.free_ram,
+        a.used_cpu,
+        a.used_ram,
+        a.gpus,
+        a.free_pods,
+    )
     return cluster.free_devices(name), tuple(int(vector[row]) for vector in per_node)
 
 

@@ -41,6 +41,8 @@ def both_cut_and_whole():
         (InvalidInventory, lambda: Taint("")),
         (InvalidInventory, lambda: node("")),
         (InvalidInventory, lambda: node("a", cpu=-1)),
+        (InvalidInventory, lambda: node("a", pods=-1)),
+        (InvalidPlacement, lambda: Placement("a", (GRANT,), pods=2)),
         (InvalidInventory, lambda: replace(node("a"), devices=(device("a", 0),) * 2)),
         (
             InvalidInventory,

@@ -58,6 +58,7 @@ def test_nothing_is_ever_oversubscribed_and_whole_and_shares_never_mix(cluster):
     assert (a.used_memory <= a.memory).all()
     assert (a.used_shares <= a.max_shares).all()
     assert (a.used_cpu <= a.cpu).all()
+    assert (a.used_pods <= a.pods).all()
     for n in cluster.nodes():
         for device in n.devices:
             held = cluster.holders_of(node=n.name, uuid=device.uuid)

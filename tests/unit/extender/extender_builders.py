@@ -119,11 +119,12 @@ def node(
     labels=None,
     tickets=8,
     slots=160,
+    pods=110,
     **resources,
 ):
     ours = {names.GPU: tickets, names.GPU_SHARE: slots}
     status = {
-        "allocatable": {"cpu": cpu, "memory": memory, **ours, **resources},
+        "allocatable": {"cpu": cpu, "memory": memory, "pods": str(pods), **ours, **resources},
         "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
     }
     built = {
