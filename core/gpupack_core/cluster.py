@@ -178,6 +178,10 @@ class Cluster:
         """What the holder holds."""
         return self._holdings.of(holder)
 
+    def home_of(self, uuid: DeviceUuid) -> NodeName | None:
+        """The node that has the device."""
+        return self._device_node.get(uuid)
+
     def holders_on(self, name: NodeName) -> tuple[Holder, ...]:
         """Who holds something on the node, also while the node is not in the cluster."""
         return tuple(self._holdings.on(name))

@@ -101,6 +101,8 @@ def _whole_gpus(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
 def _device(device: GpuDevice, index: int) -> core.Device:
     if device.memory_mib > MOST_GPU_MEMORY:
         raise InventoryInvalid(f"{device.uuid} has {device.memory_mib} MiB; no GPU has")
+    if "/" in device.uuid:
+        raise InventoryInvalid(f"{device.uuid} is no GPU's UUID but as one of an observed node")
     return core.Device(
         uuid=core.DeviceUuid(device.uuid),
         index=index,

@@ -61,7 +61,9 @@ class Ledger:
         self.jobs = Jobs(self.claims)
         self.learner = core.Learner()
         arrivals = Arrivals(self.learner)
-        self.pods = Pods(self.claims, arrivals, observed_resources, clock=clock)
+        self.pods = Pods(
+            self.claims, arrivals, observed_resources, clock=clock, listed=stores.retry
+        )
 
     def expire(self) -> None:
         """End assumptions whose deadline has passed. Every call begins with this."""

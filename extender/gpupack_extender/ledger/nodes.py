@@ -4,12 +4,18 @@
 A node is known to core while both are there. One whose inventory contradicts itself or another's
 gets no work, and is tried again whenever any node changes.
 
+A GPU that the agents of two nodes list belongs to the node that had it before, as long as this
+process runs; else to the one on which gpupack has bound pods to the GPUs in dispute; else neither
+node gets work. Times decide nothing: those in a status are its agent's own word, and when a GPUNode
+was made says nothing about what was listed later.
+
 Of an owned node its GPUNode also tells which pods linger there. Those of an observed node are no
 claims: its pods count by their requests.
 """
 
 import logging
 from collections.abc import Callable, Collection
+from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
 import gpupack_core as core
@@ -18,6 +24,8 @@ from gpupack_extender.errors import InventoryInvalid
 from gpupack_extender.inventory import core_node
 from gpupack_extender.ledger.claim_table import ClaimTable
 from gpupack_extender.ledger.lingering import lingering
+from gpupack_extender.ledger.listings import Listings
+from gpupack_extender.ledger.workers import is_lingering
 from gpupack_kube import objects
 
 log = logging.getLogger(__name__)
@@ -29,29 +37,25 @@ T = TypeVar("T", bound=objects.Object)
 class ByName(Generic[T]):
     """A reflector's store: the objects of one cluster-scoped kind."""
 
-    def __init__(self, changed: Callable[[str], None]) -> None:
+    def __init__(self, changed: Callable[[Collection[str]], None]) -> None:
         self.items: dict[str, T] = {}
         self._changed = changed
 
     def upsert(self, item: T) -> None:
         """An object appeared or changed."""
         self.items[item.metadata.name] = item
-        self._changed(item.metadata.name)
+        self._changed([item.metadata.name])
 
     def remove(self, item: T) -> None:
         """An object is gone; what is held on that node stays held."""
-        self._forget(item.metadata.name)
+        self.items.pop(item.metadata.name, None)
+        self._changed([item.metadata.name])
 
     def replace(self, items: list[T]) -> None:
         """These are all."""
-        for name in sorted(self.items.keys() - {item.metadata.name for item in items}):
-            self._forget(name)
-        for item in items:
-            self.upsert(item)
-
-    def _forget(self, name: str) -> None:
-        self.items.pop(name, None)
-        self._changed(name)
+        before = self.items
+        self.items = {item.metadata.name: item for item in items}
+        self._changed([*sorted(before.keys() - self.items.keys()), *self.items])
 
 
 class NodeStores:
@@ -63,34 +67,67 @@ class NodeStores:
         self._cluster = cluster
         self._claims = table
         self._observed = observed_resources
-        self._rejected: set[str] = set()
+        self._rejected: dict[str, str] = {}
+        """Why a node gets no work."""
+        self._listings = Listings()
         self.nodes: ByName[objects.Node] = ByName(self._join)
         self.gpus: ByName[GpuNode] = ByName(self._gpus_changed)
 
-    def _gpus_changed(self, name: str) -> None:
-        gpus = self.gpus.items.get(name)
-        self._claims.lingering_on(core.NodeName(name), lingering(gpus) if gpus else {})
-        self._join(name)
+    def retry(self) -> None:
+        """More is known of who holds what."""
+        self._join(())
 
-    def _join(self, name: str) -> None:
-        self._put(name)
-        for other in sorted(self._rejected - {name}):
+    def _gpus_changed(self, names: Collection[str]) -> None:
+        for name in names:
+            gpus = self.gpus.items.get(name)
+            self._listings.put(name, gpus)
+            self._claims.lingering_on(core.NodeName(name), lingering(gpus) if gpus else {})
+        self._join(names)
+
+    def _join(self, names: Collection[str]) -> None:
+        for name in names:
+            self._put(name)
+        for other in sorted(self._rejected.keys() - set(names)):
             self._put(other)
 
     def _put(self, name: str) -> None:
         node, gpus = self.nodes.items.get(name), self.gpus.items.get(name)
         if node is None or gpus is None:
-            self._rejected.discard(name)
+            self._rejected.pop(name, None)
             self._remove(name)
             return
         try:
+            self._require_undisputed(name)
             self._set(core_node(node, gpus, self._observed))
-            self._rejected.discard(name)
+            self._rejected.pop(name, None)
         except (InventoryInvalid, core.DuplicateDevice) as error:
             self._remove(name)
-            if name not in self._rejected:
+            if self._rejected.get(name) != str(error):
                 log.error("node %s gets no work: %s", name, error)  # noqa: TRY400 - not a bug
-            self._rejected.add(name)
+            self._rejected[name] = str(error)
+
+    def _require_undisputed(self, name: str) -> None:
+        for rival, uuids in self._listings.rivals(name).items():
+            if not self._is_home(name, uuids, rival=rival):
+                raise InventoryInvalid(
+                    f"its agent lists {min(uuids)} ({len(uuids)} such GPUs), which the agent of "
+                    f"node {rival} lists too: one of the two is wrong"
+                )
+
+    def _is_home(self, name: str, uuids: AbstractSet[str], *, rival: str) -> bool:
+        """Whether GPUs that both list are on this node and not on the other."""
+        homes = {self._cluster.home_of(core.DeviceUuid(uuid)) for uuid in uuids}
+        if homes & {name, rival}:
+            return rival not in homes
+        return self._is_held(name, uuids) and not self._is_held(rival, uuids)
+
+    def _is_held(self, name: str, uuids: AbstractSet[str]) -> bool:
+        """Whether somebody has any of these GPUs there by a decision, not by an agent's word."""
+        held = (
+            self._cluster.holders_of(node=core.NodeName(name), uuid=core.DeviceUuid(uuid))
+            for uuid in uuids
+        )
+        return any(not is_lingering(holder) for holders in held for holder in holders)
 
     def _set(self, node: core.Node) -> None:
         if self._cluster.node(node.name) != node:

@@ -46,9 +46,11 @@ class Pods:
         observed_resources: Collection[str],
         *,
         clock: Callable[[], float],
+        listed: Callable[[], None],
     ) -> None:
         self._claims, self._arrivals, self._clock = table, arrivals, clock
         self._observed = observed_resources
+        self._listed = listed
         self._waiting: dict[str, PodAsk] = {}
 
     def waiting(self, uid: str) -> PodAsk | None:
@@ -95,6 +97,7 @@ class Pods:
         self._arrivals.only(listed)
         for pod in pods:
             self.upsert(pod)
+        self._listed()
 
     def _forget(self, uid: str) -> None:
         self._waiting.pop(uid, None)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes' agents list which GPUs.
+
+A GPU is on one node; where two agents list it, one of them lies, or is mistaken.
+"""
+
+from collections import defaultdict
+from collections.abc import Set as AbstractSet
+
+from gpupack_crds.kinds import GpuNode
+
+
+class Listings:
+    """The UUIDs that each GPUNode lists, whether or not there is a Node of its name."""
+
+    def __init__(self) -> None:
+        self._uuids: dict[str, frozenset[str]] = {}
+        self._nodes: dict[str, set[str]] = defaultdict(set)
+
+    def put(self, name: str, gpus: GpuNode | None) -> None:
+        """What a node's agent lists now; on an observed node GPUs are known by number alone."""
+        for uuid in self._uuids.pop(name, frozenset()):
+            self._nodes[uuid].discard(name)
+            if not self._nodes[uuid]:
+                del self._nodes[uuid]
+        if gpus is not None and gpus.status.mode == "owned":
+            self._uuids[name] = frozenset(device.uuid for device in gpus.status.devices)
+            for uuid in self._uuids[name]:
+                self._nodes[uuid].add(name)
+
+    def rivals(self, name: str) -> dict[str, AbstractSet[str]]:
+        """Other nodes that list GPUs of this one, and which; in order of their names."""
+        here = self._uuids.get(name, frozenset())
+        others = {other for uuid in here for other in self._nodes[uuid]} - {name}
+        return {other: here & self._uuids[other] for other in sorted(others)}
