@@ -152,7 +152,7 @@ def verbs_app(ledger: Ledger, policy: str) -> Any:
     policies = Policies(policy, ledger.learner, known=ledger.learner.outlook())
     policies.named()
     verbs = Verbs(
-        filter_pod=Filter(ledger, policies, decisions, ready.require_to_decide),
+        filter_pod=Filter(ledger, policies, decisions, ready.require_to_decide, unused),
         prioritize_pod=unused,
         binder=unused,
         readiness=ready,

@@ -35,6 +35,7 @@ from gpupack_extender.unconfirmed_writes import (
     UnconfirmedPlans,
     UnconfirmedWrites,
 )
+from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.verbs import Verbs
 from gpupack_kube.client import Api
 from gpupack_kube.metrics import UnreadableObjects
@@ -85,7 +86,13 @@ def build(settings: Settings, api: Api) -> App:
     metrics.registry.register(LedgerCollector(ledger, reflectors))
     metrics.registry.register(UnreadableObjects(reflectors))
     verbs = Verbs(
-        filter_pod=Filter(ledger, policies, decisions, readiness.require_to_decide),
+        filter_pod=Filter(
+            ledger,
+            policies,
+            decisions,
+            readiness.require_to_decide,
+            UnknownJobs(sources["gpujobs"], ledger.pods.seen_at, clock=clock),
+        ),
         prioritize_pod=Prioritize(ledger, policies, decisions),
         binder=Binder(
             api,

@@ -26,6 +26,7 @@ from gpupack_extender.mismatch import mismatch
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.settings import Decisions, Mode
+from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.wire import FilterResult
 
 HOLD_ENDS_SOON = "GPUs of a finished pod are held until its node's agent can have said that it runs"
@@ -57,6 +58,7 @@ class Filter:
     decisions: Decisions
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
+    unknown_jobs: UnknownJobs
 
     def __call__(self, ask: PodAsk, nodes: Nodes) -> FilterResult:
         """Answer one call.
@@ -71,15 +73,17 @@ class Filter:
         if ask.request is None:
             return nowhere(nodes, ask.refusal)
         if ask.worker is not None:
-            return self._planned(ask.worker, ask.request, nodes)
+            return self._planned(ask.uid, ask.worker, ask.request, nodes)
         if self.decisions.mode is Mode.ADVISORY:
             return self._every(ask.request, nodes)
         return self._one(ask, held, nodes)
 
-    def _planned(self, worker: WorkerKey, request: core.Request, nodes: Nodes) -> FilterResult:
+    def _planned(
+        self, uid: str, worker: WorkerKey, request: core.Request, nodes: Nodes
+    ) -> FilterResult:
         claim = self.ledger.claims.workers.get(worker)
         if claim is None:
-            return self._unplanned(worker, nodes)
+            return self._unplanned(uid, worker, nodes)
         others = self.ledger.claims.pods_of(worker)
         if others:
             return nowhere(nodes, f"the worker's place is held by pod {others[0].name}")
@@ -90,9 +94,11 @@ class Filter:
             return nowhere(nodes, f"the worker's place cannot be used: {obstacle}")
         return _exactly(claim.placement.node, nodes, otherwise="the worker is planned on node")
 
-    def _unplanned(self, worker: WorkerKey, nodes: Nodes) -> FilterResult:
+    def _unplanned(self, uid: str, worker: WorkerKey, nodes: Nodes) -> FilterResult:
         if self.ledger.jobs.is_known(worker.attempt):
             return nowhere(nodes, f"{worker.attempt} is not admitted")
+        if self.unknown_jobs.are_none(uid):
+            return nowhere(nodes, f"there is no {worker.attempt}")
         return FilterResult(error=f"{worker.attempt} is not known yet")
 
     def _one(self, ask: PodAsk, held: PodClaim | None, nodes: Nodes) -> FilterResult:

@@ -52,10 +52,15 @@ class Pods:
         self._observed = observed_resources
         self._listed = listed
         self._waiting: dict[str, PodAsk] = {}
+        self._seen_at: dict[str, float] = {}
 
     def waiting(self, uid: str) -> PodAsk | None:
         """What a pod asks for that is not bound yet."""
         return self._waiting.get(uid)
+
+    def seen_at(self, uid: str) -> float | None:
+        """When a pod that asks for GPUs and is not bound was first shown, ledger's clock."""
+        return self._seen_at.get(uid)
 
     def upsert(self, pod: objects.Pod) -> None:
         """A pod appeared or changed."""
@@ -72,9 +77,11 @@ class Pods:
             self._arrivals.seen(ask)
         if pod.spec.node_name:
             self._waiting.pop(pod.metadata.uid, None)
+            self._seen_at.pop(pod.metadata.uid, None)
             self._see_bound(pod)
         elif ask:
             self._waiting[ask.uid] = ask
+            self._seen_at.setdefault(ask.uid, self._clock())
             self._drop_assumption_if_deleting(pod)
 
     def remove(self, pod: objects.Pod) -> None:
@@ -94,6 +101,7 @@ class Pods:
         for uid in sorted(bound - listed):
             self._free(uid)
         self._waiting.clear()
+        self._seen_at = {uid: at for uid, at in self._seen_at.items() if uid in listed}
         self._arrivals.only(listed)
         for pod in pods:
             self.upsert(pod)
@@ -101,6 +109,7 @@ class Pods:
 
     def _forget(self, uid: str) -> None:
         self._waiting.pop(uid, None)
+        self._seen_at.pop(uid, None)
         self._arrivals.gone(uid)
 
     def _free(self, uid: str) -> None:

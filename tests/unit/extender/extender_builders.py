@@ -19,10 +19,22 @@ from gpupack_extender.policies import Policies
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Decisions, Mode
+from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_kube import objects
 
 MEMORY_MIB = 81559
 OBSERVED = "nvidia.com/gpu"
+
+
+class JobsList:
+    """Stands where the reflector of GPUJobs does; `asked`: within how many seconds to list."""
+
+    def __init__(self):
+        self.listed_at = 0.0
+        self.asked = []
+
+    def list_anew(self, *, wait_seconds=0.0):
+        self.asked.append(wait_seconds)
 
 
 class World:
@@ -46,7 +58,11 @@ class World:
     def use(self, ledger):
         self.ledger = ledger
         self.policies = Policies(self.decisions.policy, ledger.learner)
-        self.filter_pod = Filter(ledger, self.policies, self.decisions, self.may_decide)
+        self.jobs_list = JobsList()
+        unknown_jobs = UnknownJobs(self.jobs_list, ledger.pods.seen_at, clock=lambda: self.now)
+        self.filter_pod = Filter(
+            ledger, self.policies, self.decisions, self.may_decide, unknown_jobs
+        )
         self.prioritize_pod = Prioritize(ledger, self.policies, self.decisions)
         self.plan = Plan(ledger, self.policies, self.decisions)
         self.reserve_ask = Reserve(ledger, self.policies, self.decisions, self.may_decide)

@@ -33,6 +33,43 @@ def test_a_worker_of_an_unknown_job_is_asked_again_later(world):
     assert result.error == "attempt 1 of GPUJob team/train is not known yet"
 
 
+def test_a_worker_of_a_job_that_no_later_list_shows_is_refused_for_good(world):
+    invented = pod("p", **WORKER)
+    world.ledger.pods.upsert(invented)
+    assert world.filter(invented).error
+    world.jobs_list.listed_at = world.now
+    assert world.filter(invented).error
+    world.jobs_list.listed_at = world.now + 1
+    refused = world.filter(invented)
+    assert not refused.error
+    assert refused.failed_and_unresolvable_nodes == dict.fromkeys(
+        "ab", "there is no attempt 1 of GPUJob team/train"
+    )
+
+
+def test_a_worker_whose_pod_the_watch_has_not_shown_is_asked_again_later(world):
+    world.jobs_list.listed_at = world.now + 1
+    assert world.filter(pod("p", **WORKER)).error
+
+
+def test_gpujobs_are_listed_for_unknown_workers_but_not_all_the_time(world):
+    world.jobs_list.listed_at = world.now - 10
+    world.filter(pod("p", **WORKER))
+    world.now += 60
+    world.filter(pod("q", **WORKER))
+    assert world.jobs_list.asked == [20.0, 0.0]
+
+
+def test_when_a_pod_was_seen_is_known_for_as_long_as_it_waits(world):
+    waits = pod("p", **WORKER)
+    world.ledger.pods.upsert(waits)
+    world.now += 5
+    world.ledger.pods.replace([waits])
+    assert world.ledger.pods.seen_at("uid-p") == world.now - 5
+    world.ledger.pods.remove(waits)
+    assert world.ledger.pods.seen_at("uid-p") is None
+
+
 def test_a_worker_of_an_ended_attempt_gets_no_node(world):
     world.ledger.jobs.upsert(job("train", attempt=2, phase="Admitted", placed=[("b", [2])]))
     result = world.filter(pod("p", **WORKER))

@@ -19,7 +19,6 @@ from gpupack_crds import names
 from gpupack_extender import endpoints
 from gpupack_extender.access import KEPT_ANSWERS, Access
 from gpupack_extender.binding import Binder
-from gpupack_extender.filtering import Filter
 from gpupack_extender.health import Health
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.metrics import LedgerCollector, Metrics
@@ -267,7 +266,7 @@ async def test_labels_may_differ_by_case_alone(verbs):
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("gpus", ["9223372036854775807", 1 << 31, 3_000_000])
 async def test_more_gpus_than_can_be_counted_fit_nowhere(world, parts, mode, gpus):
-    filter_pod = Filter(world.ledger, world.policies, Decisions(mode=mode), world.may_decide)
+    filter_pod = dataclasses.replace(world.filter_pod, decisions=Decisions(mode=mode))
     verbs_in_mode = dataclasses.replace(parts.verbs, filter_pod=filter_pod)
     body = filter_body(Pod=msgspec.to_builtins(pod("p", gpus=gpus)))
     async with calling(verbs_in_mode.app()) as session:

@@ -67,7 +67,7 @@ class LedgerDecider:
         ).decisions
         self.ledger = Ledger(lambda: 0.0)
         policies = Policies(settings.policy, self.ledger.learner, known=settings.outlook)
-        self.filter = Filter(self.ledger, policies, settings, lambda: None)
+        self.filter = Filter(self.ledger, policies, settings, lambda: None, unknown_jobs=None)
         self.reserve = Reserve(self.ledger, policies, settings, lambda: None)
         self.nodes = list(nodes())
         # Another order than the simulator's: which node is first must not depend on it.
