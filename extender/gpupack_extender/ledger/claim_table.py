@@ -75,10 +75,14 @@ class ClaimTable:
         ending = [claim for claim in pods if self._frees_at_its_end(claim)]
         if not ending:
             return None
-        copy = self.cluster.fork()
+        later = self.cluster.fork()
+        reservations = self._reservations.on(later)
         for claim in ending:
-            copy.give_back(pod_holder(claim.uid))
-        return copy
+            later.give_back(pod_holder(claim.uid))
+            reservations.put(pod_holder(claim.uid), None)
+        for node in {claim.allocation.node for claim in ending}:
+            reservations.recompute(node)
+        return later
 
     def _frees_at_its_end(self, claim: PodClaim) -> bool:
         lingers = claim.uid in self.lingering.get(claim.allocation.node, {})

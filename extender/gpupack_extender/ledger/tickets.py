@@ -30,6 +30,13 @@ class TicketReservations:
         self._nodes: dict[core.Holder, core.NodeName] = {}
         self._on: dict[core.NodeName, dict[core.Holder, Tickets]] = defaultdict(dict)
 
+    def on(self, fork: core.Cluster) -> "TicketReservations":
+        """The same tickets, set aside on a fork of the cluster from now on."""
+        twin = TicketReservations(fork)
+        twin._nodes = self._nodes.copy()
+        twin._on.update({node: held.copy() for node, held in self._on.items()})
+        return twin
+
     def put(self, holder: core.Holder, allocation: Allocation | None) -> None:
         """A holder has the tickets of this place, and no others."""
         before = self._nodes.pop(holder, None)

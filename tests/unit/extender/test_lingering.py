@@ -3,7 +3,7 @@
 
 import msgspec
 import pytest
-from extender_builders import World, gpu_node, job, node, part, pod, share_limits, whole
+from extender_builders import OBSERVED, World, gpu_node, job, node, part, pod, share_limits, whole
 
 from gpupack_extender.errors import BindRefused
 from gpupack_extender.filtering import HOLD_ENDS_SOON
@@ -155,6 +155,22 @@ def test_a_worker_whose_gpu_still_runs_another_waits(world):
     world.ledger.gpus.upsert(EMPTY)
     world.bind(pod("q", worker=("train", 2, 0)), "a")
     assert world.free("a") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("observed", [False, True], ids=["whose binding is not ours", "observed"])
+def test_gpus_set_aside_for_a_finished_pods_tickets_come_free_with_it(observed):
+    """What is held of it is no device by name, but a number of the kubelet's tickets."""
+    world = World()
+    add, asking = (world.add_observed_node, {OBSERVED: "4"}) if observed else (world.add_node, None)
+    add("a")
+    taken = pod("p", gpus=4, on="a", asking=asking)
+    world.ledger.pods.upsert(taken)
+    assert world.free("a") == []
+    world.ledger.pods.upsert(given_up(taken))
+    wants = pod("q", gpus=4, asking=asking)
+    assert world.filter(wants, nodes=["a"]).error == HOLD_ENDS_SOON
+    world.now += 15
+    assert world.filter(wants, nodes=["a"]).node_names == ["a"]
 
 
 def test_a_plain_pod_that_was_given_such_a_gpu_meanwhile_is_placed_anew(world):
