@@ -77,15 +77,15 @@ class Settings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Settings":
         """Read all settings; raises SettingsInvalid."""
-        node = NodeSettings.from_environ(environ)
+        node, environment = NodeSettings.from_environ(environ), Environment(environ)
         return cls(
             node=node,
             inventory=InventorySettings.from_environ(environ),
             observed=ObservedSettings.from_environ(environ),
             host=HostSettings.from_environ(environ),
             prestart=PreStartSettings.from_environ(environ),
-            holder=environ.get("POD_NAME", node.name),
-            metrics_port=Environment(environ).metrics_port(),
+            holder=environment.text("POD_NAME", node.name),
+            metrics_port=environment.metrics_port(),
         )
 
 

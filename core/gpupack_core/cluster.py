@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's books: which nodes there are, who holds what, as names over Arrays.
+"""Which nodes there are and who holds what, as names over Arrays.
 
 What is held is keyed by holder and by node name, apart from the inventory: a node or a device
 may vanish while it is held and come back, and a placement may be read from the API before its
@@ -140,7 +140,7 @@ class Cluster:
         self.selectors.correct(row, node)
 
     def remove_node(self, name: NodeName) -> None:
-        """Its holders stay in the books, for when it comes back."""
+        """What is held there stays held, for when it comes back."""
         row = self._rows.pop(name, None)
         if row is None:
             raise UnknownNode(f"node {name} is not in the cluster")

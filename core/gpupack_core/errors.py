@@ -9,7 +9,7 @@ CoreError
 │   ├── InvalidPlacement   grant or placement
 │   ├── InvalidQuota       limit, quota, cohort or a tree of them
 │   └── InvalidSnapshot    a document that describes no cluster; names path and value
-├── LedgerConflict       (the cluster's books would be wrong; nothing was changed)
+├── LedgerConflict       (what is held would contradict itself; nothing was changed)
 │   ├── UnknownNode
 │   ├── UnknownDevice
 │   ├── DuplicateDevice    one UUID on two nodes
@@ -54,7 +54,7 @@ class InvalidSnapshot(Invalid):
 
 
 class LedgerConflict(CoreError):
-    """The change contradicts what the cluster's books say; the books are as before."""
+    """The change contradicts what there is and what is held; both are as before."""
 
 
 class UnknownNode(LedgerConflict):

@@ -17,6 +17,8 @@ from gpupack_crds.wire import Wire, described
 
 WHOLE_PERCENT = 100
 
+BYTES_PER_MIB = 1 << 20
+
 MAX_MEMORY_MIB = 1 << 24
 """16 TiB; no GPU has as much."""
 

@@ -6,9 +6,9 @@ import decimal
 from kubernetes.utils.quantity import parse_quantity
 
 from gpupack_core.units import MiB, MilliCpu
+from gpupack_crds.devices import BYTES_PER_MIB
 from gpupack_crds.errors import QuantityInvalid
 
-_MIB_BYTES = 1024 * 1024
 _MILLI = 1000
 _MOST = 2**63
 """Kubernetes keeps quantities in 64 bits."""
@@ -20,7 +20,7 @@ def mebibytes(quantity: str | float) -> MiB:
     Raises:
         QuantityInvalid: the text is no quantity, or negative.
     """
-    return MiB(_ceiling(_parse(quantity) / _MIB_BYTES))
+    return MiB(_ceiling(_parse(quantity) / BYTES_PER_MIB))
 
 
 def milli_cpu(quantity: str | float) -> MilliCpu:

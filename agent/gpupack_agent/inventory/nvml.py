@@ -18,13 +18,12 @@ from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory import driver_files, health
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.inventory.xids import XidWatcher
+from gpupack_crds.devices import BYTES_PER_MIB
 from gpupack_crds.gpunode import GpuDevice
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-MIB = 2**20
 
 MOST_XIDS = 32
 """As many as GPUNode takes; there are fewer that matter."""
@@ -126,7 +125,7 @@ class NvmlInventory:
         return {
             "uuid": self._nvml.nvmlDeviceGetUUID(handle),
             "model": self._nvml.nvmlDeviceGetName(handle),
-            "memory_mib": self._nvml.nvmlDeviceGetMemoryInfo(handle).total // MIB,
+            "memory_mib": self._nvml.nvmlDeviceGetMemoryInfo(handle).total // BYTES_PER_MIB,
         }
 
     def _slices(self, handle: Any) -> list[Any] | None:

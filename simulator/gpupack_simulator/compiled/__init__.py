@@ -6,7 +6,7 @@ of a trace need: jobs of one worker that ask for GPUs, a share, CPU and memory; 
 alike; the disciplines `drop` and `fifo-skip`; the policies `best-fit`, `fgd` and `bid-price`. The
 policy learns in Python, with core's Learner and prices, between two stretches of the loop.
 
-    inputs.py ─► tables.py ─► engine.py ─► books.py ─► scores.py       (numba compiles these four)
+    inputs.py ─► tables.py ─► engine.py ─► holdings.py ─► scores.py    (numba compiles these four)
         └─ replay.py: informs the policy whenever it is due, and makes the record of the run
 
 What differs in any job's start, end, node or GPU from engine/ is a bug; tests compare whole runs.

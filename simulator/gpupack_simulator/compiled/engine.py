@@ -8,8 +8,8 @@ left when the policy is due to be informed, in the middle of an instant, and goe
 import numpy as np
 
 from gpupack_core import WHOLE_GPU
-from gpupack_simulator.compiled.books import best_row, give_back, has_room, take
 from gpupack_simulator.compiled.ends import pop, push
+from gpupack_simulator.compiled.holdings import best_row, give_back, has_room, take
 from gpupack_simulator.compiled.loops import compiled
 from gpupack_simulator.compiled.tables import (
     DROPPED,

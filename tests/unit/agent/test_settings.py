@@ -16,6 +16,11 @@ from gpupack_agent.settings import (
 from gpupack_kube.environment import SettingsInvalid
 
 
+def test_a_pod_name_that_is_empty_is_none():
+    assert Settings.from_environ({"NODE_NAME": "n", "POD_NAME": ""}).holder == "n"
+    assert Settings.from_environ({"NODE_NAME": "n", "POD_NAME": "p"}).holder == "p"
+
+
 def test_the_node_name_is_all_that_is_required():
     settings = Settings.from_environ({"NODE_NAME": "n"})
     assert (settings.node.name, settings.holder) == ("n", "n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which row and GPUs a job gets, and the books of what is free: core's decide and Cluster."""
+"""Which row and GPUs a job gets and holds, and what is left: core's decide and Cluster."""
 
 from gpupack_core import WHOLE_GPU
 from gpupack_simulator.compiled.loops import compiled
