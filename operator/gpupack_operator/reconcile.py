@@ -79,6 +79,12 @@ class Reconciler:
         Raises:
             KubeError: something could not be read or written; try again later.
         """
+        try:
+            return await self._pass(key)
+        finally:
+            self._waitlist.turn_ends(key)
+
+    async def _pass(self, key: Key) -> float | None:
         if key in self._refetch:
             await self._refresh(key)
         seen = self._cache.gpujob(key)

@@ -68,6 +68,8 @@ class Waitlist:
         """Of those that lack room, by resource name, in order."""
         self._behind: dict[Key, set[Key]] = defaultdict(set)
         self._line: dict[Key, Rank] = {}
+        self._turn: Key | None = None
+        """Who was in line and is the next to ask, while he has not asked."""
         self._freed = False
         self._again = False
         self._last_woken: Rank | None = None
@@ -106,15 +108,23 @@ class Waitlist:
         return first.key if first and first.minus_priority < rank.minus_priority else None
 
     def line_up(self, rank: Rank) -> None:
-        """Another GPUJob is being planned."""
+        """Another GPUJob is being planned; when that is done, it is the next one's turn."""
         self._line[rank.key] = rank
+        if self._turn == rank.key:
+            self._turn = None
 
     def next_turn(self) -> None:
         """The next plan can be asked for: by the first in line."""
-        if self._line:
-            first = min(self._line.values()).key
-            del self._line[first]
-            self._wake(first)
+        first = min(self._line.values(), default=None)
+        self._turn = first.key if first else None
+        if first:
+            del self._line[first.key]
+            self._wake(first.key)
+
+    def turn_ends(self, key: Key) -> None:
+        """A pass over a GPUJob is over; where it was its turn and it did not ask, the next may."""
+        if self._turn == key:
+            self.next_turn()
 
     def told(self, key: Key, at: dt.datetime) -> None:
         """The status of a waiting GPUJob was written."""

@@ -170,6 +170,48 @@ async def test_a_job_that_could_not_ask_is_woken_when_it_can(scene):
     assert (woken, scene.server.writes) == ([KEY], [])
 
 
+async def in_line(scene, *names):
+    """Jobs that stand in line for the plan API, and who is woken from then on."""
+    woken, scene.plans.answer = [], PlanBusy("another")
+    scene.waitlist.__init__(woken.append, lambda *_: None)
+    keys = [scene.add(name) for name in names]
+    for key in keys:
+        await scene.reconciler.reconcile(key)
+    return keys, woken
+
+
+async def test_whose_turn_it_is_and_who_does_not_ask_leaves_it_to_the_next(scene):
+    (first, second), woken = await in_line(scene, "a", "b")
+    scene.waitlist.next_turn()
+    urgent = scene.add("urgent", priority=9)
+    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", fits_vacated=True)
+    await scene.reconciler.reconcile(urgent)
+    assert woken == [first]
+    await scene.reconciler.reconcile(first)
+    assert (woken, scene.plans.asked) == ([first, second], 3)
+
+
+async def test_a_pass_that_fails_or_finds_its_job_gone_leaves_its_turn_to_the_next(scene):
+    (first, second, third), woken = await in_line(scene, "a", "b", "c")
+    scene.waitlist.next_turn()
+    scene.plans.answer = TypeError()
+    with pytest.raises(TypeError):
+        await scene.reconciler.reconcile(first)
+    del scene.cache.gpujobs[second]
+    await scene.reconciler.reconcile(second)
+    assert woken == [first, second, third]
+
+
+async def test_whose_turn_it_is_and_who_finds_another_being_planned_stands_in_line_again(scene):
+    (first, second), woken = await in_line(scene, "a", "b")
+    scene.waitlist.next_turn()
+    await scene.reconciler.reconcile(first)
+    assert woken == [first]
+    scene.waitlist.next_turn()
+    scene.waitlist.next_turn()
+    assert woken == [first, second, first]
+
+
 @pytest.mark.parametrize(
     ("fits_vacated", "asked"), [(True, 0), (False, 1)], ids=["waits for others", "waits for nodes"]
 )
