@@ -20,8 +20,8 @@ from gpupack_kube.objects import Json
 from gpupack_kube.resources import EVENTS, JOBS, SERVICES, Resource
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision.model import (
-    Action,
     Answer,
+    ApiWrite,
     AskPlan,
     CreateChildren,
     DeleteGpuJob,
@@ -86,11 +86,40 @@ class Actor:
             GPUJOBS, meta.name, body, namespace=meta.namespace, subresource="status"
         )
 
-    async def act(self, seen: CachedGpuJob, action: Action) -> Answer | None:
+    async def plan(self, seen: CachedGpuJob, action: AskPlan, *, in_doubt: bool) -> Answer:
+        """Ask for places, if the API server takes the first pod.
+
+        Args:
+            seen: the GPUJob.
+            action: for which attempt.
+            in_doubt: whether it is asked about the pod anew although it has said yes.
+        """
+        job = seen.job
+        try:
+            template = self._template(seen, action.attempt)
+        except TemplateInvalid as error:
+            return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
+        no = await self._admission.refusal(job, template, attempt=action.attempt, anew=in_doubt)
+        if no:
+            return no
+        # The template stands in the PodSpec: twice, a large one would be beyond what is read.
+        spec = msgspec.structs.replace(job.spec, template=None)
+        meta = job.metadata
+        return await self._ask(
+            PlanRequest(
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                attempt=action.attempt,
+                spec=spec,
+                pod_spec=msgspec.Raw(msgspec.json.encode(template["spec"])),
+                resource_version=meta.resource_version,
+            )
+        )
+
+    async def act(self, seen: CachedGpuJob, action: ApiWrite) -> Answer | None:
         """Carry out one action; an answer asks for another decision."""
         match action:
-            case AskPlan():
-                return await self._plan(seen, action)
             case CreateChildren():
                 return await self._create(seen, action)
             case DeleteJob():
@@ -116,29 +145,6 @@ class Actor:
         """Now, but later than the last time: events of one moment would have no order."""
         self._posted_at = max(self._api.clock.now(), self._posted_at + dt.timedelta(microseconds=1))
         return self._posted_at
-
-    async def _plan(self, seen: CachedGpuJob, action: AskPlan) -> Answer:
-        job = seen.job
-        try:
-            template = self._template(seen, action.attempt)
-        except TemplateInvalid as error:
-            return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
-        if no := await self._admission.refusal(job, template, attempt=action.attempt):
-            return no
-        # The template stands in the PodSpec: twice, a large one would be beyond what is read.
-        spec = msgspec.structs.replace(job.spec, template=None)
-        meta = job.metadata
-        return await self._ask(
-            PlanRequest(
-                namespace=meta.namespace,
-                name=meta.name,
-                uid=meta.uid,
-                attempt=action.attempt,
-                spec=spec,
-                pod_spec=msgspec.Raw(msgspec.json.encode(template["spec"])),
-                resource_version=meta.resource_version,
-            )
-        )
 
     async def _ask(self, request: PlanRequest) -> Answer:
         asked_at = time.monotonic()

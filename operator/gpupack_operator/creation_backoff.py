@@ -1,36 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces in which gangs got fewer pods than they have workers: the next gang there waits.
+"""Namespaces in which jobs ended before all their pods existed: the next job there waits.
 
-The dry run of one pod cannot tell that a quota has room for the first and not for the last. Such a
-gang holds its GPUs until it is noticed that no more pods come. A pause for each GPUJob would buy
-nothing: the next one has another name. So the namespace pauses, longer after each such end, and
-after a pause one gang is admitted, not all that wait there. A gang that is deleted or suspended
-before it runs counts as one, or whoever does that in time would never pause.
+The dry run of one pod cannot tell that a quota has room for the first and not for the last, nor
+that several jobs will want the same room at once. Such a job holds its GPUs until it is noticed
+that no more pods come, or until its tenant ends it by one of a dozen ways. A pause for each GPUJob
+would buy nothing: the next one has another name. So the namespace pauses, longer after each such
+end, however it came, and after a pause one job is admitted, not all that wait there.
+
+A small job may fit where a large one did not. So jobs are told apart by their number of workers, to
+a factor of two: a pause is for those of the size that failed and for larger ones.
 """
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
 from gpupack_operator.decision import attempts
-from gpupack_operator.decision.model import NotPlanned
+from gpupack_operator.decision.model import NotPlanned, Observation
 from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.decision.view import view
 from gpupack_operator.remembered import Remembered
 
 FIRST_PAUSE_SECONDS: Final = 15.0
 MAX_PAUSE_SECONDS: Final = 600.0
 TRIAL_SECONDS: Final = 30.0
-"""How long the others of a namespace wait for what becomes of the gang that was admitted."""
+"""How long the others of a namespace wait for what becomes of the job that was admitted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Pause:
-    refused: int
+    """Of jobs of one size.
+
+    Attributes:
+        until: by the monotonic clock, in seconds.
+        gpus: how many GPUs were held in vain, the most of all such jobs.
+        said: how the last one ended.
+    """
+
     until: float
+    gpus: float
     said: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Pauses:
+    """Of one namespace.
+
+    Attributes:
+        ends: how many jobs in a row ended before all their pods existed.
+        sizes: the pause of each size.
+    """
+
+    ends: int
+    sizes: Mapping[int, _Pause]
+
+    @property
+    def until(self) -> float:
+        return max(pause.until for pause in self.sizes.values())
 
 
 class CreationBackoff:
@@ -42,63 +72,118 @@ class CreationBackoff:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pauses = Remembered[str, _Pause](clock, linger_seconds=MAX_PAUSE_SECONDS)
+        self._pauses = Remembered[str, _Pauses](clock, linger_seconds=MAX_PAUSE_SECONDS)
         """By namespace."""
-        self._starting: dict[tuple[str, str], str] = {}
-        """The uid of each gang that has places and does not run yet, by namespace and name."""
+        self._starting: dict[tuple[str, str], GpuJob] = {}
+        """Each that has places and did not have all its pods yet, by namespace and name."""
 
     def pause(self, job: GpuJob) -> NotPlanned | None:
         """Why no plan is to be asked for; None where one may be."""
-        found = self._pauses.get(job.metadata.namespace)
-        if found is None or job.spec.workers == 1 or found.until <= self._clock():
+        pauses = [pause for pause in self._before(job).values() if pause.until > self._clock()]
+        if not pauses:
             return None
-        message = f"the last gang of this namespace did not get all its pods: {found.said}"
+        last = max(pauses, key=lambda pause: pause.until)
+        message = (
+            "a job of this namespace held GPUs and ended before all its pods existed, most often "
+            f"for a quota: {last.said}"
+        )
         return NotPlanned(
             reason=JobReason.CREATION_FORBIDDEN,
             message=f"{message}; the next may try within {MAX_PAUSE_SECONDS:.0f} s",
             lacks_room=False,
-            retry_seconds=found.until - self._clock(),
+            retry_seconds=last.until - self._clock(),
         )
 
-    def saw(self, job: GpuJob, before: GpuJobStatus) -> None:
-        """The status of a GPUJob was written; `before` is what it was."""
-        if job.spec.workers == 1:
-            return
-        if self._starting.get(job.key, job.metadata.uid) != job.metadata.uid:
+    def in_doubt(self, namespace: str) -> bool:
+        """Whether what the API server said of this namespace's pods may no longer hold.
+
+        Pods of a job that has places and not all its pods yet will count against a quota.
+        """
+        starting = any(key[0] == namespace for key in self._starting)
+        return starting or self._pauses.get(namespace) is not None
+
+    def saw(self, job: GpuJob, observation: Observation) -> None:
+        """The GPUJob was written after it was observed."""
+        before, status = observation.job.status, job.status
+        if job.metadata.deletion_timestamp is not None:
             self.gone(job.key)
-        status = job.status
-        if status.phase == "Running":
+            return
+        known = self._starting.get(job.key)
+        if known and known.metadata.uid != job.metadata.uid:
+            self.gone(job.key)
+        if _has_all_pods(observation):
+            self._starting.pop(job.key, None)
+        if before.phase == "Admitted" and status.phase in {"Running", "Succeeded"}:
             self._ran(job)
         elif attempts.current(status):
             if not attempts.current(before):
                 self._began(job)
-        elif job.key in self._starting:
-            self._ended(job, status.attempts[-1])
+        elif self._starting.pop(job.key, None):
+            self._ended_early(job, f"{job.metadata.name}: {_end(status)}")
 
     def gone(self, key: tuple[str, str]) -> None:
         """The GPUJob of this namespace and name is no longer there."""
-        if self._starting.pop(key, None):
-            self._refused(key[0], f"{key[1]} was deleted before it ran")
+        if job := self._starting.pop(key, None):
+            self._ended_early(job, f"{key[1]} was deleted")
 
-    def _ran(self, job: GpuJob) -> None:
-        self._starting.pop(job.key, None)
-        self._pauses.forget(job.metadata.namespace)
-
-    def _ended(self, job: GpuJob, attempt: Attempt) -> None:
-        if attempt.reason == JobReason.CREATION_FORBIDDEN or attempt.outcome == "Suspended":
-            self._refused(job.metadata.namespace, attempt.message)
-        elif attempt.outcome in {"Succeeded", "Failed"}:
-            self._ran(job)
-        self._starting.pop(job.key, None)
-
-    def _refused(self, namespace: str, said: str) -> None:
-        before = self._pauses.get(namespace)
-        count = before.refused + 1 if before else 1
-        seconds = min(FIRST_PAUSE_SECONDS * 2.0 ** (count - 1), MAX_PAUSE_SECONDS)
-        self._pauses.keep(namespace, _Pause(count, self._clock() + seconds, said))
+    def _before(self, job: GpuJob) -> dict[int, _Pause]:
+        """The pauses that jobs of this size wait for, by size."""
+        found = self._pauses.get(job.metadata.namespace)
+        sizes = found.sizes if found else {}
+        return {size: pause for size, pause in sizes.items() if size <= _size(job.spec)}
 
     def _began(self, job: GpuJob) -> None:
-        self._starting[job.key] = job.metadata.uid
-        if found := self._pauses.get(job.metadata.namespace):
-            until = self._clock() + TRIAL_SECONDS
-            self._pauses.keep(job.metadata.namespace, dataclasses.replace(found, until=until))
+        self._starting[job.key] = job
+        until = self._clock() + TRIAL_SECONDS
+        self._change(job, lambda pause: dataclasses.replace(pause, until=until))
+
+    def _ran(self, job: GpuJob) -> None:
+        """What was smaller in all respects is allowed, too."""
+        self._starting.pop(job.key, None)
+        gpus = _gpus(job.spec)
+        self._change(job, lambda pause: None if pause.gpus <= gpus else pause)
+
+    def _change(self, job: GpuJob, change: Callable[[_Pause], _Pause | None]) -> None:
+        """Change or take away the pauses that jobs of this size wait for."""
+        namespace = job.metadata.namespace
+        if found := self._pauses.get(namespace):
+            changed = {size: change(pause) for size, pause in self._before(job).items()}
+            sizes = {**found.sizes, **changed}
+            kept = {size: pause for size, pause in sizes.items() if pause}
+            if kept:
+                self._pauses.keep(namespace, dataclasses.replace(found, sizes=kept))
+            else:
+                self._pauses.forget(namespace)
+
+    def _ended_early(self, job: GpuJob, said: str) -> None:
+        namespace, size = job.metadata.namespace, _size(job.spec)
+        found = self._pauses.get(namespace) or _Pauses(ends=0, sizes={})
+        seconds = min(FIRST_PAUSE_SECONDS * 2.0 ** min(found.ends, 10), MAX_PAUSE_SECONDS)
+        gpus = _gpus(job.spec)
+        if size in found.sizes:
+            gpus = max(gpus, found.sizes[size].gpus)
+        pause = _Pause(until=self._clock() + seconds, gpus=gpus, said=said)
+        self._pauses.keep(namespace, _Pauses(found.ends + 1, {**found.sizes, size: pause}))
+
+
+def _has_all_pods(observation: Observation) -> bool:
+    """Whether the attempt that goes on, or was going on, has a pod of each worker."""
+    status = observation.job.status
+    attempt = attempts.current(status)
+    return attempt is not None and view(observation, status, attempt).all_created
+
+
+def _end(status: GpuJobStatus) -> str:
+    """How the last attempt ended."""
+    last = status.attempts[-1] if status.attempts else None
+    return f"{last.reason}: {last.message}" if last else status.message
+
+
+def _size(spec: GpuJobSpec) -> int:
+    """1 for one worker, 2 for two or three, 3 for four to seven, and so on."""
+    return spec.workers.bit_length()
+
+
+def _gpus(spec: GpuJobSpec) -> float:
+    """GPUs of all workers."""
+    return spec.workers * (spec.share.percent / 100 if spec.share else spec.gpus or 1)

@@ -5,8 +5,9 @@ A plan holds GPUs, and a Job whose pods a quota or an admission policy refuses h
 somebody notices that no pod comes. The dry run goes through the whole of admission, quotas and
 Pod Security among it, and leaves nothing behind.
 
-Only the first pod is tried: what is left of a quota may not do for the others. That case ends as
-an attempt without pods does (outcome.not_created), and pauses its namespace (creation_backoff).
+Only the first pod is tried: what is left of a quota may not do for the others, or for those of jobs
+that begin at the same time. Such an attempt ends before all its pods exist (outcome.not_created),
+and pauses its namespace (creation_backoff).
 
 An admission webhook that cannot do dry runs makes the API server refuse them all; then nothing is
 known, and the plan is asked for.
@@ -72,15 +73,23 @@ class PodAdmission:
         )
         """By uid and attempt; those of jobs that are gone go in time."""
 
-    async def refusal(self, job: GpuJob, template: Json, *, attempt: int) -> NotPlanned | None:
+    async def refusal(
+        self, job: GpuJob, template: Json, *, attempt: int, anew: bool = False
+    ) -> NotPlanned | None:
         """Why no plan is to be asked for; None where the API server takes the first pod.
+
+        Args:
+            job: the GPUJob.
+            template: its workers' pod template.
+            attempt: the attempt that is to begin.
+            anew: whether a yes is asked for again although it is good for longer.
 
         Raises:
             KubeError: the API server gave no answer.
         """
         key = (job.metadata.uid, attempt)
         last = self._reviews.get(key)
-        if last is None or last.until <= self._clock():
+        if last is None or last.until <= self._clock() or (anew and not last.refusal):
             try:
                 last = await self._review(job, template, attempt=attempt, last=last)
             except errors.Invalid as error:

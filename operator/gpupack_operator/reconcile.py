@@ -145,7 +145,7 @@ class Reconciler:
             while True:
                 decision = decide(observation)
                 job = await self._write(observation, decision.status, seen.template)
-                self._creation.saw(job, observation.job.status)
+                self._creation.saw(job, observation)
                 news += notices(observation.job.status, job.status)
                 self._remember(rank, observation, decision)
                 newest = CachedGpuJob(job=job, template=seen.template)
@@ -232,13 +232,19 @@ class Reconciler:
         problem: NotPlanned | None,
     ) -> Answer | None:
         for action in decision.actions:
-            if isinstance(action, AskPlan) and (no := problem or self._creation.pause(seen.job)):
-                return no
-            if isinstance(action, AskPlan) and (first := self._waitlist.ahead_of(rank)):
-                return Behind(first)
+            if isinstance(action, AskPlan):
+                return problem or await self._plan(seen, action, rank)
             if answer := await self._actor.act(seen, action):
                 return answer
         return None
+
+    async def _plan(self, seen: CachedGpuJob, action: AskPlan, rank: Rank) -> Answer:
+        if no := self._creation.pause(seen.job):
+            return no
+        if first := self._waitlist.ahead_of(rank):
+            return Behind(first)
+        in_doubt = self._creation.in_doubt(seen.job.metadata.namespace)
+        return await self._actor.plan(seen, action, in_doubt=in_doubt)
 
     def _remember(self, rank: Rank, observation: Observation, decision: Decision) -> None:
         """Who got no plan waits for something to be freed."""

@@ -37,16 +37,20 @@ class Remembered(Generic[K, V]):
         return len(self._values)
 
     def get(self, key: K) -> V | None:
-        """The last of this key, over or not; None: there is none any more."""
-        return self._values.get(key)
+        """The last of this key, perhaps over; None: there is none, or it is long over."""
+        value = self._values.get(key)
+        return value if value and not self._is_long_over(value) else None
 
     def keep(self, key: K, value: V) -> None:
         """It takes the place of the last one."""
         self._values[key] = value
         self._values.move_to_end(key)
-        while next(iter(self._values.values())).until + self._linger_seconds < self._clock():
+        while self._is_long_over(next(iter(self._values.values()))):
             self._values.popitem(last=False)
 
     def forget(self, key: K) -> None:
         """Nothing is known of this key."""
         self._values.pop(key, None)
+
+    def _is_long_over(self, value: V) -> bool:
+        return value.until + self._linger_seconds < self._clock()

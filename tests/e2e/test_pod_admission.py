@@ -4,7 +4,7 @@
 import json
 
 import pytest
-from harness import SYSTEM_NAMESPACE, condition
+from harness import SYSTEM_NAMESPACE, condition, wait_for
 from manifests import JUDGE_IMAGE
 
 AS_OPERATOR = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-operator"
@@ -50,6 +50,31 @@ def test_a_quota_too_small_for_a_gang_pauses_its_namespace_and_not_only_the_job(
     kube.wait_phase("alone", "Succeeded")
     kube.delete("resourcequota", "nothing")
     kube.wait_phase("again", "Succeeded", seconds=90)
+
+
+@pytest.mark.parametrize("how", ["deadline", "suspended", "Job deleted", "GPUJob deleted"])
+def test_however_a_gang_ends_before_all_its_pods_exist_its_namespace_pauses(kube, judged, how):
+    kube.submit(NO_PODS | {"spec": {"hard": {"pods": "1"}}})
+    limit = {"activeDeadlineSeconds": 5} if how == "deadline" else {}
+    kube.submit(judged.job("poor", workers=2, seconds=60, **limit))
+    kube.wait_phase("poor", "Admitted")
+    wait_for(lambda: kube.pods("poor"), seconds=20, what="the one pod that the quota allows")
+    match how:
+        case "deadline":
+            kube.wait_phase("poor", "Failed", seconds=20)
+        case "suspended":
+            suspend = ("--type=merge", "--patch", '{"spec": {"suspend": true}}')
+            kube.insist("patch", "gpujob", "poor", *suspend)
+            kube.wait_phase("poor", "Suspended", seconds=20)
+        case "Job deleted":
+            kube.delete("job", "poor-1")
+            kube.wait_phase("poor", "Pending", seconds=20)
+        case "GPUJob deleted":
+            kube.delete("gpujob", "poor")
+    kube.submit(judged.job("fresh", workers=2))
+    job = kube.wait_reason("fresh", "CreationForbidden", seconds=10)
+    assert "ended before all its pods existed" in condition(job, "Admitted")["message"]
+    assert "attempts" not in job["status"]
 
 
 def test_the_operator_tries_pods_out_and_cannot_create_one(kube):

@@ -192,7 +192,10 @@ class DeleteGpuJob:
     """The time to live after the end is over."""
 
 
-Action = AskPlan | CreateChildren | DeleteJob | StopJob | SetDeadline | DeleteGpuJob
+ApiWrite = CreateChildren | DeleteJob | StopJob | SetDeadline | DeleteGpuJob
+"""What is written to the API server."""
+
+Action = AskPlan | ApiWrite
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -116,15 +116,14 @@ def not_created(view: AttemptView) -> Finding | None:
     slow admission webhook does not look like this.
     """
     began = view.job.status.start_time if view.job else None
-    created = len(by_index(view.workers))
-    if began is None or created >= view.spec.workers:
+    if began is None or view.all_created:
         return None
     if view.running or any(view.job_condition(kind) for kind in JOB_ENDS):
         return None
     creations = [worker.pod.metadata.creation_timestamp or began for worker in view.workers]
     seconds = view.limits.create_seconds_of(view.spec.workers)
     due = times.after(max([began, *creations]), seconds)
-    message = _why_not_created(view, created)
+    message = _why_not_created(view, len(by_index(view.workers)))
     return Finding(due, _verdict("Infrastructure", JobReason.CREATION_FORBIDDEN, message))
 
 

@@ -14,7 +14,7 @@ from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome
 from gpupack_kube.objects import Condition, Job, Pod
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Limits, Observation
-from gpupack_operator.decision.workers import Worker
+from gpupack_operator.decision.workers import Worker, by_index
 from gpupack_operator.manifests.owner import controller
 
 
@@ -58,6 +58,11 @@ class AttemptView:
     deadline: dt.datetime | None
     now: dt.datetime
     limits: Limits
+
+    @property
+    def all_created(self) -> bool:
+        """Whether there is a pod of each worker, or what is left of one that ended."""
+        return len(by_index(self.workers)) >= self.spec.workers
 
     def job_condition(self, kind: str) -> Condition | None:
         """A condition of the Job that is true."""

@@ -4,17 +4,19 @@ from msgspec import structs
 
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
 from gpupack_operator.creation_backoff import MAX_PAUSE_SECONDS, TRIAL_SECONDS, CreationBackoff
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import NotYet
 
 WAITING = GpuJobStatus(phase="Pending")
 STARTING = GpuJobStatus(phase="Admitted", attempts=(Attempt(number=1, started_at="t"),))
 RUNNING = structs.replace(STARTING, phase="Running")
 
 
-def ended(outcome="Infrastructure", reason="CreationForbidden"):
+def ended(outcome="Infrastructure", reason="CreationForbidden", phase="Pending"):
     attempt = Attempt(
         number=1, started_at="t", finished_at="u", outcome=outcome, reason=reason, message="no more"
     )
-    return GpuJobStatus(phase="Pending", attempts=(attempt,))
+    return GpuJobStatus(phase=phase, attempts=(attempt,))
 
 
 class Gangs:
@@ -30,17 +32,42 @@ class Gangs:
         meta = {"name": name, "namespace": namespace, "uid": uid or name}
         return structs.replace(job, metadata=structs.replace(job.metadata, **meta))
 
-    def see(self, job, *statuses):
-        """The job's status becomes one after the other."""
-        before = WAITING
+    def see(self, gang, *statuses, pods=0, before=WAITING):
+        """The gang's status becomes one after the other; so many pods exist all the while."""
+        job, name = self._build.job(), f"{gang.metadata.name}-1"
+        job = structs.replace(job, metadata=structs.replace(job.metadata, name=name))
+        found = [self._build.pod(index) for index in range(pods)]
         for status in statuses:
-            self.backoff.saw(structs.replace(job, status=status), before)
+            known = structs.replace(gang, status=_timed(before))
+            observation = self._build.see(known, jobs=[job], pods=found)
+            self.backoff.saw(structs.replace(gang, status=status), observation)
             before = status
+
+    def poor(self, name="poor", **spec):
+        """A gang that did not get its pods."""
+        self.see(self.gang(name, **spec), STARTING, ended())
+
+    def lives(self, observations, **spec):
+        """A gang of eight is admitted, and judged by what is then seen of it."""
+        gang = self._build.admitted(nodes=tuple("abcdefgh"), **spec)
+        self.backoff.saw(gang, self._build.see(structs.replace(gang, status=WAITING)))
+        for found in observations:
+            observation = self._build.see(gang, **found)
+            gang = self._build.after(gang, decide(observation))
+            self.backoff.saw(gang, observation)
+        return gang.status.attempts[-1]
 
     def left(self, name="next", **spec):
         """Seconds until another gang may be planned; None: at once."""
         no = self.backoff.pause(self.gang(name, **spec))
         return no and no.retry_seconds
+
+
+def _timed(status):
+    """Times that can be read."""
+    times = {"started_at": "2026-11-21T12:00:00Z"}
+    attempts = tuple(structs.replace(each, **times) for each in status.attempts)
+    return structs.replace(status, attempts=attempts)
 
 
 @pytest.fixture
@@ -49,55 +76,58 @@ def gangs(build):
 
 
 def test_the_next_gang_of_a_namespace_waits_whatever_its_name(gangs):
-    gangs.see(gangs.gang("poor"), STARTING, ended())
+    gangs.poor()
     assert gangs.left("fresh") == 15
     assert gangs.left(namespace="other") is None
-    assert gangs.left(workers=1) is None
     refusal = gangs.backoff.pause(gangs.gang("fresh"))
     assert (refusal.reason, refusal.lacks_room) == ("CreationForbidden", False)
-    assert "no more" in refusal.message
+    assert "poor: CreationForbidden: no more" in refusal.message
 
 
-def test_each_pause_is_twice_as_long_up_to_a_limit(gangs):
-    found = []
-    for index in range(8):
-        gangs.see(gangs.gang(f"poor-{index}"), STARTING, ended())
-        found.append(gangs.left())
-        gangs.now += found[-1]
-        assert gangs.left() is None
-    assert found == [15, 30, 60, 120, 240, 480, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS]
+ONE_OF_EIGHT = {
+    "a quota forbids the others": lambda build: [{"pods": [build.pod(0)], "now": 11}],
+    "its deadline is over": lambda build: [{"pods": [build.pod(0)], "now": 9.5}],
+    "its Job is deleted": lambda build: [{"jobs": [build.job(deleted=8)], "now": 9}],
+    "its pod is deleted": lambda build: [{"pods": [build.pod(0, deleted=5)], "now": 9}],
+    "its pod ends": lambda build: [
+        {"pods": [build.pod(0, phase="Failed", exit_code=1, ended=8)], "now": 9}
+    ],
+    "its Job's name is taken": lambda _: [
+        {"jobs": [], "answer": NotYet(), "now": second} for second in (1, 30, 61)
+    ],
+}
 
 
-def test_after_a_pause_one_gang_is_admitted_and_the_others_wait_for_its_end(gangs):
-    gangs.see(gangs.gang("poor"), STARTING, ended())
+@pytest.mark.parametrize("how", ONE_OF_EIGHT)
+def test_a_gang_that_ends_before_all_its_pods_exist_pauses_its_namespace(gangs, build, how):
+    gangs.poor()
     gangs.now += 15
-    gangs.see(gangs.gang("first"), STARTING)
-    assert gangs.left("second") == TRIAL_SECONDS
-    gangs.see(gangs.gang("first"), STARTING, RUNNING)
-    assert gangs.left("second") is None
+    seen = [{"jobs": [build.job()]} | found for found in ONE_OF_EIGHT[how](build)]
+    attempt = gangs.lives(seen, activeDeadlineSeconds=9 if "deadline" in how else 99)
+    assert attempt.finished_at
+    assert gangs.left(workers=8) == 30
 
 
-@pytest.mark.parametrize("outcome", ["Succeeded", "Failed"])
-def test_a_gang_that_ended_by_itself_had_all_its_pods(gangs, outcome):
-    gangs.see(gangs.gang("poor"), STARTING, ended())
-    gangs.now += 15
-    gangs.see(gangs.gang("short"), STARTING, ended(outcome, "Completed"))
-    assert gangs.left() is None
-
-
-def test_a_gang_that_its_nodes_stopped_says_nothing_of_the_namespace(gangs):
-    gangs.see(gangs.gang("unlucky"), STARTING, ended(reason="NodeLost"))
-    assert gangs.left() is None
-
-
-def test_a_gang_that_is_deleted_before_it_runs_pauses_its_namespace(gangs):
-    gangs.see(gangs.gang("poor"), STARTING)
-    gangs.backoff.gone(("team", "poor"))
+@pytest.mark.parametrize("outcome", ["Suspended", "Failed", "DeadlineExceeded", "Infrastructure"])
+def test_how_it_ended_makes_no_difference(gangs, outcome):
+    gangs.see(gangs.gang("short"), STARTING, ended(outcome, "Anything"))
     assert gangs.left() == 15
 
 
-def test_a_gang_that_is_suspended_before_it_runs_pauses_its_namespace(gangs):
-    gangs.see(gangs.gang("poor"), STARTING, ended("Suspended", "Suspended"))
+def test_a_gang_that_is_deleted_before_all_its_pods_exist_pauses_its_namespace(gangs):
+    gangs.see(gangs.gang("poor"), STARTING)
+    gangs.backoff.gone(("team", "poor"))
+    assert gangs.left() == 15
+    assert "poor was deleted" in gangs.backoff.pause(gangs.gang("next")).message
+
+
+def test_a_gang_that_is_being_deleted_and_kept_by_a_finalizer_pauses_its_namespace(gangs, build):
+    gangs.see(gangs.gang("poor"), STARTING)
+    gang = gangs.gang("poor")
+    going = structs.replace(gang.metadata, deletion_timestamp=build.at(5))
+    gangs.see(structs.replace(gang, metadata=going), STARTING, before=STARTING)
+    assert gangs.left() == 15
+    gangs.backoff.gone(("team", "poor"))
     assert gangs.left() == 15
 
 
@@ -107,15 +137,106 @@ def test_a_gang_that_was_deleted_and_made_anew_between_two_looks_pauses_its_name
     assert gangs.left() == 15
 
 
-def test_a_gang_that_ran_may_be_deleted(gangs):
-    gangs.see(gangs.gang("good"), STARTING, RUNNING)
-    gangs.backoff.gone(("team", "good"))
+@pytest.mark.parametrize("outcome", ["Suspended", "Failed", "Infrastructure", "deleted"])
+def test_a_gang_that_had_all_its_pods_may_end_as_it_likes(gangs, outcome):
+    gang = gangs.gang("pulling")
+    gangs.see(gang, STARTING)
+    gangs.see(gang, STARTING, before=STARTING, pods=2)
+    if outcome == "deleted":
+        gangs.backoff.gone(gang.key)
+    else:
+        gangs.see(gang, ended(outcome, "Anything"), before=STARTING)
     assert gangs.left() is None
 
 
+def test_that_all_pods_exist_may_be_seen_at_the_end_for_the_first_time(gangs):
+    gangs.see(gangs.gang("quick"), STARTING)
+    gangs.see(gangs.gang("quick"), ended("Failed", "WorkerFailed"), before=STARTING, pods=2)
+    assert gangs.left() is None
+
+
+def test_each_pause_is_twice_as_long_up_to_a_limit(gangs):
+    found = []
+    for index in range(8):
+        gangs.poor(f"poor-{index}")
+        found.append(gangs.left())
+        gangs.now += found[-1]
+        assert gangs.left() is None
+    assert found == [15, 30, 60, 120, 240, 480, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS]
+
+
+def test_jobs_of_one_worker_pause_their_namespace_too(gangs):
+    gangs.poor(workers=1)
+    assert (gangs.left(workers=1), gangs.left(workers=8)) == (15, 15)
+
+
+def test_a_smaller_job_may_fit_and_a_larger_one_not(gangs):
+    gangs.poor(workers=4)
+    assert [gangs.left(workers=number) for number in (1, 3, 4, 7, 8)] == [None, None, 15, 15, 15]
+
+
+def test_the_pauses_of_smaller_jobs_go_on_where_those_of_larger_ones_are(gangs):
+    gangs.poor(workers=8)
+    gangs.poor(workers=1)
+    assert gangs.left(workers=1) == 30
+
+
+def test_after_a_pause_one_gang_is_admitted_and_the_others_wait_for_its_end(gangs):
+    gangs.poor()
+    gangs.now += 15
+    gangs.see(gangs.gang("first"), STARTING)
+    assert gangs.left("second") == TRIAL_SECONDS
+    gangs.see(gangs.gang("first"), RUNNING, before=STARTING, pods=2)
+    assert gangs.left("second") is None
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [RUNNING, ended("Succeeded", "Completed", phase="Succeeded")],
+    ids=["running", "succeeded"],
+)
+def test_a_gang_that_runs_ends_the_pauses(gangs, runs):
+    gangs.poor()
+    gangs.see(gangs.gang("good"), STARTING)
+    gangs.see(gangs.gang("good"), runs, before=STARTING, pods=2)
+    assert gangs.left() is None
+    gangs.poor()
+    assert gangs.left() == 15
+
+
+@pytest.mark.parametrize(
+    "spec", [{"workers": 1}, {"workers": 8, "share": {"percent": 1, "memory": "1Gi"}}]
+)
+def test_a_job_that_asks_for_less_runs_and_ends_no_pause(gangs, spec):
+    gangs.poor(workers=8)
+    gangs.see(gangs.gang("less", **spec), STARTING)
+    gangs.see(gangs.gang("less", **spec), RUNNING, before=STARTING, pods=spec["workers"])
+    gangs.now += TRIAL_SECONDS
+    gangs.poor(workers=8)
+    assert gangs.left(workers=8) == 30
+
+
+def test_a_gang_that_has_run_for_long_ends_no_pause(gangs):
+    gangs.see(gangs.gang("long"), STARTING)
+    gangs.see(gangs.gang("long"), RUNNING, before=STARTING, pods=2)
+    gangs.poor()
+    gangs.see(gangs.gang("long"), RUNNING, ended("Succeeded", phase="Succeeded"), before=RUNNING)
+    assert gangs.left() == 15
+
+
+def test_what_is_known_of_a_quota_is_in_doubt_while_jobs_start_and_after_one_has_failed_to(gangs):
+    gangs.see(gangs.gang("good"), STARTING)
+    assert (gangs.backoff.in_doubt("team"), gangs.backoff.in_doubt("other")) == (True, False)
+    gangs.see(gangs.gang("good"), RUNNING, before=STARTING, pods=2)
+    assert not gangs.backoff.in_doubt("team")
+    gangs.poor()
+    gangs.now += 16
+    assert gangs.backoff.in_doubt("team")
+
+
 def test_what_was_long_ago_is_forgotten(gangs):
-    gangs.see(gangs.gang("poor"), STARTING, ended())
+    gangs.poor()
     gangs.now += 15 + MAX_PAUSE_SECONDS + 1
-    gangs.see(gangs.gang("other", namespace="other"), STARTING, ended())
-    gangs.see(gangs.gang("poor-again"), STARTING, ended())
+    assert not gangs.backoff.in_doubt("team")
+    gangs.poor("poor-again")
     assert gangs.left() == 15

@@ -26,11 +26,11 @@ class Admission:
         self.now = 0.0
         self.admission = PodAdmission(server.api, clock=lambda: self.now)
 
-    async def ask(self, answer=None, *, attempt=1):
+    async def ask(self, answer=None, *, attempt=1, anew=False):
         """The refusal after the API server's answer, and how many dry runs that took."""
         self.server.refuse = {"pods": answer} if answer else {}
         self.server.dry_runs.clear()
-        return await self.admission.refusal(self.job, TEMPLATE, attempt=attempt)
+        return await self.admission.refusal(self.job, TEMPLATE, attempt=attempt, anew=anew)
 
 
 @pytest.fixture
@@ -87,6 +87,13 @@ async def test_neither_a_yes_nor_a_no_is_asked_for_twice_while_it_is_good(review
     assert await reviews.ask(QUOTA) is None
     assert await reviews.ask(QUOTA, attempt=2) is not None
     assert await reviews.ask(attempt=2) is not None
+
+
+async def test_where_a_yes_is_in_doubt_it_is_asked_for_anew_and_a_no_is_not(reviews):
+    await reviews.ask()
+    assert await reviews.ask(QUOTA, anew=True) is not None
+    assert await reviews.ask(anew=True) is not None
+    assert reviews.server.dry_runs == []
 
 
 async def test_reviews_of_jobs_that_are_gone_are_forgotten(reviews):

@@ -57,7 +57,8 @@ class Scene:
         self.server = server
         self.cache = Cache(gpujobs={KEY: [read_gpujob(self.body)]})
         self.waitlist = Waitlist(lambda _: None, lambda *_: None)
-        self.plans = Plans(PlanResponse(placement=build.placement("a"), expires_seconds=10))
+        self.plan = PlanResponse(placement=build.placement("a"), expires_seconds=10)
+        self.plans = Plans(self.plan)
         defaults = PodDefaults(workload_image="x")
         actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
         fence = Fence(server.api, namespace="gpupack-system")
@@ -363,6 +364,29 @@ async def test_no_plan_is_asked_for_while_the_pods_are_forbidden(scene):
     assert scene.status["message"].startswith("exceeded quota: none; ")
     assert "attempts" not in scene.status
     assert (scene.plans.asked, seconds) == (0, pytest.approx(5, abs=0.5))
+
+
+async def test_jobs_that_wait_beside_one_that_starts_are_asked_about_anew(scene):
+    second = scene.add("second")
+    scene.plans.answer = FULL
+    await scene.reconciler.reconcile(second)
+    scene.plans.answer = scene.plan
+    await scene.reconcile()
+    scene.server.refuse["pods"] = (403, "Forbidden", "exceeded quota: one")
+    scene.plans.asked = 0
+    await scene.reconciler.reconcile(second)
+    status = scene.server.objects[GPUJOB.replace("train", "second")]["status"]
+    assert (status["reason"], scene.plans.asked) == ("CreationForbidden", 0)
+
+
+async def test_after_an_attempt_without_pods_the_next_job_of_the_namespace_waits(scene):
+    second = scene.add("second")
+    scene.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
+    await scene.reconcile()
+    await scene.reconciler.reconcile(second)
+    status = scene.server.objects[GPUJOB.replace("train", "second")]["status"]
+    assert status["reason"] == "CreationForbidden"
+    assert "train: NameTaken: " in status["message"]
 
 
 async def test_a_bug_in_a_pass_stands_in_the_status_until_a_pass_succeeds(scene):
