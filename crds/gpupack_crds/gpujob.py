@@ -207,8 +207,8 @@ class GpuJobSpec(Wire, frozen=True):
     priority: Annotated[
         int,
         described(
-            "A job waits behind jobs of higher priority that wait for GPUs. The cluster bounds it; "
-            "above that use priorityClassName.",
+            "A job waits behind jobs of higher priority that wait for GPUs. A number lowers a job; "
+            "above the cluster's bound, which is 0 by default, use priorityClassName.",
             ge=-1_000_000_000,
             le=1_000_000_000,
         ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPUJob's priority is: a number of its own within a bound, or a PriorityClass's value.
+"""What a GPUJob's priority is: a number of its own up to a bound, or a PriorityClass's value.
 
 A class must have preemptionPolicy Never: its pods carry it, so that quotas with a PriorityClass
 scope govern it, and kube-scheduler would evict others for single workers of a gang.
@@ -43,7 +43,7 @@ class Priorities:
 
     Args:
         api: the API server.
-        most: the largest number that a GPUJob may give itself, and minus that the least.
+        most: the largest number that a GPUJob may give itself.
         clock: monotonic seconds.
     """
 
@@ -63,7 +63,7 @@ class Priorities:
         """
         name = spec.priority_class_name
         if not name:
-            return Priority(max(-self._most, min(spec.priority, self._most)))
+            return Priority(min(spec.priority, self._most))
         until, known = self._known.get(name, (0.0, None))
         if known and self._clock() < until:
             return known

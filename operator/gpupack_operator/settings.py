@@ -53,8 +53,7 @@ class Settings:
 
     Attributes:
         namespace: serve this namespace only; empty: all.
-        max_priority: the largest priority that a GPUJob may give itself as a number, and minus that
-            the least.
+        max_priority: the largest priority that a GPUJob may give itself as a number.
         reconcilers: how many GPUJobs are worked on at the same time.
         heartbeat: file by which the probe knows that the operator is well.
         metrics_port: TCP port of /metrics; 0: nobody listens.
@@ -86,7 +85,7 @@ class Settings:
             pods=_pods(environment),
             limits=_limits(environment),
             namespace=environment.text("GPUPACK_WATCH_NAMESPACE", ""),
-            max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 1000, least=0),
+            max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
             reconcilers=environment.whole("GPUPACK_RECONCILERS", 8),
             heartbeat=heartbeat_path(environ),
             metrics_port=environment.metrics_port(),

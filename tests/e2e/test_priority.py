@@ -63,11 +63,12 @@ def test_a_class_that_is_missing_or_evicts_others_is_refused_by_name(kube, judge
 
 
 @pytest.mark.alone
-def test_nobody_waits_behind_a_gang_that_a_cordoned_node_keeps_out(kube, judged):
+def test_nobody_waits_behind_a_gang_that_a_cordoned_node_keeps_out(kube, judged, priority_class):
+    high = priority_class("Never")
     *_, node = kube.nodes()
     kube.insist("cordon", node)
     try:
-        kube.submit(judged.job("urgent", workers=2, gpus=8, priority=5))
+        kube.submit(judged.job("urgent", workers=2, gpus=8, priorityClassName=high))
         kube.wait_phase("urgent", "Pending")
         kube.submit(judged.job("ordinary", gpus=8))
         kube.wait_phase("ordinary", "Succeeded")

@@ -289,10 +289,17 @@ def test_the_clusters_own_namespaces_are_exempt_and_so_are_those_of_the_values(r
     )
 
 
-def test_the_bound_of_priorities_is_a_value(render):
-    policy = render("admission.maxPriority=7").objects["ValidatingAdmissionPolicy", "gpupack-jobs"]
-    bound = policy["spec"]["validations"][0]["expression"]
-    assert "variables.priority <= 7 && variables.priority >= -7" in bound
+@pytest.mark.parametrize(("values", "most"), [((), 0), (("admission.maxPriority=7",), 7)])
+def test_a_number_lifts_no_job_above_others_unless_a_value_says_so(render, values, most):
+    rendered = render(*values)
+    policy = rendered.objects["ValidatingAdmissionPolicy", "gpupack-jobs"]
+    bound, *_ = policy["spec"]["validations"]
+    assert bound["expression"] == f"variables.kept || variables.priority <= {most}"
+    assert f"spec.priority is at most {most} on this cluster" in bound["messageExpression"]
+    assert "spec.priorityClassName" in bound["messageExpression"]
+    assert "admission.maxPriority" in bound["messageExpression"]
+    operator = rendered.container("Deployment", "gpupack-operator", "operator")
+    assert {"name": "GPUPACK_MAX_PRIORITY", "value": str(most)} in operator["env"]
 
 
 def test_policies_and_the_extender_have_the_same_bounds(render):

@@ -28,7 +28,7 @@ def scene(server, build):
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"), [(5, 5), (10**9, 1000), (-(10**9), -1000), (1000, 1000)]
+    ("asked", "given"), [(5, 5), (10**9, 1000), (-(10**9), -(10**9)), (1000, 1000)]
 )
 async def test_a_number_of_one_s_own_is_bounded(scene, asked, given):
     assert (await scene.of(priority=asked)).value == given

@@ -49,7 +49,7 @@ class Plans:
 class Scene:
     """A GPUJob in the API server, in the watch's index, and one reconciler."""
 
-    def __init__(self, server, build):
+    def __init__(self, server, build, *, max_priority=1000):
         meta = {"name": "train", "namespace": "team", "uid": build.UID, "resourceVersion": "7"}
         template = {"spec": {"volumes": [{"name": "data", "emptyDir": {}}]}}
         spec = {"gpus": 1, "workload": {"name": "matmul"}, "template": template}
@@ -62,7 +62,7 @@ class Scene:
         defaults = PodDefaults(workload_image="x")
         actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
         fence = Fence(server.api, namespace="gpupack-system")
-        sources = Sources(fence=fence, priorities=Priorities(server.api, most=1000))
+        sources = Sources(fence=fence, priorities=Priorities(server.api, most=max_priority))
         self.reconciler = Reconciler(
             server.api, actor, self.cache, self.waitlist, Limits(), sources
         )
@@ -228,6 +228,16 @@ async def test_only_a_gang_that_waits_for_others_to_end_keeps_lower_priorities_w
     scene.plans.asked = 0
     await scene.reconcile()
     assert scene.plans.asked == asked
+
+
+async def test_nobody_waits_behind_a_gang_that_calls_itself_urgent_by_a_number(server, build):
+    scene = Scene(server, build, max_priority=0)
+    hostile = scene.add("hostile", priority=1000, workers=64)
+    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", fits_vacated=True)
+    await scene.reconciler.reconcile(hostile)
+    scene.plans.answer = scene.plan
+    await scene.reconcile()
+    assert scene.status["phase"] == "Admitted"
 
 
 def priority_class(server, value, policy="Never"):
