@@ -36,10 +36,13 @@ MAX_REFUSED_SECONDS = 60.0
 """A no is good for longer each time, so that jobs that wait for a quota cost little."""
 
 NO_DRY_RUNS = "does not support dry run"
-IS_INVALID = re.compile(r'Pod "[^"]*" is invalid: ')
-"""How the API server's own validation begins. A policy's refusal may have the same status code and
-hold such words, but begins with «pods "…" is forbidden», a webhook's with «admission webhook»; both
-may be lifted."""
+WRONG = {
+    "Invalid": re.compile(r'Pod "[^"]*" is invalid: '),
+    "BadRequest": re.compile(r'Pod in version "[^"]*" cannot be handled as a Pod: '),
+}
+"""How the API server's own validation and its decoder begin, by the reason of their refusal. A
+policy's refusal may have the same status code and hold such words, but begins with «pods "…" is
+forbidden», a webhook's with «admission webhook»; both may be lifted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,8 +140,8 @@ def first_pod(job: GpuJob, template: Json, *, attempt: int) -> Json:
 
 
 def _is_wrong(error: errors.Refused) -> bool:
-    invalid = isinstance(error, errors.Invalid) and error.reason == "Invalid"
-    return invalid and IS_INVALID.match(error.said) is not None
+    begins = WRONG.get(error.reason)
+    return begins is not None and begins.match(error.said) is not None
 
 
 def _doubled(last: Review | None) -> float:

@@ -12,6 +12,13 @@ WEBHOOK = (
     'admission webhook "x" denied the request: Pod "train-1-0" is invalid: no label team',
 )
 WEBHOOK_403 = (403, "Forbidden", WEBHOOK[2])
+DECODER = (
+    400,
+    "BadRequest",
+    'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal string into Go struct '
+    "field PodSpec.spec.affinity of type v1.Affinity",
+)
+WEBHOOK_400 = (400, "BadRequest", f'admission webhook "x" denied the request: {DECODER[2]}')
 WRONG = (422, "Invalid", 'Pod "train-1-0" is invalid: spec.volumes[0]: Required value')
 NO_DRY_RUNS = (400, "BadRequest", 'admission webhook "x" does not support dry run')
 TAKEN = (409, "AlreadyExists", 'pods "train-1-0" already exists')
@@ -47,8 +54,8 @@ async def test_the_first_pod_is_tried_and_nothing_is_written(reviews):
 
 @pytest.mark.parametrize(
     "answer",
-    [QUOTA, POLICY, WEBHOOK, WEBHOOK_403],
-    ids=["quota", "policy", "webhook", "webhook's 403"],
+    [QUOTA, POLICY, WEBHOOK, WEBHOOK_403, WEBHOOK_400],
+    ids=["quota", "policy", "webhook", "webhook's 403", "webhook's 400"],
 )
 async def test_what_forbids_the_pods_is_told_and_may_be_lifted(reviews, answer):
     refusal = await reviews.ask(answer)
@@ -62,9 +69,11 @@ async def test_what_forbids_the_pods_is_told_and_may_be_lifted(reviews, answer):
     assert await reviews.ask() is None
 
 
-async def test_a_pod_that_is_wrong_is_refused_for_good(reviews):
-    refusal = await reviews.ask(WRONG)
+@pytest.mark.parametrize("answer", [WRONG, DECODER], ids=["invalid", "cannot be decoded"])
+async def test_a_pod_that_is_wrong_is_refused_for_good(reviews, answer):
+    refusal = await reviews.ask(answer)
     assert (refusal.reason, refusal.for_good) == ("InvalidTemplate", True)
+    assert refusal.message == answer[2]
 
 
 @pytest.mark.parametrize("answer", [NO_DRY_RUNS, TAKEN], ids=["no dry runs", "name taken"])
