@@ -59,6 +59,8 @@ def settings() -> kopf.OperatorSettings:
     chosen.peering.standalone = True
     chosen.scanning.disabled = True
     chosen.watching.inactivity_timeout = 70.0
+    # Also after each error of the API server within a watch (`kopf_session`): it lists anew then.
+    chosen.watching.reconnect_backoff = 1.0
     chosen.process.ultimate_exiting_timeout = 10.0
     # At its start kopf hears of every GPUJob at once. All of them side by side would keep the event
     # loop from everything else for longer than a Lease lives. Those that wait for one of its

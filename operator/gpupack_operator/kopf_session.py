@@ -5,14 +5,20 @@ kopf reads whole lines of a watch, of any length, by Python's own JSON parser, w
 object that is nested some hundred levels deep; the failure ends kopf. So what is too long or too
 deep is taken out of the stream before kopf sees it. Its lists would need the same, and be held page
 by page: kopf is told to have them streamed, too (`handlers.settings`).
+
+Errors that the API server sends within a watch end kopf as well, all but 410 Gone, for which it
+waits `watching.reconnect_backoff` seconds and lists anew. So every error reads as that one. To end
+the stream would not do: kopf goes on at once where a watch was cut off, for ever if need be.
 """
 
 import logging
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import kopf
+import msgspec
 
 from gpupack_kube import lines
 from gpupack_operator.cache import DEEPEST_LEVELS
@@ -25,6 +31,24 @@ LARGEST_BYTES = 4 << 20
 EVENT_LEVELS = DEEPEST_LEVELS + 1
 """A line is an event, which has the GPUJob one level down."""
 
+GONE = 410
+LIST_ANEW = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": GONE}})
+
+_ERROR = re.compile(rb'\s*\{\s*"type"\s*:\s*"ERROR"')
+
+
+class _Trouble(msgspec.Struct):
+    """What the API server says of a watch that it cannot go on with: a part of a Status."""
+
+    code: int = 0
+    message: str = ""
+
+
+class _Error(msgspec.Struct):
+    """An event that ends a watch."""
+
+    object: _Trouble
+
 
 class GpuJobStream:
     """kopf's watch of GPUJobs, as far as it is ours to count.
@@ -35,6 +59,15 @@ class GpuJobStream:
 
     def __init__(self) -> None:
         self.unreadable = 0
+
+    def ended(self, line: bytes) -> None:
+        """Say how the API server has ended the watch, unless that is usual."""
+        try:
+            trouble = msgspec.json.decode(line, type=_Error).object
+        except msgspec.MsgspecError as error:
+            trouble = _Trouble(message=f"a line that cannot be read: {error}")
+        if trouble.code != GONE:
+            log.warning("the watch of GPUJobs ended: %d %s", trouble.code, trouble.message)
 
     def pass_over(self, title: str, reason: str) -> None:
         """Say that a GPUJob is left out; `title` is its namespace and name."""
@@ -57,6 +90,10 @@ class ReadableLines:
         async for line in lines.lines(self._content.iter_any(), most_bytes=LARGEST_BYTES):
             if isinstance(line, lines.LongLine):
                 self._stream.pass_over(_title(line.head), f"it takes {line.size} bytes")
+            elif _ERROR.match(line):
+                self._stream.ended(line)
+                yield LIST_ANEW + b"\n"
+                return
             elif not lines.is_shallow(line, levels=EVENT_LEVELS):
                 title = _title(line[: lines.HEAD_BYTES])
                 self._stream.pass_over(title, f"more than {DEEPEST_LEVELS} levels of fields")

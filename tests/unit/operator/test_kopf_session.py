@@ -2,20 +2,21 @@
 """What kopf gets to read, from a server that sends what a tenant may have made."""
 
 import asyncio
+import itertools
 import json
 
 import kopf
 import pytest
 from aiohttp import web
-from fake_api import connected, serving
+from fake_api import connected, kubeconfig, serving
 
-from gpupack_operator import kopf_session, watches
+from gpupack_operator import handlers, kopf_session, watches
 from gpupack_operator.audit import Audit, Watched
 from gpupack_operator.cache import DEEPEST_LEVELS, READABLE_GPUJOBS, Cache
 
 
 def event(name, **spec):
-    metadata = {"name": name, "namespace": "team"}
+    metadata = {"name": name, "namespace": "team", "uid": name}
     return json.dumps({"type": "ADDED", "object": {"metadata": metadata, "spec": spec}})
 
 
@@ -56,27 +57,31 @@ def stream():
     return kopf_session.GpuJobStream()
 
 
+async def sent(stream, *events, chunk):
+    """The lines that kopf reads of a stream, which is sent in pieces of so many bytes."""
+
+    async def answer(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        body = "".join(f"{line}\n" for line in events).encode()
+        for start in range(0, len(body), chunk):
+            await response.write(body[start : start + chunk])
+        return response
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    async with serving(app) as address:
+        connection = kopf_session.session(kopf.ConnectionInfo(server=address, token="t"), stream)
+        async with connection.aiohttp_session as http, http.get(address) as response:
+            return [line async for line in response.content.iter_chunked(1 << 20)]
+
+
 @pytest.fixture
 async def heard(stream):
     """What of a stream kopf reads, by the names of the objects."""
 
     async def read(*events, chunk):
-        async def answer(request):
-            response = web.StreamResponse()
-            await response.prepare(request)
-            body = "".join(f"{line}\n" for line in events).encode()
-            for start in range(0, len(body), chunk):
-                await response.write(body[start : start + chunk])
-            return response
-
-        app = web.Application()
-        app.router.add_get("/", answer)
-        async with serving(app) as address:
-            connection = kopf_session.session(
-                kopf.ConnectionInfo(server=address, token="t"), stream
-            )
-            async with connection.aiohttp_session as http, http.get(address) as response:
-                lines = [line async for line in response.content.iter_chunked(1 << 20)]
+        lines = await sent(stream, *events, chunk=chunk)
         return [json.loads(line)["object"]["metadata"]["name"] for line in lines]
 
     return read
@@ -115,6 +120,101 @@ async def test_an_object_that_no_etcd_can_hold_is_passed_over_by_name(heard, str
     assert await heard(large, event("b"), chunk=1 << 20) == ["b"]
     assert stream.unreadable == 1
     assert "GPUJob team/large is passed over: it takes 52" in caplog.text
+
+
+ERRORS = {
+    "500": '{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is away"}}',
+    "429": ' { "type" : "ERROR", "object": {"code": 429, "message": "etcd is away"}}',
+    "no code": '{"type":"ERROR","object":{"message":"etcd is away"}}',
+    "no object": '{"type":"ERROR","object":"etcd is away"}',
+}
+
+
+class Failing:
+    """A server of which each watch ends with an error, after one more GPUJob."""
+
+    GROUPS = ("apiextensions.k8s.io/v1", "events.k8s.io/v1", "gpupack.dev/v1alpha1")
+    KINDS = {
+        "/api/v1": [("namespaces", "Namespace"), ("events", "Event")],
+        "/apis/apiextensions.k8s.io/v1": [
+            ("customresourcedefinitions", "CustomResourceDefinition")
+        ],
+        "/apis/gpupack.dev/v1alpha1": [("gpujobs", "GPUJob")],
+    }
+
+    def __init__(self, error):
+        self.error = error
+        self.watches = []
+
+    def app(self):
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self.answer)
+        return app
+
+    def discovery(self, path):
+        """Which kinds there are."""
+        found = {"versions": ["v1"], "groups": [], "resources": []}
+        for each in self.GROUPS:
+            name, version = each.split("/")
+            of = {"version": version}
+            found["groups"].append({"name": name, "versions": [of], "preferredVersion": of})
+        for plural, kind in self.KINDS.get(path, ()):
+            verbs = {"namespaced": plural == "gpujobs", "verbs": ["list", "watch"]}
+            found["resources"].append({"name": plural, "singularName": "", "kind": kind} | verbs)
+        return found
+
+    async def answer(self, request):
+        if "watch" not in request.query:
+            return web.json_response(self.discovery(request.path))
+        self.watches.append(asyncio.get_running_loop().time())
+        response = web.StreamResponse()
+        await response.prepare(request)
+        lines = (event(f"job-{len(self.watches)}", gpus=1), self.error)
+        await response.write("".join(f"{line}\n" for line in lines).encode())
+        await asyncio.sleep(60)
+        return response
+
+
+@pytest.mark.parametrize("error", ERRORS)
+async def test_every_error_of_a_watch_reads_as_one_that_kopf_survives_and_is_said(
+    stream, caplog, error
+):
+    lines = await sent(stream, ERRORS[error], event("a"), chunk=7)
+    assert [json.loads(line)["object"]["code"] for line in lines] == [410]
+    assert "the watch of GPUJobs ended: " in caplog.text
+
+
+async def test_that_a_version_is_too_old_is_usual_and_needs_no_word(stream, caplog):
+    usual = ERRORS["500"].replace("500", "410")
+    assert len(await sent(stream, usual, chunk=7)) == 1
+    assert caplog.text == ""
+
+
+async def test_an_error_within_a_watch_has_kopf_list_anew_after_a_while(monkeypatch):
+    server, stop = Failing(ERRORS["500"]), asyncio.Event()
+    cache = Cache()
+    gpujobs = watches.gpujobs_of(cache, Quiet())
+    registry = handlers.registry(gpujobs, kopf_session.GpuJobStream(), in_cluster=False)
+    async with serving(server.app()) as address:
+        with kubeconfig(address) as path:
+            monkeypatch.setenv("KUBECONFIG", path)
+            listening = asyncio.create_task(
+                kopf.operator(
+                    registry=registry,
+                    settings=handlers.settings(),
+                    standalone=True,
+                    clusterwide=True,
+                    stop_flag=stop,
+                )
+            )
+            async with asyncio.timeout(20):
+                while len(cache.keys()) < 2 and not listening.done():
+                    await asyncio.sleep(0.02)
+            stop.set()
+            await listening
+    assert {"job-1", "job-2"} <= {key.name for key in cache.gpujobs}
+    pauses = [after - before for before, after in itertools.pairwise(server.watches)]
+    assert min(pauses) >= handlers.settings().watching.reconnect_backoff
 
 
 async def test_a_connection_carries_the_token_and_asks_for_nothing_compressed():

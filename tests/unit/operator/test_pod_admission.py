@@ -12,13 +12,12 @@ WEBHOOK = (
     'admission webhook "x" denied the request: Pod "train-1-0" is invalid: no label team',
 )
 WEBHOOK_403 = (403, "Forbidden", WEBHOOK[2])
-DECODER = (
-    400,
-    "BadRequest",
+UNDECODED = (
     'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal string into Go struct '
-    "field PodSpec.spec.affinity of type v1.Affinity",
+    "field PodSpec.spec.affinity of type v1.Affinity"
 )
-WEBHOOK_400 = (400, "BadRequest", f'admission webhook "x" denied the request: {DECODER[2]}')
+DECODER = (400, "BadRequest", UNDECODED)
+WEBHOOK_400 = (400, "BadRequest", f'admission webhook "x" denied the request: {UNDECODED}')
 WRONG = (422, "Invalid", 'Pod "train-1-0" is invalid: spec.volumes[0]: Required value')
 NO_DRY_RUNS = (400, "BadRequest", 'admission webhook "x" does not support dry run')
 TAKEN = (409, "AlreadyExists", 'pods "train-1-0" already exists')
