@@ -11,11 +11,11 @@ from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube.heartbeat import timestamp
 from gpupack_kube.objects import Json
-from gpupack_operator.decision.conditions import clipped
 from gpupack_operator.decision.notices import Notice
 
 CONTROLLER = f"{names.GROUP}/operator"
-NOTE_CHARACTERS = 1000
+NOTE_BYTES = 1024
+"""What events.k8s.io/v1 takes, in UTF-8."""
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -31,7 +31,7 @@ def event(job: GpuJob, notice: Notice, *, now: dt.datetime, reporter: str) -> Js
         "eventTime": timestamp(now),
         "type": notice.type,
         "reason": str(notice.reason),
-        "note": clipped(notice.note, NOTE_CHARACTERS),
+        "note": _clipped(notice.note),
         "action": "Reconcile",
         "reportingController": CONTROLLER,
         "reportingInstance": reporter,
@@ -43,6 +43,15 @@ def event(job: GpuJob, notice: Notice, *, now: dt.datetime, reporter: str) -> Js
             "uid": job.metadata.uid,
         },
     }
+
+
+def _clipped(note: str) -> str:
+    """As much of a text as an event takes, in whole characters."""
+    text = note.encode()
+    if len(text) <= NOTE_BYTES:
+        return note
+    end = "…"
+    return text[: NOTE_BYTES - len(end.encode())].decode(errors="ignore") + end
 
 
 def _nanoseconds(moment: dt.datetime) -> int:
