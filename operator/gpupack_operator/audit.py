@@ -2,10 +2,11 @@
 """Do the watches keep up? A live process is not a live watch.
 
 Once a minute everything that is watched is listed and compared. What is indexed but no longer
-there was deleted unheard of, and is left out from then on; what is there and cannot be read stays
-as it was last known. What was changed before the last audit
-and is still not indexed like that proves a dead watch, and the operator starts anew. At the end
-every GPUJob is looked at, so that nothing depends on one event having been heard.
+there was deleted unheard of, and is left out from then on; a GPUJob, of which kopf tells nothing
+any more, leaves the index. What is there and cannot be read stays as it was last known. What was
+changed before the last audit and is still not indexed like that proves a dead watch, and the
+operator starts anew. At the end every GPUJob is looked at, so that nothing depends on one event
+having been heard.
 """
 
 import asyncio
@@ -41,11 +42,22 @@ class Watched:
 
 
 class Audit:
-    """Compares the indices with the API server."""
+    """Compares the indices with the API server.
 
-    def __init__(self, api: Api, cache: Cache, *, namespace: str) -> None:
+    Args:
+        api: the API server.
+        cache: reads the indices.
+        drop: takes the GPUJob of a UID out of its index. Reflectors list anew after a gap and see
+            to their indices themselves; kopf does not tell of what went meanwhile.
+        namespace: look at this namespace only; empty: at all.
+    """
+
+    def __init__(
+        self, api: Api, cache: Cache, drop: Callable[[str], None], *, namespace: str
+    ) -> None:
         self._api = api
         self._cache = cache
+        self._drop = drop
         self._namespace = namespace
         self._missed: dict[str, Versions] = {}
 
@@ -78,6 +90,7 @@ class Audit:
         there, unreadable = await self._list(watched)
         for uid in before.keys() - there.keys() - unreadable:
             self._cache.mark_deleted(uid)
+            self._drop(uid)
         kind = watched.resource.plural
         now = watched.indexed()
         missed = {uid: version for uid, version in there.items() if now.get(uid) != version}

@@ -6,8 +6,9 @@ kopf's events and reflectors fill three indices. Two things they cannot know are
 * What we wrote ourselves a moment ago: the newest answer to a write wins over an older watch
   event, so that a pass never decides by a status that the one before has replaced.
 * What is gone before the watch says so: `audit` and failing passes find them; a uid never
-  comes back, so they are left out for as long as an index holds them. Until one is found, a
-  namesake that lives is told from it by its newer resourceVersion.
+  comes back, so they are left out for as long as an index holds them, which for GPUJobs is until
+  the next audit. Until one is found, a namesake that lives is told from it by its newer
+  resourceVersion.
 """
 
 import dataclasses

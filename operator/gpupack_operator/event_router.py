@@ -20,7 +20,7 @@ class EventRouter:
         """A GPUJob changed; the echo of our own write is nothing new."""
         meta = seen.job.metadata
         key = Key(meta.namespace, meta.name)
-        if not self._cache.is_echo(key, meta.resource_version):
+        if gone or not self._cache.is_echo(key, meta.resource_version):
             self._queue.add(key)
         if gone:
             self._waitlist.leave(key)

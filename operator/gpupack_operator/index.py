@@ -45,13 +45,19 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
 
     def remove(self, item: T) -> None:
         """An object is gone."""
-        self._forget(item.metadata.uid)
+        self.drop(item.metadata.uid)
+
+    def drop(self, uid: str) -> None:
+        """The object of this UID is gone, if there was one."""
+        kept = self._taken(uid)
+        if kept is not None:
+            self._listener(kept, gone=True)
 
     def replace(self, items: list[T]) -> None:
         """These are all."""
         listed = {item.metadata.uid for item in items}
         for uid in self._keys.keys() - listed:
-            self._forget(uid)
+            self.drop(uid)
         for item in items:
             # Most have not changed: to tell of each would wake all who wait as often.
             if version(item) != self._versions.get(item.metadata.uid):
@@ -68,17 +74,12 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
 
     def _put(self, item: T) -> None:
         uid, key = item.metadata.uid, self._key(item)
-        self._drop(uid)
+        self._taken(uid)
         self._keys[uid], self._versions[uid] = key, version(item)
         kept = self._found.setdefault(key, {})[uid] = self._read(item)
         self._listener(kept, gone=False)
 
-    def _forget(self, uid: str) -> None:
-        kept = self._drop(uid)
-        if kept is not None:
-            self._listener(kept, gone=True)
-
-    def _drop(self, uid: str) -> V | None:
+    def _taken(self, uid: str) -> V | None:
         if uid not in self._keys:
             return None
         key = self._keys.pop(uid)

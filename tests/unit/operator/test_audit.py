@@ -1,12 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
+import msgspec
 import pytest
 
 from gpupack_kube.resources import PODS
+from gpupack_operator import watches
 from gpupack_operator.audit import Audit, Watched
-from gpupack_operator.cache import READABLE_GPUJOBS, Cache
+from gpupack_operator.cache import READABLE_GPUJOBS, Cache, ReadableGpuJob
 from gpupack_operator.errors import WatchStale
 
 PATH = "/api/v1/pods"
+
+
+class Router:
+    """Notes of which GPUJobs it hears, and whether they are gone."""
+
+    def __init__(self, told):
+        self.told = told
+
+    def gpujob(self, seen, *, gone):
+        self.told.append((seen.job.metadata.name, gone))
 
 
 class Scene:
@@ -16,7 +28,7 @@ class Scene:
         self.server = server
         self.indexed = {}
         self.cache = Cache()
-        self.audit = Audit(server.api, self.cache, namespace="")
+        self.audit = Audit(server.api, self.cache, lambda uid: None, namespace="")
 
     def there(self, **versions):
         self.server.objects = {
@@ -39,6 +51,24 @@ async def test_a_pod_that_is_indexed_but_gone_is_a_ghost(scene, build):
     scene.cache.pods = {build.UID: [build.pod(0)]}
     await scene.check()
     assert scene.cache.pods_of(build.gpujob(), [build.job()]) == ()
+
+
+async def test_a_gpujob_that_is_gone_unheard_of_leaves_the_index_and_is_told(server):
+    told, cache = [], Cache()
+    gpujobs = watches.gpujobs_of(cache, Router(told))
+    for name in ("train", "ghost"):
+        meta = {"name": name, "namespace": "team", "uid": name, "resourceVersion": "1"}
+        body = {"metadata": meta, "spec": {"gpus": 1}}
+        gpujobs.upsert(msgspec.convert(body, ReadableGpuJob))
+        server.put(f"/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/{name}", body)
+    del server.objects["/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/ghost"]
+    told.clear()
+    audit = Audit(server.api, cache, gpujobs.drop, namespace="")
+    await audit._check(audit._kinds()[0])
+    assert [key.name for key in cache.gpujobs] == ["train"]
+    assert told == [("ghost", True)]
+    cache.forget_deleted()
+    assert cache._deleted == set()
 
 
 async def test_news_that_are_on_their_way_are_no_dead_watch(scene):

@@ -47,6 +47,14 @@ def test_what_is_gone_is_told_as_it_was_last_known(index, heard):
     assert (dict(index), heard[-1]) == ({}, ("1", True))
 
 
+def test_what_is_found_to_be_gone_is_dropped_by_its_uid_and_told(index, heard):
+    index.upsert(item("a"))
+    index.upsert(item("b", version="2"))
+    index.drop("a")
+    index.drop("a")
+    assert (dict(index), heard[2:]) == ({"x": ("2",)}, [("1", True)])
+
+
 def test_what_was_never_seen_may_go_without_a_word(index, heard):
     index.remove(item("a"))
     assert heard == []

@@ -110,7 +110,7 @@ async def test_what_kopf_is_not_shown_neither_the_first_list_nor_the_audit_takes
         async with asyncio.timeout(20):
             await watches.list_once(api, gpujobs, namespace="")
         listed = list(cache.keys())
-        audit = Audit(api, cache, namespace="")
+        audit = Audit(api, cache, gpujobs.drop, namespace="")
         audited, _ = await audit._list(Watched(READABLE_GPUJOBS, "", dict))
     assert len(shown) == len(listed) == len(audited) == (levels <= DEEPEST_LEVELS - 3)
 

@@ -221,6 +221,17 @@ def test_a_running_pod_wakes_its_job_alone(router, heard):
     assert heard.keys == ["owner"]
 
 
+def test_the_echo_of_our_own_write_wakes_nobody_and_that_its_job_is_gone_does(waitlist, heard):
+    cache = Cache()
+    seen = read_gpujob({"metadata": meta("early"), "spec": {"gpus": 1}})
+    cache.wrote(seen)
+    router = EventRouter(heard, cache, waitlist)
+    router.gpujob(seen, gone=False)
+    assert heard.keys == []
+    router.gpujob(seen, gone=True)
+    assert heard.keys[0] == "early"
+
+
 def test_a_deleted_gpujob_wakes_those_who_wait_for_its_places(router, heard):
     router.gpujob(read_gpujob({"metadata": meta("early"), "spec": {"gpus": 1}}), gone=True)
     assert heard.keys == ["early", "urgent", "late"]
