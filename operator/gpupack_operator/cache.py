@@ -135,15 +135,6 @@ def _all(index: Lookup) -> Iterator[Any]:
     return (item for key in index for item in index[key])
 
 
-def read_gpujob(body: Mapping[str, Any]) -> CachedGpuJob:
-    """Read a GPUJob.
-
-    Raises:
-        msgspec.ValidationError: it does not follow the CRD's schema.
-    """
-    return msgspec.convert(dict(body), ReadableGpuJob).cached()
-
-
 def version(item: Object) -> int:
     """An object's resourceVersion; they are comparable within one kind."""
     return int(item.metadata.resource_version or 0)

@@ -15,6 +15,7 @@ import pathlib
 import time
 from collections.abc import Mapping
 
+from gpupack_kube.environment import Environment
 from gpupack_operator.errors import HeartbeatStale
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ STALE_SECONDS = 30.0
 
 def heartbeat_path(environ: Mapping[str, str]) -> pathlib.Path:
     """The file that the probe reads; it needs no other setting."""
-    return pathlib.Path(environ.get("GPUPACK_HEARTBEAT_FILE", DEFAULT_HEARTBEAT))
+    return Environment(environ).path("GPUPACK_HEARTBEAT_FILE", DEFAULT_HEARTBEAT)
 
 
 async def beat(heartbeat: pathlib.Path) -> None:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import msgspec
 import pytest
+from gpujobs import read_gpujob
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_operator.cache import Cache, CachedGpuJob, read_gpujob
+from gpupack_operator.cache import Cache, CachedGpuJob
 from gpupack_operator.waitlist import Key
 
 KEY = Key("team", "train")

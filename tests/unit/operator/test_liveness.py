@@ -7,6 +7,12 @@ from gpupack_operator import liveness
 from gpupack_operator.errors import HeartbeatStale
 
 
+def test_a_file_that_is_set_to_nothing_is_the_usual_one():
+    usual = liveness.heartbeat_path({})
+    assert usual.is_absolute()
+    assert liveness.heartbeat_path({"GPUPACK_HEARTBEAT_FILE": ""}) == usual
+
+
 @pytest.mark.parametrize("text", [None, "soon"])
 def test_a_file_that_is_missing_or_garbled_is_no_sign_of_life(tmp_path, text):
     if text is not None:

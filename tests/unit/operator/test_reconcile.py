@@ -4,13 +4,14 @@ import datetime as dt
 
 import msgspec
 import pytest
+from gpujobs import read_gpujob
 from msgspec import structs
 
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_kube.errors import Conflict, NotFound, Refused, Unreachable
 from gpupack_operator.actions import Actor
-from gpupack_operator.cache import Cache, CachedGpuJob, read_gpujob
+from gpupack_operator.cache import Cache, CachedGpuJob
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.errors import PlanBusy
 from gpupack_operator.fencing import Fence

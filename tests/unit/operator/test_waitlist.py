@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import msgspec
 import pytest
+from gpujobs import read_gpujob
 
 from gpupack_kube.objects import Pod
-from gpupack_operator.cache import Cache, read_gpujob
+from gpupack_operator.cache import Cache
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.waitlist import WAKE_BATCH, Key, Rank, Waitlist
 
