@@ -5,9 +5,9 @@ A job for which room was made can still be refused: its quota is used up, or its
 left with a larger share than the victims'. Then others who count against the same promises may be
 stopped beside them, wherever they run, most of them on nodes where no worker has room. Only the
 books change by that, so nothing is planned. Of those who are alike in the books the cheapest are
-taken first, so a set is so many of each kind; sets are asked about in the order of their cost. Where
-that does not end in time, as where a quota is exceeded by many jobs, they are stopped one after the
-other, the cheapest first, until it suffices.
+taken first, so a set is so many of each kind; sets are asked about in the order of their cost.
+Where that does not end in time, as where a quota is exceeded by many jobs, they are stopped one
+after the other, the cheapest first, until it suffices.
 """
 
 from collections.abc import Sequence

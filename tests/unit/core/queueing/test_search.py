@@ -110,7 +110,7 @@ def test_victims_cost_the_least_that_brute_force_finds(drawn):
 
 
 MANY_VICTIMS = 6
-"""Sets of more are not all asked about; that the cheapest is among those that are is not promised."""
+"""Of larger sets not all are asked about, so that one is found, but perhaps not the cheapest."""
 
 
 def assert_cheapest(sought):
