@@ -6,6 +6,7 @@ import functools
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -81,7 +82,7 @@ def conform(tmp_path_factory):
     """Judge manifests by the schemas of Kubernetes and of our CRDs."""
     folder = tmp_path_factory.mktemp("schemas")
     script = ROOT / "charts/schemas.py"
-    subprocess.run([shutil.which("python3"), str(script), str(folder)], check=True)
+    subprocess.run([sys.executable, str(script), str(folder)], check=True)
     location = f"{folder}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     command = [tool("kubeconform"), "-strict", f"-schema-location={location}"]
     return lambda text: subprocess.run(

@@ -167,6 +167,7 @@ LARGE = {
     "metadata": {"name": "large", "namespace": "team", "uid": "u-1", "resourceVersion": "7"},
     "spec": {"containers": [{"name": "c", "args": ["\\u003c" * (1 << 20)]}]},
 }
+TOO_LARGE = LARGE | {"spec": {"containers": [{"name": "c", "args": ["x" * (17 << 20)]}]}}
 
 
 async def test_a_pod_of_a_megabyte_of_one_letter_is_read_like_any_other(serve):
@@ -179,27 +180,27 @@ async def test_a_pod_of_a_megabyte_of_one_letter_is_read_like_any_other(serve):
 
 
 async def test_an_event_that_is_too_large_is_skipped_by_name_and_the_watch_goes_on(serve, caplog):
-    events = [line("MODIFIED", LARGE)] * 3 + [line("ADDED", pod("b", "8"))]
+    events = [line("MODIFIED", TOO_LARGE)] * 3 + [line("ADDED", pod("b", "8"))]
     script = Script(pages=[page([pod("large", "1")])], watches=[events])
-    async with serve(script.answer, largest_mib=4) as api:
+    async with serve(script.answer) as api:
         store = Names()
         reflector = Reflector(api, PODS, store)
         await run_until(reflector, lambda: store.held == {"large", "b"})
     assert reflector.unreadable == 3
     assert ["watch" in query for query in script.asked] == [False, True]
-    assert caplog.text.count("pods team/large is passed over: it takes 7") == 1
+    assert caplog.text.count("pods team/large is passed over: it takes 17") == 1
 
 
 async def test_what_is_too_large_to_be_read_is_removed_when_it_is_gone(serve):
-    script = Script(pages=[page([pod("large", "1")])], watches=[[line("DELETED", LARGE)]])
-    async with serve(script.answer, largest_mib=4) as api:
+    script = Script(pages=[page([pod("large", "1")])], watches=[[line("DELETED", TOO_LARGE)]])
+    async with serve(script.answer) as api:
         store = Names()
         await run_until(Reflector(api, PODS, store), lambda: len(script.asked) >= 3)
     assert store.held == set()
     assert script.asked[2]["resourceVersion"] == "7"
 
 
-NAMELESS = b'{"type":"MODIFIED","object":{"metadata":{"annotations":{"a":"' + b"x" * (5 << 20)
+NAMELESS = b'{"type":"MODIFIED","object":{"metadata":{"annotations":{"a":"' + b"x" * (17 << 20)
 
 
 @pytest.fixture
@@ -212,13 +213,13 @@ def nameless():
 
 async def test_what_cannot_even_be_named_is_listed_anew(serve, nameless, monkeypatch):
     monkeypatch.setattr("gpupack_kube.reflector.RELIST_SECONDS", 0.0)
-    async with serve(nameless.answer, largest_mib=4) as api:
+    async with serve(nameless.answer) as api:
         store = Names()
         await run_until(Reflector(api, PODS, store), lambda: store.held == {"b"})
 
 
 async def test_what_cannot_even_be_named_is_not_listed_anew_each_time(serve, nameless):
-    async with serve(nameless.answer, largest_mib=4) as api:
+    async with serve(nameless.answer) as api:
         reflector = Reflector(api, PODS, Names())
         await run_until(reflector, lambda: reflector.unreadable == 4)
     assert ["watch" in query for query in nameless.asked] == [False, True]
