@@ -82,6 +82,7 @@ class PodSpec(View, frozen=True):
     """
 
     node_name: str = ""
+    scheduler_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: Resources = Resources()

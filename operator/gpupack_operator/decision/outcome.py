@@ -143,6 +143,7 @@ def not_bound(view: AttemptView) -> Finding | None:
     why = _why_unbound(unbound) if unbound else "see the events of the Job"
     within = f"within {seconds:.0f} s"
     message = f"{bound} of {view.spec.workers} workers were bound {within}: {why}"
+    message += view.told_of_strangers
     return Finding(due, _verdict("Infrastructure", JobReason.BIND_TIMEOUT, message))
 
 
@@ -203,6 +204,7 @@ def _why_not_created(view: AttemptView, created: int) -> str:
         f"{created} of {view.spec.workers} pods exist and for {seconds:.0f} s "
         "no other was created: a quota or admission forbids them. What forbids them is told by "
         f"kubectl get events --field-selector reason=FailedCreate,involvedObject.name={name}"
+        f"{view.told_of_strangers}"
     )
 
 

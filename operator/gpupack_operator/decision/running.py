@@ -102,7 +102,8 @@ def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobS
     if started < seen.spec.workers:
         trouble = outcome.not_starting(seen)
         if trouble is None:
-            return write.set(status, Type.RUNNING, "False", JobReason.STARTING, STARTING_MESSAGE)
+            message = STARTING_MESSAGE + seen.told_of_strangers
+            return write.set(status, Type.RUNNING, "False", JobReason.STARTING, message)
         verdict = trouble.verdict
         return write.set(status, Type.RUNNING, "False", verdict.reason, verdict.message)
     message = f"attempt {seen.number} on {status.nodes}"

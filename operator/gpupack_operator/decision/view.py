@@ -2,7 +2,9 @@
 """One attempt as it was observed, and what may be found out about it.
 
 Only pods of the Job that is seen are its workers: one whose Job is gone says nothing about an
-attempt that still runs.
+attempt that still runs. Who their controller is, is their author's word, and the Job's controller
+takes them for its own: so a worker must also ask for the GPUs of one, which a quota counts, and be
+one of as many as there are.
 """
 
 import dataclasses
@@ -15,7 +17,10 @@ from gpupack_kube.objects import Condition, Job, Pod
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Limits, Observation
 from gpupack_operator.decision.workers import Worker, by_index
+from gpupack_operator.manifests.limits import asks_for, limits
 from gpupack_operator.manifests.owner import controller
+
+STRANGERS_NAMED = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +52,19 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttemptView:
-    """One attempt: its Job, its pods, and the rules that it is judged by."""
+    """One attempt: its Job, its pods, and the rules that it is judged by.
+
+    Attributes:
+        workers: the pods that count.
+        strangers: names of those that say to be the Job's and are no workers of it.
+    """
 
     number: int
     started_at: dt.datetime
     running: bool
     job: Job | None
     workers: tuple[Worker, ...]
+    strangers: tuple[str, ...]
     spec: GpuJobSpec
     deadline: dt.datetime | None
     now: dt.datetime
@@ -63,6 +74,19 @@ class AttemptView:
     def all_created(self) -> bool:
         """Whether there is a pod of each worker, or what is left of one that ended."""
         return len(by_index(self.workers)) >= self.spec.workers
+
+    @property
+    def told_of_strangers(self) -> str:
+        """What to add to a message where workers are missing; empty if there are no strangers."""
+        if not self.strangers:
+            return ""
+        named = ", ".join(self.strangers[:STRANGERS_NAMED])
+        more = len(self.strangers) - STRANGERS_NAMED
+        named += f" and {more} more" if more > 0 else ""
+        return (
+            f"; controlled by its Job, and not counted, since they do not ask for the GPUs of a "
+            f"worker or have no worker's index: pods {named}; delete them"
+        )
 
     def job_condition(self, kind: str) -> Condition | None:
         """A condition of the Job that is true."""
@@ -81,15 +105,27 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
     """Look at one attempt of what was observed."""
     name = names.job_name(observation.job.metadata.name, attempt=attempt.number)
     job = next((job for job in observation.jobs if job.metadata.name == name), None)
-    pods = [pod for pod in observation.pods if job and _belongs(pod, job)]
+    spec = observation.job.spec
+    wanted = limits(spec)
+    workers: list[Worker] = []
+    strangers: list[str] = []
+    for pod in observation.pods:
+        if job is None or not _belongs(pod, job):
+            continue
+        worker = Worker(pod)
+        if worker.index in range(spec.workers) and asks_for(pod, wanted):
+            workers.append(worker)
+        else:
+            strangers.append(pod.metadata.name)
     return AttemptView(
         number=attempt.number,
         started_at=times.read(attempt.started_at),
         running=status.phase == "Running",
         job=job,
-        workers=tuple(Worker(pod) for pod in pods),
-        spec=observation.job.spec,
-        deadline=times.deadline(observation.job.spec, status),
+        workers=tuple(workers),
+        strangers=tuple(sorted(strangers)),
+        spec=spec,
+        deadline=times.deadline(spec, status),
         now=observation.now,
         limits=observation.limits,
     )

@@ -1,8 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a worker's container asks for its GPUs."""
+"""How a worker's container asks for its GPUs, and whether a pod asks for just that.
+
+ResourceQuota counts what a pod asks for, so a pod that asks for less is no proof that the namespace
+may have a worker. CPU and memory are not looked at: admission may set them, a resize change them.
+"""
+
+from collections.abc import Mapping
 
 from gpupack_crds import names, quantity
+from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_kube.objects import Pod
+
+Quantities = Mapping[str, str | int | float]
+
+OURS = frozenset({names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY})
 
 
 def limits(spec: GpuJobSpec) -> dict[str, str]:
@@ -18,3 +30,35 @@ def limits(spec: GpuJobSpec) -> dict[str, str]:
         names.GPU_PERCENT: str(spec.share.percent),
         names.GPU_MEMORY: f"{quantity.mebibytes(spec.share.memory)}Mi",
     }
+
+
+def asks_for(pod: Pod, wanted: Quantities) -> bool:
+    """Whether a pod asks gpupack's scheduler for this, in one container, and for no other GPU.
+
+    Args:
+        pod: as the API server shows it.
+        wanted: limits of a worker container.
+    """
+    named = OURS | wanted.keys()
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    narrowed = (_only(container.resources.limits, named) for container in containers)
+    asked = [found for found in narrowed if found]
+    asks_us = pod.spec.scheduler_name == names.SCHEDULER_NAME
+    return asks_us and len(asked) == 1 and _same(asked[0], wanted)
+
+
+def _only(found: Quantities, named: frozenset[str]) -> Quantities:
+    return {name: found[name] for name in named & found.keys()}
+
+
+def _same(asked: Quantities, wanted: Quantities) -> bool:
+    """The API server writes 1024Mi as 1Gi."""
+    return asked == wanted or _counts(asked) == _counts(wanted)
+
+
+def _counts(found: Quantities) -> dict[str, int] | None:
+    """None where the API server would not have taken them; it is no worker's ask then."""
+    try:
+        return {name: quantity.count(each) for name, each in found.items()}
+    except QuantityInvalid:
+        return None

@@ -94,8 +94,10 @@ def pod(
     disrupted=None,
     reason="",
     created=0,
+    limits=None,
+    scheduler=names.SCHEDULER_NAME,
 ):
-    """A worker pod; `deleted` is when its deletion was asked for, with 30 s of grace."""
+    """A worker pod of one GPU; `deleted` is when its deletion was asked for, with 30 s of grace."""
     labels = {names.ATTEMPT_LABEL: str(attempt), names.INDEX_LABEL: str(index)}
     meta = {
         "name": f"train-{attempt}-{index}-x",
@@ -135,7 +137,16 @@ def pod(
     statuses = [{"name": container, "state": state}] if state else []
     body = {
         "metadata": meta,
-        "spec": {"nodeName": node},
+        "spec": {
+            "nodeName": node,
+            "schedulerName": scheduler,
+            "containers": [
+                {
+                    "name": container,
+                    "resources": {"limits": {names.GPU: "1"} if limits is None else limits},
+                }
+            ],
+        },
         "status": {
             "phase": phase,
             "reason": reason,

@@ -85,6 +85,9 @@ def test_the_next_gang_of_a_namespace_waits_whatever_its_name(gangs):
 
 
 ONE_OF_EIGHT = {
+    "its other pods ask for no GPU": lambda build: [
+        {"pods": [build.pod(0), *(build.pod(i, limits={}) for i in range(1, 8))], "now": 11}
+    ],
     "a quota forbids the others": lambda build: [{"pods": [build.pod(0)], "now": 11}],
     "its deadline is over": lambda build: [{"pods": [build.pod(0)], "now": 9.5}],
     "its Job is deleted": lambda build: [{"jobs": [build.job(deleted=8)], "now": 9}],
