@@ -35,7 +35,7 @@ from gpupack_operator.decision.workers import is_overdue
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.owner import is_ours
 from gpupack_operator.priorities import Priorities, Priority
-from gpupack_operator.waitlist import Key, Rank, Waitlist
+from gpupack_operator.waitlist import Key, TurnOrder, Waitlist
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +228,7 @@ class Reconciler:
         self,
         seen: CachedGpuJob,
         decision: Decision,
-        rank: Rank,
+        rank: TurnOrder,
         problem: NotPlanned | None,
     ) -> Answer | None:
         for action in decision.actions:
@@ -238,7 +238,7 @@ class Reconciler:
                 return answer
         return None
 
-    async def _plan(self, seen: CachedGpuJob, action: AskPlan, rank: Rank) -> Answer:
+    async def _plan(self, seen: CachedGpuJob, action: AskPlan, rank: TurnOrder) -> Answer:
         if no := self._creation.pause(seen.job):
             return no
         if first := self._waitlist.ahead_of(rank):
@@ -246,7 +246,7 @@ class Reconciler:
         in_doubt = self._creation.in_doubt(seen.job.metadata.namespace)
         return await self._actor.plan(seen, action, in_doubt=in_doubt)
 
-    def _remember(self, rank: Rank, observation: Observation, decision: Decision) -> None:
+    def _remember(self, rank: TurnOrder, observation: Observation, decision: Decision) -> None:
         """Who got no plan waits for something to be freed."""
         waitlist, key = self._waitlist, rank.key
         match observation.answer:
@@ -279,7 +279,7 @@ def _is_leaving(job: GpuJob) -> bool:
     return job.metadata.deletion_timestamp is not None
 
 
-def _rank(observation: Observation, priority: Priority) -> Rank:
+def _rank(observation: Observation, priority: Priority) -> TurnOrder:
     job = observation.job
     created = job.metadata.creation_timestamp or observation.now
-    return Rank(-priority.value, created, Key(*job.key), job.spec.resource_name)
+    return TurnOrder(-priority.value, created, Key(*job.key), job.spec.resource_name)

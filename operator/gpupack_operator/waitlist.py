@@ -30,7 +30,7 @@ class Key(NamedTuple):
     name: str
 
 
-class Rank(NamedTuple):
+class TurnOrder(NamedTuple):
     """What is planned first: priority, then age. It sorts as it stands.
 
     GPUs of another resource name are on other nodes: nobody waits behind a job that wants them.
@@ -44,7 +44,7 @@ class Rank(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Entry:
-    rank: Rank
+    rank: TurnOrder
     refusals: int = 0
     told_at: dt.datetime | None = None
     lacks_room: bool = False
@@ -63,16 +63,16 @@ class Waitlist:
         self._wake = wake
         self._call_later = call_later
         self._entries: dict[Key, _Entry] = {}
-        self._order: list[Rank] = []
-        self._short: dict[str, list[Rank]] = defaultdict(list)
+        self._order: list[TurnOrder] = []
+        self._short: dict[str, list[TurnOrder]] = defaultdict(list)
         """Of those that lack room, by resource name, in order."""
         self._behind: dict[Key, set[Key]] = defaultdict(set)
-        self._line: dict[Key, Rank] = {}
+        self._line: dict[Key, TurnOrder] = {}
         self._turn: Key | None = None
         """Who was in line and is the next to ask, while he has not asked."""
         self._freed = False
         self._again = False
-        self._last_woken: Rank | None = None
+        self._last_woken: TurnOrder | None = None
         """Of the round that goes on; None: there is none."""
         self._timer: Timer | None = None
 
@@ -82,7 +82,7 @@ class Waitlist:
     def __contains__(self, key: object) -> bool:
         return key in self._entries
 
-    def refused(self, rank: Rank, *, lacks_room: bool | None) -> None:
+    def refused(self, rank: TurnOrder, *, lacks_room: bool | None) -> None:
         """A plan was refused; who lacks room (None: as before) goes before lower priorities."""
         entry = self._entry(rank)
         entry.refusals += 1
@@ -92,7 +92,7 @@ class Waitlist:
         if not entry.lacks_room:
             self._wake_behind(rank.key)
 
-    def stand_behind(self, rank: Rank, first: Key) -> None:
+    def stand_behind(self, rank: TurnOrder, first: Key) -> None:
         """A GPUJob does not ask while one of higher priority lacks room."""
         entry = self._entry(rank)
         self._lack(entry, lacks_room=False)
@@ -101,13 +101,13 @@ class Waitlist:
         if ahead is None or not ahead.lacks_room:
             self._wake(rank.key)
 
-    def ahead_of(self, rank: Rank) -> Key | None:
+    def ahead_of(self, rank: TurnOrder) -> Key | None:
         """The first other GPUJob of higher priority that lacks room; equals may overtake."""
         rivals = self._short.get(rank.resource, ())
         first = next((other for other in rivals if other.key != rank.key), None)
         return first.key if first and first.minus_priority < rank.minus_priority else None
 
-    def line_up(self, rank: Rank) -> None:
+    def line_up(self, rank: TurnOrder) -> None:
         """Another GPUJob is being planned; when that is done, it is the next one's turn."""
         self._line[rank.key] = rank
         if self._turn == rank.key:
@@ -175,7 +175,7 @@ class Waitlist:
             self._again = False
             self._last_woken = self._wake_some(0)
 
-    def _wake_some(self, place: int) -> Rank | None:
+    def _wake_some(self, place: int) -> TurnOrder | None:
         """Wake a batch from this place of the order on; the answer is its last."""
         batch = self._order[place : place + WAKE_BATCH]
         for rank in batch:
@@ -183,7 +183,7 @@ class Waitlist:
             self._wake(rank.key)
         return batch[-1] if batch else None
 
-    def _entry(self, rank: Rank) -> _Entry:
+    def _entry(self, rank: TurnOrder) -> _Entry:
         entry = self._entries.get(rank.key)
         if entry is None:
             entry = self._entries[rank.key] = _Entry(rank=rank)
@@ -219,5 +219,5 @@ class Waitlist:
             self._wake(rank.key)
 
 
-def _remove(ranks: list[Rank], rank: Rank) -> None:
+def _remove(ranks: list[TurnOrder], rank: TurnOrder) -> None:
     del ranks[bisect.bisect_left(ranks, rank)]

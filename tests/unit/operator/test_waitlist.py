@@ -6,7 +6,7 @@ from gpujobs import read_gpujob
 from gpupack_kube.objects import Pod
 from gpupack_operator.cache import Cache
 from gpupack_operator.event_router import EventRouter
-from gpupack_operator.waitlist import WAKE_BATCH, Key, Rank, Waitlist
+from gpupack_operator.waitlist import WAKE_BATCH, Key, TurnOrder, Waitlist
 
 FIRST, BEHIND = Key("team", "first"), Key("team", "behind")
 
@@ -52,7 +52,7 @@ def timers():
 def waitlist(build, heard, timers):
     found = Waitlist(heard.add, timers.call_later)
     for name, priority, age in (("late", 0, 30), ("early", 0, 10), ("urgent", 9, 50)):
-        found.refused(Rank(-priority, build.at(age), Key("team", name)), lacks_room=False)
+        found.refused(TurnOrder(-priority, build.at(age), Key("team", name)), lacks_room=False)
     return found
 
 
@@ -86,7 +86,7 @@ def crowd(build, heard, timers):
     """10,000 who wait, in the order of their numbers."""
     found = Waitlist(heard.add, timers.call_later)
     for number in reversed(range(10_000)):
-        rank = Rank(0, build.at(number), Key("team", str(number)))
+        rank = TurnOrder(0, build.at(number), Key("team", str(number)))
         found.refused(rank, lacks_room=True)
     return found
 
@@ -130,7 +130,7 @@ def test_what_is_freed_during_a_round_is_offered_to_all_by_the_next(crowd, heard
 
 def test_no_more_are_woken_than_can_ask_for_plans(crowd, heard, timers, build):
     for number in range(WAKE_BATCH):
-        crowd.line_up(Rank(0, build.at(number), Key("team", f"in line {number}")))
+        crowd.line_up(TurnOrder(0, build.at(number), Key("team", f"in line {number}")))
     crowd.freed()
     timers.tick(10)
     assert numbers(heard) == list(range(WAKE_BATCH))
@@ -143,7 +143,7 @@ def test_those_in_line_are_planned_one_after_the_other_in_order(build, timers):
     woken = []
     waitlist = Waitlist(woken.append, timers.call_later)
     for name, priority in (("b", 0), ("c", 0), ("a", 9)):
-        waitlist.line_up(Rank(-priority, build.at(0), Key("team", name)))
+        waitlist.line_up(TurnOrder(-priority, build.at(0), Key("team", name)))
     waitlist.leave(Key("team", "b"))
     for _ in range(3):
         waitlist.next_turn()
@@ -157,56 +157,56 @@ def short(build, timers):
     def waiting(*, lacks_room=True):
         woken = []
         found = Waitlist(woken.append, timers.call_later)
-        found.refused(Rank(-5, build.at(0), FIRST), lacks_room=lacks_room)
+        found.refused(TurnOrder(-5, build.at(0), FIRST), lacks_room=lacks_room)
         return found, woken
 
     return waiting
 
 
 def test_strictly_higher_priority_that_lacks_room_goes_first(short, build):
-    lower, equal = Rank(-4, build.at(9), BEHIND), Rank(-5, build.at(9), BEHIND)
+    lower, equal = TurnOrder(-4, build.at(9), BEHIND), TurnOrder(-5, build.at(9), BEHIND)
     assert short()[0].ahead_of(lower) == FIRST
     assert short()[0].ahead_of(equal) is None
     assert short(lacks_room=False)[0].ahead_of(lower) is None
 
 
 def test_nobody_waits_behind_a_job_that_wants_gpus_of_other_nodes(short, build):
-    lower = Rank(-4, build.at(9), BEHIND, "nvidia.com/gpu")
+    lower = TurnOrder(-4, build.at(9), BEHIND, "nvidia.com/gpu")
     assert short()[0].ahead_of(lower) is None
 
 
 def test_a_job_whose_priority_was_lowered_is_not_behind_itself(short, build):
-    assert short()[0].ahead_of(Rank(0, build.at(0), FIRST)) is None
+    assert short()[0].ahead_of(TurnOrder(0, build.at(0), FIRST)) is None
 
 
 @pytest.mark.parametrize("ending", ["admitted", "refused for ever"])
 def test_who_stands_behind_is_woken_when_the_first_no_longer_waits_for_room(short, build, ending):
     waitlist, woken = short()
-    waitlist.stand_behind(Rank(0, build.at(1), BEHIND), FIRST)
+    waitlist.stand_behind(TurnOrder(0, build.at(1), BEHIND), FIRST)
     assert woken == []
     if ending == "admitted":
         waitlist.leave(FIRST)
     else:
-        waitlist.refused(Rank(-5, build.at(0), FIRST), lacks_room=False)
+        waitlist.refused(TurnOrder(-5, build.at(0), FIRST), lacks_room=False)
     assert woken == [BEHIND]
 
 
 def test_a_call_without_an_answer_costs_nobody_his_turn(short, build):
     waitlist, _ = short()
-    waitlist.refused(Rank(-5, build.at(0), FIRST), lacks_room=None)
-    assert waitlist.ahead_of(Rank(0, build.at(1), BEHIND)) == FIRST
+    waitlist.refused(TurnOrder(-5, build.at(0), FIRST), lacks_room=None)
+    assert waitlist.ahead_of(TurnOrder(0, build.at(1), BEHIND)) == FIRST
 
 
 def test_who_comes_too_late_to_stand_behind_is_woken_at_once(short, build):
     waitlist, woken = short()
     waitlist.leave(FIRST)
-    waitlist.stand_behind(Rank(0, build.at(1), BEHIND), FIRST)
+    waitlist.stand_behind(TurnOrder(0, build.at(1), BEHIND), FIRST)
     assert woken == [BEHIND]
 
 
 def test_patience_is_renewed_when_something_is_freed(waitlist, build):
     key = Key("team", "late")
-    waitlist.refused(Rank(0, build.at(30), key), lacks_room=True)
+    waitlist.refused(TurnOrder(0, build.at(30), key), lacks_room=True)
     assert waitlist.refusals(key) == 2
     waitlist.freed()
     assert waitlist.refusals(key) == 0
