@@ -3,6 +3,11 @@ CEL that several policies need. CEL has no functions of one's own, so text is pu
 Each piece stands on one line of the policy and names the container `c`.
 */}}
 
+{{/* A list of texts. */}}
+{{- define "gpupack.cel.texts" -}}
+[{{ range $i, $text := . }}{{ if $i }}, {{ end }}'{{ $text }}'{{ end }}]
+{{- end }}
+
 {{/*
 What a container asks for. Limits alone: of an extended resource Kubernetes takes no request without
 an equal limit.
