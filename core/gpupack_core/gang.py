@@ -63,11 +63,11 @@ def plan_gang(
     return dataclasses.replace(refused, placed=fitting, fits_vacated=vacated)
 
 
-def why_not(cluster: Cluster, gang: Gang, policy: Policy) -> str:
-    """Why the gang does not fit, in words; empty: it does."""
-    alone = gang.workers == 1
+def why_not(cluster: Cluster, gang: Gang, policy: Policy) -> Refusal | None:
+    """Why the gang does not fit; None: it does."""
+    alone = gang.workers == 1 and not gang.spread.same_clique
     answer = decide(cluster, gang.request, policy) if alone else plan_gang(cluster, gang, policy)
-    return answer.message if isinstance(answer, Refusal) else ""
+    return answer if isinstance(answer, Refusal) else None
 
 
 def choose_gang(

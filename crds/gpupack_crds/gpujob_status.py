@@ -105,6 +105,7 @@ class GpuJobStatus(Wire, frozen=True):
     attempt: Annotated[
         int, described("Number of the current attempt, 0 before the first.", ge=0)
     ] = 0
+    priority: Annotated[int, described("The priority by which the job was last admitted.")] = 0
     placement: Annotated[
         tuple[NodePlacement, ...],
         described("Where the workers of the current attempt run, by node.", max_length=MAX_WORKERS),

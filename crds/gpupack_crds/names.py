@@ -36,6 +36,7 @@ RENDEZVOUS_PORT: Final = 29400
 
 PLAN_ROUTE: Final = f"/{VERSION}/namespaces/{{namespace}}/plan"
 """The namespace is the job's: what right a caller needs is known before the body is read."""
+TURNS_ROUTE: Final = f"/{VERSION}/turns"
 PLAN_AUDIENCE: Final = "gpupack-extender"
 """Audience of the token that the plan API takes, so that it opens nothing else."""
 

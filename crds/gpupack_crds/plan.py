@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of the plan API: the operator asks, the extender's ledger answers.
+"""The messages of the plan API: the operator asks, the extender's queue and ledger answer.
 
 POST /v1alpha1/namespaces/NAMESPACE/plan
      PlanRequest ─► 200 PlanResponse: every worker has a place, held for now
-                    409 PlanRefusal: not now, or never; nothing is held
+                    409 PlanRefusal: not now; it waits in the queue from now on, and nothing is held
                     400, 401, 403, 413, 429, 503 Problem
+GET  /v1alpha1/turns?queue=ID&number=N
+                ─► 200 TurnsResponse: whose turn has come since; waits for the first
 
 The caller's right is asked for by the path's namespace, before a byte of the body is read.
 """
@@ -15,7 +17,7 @@ import msgspec
 
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.placement import NodePlacement
-from gpupack_crds.wire import Wire
+from gpupack_crds.wire import Timestamp, Wire
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 
@@ -42,6 +44,9 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     spec: GpuJobSpec
     pod_spec: msgspec.Raw
     resource_version: str = ""
+    priority: int = 0
+    submitted_at: Timestamp | None = None
+    seconds_left: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class PlanResponse(Wire, frozen=True):
@@ -52,22 +57,47 @@ class PlanResponse(Wire, frozen=True):
 
 
 class PlanRefusal(Wire, frozen=True):
-    """Why there is no plan.
+    """Why there is no plan now.
 
     Attributes:
-        reason: the typed reason that most nodes gave, such as `TooFewFreeGpus`.
-        message: counts by cause, for people; the same for the same cluster state.
-        counts: nodes by typed reason.
+        reason: a typed reason of the queue's, such as `BorrowingLimit`; where room is lacking the
+            one that most nodes gave, such as `TooFewFreeGpus`.
+        message: for people.
+        counts: where room is lacking, nodes by typed reason.
         never: it would not fit if the cluster were empty and all of it healthy.
-        fits_vacated: it would fit now, on nodes and GPUs as they are, if nobody held anything: it
-            waits for others to end, and for nothing else.
+        position: in the queue, 1 for the first.
+        waiting: how many wait.
     """
 
     reason: str
     message: str
     counts: dict[str, int] = {}
     never: bool = False
-    fits_vacated: bool = False
+    position: int = 0
+    waiting: int = 0
+
+
+class JobName(Wire, frozen=True):
+    """A GPUJob."""
+
+    namespace: str
+    name: str
+
+
+class TurnsResponse(Wire, frozen=True):
+    """Whose turn has come: these ask for their plan, which is held for them.
+
+    Attributes:
+        queue: changes whenever the queue begins anew.
+        number: of the last turn; to be said when asked again.
+        jobs: in order.
+        anew: too much was missed, or the queue begins anew: all who wait ask.
+    """
+
+    queue: str
+    number: int
+    jobs: tuple[JobName, ...] = ()
+    anew: bool = False
 
 
 class Problem(Wire, frozen=True):

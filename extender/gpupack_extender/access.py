@@ -137,6 +137,23 @@ class Access:
         self._on_allowed(caller.address)
         return user
 
+    async def may_hear_turns(self, caller: Caller) -> None:
+        """Refuse unless the caller may watch gpujobs/plan in all namespaces.
+
+        Raises:
+            Denied: unknown caller, or no such right.
+            KubeError: the API server could not be asked.
+        """
+        user = await self.known(caller, audience=names.PLAN_AUDIENCE)
+        attributes = {
+            "verb": "watch",
+            "group": names.GROUP,
+            "resource": "gpujobs",
+            "subresource": "plan",
+        }
+        await self._require(user, {"resourceAttributes": attributes})
+        self._on_allowed(caller.address)
+
     async def may_get(self, caller: Caller, *, path: str) -> None:
         """Refuse unless the caller may get this path; any token for the API server will do.
 

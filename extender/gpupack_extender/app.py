@@ -24,6 +24,9 @@ from gpupack_extender.metrics import LedgerCollector, Metrics
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.runner import QueueRunner
+from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.reserving import Reserve
@@ -52,6 +55,7 @@ class App:
     unconfirmed: dict[str, UnconfirmedWrites[Any]]
     """By what is written."""
     policies: Policies
+    queue: QueueRunner
     endpoint: LeaderEndpoint
     servers: tuple[Server, ...]
 
@@ -104,8 +108,17 @@ def build(settings: Settings, api: Api) -> App:
         metrics=metrics,
     )
     handshakes = Handshakes()
+    turns = Turns()
+    admissions = Admissions(
+        ledger,
+        policies,
+        turns,
+        now=lambda: api.clock.now().timestamp(),
+        hold_seconds=decisions.plan_hold_seconds,
+    )
     plan_api = PlanApi(
-        make_plan=Plan(ledger, policies, decisions),
+        make_plan=Plan(ledger, admissions, decisions),
+        turns=turns,
         access=Access(api, clock=clock, on_allowed=handshakes.welcome),
         readiness=readiness,
         metrics=metrics,
@@ -117,6 +130,7 @@ def build(settings: Settings, api: Api) -> App:
             "plans": UnconfirmedPlans(api, ledger),
         },
         policies=policies,
+        queue=QueueRunner(admissions, turns, ledger, readiness),
         endpoint=LeaderEndpoint(
             api=api,
             pod=_own_pod(settings),
@@ -146,13 +160,14 @@ async def run(app: App, stop: asyncio.Event) -> None:
             for what, writes in app.unconfirmed.items()
         ]
         learning = group.create_task(_essential("policies", app.policies.run()))
+        queueing = group.create_task(_essential("queue", app.queue.run()))
         publishing = group.create_task(_essential("endpoint", app.endpoint.run()))
         serving = [group.create_task(_serve(server, stop)) for server in app.servers]
         await stop.wait()
         for server in app.servers:
             server.should_exit = True
         await asyncio.gather(*serving)
-        for task in (*watching, *asking, learning, publishing):
+        for task in (*watching, *asking, learning, queueing, publishing):
             task.cancel()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTPS side: the plan API for the operator, metrics, and what is known.
+"""The HTTPS side: the plan API and the turns for the operator, metrics, and what is known.
 
 Everything asks for a token and the right, and no body is read before both are known: any pod can
 have a token of this audience. Of those with the right, each user has one body in memory at a time,
@@ -26,6 +26,7 @@ from gpupack_extender.access import Access, Caller, User
 from gpupack_extender.errors import CallInvalid, CallTooLarge
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.planning import Plan
+from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.readiness import Readiness
 
 SNAPSHOT_PATH: Final = "/snapshot"
@@ -38,14 +39,19 @@ MOST_VALUES: Final = 1 << 18
 """Of one body. Decoded, each takes up to 100 bytes: 2 MiB of empty lists would be 700,000. It is
 counted by the characters that separate them, of which a body of 256 KiB cannot have more."""
 
+TURN_SECONDS: Final = 20.0
+"""How long a call for turns waits for one."""
+
+_NUMBER: Final = re.compile("[0-9]{1,18}")
 _NAMESPACE: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanApi:
-    """plan, metrics, snapshot, outlook."""
+    """plan, turns, metrics, snapshot, outlook."""
 
     make_plan: Plan
+    turns: Turns
     access: Access
     readiness: Readiness
     metrics: Metrics
@@ -60,6 +66,7 @@ class PlanApi:
         return endpoints.application(
             [
                 Route(names.PLAN_ROUTE, endpoints.guarded(self.plan), methods=["POST"]),
+                Route(names.TURNS_ROUTE, endpoints.guarded(self.show_turns)),
                 Route("/metrics", endpoints.guarded(self.show_metrics)),
                 Route(SNAPSHOT_PATH, endpoints.guarded(self.show_snapshot)),
                 Route(OUTLOOK_PATH, endpoints.guarded(self.show_outlook)),
@@ -81,6 +88,18 @@ class PlanApi:
             return endpoints.answer(result, http.HTTPStatus.CONFLICT)
         self.metrics.count("plan", "placed")
         return endpoints.answer(result)
+
+    async def show_turns(self, request: Request) -> Response:
+        """Whose turn has come since the caller last asked; waits for the first."""
+        await self.access.may_hear_turns(_caller(request))
+        self.readiness.require_to_decide()
+        queue, number = (
+            request.query_params.get("queue", ""),
+            request.query_params.get("number", ""),
+        )
+        if not _NUMBER.fullmatch(number):
+            raise CallInvalid(f"number is {number[:63]!r}; say the number of the last turn, or 0")
+        return endpoints.answer(await self.turns.since(queue, int(number), seconds=TURN_SECONDS))
 
     async def show_metrics(self, request: Request) -> Response:
         """Everything that is counted, in Prometheus' format."""

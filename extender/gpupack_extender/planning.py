@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plan: places for all workers of an attempt, or none.
+"""plan: places for all workers of an attempt, or a place in the queue.
 
 Asking again for the same attempt gives the same places while they are held and can be used. A
 plan that cannot be used any more is dropped and made anew, unless it is written already: what
@@ -7,25 +7,29 @@ stands in a GPUJob's status is the operator's to change.
 """
 
 import dataclasses
+import datetime as dt
 
 import gpupack_core as core
+from gpupack_core.queueing import Wait
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
 from gpupack_extender import gang_ask
+from gpupack_extender.errors import AskInvalid
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.claims import State, WorkerClaim
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import AttemptKey
-from gpupack_extender.policies import Policies
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.ask import GangAsk
 from gpupack_extender.settings import Decisions
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan API as a function of the ledger."""
+    """The plan API as a function of ledger and queue."""
 
     ledger: Ledger
-    policies: Policies
+    admissions: Admissions
     decisions: Decisions
 
     def __call__(self, call: PlanRequest) -> PlanResponse | PlanRefusal:
@@ -35,34 +39,36 @@ class Plan:
             AskInvalid: the spec or the pod spec cannot be read or served.
         """
         self.ledger.expire()
-        attempt = AttemptKey(
-            namespace=call.namespace, job=call.name, job_uid=call.uid, number=call.attempt
-        )
-        gang = gang_ask.gang(call.spec, call.pod_spec, self.decisions.observed_resources)
-        held = self.ledger.plan_of(attempt)
-        if held and self._stands(held, gang):
+        ask = self._ask(call)
+        held = self.ledger.plan_of(ask.attempt)
+        if held and self._stands(held, ask.gang):
             seconds, version = self.decisions.plan_hold_seconds, call.resource_version
-            self.ledger.renew_plan(attempt, seconds=seconds, version=version)
+            self.ledger.renew_plan(ask.attempt, seconds=seconds, version=version)
             return self._response(held)
         self.ledger.drop_plans(call.uid)
-        return self._fresh(attempt, gang, call)
+        self.admissions.submit(ask)
+        self.admissions.decide(asking=ask.attempt)
+        admitted = self.ledger.plan_of(ask.attempt)
+        return self._response(admitted) if admitted else _refusal(self.admissions.why(ask.attempt))
+
+    def _ask(self, call: PlanRequest) -> GangAsk:
+        return GangAsk(
+            attempt=AttemptKey(
+                namespace=call.namespace, job=call.name, job_uid=call.uid, number=call.attempt
+            ),
+            gang=gang_ask.gang(call.spec, call.pod_spec, self.decisions.observed_resources),
+            policy=call.spec.policy,
+            priority=call.priority,
+            submitted=_moment(call.submitted_at) if call.submitted_at else self.admissions.now(),
+            duration=call.seconds_left,
+            version=call.resource_version,
+        )
 
     def _stands(self, held: tuple[WorkerClaim, ...], gang: core.Gang) -> bool:
         if any(claim.state is State.WRITTEN for claim in held):
             return True
         obstacles = (self.ledger.claims.obstacle(claim.allocation) for claim in held)
         return len(held) == gang.workers and not any(obstacles)
-
-    def _fresh(
-        self, attempt: AttemptKey, gang: core.Gang, call: PlanRequest
-    ) -> PlanResponse | PlanRefusal:
-        policy = self.policies.named(call.spec.policy)
-        placements = core.plan_gang(self.ledger.cluster, gang, policy)
-        if isinstance(placements, core.Refusal):
-            return _refusal(placements)
-        seconds, version = self.decisions.plan_hold_seconds, call.resource_version
-        self.ledger.hold_plan(attempt, placements, seconds=seconds, version=version)
-        return self._response(self.ledger.plan_of(attempt))
 
     def _response(self, held: tuple[WorkerClaim, ...]) -> PlanResponse:
         return PlanResponse(
@@ -78,11 +84,28 @@ class Plan:
         )
 
 
-def _refusal(refusal: core.Refusal) -> PlanRefusal:
+def _refusal(wait: Wait) -> PlanRefusal:
+    refusal = wait.refusal
+    if refusal is None:
+        return PlanRefusal(
+            reason=wait.reason.value,
+            message=wait.message,
+            position=wait.position,
+            waiting=wait.waiting,
+        )
     return PlanRefusal(
         reason=refusal.reason.value,
-        message=refusal.message,
+        message=wait.message,
         counts={count.reason.value: count.nodes for count in refusal.counts},
         never=refusal.never,
-        fits_vacated=refusal.fits_vacated,
+        position=wait.position,
+        waiting=wait.waiting,
     )
+
+
+def _moment(written: str) -> float:
+    """Seconds since the epoch."""
+    try:
+        return dt.datetime.fromisoformat(written).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise AskInvalid(f"submittedAt: {written!r} is no moment: {error}") from error

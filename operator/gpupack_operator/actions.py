@@ -19,6 +19,7 @@ from gpupack_kube.client import Api
 from gpupack_kube.objects import Json
 from gpupack_kube.resources import EVENTS, JOBS, SERVICES, Resource
 from gpupack_operator.cache import CachedGpuJob
+from gpupack_operator.decision import times
 from gpupack_operator.decision.model import (
     Answer,
     ApiWrite,
@@ -33,6 +34,7 @@ from gpupack_operator.decision.model import (
     Planned,
     SetDeadline,
     StopJob,
+    Waits,
 )
 from gpupack_operator.decision.notices import Notice
 from gpupack_operator.decision.reasons import JobReason
@@ -86,12 +88,15 @@ class Actor:
             GPUJOBS, meta.name, body, namespace=meta.namespace, subresource="status"
         )
 
-    async def plan(self, seen: CachedGpuJob, action: AskPlan, *, in_doubt: bool) -> Answer:
+    async def plan(
+        self, seen: CachedGpuJob, action: AskPlan, *, priority: int, in_doubt: bool
+    ) -> Answer:
         """Ask for places, if the API server takes the first pod.
 
         Args:
             seen: the GPUJob.
             action: for which attempt.
+            priority: the larger goes first.
             in_doubt: whether it is asked about the pod anew although it has said yes.
         """
         job = seen.job
@@ -114,6 +119,9 @@ class Actor:
                 spec=spec,
                 pod_spec=msgspec.Raw(msgspec.json.encode(template["spec"])),
                 resource_version=meta.resource_version,
+                priority=priority,
+                submitted_at=times.write(meta.creation_timestamp or self._api.clock.now()),
+                seconds_left=times.seconds_left(job.spec, job.status, self._api.clock.now()),
             )
         )
 
@@ -158,8 +166,8 @@ class Actor:
         except PlanInvalid as error:
             return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
         if isinstance(answer, PlanRefusal):
-            return _not_planned(answer)
-        return _planned(answer, asked_at)
+            return Waits(reason=answer.reason, message=answer.message)
+        return _planned(answer, asked_at, priority=request.priority)
 
     async def _create(self, seen: CachedGpuJob, action: CreateChildren) -> Answer | None:
         """The Service first: where there is a Job, no later pass looks for the Service."""
@@ -235,19 +243,13 @@ class Actor:
         return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
 
 
-def _planned(answer: PlanResponse, asked_at: float) -> Answer:
+def _planned(answer: PlanResponse, asked_at: float, *, priority: int) -> Answer:
     """The hold began at some moment after the question."""
     seconds = answer.expires_seconds - (time.monotonic() - asked_at) - PLAN_MARGIN_SECONDS
     if seconds > 0:
-        return Planned(placement=answer.placement, seconds=seconds)
+        return Planned(placement=answer.placement, seconds=seconds, priority=priority)
     message = f"a plan held for {answer.expires_seconds:.0f} s came too late to be written down"
     return NotPlanned(reason=JobReason.SCHEDULER_UNAVAILABLE, message=message)
-
-
-def _not_planned(refusal: PlanRefusal) -> NotPlanned:
-    return NotPlanned(
-        reason=refusal.reason, message=refusal.message, lacks_room=refusal.fits_vacated
-    )
 
 
 def body_kind(resource: Resource[Any]) -> str:

@@ -23,7 +23,7 @@ from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kube.objects import Job, Json, Object, Pod
 from gpupack_kube.resources import Resource
 from gpupack_operator.manifests import owner
-from gpupack_operator.waitlist import Key
+from gpupack_operator.plan_line import Key
 
 Lookup = Mapping[Any, Iterable[Any]]
 

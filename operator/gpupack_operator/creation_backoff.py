@@ -90,7 +90,6 @@ class CreationBackoff:
         return NotPlanned(
             reason=JobReason.CREATION_FORBIDDEN,
             message=f"{message}; the next may try within {MAX_PAUSE_SECONDS:.0f} s",
-            lacks_room=False,
             retry_seconds=last.until - self._clock(),
         )
 

@@ -4,17 +4,17 @@
 from gpupack_crds import names
 from gpupack_kube.objects import Job, Pod
 from gpupack_operator.cache import Cache, CachedGpuJob
-from gpupack_operator.waitlist import Key, Waitlist
+from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.work_queue import WorkQueue
 
 
 class EventRouter:
-    """Knows which GPUJob an event is about, and whether it may have freed something."""
+    """Knows which GPUJob an event is about."""
 
-    def __init__(self, queue: WorkQueue[Key], cache: Cache, waitlist: Waitlist) -> None:
+    def __init__(self, queue: WorkQueue[Key], cache: Cache, line: PlanLine) -> None:
         self._queue = queue
         self._cache = cache
-        self._waitlist = waitlist
+        self._line = line
 
     def gpujob(self, seen: CachedGpuJob, *, gone: bool) -> None:
         """A GPUJob changed; the echo of our own write is nothing new."""
@@ -23,22 +23,15 @@ class EventRouter:
         if gone or not self._cache.is_echo(key, meta.resource_version):
             self._queue.add(key)
         if gone:
-            self._waitlist.leave(key)
-            self.freed()
+            self._line.leave(key)
 
     def job(self, job: Job, *, gone: bool) -> None:  # noqa: ARG002 - a callback's argument
         """A Job changed."""
         self._child(job)
 
-    def pod(self, pod: Pod, *, gone: bool) -> None:
-        """A pod changed; one that ended gives its devices back."""
+    def pod(self, pod: Pod, *, gone: bool) -> None:  # noqa: ARG002 - a callback's argument
+        """A pod changed."""
         self._child(pod)
-        if gone or pod.finished:
-            self.freed()
-
-    def freed(self) -> None:
-        """Something may have been freed: whoever waits asks again, in order."""
-        self._waitlist.freed()
 
     def _child(self, item: Job | Pod) -> None:
         if name := item.metadata.labels.get(names.JOB_LABEL):

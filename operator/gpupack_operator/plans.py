@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan API's client.
 
-Connections are kept open, because a TLS handshake costs more than a plan. After any trouble they
-are dropped: a kept connection leads to the same pod behind the Service for ever, even when that
-is no longer the leader. Nothing is retried here; the job waits and says why.
+After any trouble the connection is dropped. Nothing is retried here; the job waits and says why.
 
 One plan is made at a time, and nobody waits for his turn here: a call may take ten seconds when
 the extender hangs, and whoever waited would be a worker less for the jobs that run.
 """
 
-import ssl
 import time
 from collections.abc import Callable
 
@@ -19,6 +16,7 @@ import msgspec
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse, Problem
 from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered
+from gpupack_operator.extender_client import ExtenderClient
 from gpupack_operator.settings import PlanSettings
 
 CALL_SECONDS = 10.0
@@ -46,10 +44,9 @@ class PlanClient:
         on_free: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings = settings
+        self._client = ExtenderClient(settings, seconds=CALL_SECONDS)
         self._on_free = on_free
         self._clock = clock
-        self._session: aiohttp.ClientSession | None = None
         self._busy = False
         self._trouble: PlanUnanswered | None = None
         self._paused_until = 0.0
@@ -79,34 +76,15 @@ class PlanClient:
 
     async def aclose(self) -> None:
         """Drop all connections."""
-        if self._session:
-            await self._session.close()
-        self._session = None
+        await self._client.aclose()
 
     async def _post(self, request: PlanRequest) -> PlanResponse | PlanRefusal:
-        path = names.PLAN_ROUTE.format(namespace=request.namespace)
-        url = f"{self._settings.url}{path}"
-        body = msgspec.json.encode(request)
+        route = names.PLAN_ROUTE.format(namespace=request.namespace)
         try:
-            session = self._connected()
-            async with session.post(url, data=body, headers=self._headers()) as response:
-                return _answer(response.status, await response.read())
+            answer = await self._client.call("POST", route, body=msgspec.json.encode(request))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise PlanUnanswered(f"the plan API does not answer: {_said(error)}") from error
-
-    def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
-            connector = aiohttp.TCPConnector(ssl=self._tls())
-            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
-        return self._session
-
-    def _tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=self._settings.ca)
-
-    def _headers(self) -> dict[str, str]:
-        token = self._settings.token.read_text().strip()
-        return {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        return _answer(*answer)
 
 
 def _answer(status: int, body: bytes) -> PlanResponse | PlanRefusal:

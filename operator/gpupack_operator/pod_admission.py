@@ -103,7 +103,6 @@ class PodAdmission:
         return NotPlanned(
             reason=JobReason.CREATION_FORBIDDEN,
             message=f"{last.refusal}; asked again every {MAX_REFUSED_SECONDS:.0f} s or sooner",
-            lacks_room=False,
             retry_seconds=max(last.until - self._clock(), 0.0),
         )
 

@@ -93,5 +93,5 @@ class Priorities:
 def _problem(reason: JobReason, message: str) -> Priority:
     return Priority(
         value=0,
-        problem=NotPlanned(reason, message, lacks_room=False, retry_seconds=RETRY_SECONDS),
+        problem=NotPlanned(reason, message, retry_seconds=RETRY_SECONDS),
     )

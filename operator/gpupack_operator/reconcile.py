@@ -22,20 +22,20 @@ from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     Answer,
     AskPlan,
-    Behind,
     Decision,
     Limits,
     NotPlanned,
     Observation,
     PlanLater,
     Planned,
+    Waits,
 )
 from gpupack_operator.decision.notices import Notice, notices
 from gpupack_operator.decision.workers import is_overdue
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.owner import is_ours
+from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
 from gpupack_operator.priorities import Priorities, Priority
-from gpupack_operator.waitlist import Key, TurnOrder, Waitlist
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Reconciler:
         api: Api,
         actor: Actor,
         cache: Cache,
-        waitlist: Waitlist,
+        line: PlanLine,
         limits: Limits,
         sources: Sources,
     ) -> None:
@@ -68,7 +68,7 @@ class Reconciler:
         self._cache = cache
         self._fence = sources.fence
         self._priorities = sources.priorities
-        self._waitlist = waitlist
+        self._line = line
         self._limits = limits
         self._creation = CreationBackoff()
         self._refetch: set[Key] = set()
@@ -82,14 +82,14 @@ class Reconciler:
         try:
             return await self._pass(key)
         finally:
-            self._waitlist.turn_ends(key)
+            self._line.turn_ends(key)
 
     async def _pass(self, key: Key) -> float | None:
         if key in self._refetch:
             await self._refresh(key)
         seen = self._cache.gpujob(key)
         if seen is None:
-            self._waitlist.leave(key)
+            self._line.leave(key)
             self._creation.gone(key)
             return None
         try:
@@ -139,7 +139,6 @@ class Reconciler:
     async def _steps(self, key: Key, seen: CachedGpuJob) -> dt.datetime | None:
         observation = await self._observe(key, seen)
         priority = await self._priority(seen.job)
-        rank = _rank(observation, priority)
         news: list[Notice] = []
         try:
             while True:
@@ -147,22 +146,39 @@ class Reconciler:
                 job = await self._write(observation, decision.status, seen.template)
                 self._creation.saw(job, observation)
                 news += notices(observation.job.status, job.status)
-                self._remember(rank, observation, decision)
+                self._remember(key, observation, decision)
                 newest = CachedGpuJob(job=job, template=seen.template)
-                answer = await self._act(newest, decision, rank, priority.problem)
+                answer = await self._act(newest, decision, priority)
                 if answer is None:
                     return decision.again_at
-                observation = self._answered(key, observation, job, answer)
+                observation = self._answered(observation, job, answer, priority)
         finally:
             await self._report(seen.job, news)
 
     def _answered(
-        self, key: Key, observation: Observation, job: GpuJob, answer: Answer
+        self, observation: Observation, job: GpuJob, answer: Answer, priority: Priority
     ) -> Observation:
-        refusals = self._waitlist.refusals(key) + isinstance(answer, NotPlanned)
+        """With what the answer says about when to ask again."""
+        key, now = Key(*job.key), self._now()
+        match answer:
+            case PlanLater():
+                created = job.metadata.creation_timestamp or now
+                self._line.line_up(TurnOrder(-priority.value, created, key))
+            case Waits():
+                self._line.waits(key, generation=job.metadata.generation, now=now)
+            case NotPlanned():
+                self._line.refused(key)
         return dataclasses.replace(
-            observation, job=job, answer=answer, now=self._now(), refusals=refusals
+            observation,
+            job=job,
+            answer=answer,
+            now=now,
+            refusals=self._line.refusals(key),
+            asked_until=self._asked_until(job),
         )
+
+    def _asked_until(self, job: GpuJob) -> dt.datetime | None:
+        return self._line.asked_until(Key(*job.key), generation=job.metadata.generation)
 
     async def _observe(self, key: Key, seen: CachedGpuJob) -> Observation:
         jobs = self._cache.jobs_of(seen.job)
@@ -177,9 +193,9 @@ class Reconciler:
             now=self._now(),
             limits=self._limits,
             silent=silent,
-            refusals=self._waitlist.refusals(key),
-            waiting=len(self._waitlist),
-            told_at=self._waitlist.told_at(key),
+            refusals=self._line.refusals(key),
+            asked_until=self._asked_until(seen.job),
+            told_at=self._line.told_at(key),
         )
 
     async def _overlooked(self, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -228,38 +244,28 @@ class Reconciler:
         self,
         seen: CachedGpuJob,
         decision: Decision,
-        rank: TurnOrder,
-        problem: NotPlanned | None,
+        priority: Priority,
     ) -> Answer | None:
         for action in decision.actions:
             if isinstance(action, AskPlan):
-                return problem or await self._plan(seen, action, rank)
+                return priority.problem or await self._plan(seen, action, priority)
             if answer := await self._actor.act(seen, action):
                 return answer
         return None
 
-    async def _plan(self, seen: CachedGpuJob, action: AskPlan, rank: TurnOrder) -> Answer:
+    async def _plan(self, seen: CachedGpuJob, action: AskPlan, priority: Priority) -> Answer:
+        self._line.asks(Key(*seen.job.key))
         if no := self._creation.pause(seen.job):
             return no
-        if first := self._waitlist.ahead_of(rank):
-            return Behind(first)
         in_doubt = self._creation.in_doubt(seen.job.metadata.namespace)
-        return await self._actor.plan(seen, action, in_doubt=in_doubt)
+        return await self._actor.plan(seen, action, priority=priority.value, in_doubt=in_doubt)
 
-    def _remember(self, rank: TurnOrder, observation: Observation, decision: Decision) -> None:
-        """Who got no plan waits for something to be freed."""
-        waitlist, key = self._waitlist, rank.key
-        match observation.answer:
-            case PlanLater():
-                waitlist.line_up(rank)
-            case NotPlanned(lacks_room=lacks_room):
-                waitlist.refused(rank, lacks_room=lacks_room)
-            case Behind(job=first):
-                waitlist.stand_behind(rank, Key(*first))
-            case _ if decision.status.phase != "Pending" or _is_leaving(observation.job):
-                waitlist.leave(key)
-        if decision.status.phase == "Pending" and decision.status != observation.job.status:
-            waitlist.told(key, observation.now)
+    def _remember(self, key: Key, observation: Observation, decision: Decision) -> None:
+        """Who is still to be planned, and when his status was written."""
+        if decision.status.phase != "Pending" or _is_leaving(observation.job):
+            self._line.leave(key)
+        elif decision.status != observation.job.status:
+            self._line.told(key, observation.now)
 
     async def _refresh(self, key: Key) -> None:
         """Somebody else wrote, or a write of ours has had no answer: do not trust the watch."""
@@ -277,9 +283,3 @@ class Reconciler:
 def _is_leaving(job: GpuJob) -> bool:
     """Whether it is being deleted: finalizers of others may take their time."""
     return job.metadata.deletion_timestamp is not None
-
-
-def _rank(observation: Observation, priority: Priority) -> TurnOrder:
-    job = observation.job
-    created = job.metadata.creation_timestamp or observation.now
-    return TurnOrder(-priority.value, created, Key(*job.key), job.spec.resource_name)

@@ -28,11 +28,12 @@ from gpupack_operator.cache import Cache
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.fencing import Fence
 from gpupack_operator.kopf_session import GpuJobStream
+from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.priorities import Priorities
 from gpupack_operator.reconcile import Reconciler, Sources
 from gpupack_operator.settings import Settings
-from gpupack_operator.waitlist import Key, Waitlist
+from gpupack_operator.turns import TurnListener
 from gpupack_operator.work_queue import WorkQueue
 from gpupack_operator.worker_pool import WorkerPool
 
@@ -106,14 +107,14 @@ async def _lead(
 ) -> None:
     call_later = asyncio.get_running_loop().call_later
     queue: WorkQueue[Key] = WorkQueue(call_later)
-    cache, waitlist = Cache(), Waitlist(queue.add, call_later)
-    plans = PlanClient(settings.plan, on_free=waitlist.next_turn)
+    cache, line = Cache(), PlanLine(queue.add)
+    plans = PlanClient(settings.plan, on_free=line.next_turn)
     actor = Actor(api, plans, defaults=settings.pods, reporter=settings.lease.holder)
     fence = Fence(api, namespace=settings.lease.namespace)
     sources = Sources(fence=fence, priorities=Priorities(api, most=settings.max_priority))
-    reconciler = Reconciler(api, actor, cache, waitlist, settings.limits, sources)
+    reconciler = Reconciler(api, actor, cache, line, settings.limits, sources)
     pool = WorkerPool(queue, reconciler.reconcile, reconciler.failed)
-    router = EventRouter(queue, cache, waitlist)
+    router = EventRouter(queue, cache, line)
     gpujobs = watches.gpujobs_of(cache, router)
     audit = Audit(api, cache, gpujobs.drop, namespace=settings.namespace)
     watched = watches.reflectors(api, cache, router, namespace=settings.namespace)
@@ -124,6 +125,7 @@ async def _lead(
     async with contextlib.aclosing(plans):
         await _until_first_ends(
             election.hold(),
+            TurnListener(settings.plan, line).run(),
             audit.run(lambda: pool.add_all(cache.keys())),
             _work(pool, listing, watched.values(), settings.reconcilers),
             *(reflector.run() for reflector in watched.values()),

@@ -3,7 +3,6 @@
 
     GPUJobs                   listed once at start, then kopf's events (handlers)
     their Jobs and pods       reflectors, by label
-    GPUNodes                  a reflector: GPUs may be free now
 
 What an event says is not looked at; it only tells which GPUJob to look at.
 """
@@ -11,11 +10,7 @@ What an event says is not looked at; it only tells which GPUJob to look at.
 import asyncio
 from typing import Any, TypeAlias
 
-import msgspec
-
 from gpupack_crds import names
-from gpupack_crds.gpunode import GpuNodeStatus
-from gpupack_crds.kinds import GPUNODES, GpuNode
 from gpupack_kube.client import Api
 from gpupack_kube.objects import Object
 from gpupack_kube.reflector import Reflector
@@ -23,44 +18,11 @@ from gpupack_kube.resources import JOBS, PODS
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob, ReadableGpuJob
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.index import Index
-from gpupack_operator.waitlist import Key
+from gpupack_operator.plan_line import Key
 
 OURS = {"labelSelector": names.JOB_LABEL}
 
 GpuJobs: TypeAlias = Index[ReadableGpuJob, CachedGpuJob]
-
-
-class CapacityTrigger:
-    """A reflector's store: GPUs may be free now that were not.
-
-    Of who uses a node's GPUs only this matters: more of them are free. That our own workers have
-    ended is heard of from their pods before; that other pods have, from GPUNode alone.
-    """
-
-    def __init__(self, router: EventRouter) -> None:
-        self._router = router
-        self._known: dict[str, GpuNodeStatus] = {}
-
-    def replace(self, items: list[GpuNode]) -> None:
-        """A list came."""
-        self._known = {item.metadata.name: item.status for item in items}
-        self._router.freed()
-
-    def upsert(self, item: GpuNode) -> None:
-        """A GPUNode changed, perhaps in what it can take."""
-        known = self._known.get(item.metadata.name)
-        self._known[item.metadata.name] = item.status
-        if (
-            known is None
-            or item.status.free > known.free
-            or _capacity(item.status) != _capacity(known)
-        ):
-            self._router.freed()
-
-    def remove(self, item: GpuNode) -> None:
-        """A node is gone."""
-        self._known.pop(item.metadata.name, None)
-        self._router.freed()
 
 
 class InitialList:
@@ -112,13 +74,7 @@ def reflectors(
     return {
         "jobs": Reflector(api, JOBS, jobs, namespace=namespace, selectors=OURS),
         "pods": Reflector(api, PODS, pods, namespace=namespace, selectors=OURS),
-        "gpunodes": Reflector(api, GPUNODES, CapacityTrigger(router)),
     }
-
-
-def _capacity(status: GpuNodeStatus) -> GpuNodeStatus:
-    """The status without what tells of use, and of when."""
-    return msgspec.structs.replace(status, free=0, shared=0, held=0, held_by="", observed_at=None)
 
 
 def _name_of(job: Object) -> Key:

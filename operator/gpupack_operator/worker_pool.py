@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from gpupack_kube import errors
+from gpupack_operator.plan_line import Key
 from gpupack_operator.reconcile import MAX_RETRY_SECONDS
-from gpupack_operator.waitlist import Key
 from gpupack_operator.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)

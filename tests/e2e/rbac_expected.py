@@ -78,9 +78,8 @@ IN_ANY_NAMESPACE = {
     "gpupack-operator": {
         ("events.events.k8s.io", "", "create"),
         ("gpujobs.gpupack.dev", "", "delete get list watch"),
-        ("gpujobs.gpupack.dev/plan", "", "create"),
+        ("gpujobs.gpupack.dev/plan", "", "create watch"),
         ("gpujobs.gpupack.dev/status", "", "update"),
-        ("gpunodes.gpupack.dev", "", "list watch"),
         ("jobs.batch", "", "create delete get list patch watch"),
         ("pods", "", "create list watch"),
         ("priorityclasses.scheduling.k8s.io", "", "get"),

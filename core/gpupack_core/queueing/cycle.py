@@ -184,7 +184,7 @@ class Cycle:
         if found is None:
             return Outcome.NO_QUOTA
         if not self._foresight.lets(job, found[0]):
-            beside = self._foresight.beside()
+            beside = self._foresight.beside(job)
             found = None if beside is None else self._within.places(beside, job)
             if found is None or not self._foresight.lets(job, found[0]):
                 self._foresight.delays(entry)

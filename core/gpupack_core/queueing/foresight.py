@@ -2,6 +2,7 @@
 """For whom room is kept in a cycle, and whether a later job would take of it."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from math import inf
 from typing import Final
 
@@ -23,25 +24,37 @@ class Foresight:
     def __init__(self, state: State, sheet: Sheet, plan: Planner, now: float) -> None:
         self._state, self._sheet, self._plan, self._now = state, sheet, plan, now
         self._heads: list[Entry] = []
+        self._early: set[JobId] = set()
+        """Of the heads those who have not waited for long: in the way of lower priorities alone."""
+        self._void: set[JobId] = set()
+        """Of those whose places somebody of their own priority may have taken in this cycle."""
+        self._lowest = state.waiting.lowest()
         self._kept: list[KeptRoom] = []
         self._promised = self._still_waiting()
         """For whom room was kept before, and who has not been looked at yet."""
         self._starting: list[Running] = []
         self._ending: tuple[int, Ends] | None = None
         """With how many who start in this cycle."""
-        self._beside: Cluster | None = None
+        self._beside: tuple[frozenset[JobId], Cluster] | None = None
+        """The sheet with the places of these taken."""
         self.look_at = inf
         """When room will have to be kept for somebody."""
 
     def lacks_room(self, entry: Entry) -> None:
-        """Room is kept for it, if it has waited for long enough and others are not before it."""
-        rules = self._state.books.rules
-        due = entry.since + rules.keep_room_after
+        """Room is kept for it, if others are not before it.
+
+        At once against those of lower priority, against others when it has waited for long enough.
+        """
+        due = entry.since + self._state.books.rules.keep_room_after
         if due > self._now:
             self.look_at = min(self.look_at, due)
-        elif entry.job.id in self._promised or self._is_free_for(entry.job):
+            if due == inf or entry.rank.minus_priority >= self._lowest:
+                return
+        if entry.job.id in self._promised or self._is_free_for(entry.job):
             self._promised.pop(entry.job.id, None)
             self._heads.append(entry)
+            if due > self._now:
+                self._early.add(entry.job.id)
 
     def _is_free_for(self, job: Job) -> bool:
         """Whether room can be kept for one more.
@@ -56,7 +69,7 @@ class Foresight:
         """It was admitted in this cycle."""
         self._starting.append(running)
         if self._beside is not None:
-            adopt(self._beside, running.job, running.placements)
+            adopt(self._beside[1], running.job, running.placements)
 
     def reserves(self) -> None:
         """Others are stopped for somebody in this cycle."""
@@ -68,7 +81,7 @@ class Foresight:
         Unless it ends in time.
         """
         delayed = entry.lane.shape.delayed
-        if delayed is None or delayed[0] != self._token() or self.in_time((entry,)):
+        if delayed is None or delayed[0] != self._token(entry.job) or self.in_time((entry,)):
             return False
         return not self._state.waiting.has_news(
             entry.lane.shape, since=delayed[1], cluster=self._sheet.cluster
@@ -76,51 +89,84 @@ class Foresight:
 
     def delays(self, entry: Entry) -> None:
         """It would delay somebody wherever it starts now."""
-        entry.lane.shape.delayed = self._token(), self._state.waiting.frees
+        entry.lane.shape.delayed = self._token(entry.job), self._state.waiting.frees
 
     def lets(self, job: Job, places: Places) -> bool:
         """Whether nobody is delayed when it starts there now; it is foreseen from then on."""
+        if not self._heads_before(job):
+            self._revise(self._early)
+            return True
         taken: list[KeptRoom] = []
+        crossed: set[JobId] = set()
         for room in self._rooms():
             if self._ends_before(job, room):
                 continue
-            if not room.future.take(job, places):
+            if room.future.take(job, places):
+                taken.append(room)
+            elif self._is_before(room.job, job):
                 for other in taken:
                     give_back(other.future.cluster, job, places)
                 return False
-            taken.append(room)
+            else:
+                crossed.add(room.job.id)
+        self._revise(crossed)
         return True
 
     def in_time(self, entries: Sequence[Entry]) -> list[Entry]:
         """Those of one lane who will have ended before any of the kept room is needed."""
-        until = self._free_until()
-        if not entries or self._now + entries[0].lane.shortest > until:
+        if not entries:
+            return []
+        until = self._free_until(min(entries, key=lambda entry: entry.job.priority).job)
+        if self._now + entries[0].lane.shortest > until:
             return []
         return [entry for entry in entries if entry.job.ends(self._now) <= until]
 
-    def _free_until(self) -> float:
+    def _free_until(self, job: Job) -> float:
         """Who ends by then is in nobody's way."""
-        kept = (room.at for room in self._rooms() if room.placements is not None)
+        kept = (room.at for room in self._rooms_before(job) if room.placements is not None)
         return min((at if at < inf else -inf for at in kept), default=inf)
 
     def _ends_before(self, job: Job, room: KeptRoom) -> bool:
         """Whether it cannot be in the way: it ends before the room is needed, or none is kept."""
         return room.placements is None or job.ends(self._now) <= room.at < inf
 
-    def beside(self) -> Cluster | None:
-        """To plan on with all kept places taken; None: none is kept."""
-        kept = [room for room in self._rooms() if room.placements is not None]
+    def beside(self, job: Job) -> Cluster | None:
+        """To plan on with all places taken that are kept from the job; None: none is."""
+        kept = [room for room in self._rooms_before(job) if room.placements is not None]
         if not kept:
             return None
-        if self._beside is None:
-            self._beside = self._sheet.cluster.overlay()
+        whose = frozenset(room.job.id for room in kept)
+        if self._beside is None or self._beside[0] != whose:
+            sheet = self._sheet.cluster.overlay()
             for room in kept:
-                adopt(self._beside, room.job, room.placements or ())
-        return self._beside
+                adopt(sheet, room.job, room.placements or ())
+            self._beside = whose, sheet
+        return self._beside[1]
 
-    def _token(self) -> tuple[object, ...]:
-        """What is kept for whom."""
-        return tuple((room.job.id, room.at, room.made) for room in self._rooms())
+    def _token(self, job: Job) -> tuple[object, ...]:
+        """What is kept from the job for whom."""
+        return tuple((room.job.id, room.at, room.made) for room in self._rooms_before(job))
+
+    def _is_before(self, head: Job, job: Job) -> bool:
+        """Whether the head's places are kept from the job."""
+        return head.id not in self._early or head.priority > job.priority
+
+    def _heads_before(self, job: Job) -> bool:
+        return any(self._is_before(head.job, job) for head in self._heads)
+
+    def _rooms_before(self, job: Job) -> list[KeptRoom]:
+        if not self._heads_before(job):
+            return []
+        return [room for room in self._rooms() if self._is_before(room.job, job)]
+
+    def _revise(self, heads: AbstractSet[JobId]) -> None:
+        """Room for these, and what rests on it, is worked out anew when somebody asks for it."""
+        if not heads:
+            return
+        self._void |= heads
+        made = (number for number, room in enumerate(self._kept) if room.job.id in heads)
+        del self._kept[next(made, len(self._kept)) :]
+        self._beside = None
 
     def _still_waiting(self) -> dict[JobId, Job]:
         if not self._state.books.rules.by_share:
@@ -132,7 +178,7 @@ class Foresight:
         """For the next cycle, of those who are first still."""
         heads = {entry.job.id for entry in self._heads}
         made = {room.job.id for room in self._kept}
-        old = [room for room in self._state.kept if room.job.id not in made]
+        old = [room for room in self._state.kept if room.job.id not in made | self._void]
         self._state.kept = [room for room in (*self._kept, *old) if room.job.id in heads]
 
     def _rooms(self) -> list[KeptRoom]:
@@ -143,7 +189,7 @@ class Foresight:
         return self._kept
 
     def _known(self, job: Job) -> KeptRoom | None:
-        found = self._state.kept_for(job)
+        found = None if job.id in self._void else self._state.kept_for(job)
         if found is None or found.disruptions != self._state.disruptions:
             return None
         if found.at == inf and not self._state.running.guessed:

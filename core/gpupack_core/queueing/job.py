@@ -36,7 +36,8 @@ class Job:
 
     `number` orders those that were submitted at one instant. The larger `priority` goes first.
     `duration`: from its start to its end at the latest, or as estimated; infinity: it never ends;
-    None: nobody knows. `preemptible` False: it is never stopped for another.
+    None: nobody knows. `preemptible` False: it is never stopped for another. `name`: as texts for
+    its own tenant call it; empty: by its id.
     """
 
     id: JobId
@@ -47,6 +48,7 @@ class Job:
     duration: float | None = None
     number: int = 0
     preemptible: bool = True
+    name: str = ""
 
     def __post_init__(self) -> None:
         if self.duration is not None and not self.duration > 0:

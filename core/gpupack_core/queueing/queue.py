@@ -81,8 +81,19 @@ class Queue:
         self._state.waiting.remove(job)
         self.release(job, cluster)
 
-    def start(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
-        """It runs there since `now`: its admission was written, or its owner found it running."""
+    def start(
+        self,
+        job: Job,
+        places: Places,
+        cluster: Cluster,
+        now: float,
+        *,
+        since: float | None = None,
+    ) -> None:
+        """It runs there since `now`: its admission was written.
+
+        `since`: earlier than that, where its owner found it running.
+        """
         state = self._state
         self._pass_time(now)
         reserved = state.reserved.get(job.id)
@@ -93,7 +104,8 @@ class Queue:
                 self._void()
         state.waiting.remove(job.id)
         self._measure(cluster)
-        running = Running(job, places, now, state.books.charge(cluster, places))
+        started = now if since is None else min(since, now)
+        running = Running(job, places, started, state.books.charge(cluster, places))
         state.running.add(running)
         state.books.usage.add(job.tenant, running.charge)
 

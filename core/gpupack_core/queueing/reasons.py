@@ -12,6 +12,7 @@ from typing import Final
 from gpupack_core.queueing.charge import ANY, Key
 from gpupack_core.queueing.job import Job, JobId
 from gpupack_core.queueing.tree import TOP, TreeNode
+from gpupack_core.reasons import Refusal
 from gpupack_core.units import WHOLE_GPU
 
 _MINUTE: Final = 60
@@ -36,7 +37,7 @@ class Wait:
     """For one job.
 
     `position` of `waiting`: 1 is the first. `earliest`: when it starts at the latest, where that is
-    foreseen; None: it is not. `first`: whom it waits for.
+    foreseen; None: it is not. `first`: whom it waits for. `refusal`: of NO_ROOM.
     """
 
     reason: WaitReason
@@ -45,6 +46,7 @@ class Wait:
     waiting: int
     earliest: float | None = None
     first: JobId | None = None
+    refusal: Refusal | None = None
 
 
 def gpus(milli: float, key: Key = ANY) -> str:
@@ -69,7 +71,7 @@ def soon(seconds: float) -> str:
 
 def name_of(job: Job, *, to: Job) -> str:
     """How one job is told of another."""
-    return str(job.id) if job.tenant == to.tenant else "a job of another namespace"
+    return job.name or str(job.id) if job.tenant == to.tenant else "a job of another namespace"
 
 
 def owner(node: TreeNode) -> str:

@@ -53,7 +53,7 @@ class Rules:
     """Where no cohort says otherwise."""
     keep_room_after: float = 300.0
     """Room is kept for who has waited so long and is first of those who lack room; 0: at once,
-    which is EASY backfill; infinity: never."""
+    which is EASY backfill; infinity: never. Against those of lower priority it is kept at once."""
     kept: int = 4
     """Room is kept for so many jobs at the most."""
     preemption: Preemption = field(default_factory=Preemption)

@@ -2,6 +2,7 @@
 """Finds why a job waits. Worked out for one job when somebody asks, and never for all."""
 
 from math import inf
+from typing import NamedTuple
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.gang import why_not
@@ -11,18 +12,25 @@ from gpupack_core.queueing.charge import Key, least
 from gpupack_core.queueing.job import Job
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.reasons import Wait, WaitReason
-from gpupack_core.queueing.room import Planner
+from gpupack_core.queueing.room import KeptRoom, Planner
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.tree import TreeNode
 from gpupack_core.queueing.usage import Usage
 from gpupack_core.queueing.waiting import Entry
 from gpupack_core.queueing.within import WithinQuota
+from gpupack_core.reasons import Refusal
 
 _ANY_POLICY = POLICIES["first-fit"]
 """Why something fits nowhere does not depend on the policy."""
 
-_Told = tuple[WaitReason, str, Job | None, float | None]
+
+class _Told(NamedTuple):
+    reason: WaitReason
+    text: str
+    first: Job | None = None
+    earliest: float | None = None
+    refusal: Refusal | None = None
 
 
 class Why:
@@ -37,11 +45,17 @@ class Why:
 
     def of(self, entry: Entry) -> Wait:
         """The first reason that holds."""
-        reason, text, first, earliest = self._told(entry)
+        told = self._told(entry)
         position, waiting = self._order.position(entry, self._state.waiting), self._state.waiting
-        line = f"position {position} of {len(waiting)}"
-        whom = None if first is None else first.id
-        return Wait(reason, f"{text} ({line})", position, len(waiting), earliest, whom)
+        return Wait(
+            told.reason,
+            f"{told.text} (position {position} of {len(waiting)})",
+            position,
+            len(waiting),
+            told.earliest,
+            None if told.first is None else told.first.id,
+            told.refusal,
+        )
 
     def _told(self, entry: Entry) -> _Told:
         job = entry.job
@@ -51,7 +65,7 @@ class Why:
             if alive:
                 waited = self._now - reservation.since
                 text = reasons.victims_end(len(alive), waited)
-                return WaitReason.VICTIMS_END, text, alive[0].job, None
+                return _Told(WaitReason.VICTIMS_END, text, alive[0].job)
         cluster = self._sheet.cluster
         if not self._within.may_pay(cluster, job):
             return self._quota(job, cluster)
@@ -60,14 +74,15 @@ class Why:
             return self._no_room(entry, cluster)
         if self._within.payable(cluster, job, places) is None:
             return self._quota(job, cluster)
-        return self._behind(entry, cluster) or self._kept(job) or _next()
+        return self._behind(entry, cluster) or self._kept(entry) or _next()
 
     def _no_room(self, entry: Entry, cluster: Cluster) -> _Told:
         kept = self._state.kept_for(entry.job)
         starts = kept.at if kept is not None and kept.at < inf else None
         starts_in = None if starts is None else max(starts - self._now, 0.0)
-        text = reasons.no_room(why_not(cluster, entry.job.gang, _ANY_POLICY), starts_in)
-        return WaitReason.NO_ROOM, text, None, starts
+        refusal = why_not(cluster, entry.job.gang, _ANY_POLICY)
+        text = reasons.no_room(refusal.message if refusal else "", starts_in)
+        return _Told(WaitReason.NO_ROOM, text, None, starts, refusal)
 
     def _quota(self, job: Job, cluster: Cluster) -> _Told:
         leaf, asked = self._books.tree.tenant(job.tenant), least(job.gang)
@@ -78,7 +93,7 @@ class Why:
         used = self._usage.of(node).get(key, 0)
         tell = reasons.borrowing_limit if is_limit else reasons.quota_used
         reason = WaitReason.BORROWING_LIMIT if is_limit else WaitReason.QUOTA_USED
-        return reason, tell(node, key, used=used, asked=asked, left=left), None, None
+        return _Told(reason, tell(node, key, used=used, asked=asked, left=left))
 
     def _behind(self, entry: Entry, cluster: Cluster) -> _Told | None:
         """The first of those in the same strict order, if it is another."""
@@ -96,21 +111,29 @@ class Why:
             return None
         whom = reasons.name_of(first.job, to=entry.job)
         text = reasons.behind(whom, self._books.tree.node(scope))
-        return WaitReason.BEHIND, text, first.job, None
+        return _Told(WaitReason.BEHIND, text, first.job)
 
-    def _kept(self, job: Job) -> _Told | None:
-        kept = next((room for room in self._state.kept if room.placements is not None), None)
-        if kept is None or kept.job.id == job.id:
-            return None
-        entry = self._state.waiting.get(kept.job.id)
-        waited = 0.0 if entry is None else self._now - entry.since
+    def _kept(self, entry: Entry) -> _Told | None:
+        """For whom room is kept from it."""
+        job, after = entry.job, self._books.rules.keep_room_after
+        for kept in self._state.kept:
+            head = self._state.waiting.get(kept.job.id)
+            if kept.placements is None or head is None or head.job.id == job.id:
+                continue
+            is_due = head.since + after <= self._now
+            if is_due or head.rank.minus_priority < entry.rank.minus_priority:
+                return self._kept_for(head, kept, job)
+        return None
+
+    def _kept_for(self, head: Entry, kept: KeptRoom, job: Job) -> _Told:
         within = kept.at - self._now if kept.at < inf else None
-        text = reasons.room_kept(reasons.name_of(kept.job, to=job), waited, within)
-        return WaitReason.ROOM_KEPT, text, kept.job, None
+        whom = reasons.name_of(head.job, to=job)
+        text = reasons.room_kept(whom, self._now - head.since, within)
+        return _Told(WaitReason.ROOM_KEPT, text, head.job)
 
 
 def _next() -> _Told:
-    return WaitReason.NEXT, "it fits, and its turn comes with the next decision", None, None
+    return _Told(WaitReason.NEXT, "it fits, and its turn comes with the next decision")
 
 
 def _limiting(usage: Usage, node: TreeNode, key: Key) -> tuple[TreeNode, bool]:

@@ -21,9 +21,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import gpupack_core as core
+from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claims import Allocation, PodClaim, State, WorkerClaim
 from gpupack_extender.ledger.tickets import TicketReservations
 from gpupack_extender.ledger.workers import (
+    AttemptKey,
     WorkerKey,
     is_lingering,
     lingering_holder,
@@ -37,10 +39,11 @@ V = TypeVar("V")
 
 
 class ClaimTable:
-    """Who claims what."""
+    """Who claims what; `changes` is told of whatever changes."""
 
-    def __init__(self, cluster: core.Cluster) -> None:
+    def __init__(self, cluster: core.Cluster, changes: Changes) -> None:
         self.cluster = cluster
+        self.changes = changes
         self.workers: dict[WorkerKey, WorkerClaim] = {}
         self.pods: dict[str, PodClaim] = {}
         self.lingering: dict[core.NodeName, Mapping[str, core.Placement]] = {}
@@ -52,6 +55,8 @@ class ClaimTable:
         self._reservations = TicketReservations(cluster)
         self._of_job: dict[str, set[WorkerKey]] = defaultdict(set)
         self._serving: dict[WorkerKey, set[str]] = defaultdict(set)
+        self._served: dict[AttemptKey, set[WorkerKey]] = defaultdict(set)
+        """Workers of whom a pod has a claim."""
 
     def workers_of(self, job_uid: str) -> tuple[WorkerKey, ...]:
         """The workers of a job that have a claim, of whatever attempt."""
@@ -60,6 +65,20 @@ class ClaimTable:
     def pods_of(self, worker: WorkerKey) -> tuple[PodClaim, ...]:
         """The pods of a worker that have a claim; more than one is somebody's error."""
         return tuple(self.pods[uid] for uid in sorted(self._serving.get(worker, ())))
+
+    def held_by(self, attempt: AttemptKey) -> tuple[Allocation, ...]:
+        """What its workers hold, by their index: by claims of their own, or by those of their pods.
+
+        An attempt that has ended holds what its pods do until they are gone.
+        """
+        served = self._served.get(attempt, ())
+        workers = {w for w in self.workers_of(attempt.job_uid) if w.attempt == attempt}
+        return tuple(
+            self.workers[worker].allocation
+            if worker in self.workers
+            else self.pods_of(worker)[0].allocation
+            for worker in sorted(workers.union(served), key=lambda worker: worker.index)
+        )
 
     def expire(self, now: float) -> None:
         """End pods' claims whose deadline has passed; costs nothing for claims that have none."""
@@ -99,6 +118,7 @@ class ClaimTable:
         _mark(self._workers_with_deadline, claim.worker, deadline=claim.deadline)
         self._of_job[claim.worker.attempt.job_uid].add(claim.worker)
         self._book_worker(claim.worker)
+        self.changes.attempt(claim.worker.attempt)
 
     def drop_worker(self, worker: WorkerKey) -> None:
         """End a worker's claim. Its pod's claim, if there is one, stays."""
@@ -107,6 +127,7 @@ class ClaimTable:
         self._workers_with_deadline.discard(worker)
         _discard(self._of_job, worker.attempt.job_uid, worker)
         self._book_worker(worker)
+        self.changes.attempt(worker.attempt)
 
     def put_pod(self, claim: PodClaim) -> None:
         """Add a pod's claim or replace the one there is."""
@@ -117,7 +138,11 @@ class ClaimTable:
             self._leave(claim.uid, before.worker)
         if claim.worker:
             self._serving[claim.worker].add(claim.uid)
+            self._served[claim.worker.attempt].add(claim.worker)
             self._book_worker(claim.worker)
+            self.changes.attempt(claim.worker.attempt)
+        else:
+            self.changes.pod(claim.uid)
         self._book(pod_holder(claim.uid), claim.allocation)
         self._book_lingering(claim.allocation.node, claim.uid)
         if before and before.allocation.node != claim.allocation.node:
@@ -133,10 +158,13 @@ class ClaimTable:
         self._book_lingering(claim.allocation.node, uid)
         if claim.worker:
             self._leave(uid, claim.worker)
+        else:
+            self.changes.pod(uid)
 
     def node_changed(self, name: core.NodeName) -> None:
         """The cluster has other devices there now."""
         self._reservations.recompute(name)
+        self.changes.node(name)
 
     def lingering_on(self, node: core.NodeName, holders: Mapping[str, core.Placement]) -> None:
         """These pods, by UID, linger on a node and no others."""
@@ -223,7 +251,10 @@ class ClaimTable:
 
     def _leave(self, uid: str, worker: WorkerKey) -> None:
         _discard(self._serving, worker, uid)
+        if worker not in self._serving:
+            _discard(self._served, worker.attempt, worker)
         self._book_worker(worker)
+        self.changes.attempt(worker.attempt)
 
     def _book_worker(self, worker: WorkerKey) -> None:
         claim = self.workers.get(worker)
@@ -251,6 +282,7 @@ class ClaimTable:
             if held is not None:
                 self.cluster.give_back(holder)
                 self._reservations.recompute(held.node)
+                self.changes.given_back(held.node)
             if wanted is not None:
                 self.cluster.adopt(holder, wanted)
                 self._reservations.recompute(wanted.node)

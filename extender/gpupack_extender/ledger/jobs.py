@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJobs as the watch shows them: which attempt is admitted, and where it is placed."""
 
+import dataclasses
+import datetime as dt
+
 import gpupack_core as core
 from gpupack_crds.placement import WorkerPlacement, by_worker
 from gpupack_extender.ledger import claims
@@ -10,22 +13,47 @@ from gpupack_extender.ledger.placed_job import PlacedJob
 from gpupack_extender.ledger.workers import AttemptKey, WorkerKey
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShownJob:
+    """What the watch last showed of a GPUJob, as far as the queue asks.
+
+    Attributes:
+        attempt: the current one.
+        may_wait: False: it has ended, is suspended or is being deleted.
+        created_at, started_at: of the job, and of the current attempt.
+        ends_at: when its deadline is over.
+        priority: by which it was admitted.
+    """
+
+    attempt: AttemptKey
+    may_wait: bool
+    created_at: dt.datetime | None
+    started_at: dt.datetime | None
+    ends_at: dt.datetime | None
+    priority: int
+
+
 class Jobs:
     """A reflector's store."""
 
     def __init__(self, table: ClaimTable) -> None:
         self._claims = table
-        self._current: dict[str, AttemptKey] = {}
+        self._shown: dict[str, ShownJob] = {}
+
+    def shown(self, job_uid: str) -> ShownJob | None:
+        """What is known of a GPUJob; None: the watch has not shown it, or it is gone."""
+        return self._shown.get(job_uid)
 
     def is_known(self, attempt: AttemptKey) -> bool:
         """Whether the watch has shown this attempt, or a later one of the same job."""
-        current = self._current.get(attempt.job_uid)
-        return current is not None and current.number >= attempt.number
+        shown = self._shown.get(attempt.job_uid)
+        return shown is not None and shown.attempt.number >= attempt.number
 
     def upsert(self, job: PlacedJob) -> None:
         """A GPUJob appeared or changed."""
         attempt = _attempt(job)
-        self._current[attempt.job_uid] = attempt
+        self._shown[attempt.job_uid] = _shown(job, attempt)
+        self._claims.changes.job(attempt.job_uid)
         written = self._written(job, attempt)
         for worker in self._claims.workers_of(attempt.job_uid):
             was_written = self._claims.workers[worker].state is State.WRITTEN
@@ -42,13 +70,14 @@ class Jobs:
     def replace(self, jobs: list[PlacedJob]) -> None:
         """These are all GPUJobs. A plan may be for one younger than the list."""
         listed = {job.metadata.uid for job in jobs}
-        for uid in sorted(self._current.keys() - listed):
+        for uid in sorted(self._shown.keys() - listed):
             self._forget(uid)
         for job in jobs:
             self.upsert(job)
 
     def _forget(self, job_uid: str) -> None:
-        self._current.pop(job_uid, None)
+        self._shown.pop(job_uid, None)
+        self._claims.changes.job(job_uid)
         for worker in self._claims.workers_of(job_uid):
             self._claims.drop_worker(worker)
 
@@ -83,6 +112,17 @@ class Jobs:
         placement = claims.placement(placed.node, held, cpu=cpu, memory=memory)
         allocation = Allocation(placement, {} if placed.devices else job.tickets)
         return WorkerClaim(worker=worker, allocation=allocation, state=State.WRITTEN)
+
+
+def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
+    return ShownJob(
+        attempt=attempt,
+        may_wait=job.may_wait,
+        created_at=job.metadata.creation_timestamp,
+        started_at=job.started_at,
+        ends_at=job.ends_at,
+        priority=job.status.priority,
+    )
 
 
 def _attempt(job: PlacedJob) -> AttemptKey:

@@ -8,6 +8,7 @@ from typing import Final
 
 import gpupack_core as core
 from gpupack_extender.ledger.arrivals import Arrivals
+from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claim_table import ClaimTable
 from gpupack_extender.ledger.claims import Allocation, PodClaim, State, WorkerClaim
 from gpupack_extender.ledger.jobs import Jobs
@@ -44,6 +45,7 @@ class Ledger:
         claims: who claims what.
         nodes, gpus, jobs, pods: stores for reflectors.
         learner: what pods have asked for so far.
+        changes: what has changed since somebody last looked.
     """
 
     def __init__(
@@ -55,7 +57,8 @@ class Ledger:
     ) -> None:
         self._clock = clock
         self.cluster = core.Cluster(tie_seed=tie_seed)
-        self.claims = ClaimTable(self.cluster)
+        self.changes = Changes()
+        self.claims = ClaimTable(self.cluster, self.changes)
         stores = NodeStores(self.cluster, self.claims, observed_resources)
         self.nodes, self.gpus = stores.nodes, stores.gpus
         self.jobs = Jobs(self.claims)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs with nothing but what the ledger reads, so that hardly anything makes one unreadable.
+"""GPUJobs with nothing but what ledger and queue read: hardly anything makes one unreadable.
 
 `gpupack_crds.kinds.GpuJob` was rejected here: its enums refuse an object that a newer release
 wrote, and places that the ledger does not see are given away.
 """
 
+import datetime as dt
 from typing import Final
 
 import msgspec
@@ -16,6 +17,9 @@ from gpupack_extender import pod_resources
 from gpupack_extender.errors import AskInvalid
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
+
+_LONGEST_SECONDS: Final = 31_536_000.0
+"""A year, as the CRD has it."""
 
 _NOT_PLACED: Final = frozenset({"Pending", "Suspended", "Succeeded", "Failed"})
 
@@ -35,19 +39,31 @@ class PlacedJobTemplate(objects.View, frozen=True):
 
 
 class PlacedJobSpec(objects.View, frozen=True):
-    """Of the spec, what tells CPU, memory and the number of GPUs of a worker."""
+    """Of the spec, what tells CPU, memory and the number of GPUs of a worker, and for how long."""
 
     template: PlacedJobTemplate | None = None
     gpus: int | None = None
     resource_name: str = names.GPU
+    active_deadline_seconds: float | None = None
+    suspend: bool = False
+
+
+class PlacedAttempt(objects.View, frozen=True):
+    """One attempt."""
+
+    number: int = 0
+    started_at: dt.datetime | None = None
 
 
 class PlacedJobStatus(objects.View, frozen=True):
-    """Of the status, who is placed where."""
+    """Of the status, who is placed where, and since when."""
 
     phase: str = "Pending"
     attempt: int = 0
     placement: tuple[NodePlacement, ...] = ()
+    attempts: tuple[PlacedAttempt, ...] = ()
+    started_at: dt.datetime | None = None
+    priority: int = 0
 
     @property
     def holds_placement(self) -> bool:
@@ -56,10 +72,30 @@ class PlacedJobStatus(objects.View, frozen=True):
 
 
 class PlacedJob(objects.Object, frozen=True):
-    """A GPUJob as far as the ledger reads it."""
+    """A GPUJob as far as ledger and queue read it."""
 
     spec: PlacedJobSpec = PlacedJobSpec()
     status: PlacedJobStatus = PlacedJobStatus()
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may be waiting for places: not ended, suspended or being deleted."""
+        ended = self.status.phase in {"Succeeded", "Failed"}
+        return not (ended or self.spec.suspend or self.metadata.deletion_timestamp)
+
+    @property
+    def started_at(self) -> dt.datetime | None:
+        """When the current attempt began."""
+        current = (each for each in self.status.attempts if each.number == self.status.attempt)
+        return next((each.started_at for each in current), None)
+
+    @property
+    def ends_at(self) -> dt.datetime | None:
+        """When its deadline is over; None: it has none, or has never begun."""
+        seconds, begun = self.spec.active_deadline_seconds, self.status.started_at
+        if seconds is None or begun is None:
+            return None
+        return begun + dt.timedelta(seconds=min(max(seconds, 0.0), _LONGEST_SECONDS))
 
     @property
     def needs(self) -> tuple[core.MilliCpu, core.MiB]:

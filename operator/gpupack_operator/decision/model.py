@@ -55,45 +55,46 @@ class Planned:
     Attributes:
         placement: as the status has it.
         seconds: how long the places are still held for certain; by then they must be written.
+        priority: by which they were given.
     """
 
     placement: tuple[NodePlacement, ...]
     seconds: float
+    priority: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Waits:
+    """It stands in the extender's queue, which says when its turn has come.
+
+    Attributes:
+        reason: the extender's, as is the message.
+    """
+
+    reason: str
+    message: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotPlanned:
-    """There is no plan.
+    """It could not be asked for, or there was no answer.
 
     Attributes:
-        reason: the extender's, or why it gave no answer.
-        message: the extender's.
+        reason: why.
+        message: in a sentence.
         for_good: what the job asks for cannot be read; no plan will ever be made.
-        lacks_room: it would fit the cluster as it is if others had ended; None: not known.
         retry_seconds: when asking again may give another answer; None: soon, then later each time.
     """
 
     reason: str
     message: str
     for_good: bool = False
-    lacks_room: bool | None = None
     retry_seconds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanLater:
     """Another job is being planned just now."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Behind:
-    """A job of higher priority lacks room: what is freed is for that one first.
-
-    Attributes:
-        job: its namespace and name.
-    """
-
-    job: tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class NotYet:
     """A child's name is free in a moment: what has it is on its way out."""
 
 
-Answer = Planned | NotPlanned | PlanLater | Behind | NotCreated | NotYet
+Answer = Planned | Waits | NotPlanned | PlanLater | NotCreated | NotYet
 """What came of the action of an earlier step of the same pass."""
 
 
@@ -131,8 +132,8 @@ class Observation:
         silent: of the nodes whose pods are overdue, those that have fallen silent altogether.
         now: the time.
         limits: how long to wait for things.
-        refusals: refused plans in a row since something was last freed.
-        waiting: how many GPUJobs wait for a plan, this one among them.
+        refusals: how often in a row it could not ask for a plan, or had no answer.
+        asked_until: until then nothing is asked, for the queue knows the job as it is.
         told_at: when the status last said why the job waits, where this operator wrote it.
         answer: of an action earlier in this pass.
     """
@@ -144,7 +145,7 @@ class Observation:
     limits: Limits = Limits()
     silent: frozenset[str] = frozenset()
     refusals: int = 0
-    waiting: int = 0
+    asked_until: dt.datetime | None = None
     told_at: dt.datetime | None = None
     answer: Answer | None = None
 

@@ -32,3 +32,12 @@ def deadline(spec: GpuJobSpec, status: GpuJobStatus) -> dt.datetime | None:
     if spec.active_deadline_seconds is None or status.started_at is None:
         return None
     return after(read(status.started_at), spec.active_deadline_seconds)
+
+
+def seconds_left(spec: GpuJobSpec, status: GpuJobStatus, now: dt.datetime) -> float | None:
+    """Until the deadline if the job starts now; None: it has none."""
+    over = deadline(spec, status)
+    if over is None:
+        seconds = spec.active_deadline_seconds
+        return None if seconds is None else float(seconds)
+    return max((over - now).total_seconds(), 1.0)

@@ -9,18 +9,20 @@ are silent it is waited for no longer; the ledger does not hand out its devices 
 
 import datetime as dt
 
+from msgspec import structs
+
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_kube.objects import Pod
 from gpupack_operator.decision import attempts, cleanup, ended, gpus, readings, running, times
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.model import (
     AskPlan,
-    Behind,
     Decision,
     NotPlanned,
     Observation,
     PlanLater,
     Planned,
+    Waits,
 )
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import view
@@ -30,17 +32,14 @@ LOOK_SECONDS = 5.0
 """How often to look at what should be going away without being asked."""
 
 FIRST_RETRY_SECONDS = 0.5
-"""Soon at first: what was just freed may not have reached the ledger when we heard of it."""
 MAX_RETRY_SECONDS = 15.0
-RETRIES_PER_SECOND = 20
-"""Of all who wait together, unasked; the waitlist wakes them when something is freed."""
+"""Between two questions of which the first had no answer."""
 
 OVERDUE_SECONDS = 10.0
 """How long after its grace period a pod may take to go before the status complains."""
 
 QUIET_SECONDS = 10.0
-"""How long a text may be out of date while its reason holds. Whatever is freed changes the counts
-in the texts of all who wait: written at once, one event would cost as many writes."""
+"""How long a text may be out of date while its reason holds, however often it is asked for anew."""
 
 
 def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
@@ -103,29 +102,17 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
     if isinstance(answer, Planned):
         return _admitted(observation, status, answer, write)
     if isinstance(answer, PlanLater):
-        again_at = times.after(observation.now, _longest_retry(observation))
+        again_at = times.after(observation.now, MAX_RETRY_SECONDS)
         return Decision(status=observation.job.status, again_at=again_at)
-    if isinstance(answer, Behind):
-        return _behind(observation, status, answer, write)
     if isinstance(answer, NotPlanned) and answer.for_good:
         return _failed(observation, status, write, reason=answer.reason, message=answer.message)
-    if isinstance(answer, NotPlanned):
-        again_at = _retry_at(observation, answer)
+    if isinstance(answer, NotPlanned | Waits):
+        again_at = _ask_again_at(observation, answer)
         reason, message = answer.reason, answer.message
         return _told(observation, status, again_at, write, reason=reason, message=message)
+    if observation.asked_until and observation.now < observation.asked_until:
+        return Decision(status=status, again_at=observation.asked_until)
     return Decision(status=observation.job.status, actions=(AskPlan(status.attempt + 1),))
-
-
-def _behind(
-    observation: Observation, status: GpuJobStatus, answer: Behind, write: Writer
-) -> Decision:
-    """The waitlist wakes the job when the one before it waits no longer."""
-    namespace, name = answer.job
-    near = namespace == observation.job.metadata.namespace
-    first = name if near else "a job of another namespace"
-    message = f"behind {first}, which has a higher priority and waits for room"
-    again_at = times.after(observation.now, _longest_retry(observation))
-    return _told(observation, status, again_at, write, reason=JobReason.QUEUED, message=message)
 
 
 def _told(
@@ -147,24 +134,21 @@ def _told(
     return Decision(status=status, again_at=times.earliest(again_at, tell_at))
 
 
-def _retry_at(observation: Observation, answer: NotPlanned) -> dt.datetime:
-    if answer.retry_seconds is not None:
+def _ask_again_at(observation: Observation, answer: NotPlanned | Waits) -> dt.datetime:
+    if isinstance(answer, Waits) and observation.asked_until:
+        return observation.asked_until
+    if isinstance(answer, NotPlanned) and answer.retry_seconds is not None:
         return times.after(observation.now, answer.retry_seconds)
     doublings = min(max(observation.refusals - 1, 0), 8)
-    seconds = FIRST_RETRY_SECONDS * 2**doublings
-    if seconds >= MAX_RETRY_SECONDS:
-        seconds = _longest_retry(observation)
+    seconds = min(FIRST_RETRY_SECONDS * 2**doublings, MAX_RETRY_SECONDS)
     return times.after(observation.now, seconds)
-
-
-def _longest_retry(observation: Observation) -> float:
-    return max(MAX_RETRY_SECONDS, observation.waiting / RETRIES_PER_SECOND)
 
 
 def _admitted(
     observation: Observation, status: GpuJobStatus, plan: Planned, write: Writer
 ) -> Decision:
     status = attempts.opened(status, plan.placement, observation.now)
+    status = structs.replace(status, priority=plan.priority)
     held = gpus.phrase(observation.job.spec)
     message = f"attempt {status.attempt} has {held} on {status.nodes}"
     status = write.set(status, Type.ADMITTED, "True", JobReason.ADMITTED, message)

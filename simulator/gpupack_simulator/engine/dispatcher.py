@@ -249,4 +249,5 @@ def place(cluster: Cluster, gang: Gang, policy: Policy) -> tuple[Placement, ...]
 
 def never_fits(cluster: Cluster, gang: Gang, policy: Policy) -> str:
     """Why it fits not even the empty cluster; empty: it does."""
-    return why_not(cluster.emptied(), gang, policy)
+    refusal = why_not(cluster.emptied(), gang, policy)
+    return refusal.message if refusal else ""

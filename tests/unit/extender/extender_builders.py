@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An API server's objects, and a ledger that has seen them."""
 
+import datetime as dt
+
 import msgspec
 
 from gpupack_crds import names
@@ -12,10 +14,14 @@ from gpupack_extender import pod_ask
 from gpupack_extender.binding import annotations
 from gpupack_extender.errors import NotReady
 from gpupack_extender.filtering import Filter
+from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.ledger.placed_job import PlacedJob
+from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Decisions, Mode
@@ -64,8 +70,64 @@ class World:
             ledger, self.policies, self.decisions, self.may_decide, unknown_jobs
         )
         self.prioritize_pod = Prioritize(ledger, self.policies, self.decisions)
-        self.plan = Plan(ledger, self.policies, self.decisions)
+        self.turns = Turns()
+        self.admissions = Admissions(
+            ledger,
+            self.policies,
+            self.turns,
+            now=lambda: self.now,
+            hold_seconds=self.decisions.plan_hold_seconds,
+        )
+        self.plan = Plan(ledger, self.admissions, self.decisions)
         self.reserve_ask = Reserve(ledger, self.policies, self.decisions, self.may_decide)
+
+    def asks(self, name, **asked):
+        """The operator asks for a plan; `submitted`: when the GPUJob was made."""
+        return self.plan(plan_request(name, **asked))
+
+    def decide(self):
+        """As the runner does after a change."""
+        self.admissions.decide()
+
+    def called(self):
+        """The names of those whose turn has come, in order."""
+        return [given.name for given in self.turns._last]
+
+    def running(self):
+        """The names of those who run, as the queue knows it."""
+        return [running.job.name for running in self.admissions.queue.state.running]
+
+    def written(self, name):
+        """The watch shows that the plan of a job's first attempt was written."""
+        held = self.ledger.plan_of(self.attempt(name))
+        placed = [(claim.placement.node, claims.shares(claim.placement)) for claim in held]
+        self.ledger.jobs.upsert(job(name, attempt=1, phase="Admitted", placed=placed))
+
+    def ends(self, name, *, nodes=None):
+        """A job has ended, or given back what it had on these nodes."""
+        held = self.ledger.plan_of(self.attempt(name))
+        left = [
+            (claim.placement.node, claims.shares(claim.placement))
+            for claim in held
+            if nodes is not None and claim.placement.node not in nodes
+        ]
+        phase = "Admitted" if left else "Succeeded"
+        self.ledger.jobs.upsert(job(name, attempt=1, phase=phase, placed=left))
+
+    def settle(self, name, outcome):
+        """What a read says of a job's plan that no watch has shown."""
+        self.ledger.settle_plan(self.ledger.plan_of(self.attempt(name)), outcome)
+
+    def attempt(self, name, number=1):
+        return AttemptKey(namespace="team", job=name, job_uid=f"uid-{name}", number=number)
+
+    def with_times(self, shown, *, startedAt):  # noqa: N803 - the field's name
+        """A GPUJob whose current attempt, and the job, began then."""
+        built = msgspec.to_builtins(shown)
+        number = built["status"]["attempt"]
+        times = {"startedAt": startedAt, "attempts": [{"number": number, "startedAt": startedAt}]}
+        built["status"] |= times
+        return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
 
     def may_decide(self):
         if self.now < self.decides_from:
@@ -290,7 +352,9 @@ def owner(name, **changes):
     return {"apiVersion": "batch/v1", "kind": "Job", "name": name, "controller": True, **changes}
 
 
-def job(name, *, attempt=0, phase="Pending", placed=(), version="1", uid=None, **spec):
+def job(
+    name, *, attempt=0, phase="Pending", placed=(), version="1", uid=None, deleted=False, **spec
+):
     """A GPUJob; `placed` holds (node, GPU numbers or devices) per worker."""
     placement = by_node(
         WorkerPlacement(index, where, _devices(where, held))
@@ -302,6 +366,7 @@ def job(name, *, attempt=0, phase="Pending", placed=(), version="1", uid=None, *
             "namespace": "team",
             "uid": uid or f"uid-{name}",
             "resourceVersion": version,
+            **({"deletionTimestamp": "1970-01-01T00:00:00Z"} if deleted else {}),
         },
         "spec": {"gpus": 1, **spec},
         "status": {"attempt": attempt, "phase": phase, "placement": msgspec.to_builtins(placement)},
@@ -319,7 +384,19 @@ def _devices(node_name, held):
     return whole(node_name, *held) if is_numbers else held
 
 
-def plan_request(name, *, attempt=1, workers=1, gpus=1, pod_spec=None, version="1", **spec):
+def plan_request(
+    name,
+    *,
+    attempt=1,
+    workers=1,
+    gpus=1,
+    pod_spec=None,
+    version="1",
+    priority=0,
+    submitted=0,
+    seconds_left=None,
+    **spec,
+):
     """`share=…` asks for shares instead of whole GPUs."""
     asked = {} if "share" in spec else {"gpus": gpus}
     built = {
@@ -330,5 +407,8 @@ def plan_request(name, *, attempt=1, workers=1, gpus=1, pod_spec=None, version="
         "resourceVersion": version,
         "spec": {"workers": workers, **asked, **spec},
         "podSpec": pod_spec or {"containers": [{"name": "worker"}]},
+        "priority": priority,
+        "submittedAt": dt.datetime.fromtimestamp(submitted, dt.UTC).isoformat(),
+        **({} if seconds_left is None else {"secondsLeft": seconds_left}),
     }
     return msgspec.json.decode(msgspec.json.encode(built), type=PlanRequest)

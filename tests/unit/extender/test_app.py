@@ -29,6 +29,7 @@ def app(reflector, server=None):
         reflectors={"pods": reflector},
         unconfirmed={"binds": Task(), "plans": Task()},
         policies=Task(),
+        queue=Task(),
         endpoint=Task(),
         servers=(server,),
     )

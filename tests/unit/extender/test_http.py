@@ -83,7 +83,13 @@ async def parts(world, api):
         metrics=metrics,
     )
     access = Access(api, clock=lambda: world.now)
-    plans = PlanApi(make_plan=world.plan, access=access, readiness=readiness, metrics=metrics)
+    plans = PlanApi(
+        make_plan=world.plan,
+        turns=world.turns,
+        access=access,
+        readiness=readiness,
+        metrics=metrics,
+    )
     return types.SimpleNamespace(verbs=verbs, plans=plans, watch=watch, leadership=leadership)
 
 

@@ -37,7 +37,13 @@ class Ready:
 @pytest.fixture
 async def port(world, api):
     access = Access(api, clock=lambda: world.now)
-    plans = PlanApi(make_plan=world.plan, access=access, readiness=Ready(), metrics=Metrics())
+    plans = PlanApi(
+        make_plan=world.plan,
+        turns=world.turns,
+        access=access,
+        readiness=Ready(),
+        metrics=Metrics(),
+    )
     async with listening(verbs_server(plans.app(), Serving(verbs_port=0))) as number:
         yield number
 

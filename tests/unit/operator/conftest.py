@@ -157,7 +157,18 @@ def pod(
     return msgspec.convert(body, Pod)
 
 
-def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0, told=None, silent=()):
+def see(
+    gpujob_,
+    *,
+    jobs=(),
+    pods=(),
+    now=10,
+    answer=None,
+    refusals=0,
+    told=None,
+    silent=(),
+    asked_until=None,
+):
     return Observation(
         job=gpujob_,
         jobs=tuple(jobs),
@@ -165,6 +176,7 @@ def see(gpujob_, *, jobs=(), pods=(), now=10, answer=None, refusals=0, told=None
         now=at(now),
         answer=answer,
         refusals=refusals,
+        asked_until=asked_until,
         silent=frozenset(silent),
         told_at=None if told is None else at(told),
     )

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_operator.cache import Cache, CachedGpuJob
-from gpupack_operator.waitlist import Key
+from gpupack_operator.plan_line import Key
 
 KEY = Key("team", "train")
 

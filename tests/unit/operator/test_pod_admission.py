@@ -58,11 +58,7 @@ async def test_the_first_pod_is_tried_and_nothing_is_written(reviews):
 )
 async def test_what_forbids_the_pods_is_told_and_may_be_lifted(reviews, answer):
     refusal = await reviews.ask(answer)
-    assert (refusal.reason, refusal.for_good, refusal.lacks_room) == (
-        "CreationForbidden",
-        False,
-        False,
-    )
+    assert (refusal.reason, refusal.for_good) == ("CreationForbidden", False)
     assert answer[2] in refusal.message
     reviews.now = refusal.retry_seconds
     assert await reviews.ask() is None

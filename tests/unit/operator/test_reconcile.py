@@ -5,20 +5,19 @@ import datetime as dt
 import msgspec
 import pytest
 from gpujobs import read_gpujob
-from msgspec import structs
 
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_kube.errors import Conflict, NotFound, Refused, Unreachable
 from gpupack_operator.actions import Actor
-from gpupack_operator.cache import Cache, CachedGpuJob
+from gpupack_operator.cache import Cache
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.errors import PlanBusy
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
+from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.priorities import Priorities
 from gpupack_operator.reconcile import Reconciler, Sources
-from gpupack_operator.waitlist import Key, Waitlist
 
 KEY = Key("team", "train")
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
@@ -57,16 +56,15 @@ class Scene:
         self.body = server.put(GPUJOB, {"metadata": meta, "spec": spec})
         self.server = server
         self.cache = Cache(gpujobs={KEY: [read_gpujob(self.body)]})
-        self.waitlist = Waitlist(lambda _: None, lambda *_: None)
+        self.woken = []
+        self.line = PlanLine(self.woken.append)
         self.plan = PlanResponse(placement=build.placement("a"), expires_seconds=10)
         self.plans = Plans(self.plan)
         defaults = PodDefaults(workload_image="x")
         actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
         fence = Fence(server.api, namespace="gpupack-system")
         sources = Sources(fence=fence, priorities=Priorities(server.api, most=max_priority))
-        self.reconciler = Reconciler(
-            server.api, actor, self.cache, self.waitlist, Limits(), sources
-        )
+        self.reconciler = Reconciler(server.api, actor, self.cache, self.line, Limits(), sources)
 
     def add(self, name, **spec):
         """Another GPUJob."""
@@ -115,21 +113,6 @@ async def test_the_plan_api_is_told_of_the_template_once(scene):
     assert {"name": "data", "emptyDir": {}} in pod_spec["volumes"]
 
 
-async def test_nobody_waits_behind_a_job_that_is_being_deleted(scene):
-    urgent = scene.add("urgent", priority=9)
-    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", fits_vacated=True)
-    await scene.reconciler.reconcile(urgent)
-    await scene.reconcile()
-    assert scene.status["reason"] == "Queued"
-    seen = scene.cache.gpujob(urgent)
-    going = {"deletion_timestamp": dt.datetime.now(dt.UTC), "resource_version": "99"}
-    leaving = structs.replace(seen.job, metadata=structs.replace(seen.job.metadata, **going))
-    scene.cache.gpujobs[urgent] = [CachedGpuJob(leaving, seen.template)]
-    await scene.reconciler.reconcile(urgent)
-    await scene.reconcile()
-    assert scene.status["reason"] == "TooFewFreeGpus"
-
-
 async def test_a_second_pass_changes_nothing(scene):
     await scene.reconcile()
     writes = list(scene.server.writes)
@@ -156,46 +139,69 @@ async def test_the_time_is_the_api_server_s_whatever_our_own_clock_says(scene):
     assert event["eventTime"].startswith("2020-11-21T12:0")
 
 
-async def test_a_refused_job_is_put_on_the_waitlist(scene):
+async def test_a_job_that_waits_is_asked_for_again_when_its_turn_has_come(scene):
     scene.plans.answer = FULL
-    assert await scene.reconcile() == pytest.approx(0.5, abs=0.45)
-    assert KEY in scene.waitlist
+    assert await scene.reconcile() == pytest.approx(15, abs=0.45)
     assert (scene.status["reason"], scene.server.names("POST")) == ("TooFewFreeGpus", [])
+    await scene.reconcile()
+    assert scene.plans.asked == 1
+    scene.line.called(KEY)
+    scene.plans.answer = scene.plan
+    await scene.reconcile()
+    assert (scene.woken, scene.status["phase"]) == ([KEY], "Admitted")
+
+
+async def test_a_job_that_is_edited_while_it_waits_is_asked_for_anew(scene):
+    scene.plans.answer = FULL
+    await scene.reconcile()
+    stored = scene.server.objects[GPUJOB]
+    meta = stored["metadata"] | {"generation": 2, "resourceVersion": "99"}
+    edited = scene.server.put(GPUJOB, stored | {"metadata": meta})
+    scene.cache.gpujobs[KEY] = [read_gpujob(edited)]
+    await scene.reconcile()
+    assert scene.plans.asked == 2
+
+
+async def test_the_queue_is_told_by_what_a_job_is_ordered(server, build):
+    scene = Scene(server, build, max_priority=3)
+    created = {"creationTimestamp": "2026-11-21T11:00:00Z"}
+    scene.body["metadata"] |= created
+    key = scene.add("timed", priority=9, activeDeadlineSeconds=600)
+    await scene.reconciler.reconcile(key)
+    asked = scene.plans.request
+    assert (asked.priority, asked.submitted_at) == (3, "2026-11-21T11:00:00Z")
+    assert asked.seconds_left == 600
+    assert server.objects[GPUJOB.replace("train", "timed")]["status"]["priority"] == 3
 
 
 async def test_a_job_that_could_not_ask_is_woken_when_it_can(scene):
-    woken = []
-    scene.waitlist.__init__(woken.append, lambda *_: None)
     scene.plans.answer = PlanBusy("another")
     assert await scene.reconcile() == pytest.approx(15, abs=0.45)
-    scene.waitlist.next_turn()
-    assert (woken, scene.server.writes) == ([KEY], [])
+    scene.line.next_turn()
+    assert (scene.woken, scene.server.writes) == ([KEY], [])
 
 
 async def in_line(scene, *names):
     """Jobs that stand in line for the plan API, and who is woken from then on."""
-    woken, scene.plans.answer = [], PlanBusy("another")
-    scene.waitlist.__init__(woken.append, lambda *_: None)
+    scene.plans.answer = PlanBusy("another")
     keys = [scene.add(name) for name in names]
     for key in keys:
         await scene.reconciler.reconcile(key)
-    return keys, woken
+    return keys, scene.woken
 
 
 async def test_whose_turn_it_is_and_who_does_not_ask_leaves_it_to_the_next(scene):
     (first, second), woken = await in_line(scene, "a", "b")
-    scene.waitlist.next_turn()
-    urgent = scene.add("urgent", priority=9)
-    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", fits_vacated=True)
-    await scene.reconciler.reconcile(urgent)
+    scene.line.next_turn()
+    scene.line.waits(first, generation=0, now=dt.datetime.now(dt.UTC))
     assert woken == [first]
     await scene.reconciler.reconcile(first)
-    assert (woken, scene.plans.asked) == ([first, second], 3)
+    assert (woken, scene.plans.asked) == ([first, second], 2)
 
 
 async def test_a_pass_that_fails_or_finds_its_job_gone_leaves_its_turn_to_the_next(scene):
     (first, second, third), woken = await in_line(scene, "a", "b", "c")
-    scene.waitlist.next_turn()
+    scene.line.next_turn()
     scene.plans.answer = TypeError()
     with pytest.raises(TypeError):
         await scene.reconciler.reconcile(first)
@@ -206,39 +212,12 @@ async def test_a_pass_that_fails_or_finds_its_job_gone_leaves_its_turn_to_the_ne
 
 async def test_whose_turn_it_is_and_who_finds_another_being_planned_stands_in_line_again(scene):
     (first, second), woken = await in_line(scene, "a", "b")
-    scene.waitlist.next_turn()
+    scene.line.next_turn()
     await scene.reconciler.reconcile(first)
     assert woken == [first]
-    scene.waitlist.next_turn()
-    scene.waitlist.next_turn()
+    scene.line.next_turn()
+    scene.line.next_turn()
     assert woken == [first, second, first]
-
-
-@pytest.mark.parametrize(
-    ("fits_vacated", "asked"), [(True, 0), (False, 1)], ids=["waits for others", "waits for nodes"]
-)
-async def test_only_a_gang_that_waits_for_others_to_end_keeps_lower_priorities_waiting(
-    scene, fits_vacated, asked
-):
-    urgent = scene.add("urgent", priority=5)
-    counts = {"TooFewFreeGpus": 1, "NodeCordoned": 1}
-    scene.plans.answer = PlanRefusal(
-        reason="TooFewFreeGpus", message="", counts=counts, fits_vacated=fits_vacated
-    )
-    await scene.reconciler.reconcile(urgent)
-    scene.plans.asked = 0
-    await scene.reconcile()
-    assert scene.plans.asked == asked
-
-
-async def test_nobody_waits_behind_a_gang_that_calls_itself_urgent_by_a_number(server, build):
-    scene = Scene(server, build, max_priority=0)
-    hostile = scene.add("hostile", priority=1000, workers=64)
-    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", fits_vacated=True)
-    await scene.reconciler.reconcile(hostile)
-    scene.plans.answer = scene.plan
-    await scene.reconcile()
-    assert scene.status["phase"] == "Admitted"
 
 
 def priority_class(server, value, policy="Never"):
@@ -246,15 +225,15 @@ def priority_class(server, value, policy="Never"):
     server.put(path, {"value": value, "preemptionPolicy": policy})
 
 
-async def test_a_job_is_as_urgent_as_its_class_says(scene):
+async def test_a_job_is_as_urgent_as_its_class_says_and_no_number_makes_it_so(scene):
     priority_class(scene.server, 1_000_000)
     urgent = scene.add("urgent", priorityClassName="team-high")
-    scene.plans.answer = PlanRefusal(reason="TooFewFreeGpus", message="", fits_vacated=True)
+    scene.plans.answer = FULL
     await scene.reconciler.reconcile(urgent)
+    assert scene.plans.request.priority == 1_000_000
     loud = scene.add("loud", priority=1_000_000_000)
     await scene.reconciler.reconcile(loud)
-    status = scene.server.objects[GPUJOB.replace("train", "loud")]["status"]
-    assert (status["reason"], scene.plans.asked) == ("Queued", 1)
+    assert scene.plans.request.priority == 1000
 
 
 @pytest.mark.parametrize(
@@ -280,6 +259,7 @@ async def test_a_waiting_job_is_not_rewritten_for_another_count(scene):
     scene.plans.answer = FULL
     await scene.reconcile()
     scene.plans.answer = PlanRefusal(reason=FULL.reason, message="2 free")
+    scene.line.called(KEY)
     await scene.reconcile()
     assert scene.server.names("PUT") == [f"{GPUJOB}/status"]
     assert scene.plans.asked == 2
@@ -385,6 +365,7 @@ async def test_jobs_that_wait_beside_one_that_starts_are_asked_about_anew(scene)
     await scene.reconcile()
     scene.server.refuse["pods"] = (403, "Forbidden", "exceeded quota: one")
     scene.plans.asked = 0
+    scene.line.called(second)
     await scene.reconciler.reconcile(second)
     status = scene.server.objects[GPUJOB.replace("train", "second")]["status"]
     assert (status["reason"], scene.plans.asked) == ("CreationForbidden", 0)

@@ -45,7 +45,7 @@ async def test_a_leader_counts_what_none_of_its_watches_could_read(monkeypatch, 
         }
         serving = asyncio.create_task(service.serve(Settings.from_environ(environ), environ))
         text = await metrics(port, until='gpupack_unreadable_objects_total{kind="jobs"} 1.0')
-        for kind in ("gpujobs", "gpunodes", "pods"):
+        for kind in ("gpujobs", "pods"):
             assert f'gpupack_unreadable_objects_total{{kind="{kind}"}} 0.0' in text
         stop.set()
         await asyncio.wait_for(serving, timeout=10)

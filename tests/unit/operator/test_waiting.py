@@ -5,7 +5,7 @@ import pytest
 from msgspec import structs
 
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import Behind, NotPlanned, PlanLater
+from gpupack_operator.decision.model import AskPlan, NotPlanned, PlanLater, Waits
 
 
 def refusal(message, reason="TooFewFreeGpus"):
@@ -47,20 +47,19 @@ def test_a_job_that_could_not_ask_waits_for_its_turn_and_writes_nothing(build):
     assert decision.again_at == build.at(25)
 
 
-def test_of_many_who_wait_each_asks_less_often_unasked(build):
-    seen = build.see(build.gpujob(), answer=NotPlanned("TooFewFreeGpus", "none"), refusals=9)
-    assert decide(seen).again_at == build.at(25)
-    assert decide(dataclasses.replace(seen, waiting=10_000)).again_at == build.at(510)
+def test_a_job_in_the_queue_says_why_and_looks_again_when_it_is_to(build):
+    answer = Waits("BorrowingLimit", "namespace team uses 8 GPUs (position 2 of 5)")
+    seen = build.see(build.gpujob(), answer=answer, asked_until=build.at(40))
+    decision = decide(seen)
+    assert (decision.status.phase, decision.status.reason) == ("Pending", "BorrowingLimit")
+    assert (decision.status.message, decision.again_at) == (answer.message, build.at(40))
 
 
-@pytest.mark.parametrize(
-    ("namespace", "text"), [("team", "behind urgent,"), ("other", "behind a job of another")]
-)
-def test_a_job_behind_another_says_so_without_naming_strangers(build, namespace, text):
-    decision = decide(build.see(build.gpujob(), answer=Behind((namespace, "urgent"))))
-    assert (decision.status.reason, decision.actions) == ("Queued", ())
-    assert decision.status.message.startswith(text)
-    assert decision.again_at == build.at(25)
+def test_a_job_that_the_queue_knows_is_not_asked_for_at_every_look(build):
+    seen = build.see(build.gpujob(), asked_until=build.at(40))
+    assert (decide(seen).actions, decide(seen).again_at) == ((), build.at(40))
+    later = dataclasses.replace(seen, now=build.at(40))
+    assert decide(later).actions == (AskPlan(1),)
 
 
 def test_another_reason_is_written_at_once(waiting, build):

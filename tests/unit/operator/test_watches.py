@@ -6,12 +6,10 @@ import msgspec
 import pytest
 
 from gpupack_crds import names
-from gpupack_crds.kinds import GpuNode
 from gpupack_operator import watches
 from gpupack_operator.cache import Cache, ReadableGpuJob
 from gpupack_operator.event_router import EventRouter
-from gpupack_operator.waitlist import Key, Waitlist
-from gpupack_operator.watches import CapacityTrigger
+from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.work_queue import WorkQueue
 
 GPUJOBS = "/apis/gpupack.dev/v1alpha1/gpujobs"
@@ -34,8 +32,8 @@ class Deaf:
 async def watching(server):
     """All watches have synced; yields the cache and the queue of what was heard."""
     queue = WorkQueue(asyncio.get_running_loop().call_later)
-    cache, waitlist = Cache(), Waitlist(queue.add, asyncio.get_running_loop().call_later)
-    router = EventRouter(queue, cache, waitlist)
+    cache, line = Cache(), PlanLine(queue.add)
+    router = EventRouter(queue, cache, line)
     gpujobs = watches.gpujobs_of(cache, router)
     found = watches.reflectors(server.api, cache, router, namespace="")
     tasks = [asyncio.create_task(reflector.run()) for reflector in found.values()]
@@ -54,7 +52,7 @@ async def watching(server):
 @pytest.fixture(autouse=True)
 def nothing_else(server):
     """Lists of the other kinds, with something in them that is of no job."""
-    for path in ("/apis/batch/v1/jobs", "/api/v1/pods", "/apis/gpupack.dev/v1alpha1/gpunodes"):
+    for path in ("/apis/batch/v1/jobs", "/api/v1/pods"):
         server.put(f"{path}/other", {"metadata": {"name": "other", "uid": path}})
 
 
@@ -100,43 +98,3 @@ async def test_the_time_until_all_is_known_grows_with_the_number_of_jobs_and_no_
         server.put(f"{GPUJOBS}/old-{number}", gpujob(f"old-{number}"))
     async with watching(server) as (cache, _):
         assert len(cache.keys()) == OLD_JOBS
-
-
-def gpunode(number, **status):
-    meta = {"name": "a", "uid": "uid-of-a", "resourceVersion": str(number)}
-    return msgspec.convert(
-        {"metadata": meta, "status": {"gpus": 8, "healthy": 8} | status}, GpuNode
-    )
-
-
-class Freed:
-    """Counts how often something may have been freed."""
-
-    def __init__(self):
-        self.times = 0
-
-    def freed(self):
-        self.times += 1
-
-
-def test_a_node_of_which_more_is_free_may_take_who_waits_and_one_of_which_less_is_may_not():
-    """As when a pod of no GPUJob has ended."""
-    freed = Freed()
-    trigger = CapacityTrigger(freed)
-    trigger.replace([gpunode(1, free=3, held=5)])
-    trigger.upsert(gpunode(2, free=2, held=6))
-    assert freed.times == 1
-    trigger.upsert(gpunode(3, free=3, held=5))
-    assert freed.times == 2
-
-
-def test_who_uses_a_node_s_gpus_is_no_news_of_its_capacity():
-    freed = Freed()
-    trigger = CapacityTrigger(freed)
-    trigger.replace([gpunode(1, free=8)])
-    trigger.upsert(gpunode(2, free=3, held=5, heldBy="team/a"))
-    assert freed.times == 1
-    trigger.upsert(gpunode(3, healthy=7))
-    assert freed.times == 2
-    trigger.remove(gpunode(3))
-    assert freed.times == 3

@@ -3,7 +3,7 @@ import asyncio
 import contextlib
 
 from gpupack_kube.errors import Unreachable
-from gpupack_operator.waitlist import Key
+from gpupack_operator.plan_line import Key
 from gpupack_operator.work_queue import WorkQueue
 from gpupack_operator.worker_pool import WorkerPool
 

@@ -80,6 +80,36 @@ def test_room_is_kept_although_nobody_knows_how_long_the_others_run():
     assert world.where["gang"] == "n1/0 n1/1"
 
 
+def test_room_is_kept_at_once_from_lower_priorities_and_later_from_equals():
+    rules = with_rules(preemption=NEVER, keep_room_after=100)
+    world = World(node("n1", 2), node("n2", 2), rules=rules)
+    world.runs("a", "n1/0 n1/1", duration=50).runs("b", "n2/0", duration=60)
+    world.submit("gang", 2, workers=2, priority=5).submit("low").decide(at=1)
+    assert world.why("low").reason is WaitReason.ROOM_KEPT
+    assert "low" not in world.where
+    world.submit("equal", priority=5, duration=500).decide(at=2)
+    assert world.where["equal"] == "n2/1"
+    world.end("b").submit("short", duration=30).decide(at=3)
+    assert world.where["short"] == "n2/0"
+    world.end("a").end("equal").end("short").decide(at=40)
+    assert list(world.where) == ["gang"]
+
+
+def test_an_equal_that_takes_foreseen_places_has_room_foreseen_elsewhere():
+    """What was kept from lower priorities is worked out anew, and still kept."""
+    rules = with_rules(preemption=NEVER, keep_room_after=100)
+    world = World(node("n1", 2), node("n2", 2), rules=rules)
+    world.runs("a", "n1/0", duration=50).runs("b", "n2/0 n2/1", duration=70)
+    world.submit("pair", 2, priority=5).submit("low1").decide(at=1)
+    assert "low1" not in world.where
+    world.submit("equal", priority=5, duration=500).decide(at=2)
+    assert world.where["equal"] == "n1/1"
+    world.end("a").decide(at=50)
+    assert world.where["low1"] == "n1/0"
+    world.submit("low2").end("b").decide(at=70)
+    assert "pair" in world.where
+
+
 def test_who_runs_for_ever_keeps_no_room_from_others():
     rules = with_rules(preemption=NEVER, keep_room_after=0)
     world = World(node("n1", 2), rules=rules)

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue's owner: tells it what has changed, does what it decides, and says why others wait.
+
+    waits      what the operator has asked for; until it has its places, or ends, or nobody knows it
+    runs       an attempt or a pod that holds GPUs by the ledger's claims; until it holds none
+
+An admission holds places in the ledger as a plan does, until the watch shows them written. Where
+they are not written the claims end, and with them the job's place in the queue: its operator asks
+again.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import Final
+
+import gpupack_core as core
+from gpupack_core.queueing import NEVER, Admit, Job, JobId, Queue, Rules, Wait
+from gpupack_extender.ledger.changes import Changes
+from gpupack_extender.ledger.claims import Allocation
+from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.ledger.workers import AttemptKey
+from gpupack_extender.policies import Policies
+from gpupack_extender.queueing import holders
+from gpupack_extender.queueing.ask import GangAsk, job_id, pod_id
+from gpupack_extender.queueing.turns import Turns
+
+UNKNOWN_SECONDS: Final = 60.0
+"""A GPUJob that the watch has not shown for so long is none."""
+
+RULES: Final = Rules(preemption=NEVER)
+
+Places = tuple[core.Placement, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class _Waiting:
+    ask: GangAsk
+    unknown_since: float
+
+
+class Admissions:
+    """Who waits, who is let in. Nothing here awaits.
+
+    Args:
+        ledger: what is held, and by whom.
+        policies: where a gang goes.
+        turns: hears whose turn has come.
+        now: seconds since the epoch, by the API server's clock.
+        hold_seconds: within what an admission is to be written.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        policies: Policies,
+        turns: Turns,
+        *,
+        now: Callable[[], float],
+        hold_seconds: float,
+        rules: Rules = RULES,
+    ) -> None:
+        self._ledger, self._policies, self._turns = ledger, policies, turns
+        self._clock, self._hold_seconds = now, hold_seconds
+        self._now = 0.0
+        self._queue = Queue(rules)
+        self._waiting: dict[JobId, _Waiting] = {}
+        self._of_job: dict[str, set[JobId]] = {}
+        self._running: dict[JobId, tuple[Allocation, ...]] = {}
+        self._suppositions = holders.Suppositions(ledger.cluster)
+        self.look_at: float | None = None
+        """When time alone may make a decision due; None: never."""
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    @property
+    def queue(self) -> Queue:
+        """To be read."""
+        return self._queue
+
+    def now(self) -> float:
+        """As the queue's time goes: never back."""
+        self._now = max(self._now, self._clock())
+        return self._now
+
+    def submit(self, ask: GangAsk) -> None:
+        """It waits from now on; what was asked for it before is forgotten."""
+        self.see()
+        job, uid = job_id(ask.attempt), ask.attempt.job_uid
+        before = self._waiting.get(job)
+        if before is not None and _alike(before.ask, ask):
+            before.ask = dataclasses.replace(before.ask, version=ask.version)
+            return
+        for other in self._of_job.get(uid, set()).copy():
+            self._withdraw(other)
+        self._waiting[job] = _Waiting(ask, self.now())
+        self._of_job.setdefault(uid, set()).add(job)
+        self._queue.submit(ask.job, self.now())
+
+    def withdraw_all(self) -> None:
+        """Nobody waits any more: whoever does asks again."""
+        for job in tuple(self._waiting):
+            self._withdraw(job)
+
+    def see(self) -> None:
+        """Take in what has changed in the ledger."""
+        seen = self._ledger.changes.take()
+        for node in sorted(seen.nodes):
+            self._queue.changed(node, self._ledger.cluster)
+        for node in seen.freed:
+            row = self._ledger.cluster.row(node)
+            if row is not None:
+                self._queue.freed(row)
+        self._see_holders(seen)
+        self._see_jobs(seen.jobs)
+
+    def decide(self, *, asking: AttemptKey | None = None) -> None:
+        """Let in whoever can be; `asking` needs not hear of its turn: it is being answered."""
+        self.see()
+        while True:
+            found = self._queue.cycle(self._ledger.cluster, self.now(), self._plan)
+            for admit in found.admitted:
+                self._admit(admit, asking)
+            if not found:
+                self.look_at = found.look_at
+                return
+
+    def why(self, attempt: AttemptKey) -> Wait:
+        """Why it waits.
+
+        Raises:
+            NotHeld: it does not.
+        """
+        return self._queue.why(job_id(attempt), self._ledger.cluster, self.now(), self._plan)
+
+    def forget_unknown(self) -> None:
+        """Nobody waits for a GPUJob that the watch does not show: it is gone."""
+        now = self.now()
+        for job, waiting in tuple(self._waiting.items()):
+            if self._ledger.jobs.shown(waiting.ask.attempt.job_uid):
+                waiting.unknown_since = now
+            elif now - waiting.unknown_since > UNKNOWN_SECONDS:
+                self._withdraw(job)
+
+    def _admit(self, admit: Admit, asking: AttemptKey | None) -> None:
+        ask = self._waiting[admit.job].ask
+        attempt = ask.attempt
+        self._ledger.hold_plan(
+            attempt, admit.placements, seconds=self._hold_seconds, version=ask.version
+        )
+        self._start(ask.job, admit.placements, self._ledger.claims.held_by(attempt))
+        if attempt != asking:
+            self._turns.give(attempt.namespace, attempt.job)
+
+    def _start(
+        self,
+        job: Job,
+        places: Places,
+        held: tuple[Allocation, ...],
+        *,
+        since: float | None = None,
+    ) -> None:
+        self._suppositions.keep(job.id, places)
+        self._queue.start(job, places, self._ledger.cluster, self.now(), since=since)
+        self._running[job.id] = held
+        self._no_longer_waits(job.id)
+
+    def _see_holders(self, seen: Changes) -> None:
+        claims = self._ledger.claims
+        for attempt in sorted(seen.attempts, key=str):
+            self._see_held(job_id(attempt), claims.held_by(attempt), of=attempt)
+        for uid in sorted(seen.pods):
+            claim = claims.pods.get(uid)
+            held = (claim.allocation,) if claim and claim.worker is None else ()
+            self._see_held(pod_id(uid), held, of=uid)
+
+    def _see_held(
+        self, holder: JobId, held: tuple[Allocation, ...], *, of: AttemptKey | str
+    ) -> None:
+        """What has no GPUs is not the queue's business."""
+        held = held if any(each.placement.devices or each.tickets for each in held) else ()
+        if self._running.get(holder, ()) == held:
+            return
+        started = None
+        if holder in self._running:
+            running = self._queue.state.running.get(holder)
+            started = running.started if running else None
+            del self._running[holder]
+            self._suppositions.forget(holder)
+            self._queue.end(holder, self._ledger.cluster, self.now())
+        if held:
+            places = self._suppositions.places(holder, held)
+            job, since = self._found(of, places)
+            self._start(job, places, held, since=since if started is None else started)
+
+    def _found(self, of: AttemptKey | str, places: Places) -> tuple[Job, float | None]:
+        """Who was found running, and since when as far as anybody wrote it down."""
+        if isinstance(of, AttemptKey):
+            shown = self._ledger.jobs.shown(of.job_uid)
+            current = shown if shown and shown.attempt == of else None
+            job = holders.gang_job(of, places, current)
+            started_at = current.started_at if current else None
+            return job, started_at.timestamp() if started_at else None
+        claim = self._ledger.claims.pods[of]
+        return holders.pod_job(of, claim.namespace, claim.name, places[0]), None
+
+    def _see_jobs(self, uids: Collection[str]) -> None:
+        """A job that is gone, or was shown and may not wait, does not."""
+        for uid in self._of_job.keys() & set(uids):
+            shown = self._ledger.jobs.shown(uid)
+            for job in self._of_job[uid].copy():
+                number = self._waiting[job].ask.attempt.number
+                if shown is None or not shown.may_wait or shown.attempt.number > number:
+                    self._withdraw(job)
+
+    def _withdraw(self, job: JobId) -> None:
+        self._no_longer_waits(job)
+        self._queue.withdraw(job, self._ledger.cluster)
+
+    def _no_longer_waits(self, job: JobId) -> None:
+        waiting = self._waiting.pop(job, None)
+        if waiting is None:
+            return
+        uid = waiting.ask.attempt.job_uid
+        self._of_job[uid].discard(job)
+        if not self._of_job[uid]:
+            del self._of_job[uid]
+
+    def _plan(self, cluster: core.Cluster, job: Job) -> Places | None:
+        waiting = self._waiting.get(job.id)
+        policy = self._policies.named(waiting.ask.policy if waiting else None)
+        if job.gang.workers == 1 and not job.gang.spread.same_clique:
+            found = core.choose(cluster, job.gang.request, policy)
+            return None if found is None else (found,)
+        return core.choose_gang(cluster, job.gang, policy)
+
+
+def _alike(before: GangAsk, ask: GangAsk) -> bool:
+    """Whether it asks for the same; what is left until its deadline is less each time."""
+    same = dataclasses.replace(ask, version=before.version, duration=before.duration)
+    return same == before

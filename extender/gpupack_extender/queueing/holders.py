@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who runs, as the queue knows it, from what the ledger's claims hold.
+
+Where another device plugin hands the GPUs out no devices are known. A quota counts them all the
+same: as if the holder had GPUs of its node that nobody else has in these books.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+import gpupack_core as core
+from gpupack_core.queueing import Job, JobId, Tenant
+from gpupack_extender.ledger.claims import Allocation
+from gpupack_extender.ledger.jobs import ShownJob
+from gpupack_extender.ledger.workers import AttemptKey
+from gpupack_extender.queueing.ask import job_id, pod_id
+
+
+class Suppositions:
+    """Which GPUs of observed nodes are supposed to be whose."""
+
+    def __init__(self, cluster: core.Cluster) -> None:
+        self._cluster = cluster
+        self._of: dict[JobId, set[core.DeviceUuid]] = {}
+        self._taken: set[core.DeviceUuid] = set()
+
+    def places(
+        self, holder: JobId, allocations: Iterable[Allocation]
+    ) -> tuple[core.Placement, ...]:
+        """What it holds, with devices wherever there are as many."""
+        self.forget(holder)
+        return tuple(self._place(holder, each) for each in allocations)
+
+    def keep(self, holder: JobId, places: Iterable[core.Placement]) -> None:
+        """It was placed on these devices, known or supposed."""
+        self.forget(holder)
+        for placement in places:
+            node = self._cluster.node(placement.node)
+            if node is not None and node.resource:
+                self._keep(holder, (grant.uuid for grant in placement.devices))
+
+    def forget(self, holder: JobId) -> None:
+        """It holds nothing any more."""
+        self._taken -= self._of.pop(holder, set())
+
+    def _place(self, holder: JobId, allocation: Allocation) -> core.Placement:
+        node = self._cluster.node(allocation.node)
+        wanted = allocation.tickets.get(node.resource, 0) if node and node.resource else 0
+        if node is None or not wanted:
+            return allocation.placement
+        spare = (device for device in node.devices if device.uuid not in self._taken)
+        grants = tuple(
+            core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
+            for device, _ in zip(spare, range(wanted), strict=False)
+        )
+        self._keep(holder, (grant.uuid for grant in grants))
+        return dataclasses.replace(allocation.placement, devices=grants)
+
+    def _keep(self, holder: JobId, uuids: Iterator[core.DeviceUuid]) -> None:
+        kept = set(uuids)
+        self._of.setdefault(holder, set()).update(kept)
+        self._taken |= kept
+
+
+def gang_job(
+    attempt: AttemptKey, places: tuple[core.Placement, ...], shown: ShownJob | None
+) -> Job:
+    """An attempt that was found running: nobody here has let it in."""
+    duration = None
+    if shown and shown.ends_at and shown.started_at:
+        duration = max((shown.ends_at - shown.started_at).total_seconds(), 1.0)
+    created = shown.created_at if shown else None
+    return Job(
+        id=job_id(attempt),
+        gang=_gang(places),
+        submitted=created.timestamp() if created else 0.0,
+        tenant=Tenant(attempt.namespace),
+        priority=shown.priority if shown else 0,
+        duration=duration,
+        name=attempt.job,
+    )
+
+
+def pod_job(uid: str, namespace: str, name: str, place: core.Placement) -> Job:
+    """A pod of its own."""
+    return Job(id=pod_id(uid), gang=_gang((place,)), tenant=Tenant(namespace), name=f"pod {name}")
+
+
+def _gang(places: tuple[core.Placement, ...]) -> core.Gang:
+    """As far as what was given tells what was asked for."""
+    first = places[0]
+    share = next((grant for grant in first.devices if grant.milli < core.WHOLE_GPU), None)
+    if share is not None:
+        asked = core.Request(share=core.Share(share.milli, share.memory))
+    else:
+        asked = core.Request(gpus=len(first.devices))
+    return core.Gang(len(places), dataclasses.replace(asked, cpu=first.cpu, memory=first.memory))

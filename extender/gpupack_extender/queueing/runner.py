@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the queue whenever something has changed, and when time alone makes a decision due.
+
+A standby follows who runs and keeps nobody waiting: its successor's operator asks anew.
+"""
+
+import asyncio
+from typing import Final
+
+from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.turns import Turns
+from gpupack_extender.readiness import Readiness
+
+PAUSE_SECONDS: Final = 0.02
+"""Between two runs: what changes meanwhile is taken in at once."""
+LONGEST_SECONDS: Final = 1.0
+"""Without a change: readiness comes and goes by time, and so do holds."""
+FORGET_SECONDS: Final = 30.0
+
+
+class QueueRunner:
+    """A task beside the servers."""
+
+    def __init__(
+        self, admissions: Admissions, turns: Turns, ledger: Ledger, readiness: Readiness
+    ) -> None:
+        self._admissions, self._turns = admissions, turns
+        self._ledger, self._readiness = ledger, readiness
+        self._changed = asyncio.Event()
+        self._leads = False
+        self._forgot_at = 0.0
+        ledger.changes.told = self._changed.set
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self._seconds()):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            self.step()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def step(self) -> None:
+        """Take in what has changed, and decide if this process may."""
+        self._follow_leadership()
+        self._ledger.expire()
+        if self._readiness.missing_to_decide():
+            self._admissions.see()
+            return
+        self._admissions.decide()
+        now = self._admissions.now()
+        if now - self._forgot_at > FORGET_SECONDS:
+            self._forgot_at = now
+            self._admissions.forget_unknown()
+
+    def _follow_leadership(self) -> None:
+        leads = self._readiness.leadership.held
+        if leads != self._leads:
+            self._leads = leads
+            self._admissions.withdraw_all()
+            self._turns.begin()
+
+    def _seconds(self) -> float:
+        due = self._admissions.look_at
+        if due is None or self._readiness.missing_to_decide():
+            return LONGEST_SECONDS
+        return min(max(due - self._admissions.now(), 0.0), LONGEST_SECONDS)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose turn has come, for an operator that waits to hear of it.
+
+Turns are numbered. Who asks says which number he has heard last, and gets what came since, at once
+or when something comes. Who has heard nothing of this queue yet, or too long ago, is told to ask
+for everything anew: that is always right, and costs one call for each job that waits.
+"""
+
+import asyncio
+import collections
+import uuid
+from typing import Final
+
+from gpupack_crds.plan import JobName, TurnsResponse
+
+KEPT: Final = 4096
+"""An operator that is further behind asks for everything anew."""
+
+
+class Turns:
+    """Of one queue, from when it begins to lead until it begins anew."""
+
+    def __init__(self) -> None:
+        self._news = asyncio.Event()
+        self.begin()
+
+    def begin(self) -> None:
+        """Nobody waits any more; all who do ask anew."""
+        self._queue = uuid.uuid4().hex
+        self._number = 0
+        self._last: collections.deque[JobName] = collections.deque(maxlen=KEPT)
+        self._wake()
+
+    def give(self, namespace: str, name: str) -> None:
+        """It is the turn of this GPUJob: places are held for it."""
+        self._number += 1
+        self._last.append(JobName(namespace=namespace, name=name))
+        self._wake()
+
+    async def since(self, queue: str, number: int, *, seconds: float) -> TurnsResponse:
+        """What came after `number`; waits for so long for something to come."""
+        try:
+            async with asyncio.timeout(seconds):
+                while (queue, number) == (self._queue, self._number):
+                    await self._news.wait()
+        except TimeoutError:
+            pass
+        missed = self._number - number
+        if queue != self._queue or not 0 <= missed <= len(self._last):
+            return TurnsResponse(queue=self._queue, number=self._number, anew=True)
+        jobs = tuple(self._last)[len(self._last) - missed :]
+        return TurnsResponse(queue=self._queue, number=self._number, jobs=jobs)
+
+    def _wake(self) -> None:
+        """Whoever waits looks once; who comes later waits for the next."""
+        self._news.set()
+        self._news = asyncio.Event()
