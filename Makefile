@@ -226,7 +226,7 @@ lint-chart:
 .PHONY: generate
 generate: venv ## Write what is generated from Python types and .proto files
 	@$(STEP) generate-crds $(PY) -m gpupack_crds.generate crds
-	@$(STEP) generate-chart-crds cp crds/gpujobs.yaml crds/gpunodes.yaml charts/gpupack/files/crds/
+	@$(STEP) generate-chart-crds bash -c "cp crds/*.yaml charts/gpupack/files/crds/"
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(STEP) generate-protos $(PY) agent/generate.py
 
 .PHONY: images

@@ -10,10 +10,15 @@ from typing import Any
 
 import yaml
 
+from gpupack_crds import gpucohort as cohorts
+from gpupack_crds import gpuquota as quotas
 from gpupack_crds import names
+from gpupack_crds.gpucohort import GpuCohortSpec
 from gpupack_crds.gpujob import FIXED_FIELDS, NAME_RULES, GpuJobSpec, fixed_rule
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
+from gpupack_crds.gpuquota import GpuQuotaSpec
+from gpupack_crds.quota import QuotaStatus
 from gpupack_crds.schema import Schema, structural
 
 HEADER = "# Generated from the types in crds/gpupack_crds by `make generate`; do not edit.\n"
@@ -43,6 +48,27 @@ NODE_COLUMNS = (
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
 )
 
+USE_COLUMNS = (
+    ("Nominal", "string", ".status.nominal", "GPUs that are promised.", 0),
+    ("Used", "string", ".status.used", "GPUs that are used.", 0),
+    ("Borrowed", "string", ".status.borrowed", "GPUs that are used beyond the promise.", 0),
+    ("Lent", "string", ".status.lent", "Promised GPUs that others use.", 0),
+    ("Share", "string", ".status.share", "What is borrowed, by weight: the smaller goes first.", 0),
+    ("Running", "integer", ".status.running", "Jobs and pods that hold GPUs.", 0),
+    ("Waiting", "integer", ".status.waiting", "Jobs that wait for GPUs.", 0),
+    ("Problem", "string", ".status.problem", "What of the spec does not count.", 1),
+)
+QUOTA_COLUMNS = (
+    ("Cohort", "string", ".spec.cohort", "Whom it lends to first.", 0),
+    *USE_COLUMNS,
+    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
+)
+COHORT_COLUMNS = (
+    ("Parent", "string", ".spec.parent", "The cohort above it.", 0),
+    *USE_COLUMNS,
+    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
+)
+
 
 def gpujob() -> dict[str, Any]:
     """The CRD of GPUJob."""
@@ -68,6 +94,30 @@ def gpunode() -> dict[str, Any]:
         "properties": _properties(structural(GpuNodeSpec), structural(GpuNodeStatus)),
     }
     return _crd("GPUNode", "gn", scope="Cluster", schema=schema, columns=NODE_COLUMNS)
+
+
+def gpuquota() -> dict[str, Any]:
+    """The CRD of GPUQuota."""
+    schema = {
+        "type": "object",
+        "description": "What a namespace is promised of the cluster's GPUs. Its name is default.",
+        "required": ["spec"],
+        "x-kubernetes-validations": [rule.as_schema() for rule in quotas.NAME_RULES],
+        "properties": _properties(structural(GpuQuotaSpec), structural(QuotaStatus)),
+    }
+    return _crd("GPUQuota", "gq", scope="Namespaced", schema=schema, columns=QUOTA_COLUMNS)
+
+
+def gpucohort() -> dict[str, Any]:
+    """The CRD of GPUCohort."""
+    schema = {
+        "type": "object",
+        "description": "Quotas, and cohorts of them, that lend to each other first.",
+        "required": ["spec"],
+        "x-kubernetes-validations": [rule.as_schema() for rule in cohorts.NAME_RULES],
+        "properties": _properties(structural(GpuCohortSpec), structural(QuotaStatus)),
+    }
+    return _crd("GPUCohort", "gc", scope="Cluster", schema=schema, columns=COHORT_COLUMNS)
 
 
 def _properties(spec: Schema, status: Schema) -> Schema:
@@ -126,7 +176,12 @@ def rendered() -> dict[str, str]:
     """File names and contents of all CRDs."""
     return {
         f"{name}.yaml": HEADER + yaml.safe_dump(crd, sort_keys=False, width=100)
-        for name, crd in (("gpujobs", gpujob()), ("gpunodes", gpunode()))
+        for name, crd in (
+            ("gpucohorts", gpucohort()),
+            ("gpujobs", gpujob()),
+            ("gpunodes", gpunode()),
+            ("gpuquotas", gpuquota()),
+        )
     }
 
 

@@ -2,9 +2,12 @@
 """The kinds of the API group as whole objects, and where they live in the API."""
 
 from gpupack_crds import names
+from gpupack_crds.gpucohort import GpuCohortSpec
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.gpunode import GpuNodeStatus
+from gpupack_crds.gpuquota import GpuQuotaSpec
+from gpupack_crds.quota import QuotaStatus
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
 
@@ -22,5 +25,21 @@ class GpuNode(objects.Object, frozen=True):
     status: GpuNodeStatus = GpuNodeStatus()
 
 
+class GpuQuota(objects.Object, frozen=True):
+    """A GPUQuota as the API server holds it."""
+
+    spec: GpuQuotaSpec = GpuQuotaSpec()
+    status: QuotaStatus = QuotaStatus()
+
+
+class GpuCohort(objects.Object, frozen=True):
+    """A GPUCohort as the API server holds it."""
+
+    spec: GpuCohortSpec = GpuCohortSpec()
+    status: QuotaStatus = QuotaStatus()
+
+
 GPUJOBS = Resource(names.API_PREFIX, "gpujobs", GpuJob)
 GPUNODES = Resource(names.API_PREFIX, "gpunodes", GpuNode)
+GPUQUOTAS = Resource(names.API_PREFIX, "gpuquotas", GpuQuota)
+GPUCOHORTS = Resource(names.API_PREFIX, "gpucohorts", GpuCohort)

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import gpupack_core as core
-from gpupack_crds.kinds import GPUNODES
+from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
 from gpupack_extender.access import Access
 from gpupack_extender.binding import Binder
 from gpupack_extender.errors import TaskEnded
@@ -25,6 +25,8 @@ from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.quotas import QuotaStores
+from gpupack_extender.queueing.reporting import QuotaReporter
 from gpupack_extender.queueing.runner import QueueRunner
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.ranking import Prioritize
@@ -56,6 +58,7 @@ class App:
     """By what is written."""
     policies: Policies
     queue: QueueRunner
+    reporter: QuotaReporter
     endpoint: LeaderEndpoint
     servers: tuple[Server, ...]
 
@@ -70,7 +73,8 @@ def build(settings: Settings, api: Api) -> App:
         known=decisions.outlook,
         can_serve=lambda request: not core.never_fits(ledger.cluster, request),
     )
-    sources = _reflectors(api, ledger)
+    quotas = QuotaStores()
+    sources = _reflectors(api, ledger, quotas)
     takeover = Takeover(
         sources.values(),
         clock=clock,
@@ -113,8 +117,9 @@ def build(settings: Settings, api: Api) -> App:
         ledger,
         policies,
         turns,
+        quotas=quotas,
         now=lambda: api.clock.now().timestamp(),
-        hold_seconds=decisions.plan_hold_seconds,
+        decisions=decisions,
     )
     plan_api = PlanApi(
         make_plan=Plan(ledger, admissions, decisions),
@@ -130,7 +135,10 @@ def build(settings: Settings, api: Api) -> App:
             "plans": UnconfirmedPlans(api, ledger),
         },
         policies=policies,
-        queue=QueueRunner(admissions, turns, ledger, readiness),
+        queue=QueueRunner(admissions, turns, ledger, quotas, readiness),
+        reporter=QuotaReporter(
+            api, quotas, admissions, decides=lambda: not readiness.missing_to_decide()
+        ),
         endpoint=LeaderEndpoint(
             api=api,
             pod=_own_pod(settings),
@@ -161,22 +169,25 @@ async def run(app: App, stop: asyncio.Event) -> None:
         ]
         learning = group.create_task(_essential("policies", app.policies.run()))
         queueing = group.create_task(_essential("queue", app.queue.run()))
+        reporting = group.create_task(_essential("quotas", app.reporter.run()))
         publishing = group.create_task(_essential("endpoint", app.endpoint.run()))
         serving = [group.create_task(_serve(server, stop)) for server in app.servers]
         await stop.wait()
         for server in app.servers:
             server.should_exit = True
         await asyncio.gather(*serving)
-        for task in (*watching, *asking, learning, queueing, publishing):
+        for task in (*watching, *asking, learning, queueing, reporting, publishing):
             task.cancel()
 
 
-def _reflectors(api: Api, ledger: Ledger) -> dict[str, Reflector[Any]]:
+def _reflectors(api: Api, ledger: Ledger, quotas: QuotaStores) -> dict[str, Reflector[Any]]:
     """What decisions rest on."""
     return {
         "nodes": Reflector(api, NODES, ledger.nodes),
         "gpunodes": Reflector(api, GPUNODES, ledger.gpus),
         "gpujobs": Reflector(api, PLACED_JOBS, ledger.jobs),
+        "gpuquotas": Reflector(api, GPUQUOTAS, quotas.quotas),
+        "gpucohorts": Reflector(api, GPUCOHORTS, quotas.cohorts),
         "pods": Reflector(api, WATCHED_PODS, ledger.pods),
     }
 

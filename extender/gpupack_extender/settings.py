@@ -10,6 +10,7 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_crds import names
+from gpupack_extender.queueing.settings import QueueSettings
 from gpupack_kube.environment import Environment, SettingsInvalid
 
 LEAST_FRESH: Final = 75.0
@@ -49,6 +50,8 @@ class Decisions:
     nvidia.com/gpu, whose nodes are packed without a say in devices."""
     assume_seconds: float = 30.0
     """GPUPACK_ASSUME_SECONDS: a place that filter gave is free again when no bind came by then."""
+    queue: QueueSettings = dataclasses.field(default_factory=QueueSettings)
+    """GPUPACK_QUEUE, JSON: how the queue is run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +129,12 @@ def _decisions(environment: Environment) -> Decisions:
         ),
         plan_hold_seconds=environment.seconds("GPUPACK_PLAN_HOLD_SECONDS", 10.0, most=MOST_SECONDS),
         assume_seconds=environment.seconds("GPUPACK_ASSUME_SECONDS", 30.0, most=MOST_SECONDS),
+        queue=environment.parsed(
+            "GPUPACK_QUEUE",
+            _queue,
+            QueueSettings(),
+            "settings as the chart writes them",
+        ),
     )
 
 
@@ -158,6 +167,13 @@ def _policy(text: str) -> str:
     except core.UnknownPolicy as error:
         raise ValueError(text) from error
     return text
+
+
+def _queue(text: str) -> QueueSettings:
+    try:
+        return msgspec.json.decode(text, type=QueueSettings)
+    except msgspec.MsgspecError as error:
+        raise SettingsInvalid(f"GPUPACK_QUEUE is not valid: {error}") from error
 
 
 def _outlook(text: str) -> core.Outlook:

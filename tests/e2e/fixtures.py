@@ -110,9 +110,10 @@ def idle(system):
     """All parts are up and no GPU is held when the test begins.
 
     A namespace that is being deleted can lose its pods before its GPUJobs, which hold their places.
+    That it is gone itself is not waited for: it takes ten seconds more.
     """
     all_up(system)
-    wait_for(lambda: not leaving(system), seconds=180, what="no namespace is being deleted")
+    wait_for(lambda: not leaving(system), seconds=180, what="no GPUJob is being deleted")
     wait_for(lambda: not holders(system), seconds=180, what="no pod holds a GPU")
 
 
@@ -136,9 +137,15 @@ def tell(capsys):
 
 
 def leaving(system):
-    """Namespaces that are being deleted."""
+    """GPUJobs of namespaces that are being deleted."""
     namespaces = json.loads(system.insist("get", "namespaces", "--output=json"))["items"]
-    return [found for found in namespaces if "deletionTimestamp" in found["metadata"]]
+    going = {
+        found["metadata"]["name"]
+        for found in namespaces
+        if "deletionTimestamp" in found["metadata"]
+    }
+    jobs = json.loads(system.insist("get", "gpujobs", "--all-namespaces", "--output=json"))["items"]
+    return [job["metadata"]["name"] for job in jobs if job["metadata"]["namespace"] in going]
 
 
 def holders(system):

@@ -87,8 +87,12 @@ IN_ANY_NAMESPACE = {
     },
     "gpupack-scheduler": KUBE_SCHEDULER
     | {
+        ("gpucohorts.gpupack.dev", "", "list watch"),
+        ("gpucohorts.gpupack.dev/status", "", "update"),
         ("gpujobs.gpupack.dev", "", "get list watch"),
         ("gpunodes.gpupack.dev", "", "list watch"),
+        ("gpuquotas.gpupack.dev", "", "list watch"),
+        ("gpuquotas.gpupack.dev/status", "", "update"),
     },
 }
 

@@ -10,11 +10,11 @@ again.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import NEVER, Admit, Job, JobId, Queue, Rules, Wait
+from gpupack_core.queueing import Admit, Job, JobId, Queue, Wait
 from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.ledger import Ledger
@@ -22,12 +22,12 @@ from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing import holders
 from gpupack_extender.queueing.ask import GangAsk, job_id, pod_id
+from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
+from gpupack_extender.settings import Decisions
 
 UNKNOWN_SECONDS: Final = 60.0
 """A GPUJob that the watch has not shown for so long is none."""
-
-RULES: Final = Rules(preemption=NEVER)
 
 Places = tuple[core.Placement, ...]
 
@@ -45,8 +45,9 @@ class Admissions:
         ledger: what is held, and by whom.
         policies: where a gang goes.
         turns: hears whose turn has come.
+        quotas: GPUQuotas and GPUCohorts; they count from the next look on.
         now: seconds since the epoch, by the API server's clock.
-        hold_seconds: within what an admission is to be written.
+        decisions: how the queue is run, and within what an admission is to be written.
     """
 
     def __init__(
@@ -55,14 +56,18 @@ class Admissions:
         policies: Policies,
         turns: Turns,
         *,
+        quotas: QuotaStores,
         now: Callable[[], float],
-        hold_seconds: float,
-        rules: Rules = RULES,
+        decisions: Decisions,
     ) -> None:
         self._ledger, self._policies, self._turns = ledger, policies, turns
-        self._clock, self._hold_seconds = now, hold_seconds
+        self._quotas, self._default = quotas, decisions.queue.default
+        self._clock, self._hold_seconds = now, decisions.plan_hold_seconds
         self._now = 0.0
-        self._queue = Queue(rules)
+        self._queue = Queue(decisions.queue.as_rules())
+        self._configured = -1
+        self.problems: Mapping[tuple[str, str], str] = {}
+        """What of GPUQuotas and GPUCohorts does not count, by namespace and name."""
         self._waiting: dict[JobId, _Waiting] = {}
         self._of_job: dict[str, set[JobId]] = {}
         self._running: dict[JobId, tuple[Allocation, ...]] = {}
@@ -104,7 +109,8 @@ class Admissions:
             self._withdraw(job)
 
     def see(self) -> None:
-        """Take in what has changed in the ledger."""
+        """Take in what has changed in ledger and quotas."""
+        self._see_quotas()
         seen = self._ledger.changes.take()
         for node in sorted(seen.nodes):
             self._queue.changed(node, self._ledger.cluster)
@@ -165,6 +171,14 @@ class Admissions:
         self._queue.start(job, places, self._ledger.cluster, self.now(), since=since)
         self._running[job.id] = held
         self._no_longer_waits(job.id)
+
+    def _see_quotas(self) -> None:
+        if self._configured == self._quotas.changes:
+            return
+        self._configured = self._quotas.changes
+        reading = self._quotas.read(self._default)
+        self.problems = reading.problems
+        self._queue.configure(reading.quotas, self._ledger.cluster, self.now())
 
     def _see_holders(self, seen: Changes) -> None:
         claims = self._ledger.claims

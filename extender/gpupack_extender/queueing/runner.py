@@ -9,6 +9,7 @@ from typing import Final
 
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.readiness import Readiness
 
@@ -23,14 +24,19 @@ class QueueRunner:
     """A task beside the servers."""
 
     def __init__(
-        self, admissions: Admissions, turns: Turns, ledger: Ledger, readiness: Readiness
+        self,
+        admissions: Admissions,
+        turns: Turns,
+        ledger: Ledger,
+        quotas: QuotaStores,
+        readiness: Readiness,
     ) -> None:
         self._admissions, self._turns = admissions, turns
         self._ledger, self._readiness = ledger, readiness
         self._changed = asyncio.Event()
         self._leads = False
         self._forgot_at = 0.0
-        ledger.changes.told = self._changed.set
+        ledger.changes.told = quotas.told = self._changed.set
 
     async def run(self) -> None:
         """Run until cancelled."""

@@ -23,18 +23,25 @@ def schema_of(crd):
     return crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
+KINDS = pytest.mark.parametrize(
+    "crd",
+    [generate.gpujob(), generate.gpunode(), generate.gpuquota(), generate.gpucohort()],
+    ids=["gpujob", "gpunode", "gpuquota", "gpucohort"],
+)
+
+
 @pytest.mark.parametrize("name", sorted(generate.rendered()))
 def test_the_files_are_what_the_types_say(name):
     assert (FOLDER / name).read_text() == generate.rendered()[name]
 
 
-@pytest.mark.parametrize("crd", [generate.gpujob(), generate.gpunode()], ids=["gpujob", "gpunode"])
+@KINDS
 def test_every_field_is_described(crd):
     silent = [path for path, field in fields(schema_of(crd)) if not field.get("description")]
     assert silent == [".metadata"]
 
 
-@pytest.mark.parametrize("crd", [generate.gpujob(), generate.gpunode()], ids=["gpujob", "gpunode"])
+@KINDS
 def test_every_list_and_text_has_a_limit_so_that_rules_stay_cheap(crd):
     endless = [
         path
@@ -74,4 +81,4 @@ def test_every_rule_tells_the_user_what_to_do():
 
 def test_the_crds_are_yaml_of_their_kinds():
     kinds = [yaml.safe_load(text)["spec"]["names"]["kind"] for text in generate.rendered().values()]
-    assert kinds == ["GPUJob", "GPUNode"]
+    assert kinds == ["GPUCohort", "GPUJob", "GPUNode", "GPUQuota"]

@@ -21,6 +21,7 @@ from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
@@ -70,13 +71,14 @@ class World:
             ledger, self.policies, self.decisions, self.may_decide, unknown_jobs
         )
         self.prioritize_pod = Prioritize(ledger, self.policies, self.decisions)
-        self.turns = Turns()
+        self.turns, self.quotas = Turns(), QuotaStores()
         self.admissions = Admissions(
             ledger,
             self.policies,
             self.turns,
+            quotas=self.quotas,
             now=lambda: self.now,
-            hold_seconds=self.decisions.plan_hold_seconds,
+            decisions=self.decisions,
         )
         self.plan = Plan(ledger, self.admissions, self.decisions)
         self.reserve_ask = Reserve(ledger, self.policies, self.decisions, self.may_decide)
@@ -395,12 +397,13 @@ def plan_request(
     priority=0,
     submitted=0,
     seconds_left=None,
+    namespace="team",
     **spec,
 ):
     """`share=…` asks for shares instead of whole GPUs."""
     asked = {} if "share" in spec else {"gpus": gpus}
     built = {
-        "namespace": "team",
+        "namespace": namespace,
         "name": name,
         "uid": f"uid-{name}",
         "attempt": attempt,

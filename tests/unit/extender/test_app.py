@@ -30,6 +30,7 @@ def app(reflector, server=None):
         unconfirmed={"binds": Task(), "plans": Task()},
         policies=Task(),
         queue=Task(),
+        reporter=Task(),
         endpoint=Task(),
         servers=(server,),
     )
@@ -44,7 +45,7 @@ async def test_a_new_leader_lists_all_that_decisions_rest_on(server, api):
     leader._store.upsert(objects.Lease(spec=spec))
     await asyncio.sleep(0.01)
     told = {name for name, reflector in built.reflectors.items() if reflector._wait_seconds() <= 0}
-    assert told == {"nodes", "gpunodes", "gpujobs", "pods"}
+    assert told == {"nodes", "gpunodes", "gpujobs", "gpuquotas", "gpucohorts", "pods"}
 
 
 async def test_stopping_ends_everything():

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUQuotas and GPUCohorts as the watch shows them, read into core's quotas.
+
+What administrators wrote counts as far as it makes sense: of a cohort that is above itself the
+parent does not, and of several spellings of one model the first in alphabetical order is its name.
+The status says what does not count.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Annotated, Final, Generic, TypeVar
+
+import msgspec
+
+from gpupack_core.models import words
+from gpupack_core.queueing import (
+    ANY,
+    ROOT,
+    Cohort,
+    CohortName,
+    Fifo,
+    Key,
+    Limit,
+    Quota,
+    Quotas,
+    Tenant,
+)
+from gpupack_core.units import WHOLE_GPU
+from gpupack_crds.gpuquota import QUOTA_NAME
+from gpupack_crds.kinds import GpuCohort, GpuQuota
+from gpupack_crds.quota import ANY_MODEL, MAX_MODELS, ModelLimit, Weight
+from gpupack_crds.wire import Wire
+
+Q = TypeVar("Q", GpuQuota, GpuCohort)
+
+ORDERS: Final = {"Strict": Fifo.STRICT, "BestEffort": Fifo.BEST_EFFORT}
+
+
+class DefaultQuota(Wire, frozen=True, forbid_unknown_fields=True):
+    """Of namespaces without a GPUQuota. It can promise nothing: anybody could multiply it."""
+
+    weight: Weight = 1
+    gpus: Annotated[tuple[ModelLimit, ...], msgspec.Meta(max_length=MAX_MODELS)] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse promises."""
+        if any(limit.nominal for limit in self.gpus):
+            raise ValueError("queue.default cannot promise GPUs; remove nominal")
+
+
+class Shown(Generic[Q]):
+    """A reflector's store of one kind; `changed` is called when something else counts."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.items: dict[tuple[str, str], Q] = {}
+
+    def upsert(self, item: Q) -> None:
+        """An object appeared or changed; a status of our own changes nothing."""
+        before = self.items.get(item.key)
+        self.items[item.key] = item
+        if before is None or before.spec != item.spec:
+            self._changed()
+
+    def remove(self, item: Q) -> None:
+        """An object is gone."""
+        self.items.pop(item.key, None)
+        self._changed()
+
+    def replace(self, items: list[Q]) -> None:
+        """These are all."""
+        self.items = {item.key: item for item in items}
+        self._changed()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """What counts.
+
+    Attributes:
+        quotas: as core has them.
+        problems: by namespace (empty: a cohort) and name, what does not count, and why.
+    """
+
+    quotas: Quotas
+    problems: dict[tuple[str, str], str]
+
+
+class QuotaStores:
+    """Both kinds.
+
+    Attributes:
+        changes: how often something else counted than before.
+        told: called then.
+    """
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.told: Callable[[], None] = lambda: None
+        self.quotas: Shown[GpuQuota] = Shown(self._changed)
+        self.cohorts: Shown[GpuCohort] = Shown(self._changed)
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self.told()
+
+    def read(self, default: DefaultQuota) -> Reading:
+        """All of them."""
+        quotas = [each for each in self.quotas.items.values() if each.metadata.name == QUOTA_NAME]
+        cohorts = {each.metadata.name: each for each in self.cohorts.items.values()}
+        given = [default.gpus]
+        given += [each.spec.gpus for each in quotas]
+        given += [each.spec.gpus for each in cohorts.values()]
+        models = _Models(limit.model for gpus in given for limit in gpus)
+        problems: dict[tuple[str, str], str] = {}
+        parents = {name: each.spec.parent or "" for name, each in cohorts.items()}
+        for name in sorted(parents):
+            if _is_above_itself(name, parents):
+                problems["", name] = f"it is above itself by its parent {parents[name]}"
+                parents[name] = ""
+        for name, parent in parents.items():
+            if parent and parent not in cohorts:
+                problems["", name] = (
+                    f"there is no GPUCohort {parent}: it counts as one without limits"
+                )
+        for each in quotas:
+            if each.spec.cohort and each.spec.cohort not in cohorts:
+                text = f"there is no GPUCohort {each.spec.cohort}: it counts as one without limits"
+                problems[each.key] = text
+        return Reading(
+            Quotas(
+                tuple(_quota(each, models) for each in quotas),
+                tuple(_cohort(each, parents, models) for each in cohorts.values()),
+                Quota(Tenant(""), _limits(default.gpus, models), weight=float(default.weight)),
+            ),
+            problems,
+        )
+
+
+class _Models:
+    """One name for each model, however it is spelled."""
+
+    def __init__(self, spelled: Iterable[str]) -> None:
+        self._names: dict[tuple[str, ...], Key] = {}
+        for name in sorted(set(spelled)):
+            self._names.setdefault(tuple(words(name)), Key(name))
+
+    def key(self, model: str) -> Key:
+        """As which it counts."""
+        if model == ANY_MODEL or not words(model):
+            return ANY
+        return self._names.get(tuple(words(model)), Key(model))
+
+
+def _limits(given: Iterable[ModelLimit], models: _Models) -> dict[Key, Limit]:
+    """In milli-GPU; of several for one model the first."""
+    found: dict[Key, Limit] = {}
+    for each in given:
+        limit = Limit(
+            each.nominal * WHOLE_GPU, _milli(each.lending_limit), _milli(each.borrowing_limit)
+        )
+        found.setdefault(models.key(each.model), limit)
+    return found
+
+
+def _milli(gpus: int | None) -> int | None:
+    return None if gpus is None else gpus * WHOLE_GPU
+
+
+def _quota(shown: GpuQuota, models: _Models) -> Quota:
+    return Quota(
+        Tenant(shown.metadata.namespace),
+        _limits(shown.spec.gpus, models),
+        CohortName(shown.spec.cohort or ROOT),
+        float(shown.spec.weight),
+    )
+
+
+def _cohort(shown: GpuCohort, parents: dict[str, str], models: _Models) -> Cohort:
+    spec, name = shown.spec, shown.metadata.name
+    return Cohort(
+        CohortName(name),
+        CohortName(parents[name] or ROOT),
+        _limits(spec.gpus, models),
+        float(spec.weight),
+        ORDERS[spec.order] if spec.order else None,
+        None if spec.min_run_seconds is None else float(spec.min_run_seconds),
+    )
+
+
+def _is_above_itself(name: str, parents: dict[str, str]) -> bool:
+    seen, above = {name}, parents[name]
+    while above and above not in seen:
+        seen.add(above)
+        above = parents.get(above, "")
+    return above == name

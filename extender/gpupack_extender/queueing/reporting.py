@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what is used into the statuses of GPUQuotas and GPUCohorts, while this process decides."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from gpupack_crds import names
+from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota
+from gpupack_crds.quota import QuotaStatus
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.quotas import QuotaStores
+from gpupack_extender.queueing.usage import UsageReport
+from gpupack_kube import errors
+from gpupack_kube.client import Api
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 5.0
+MOST_WRITES: Final = 50
+"""At one look; the others come at the next ones."""
+
+
+class QuotaReporter:
+    """A task beside the queue's.
+
+    Args:
+        api: where the statuses are written.
+        stores: what the watch shows of them.
+        admissions: whose queue is reported.
+        decides: whether this process does; another's word is as good as ours then.
+    """
+
+    def __init__(
+        self, api: Api, stores: QuotaStores, admissions: Admissions, *, decides: Callable[[], bool]
+    ) -> None:
+        self._api, self._stores, self._admissions = api, stores, admissions
+        self._decides = decides
+
+    async def run(self) -> None:
+        """Look for ever; a write that failed is tried again at the next look."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._decides():
+                await self.report()
+
+    async def report(self) -> None:
+        """Write the statuses that say something else now."""
+        for item, status in self._stale()[:MOST_WRITES]:
+            try:
+                await self._write(item, status)
+            except (errors.Conflict, errors.NotFound) as error:
+                log.debug("the usage of %s/%s is written later: %s", *item.key, error)
+            except errors.KubeError as error:
+                log.warning("cannot write the usage of %s/%s: %s", *item.key, error)
+                return
+
+    def _stale(self) -> list[tuple[GpuQuota | GpuCohort, QuotaStatus]]:
+        shown: list[GpuQuota | GpuCohort] = [
+            *self._stores.quotas.items.values(),
+            *self._stores.cohorts.items.values(),
+        ]
+        if not shown:
+            return []
+        report, problems = UsageReport(self._admissions.queue), self._admissions.problems
+        found: list[tuple[GpuQuota | GpuCohort, QuotaStatus]] = []
+        for item in shown:
+            namespace, name = item.key
+            generation, problem = item.metadata.generation, problems.get(item.key, "")
+            status = (
+                report.of_tenant(namespace, generation=generation, problem=problem)
+                if namespace
+                else report.of_cohort(name, generation=generation, problem=problem)
+            )
+            if status is not None and status != item.status:
+                found.append((item, status))
+        return found
+
+    async def _write(self, item: GpuQuota | GpuCohort, status: QuotaStatus) -> None:
+        meta = item.metadata
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "GPUQuota" if meta.namespace else "GPUCohort",
+            "metadata": {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
+            "status": msgspec.to_builtins(status),
+        }
+        if meta.namespace:
+            await self._api.replace(
+                GPUQUOTAS, meta.name, body, namespace=meta.namespace, subresource="status"
+            )
+        else:
+            await self._api.replace(GPUCOHORTS, meta.name, body, subresource="status")

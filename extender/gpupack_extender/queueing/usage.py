@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of each quota and cohort is used, as their statuses say it.
+
+    used(cohort)  = of all namespaces below it
+    borrowed      = used - nominal, where it is more
+    lent          = nominal - used, where it is more, but no more than all that is borrowed of the
+                    model beyond what nobody is promised
+
+Whose promised GPU it is that somebody borrows is nobody's to say: `lent` is what it can be at most.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+
+from gpupack_core.queueing import ANY, Key, Queue, Tenant
+from gpupack_core.queueing.tree import TOP, NodeId, Tree, TreeNode
+from gpupack_core.units import WHOLE_GPU
+from gpupack_crds.quota import ANY_MODEL, ModelUse, QuotaStatus
+
+Amounts = Mapping[Key, int]
+"""Milli-GPU by model."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Sums:
+    """Of one node of the tree."""
+
+    nominal: Counter[Key]
+    used: Counter[Key]
+    running: int = 0
+    waiting: int = 0
+
+
+class UsageReport:
+    """Of one moment; computed once, asked for each quota and cohort."""
+
+    def __init__(self, queue: Queue) -> None:
+        state = queue.state
+        self._books = state.books
+        self._tree: Tree = state.books.tree
+        self._sums: dict[NodeId, _Sums] = {}
+        waiting = Counter(entry.job.tenant for entry in state.waiting)
+        used, tenants = state.running.used(), set(waiting)
+        for quota in self._tree.quotas.quotas:
+            tenants.add(quota.tenant)
+        for tenant in sorted(tenants | set(used)):
+            running = len(tuple(state.running.of(tenant)))
+            self._add(tenant, used.get(tenant, {}), running, waiting[tenant])
+        for node in self._tree.all():
+            for key, limit in node.limits.items():
+                for each in (TOP, *node.path):
+                    self._of(each).nominal[key] += limit.nominal
+        self._borrowed = self._beyond_promises()
+
+    def of_tenant(self, tenant: str, *, generation: int, problem: str = "") -> QuotaStatus:
+        """Of a namespace's quota."""
+        return self._status(self._tree.tenant(Tenant(tenant)), generation, problem)
+
+    def of_cohort(self, name: str, *, generation: int, problem: str = "") -> QuotaStatus | None:
+        """Of all below a cohort; None: the queue has not heard of it yet."""
+        node = next((each for each in self._tree.all() if each.id == f"cohort/{name}"), None)
+        return None if node is None else self._status(node, generation, problem)
+
+    def _add(self, tenant: Tenant, used: Amounts, running: int, waiting: int) -> None:
+        for each in (TOP, *self._tree.tenant(tenant).path):
+            sums = self._of(each)
+            sums.used.update(used)
+            self._sums[each] = dataclasses.replace(
+                sums, running=sums.running + running, waiting=sums.waiting + waiting
+            )
+
+    def _of(self, node: NodeId) -> _Sums:
+        return self._sums.setdefault(node, _Sums(Counter(), Counter()))
+
+    def _beyond_promises(self) -> Counter[Key]:
+        """By model, what all tenants use beyond their own promises and what nobody is promised."""
+        found: Counter[Key] = Counter()
+        for node in self._tree.all():
+            if node.is_tenant:
+                for key, used in self._of(node.id).used.items():
+                    found[key] += max(used - node.limit(key).nominal, 0)
+        promised = self._of(TOP).nominal
+        for key in found:
+            unpromised = max(self._tree.capacity.get(key, 0) - promised[key], 0)
+            found[key] = max(found[key] - unpromised, 0)
+        return found
+
+    def _status(self, node: TreeNode, generation: int, problem: str) -> QuotaStatus:
+        sums = self._of(node.id)
+        models = tuple(
+            self._model(node, key, sums)
+            for key in sorted({*sums.nominal, *sums.used})
+            if sums.nominal[key] or sums.used[key] or key in node.limits
+        )
+        total = [self._amounts(node, key, sums) for key in {*sums.nominal, *sums.used}]
+        nominal, used, borrowed, lent = (
+            (sum(column) for column in zip(*total, strict=True)) if total else (0, 0, 0, 0)
+        )
+        return QuotaStatus(
+            observed_generation=generation,
+            models=models,
+            nominal=gpus(nominal),
+            used=gpus(used),
+            borrowed=gpus(borrowed),
+            lent=gpus(lent),
+            share=f"{min(self._books.usage.share(node), 999):.3f}",
+            running=sums.running,
+            waiting=sums.waiting,
+            problem=problem,
+        )
+
+    def _model(self, node: TreeNode, key: Key, sums: _Sums) -> ModelUse:
+        nominal, used, borrowed, lent = self._amounts(node, key, sums)
+        return ModelUse(
+            model=ANY_MODEL if key == ANY else key,
+            nominal=gpus(nominal),
+            used=gpus(used),
+            borrowed=gpus(borrowed),
+            lent=gpus(lent),
+        )
+
+    def _amounts(self, node: TreeNode, key: Key, sums: _Sums) -> tuple[int, int, int, int]:
+        nominal, used = sums.nominal[key], sums.used[key]
+        lending = node.limit(key).lending
+        spare = max(nominal - used, 0)
+        lent = min(spare, self._borrowed[key], spare if lending is None else lending)
+        return nominal, used, max(used - nominal, 0), lent
+
+
+def gpus(milli: int) -> str:
+    """«2», «2.5»."""
+    return f"{milli / WHOLE_GPU:.3f}".rstrip("0").rstrip(".")
