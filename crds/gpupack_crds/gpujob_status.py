@@ -5,12 +5,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gpupack_crds.gpujob import MAX_WORKERS
+from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.wire import FORMER, Timestamp, Wire, described
 
 Phase = Literal["Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
-Outcome = Literal["Succeeded", "Failed", "Infrastructure", "Suspended", "DeadlineExceeded"]
+Outcome = Literal[
+    "Succeeded", "Failed", "Infrastructure", "Preempted", "Suspended", "DeadlineExceeded"
+]
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 ATTEMPTS_KEPT = 20
@@ -79,6 +81,47 @@ class WorkerResult(Wire, frozen=True):
     ] = {}
 
 
+Ground = Literal["ReclaimedNominalQuota", "ReclaimedFairShare", "LowerPriority"]
+
+
+class Victims(Wire, frozen=True):
+    """Attempts that are stopped with the same right."""
+
+    ground: Annotated[Ground, described("With which right.")]
+    attempts: Annotated[
+        tuple[
+            Annotated[
+                str,
+                described(
+                    "UID of a GPUJob and number of its attempt, as UID/NUMBER.",
+                    min_length=3,
+                    max_length=64,
+                ),
+            ],
+            ...,
+        ],
+        described("Whose; jobs of other namespaces have no name here.", max_length=MAX_GPUS),
+    ] = ()
+
+
+class Preemption(Wire, frozen=True):
+    """Others are stopped for this job: written before they are, and until it has their places."""
+
+    since: Annotated[Timestamp, described("When it was decided.")]
+    victims: Annotated[
+        tuple[Victims, ...], described("Whom the job waits for.", min_length=1, max_length=3)
+    ]
+    placement: Annotated[
+        tuple[NodePlacement, ...],
+        described("Where it will run: kept for it.", min_length=1, max_length=MAX_WORKERS),
+    ]
+
+    def names(self, job_uid: str, attempt: int) -> Ground | None:
+        """With which right the attempt is stopped; None: it is not."""
+        name = f"{job_uid}/{attempt}"
+        return next((each.ground for each in self.victims if name in each.attempts), None)
+
+
 class GpuJobStatus(Wire, frozen=True):
     """What became of the job."""
 
@@ -116,6 +159,13 @@ class GpuJobStatus(Wire, frozen=True):
             "The attempts so far, newest last; the last 20 are kept.", max_length=ATTEMPTS_KEPT
         ),
     ] = ()
+    preemption: (
+        Annotated[Preemption, described("Who is stopped for this job, while it waits for that.")]
+        | None
+    ) = None
+    preemptions: Annotated[
+        int, described("Attempts that were stopped for other jobs; they count as no restart.", ge=0)
+    ] = 0
     restarts: Annotated[int, described("Failed attempts that count against maxRestarts.", ge=0)] = 0
     started_at: Annotated[Timestamp, described("When the job was first admitted.")] | None = None
     finished_at: Annotated[Timestamp, described("When the job ended.")] | None = None

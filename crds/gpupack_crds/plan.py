@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 
 from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpujob_status import Preemption
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.wire import Timestamp, Wire
 
@@ -67,6 +68,9 @@ class PlanRefusal(Wire, frozen=True):
         never: it would not fit if the cluster were empty and all of it healthy.
         position: in the queue, 1 for the first.
         waiting: how many wait.
+        preemption: whom to stop for it. It is to be written into the GPUJob's status before anybody
+            is stopped.
+        expires_seconds: within what that is to be written.
     """
 
     reason: str
@@ -75,6 +79,8 @@ class PlanRefusal(Wire, frozen=True):
     never: bool = False
     position: int = 0
     waiting: int = 0
+    preemption: Preemption | None = None
+    expires_seconds: float = 0.0
 
 
 class JobName(Wire, frozen=True):

@@ -9,6 +9,8 @@ stands in a GPUJob's status is the operator's to change.
 import dataclasses
 import datetime as dt
 
+import msgspec
+
 import gpupack_core as core
 from gpupack_core.queueing import Wait
 from gpupack_crds.placement import WorkerPlacement, by_node
@@ -49,7 +51,14 @@ class Plan:
         self.admissions.submit(ask)
         self.admissions.decide(asking=ask.attempt)
         admitted = self.ledger.plan_of(ask.attempt)
-        return self._response(admitted) if admitted else _refusal(self.admissions.why(ask.attempt))
+        if admitted:
+            return self._response(admitted)
+        preemption = self.admissions.preemption(ask.attempt)
+        refusal = _refusal(self.admissions.why(ask.attempt))
+        if preemption is None:
+            return refusal
+        seconds = self.decisions.plan_hold_seconds
+        return msgspec.structs.replace(refusal, preemption=preemption, expires_seconds=seconds)
 
     def _ask(self, call: PlanRequest) -> GangAsk:
         return GangAsk(

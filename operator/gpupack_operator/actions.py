@@ -166,7 +166,7 @@ class Actor:
         except PlanInvalid as error:
             return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
         if isinstance(answer, PlanRefusal):
-            return Waits(reason=answer.reason, message=answer.message)
+            return _waits(answer, asked_at)
         return _planned(answer, asked_at, priority=request.priority)
 
     async def _create(self, seen: CachedGpuJob, action: CreateChildren) -> Answer | None:
@@ -250,6 +250,20 @@ def _planned(answer: PlanResponse, asked_at: float, *, priority: int) -> Answer:
         return Planned(placement=answer.placement, seconds=seconds, priority=priority)
     message = f"a plan held for {answer.expires_seconds:.0f} s came too late to be written down"
     return NotPlanned(reason=JobReason.SCHEDULER_UNAVAILABLE, message=message)
+
+
+def _waits(answer: PlanRefusal, asked_at: float) -> Answer:
+    """A preemption is to be written as soon as a plan is."""
+    seconds = None
+    if answer.preemption is not None:
+        passed = time.monotonic() - asked_at
+        seconds = max(answer.expires_seconds - passed - PLAN_MARGIN_SECONDS, 0.0)
+    return Waits(
+        reason=answer.reason,
+        message=answer.message,
+        preemption=answer.preemption,
+        seconds=seconds,
+    )
 
 
 def body_kind(resource: Resource[Any]) -> str:

@@ -5,16 +5,20 @@ from gpupack_crds import names
 from gpupack_kube.objects import Job, Pod
 from gpupack_operator.cache import Cache, CachedGpuJob
 from gpupack_operator.plan_line import Key, PlanLine
+from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.work_queue import WorkQueue
 
 
 class EventRouter:
-    """Knows which GPUJob an event is about."""
+    """Knows which GPUJobs an event is about."""
 
-    def __init__(self, queue: WorkQueue[Key], cache: Cache, line: PlanLine) -> None:
+    def __init__(
+        self, queue: WorkQueue[Key], cache: Cache, line: PlanLine, preemptions: Preemptions
+    ) -> None:
         self._queue = queue
         self._cache = cache
         self._line = line
+        self._preemptions = preemptions
 
     def gpujob(self, seen: CachedGpuJob, *, gone: bool) -> None:
         """A GPUJob changed; the echo of our own write is nothing new."""
@@ -22,6 +26,8 @@ class EventRouter:
         key = Key(meta.namespace, meta.name)
         if gone or not self._cache.is_echo(key, meta.resource_version):
             self._queue.add(key)
+        for victim in self._preemptions.saw(seen.job, gone=gone):
+            self._queue.add(victim)
         if gone:
             self._line.leave(key)
 

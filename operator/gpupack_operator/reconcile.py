@@ -35,6 +35,7 @@ from gpupack_operator.decision.workers import is_overdue
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.owner import is_ours
 from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
+from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities, Priority
 
 log = logging.getLogger(__name__)
@@ -45,10 +46,11 @@ MAX_RETRY_SECONDS = 15.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sources:
-    """Who is asked for what no watch tells."""
+    """Who is asked for what the cache does not tell."""
 
     fence: Fence
     priorities: Priorities
+    preemptions: Preemptions
 
 
 class Reconciler:
@@ -68,6 +70,7 @@ class Reconciler:
         self._cache = cache
         self._fence = sources.fence
         self._priorities = sources.priorities
+        self._preemptions = sources.preemptions
         self._line = line
         self._limits = limits
         self._creation = CreationBackoff()
@@ -196,6 +199,7 @@ class Reconciler:
             refusals=self._line.refusals(key),
             asked_until=self._asked_until(seen.job),
             told_at=self._line.told_at(key),
+            preempted=self._preemptions.of(seen.job, seen.job.status.attempt),
         )
 
     async def _overlooked(self, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -219,7 +223,7 @@ class Reconciler:
         job, answer = observation.job, observation.answer
         if status == job.status:
             return job
-        seconds = answer.seconds if isinstance(answer, Planned) else None
+        seconds = answer.seconds if isinstance(answer, Planned | Waits) else None
         try:
             async with asyncio.timeout(seconds):
                 written = await self._actor.write_status(job, status)

@@ -30,6 +30,7 @@ from gpupack_operator.fencing import Fence
 from gpupack_operator.kopf_session import GpuJobStream
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.plans import PlanClient
+from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
 from gpupack_operator.reconcile import Reconciler, Sources
 from gpupack_operator.settings import Settings
@@ -111,10 +112,15 @@ async def _lead(
     plans = PlanClient(settings.plan, on_free=line.next_turn)
     actor = Actor(api, plans, defaults=settings.pods, reporter=settings.lease.holder)
     fence = Fence(api, namespace=settings.lease.namespace)
-    sources = Sources(fence=fence, priorities=Priorities(api, most=settings.max_priority))
+    preemptions = Preemptions()
+    sources = Sources(
+        fence=fence,
+        priorities=Priorities(api, most=settings.max_priority),
+        preemptions=preemptions,
+    )
     reconciler = Reconciler(api, actor, cache, line, settings.limits, sources)
     pool = WorkerPool(queue, reconciler.reconcile, reconciler.failed)
-    router = EventRouter(queue, cache, line)
+    router = EventRouter(queue, cache, line, preemptions)
     gpujobs = watches.gpujobs_of(cache, router)
     audit = Audit(api, cache, gpujobs.drop, namespace=settings.namespace)
     watched = watches.reflectors(api, cache, router, namespace=settings.namespace)

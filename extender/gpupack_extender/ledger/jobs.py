@@ -9,7 +9,7 @@ from gpupack_crds.placement import WorkerPlacement, by_worker
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.claim_table import ClaimTable
 from gpupack_extender.ledger.claims import Allocation, State, WorkerClaim
-from gpupack_extender.ledger.placed_job import PlacedJob
+from gpupack_extender.ledger.placed_job import PlacedJob, PlacedPreemption
 from gpupack_extender.ledger.workers import AttemptKey, WorkerKey
 
 
@@ -23,6 +23,8 @@ class ShownJob:
         created_at, started_at: of the job, and of the current attempt.
         ends_at: when its deadline is over.
         priority: by which it was admitted.
+        preemption: who is stopped for it while it waits.
+        tickets: what the kubelet counts for a worker whose devices the status does not name.
     """
 
     attempt: AttemptKey
@@ -31,6 +33,8 @@ class ShownJob:
     started_at: dt.datetime | None
     ends_at: dt.datetime | None
     priority: int
+    preemption: PlacedPreemption | None
+    tickets: dict[str, int]
 
 
 class Jobs:
@@ -122,6 +126,8 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         started_at=job.started_at,
         ends_at=job.ends_at,
         priority=job.status.priority,
+        preemption=job.status.preemption,
+        tickets=job.tickets,
     )
 
 

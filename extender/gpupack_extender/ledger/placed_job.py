@@ -55,6 +55,20 @@ class PlacedAttempt(objects.View, frozen=True):
     started_at: dt.datetime | None = None
 
 
+class PlacedVictims(objects.View, frozen=True):
+    """Who is stopped with the same right."""
+
+    ground: str = ""
+    attempts: tuple[str, ...] = ()
+
+
+class PlacedPreemption(objects.View, frozen=True):
+    """Who is stopped for a job, and where it will run."""
+
+    victims: tuple[PlacedVictims, ...] = ()
+    placement: tuple[NodePlacement, ...] = ()
+
+
 class PlacedJobStatus(objects.View, frozen=True):
     """Of the status, who is placed where, and since when."""
 
@@ -64,6 +78,7 @@ class PlacedJobStatus(objects.View, frozen=True):
     attempts: tuple[PlacedAttempt, ...] = ()
     started_at: dt.datetime | None = None
     priority: int = 0
+    preemption: PlacedPreemption | None = None
 
     @property
     def holds_placement(self) -> bool:

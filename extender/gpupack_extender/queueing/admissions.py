@@ -10,24 +10,29 @@ again.
 """
 
 import dataclasses
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import Admit, Job, JobId, Queue, Wait
+from gpupack_core.queueing import Admit, GiveUp, Job, JobId, Preempt, Queue, Wait
+from gpupack_crds.gpujob_status import Preemption
 from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing import holders
+from gpupack_extender.queueing import holders, preemptions
 from gpupack_extender.queueing.ask import GangAsk, job_id, pod_id
+from gpupack_extender.queueing.preemptions import Preemptions
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.settings import Decisions
 
 UNKNOWN_SECONDS: Final = 60.0
 """A GPUJob that the watch has not shown for so long is none."""
+
+log = logging.getLogger(__name__)
 
 Places = tuple[core.Placement, ...]
 
@@ -72,6 +77,7 @@ class Admissions:
         self._of_job: dict[str, set[JobId]] = {}
         self._running: dict[JobId, tuple[Allocation, ...]] = {}
         self._suppositions = holders.Suppositions(ledger.cluster)
+        self._preemptions = Preemptions()
         self.look_at: float | None = None
         """When time alone may make a decision due; None: never."""
 
@@ -102,6 +108,7 @@ class Admissions:
         self._waiting[job] = _Waiting(ask, self.now())
         self._of_job.setdefault(uid, set()).add(job)
         self._queue.submit(ask.job, self.now())
+        self._see_preemption(uid)
 
     def withdraw_all(self) -> None:
         """Nobody waits any more: whoever does asks again."""
@@ -124,13 +131,22 @@ class Admissions:
     def decide(self, *, asking: AttemptKey | None = None) -> None:
         """Let in whoever can be; `asking` needs not hear of its turn: it is being answered."""
         self.see()
+        self._end_overdue()
         while True:
             found = self._queue.cycle(self._ledger.cluster, self.now(), self._plan)
+            for given_up in found.given_up:
+                self._give_up(given_up)
             for admit in found.admitted:
                 self._admit(admit, asking)
+            for preempt in found.preemptions:
+                self._preempt(preempt, asking)
             if not found:
                 self.look_at = found.look_at
                 return
+
+    def preemption(self, attempt: AttemptKey) -> Preemption | None:
+        """Who is to be stopped for it, as its status is to say."""
+        return self._preemptions.told(job_id(attempt))
 
     def why(self, attempt: AttemptKey) -> Wait:
         """Why it waits.
@@ -156,6 +172,34 @@ class Admissions:
             attempt, admit.placements, seconds=self._hold_seconds, version=ask.version
         )
         self._start(ask.job, admit.placements, self._ledger.claims.held_by(attempt))
+        self._call(attempt, asking)
+
+    def _preempt(self, decision: Preempt, asking: AttemptKey | None) -> None:
+        """Keep the room; nobody is stopped before the operator has written it down."""
+        now = self.now()
+        self._queue.reserve(decision, self._ledger.cluster, now)
+        self._preemptions.decided(decision, now, hold_seconds=self._hold_seconds)
+        self._call(self._waiting[decision.job].ask.attempt, asking)
+
+    def _give_up(self, given_up: GiveUp) -> None:
+        """Victims did not end, or the room is of no use any more: another way is sought."""
+        self._release(given_up.job, stuck=given_up.stuck)
+        if given_up.stuck:
+            log.warning("attempts %s were to end and did not", ", ".join(given_up.stuck))
+
+    def _end_overdue(self) -> None:
+        for job in self._preemptions.overdue(self.now()):
+            self._release(job)
+
+    def _release(self, job: JobId, *, stuck: Collection[JobId] = ()) -> None:
+        """Room is kept for it no longer; it asks, so that its status says so."""
+        self._preemptions.over(job)
+        self._queue.release(job, self._ledger.cluster, stuck=stuck)
+        if waiting := self._waiting.get(job):
+            self._call(waiting.ask.attempt, None)
+
+    def _call(self, attempt: AttemptKey, asking: AttemptKey | None) -> None:
+        """It has something to hear, unless it is being answered."""
         if attempt != asking:
             self._turns.give(attempt.namespace, attempt.job)
 
@@ -227,12 +271,30 @@ class Admissions:
                 number = self._waiting[job].ask.attempt.number
                 if shown is None or not shown.may_wait or shown.attempt.number > number:
                     self._withdraw(job)
+            self._see_preemption(uid)
+
+    def _see_preemption(self, uid: str) -> None:
+        """What stands in the status of one that waits: written by us, or before a restart."""
+        shown = self._ledger.jobs.shown(uid)
+        for job in self._of_job.get(uid, ()):
+            if shown is None or shown.preemption is None:
+                if self._preemptions.is_written(job):
+                    self._release(job)
+                continue
+            request = self._waiting[job].ask.gang.request
+            victims, held = preemptions.read(shown.preemption, job, request, shown.tickets)
+            known = job in self._preemptions
+            decision = Preempt(job, victims, self._suppositions.places(job, held))
+            self._preemptions.written(decision, self.now())
+            if not known:
+                self._queue.reserve(decision, self._ledger.cluster, self.now())
 
     def _withdraw(self, job: JobId) -> None:
         self._no_longer_waits(job)
         self._queue.withdraw(job, self._ledger.cluster)
 
     def _no_longer_waits(self, job: JobId) -> None:
+        self._preemptions.over(job)
         waiting = self._waiting.pop(job, None)
         if waiting is None:
             return

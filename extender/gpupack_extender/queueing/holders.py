@@ -83,7 +83,13 @@ def gang_job(
 
 def pod_job(uid: str, namespace: str, name: str, place: core.Placement) -> Job:
     """A pod of its own."""
-    return Job(id=pod_id(uid), gang=_gang((place,)), tenant=Tenant(namespace), name=f"pod {name}")
+    return Job(
+        id=pod_id(uid),
+        gang=_gang((place,)),
+        tenant=Tenant(namespace),
+        name=f"pod {name}",
+        preemptible=False,
+    )
 
 
 def _gang(places: tuple[core.Placement, ...]) -> core.Gang:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from gpupack_core.queueing import NEVER, Rules
+from gpupack_core.queueing import Preemption, Rules
 from gpupack_crds.quota import Order
 from gpupack_crds.wire import Wire
 from gpupack_extender.queueing.quotas import ORDERS, DefaultQuota
@@ -15,17 +15,37 @@ MOST_SECONDS: Final = 31_536_000.0
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
 
 
+class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):
+    """For whom jobs are stopped.
+
+    Attributes:
+        nominal: who is within its promise gets it back from those who borrow.
+        fair_share: who has a smaller share takes from who has a larger one.
+        priority: a job takes from lower priorities of its own namespace.
+        min_run_seconds: nobody is stopped who has run for less, where no cohort says otherwise.
+        patience_seconds: victims that have not ended by then are named, and left alone.
+    """
+
+    nominal: bool = True
+    fair_share: bool = True
+    priority: bool = True
+    min_run_seconds: Seconds = 600.0
+    patience_seconds: Seconds = 300.0
+
+
 class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
     """All of it.
 
     Attributes:
         order: whether others may go before the first where that finds no room.
         keep_room_after_seconds: for who is first and has waited for so long room is kept.
+        preemption: for whom jobs are stopped.
         default: of namespaces without a GPUQuota.
     """
 
     order: Order = "BestEffort"
     keep_room_after_seconds: Seconds = 300.0
+    preemption: PreemptionSettings = PreemptionSettings()
     default: DefaultQuota = DefaultQuota()
 
     def as_rules(self) -> Rules:
@@ -33,5 +53,11 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
         return Rules(
             fifo=ORDERS[self.order],
             keep_room_after=self.keep_room_after_seconds,
-            preemption=NEVER,
+            preemption=Preemption(
+                nominal=self.preemption.nominal,
+                fair_share=self.preemption.fair_share,
+                priority=self.preemption.priority,
+                min_runtime=self.preemption.min_run_seconds,
+                patience=self.preemption.patience_seconds,
+            ),
         )

@@ -4,7 +4,7 @@
 import dataclasses
 import datetime as dt
 
-from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.gpujob_status import GpuJobStatus, Ground, Preemption
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import NodePlacement
 from gpupack_kube.objects import Job, Pod
@@ -69,10 +69,14 @@ class Waits:
 
     Attributes:
         reason: the extender's, as is the message.
+        preemption: who is stopped for it.
+        seconds: how long that still stands for certain; by then it must be written.
     """
 
     reason: str
     message: str
+    preemption: Preemption | None = None
+    seconds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,6 +126,19 @@ Answer = Planned | Waits | NotPlanned | PlanLater | NotCreated | NotYet
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Preempted:
+    """The attempt is to end for another GPUJob.
+
+    Attributes:
+        ground: with which right.
+        beneficiary: namespace and name.
+    """
+
+    ground: Ground
+    beneficiary: tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Observation:
     """All that a decision is made from.
 
@@ -135,6 +152,7 @@ class Observation:
         refusals: how often in a row it could not ask for a plan, or had no answer.
         asked_until: until then nothing is asked, for the queue knows the job as it is.
         told_at: when the status last said why the job waits, where this operator wrote it.
+        preempted: for whom the current attempt is to end.
         answer: of an action earlier in this pass.
     """
 
@@ -147,6 +165,7 @@ class Observation:
     refusals: int = 0
     asked_until: dt.datetime | None = None
     told_at: dt.datetime | None = None
+    preempted: Preempted | None = None
     answer: Answer | None = None
 
 

@@ -22,6 +22,7 @@ def notices(old: GpuJobStatus, new: GpuJobStatus) -> tuple[Notice, ...]:
     """What changed, in the order in which it happened."""
     found = [
         _attempt_ended(old, new),
+        _preempts(old, new),
         _stalled(old, new),
         _phase_changed(old, new),
         _waits_for_another_reason(old, new),
@@ -33,8 +34,20 @@ def _attempt_ended(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     last = _last_ended(new)
     if last is None or last == _last_ended(old) or new.finished or last.outcome == "Suspended":
         return None
+    if last.outcome == "Preempted":
+        note = f"attempt {last.number} was {last.message}; it starts again when its turn comes"
+        return Notice(type="Warning", reason="Preempted", note=note)
     note = f"attempt {last.number} ended ({last.reason}): {last.message}; starting another"
     return Notice(type="Warning", reason=JobReason.RESTARTING, note=note)
+
+
+def _preempts(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
+    if new.preemption is None or old.preemption is not None:
+        return None
+    count = sum(len(each.attempts) for each in new.preemption.victims)
+    jobs = "1 other job is" if count == 1 else f"{count} other jobs are"
+    grounds = ", ".join(each.ground for each in new.preemption.victims)
+    return Notice(type="Normal", reason="Preempting", note=f"{jobs} told to end for it ({grounds})")
 
 
 def _stalled(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:

@@ -6,7 +6,7 @@ import math
 
 from msgspec import structs
 
-from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
+from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Ground
 from gpupack_kube.objects import Job
 from gpupack_operator.decision import attempts, ended, outcome, readings, restarts, times
 from gpupack_operator.decision.cleanup import deletion
@@ -18,6 +18,7 @@ from gpupack_operator.decision.model import (
     NotCreated,
     NotYet,
     Observation,
+    Preempted,
     SetDeadline,
     StopJob,
 )
@@ -34,6 +35,12 @@ STARTING_MESSAGE = "not all workers have started"
 
 NAME_LOOK_SECONDS = 1.0
 """How soon to look whether a child of a deleted namesake is gone."""
+
+GROUNDS: dict[Ground, str] = {
+    "ReclaimedNominalQuota": "which takes back what a quota promises",
+    "ReclaimedFairShare": "whose namespace has the smaller share",
+    "LowerPriority": "which has a higher priority",
+}
 
 JOB_GOING_SECONDS = 5.0
 """How soon to look whether a deleted Job is gone, should no event say so."""
@@ -83,7 +90,18 @@ def _verdict(
     if observation.job.spec.suspend and (verdict is None or verdict.outcome != "Succeeded"):
         message = "spec.suspend is true"
         return Verdict(outcome="Suspended", reason=JobReason.SUSPENDED, message=message), None
+    if verdict is None and observation.preempted is not None:
+        return _preempted(observation, observation.preempted), None
     return verdict, again_at
+
+
+def _preempted(observation: Observation, by: Preempted) -> Verdict:
+    """It ends for another, by no fault of its own; its workers have their grace period."""
+    namespace, name = by.beneficiary
+    near = namespace == observation.job.metadata.namespace
+    whom = f"GPUJob {name}" if near else "a job of another namespace"
+    message = f"stopped for {whom}, {GROUNDS[by.ground]}"
+    return Verdict(outcome="Preempted", reason=by.ground, message=message)
 
 
 def _refused(answer: NotCreated) -> Verdict:
@@ -136,8 +154,13 @@ def _ended(
     step = restarts.next_step(verdict, seen, status)
     if step is Step.GIVE_UP:
         return _failed(observation, status, seen, verdict, write)
-    counted = status.restarts + (step is Step.RETRY_COUNTED)
-    status = structs.replace(status, placement=(), nodes="", restarts=counted)
+    status = structs.replace(
+        status,
+        placement=(),
+        nodes="",
+        restarts=status.restarts + (step is Step.RETRY_COUNTED),
+        preemptions=status.preemptions + (verdict.outcome == "Preempted"),
+    )
     status = _waiting_again(status, verdict, write)
     wait = JOB_GOING_SECONDS if seen.job else 0.0
     again_at = times.after(observation.now, wait)

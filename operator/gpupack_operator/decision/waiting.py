@@ -46,6 +46,7 @@ def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Dec
     """Take the first step that can be taken."""
     actions, look_at = cleanup.clearing(observation, status)
     if observation.job.spec.suspend:
+        status = structs.replace(status, preemption=None)
         status = _set(status, JobReason.SUSPENDED, "spec.suspend is true", write)
         return Decision(status=status, actions=actions, again_at=look_at)
     deadline = times.deadline(observation.job.spec, status)
@@ -106,6 +107,8 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
         return Decision(status=observation.job.status, again_at=again_at)
     if isinstance(answer, NotPlanned) and answer.for_good:
         return _failed(observation, status, write, reason=answer.reason, message=answer.message)
+    if isinstance(answer, Waits):
+        status = structs.replace(status, preemption=answer.preemption)
     if isinstance(answer, NotPlanned | Waits):
         again_at = _ask_again_at(observation, answer)
         reason, message = answer.reason, answer.message
@@ -148,7 +151,7 @@ def _admitted(
     observation: Observation, status: GpuJobStatus, plan: Planned, write: Writer
 ) -> Decision:
     status = attempts.opened(status, plan.placement, observation.now)
-    status = structs.replace(status, priority=plan.priority)
+    status = structs.replace(status, priority=plan.priority, preemption=None)
     held = gpus.phrase(observation.job.spec)
     message = f"attempt {status.attempt} has {held} on {status.nodes}"
     status = write.set(status, Type.ADMITTED, "True", JobReason.ADMITTED, message)
@@ -166,6 +169,7 @@ def _admitted(
 def _failed(
     observation: Observation, status: GpuJobStatus, write: Writer, *, reason: str, message: str
 ) -> Decision:
+    status = structs.replace(status, preemption=None)
     status = running.failed(status, readings.NONE, reason=reason, message=message, write=write)
     status = running.ended_now(status, observation.now)
     return ended.decide(observation, status)

@@ -99,29 +99,29 @@ class World:
         """The names of those who run, as the queue knows it."""
         return [running.job.name for running in self.admissions.queue.state.running]
 
-    def written(self, name):
+    def written(self, name, *, namespace="team"):
         """The watch shows that the plan of a job's first attempt was written."""
-        held = self.ledger.plan_of(self.attempt(name))
-        placed = [(claim.placement.node, claims.shares(claim.placement)) for claim in held]
-        self.ledger.jobs.upsert(job(name, attempt=1, phase="Admitted", placed=placed))
+        self.shows(name, self.ledger.plan_of(self.attempt(name, namespace=namespace)), namespace)
 
-    def ends(self, name, *, nodes=None):
+    def shows(self, name, held, namespace="team"):
+        """The watch shows a job whose workers have these claims; without any it has ended."""
+        placed = [(claim.placement.node, claims.shares(claim.placement)) for claim in held]
+        phase = "Admitted" if placed else "Succeeded"
+        shown = job(name, attempt=1, phase=phase, placed=placed, namespace=namespace)
+        self.ledger.jobs.upsert(shown)
+
+    def ends(self, name, *, nodes=None, namespace="team"):
         """A job has ended, or given back what it had on these nodes."""
-        held = self.ledger.plan_of(self.attempt(name))
-        left = [
-            (claim.placement.node, claims.shares(claim.placement))
-            for claim in held
-            if nodes is not None and claim.placement.node not in nodes
-        ]
-        phase = "Admitted" if left else "Succeeded"
-        self.ledger.jobs.upsert(job(name, attempt=1, phase=phase, placed=left))
+        held = self.ledger.plan_of(self.attempt(name, namespace=namespace))
+        left = [c for c in held if nodes is not None and c.placement.node not in nodes]
+        self.shows(name, left, namespace)
 
     def settle(self, name, outcome):
         """What a read says of a job's plan that no watch has shown."""
         self.ledger.settle_plan(self.ledger.plan_of(self.attempt(name)), outcome)
 
-    def attempt(self, name, number=1):
-        return AttemptKey(namespace="team", job=name, job_uid=f"uid-{name}", number=number)
+    def attempt(self, name, number=1, *, namespace="team"):
+        return AttemptKey(namespace=namespace, job=name, job_uid=f"uid-{name}", number=number)
 
     def with_times(self, shown, *, startedAt):  # noqa: N803 - the field's name
         """A GPUJob whose current attempt, and the job, began then."""
@@ -355,7 +355,16 @@ def owner(name, **changes):
 
 
 def job(
-    name, *, attempt=0, phase="Pending", placed=(), version="1", uid=None, deleted=False, **spec
+    name,
+    *,
+    attempt=0,
+    phase="Pending",
+    placed=(),
+    version="1",
+    uid=None,
+    deleted=False,
+    namespace="team",
+    **spec,
 ):
     """A GPUJob; `placed` holds (node, GPU numbers or devices) per worker."""
     placement = by_node(
@@ -365,7 +374,7 @@ def job(
     built = {
         "metadata": {
             "name": name,
-            "namespace": "team",
+            "namespace": namespace,
             "uid": uid or f"uid-{name}",
             "resourceVersion": version,
             **({"deletionTimestamp": "1970-01-01T00:00:00Z"} if deleted else {}),

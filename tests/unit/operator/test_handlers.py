@@ -8,6 +8,7 @@ from gpupack_operator.cache import Cache
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.kopf_session import GpuJobStream
 from gpupack_operator.plan_line import Key, PlanLine
+from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.work_queue import WorkQueue
 
 TRAIN = Key("team", "train")
@@ -30,7 +31,7 @@ async def cache():
 
 @pytest.fixture
 async def gpujobs(queue, cache):
-    return watches.gpujobs_of(cache, EventRouter(queue, cache, PlanLine(queue.add)))
+    return watches.gpujobs_of(cache, EventRouter(queue, cache, PlanLine(queue.add), Preemptions()))
 
 
 async def test_an_event_brings_the_world_up_to_date_and_its_job_into_the_queue(

@@ -16,6 +16,7 @@ from gpupack_operator.errors import PlanBusy
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.plan_line import Key, PlanLine
+from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
 from gpupack_operator.reconcile import Reconciler, Sources
 
@@ -63,7 +64,11 @@ class Scene:
         defaults = PodDefaults(workload_image="x")
         actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
         fence = Fence(server.api, namespace="gpupack-system")
-        sources = Sources(fence=fence, priorities=Priorities(server.api, most=max_priority))
+        sources = Sources(
+            fence=fence,
+            priorities=Priorities(server.api, most=max_priority),
+            preemptions=Preemptions(),
+        )
         self.reconciler = Reconciler(server.api, actor, self.cache, self.line, Limits(), sources)
 
     def add(self, name, **spec):

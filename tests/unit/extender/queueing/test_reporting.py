@@ -43,7 +43,7 @@ async def test_what_is_used_is_written_once(world, server, reporter):
     await reporter.report()
     assert server.objects[QUOTA]["status"]["used"] == "1"
     assert server.objects[QUOTA]["status"]["observedGeneration"] == 3
-    assert server.objects[COHORT]["status"]["nominal"] == "4"
+    assert server.objects[COHORT]["status"]["nominal"] == "2"
     writes = list(server.writes)
     show(world, server)
     await reporter.report()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For whom others are stopped, from the decision until the beneficiary runs or gives up.
+
+    decided ─► answered ─► written in the beneficiary's status ─► victims end ─► it runs
+                 └ not written in time: over   └ read back from there after a restart
+
+Attempts are named by UID and number, as the queue names them: nobody reads other namespaces' names.
+"""
+
+import dataclasses
+import datetime as dt
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+import gpupack_core as core
+from gpupack_core.queueing import Ground, JobId, Preempt, Victim
+from gpupack_crds.gpujob_status import Preemption, Victims
+from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
+from gpupack_extender.ledger import claims
+from gpupack_extender.ledger.claims import Allocation
+from gpupack_extender.ledger.placed_job import PlacedPreemption
+
+
+@dataclasses.dataclass(slots=True)
+class _Made:
+    decision: Preempt
+    since: float
+    deadline: float
+    """By then it should be written; infinity: it is."""
+
+
+class Preemptions:
+    """Those that stand, by beneficiary."""
+
+    def __init__(self) -> None:
+        self._made: dict[JobId, _Made] = {}
+
+    def __contains__(self, job: JobId) -> bool:
+        return job in self._made
+
+    def decided(self, decision: Preempt, now: float, *, hold_seconds: float) -> None:
+        """It is to be written."""
+        self._made[decision.job] = _Made(decision, now, now + hold_seconds)
+
+    def written(self, decision: Preempt, now: float) -> None:
+        """The watch shows it; one that is known keeps its time."""
+        made = self._made.setdefault(decision.job, _Made(decision, now, math.inf))
+        made.deadline = math.inf
+
+    def over(self, job: JobId) -> None:
+        """It runs, or waits for something else."""
+        self._made.pop(job, None)
+
+    def is_written(self, job: JobId) -> bool:
+        """Whether the watch has shown it."""
+        made = self._made.get(job)
+        return made is not None and made.deadline == math.inf
+
+    def overdue(self, now: float) -> tuple[JobId, ...]:
+        """Beneficiaries whose status should say so by now and does not."""
+        return tuple(job for job, made in self._made.items() if made.deadline <= now)
+
+    def told(self, job: JobId) -> Preemption | None:
+        """As the beneficiary's status has it."""
+        made = self._made.get(job)
+        return None if made is None else _told(made.decision, made.since)
+
+
+def shares(placements: Iterable[core.Placement]) -> Iterable[WorkerPlacement]:
+    """Where each worker goes, as statuses have it."""
+    return (
+        WorkerPlacement(worker=index, node=each.node, devices=claims.shares(each))
+        for index, each in enumerate(placements)
+    )
+
+
+def read(
+    shown: PlacedPreemption, job: JobId, request: core.Request, tickets: dict[str, int]
+) -> tuple[tuple[Victim, ...], tuple[Allocation, ...]]:
+    """Victims and places as a status has them; what a newer release wrote is passed over."""
+    grounds = set(Ground)
+    victims = tuple(
+        Victim(JobId(attempt), Ground(each.ground), 0.0)
+        for each in shown.victims
+        if each.ground in grounds
+        for attempt in each.attempts
+        if attempt != job
+    )
+    places = tuple(
+        Allocation(
+            claims.placement(
+                placed.node,
+                claims.believed(placed.devices),
+                cpu=request.cpu,
+                memory=request.memory,
+            ),
+            {} if placed.devices else tickets,
+        )
+        for placed in by_worker(shown.placement)
+    )
+    return victims, places
+
+
+def _told(decision: Preempt, since: float) -> Preemption:
+    by_ground: dict[Ground, list[str]] = defaultdict(list)
+    for victim in decision.victims:
+        by_ground[victim.ground].append(victim.job)
+    return Preemption(
+        since=dt.datetime.fromtimestamp(since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        victims=tuple(
+            Victims(ground=ground.value, attempts=tuple(sorted(attempts)))
+            for ground, attempts in sorted(by_ground.items())
+        ),
+        placement=by_node(shares(decision.placements)),
+    )

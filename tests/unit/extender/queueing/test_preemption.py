@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Others are stopped for a job: decided, written, kept, given up."""
+
+import dataclasses
+
+import msgspec
+import pytest
+from extender_builders import World, job
+
+from gpupack_crds.gpujob_status import Preemption
+from gpupack_crds.kinds import GpuQuota
+from gpupack_crds.placement import by_worker
+from gpupack_crds.plan import PlanRefusal, PlanResponse
+from gpupack_extender.ledger.placed_job import PlacedJob
+from gpupack_extender.queueing.settings import QueueSettings
+
+AT_ONCE = {"minRunSeconds": 0, "patienceSeconds": 100}
+
+
+def settings(**preemption):
+    return msgspec.convert({"preemption": AT_ONCE | preemption}, QueueSettings)
+
+
+@pytest.fixture
+def world():
+    """One node of 4 GPUs, which namespace `guest` has borrowed; `team` is promised 2 of them."""
+    built = World()
+    built.decisions = dataclasses.replace(built.decisions, queue=settings())
+    built.use(built.new_ledger())
+    built.add_node("a")
+    promise(built)
+    for name in ("one", "two"):
+        built.asks(name, gpus=2, namespace="guest")
+        built.written(name, namespace="guest")
+        built.now += 10
+    return built
+
+
+def promise(world):
+    meta = {"name": "default", "namespace": "team", "uid": "q", "resourceVersion": "1"}
+    spec = {"gpus": [{"model": "*", "nominal": 2}]}
+    world.quotas.quotas.upsert(msgspec.convert({"metadata": meta, "spec": spec}, GpuQuota))
+
+
+def pending(name, preemption):
+    """The beneficiary, as its status says for whom others are stopped."""
+    built = msgspec.to_builtins(job(name))
+    if preemption is not None:
+        built["status"]["preemption"] = msgspec.to_builtins(preemption)
+    return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
+
+
+def test_the_answer_names_who_is_to_end_and_where_the_job_will_run(world):
+    refusal = world.asks("mine", gpus=2)
+    assert isinstance(refusal, PlanRefusal)
+    assert (refusal.reason, refusal.expires_seconds) == ("VictimsEnd", 10.0)
+    (victims,) = refusal.preemption.victims
+    assert (victims.ground, victims.attempts) == ("ReclaimedNominalQuota", ("uid-two/1",))
+    (place,) = by_worker(refusal.preemption.placement)
+    assert (place.node, len(place.devices)) == ("a", 2)
+    assert refusal.preemption.names("uid-two", 1) == "ReclaimedNominalQuota"
+    assert refusal.preemption.names("uid-one", 1) is None
+
+
+def test_nobody_is_stopped_for_a_job_that_would_still_not_fit(world):
+    assert world.asks("large", gpus=8).preemption is None
+
+
+def test_once_the_victim_is_gone_the_beneficiary_runs_there(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.ends("two", namespace="guest")
+    world.asks("thief", gpus=2, namespace="guest", submitted=0)
+    world.decide()
+    assert world.called() == ["mine"]
+    answer = world.asks("mine", gpus=2)
+    assert isinstance(answer, PlanResponse)
+    assert answer.placement == preemption.placement
+
+
+def test_a_preemption_that_nobody_writes_is_over(world):
+    world.asks("mine", gpus=2)
+    world.now += 11
+    world.decide()
+    world.ends("one", namespace="guest")
+    world.decide()
+    assert world.called()[-1] == "mine"
+    assert isinstance(world.asks("mine", gpus=2), PlanResponse)
+
+
+def test_one_that_was_written_stands_whatever_the_time_is(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.now += 60
+    world.decide()
+    assert world.asks("mine", gpus=2).preemption == preemption
+
+
+def test_after_a_restart_the_room_is_kept_for_whom_the_status_says(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    after = World()
+    after.decisions = world.decisions
+    after.use(after.new_ledger())
+    after.add_node("a")
+    promise(after)
+    for name in ("one", "two"):
+        held = world.ledger.plan_of(world.attempt(name, namespace="guest"))
+        after.shows(name, held, namespace="guest")
+    after.ledger.jobs.upsert(pending("mine", preemption))
+    again = after.asks("mine", gpus=2)
+    assert (again.reason, again.preemption.victims) == ("VictimsEnd", preemption.victims)
+    assert again.preemption.placement == preemption.placement
+    after.ends("two", namespace="guest")
+    after.asks("thief", gpus=2, namespace="guest", submitted=0)
+    after.decide()
+    assert after.called() == ["mine"]
+
+
+def test_a_victim_that_does_not_end_is_left_alone_and_another_way_is_taken(world, caplog):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.now += 101
+    world.decide()
+    assert "attempts uid-two/1 were to end and did not" in caplog.text
+    (victims,) = world.asks("mine", gpus=2).preemption.victims
+    assert victims.attempts == ("uid-one/1",)
+
+
+def test_a_beneficiary_that_is_deleted_keeps_no_room(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.ledger.jobs.remove(pending("mine", preemption))
+    world.ends("two", namespace="guest")
+    world.decide()
+    assert isinstance(world.asks("next", gpus=2, namespace="guest"), PlanResponse)
+
+
+def test_a_ground_that_a_newer_release_wrote_stops_nothing_here(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    built = msgspec.to_builtins(preemption)
+    built["victims"][0]["ground"] = "Newest"
+    shown = msgspec.to_builtins(job("mine"))
+    shown["status"]["preemption"] = built
+    world.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(shown), type=PlacedJob))
+    world.decide()
+    assert isinstance(world.asks("mine", gpus=2), PlanRefusal)
+
+
+def test_what_is_turned_off_stops_nobody():
+    other = World()
+    other.decisions = dataclasses.replace(
+        other.decisions, queue=settings(nominal=False, fairShare=False, priority=False)
+    )
+    other.use(other.new_ledger())
+    other.add_node("a")
+    promise(other)
+    other.asks("one", gpus=4, namespace="guest")
+    other.written("one", namespace="guest")
+    other.now += 10
+    assert other.asks("mine", gpus=2).preemption is None
+
+
+def test_the_preemption_is_what_the_status_takes(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    written = msgspec.json.decode(msgspec.json.encode(preemption), type=Preemption)
+    assert written == preemption

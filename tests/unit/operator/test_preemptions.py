@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An attempt that ends for another job, and the job that it ends for."""
+
+import dataclasses
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from gpupack_crds.gpujob_status import GpuJobStatus, Preemption, Victims
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import (
+    AskPlan,
+    DeleteJob,
+    NotPlanned,
+    Planned,
+    Preempted,
+    Waits,
+)
+from gpupack_operator.decision.notices import notices
+from gpupack_operator.plan_line import Key
+from gpupack_operator.preemptions import Preemptions
+
+
+def preemption(build, *attempts, ground="ReclaimedNominalQuota"):
+    victims = (Victims(ground=ground, attempts=attempts),)
+    return Preemption(since=build.stamp(0), victims=victims, placement=build.placement("a"))
+
+
+def named(build, name, *, uid=None, namespace="team", **status):
+    job = build.gpujob(status=GpuJobStatus(**status))
+    meta = structs.replace(job.metadata, name=name, namespace=namespace, uid=uid or f"uid-{name}")
+    return structs.replace(job, metadata=meta)
+
+
+@pytest.fixture
+def stopped(build):
+    """A job that runs and is to end for `urgent`."""
+
+    def look(namespace="team", **observed):
+        job = build.admitted()
+        by = Preempted(ground="ReclaimedNominalQuota", beneficiary=(namespace, "urgent"))
+        seen = build.see(job, jobs=(build.job(),), pods=(build.pod(),), **observed)
+        return decide(dataclasses.replace(seen, preempted=by))
+
+    return look
+
+
+def test_a_victim_s_job_is_deleted_and_the_attempt_counts_as_no_restart(stopped):
+    decision = stopped()
+    status = decision.status
+    assert [type(action) for action in decision.actions] == [DeleteJob]
+    assert (status.phase, status.restarts, status.preemptions) == ("Pending", 0, 1)
+    (attempt,) = status.attempts
+    assert (attempt.outcome, attempt.reason) == ("Preempted", "ReclaimedNominalQuota")
+    assert attempt.message == "stopped for GPUJob urgent, which takes back what a quota promises"
+
+
+def test_a_victim_is_not_told_the_names_of_another_namespace(stopped):
+    (attempt,) = stopped("other").status.attempts
+    assert attempt.message.startswith("stopped for a job of another namespace, ")
+
+
+def test_a_victim_that_has_succeeded_by_then_has_succeeded(build):
+    by = Preempted(ground="LowerPriority", beneficiary=("team", "urgent"))
+    seen = build.see(
+        build.admitted(), jobs=(build.job(),), pods=(build.pod(phase="Succeeded", exit_code=0),)
+    )
+    decision = decide(dataclasses.replace(seen, preempted=by))
+    assert (decision.status.phase, decision.status.preemptions) == ("Succeeded", 0)
+
+
+def test_who_is_stopped_is_written_with_the_reason_and_at_once(build):
+    job = build.gpujob()
+    waits = Waits("NoRoom", "full")
+    told = build.after(job, decide(build.see(job, answer=waits, now=10, asked_until=build.at(25))))
+    found = preemption(build, "uid-v/1")
+    answer = Waits("NoRoom", "full, still", preemption=found, seconds=9)
+    decision = decide(build.see(told, answer=answer, now=11, told=10, asked_until=build.at(25)))
+    assert decision.status.preemption == found
+    events = [notice.reason for notice in notices(told.status, decision.status)]
+    assert "Preempting" in events
+
+
+@pytest.mark.parametrize("ending", ["admitted", "given up", "suspended"])
+def test_nobody_is_stopped_any_longer_for_who_does_not_wait_for_it(build, ending):
+    waiting = GpuJobStatus(preemption=preemption(build, "uid-v/1"))
+    job = build.gpujob(status=waiting, suspend=ending == "suspended")
+    answers = {"admitted": Planned(build.placement("a"), 9), "given up": Waits("NoRoom", "full")}
+    answer = answers.get(ending)
+    status = decide(build.see(job, answer=answer, asked_until=build.at(25))).status
+    assert status.preemption is None
+
+
+def test_a_question_without_an_answer_says_nothing_about_who_is_stopped(build):
+    found = preemption(build, "uid-v/1")
+    job = build.gpujob(status=GpuJobStatus(preemption=found))
+    answer = NotPlanned("SchedulerUnavailable", "no answer")
+    assert decide(build.see(job, answer=answer)).status.preemption == found
+    assert decide(build.see(job)).actions == (AskPlan(1),)
+
+
+def test_victims_are_found_by_uid_and_attempt(build):
+    known = Preemptions()
+    victim = named(build, "victim", namespace="other")
+    assert known.saw(victim, gone=False) == ()
+    first = named(build, "urgent", preemption=preemption(build, "uid-victim/1"))
+    assert known.saw(first, gone=False) == (Key("other", "victim"),)
+    assert known.saw(first, gone=False) == ()
+    assert known.of(victim, 1).beneficiary == ("team", "urgent")
+    assert known.of(victim, 2) is None
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["deleted", "admitted"])
+def test_a_beneficiary_that_waits_no_longer_stops_nobody(build, gone):
+    known = Preemptions()
+    victim = named(build, "victim")
+    known.saw(victim, gone=False)
+    waits = {"preemption": preemption(build, "uid-victim/1")}
+    known.saw(named(build, "urgent", **waits), gone=False)
+    known.saw(named(build, "urgent", phase="Admitted", **waits), gone=gone)
+    assert known.of(victim, 1) is None
+
+
+def test_who_is_stopped_for_two_ends_while_one_of_them_waits(build):
+    known = Preemptions()
+    victim = named(build, "victim")
+    for name in ("first", "second"):
+        waits = {"preemption": preemption(build, "uid-victim/1")}
+        known.saw(named(build, name, **waits), gone=False)
+    known.saw(named(build, "first"), gone=True)
+    assert known.of(victim, 1).beneficiary == ("team", "second")
+
+
+def test_the_largest_preemption_is_read_back_as_it_was_written(build):
+    found = preemption(build, *(f"uid-{number}/1" for number in range(4096)))
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Preemption) == found
