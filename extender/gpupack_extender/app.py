@@ -90,6 +90,15 @@ def build(settings: Settings, api: Api) -> App:
         fresh_seconds=election.fresh_seconds,
         settle_seconds=decisions.plan_hold_seconds,
     )
+    turns = Turns()
+    admissions = Admissions(
+        ledger,
+        policies,
+        turns,
+        quotas=quotas,
+        now=lambda: api.clock.now().timestamp(),
+        decisions=decisions,
+    )
     metrics = Metrics()
     metrics.registry.register(LedgerCollector(ledger, reflectors))
     metrics.registry.register(UnreadableObjects(reflectors))
@@ -100,27 +109,19 @@ def build(settings: Settings, api: Api) -> App:
             decisions,
             readiness.require_to_decide,
             UnknownJobs(sources["gpujobs"], ledger.pods.seen_at, clock=clock),
+            admissions,
         ),
         prioritize_pod=Prioritize(ledger, policies, decisions),
         binder=Binder(
             api,
             ledger,
-            Reserve(ledger, policies, decisions, readiness.require_to_decide),
+            Reserve(ledger, admissions, decisions, readiness.require_to_decide),
             leads=lambda: leadership.held,
         ),
         readiness=readiness,
         metrics=metrics,
     )
     handshakes = Handshakes()
-    turns = Turns()
-    admissions = Admissions(
-        ledger,
-        policies,
-        turns,
-        quotas=quotas,
-        now=lambda: api.clock.now().timestamp(),
-        decisions=decisions,
-    )
     plan_api = PlanApi(
         make_plan=Plan(ledger, admissions, decisions),
         turns=turns,

@@ -2,8 +2,8 @@
 """filter: which nodes a pod may go to.
 
     worker of a GPUJob     its planned node, or why not now
-    any other, decisive    decided now, one node; the place is assumed until bind comes
-    any other, advisory    every node that fits
+    any other, decisive    let in by the queue now, one node; the place is assumed until bind comes
+    any other, advisory    every node that fits, if the queue lets it in on any
 
 Where only the hold on a finished pod's GPUs is in the way, nothing is decided: kube-scheduler hears
 of no event when it ends, and would come again after minutes only, while after an error it does so
@@ -18,6 +18,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 import gpupack_core as core
+from gpupack_core.queueing import Wait, WaitReason
 from gpupack_crds import names
 from gpupack_extender.ledger.claims import PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
@@ -25,9 +26,12 @@ from gpupack_extender.ledger.workers import WorkerKey
 from gpupack_extender.mismatch import mismatch
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
+from gpupack_extender.queueing.admissions import Admissions
 from gpupack_extender.settings import Decisions, Mode
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.wire import FilterResult
+
+RESERVED = "its GPUs are reserved for a job for which others are being stopped"
 
 HOLD_ENDS_SOON = "GPUs of a finished pod are held until its node's agent can have said that it runs"
 
@@ -59,6 +63,7 @@ class Filter:
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
     unknown_jobs: UnknownJobs
+    admissions: Admissions
 
     def __call__(self, ask: PodAsk, nodes: Nodes) -> FilterResult:
         """Answer one call.
@@ -75,7 +80,7 @@ class Filter:
         if ask.worker is not None:
             return self._planned(ask.uid, ask.worker, ask.request, nodes)
         if self.decisions.mode is Mode.ADVISORY:
-            return self._every(ask.request, nodes)
+            return self._every(ask, nodes)
         return self._one(ask, held, nodes)
 
     def _planned(
@@ -108,18 +113,24 @@ class Filter:
                 return FilterResult(node_names=[held.placement.node])
             self.ledger.release(held)
         self.may_decide()
-        request = ask.served()
-        chosen = core.choose(self.ledger.cluster, request, self.policies.named(), candidates=nodes)
-        if chosen is None:
-            return self._not_yet(request, nodes) or self._refused(request, nodes)
+        chosen = self.admissions.place(ask, nodes)
+        if isinstance(chosen, Wait):
+            return self._waits(ask.served(), chosen, nodes)
         self.ledger.assume(ask, chosen, seconds=self.decisions.assume_seconds)
         return FilterResult(node_names=[chosen.node])
 
-    def _every(self, request: core.Request, nodes: Nodes) -> FilterResult:
+    def _waits(self, request: core.Request, wait: Wait, nodes: Nodes) -> FilterResult:
+        """Where room is lacking, why on each node; else why the queue does not let the pod in."""
+        if wait.reason is not WaitReason.NO_ROOM:
+            return nowhere(nodes, wait.lasting)
+        return self._not_yet(request, nodes) or self._refused(request, nodes)
+
+    def _every(self, ask: PodAsk, nodes: Nodes) -> FilterResult:
         self.may_decide()
+        request, chosen = ask.served(), self.admissions.place(ask, nodes)
+        if isinstance(chosen, Wait):
+            return self._waits(request, chosen, nodes)
         ranked = core.rank(self.ledger.cluster, request, self.policies.named(), candidates=nodes)
-        if not ranked and (soon := self._not_yet(request, nodes)):
-            return soon
         fits = {each.node for each in ranked}
         refused = self._refused(request, nodes)
         return FilterResult(
@@ -148,9 +159,11 @@ class Filter:
 
         failed: dict[str, str] = {}
         lasting: dict[str, str] = {}
-        for name, reason in core.explain(cluster, request, candidates=nodes).items():
+        why = core.explain(cluster, request, candidates=nodes)
+        for name, reason in why.items():
             group = failed if reason in EVICTING_HELPS else lasting
             group[name] = text(reason, _resource(cluster.node(name))) + less * (name in near)
+        failed |= dict.fromkeys((name for name in nodes if name not in why), RESERVED)
         return FilterResult(
             node_names=[], failed_nodes=failed, failed_and_unresolvable_nodes=lasting
         )

@@ -49,6 +49,9 @@ class PodAsk:
     request: core.Request | None
     """None: `refusal` says why it cannot be served, wherever and whenever."""
     refusal: str = ""
+    priority: int = 0
+    created: float = 0.0
+    """Seconds since the epoch."""
 
     def served(self) -> core.Request:
         """The request.
@@ -125,6 +128,8 @@ def _ask(
         worker=worker_of(pod),
         request=asked,
         refusal=refusal,
+        priority=spec.priority,
+        created=created.timestamp() if (created := pod.metadata.creation_timestamp) else 0.0,
     )
 
 

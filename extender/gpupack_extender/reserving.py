@@ -9,13 +9,14 @@ import dataclasses
 from collections.abc import Callable
 
 import gpupack_core as core
+from gpupack_core.queueing import Wait, WaitReason
 from gpupack_extender.errors import AskMismatch, BindRefused
 from gpupack_extender.ledger.claims import Allocation, PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import WorkerKey
 from gpupack_extender.mismatch import mismatch
 from gpupack_extender.pod_ask import PodAsk
-from gpupack_extender.policies import Policies
+from gpupack_extender.queueing.admissions import Admissions
 from gpupack_extender.settings import Decisions
 
 
@@ -24,7 +25,7 @@ class Reserve:
     """Holds a pod's place on a node while its Binding is on the way."""
 
     ledger: Ledger
-    policies: Policies
+    admissions: Admissions
     decisions: Decisions
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
@@ -71,15 +72,16 @@ class Reserve:
 
     def _decided(self, ask: PodAsk, node: str) -> Allocation:
         self.may_decide()
-        chosen = core.decide(
-            self.ledger.cluster,
-            _request(ask),
-            self.policies.named(),
-            candidates=[core.NodeName(node)],
-        )
-        if isinstance(chosen, core.Refusal):
-            raise BindRefused(chosen.message)
-        return self.ledger.claims.allocation(chosen)
+        request, here = _request(ask), [core.NodeName(node)]
+        chosen = self.admissions.place(ask, here)
+        if not isinstance(chosen, Wait):
+            return self.ledger.claims.allocation(chosen)
+        if chosen.reason is WaitReason.NO_ROOM:
+            cluster, policy = self.ledger.cluster, core.policy_named("first-fit")
+            refusal = core.decide(cluster, request, policy, candidates=here)
+            if isinstance(refusal, core.Refusal):
+                raise BindRefused(refusal.message)
+        raise BindRefused(chosen.lasting)
 
 
 def _request(ask: PodAsk) -> core.Request:

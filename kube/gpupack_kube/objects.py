@@ -83,6 +83,8 @@ class PodSpec(View, frozen=True):
 
     node_name: str = ""
     scheduler_name: str = ""
+    priority: int = 0
+    """Of its PriorityClass, as admission wrote it."""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: Resources = Resources()

@@ -39,6 +39,7 @@ __all__ = [
 """What a suite of the cluster has in its conftest.py."""
 
 NAMESPACE_LETTERS = 55
+LIVING = "gpujobs.gpupack.dev,deployments.apps,statefulsets.apps,jobs.batch,pods"
 LOCKS = STATE / "locks"
 
 
@@ -102,6 +103,8 @@ def namespace(cluster, name):
     kube.insist("create", "namespace", words)
     kube.insist("wait", "serviceaccount/default", "--for=create", "--timeout=30s")
     yield kube
+    # The namespace controller takes ten seconds to come to the GPUJobs.
+    kube.kubectl("delete", LIVING, "--all", "--wait=false", "--grace-period=1")
     kube.insist("delete", "namespace", words, "--wait=false", "--ignore-not-found")
 
 

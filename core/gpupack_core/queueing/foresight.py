@@ -176,7 +176,8 @@ class Foresight:
 
     def remember(self) -> None:
         """For the next cycle, of those who are first still."""
-        heads = {entry.job.id for entry in self._heads}
+        self._state.heads = tuple(entry.job.id for entry in self._heads)
+        heads = set(self._state.heads)
         made = {room.job.id for room in self._kept}
         old = [room for room in self._state.kept if room.job.id not in made | self._void]
         self._state.kept = [room for room in (*self._kept, *old) if room.job.id in heads]

@@ -37,7 +37,7 @@ class Job:
     `number` orders those that were submitted at one instant. The larger `priority` goes first.
     `duration`: from its start to its end at the latest, or as estimated; infinity: it never ends;
     None: nobody knows. `preemptible` False: it is never stopped for another. `name`: as texts for
-    its own tenant call it; empty: by its id.
+    its own tenant call it; empty: by its id. `preempts` False: nobody is stopped for it.
     """
 
     id: JobId
@@ -49,6 +49,7 @@ class Job:
     number: int = 0
     preemptible: bool = True
     name: str = ""
+    preempts: bool = True
 
     def __post_init__(self) -> None:
         if self.duration is not None and not self.duration > 0:

@@ -40,7 +40,7 @@ class Preemptor:
 
     def seek(self, entry: Entry) -> Preemption | None:
         """Victims for the job, at the least cost that is found."""
-        if not self._rules.any or not self._may_search(entry):
+        if not (self._rules.any and entry.job.preempts and self._may_search(entry)):
             return None
         self._searches += 1
         job, cluster = entry.job, self._sheet.cluster

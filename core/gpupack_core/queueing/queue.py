@@ -26,6 +26,7 @@ from gpupack_core.queueing.reasons import Wait
 from gpupack_core.queueing.room import Planner, Reservation
 from gpupack_core.queueing.rules import Rules
 from gpupack_core.queueing.state import State
+from gpupack_core.queueing.visit import Visit
 from gpupack_core.queueing.waiting import Waiting
 from gpupack_core.queueing.why import Why
 from gpupack_core.request import Gang
@@ -212,6 +213,14 @@ class Queue:
         decided = bool(found) or found.look_at is not None
         self._look_at = inf if not decided else -inf if found else found.look_at or -inf
         return found
+
+    def visit(self, job: Job, cluster: Cluster, now: float, plan: Planner) -> Places | Wait:
+        """Where a job goes that somebody else keeps waiting, or why it does not go in now.
+
+        Where it goes in, `start` is to follow.
+        """
+        self._measure(cluster)
+        return Visit(self._state, cluster, plan, now).of(job)
 
     def why(self, job: JobId, cluster: Cluster, now: float, plan: Planner) -> Wait:
         """Why a job waits, as of the last cycle.

@@ -36,6 +36,7 @@ class WaitReason(StrEnum):
 class Wait:
     """For one job.
 
+    `lasting`: as `message`, without its position and without times: the same for the same state.
     `position` of `waiting`: 1 is the first. `earliest`: when it starts at the latest, where that is
     foreseen; None: it is not. `first`: whom it waits for. `refusal`: of NO_ROOM.
     """
@@ -47,6 +48,7 @@ class Wait:
     earliest: float | None = None
     first: JobId | None = None
     refusal: Refusal | None = None
+    lasting: str = ""
 
 
 def gpus(milli: float, key: Key = ANY) -> str:
@@ -85,6 +87,11 @@ def no_room(refusal: str, starts_in: float | None) -> str:
     """`refusal`: of the plan, which says what would help."""
     when = "" if starts_in is None else f"; it starts in {soon(starts_in)} at the latest"
     return f"no room: {refusal}{when}"
+
+
+def room_kept_for(first: str) -> str:
+    """It would fit but for another."""
+    return f"it would fit, but room is kept for {first}, which waits"
 
 
 def room_kept(first: str, waited: float, ends_within: float | None) -> str:

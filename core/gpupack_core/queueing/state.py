@@ -23,7 +23,9 @@ class State:
     stuck: set[JobId] = field(default_factory=set)
     """Who was to be stopped and has not ended in time."""
     kept: list[KeptRoom] = field(default_factory=list)
-    """For those who are first and lack room, the first first."""
+    """For those who are first and lack room, the first first; worked out when it was asked for."""
+    heads: tuple[JobId, ...] = ()
+    """All of those, as of the last cycle."""
     disruptions: int = 0
     """How often something broke, was repaired or was configured: what was foreseen is void."""
 

@@ -31,6 +31,8 @@ class _Told(NamedTuple):
     first: Job | None = None
     earliest: float | None = None
     refusal: Refusal | None = None
+    lasting: str = ""
+    """The text without times, where it has any."""
 
 
 class Why:
@@ -55,6 +57,7 @@ class Why:
             told.earliest,
             None if told.first is None else told.first.id,
             told.refusal,
+            told.lasting or told.text,
         )
 
     def _told(self, entry: Entry) -> _Told:
@@ -129,7 +132,8 @@ class Why:
         within = kept.at - self._now if kept.at < inf else None
         whom = reasons.name_of(head.job, to=job)
         text = reasons.room_kept(whom, self._now - head.since, within)
-        return _Told(WaitReason.ROOM_KEPT, text, head.job)
+        lasting = reasons.room_kept_for(whom)
+        return _Told(WaitReason.ROOM_KEPT, text, head.job, lasting=lasting)
 
 
 def _next() -> _Told:

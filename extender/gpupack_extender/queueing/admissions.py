@@ -21,6 +21,7 @@ from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import AttemptKey
+from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing import holders, preemptions
 from gpupack_extender.queueing.ask import GangAsk, job_id, pod_id
@@ -143,6 +144,22 @@ class Admissions:
             if not found:
                 self.look_at = found.look_at
                 return
+
+    def place(self, pod: PodAsk, nodes: Collection[core.NodeName]) -> core.Placement | Wait:
+        """Where a pod of its own may go now among these nodes, or why it may not.
+
+        kube-scheduler keeps it waiting, and asks again. What is answered is the caller's to hold.
+        """
+        self.decide()
+
+        def plan(cluster: core.Cluster, job: Job) -> Places | None:
+            policy = self._policies.named()
+            found = core.choose(cluster, job.gang.request, policy, candidates=nodes)
+            return None if found is None else (found,)
+
+        job = holders.waiting_pod(pod)
+        found = self._queue.visit(job, self._ledger.cluster, self.now(), plan)
+        return found if isinstance(found, Wait) else found[0]
 
     def preemption(self, attempt: AttemptKey) -> Preemption | None:
         """Who is to be stopped for it, as its status is to say."""

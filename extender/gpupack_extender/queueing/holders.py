@@ -13,6 +13,7 @@ from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.jobs import ShownJob
 from gpupack_extender.ledger.workers import AttemptKey
+from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.queueing.ask import job_id, pod_id
 
 
@@ -89,6 +90,20 @@ def pod_job(uid: str, namespace: str, name: str, place: core.Placement) -> Job:
         tenant=Tenant(namespace),
         name=f"pod {name}",
         preemptible=False,
+    )
+
+
+def waiting_pod(pod: PodAsk) -> Job:
+    """A pod that wants a place; nobody is stopped for it."""
+    return Job(
+        id=pod_id(pod.uid),
+        gang=core.Gang(1, pod.served()),
+        submitted=pod.created,
+        tenant=Tenant(pod.namespace),
+        priority=pod.priority,
+        name=f"pod {pod.name}",
+        preemptible=False,
+        preempts=False,
     )
 
 

@@ -67,9 +67,6 @@ class World:
         self.policies = Policies(self.decisions.policy, ledger.learner)
         self.jobs_list = JobsList()
         unknown_jobs = UnknownJobs(self.jobs_list, ledger.pods.seen_at, clock=lambda: self.now)
-        self.filter_pod = Filter(
-            ledger, self.policies, self.decisions, self.may_decide, unknown_jobs
-        )
         self.prioritize_pod = Prioritize(ledger, self.policies, self.decisions)
         self.turns, self.quotas = Turns(), QuotaStores()
         self.admissions = Admissions(
@@ -80,8 +77,11 @@ class World:
             now=lambda: self.now,
             decisions=self.decisions,
         )
+        self.filter_pod = Filter(
+            ledger, self.policies, self.decisions, self.may_decide, unknown_jobs, self.admissions
+        )
+        self.reserve_ask = Reserve(ledger, self.admissions, self.decisions, self.may_decide)
         self.plan = Plan(ledger, self.admissions, self.decisions)
-        self.reserve_ask = Reserve(ledger, self.policies, self.decisions, self.may_decide)
 
     def asks(self, name, **asked):
         """The operator asks for a plan; `submitted`: when the GPUJob was made."""

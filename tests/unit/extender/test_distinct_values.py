@@ -37,15 +37,16 @@ def parts_of(value):
 
 
 def kept(world):
-    return entries(world.ledger, set())
+    seen = set()
+    return entries(world.ledger, seen) + entries(world.admissions, seen)
 
 
 def one_of_each(world, number):
-    """A node, a pod that is bound, one that only asks, and a job, none like any before."""
+    """A node, a pod that is bound, one that only asks, and three jobs, none like any before."""
     name = f"node-{number}"
     labels = {"stamp": str(number), f"key-{number}": "x"}
     world.ledger.nodes.upsert(node(name, labels=labels, **{f"example.org/{number}": 1}))
-    world.ledger.gpus.upsert(gpu_node(name, gpus=2))
+    world.ledger.gpus.upsert(gpu_node(name, gpus=3))
     bound = pod(f"bound-{number}", on=name, devices=whole(name, 0), cpu=f"{1000 + number}m")
     world.ledger.pods.upsert(bound)
     asking = pod(f"asking-{number}", cpu=f"{2000 + number}m", labels={f"l{number}": "x"})
@@ -53,19 +54,23 @@ def one_of_each(world, number):
     ask = pod_ask.of_call(called(asking, nodeSelector={"stamp": str(number)}), (OBSERVED,))
     assert world.filter_pod(ask, [name]).node_names == [name]
     world.plan(plan_request(f"planned-{number}"))
+    world.plan(plan_request(f"waiting-{number}", gpuModels=[f"model-{number}"], priority=number))
     placed = job(f"job-{number}", attempt=1, phase="Running", placed=[("elsewhere", [0])])
     world.ledger.jobs.upsert(placed)
-    return name, (bound, asking), placed
+    jobs = (placed, job(f"planned-{number}"), job(f"waiting-{number}"))
+    return name, (bound, asking), jobs
 
 
-def all_gone(world, name, pods, placed):
-    world.ledger.jobs.remove(placed)
+def all_gone(world, name, pods, jobs):
+    for each in jobs:
+        world.ledger.jobs.remove(each)
     for each in pods:
         world.ledger.pods.remove(each)
     world.ledger.nodes.remove(objects.Node(metadata=objects.ObjectMeta(name=name)))
     world.ledger.gpus.remove(gpu_node(name))
     world.now += 60
     world.ledger.expire()
+    world.decide()
 
 
 def test_the_ledger_holds_no_more_after_thousands_of_distinct_things_than_after_some():

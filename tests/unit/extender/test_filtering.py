@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Given what the cluster holds, which node does a pod get?"""
 
+import msgspec
 import pytest
 from extender_builders import World, gpu_node, job, node, owner, places, plan_request, pod, whole
 
+from gpupack_crds.kinds import GpuQuota
 from gpupack_extender.errors import BindRefused
 from gpupack_extender.settings import Mode
 
@@ -234,3 +236,39 @@ def test_a_pod_that_cannot_be_served_is_refused_on_every_node_and_not_asked_abou
         "pod p: 0 of its containers ask for GPUs; exactly one container or sidecar may, and no "
         "plain init container",
     )
+
+
+def test_a_pod_of_its_own_counts_against_its_namespaces_quota(world):
+    limited(world, nominal=1)
+    world.bind(pod("first"), "a")
+    refused = world.filter(pod("second"))
+    text = refused.failed_and_unresolvable_nodes["a"]
+    assert text.startswith("namespace team uses 1 GPU, and with a quota of 1 GPU")
+    assert "position" not in text
+    assert world.filter(pod("other", namespace="other")).node_names
+
+
+def test_bind_gives_no_place_that_a_quota_does_not_allow(world):
+    limited(world, nominal=0)
+    with pytest.raises(BindRefused, match="namespace team uses 0 GPUs"):
+        world.reserve(pod("p"), "a")
+
+
+def limited(world, *, nominal):
+    limits = {"model": "*", "nominal": nominal, "borrowingLimit": 0}
+    meta = {"name": "default", "namespace": "team", "uid": "q", "resourceVersion": "1"}
+    shown = {"metadata": meta, "spec": {"gpus": [limits]}}
+    world.quotas.quotas.upsert(msgspec.convert(shown, GpuQuota))
+
+
+def test_a_small_pod_takes_no_room_that_is_kept_for_a_gang(world):
+    """However often it asks: the gang has waited for longer than others may go before it."""
+    world.asks("holder", gpus=4, seconds_left=3600.0)
+    world.written("holder")
+    world.asks("gang", workers=2, gpus=4)
+    world.now += 301
+    world.decide()
+    texts = world.filter(pod("small")).failed_and_unresolvable_nodes
+    assert set(texts.values()) == {
+        "it would fit, but room is kept for gang, which waits",
+    }

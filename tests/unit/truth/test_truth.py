@@ -21,6 +21,9 @@ from gpupack_extender.binding import annotations
 from gpupack_extender.filtering import Filter
 from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.policies import Policies
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.quotas import QuotaStores
+from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Settings
 from gpupack_kube import objects
@@ -67,8 +70,23 @@ class LedgerDecider:
         ).decisions
         self.ledger = Ledger(lambda: 0.0)
         policies = Policies(settings.policy, self.ledger.learner, known=settings.outlook)
-        self.filter = Filter(self.ledger, policies, settings, lambda: None, unknown_jobs=None)
-        self.reserve = Reserve(self.ledger, policies, settings, lambda: None)
+        admissions = Admissions(
+            self.ledger,
+            policies,
+            Turns(),
+            quotas=QuotaStores(),
+            now=lambda: 0.0,
+            decisions=settings,
+        )
+        self.filter = Filter(
+            self.ledger,
+            policies,
+            settings,
+            lambda: None,
+            unknown_jobs=None,
+            admissions=admissions,
+        )
+        self.reserve = Reserve(self.ledger, admissions, settings, lambda: None)
         self.nodes = list(nodes())
         # Another order than the simulator's: which node is first must not depend on it.
         for node in reversed(self.nodes):
