@@ -151,14 +151,17 @@ class Admissions:
         kube-scheduler keeps it waiting, and asks again. What is answered is the caller's to hold.
         """
         self.decide()
+        visitor = holders.waiting_pod(pod)
 
         def plan(cluster: core.Cluster, job: Job) -> Places | None:
+            """Room for those who wait is foreseen meanwhile, on all nodes."""
+            if job.id != visitor.id:
+                return self._plan(cluster, job)
             policy = self._policies.named()
             found = core.choose(cluster, job.gang.request, policy, candidates=nodes)
             return None if found is None else (found,)
 
-        job = holders.waiting_pod(pod)
-        found = self._queue.visit(job, self._ledger.cluster, self.now(), plan)
+        found = self._queue.visit(visitor, self._ledger.cluster, self.now(), plan)
         return found if isinstance(found, Wait) else found[0]
 
     def preemption(self, attempt: AttemptKey) -> Preemption | None:
