@@ -67,6 +67,10 @@ class InventoryInvalid(ExtenderError, ValueError):
     """A GPUNode contradicts itself or another."""
 
 
+class QueueFull(ExtenderError):
+    """A namespace has more in the queue than it may."""
+
+
 class NotReady(ExtenderError):
     """Not the leader, or what is known is too old to decide on."""
 

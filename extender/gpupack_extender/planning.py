@@ -16,7 +16,7 @@ from gpupack_core.queueing import Wait
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
 from gpupack_extender import gang_ask
-from gpupack_extender.errors import AskInvalid
+from gpupack_extender.errors import AskInvalid, QueueFull
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.claims import State, WorkerClaim
 from gpupack_extender.ledger.ledger import Ledger
@@ -48,7 +48,10 @@ class Plan:
             self.ledger.renew_plan(ask.attempt, seconds=seconds, version=version)
             return self._response(held)
         self.ledger.drop_plans(call.uid)
-        self.admissions.submit(ask)
+        try:
+            self.admissions.submit(ask)
+        except QueueFull as error:
+            return PlanRefusal(reason="QueueFull", message=str(error))
         self.admissions.decide(asking=ask.attempt)
         admitted = self.ledger.plan_of(ask.attempt)
         if admitted:

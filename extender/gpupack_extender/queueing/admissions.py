@@ -17,6 +17,7 @@ from typing import Final
 import gpupack_core as core
 from gpupack_core.queueing import Admit, GiveUp, Job, JobId, Preempt, Queue, Wait
 from gpupack_crds.gpujob_status import Preemption
+from gpupack_extender.errors import QueueFull
 from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.ledger import Ledger
@@ -25,6 +26,7 @@ from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing import holders, preemptions
 from gpupack_extender.queueing.ask import GangAsk, job_id, pod_id
+from gpupack_extender.queueing.capacity import Capacity
 from gpupack_extender.queueing.preemptions import Preemptions
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
@@ -79,6 +81,7 @@ class Admissions:
         self._running: dict[JobId, tuple[Allocation, ...]] = {}
         self._suppositions = holders.Suppositions(ledger.cluster)
         self._preemptions = Preemptions()
+        self._capacity = Capacity()
         self.look_at: float | None = None
         """When time alone may make a decision due; None: never."""
 
@@ -97,7 +100,11 @@ class Admissions:
         return self._now
 
     def submit(self, ask: GangAsk) -> None:
-        """It waits from now on; what was asked for it before is forgotten."""
+        """It waits from now on; what was asked for it before is forgotten.
+
+        Raises:
+            QueueFull: its namespace has more in the queue than it may.
+        """
         self.see()
         job, uid = job_id(ask.attempt), ask.attempt.job_uid
         before = self._waiting.get(job)
@@ -106,6 +113,9 @@ class Admissions:
             return
         for other in self._of_job.get(uid, set()).copy():
             self._withdraw(other)
+        if obstacle := self._capacity.obstacle(ask.attempt.namespace, ask.gang):
+            raise QueueFull(obstacle)
+        self._capacity.add(ask.attempt.namespace, ask.gang)
         self._waiting[job] = _Waiting(ask, self.now())
         self._of_job.setdefault(uid, set()).add(job)
         self._queue.submit(ask.job, self.now())
@@ -318,6 +328,7 @@ class Admissions:
         waiting = self._waiting.pop(job, None)
         if waiting is None:
             return
+        self._capacity.remove(waiting.ask.attempt.namespace, waiting.ask.gang)
         uid = waiting.ask.attempt.job_uid
         self._of_job[uid].discard(job)
         if not self._of_job[uid]:

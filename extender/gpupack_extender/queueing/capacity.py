@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the queue one namespace may take: memory for what it asks, time for looking at it.
+
+Jobs that ask for the same cost nothing more each. Those that differ are looked at one by one, and
+what a job says of nodes is kept for as long as it waits. Who is beyond these bounds waits outside:
+he is not in the queue, and asks again.
+"""
+
+from collections import Counter
+from typing import Final
+
+import gpupack_core as core
+
+MOST_KINDS: Final = 128
+"""Different requests of one namespace that wait: each may be planned anew at each end."""
+
+MOST_VALUES: Final = 1 << 16
+"""Tolerations, and values that labels are compared with, in those of one namespace; each takes
+some hundred bytes."""
+
+MOST_JOBS: Final = 20_000
+"""Of one namespace."""
+
+
+class Capacity:
+    """What waits, by namespace."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, Counter[core.Gang]] = {}
+
+    def obstacle(self, namespace: str, gang: core.Gang) -> str:
+        """Why another cannot wait in the queue; empty: it can."""
+        kinds = self._kinds.get(namespace, Counter())
+        if kinds.total() >= MOST_JOBS:
+            return f"{MOST_JOBS} jobs of its namespace wait, and no more stand in the queue"
+        if gang in kinds:
+            return ""
+        if len(kinds) >= MOST_KINDS:
+            return (
+                f"jobs of its namespace that wait ask for {MOST_KINDS} different things, and no "
+                "more stand in the queue: let them ask for the same CPU, memory and nodes"
+            )
+        if sum(map(values, kinds)) + values(gang) > MOST_VALUES:
+            return (
+                f"jobs of its namespace that wait name more than {MOST_VALUES} labels and "
+                "tolerations, and no more stand in the queue: narrow their nodes down by fewer"
+            )
+        return ""
+
+    def add(self, namespace: str, gang: core.Gang) -> None:
+        """It waits."""
+        self._kinds.setdefault(namespace, Counter())[gang] += 1
+
+    def remove(self, namespace: str, gang: core.Gang) -> None:
+        """It waits no longer."""
+        kinds = self._kinds[namespace]
+        kinds[gang] -= 1
+        if not kinds[gang]:
+            del kinds[gang]
+        if not kinds:
+            del self._kinds[namespace]
+
+
+def values(gang: core.Gang) -> int:
+    """How many tolerations and values of labels the gang names."""
+    selector, tolerations = gang.request.selector, len(gang.request.tolerations)
+    return tolerations + (selector.requirements if selector is not None else 0)
