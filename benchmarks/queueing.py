@@ -13,7 +13,8 @@
 A run ends when the last job has arrived: who waits then counts with its wait so far. A search for
 victims that was in vain is repeated after --retry seconds; the cluster's 5 make runs with
 preemption many times as long. --write makes the report in docs/reports, and the table and picture
-of docs/queueing.md from it.
+of docs/queueing.md from it. With --min-runtime no job is stopped before it has run for so many
+seconds, instead of the cluster's default; --report writes that report elsewhere.
 """
 
 import argparse
@@ -207,20 +208,32 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="philly-style")
     parser.add_argument("--retry", type=float, default=300.0, help="seconds")
     parser.add_argument("--write", action="store_true", help=f"write {REPORT} and {DOCUMENT}")
+    parser.add_argument("--min-runtime", type=float, help="seconds before a job may be stopped")
+    parser.add_argument("--report", type=Path, help="write the report there")
     options = parser.parse_args()
+    if options.min_runtime is not None:
+        _use_min_runtime(options.min_runtime)
     report = {
         "schema": SCHEMA,
         "policy": options.policy,
         "load": options.load,
         "retry_seconds": options.retry,
+        "min_runtime_seconds": QUEUES["fair share"].rules.preemption.min_runtime,
         "workloads": dict(measured(options)),
     }
     print(table(report))
+    if options.report:
+        options.report.write_text(json.dumps(report, indent=1) + "\n")
     if options.write:
         REPORT.parent.mkdir(parents=True, exist_ok=True)
         REPORT.write_text(json.dumps(report, indent=1) + "\n")
         DOCUMENT.write_text(replaced(DOCUMENT.read_text(), MARKS, table(report)))
         PICTURE.write_text(drawn(report))
+
+
+def _use_min_runtime(seconds: float) -> None:
+    preemption = replace(FAIR.rules.preemption, min_runtime=seconds)
+    QUEUES["fair share"] = replace(FAIR, rules=replace(FAIR.rules, preemption=preemption))
 
 
 if __name__ == "__main__":

@@ -49,13 +49,12 @@ def test_a_quota_bounds_what_a_namespace_uses_and_its_status_says_so(kube, judge
     message = condition(job, "Admitted")["message"]
     assert f"namespace {kube.namespace} uses 1 GPU" in message
     assert "position 1 of" in message
-    shown = wait_for(
-        lambda: (
-            (status := kube.get("gpuquota", "default").get("status", {})).get("waiting") and status
-        ),
-        seconds=30,
-        what="that one waits",
-    )
+
+    def waiting():
+        status = kube.get("gpuquota", "default").get("status", {})
+        return status if status.get("waiting") else None
+
+    shown = wait_for(waiting, seconds=30, what="that one waits")
     assert (shown["nominal"], shown["used"], shown["borrowed"]) == ("1", "1", "0")
     assert (shown["running"], shown["waiting"]) == (1, 1)
     header, row = kube.insist("get", "gpuquotas").splitlines()
@@ -149,6 +148,7 @@ def test_who_is_promised_gpus_gets_them_back_and_the_borrower_runs_again(kube, g
     assert guest.gpujob("borrower")["status"]["attempt"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_preemption_survives_the_loss_of_every_part(kube, guest, judged, system):
     """What was written is kept: the places are the beneficiary's, whoever else comes meanwhile."""

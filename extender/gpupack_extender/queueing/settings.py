@@ -29,8 +29,8 @@ class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):
     nominal: bool = True
     fair_share: bool = True
     priority: bool = True
-    min_run_seconds: Seconds = 600.0
-    patience_seconds: Seconds = 300.0
+    min_run_seconds: Seconds = 60.0
+    patience_seconds: Seconds = 120.0
 
 
 class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
