@@ -294,31 +294,6 @@ class Arrays:
             setattr(ideal, name, _read_only(getattr(ideal, name)))
         return ideal
 
-    def vacated(self) -> Self:
-        """Nothing used; health, readiness and cordons are as they are. To be read only."""
-        healthy = self.health == Health.HEALTHY
-        no_device, no_node = np.zeros_like(self.used_milli), np.zeros_like(self.used_cpu)
-        free_milli, rows = self.capacity * healthy, len(self.present)
-        return replace(
-            self,
-            used_milli=no_device,
-            used_memory=np.zeros_like(self.used_memory),
-            used_shares=no_device,
-            free_milli=free_milli,
-            free_memory=self.memory * healthy,
-            free_shares=self.max_shares * healthy,
-            version=np.fromiter(islice(_VERSIONS, rows), np.int64, rows),
-            idle_gpus=(free_milli == WHOLE_GPU).sum(axis=1),
-            free_gpu_milli=free_milli.sum(axis=1),
-            used_cpu=no_node,
-            used_ram=no_node,
-            free_cpu=self.cpu,
-            free_ram=self.ram,
-            used_pods=np.zeros_like(self.used_pods),
-            free_pods=self.pods,
-            holders=np.zeros_like(self.holders),
-        )
-
     def refresh(self, rows: slice) -> None:
         """Derive what is free from what is used."""
         healthy = self.health[rows] == Health.HEALTHY

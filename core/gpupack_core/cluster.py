@@ -246,12 +246,6 @@ class Cluster:
             self._ideal = self._emptied()
         return self._ideal
 
-    def vacated(self) -> Self:
-        """As it is now, but nothing held. To be read, while nodes do not change."""
-        twin = self._overlay(self.arrays.vacated())
-        twin.room = RowMemo(np.int32)
-        return twin
-
     def _emptied(self) -> Self:
         ideal, lasting = self.arrays.emptied(), TaintSets()
         numbers = [lasting.take(_lasting(taints)) for taints in self.taint_sets.values]

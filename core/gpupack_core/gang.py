@@ -59,8 +59,7 @@ def plan_gang(
         never=_never(cluster, gang),
         nearest=nearest_gang(gang.request, lambda less: _fits(cluster, gang, less, among)),
     )
-    vacated = not refused.never and _fits(cluster.vacated(), gang, gang.request, among)
-    return dataclasses.replace(refused, placed=fitting, fits_vacated=vacated)
+    return dataclasses.replace(refused, placed=fitting)
 
 
 def why_not(cluster: Cluster, gang: Gang, policy: Policy) -> Refusal | None:

@@ -130,8 +130,6 @@ class Refusal:
     `never`: it would not fit if the cluster were empty and all of it healthy; waiting is
     futile until nodes are added or changed. `gang` says what a gang is missing; `counts` are then
     of what is left beside the `placed` workers of it that fit. `nearest`: what would have fitted.
-    `fits_vacated`: a gang that would fit now, on nodes and GPUs as they are, if nothing were held:
-    it waits for others to end, and for nothing else.
     """
 
     request: Request
@@ -141,7 +139,6 @@ class Refusal:
     gang: str = ""
     placed: int = 0
     nearest: Miss | None = None
-    fits_vacated: bool = False
 
     @property
     def reason(self) -> Reason:

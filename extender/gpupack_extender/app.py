@@ -5,7 +5,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 import gpupack_core as core
 from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
@@ -48,6 +48,9 @@ from gpupack_kube.objects import Lease
 from gpupack_kube.reflector import Reflector
 from gpupack_kube.resources import LEASES, NODES
 
+CLOSING_SECONDS: Final = 0.3
+"""Until the servers take no more calls; those that wait for a turn are answered then."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class App:
@@ -59,6 +62,7 @@ class App:
     policies: Policies
     queue: QueueRunner
     reporter: QuotaReporter
+    turns: Turns
     endpoint: LeaderEndpoint
     servers: tuple[Server, ...]
 
@@ -137,6 +141,7 @@ def build(settings: Settings, api: Api) -> App:
         },
         policies=policies,
         queue=QueueRunner(admissions, turns, ledger, quotas, readiness),
+        turns=turns,
         reporter=QuotaReporter(
             api, quotas, admissions, decides=lambda: not readiness.missing_to_decide()
         ),
@@ -176,6 +181,8 @@ async def run(app: App, stop: asyncio.Event) -> None:
         await stop.wait()
         for server in app.servers:
             server.should_exit = True
+        await asyncio.sleep(CLOSING_SECONDS)
+        app.turns.begin()
         await asyncio.gather(*serving)
         for task in (*watching, *asking, learning, queueing, reporting, publishing):
             task.cancel()

@@ -311,8 +311,10 @@ class Admissions:
                 if self._preemptions.is_written(job):
                     self._release(job)
                 continue
-            request = self._waiting[job].ask.gang.request
-            victims, held = preemptions.read(shown.preemption, job, request, shown.tickets)
+            gang = self._waiting[job].ask.gang
+            victims, held = preemptions.read(shown.preemption, job, gang.request, shown.tickets)
+            if len(held) != gang.workers:
+                continue
             known = job in self._preemptions
             decision = Preempt(job, victims, self._suppositions.places(job, held))
             self._preemptions.written(decision, self.now())

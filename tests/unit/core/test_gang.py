@@ -140,25 +140,3 @@ def test_a_policy_that_compares_nodes_plans_gangs_too():
     cluster = cluster_of(node("a", 2), node("b", 2))
     placements = plan_gang(cluster, gang(4, whole(1)), policy_named("0.5*best-fit+0.5*worst-fit"))
     assert sorted(p.node for p in placements) == list("aabb")
-
-
-@pytest.mark.parametrize(
-    ("other", "fits"),
-    [
-        ({}, True),
-        ({"ready": False}, False),
-        ({"cordoned": True}, False),
-        ({"cpu": 500}, False),
-    ],
-)
-def test_a_gang_that_sick_nodes_keep_out_would_not_fit_a_vacated_cluster(other, fits):
-    cluster = taken(cluster_of(node("a", 2), node("b", 2, **other)), "a", 0)
-    refusal = plan(cluster, gang(2, whole(2, cpu=1000)))
-    assert refusal.fits_vacated is fits
-    assert cluster.placement_of(next(iter(cluster.held()))) is not None
-
-
-def test_a_vacated_cluster_has_no_room_on_failed_gpus():
-    cluster = taken(cluster_of(node("a", 2, sick=[1]), node("b", 2)), "b", 0)
-    assert not plan(cluster, gang(2, whole(2))).fits_vacated
-    assert plan(cluster, gang(3, whole(1))).fits_vacated

@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 
 from gpupack_extender.app import App, build, run
 from gpupack_extender.errors import TaskEnded
+from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.servers import health_server, verbs_server
 from gpupack_extender.settings import Serving, Settings
 from gpupack_kube import objects
@@ -31,6 +32,7 @@ def app(reflector, server=None):
         policies=Task(),
         queue=Task(),
         reporter=Task(),
+        turns=Turns(),
         endpoint=Task(),
         servers=(server,),
     )
@@ -54,6 +56,17 @@ async def test_stopping_ends_everything():
     await asyncio.sleep(0.05)
     stop.set()
     await asyncio.wait_for(running, timeout=5)
+
+
+async def test_who_waits_for_a_turn_does_not_keep_the_process_from_stopping():
+    stop, built = asyncio.Event(), app(Task())
+    running = asyncio.create_task(run(built, stop))
+    begun = await built.turns.since("", 0, seconds=1)
+    waiting = asyncio.create_task(built.turns.since(begun.queue, begun.number, seconds=60))
+    await asyncio.sleep(0.05)
+    stop.set()
+    await asyncio.wait_for(running, timeout=5)
+    assert (await asyncio.wait_for(waiting, timeout=1)).anew
 
 
 async def test_a_watch_that_ends_ends_the_process():

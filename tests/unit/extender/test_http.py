@@ -562,3 +562,42 @@ async def test_an_outlook_tells_what_pods_have_asked_for(plans, world):
     async with plans.get("/outlook", headers=TOKEN) as response:
         shown = core.load_outlook(await response.json())
     assert [demand.request.gpus for demand in shown.mix.demands] == [2]
+
+
+TURNS = "/v1alpha1/turns"
+
+
+async def turns(plans, **query):
+    async with plans.get(TURNS, headers=TOKEN, params=query) as response:
+        return response.status, await response.json()
+
+
+async def test_whose_turn_it_is_is_for_those_with_the_right(plans, server):
+    async with plans.get(TURNS, params={"number": "0"}) as response:
+        assert response.status == 401
+    server.allowed = set()
+    status, problem = await turns(plans, number="0")
+    assert (status, problem["message"]) == (403, "operator may not watch gpupack.dev gpujobs plan")
+
+
+async def test_who_waits_hears_when_his_turn_has_come(plans, world):
+    _, begun = await turns(plans, queue="", number="0")
+    assert begun["anew"]
+    known = {"queue": begun["queue"], "number": str(begun.get("number", 0))}
+    waiting = asyncio.create_task(turns(plans, **known))
+    await asyncio.sleep(0.05)
+    world.turns.give("team", "train")
+    async with asyncio.timeout(5):
+        _, heard = await waiting
+    assert heard["jobs"] == [{"namespace": "team", "name": "train"}]
+
+
+@pytest.mark.parametrize("number", ["", "-1", "seven", "9" * 30])
+async def test_what_is_no_number_of_a_turn_is_refused(plans, number):
+    status, problem = await turns(plans, queue="q", number=number)
+    assert (status, "say the number of the last turn" in problem["message"]) == (400, True)
+
+
+async def test_who_is_not_the_leader_tells_of_no_turns(plans, parts):
+    parts.leadership.replace([])
+    assert (await turns(plans, queue="", number="0"))[0] == 503

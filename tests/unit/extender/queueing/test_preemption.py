@@ -164,3 +164,12 @@ def test_the_preemption_is_what_the_status_takes(world):
     preemption = world.asks("mine", gpus=2).preemption
     written = msgspec.json.decode(msgspec.json.encode(preemption), type=Preemption)
     assert written == preemption
+
+
+def test_places_that_are_not_those_of_all_workers_are_kept_for_nobody(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    short = msgspec.structs.replace(preemption, placement=())
+    world.admissions.withdraw_all()
+    world.ledger.jobs.upsert(pending("mine", short))
+    refusal = world.asks("mine", gpus=2)
+    assert refusal.preemption.placement == preemption.placement
