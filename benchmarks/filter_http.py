@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import json
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,6 +35,9 @@ from gpupack_extender.filtering import Filter
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.policies import Policies
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.quotas import QuotaStores
+from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.settings import Decisions
 from gpupack_extender.verbs import Verbs
 from gpupack_kube import objects
@@ -151,8 +155,23 @@ def verbs_app(ledger: Ledger, policy: str) -> Any:
     decisions = Decisions(policy=policy, assume_seconds=0.5)
     policies = Policies(policy, ledger.learner, known=ledger.learner.outlook())
     policies.named()
+    admissions = Admissions(
+        ledger,
+        policies,
+        Turns(),
+        quotas=QuotaStores(),
+        now=time.time,
+        decisions=decisions,
+    )
     verbs = Verbs(
-        filter_pod=Filter(ledger, policies, decisions, ready.require_to_decide, unused),
+        filter_pod=Filter(
+            ledger,
+            policies,
+            decisions,
+            ready.require_to_decide,
+            unused,
+            admissions,
+        ),
         prioritize_pod=unused,
         binder=unused,
         readiness=ready,
