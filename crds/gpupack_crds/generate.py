@@ -14,7 +14,13 @@ from gpupack_crds import gpucohort as cohorts
 from gpupack_crds import gpuquota as quotas
 from gpupack_crds import names
 from gpupack_crds.gpucohort import GpuCohortSpec
-from gpupack_crds.gpujob import FIXED_FIELDS, NAME_RULES, GpuJobSpec, fixed_rule
+from gpupack_crds.gpujob import (
+    DEADLINE_RULE,
+    FIXED_FIELDS,
+    NAME_RULES,
+    GpuJobSpec,
+    fixed_rule,
+)
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
 from gpupack_crds.gpuquota import GpuQuotaSpec
@@ -80,7 +86,7 @@ def gpujob() -> dict[str, Any]:
         "type": "object",
         "description": "A job on GPUs: a gang of workers that start together or not at all.",
         "required": ["spec"],
-        "x-kubernetes-validations": [rule.as_schema() for rule in NAME_RULES],
+        "x-kubernetes-validations": [rule.as_schema() for rule in (*NAME_RULES, DEADLINE_RULE)],
         "properties": _properties(spec, structural(GpuJobStatus)),
     }
     return _crd("GPUJob", "gj", scope="Namespaced", schema=schema, columns=JOB_COLUMNS)

@@ -253,7 +253,8 @@ class GpuJobSpec(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "The job fails when it has not ended this long after it was first admitted.",
+                "The job fails when it has not ended this long after it was first admitted. From "
+                "then on it may only become less.",
                 ge=1,
                 le=31_536_000,
             ),
@@ -392,6 +393,16 @@ def fixed_rule(field: str) -> Rule:
         f".{field}",
     )
 
+
+DEADLINE_RULE = Rule(
+    "!has(oldSelf.status) || !has(oldSelf.status.startedAt) || "
+    "!has(oldSelf.spec.activeDeadlineSeconds) || (has(self.spec.activeDeadlineSeconds) && "
+    "self.spec.activeDeadlineSeconds <= oldSelf.spec.activeDeadlineSeconds)",
+    "activeDeadlineSeconds may only become less once the job was admitted: by it the job may have "
+    "gone before others; delete the job and apply it anew",
+    ".spec.activeDeadlineSeconds",
+)
+"""About the whole object: who is let in before others since he ends in time must do so."""
 
 NAME_RULES = (
     Rule(

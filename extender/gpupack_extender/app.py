@@ -4,7 +4,7 @@
 import asyncio
 import dataclasses
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import gpupack_core as core
@@ -100,7 +100,7 @@ def build(settings: Settings, api: Api) -> App:
         policies,
         turns,
         quotas=quotas,
-        now=lambda: api.clock.now().timestamp(),
+        now=_steady(api),
         decisions=decisions,
     )
     metrics = Metrics()
@@ -186,6 +186,22 @@ async def run(app: App, stop: asyncio.Event) -> None:
         await asyncio.gather(*serving)
         for task in (*watching, *asking, learning, queueing, reporting, publishing):
             task.cancel()
+
+
+def _steady(api: Api) -> Callable[[], float]:
+    """Seconds since the epoch by the API server's clock at the first call, counted on by our own.
+
+    How long somebody has waited or run must not jump with the clock of another host.
+    """
+    distance: float | None = None
+
+    def now() -> float:
+        nonlocal distance
+        if distance is None:
+            distance = api.clock.now().timestamp() - time.monotonic()
+        return time.monotonic() + distance
+
+    return now
 
 
 def _reflectors(api: Api, ledger: Ledger, quotas: QuotaStores) -> dict[str, Reflector[Any]]:

@@ -77,6 +77,7 @@ class PlanLine:
     def line_up(self, order: TurnOrder) -> None:
         """Another GPUJob is being planned; when that is done, it is the next one's turn."""
         self._line[order.key] = order
+        self.is_to_ask(order.key)
         if self._next == order.key:
             self._next = None
 
@@ -109,6 +110,11 @@ class PlanLine:
         """It could not ask, or had no answer: the queue may not know it."""
         entry = self._entry(key)
         entry.refusals, entry.asked = entry.refusals + 1, None
+
+    def is_to_ask(self, key: Key) -> None:
+        """What it was answered holds no more: it asks when it is looked at."""
+        if entry := self._entries.get(key):
+            entry.asked = None
 
     def called(self, key: Key) -> None:
         """Its turn has come: it asks."""

@@ -31,7 +31,7 @@ class Preemptions:
         else:
             self._keys[uid] = key
         before = self._victims.pop(uid, frozenset())
-        found = {} if gone or job.status.phase != "Pending" else _victims(job)
+        found = {} if gone else _victims(job)
         for victim in before - found.keys():
             self._forget(victim, uid)
         for victim, preempted in found.items():
@@ -56,8 +56,9 @@ class Preemptions:
 
 
 def _victims(job: GpuJob) -> dict[str, Preempted]:
-    preemption = job.status.preemption
-    if preemption is None:
+    """Nobody is stopped for who does not wait, or does not want to any more."""
+    preemption, leaves = job.status.preemption, job.metadata.deletion_timestamp is not None
+    if preemption is None or leaves or job.spec.suspend or job.status.phase != "Pending":
         return {}
     return {
         attempt: Preempted(ground=each.ground, beneficiary=job.key)

@@ -100,6 +100,7 @@ class Reconciler:
             await self._recovered(key)
         except errors.KubeError:
             self._refetch.add(key)
+            self._line.is_to_ask(key)
             raise
         return None if again_at is None else (again_at - self._now()).total_seconds()
 
@@ -171,6 +172,8 @@ class Reconciler:
                 self._line.waits(key, generation=job.metadata.generation, now=now)
             case NotPlanned():
                 self._line.refused(key)
+            case Planned():
+                self._line.is_to_ask(key)
         return dataclasses.replace(
             observation,
             job=job,

@@ -117,6 +117,19 @@ def test_a_tenant_reads_the_quota_of_its_namespace_and_no_other(resident, others
     assert resident.kubectl("get", "gpuquotas", f"--namespace={other}").returncode != 0
 
 
+def test_a_deadline_becomes_no_longer_once_the_job_was_admitted(kube, judged):
+    kube.submit(judged.job("job", seconds=60, activeDeadlineSeconds=300))
+    kube.wait_phase("job", "Running")
+    longer = json.dumps({"spec": {"activeDeadlineSeconds": 3000}})
+    refused = kube.kubectl("patch", "gpujob", "job", "--type=merge", f"--patch={longer}")
+    assert "may only become less once the job was admitted" in refused.stderr
+    none = json.dumps({"spec": {"activeDeadlineSeconds": None}})
+    assert kube.kubectl("patch", "gpujob", "job", "--type=merge", f"--patch={none}").returncode
+    shorter = json.dumps({"spec": {"activeDeadlineSeconds": 1}})
+    kube.insist("patch", "gpujob", "job", "--type=merge", f"--patch={shorter}")
+    kube.wait_reason("job", "DeadlineExceeded")
+
+
 @pytest.fixture
 def guest(kube, others, judged, cohort):
     """Another namespace, which has borrowed all GPUs of the cluster; this one is promised four."""

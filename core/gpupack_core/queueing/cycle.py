@@ -58,8 +58,11 @@ class _Turn:
 class Cycle:
     """One pass; used once."""
 
-    def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
+    def __init__(
+        self, state: State, cluster: Cluster, plan: Planner, now: float, *, preempt: bool = True
+    ) -> None:
         self._state, self._books, self._now = state, state.books, now
+        self._may_preempt = preempt
         self._rules, self._usage = state.books.rules, state.books.usage
         self._felt = state.books.felt(state.running)
         self._order = Order(self._felt)
@@ -194,7 +197,7 @@ class Cycle:
 
     def _preempt(self, entry: Entry) -> bool:
         """Whether others are stopped for it."""
-        preemption = self._preemptor.seek(entry)
+        preemption = self._preemptor.seek(entry) if self._may_preempt else None
         if preemption is None:
             return False
         for running in preemption.stopped:

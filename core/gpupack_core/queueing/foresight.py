@@ -28,7 +28,6 @@ class Foresight:
         """Of the heads those who have not waited for long: in the way of lower priorities alone."""
         self._void: set[JobId] = set()
         """Of those whose places somebody of their own priority may have taken in this cycle."""
-        self._lowest = state.waiting.lowest()
         self._kept: list[KeptRoom] = []
         self._promised = self._still_waiting()
         """For whom room was kept before, and who has not been looked at yet."""
@@ -48,13 +47,12 @@ class Foresight:
         due = entry.since + self._state.books.rules.keep_room_after
         if due > self._now:
             self.look_at = min(self.look_at, due)
-            if due == inf or entry.rank.minus_priority >= self._lowest:
-                return
-        if entry.job.id in self._promised or self._is_free_for(entry.job):
+            if due < inf and len(self._early) < self._state.books.rules.kept:
+                self._early.add(entry.job.id)
+                self._heads.append(entry)
+        elif entry.job.id in self._promised or self._is_free_for(entry.job):
             self._promised.pop(entry.job.id, None)
             self._heads.append(entry)
-            if due > self._now:
-                self._early.add(entry.job.id)
 
     def _is_free_for(self, job: Job) -> bool:
         """Whether room can be kept for one more.
@@ -63,7 +61,7 @@ class Foresight:
         nobody more urgent lacks it.
         """
         before = sum(other.priority >= job.priority for other in self._promised.values())
-        return len(self._heads) + before < self._state.books.rules.kept
+        return len(self._heads) - len(self._early) + before < self._state.books.rules.kept
 
     def starts(self, running: Running) -> None:
         """It was admitted in this cycle."""
@@ -171,8 +169,9 @@ class Foresight:
     def _still_waiting(self) -> dict[JobId, Job]:
         if not self._state.books.rules.by_share:
             return {}
-        kept = (room.job for room in self._state.kept)
-        return {job.id: job for job in kept if job.id in self._state.waiting}
+        waited = self._now - self._state.books.rules.keep_room_after
+        heads = (self._state.waiting.get(room.job.id) for room in self._state.kept)
+        return {head.job.id: head.job for head in heads if head and head.since <= waited}
 
     def remember(self) -> None:
         """For the next cycle, of those who are first still."""

@@ -108,7 +108,28 @@ class Queue:
         started = now if since is None else min(since, now)
         running = Running(job, places, started, state.books.charge(cluster, places))
         state.running.add(running)
-        state.books.usage.add(job.tenant, running.charge)
+        if job.id not in state.stopping():
+            state.books.usage.add(job.tenant, running.charge)
+
+    def moved(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
+        """A job that runs holds other places than before, or is another: fewer workers, a deadline.
+
+        Raises:
+            NotHeld: it does not run.
+        """
+        state = self._state
+        self._pass_time(now)
+        stopping = job.id in state.stopping()
+        before = state.running.remove(job.id)
+        if before is None:
+            raise NotHeld(f"job {job.id} does not run")
+        running = Running(job, places, before.started, state.books.charge(cluster, places))
+        state.running.add(running)
+        if not stopping:
+            state.books.usage.add(before.job.tenant, before.charge, sign=-1)
+            state.books.usage.add(job.tenant, running.charge)
+        state.give_back(cluster, before.placements)
+        self._void()
 
     def end(self, job: JobId, cluster: Cluster, now: float) -> None:
         """Its places can be had again: succeeded, failed, stopped or gone."""
@@ -203,15 +224,22 @@ class Queue:
             self._state.recount(cluster)
         self._void()
 
-    def cycle(self, cluster: Cluster, now: float, plan: Planner) -> Decisions:
-        """What is to be done now, and when to ask again if nothing is said meanwhile."""
+    def cycle(
+        self, cluster: Cluster, now: float, plan: Planner, *, preempt: bool = True
+    ) -> Decisions:
+        """What is to be done now, and when to ask again if nothing is said meanwhile.
+
+        `preempt` False: nobody is stopped for others for now.
+        """
         if now < self._look_at:
             return Decisions(look_at=None if self._look_at == inf else self._look_at)
         self._measure(cluster)
         self._pass_time(now)
-        found = Cycle(self._state, cluster, plan, now).run()
+        found = Cycle(self._state, cluster, plan, now, preempt=preempt).run()
         decided = bool(found) or found.look_at is not None
         self._look_at = inf if not decided else -inf if found else found.look_at or -inf
+        if not preempt:
+            self._dirty()
         return found
 
     def visit(self, job: Job, cluster: Cluster, now: float, plan: Planner) -> Places | Wait:

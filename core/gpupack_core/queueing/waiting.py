@@ -127,12 +127,6 @@ class Waiting:
         """Those in which somebody waits, in no order that means anything."""
         return list(self._lanes.values())
 
-    def lowest(self) -> int:
-        """The lowest priority that waits, negated as ranks have it; 0 where nobody waits."""
-        return max(
-            (lane.entries[-1].rank.minus_priority for lane in self._lanes.values()), default=0
-        )
-
     def freed(self, row: int) -> None:
         """Something was given back, repaired or added on the node in this row."""
         self._freed.append(row)

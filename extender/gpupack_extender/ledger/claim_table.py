@@ -66,6 +66,24 @@ class ClaimTable:
         """The pods of a worker that have a claim; more than one is somebody's error."""
         return tuple(self.pods[uid] for uid in sorted(self._serving.get(worker, ())))
 
+    def has_workers(self, attempt: AttemptKey) -> bool:
+        """Whether its workers have places, planned or written: as nobody else can say."""
+        return any(worker.attempt == attempt for worker in self._of_job.get(attempt.job_uid, ()))
+
+    def pods_of_attempt(self, attempt: AttemptKey) -> tuple[PodClaim, ...]:
+        """Pods that have a claim and say to be workers of it."""
+        return tuple(pod for each in self._served.get(attempt, ()) for pod in self.pods_of(each))
+
+    def see_all(self) -> None:
+        """Whoever follows the changes is told of everything."""
+        for worker in self.workers:
+            self.changes.attempt(worker.attempt)
+        for claim in self.pods.values():
+            if claim.worker:
+                self.changes.attempt(claim.worker.attempt)
+            else:
+                self.changes.pod(claim.uid)
+
     def held_by(self, attempt: AttemptKey) -> tuple[Allocation, ...]:
         """What its workers hold, by their index: by claims of their own, or by those of their pods.
 

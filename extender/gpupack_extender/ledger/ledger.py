@@ -72,6 +72,12 @@ class Ledger:
         """End assumptions whose deadline has passed. Every call begins with this."""
         self.claims.expire(self._clock())
 
+    def is_planned(self, attempt: AttemptKey) -> bool:
+        """Whether places are held for it that nobody has shown as written yet."""
+        workers = (w for w in self.claims.workers_of(attempt.job_uid) if w.attempt == attempt)
+        first = next(workers, None)
+        return first is not None and self.claims.workers[first].state is State.PLANNED
+
     def plan_of(self, attempt: AttemptKey) -> tuple[WorkerClaim, ...]:
         """What is held for an attempt, planned or written, by worker index."""
         workers = [w for w in self.claims.workers_of(attempt.job_uid) if w.attempt == attempt]

@@ -65,6 +65,7 @@ class PlacedVictims(objects.View, frozen=True):
 class PlacedPreemption(objects.View, frozen=True):
     """Who is stopped for a job, and where it will run."""
 
+    since: str = ""
     victims: tuple[PlacedVictims, ...] = ()
     placement: tuple[NodePlacement, ...] = ()
 

@@ -18,22 +18,29 @@ import gpupack_core as core
 from gpupack_core.queueing import Admit, GiveUp, Job, JobId, Preempt, Queue, Wait
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_extender.errors import QueueFull
-from gpupack_extender.ledger.changes import Changes
-from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.ledger.placed_job import PlacedPreemption
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing import holders, preemptions
-from gpupack_extender.queueing.ask import GangAsk, job_id, pod_id
+from gpupack_extender.queueing.ask import GangAsk, job_id
 from gpupack_extender.queueing.capacity import Capacity
 from gpupack_extender.queueing.preemptions import Preemptions
 from gpupack_extender.queueing.quotas import QuotaStores
+from gpupack_extender.queueing.running import RunningHolders
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.settings import Decisions
 
 UNKNOWN_SECONDS: Final = 60.0
 """A GPUJob that the watch has not shown for so long is none."""
+
+MOST_UNWRITTEN: Final = 32
+"""Admissions, and preemptions, that the operator is to write at once: it asks for one after the
+other, and each is held for some seconds alone."""
+
+DEADLINE_SLACK_SECONDS: Final = 5.0
+"""Two parts' clocks, and the time between question and answer."""
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +50,16 @@ Places = tuple[core.Placement, ...]
 @dataclasses.dataclass(slots=True)
 class _Waiting:
     ask: GangAsk
+    asked_at: float
     unknown_since: float
+
+    def asks_for_the_same(self, ask: GangAsk, now: float) -> bool:
+        """Whether nobody has edited the job since. Less is left each time until a deadline."""
+        same = dataclasses.replace(ask, version=self.ask.version, duration=self.ask.duration)
+        if same != self.ask or (ask.duration is None) != (self.ask.duration is None):
+            return False
+        passed, less = now - self.asked_at, (self.ask.duration or 0.0) - (ask.duration or 0.0)
+        return not less or abs(passed - less) < DEADLINE_SLACK_SECONDS
 
 
 class Admissions:
@@ -69,7 +85,7 @@ class Admissions:
         decisions: Decisions,
     ) -> None:
         self._ledger, self._policies, self._turns = ledger, policies, turns
-        self._quotas, self._default = quotas, decisions.queue.default
+        self._quotas, self._decisions = quotas, decisions
         self._clock, self._hold_seconds = now, decisions.plan_hold_seconds
         self._now = 0.0
         self._queue = Queue(decisions.queue.as_rules())
@@ -78,8 +94,9 @@ class Admissions:
         """What of GPUQuotas and GPUCohorts does not count, by namespace and name."""
         self._waiting: dict[JobId, _Waiting] = {}
         self._of_job: dict[str, set[JobId]] = {}
-        self._running: dict[JobId, tuple[Allocation, ...]] = {}
-        self._suppositions = holders.Suppositions(ledger.cluster)
+        self._running = RunningHolders(ledger, self._queue)
+        self._unwritten: set[AttemptKey] = set()
+        """Let in by us and not shown as written yet."""
         self._preemptions = Preemptions()
         self._capacity = Capacity()
         self.look_at: float | None = None
@@ -108,15 +125,20 @@ class Admissions:
         self.see()
         job, uid = job_id(ask.attempt), ask.attempt.job_uid
         before = self._waiting.get(job)
-        if before is not None and _alike(before.ask, ask):
+        if before is not None and before.asks_for_the_same(ask, self.now()):
             before.ask = dataclasses.replace(before.ask, version=ask.version)
             return
+        if job in self._running:
+            raise QueueFull(
+                "pods of this very attempt hold GPUs still; it waits until they are gone"
+            )
+        is_new = before is None or before.ask.gang != ask.gang
+        if is_new and (obstacle := self._capacity.obstacle(ask.attempt.namespace, ask.gang)):
+            raise QueueFull(obstacle)
         for other in self._of_job.get(uid, set()).copy():
             self._withdraw(other)
-        if obstacle := self._capacity.obstacle(ask.attempt.namespace, ask.gang):
-            raise QueueFull(obstacle)
         self._capacity.add(ask.attempt.namespace, ask.gang)
-        self._waiting[job] = _Waiting(ask, self.now())
+        self._waiting[job] = _Waiting(ask, self.now(), self.now())
         self._of_job.setdefault(uid, set()).add(job)
         self._queue.submit(ask.job, self.now())
         self._see_preemption(uid)
@@ -125,6 +147,16 @@ class Admissions:
         """Nobody waits any more: whoever does asks again."""
         for job in tuple(self._waiting):
             self._withdraw(job)
+
+    def begin_anew(self) -> None:
+        """Forget who waits, and learn who runs from the ledger again; who waits asks."""
+        self.withdraw_all()
+        self._queue = Queue(self._decisions.queue.as_rules())
+        self._running = RunningHolders(self._ledger, self._queue)
+        self._configured = -1
+        self._unwritten.clear()
+        self._ledger.claims.see_all()
+        self._turns.begin()
 
     def see(self) -> None:
         """Take in what has changed in ledger and quotas."""
@@ -136,24 +168,34 @@ class Admissions:
             row = self._ledger.cluster.row(node)
             if row is not None:
                 self._queue.freed(row)
-        self._see_holders(seen)
+        for attempt in self._running.see(seen, self.now()):
+            self._see_lost(attempt)
         self._see_jobs(seen.jobs)
 
-    def decide(self, *, asking: AttemptKey | None = None) -> None:
-        """Let in whoever can be; `asking` needs not hear of its turn: it is being answered."""
+    def decide(self, *, asking: AttemptKey | None = None) -> bool:
+        """One cycle: let in whoever can be. Whether there may be more to decide at once.
+
+        `asking` needs not hear of its turn: it is being answered. Only so many are let in, and
+        stopped for, as the operator can write while their places are held.
+        """
         self.see()
         self._end_overdue()
-        while True:
-            found = self._queue.cycle(self._ledger.cluster, self.now(), self._plan)
-            for given_up in found.given_up:
-                self._give_up(given_up)
-            for admit in found.admitted:
+        self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
+        may_preempt = self._preemptions.unwritten < MOST_UNWRITTEN
+        found = self._queue.cycle(self._ledger.cluster, self.now(), self._plan, preempt=may_preempt)
+        for given_up in found.given_up:
+            self._give_up(given_up)
+        held_back = 0
+        for admit in found.admitted:
+            is_asking = self._waiting[admit.job].ask.attempt == asking
+            if is_asking or len(self._unwritten) < MOST_UNWRITTEN:
                 self._admit(admit, asking)
-            for preempt in found.preemptions:
-                self._preempt(preempt, asking)
-            if not found:
-                self.look_at = found.look_at
-                return
+            else:
+                held_back += 1
+        for preempt in () if held_back else found.preemptions:
+            self._preempt(preempt, asking)
+        self.look_at = found.look_at
+        return bool(found) and not held_back
 
     def place(self, pod: PodAsk, nodes: Collection[core.NodeName]) -> core.Placement | Wait:
         """Where a pod of its own may go now among these nodes, or why it may not.
@@ -201,7 +243,9 @@ class Admissions:
         self._ledger.hold_plan(
             attempt, admit.placements, seconds=self._hold_seconds, version=ask.version
         )
-        self._start(ask.job, admit.placements, self._ledger.claims.held_by(attempt))
+        self._unwritten.add(attempt)
+        self._no_longer_waits(admit.job)
+        self._running.let_in(ask.job, attempt, self.now())
         self._call(attempt, asking)
 
     def _preempt(self, decision: Preempt, asking: AttemptKey | None) -> None:
@@ -223,9 +267,11 @@ class Admissions:
 
     def _release(self, job: JobId, *, stuck: Collection[JobId] = ()) -> None:
         """Room is kept for it no longer; it asks, so that its status says so."""
-        self._preemptions.over(job)
+        waiting = self._waiting.get(job)
+        shown = self._ledger.jobs.shown(waiting.ask.attempt.job_uid) if waiting else None
+        self._preemptions.over(job, shown.preemption if shown else None)
         self._queue.release(job, self._ledger.cluster, stuck=stuck)
-        if waiting := self._waiting.get(job):
+        if waiting:
             self._call(waiting.ask.attempt, None)
 
     def _call(self, attempt: AttemptKey, asking: AttemptKey | None) -> None:
@@ -233,65 +279,19 @@ class Admissions:
         if attempt != asking:
             self._turns.give(attempt.namespace, attempt.job)
 
-    def _start(
-        self,
-        job: Job,
-        places: Places,
-        held: tuple[Allocation, ...],
-        *,
-        since: float | None = None,
-    ) -> None:
-        self._suppositions.keep(job.id, places)
-        self._queue.start(job, places, self._ledger.cluster, self.now(), since=since)
-        self._running[job.id] = held
-        self._no_longer_waits(job.id)
-
     def _see_quotas(self) -> None:
         if self._configured == self._quotas.changes:
             return
         self._configured = self._quotas.changes
-        reading = self._quotas.read(self._default)
+        reading = self._quotas.read(self._decisions.queue.default)
         self.problems = reading.problems
         self._queue.configure(reading.quotas, self._ledger.cluster, self.now())
 
-    def _see_holders(self, seen: Changes) -> None:
-        claims = self._ledger.claims
-        for attempt in sorted(seen.attempts, key=str):
-            self._see_held(job_id(attempt), claims.held_by(attempt), of=attempt)
-        for uid in sorted(seen.pods):
-            claim = claims.pods.get(uid)
-            held = (claim.allocation,) if claim and claim.worker is None else ()
-            self._see_held(pod_id(uid), held, of=uid)
-
-    def _see_held(
-        self, holder: JobId, held: tuple[Allocation, ...], *, of: AttemptKey | str
-    ) -> None:
-        """What has no GPUs is not the queue's business."""
-        held = held if any(each.placement.devices or each.tickets for each in held) else ()
-        if self._running.get(holder, ()) == held:
-            return
-        started = None
-        if holder in self._running:
-            running = self._queue.state.running.get(holder)
-            started = running.started if running else None
-            del self._running[holder]
-            self._suppositions.forget(holder)
-            self._queue.end(holder, self._ledger.cluster, self.now())
-        if held:
-            places = self._suppositions.places(holder, held)
-            job, since = self._found(of, places)
-            self._start(job, places, held, since=since if started is None else started)
-
-    def _found(self, of: AttemptKey | str, places: Places) -> tuple[Job, float | None]:
-        """Who was found running, and since when as far as anybody wrote it down."""
-        if isinstance(of, AttemptKey):
-            shown = self._ledger.jobs.shown(of.job_uid)
-            current = shown if shown and shown.attempt == of else None
-            job = holders.gang_job(of, places, current)
-            started_at = current.started_at if current else None
-            return job, started_at.timestamp() if started_at else None
-        claim = self._ledger.claims.pods[of]
-        return holders.pod_job(of, claim.namespace, claim.name, places[0]), None
+    def _see_lost(self, attempt: AttemptKey) -> None:
+        """Its places were given away unwritten: its job is in no queue, and asks."""
+        shown = self._ledger.jobs.shown(attempt.job_uid)
+        if shown is not None and shown.may_wait and shown.attempt.number < attempt.number:
+            self._call(attempt, None)
 
     def _see_jobs(self, uids: Collection[str]) -> None:
         """A job that is gone, or was shown and may not wait, does not."""
@@ -305,28 +305,34 @@ class Admissions:
 
     def _see_preemption(self, uid: str) -> None:
         """What stands in the status of one that waits: written by us, or before a restart."""
-        shown = self._ledger.jobs.shown(uid)
-        for job in self._of_job.get(uid, ()):
-            if shown is None or shown.preemption is None:
+        job_shown = self._ledger.jobs.shown(uid)
+        shown = job_shown.preemption if job_shown else None
+        for job in tuple(self._of_job.get(uid, ())):
+            if shown is None:
                 if self._preemptions.is_written(job):
                     self._release(job)
-                continue
-            gang = self._waiting[job].ask.gang
-            victims, held = preemptions.read(shown.preemption, job, gang.request, shown.tickets)
-            if len(held) != gang.workers:
-                continue
-            known = job in self._preemptions
-            decision = Preempt(job, victims, self._suppositions.places(job, held))
-            self._preemptions.written(decision, self.now())
-            if not known:
-                self._queue.reserve(decision, self._ledger.cluster, self.now())
+            elif job_shown and job not in self._preemptions:
+                self._find_preemption(job, shown, job_shown.tickets)
+            else:
+                self._preemptions.shown(job, shown)
+
+    def _find_preemption(
+        self, job: JobId, shown: PlacedPreemption, tickets: dict[str, int]
+    ) -> None:
+        gang = self._waiting[job].ask.gang
+        victims, held = preemptions.read(shown, job, gang.request, tickets)
+        if len(held) != gang.workers or self._preemptions.is_over(job, shown):
+            return
+        decision = Preempt(job, victims, tuple(each.placement for each in held))
+        self._preemptions.found(decision, self.now())
+        self._queue.reserve(decision, self._ledger.cluster, self.now())
 
     def _withdraw(self, job: JobId) -> None:
         self._no_longer_waits(job)
         self._queue.withdraw(job, self._ledger.cluster)
 
     def _no_longer_waits(self, job: JobId) -> None:
-        self._preemptions.over(job)
+        self._preemptions.forget(job)
         waiting = self._waiting.pop(job, None)
         if waiting is None:
             return
@@ -343,9 +349,3 @@ class Admissions:
             found = core.choose(cluster, job.gang.request, policy)
             return None if found is None else (found,)
         return core.choose_gang(cluster, job.gang, policy)
-
-
-def _alike(before: GangAsk, ask: GangAsk) -> bool:
-    """Whether it asks for the same; what is left until its deadline is less each time."""
-    same = dataclasses.replace(ask, version=before.version, duration=before.duration)
-    return same == before

@@ -11,7 +11,7 @@ from typing import Final
 
 import gpupack_core as core
 
-MOST_KINDS: Final = 128
+MOST_KINDS: Final = 64
 """Different requests of one namespace that wait: each may be planned anew at each end."""
 
 MOST_VALUES: Final = 1 << 16

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who runs, as the queue knows it, from what the ledger's claims hold.
+"""Those who run, as the queue knows them, from what the ledger's claims hold.
 
-Where another device plugin hands the GPUs out no devices are known. A quota counts them all the
-same: as if the holder had GPUs of its node that nobody else has in these books.
+Where another device plugin hands the GPUs out, or somebody else bound the pod, no devices are
+known. A quota counts them all the same: as if the holder had GPUs of its node that are supposed to
+be nobody else's.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import gpupack_core as core
 from gpupack_core.queueing import Job, JobId, Tenant
+from gpupack_crds import names
 from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.jobs import ShownJob
 from gpupack_extender.ledger.workers import AttemptKey
@@ -18,7 +20,7 @@ from gpupack_extender.queueing.ask import job_id, pod_id
 
 
 class Suppositions:
-    """Which GPUs of observed nodes are supposed to be whose."""
+    """Which GPUs are supposed to be whose, where only their number is known."""
 
     def __init__(self, cluster: core.Cluster) -> None:
         self._cluster = cluster
@@ -32,30 +34,25 @@ class Suppositions:
         self.forget(holder)
         return tuple(self._place(holder, each) for each in allocations)
 
-    def keep(self, holder: JobId, places: Iterable[core.Placement]) -> None:
-        """It was placed on these devices, known or supposed."""
-        self.forget(holder)
-        for placement in places:
-            node = self._cluster.node(placement.node)
-            if node is not None and node.resource:
-                self._keep(holder, (grant.uuid for grant in placement.devices))
-
     def forget(self, holder: JobId) -> None:
         """It holds nothing any more."""
         self._taken -= self._of.pop(holder, set())
 
     def _place(self, holder: JobId, allocation: Allocation) -> core.Placement:
         node = self._cluster.node(allocation.node)
-        wanted = allocation.tickets.get(node.resource, 0) if node and node.resource else 0
+        wanted = allocation.tickets.get(node.resource or names.GPU, 0) if node else 0
         if node is None or not wanted:
             return allocation.placement
-        spare = (device for device in node.devices if device.uuid not in self._taken)
+        known = {grant.uuid for grant in allocation.placement.devices}
+        taken = self._taken | known
+        spare = (device for device in node.devices if device.uuid not in taken)
         grants = tuple(
             core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
             for device, _ in zip(spare, range(wanted), strict=False)
         )
         self._keep(holder, (grant.uuid for grant in grants))
-        return dataclasses.replace(allocation.placement, devices=grants)
+        devices = (*allocation.placement.devices, *grants)
+        return dataclasses.replace(allocation.placement, devices=devices)
 
     def _keep(self, holder: JobId, uuids: Iterator[core.DeviceUuid]) -> None:
         kept = set(uuids)
@@ -80,6 +77,11 @@ def gang_job(
         duration=duration,
         name=attempt.job,
     )
+
+
+def until(job: Job, duration: float | None) -> Job:
+    """The same job with another deadline."""
+    return dataclasses.replace(job, duration=duration)
 
 
 def pod_job(uid: str, namespace: str, name: str, place: core.Placement) -> Job:

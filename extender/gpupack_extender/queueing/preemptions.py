@@ -35,6 +35,8 @@ class Preemptions:
 
     def __init__(self) -> None:
         self._made: dict[JobId, _Made] = {}
+        self._over: dict[JobId, PlacedPreemption] = {}
+        """What is over, while the status of one that waits may say so still."""
 
     def __contains__(self, job: JobId) -> bool:
         return job in self._made
@@ -43,14 +45,32 @@ class Preemptions:
         """It is to be written."""
         self._made[decision.job] = _Made(decision, now, now + hold_seconds)
 
-    def written(self, decision: Preempt, now: float) -> None:
-        """The watch shows it; one that is known keeps its time."""
-        made = self._made.setdefault(decision.job, _Made(decision, now, math.inf))
-        made.deadline = math.inf
+    def found(self, decision: Preempt, now: float) -> None:
+        """It stands in the beneficiary's status since before this process decided."""
+        self._made[decision.job] = _Made(decision, now, math.inf)
 
-    def over(self, job: JobId) -> None:
-        """It runs, or waits for something else."""
+    def shown(self, job: JobId, shown: PlacedPreemption) -> bool:
+        """Whether the status tells of the one that stands, which is written then."""
+        made = self._made.get(job)
+        if made is None or not _is_same(shown, _told(made.decision, made.since)):
+            return False
+        made.deadline = math.inf
+        return True
+
+    def is_over(self, job: JobId, shown: PlacedPreemption) -> bool:
+        """Whether the status tells of one that was given up, and has not been written anew."""
+        return self._over.get(job) == shown
+
+    def over(self, job: JobId, shown: PlacedPreemption | None = None) -> None:
+        """It waits for something else; `shown`: what its status says still."""
         self._made.pop(job, None)
+        if shown is not None:
+            self._over[job] = shown
+
+    def forget(self, job: JobId) -> None:
+        """It runs, or waits no longer."""
+        self._made.pop(job, None)
+        self._over.pop(job, None)
 
     def is_written(self, job: JobId) -> bool:
         """Whether the watch has shown it."""
@@ -60,6 +80,11 @@ class Preemptions:
     def overdue(self, now: float) -> tuple[JobId, ...]:
         """Beneficiaries whose status should say so by now and does not."""
         return tuple(job for job, made in self._made.items() if made.deadline <= now)
+
+    @property
+    def unwritten(self) -> int:
+        """How many are still to be written."""
+        return sum(made.deadline < math.inf for made in self._made.values())
 
     def told(self, job: JobId) -> Preemption | None:
         """As the beneficiary's status has it."""
@@ -100,6 +125,11 @@ def read(
         for placed in by_worker(shown.placement)
     )
     return victims, places
+
+
+def _is_same(shown: PlacedPreemption, told: Preemption) -> bool:
+    ours = {each.ground: each.attempts for each in told.victims}
+    return shown.since == told.since and ours == {e.ground: e.attempts for e in shown.victims}
 
 
 def _told(decision: Preempt, since: float) -> Preemption:

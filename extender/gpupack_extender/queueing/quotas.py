@@ -33,6 +33,9 @@ from gpupack_crds.wire import Wire
 
 Q = TypeVar("Q", GpuQuota, GpuCohort)
 
+MOST_LEVELS: Final = 32
+"""Of cohorts, one above the other."""
+
 ORDERS: Final = {"Strict": Fifo.STRICT, "BestEffort": Fifo.BEST_EFFORT}
 
 
@@ -115,18 +118,14 @@ class QuotaStores:
         problems: dict[tuple[str, str], str] = {}
         parents = {name: each.spec.parent or "" for name, each in cohorts.items()}
         for name in sorted(parents):
-            if _is_above_itself(name, parents):
-                problems["", name] = f"it is above itself by its parent {parents[name]}"
+            if problem := _problem_above(name, parents):
+                problems["", name] = problem
                 parents[name] = ""
-        for name, parent in parents.items():
-            if parent and parent not in cohorts:
-                problems["", name] = (
-                    f"there is no GPUCohort {parent}: it counts as one without limits"
-                )
-        for each in quotas:
-            if each.spec.cohort and each.spec.cohort not in cohorts:
-                text = f"there is no GPUCohort {each.spec.cohort}: it counts as one without limits"
-                problems[each.key] = text
+        named = {("", name): parent for name, parent in parents.items()}
+        named |= {each.key: each.spec.cohort or "" for each in quotas}
+        for key, cohort in named.items():
+            if cohort and cohort not in cohorts:
+                problems[key] = f"there is no GPUCohort {cohort}; one without limits counts instead"
         return Reading(
             Quotas(
                 tuple(_quota(each, models) for each in quotas),
@@ -188,9 +187,11 @@ def _cohort(shown: GpuCohort, parents: dict[str, str], models: _Models) -> Cohor
     )
 
 
-def _is_above_itself(name: str, parents: dict[str, str]) -> bool:
-    seen, above = {name}, parents[name]
-    while above and above not in seen:
-        seen.add(above)
-        above = parents.get(above, "")
-    return above == name
+def _problem_above(name: str, parents: dict[str, str]) -> str:
+    """What is wrong with the cohorts above one; empty: nothing is."""
+    above, levels = parents[name], 1
+    while above and above != name and levels <= MOST_LEVELS:
+        above, levels = parents.get(above, ""), levels + 1
+    if above == name:
+        return f"it is above itself by its parent {parents[name]}"
+    return f"more than {MOST_LEVELS} cohorts are above it" if above else ""

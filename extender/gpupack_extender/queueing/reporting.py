@@ -39,6 +39,7 @@ class QuotaReporter:
     ) -> None:
         self._api, self._stores, self._admissions = api, stores, admissions
         self._decides = decides
+        self._written = 0
 
     async def run(self) -> None:
         """Look for ever; a write that failed is tried again at the next look."""
@@ -49,11 +50,16 @@ class QuotaReporter:
 
     async def report(self) -> None:
         """Write the statuses that say something else now."""
-        for item, status in self._stale()[:MOST_WRITES]:
+        stale = self._stale()
+        start = self._written % max(len(stale), 1)
+        for item, status in (stale[start:] + stale[:start])[:MOST_WRITES]:
+            self._written += 1
             try:
                 await self._write(item, status)
             except (errors.Conflict, errors.NotFound) as error:
                 log.debug("the usage of %s/%s is written later: %s", *item.key, error)
+            except errors.Refused as error:
+                log.warning("the usage of %s/%s is refused: %s", *item.key, error)
             except errors.KubeError as error:
                 log.warning("cannot write the usage of %s/%s: %s", *item.key, error)
                 return

@@ -5,13 +5,17 @@ A standby follows who runs and keeps nobody waiting: its successor's operator as
 """
 
 import asyncio
+import logging
 from typing import Final
 
+import gpupack_core as core
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.queueing.admissions import Admissions
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.readiness import Readiness
+
+log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.02
 """Between two runs: what changes meanwhile is taken in at once."""
@@ -51,13 +55,27 @@ class QueueRunner:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def step(self) -> None:
-        """Take in what has changed, and decide if this process may."""
+        """Take in what has changed, and decide if this process may.
+
+        Where queue and ledger contradict each other the queue begins anew: that costs those who
+        wait a question each, while an end of the process would cost everybody half a minute.
+        """
+        try:
+            self._step()
+        except core.LedgerConflict:
+            log.exception("the queue begins anew")
+            self._admissions.begin_anew()
+
+    def _step(self) -> None:
         self._follow_leadership()
         self._ledger.expire()
+        if self._readiness.missing_to_answer():
+            return
         if self._readiness.missing_to_decide():
             self._admissions.see()
             return
-        self._admissions.decide()
+        if self._admissions.decide():
+            self._changed.set()
         now = self._admissions.now()
         if now - self._forgot_at > FORGET_SECONDS:
             self._forgot_at = now

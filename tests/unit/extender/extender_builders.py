@@ -88,8 +88,9 @@ class World:
         return self.plan(plan_request(name, **asked))
 
     def decide(self):
-        """As the runner does after a change."""
-        self.admissions.decide()
+        """As the runner does after a change, until nothing more is due."""
+        while self.admissions.decide():
+            pass
 
     def called(self):
         """The names of those whose turn has come, in order."""

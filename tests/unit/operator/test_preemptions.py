@@ -122,6 +122,21 @@ def test_a_beneficiary_that_waits_no_longer_stops_nobody(build, gone):
     assert known.of(victim, 1) is None
 
 
+@pytest.mark.parametrize("leaves", ["deleted", "suspended"])
+def test_who_does_not_want_to_run_any_more_stops_nobody(build, leaves):
+    known = Preemptions()
+    victim = named(build, "victim")
+    known.saw(victim, gone=False)
+    urgent = named(build, "urgent", preemption=preemption(build, "uid-victim/1"))
+    if leaves == "deleted":
+        meta = structs.replace(urgent.metadata, deletion_timestamp=build.at(0))
+        urgent = structs.replace(urgent, metadata=meta)
+    else:
+        urgent = structs.replace(urgent, spec=structs.replace(urgent.spec, suspend=True))
+    assert known.saw(urgent, gone=False) == ()
+    assert known.of(victim, 1) is None
+
+
 def test_who_is_stopped_for_two_ends_while_one_of_them_waits(build):
     known = Preemptions()
     victim = named(build, "victim")

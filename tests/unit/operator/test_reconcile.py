@@ -186,6 +186,33 @@ async def test_a_job_that_could_not_ask_is_woken_when_it_can(scene):
     assert (scene.woken, scene.server.writes) == ([KEY], [])
 
 
+async def test_a_turn_is_not_lost_where_another_is_being_planned_just_then(scene):
+    """The ordinary case: several turns come at once, and one plan is made at a time."""
+    scene.plans.answer = FULL
+    await scene.reconcile()
+    scene.line.called(KEY)
+    scene.plans.answer = PlanBusy("another")
+    await scene.reconcile()
+    scene.line.next_turn()
+    scene.plans.answer = scene.plan
+    await scene.reconcile()
+    assert (scene.plans.asked, scene.status["phase"]) == (3, "Admitted")
+
+
+async def test_a_turn_whose_write_failed_is_asked_for_at_the_next_pass(scene):
+    scene.plans.answer = FULL
+    await scene.reconcile()
+    scene.line.called(KEY)
+    scene.plans.answer = scene.plan
+    stored = scene.server.objects[GPUJOB]
+    labelled = stored["metadata"] | {"resourceVersion": "99", "labels": {"a": "b"}}
+    scene.server.put(GPUJOB, stored | {"metadata": labelled})
+    with pytest.raises(Conflict):
+        await scene.reconcile()
+    await scene.reconcile()
+    assert scene.status["phase"] == "Admitted"
+
+
 async def in_line(scene, *names):
     """Jobs that stand in line for the plan API, and who is woken from then on."""
     scene.plans.answer = PlanBusy("another")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a queue is told and what it answers, beyond the peers' cases."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -254,3 +255,55 @@ def test_own_jobs_elsewhere_are_stopped_where_only_a_smaller_share_allows_the_re
         world.runs(name, on, tenant)
     world.submit("late", gpus=2, tenant="a", priority=1).decide(at=50)
     assert "late" in world.where
+
+
+def used(world, tenant="guest"):
+    """What is counted, and what is when all is counted anew."""
+    state = world.queue.state
+    before = dict(state.books.usage.of(state.books.tree.tenant(tenant)))
+    state.rebuild()
+    after = dict(state.books.usage.of(state.books.tree.tenant(tenant)))
+    return [{key: milli for key, milli in each.items() if milli} for each in (before, after)]
+
+
+def test_a_victim_that_ends_worker_by_worker_leaves_nothing_in_the_books():
+    world = World(node("n1", 8), quotas=[quota("owner", 8)], grace=inf)
+    world.runs("gang", "n1/0 n1/1 n1/2 n1/3", "guest").submit("mine", 8, "owner").decide(at=10)
+    places = world.running["gang"]
+    assert used(world) == [{}, {}]
+    for left in (3, 2, 1):
+        fewer = tuple(replace(each, devices=each.devices[:left]) for each in places)
+        world.queue.moved(world.jobs["gang"], fewer, world.cluster, world.now)
+        assert used(world) == [{}, {}]
+    world.queue.end(JobId("gang"), world.cluster, world.now)
+    assert used(world) == [{}, {}]
+
+
+def test_a_job_that_holds_less_counts_less():
+    world = World(node("n1", 4), quotas=[quota("a", 1)])
+    world.runs("gang", "n1/0 n1/1", "a")
+    places = tuple(replace(each, devices=each.devices[:1]) for each in world.running["gang"])
+    world.queue.moved(world.jobs["gang"], places, world.cluster, 5.0)
+    assert used(world, "a") == [{"": 1000}, {"": 1000}]
+    (running,) = world.queue.state.running
+    assert running.started == 0.0
+
+
+def test_a_victim_found_after_its_preemption_was_counts_no_more():
+    """As after a restart, where a status is read before the victim's."""
+    world = World(node("n1", 2), quotas=[quota("owner", 2)], grace=60)
+    world.runs("guest", "n1/0 n1/1", "guest").submit("mine", 2, "owner")
+    world.now = 10.0
+    (decision,) = world.queue.cycle(world.cluster, world.now, world.plan).preemptions
+    after = World(node("n1", 2), quotas=[quota("owner", 2)], grace=60).submit("mine", 2, "owner")
+    after.queue.reserve(decision, after.cluster, 10.0)
+    after.runs("guest", "n1/0 n1/1", "guest")
+    assert used(after) == [{}, {}]
+
+
+def test_nobody_is_stopped_where_the_owner_cannot_write_it_down_now():
+    world = World(node("n1", 1), quotas=[quota("owner", 1)])
+    world.runs("guest", "n1/0", "guest").submit("mine", 1, "owner")
+    world.now = 100.0
+    assert not world.queue.cycle(world.cluster, world.now, world.plan, preempt=False)
+    assert world.decide(at=106).log[0] == "mine stops guest"

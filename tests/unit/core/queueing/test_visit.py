@@ -76,3 +76,10 @@ def test_nobody_is_stopped_for_it():
     world.now = 100.0
     assert visit(world, tenant="owner").reason is WaitReason.NO_ROOM
     assert world.decide().log == []
+
+
+def test_it_takes_no_room_of_a_more_urgent_job_that_has_just_come():
+    world = World(node("n1", 2), rules=with_rules(preemption=NEVER, keep_room_after=1000))
+    world.runs("a", "n1/0", duration=50).submit("urgent", 2, priority=5).decide(at=1)
+    assert visit(world).reason is WaitReason.ROOM_KEPT
+    assert not isinstance(visit(world, priority=5), Wait)

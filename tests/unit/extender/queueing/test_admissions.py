@@ -116,10 +116,19 @@ def test_an_edited_job_waits_as_it_is_now_and_only_once(full):
 def test_asking_again_does_not_make_the_wait_begin_anew(full):
     full.asks("gang", workers=2, gpus=4, seconds_left=500.0)
     full.now += 301
-    full.asks("gang", workers=2, gpus=4, seconds_left=199.0)
+    full.asks("gang", workers=2, gpus=4, seconds_left=198.0)
     full.ends("holder", nodes=["a"])
     refusal = full.asks("small")
     assert refusal.reason == "RoomKept"
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 60.0), (600.0, 60.0), (600.0, None)])
+def test_a_deadline_that_was_edited_counts_from_then_on(full, before, after):
+    full.asks("job", seconds_left=before)
+    full.now += 20
+    full.asks("job", seconds_left=after)
+    (waiting,) = full.admissions.queue.jobs()
+    assert waiting.duration == after
 
 
 def test_a_pod_of_its_own_runs_and_its_end_is_a_turn(world):
@@ -135,6 +144,7 @@ def test_an_attempt_that_ended_runs_until_its_pods_are_gone(world):
     world.ledger.jobs.upsert(job("old", attempt=1, phase="Admitted", placed=[("a", [0, 1, 2, 3])]))
     last = pod("p", on="a", devices=whole("a", 0, 1, 2, 3), gpus=4, worker=("old", 1, 0))
     world.ledger.pods.upsert(last)
+    world.decide()
     world.ledger.jobs.upsert(job("old", attempt=1, phase="Pending"))
     world.decide()
     assert world.running() == ["old"]

@@ -5,12 +5,13 @@ import dataclasses
 
 import msgspec
 import pytest
-from extender_builders import World, job
+from extender_builders import World, job, pod
 
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_crds.kinds import GpuQuota
 from gpupack_crds.placement import by_worker
 from gpupack_crds.plan import PlanRefusal, PlanResponse
+from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.placed_job import PlacedJob
 from gpupack_extender.queueing.settings import QueueSettings
 
@@ -173,3 +174,52 @@ def test_places_that_are_not_those_of_all_workers_are_kept_for_nobody(world):
     world.ledger.jobs.upsert(pending("mine", short))
     refusal = world.asks("mine", gpus=2)
     assert refusal.preemption.placement == preemption.placement
+
+
+def test_a_preemption_that_was_given_up_does_not_come_back_from_its_status(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.now += 101
+    world.decide()
+    again = world.asks("mine", gpus=2).preemption
+    assert again.victims != preemption.victims
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.now += 11
+    world.decide()
+    assert world.asks("mine", gpus=2).preemption.victims != preemption.victims
+
+
+def test_a_victim_whose_pods_go_one_by_one_counts_no_more_and_is_waited_for(world):
+    world = World()
+    world.decisions = dataclasses.replace(world.decisions, queue=settings())
+    world.use(world.new_ledger())
+    world.add_node("a", gpus=8)
+    promise(world)
+    world.asks("gang", workers=4, gpus=2, namespace="guest")
+    world.written("gang", namespace="guest")
+    claims_of = world.ledger.plan_of(world.attempt("gang", namespace="guest"))
+    pods = [
+        pod(
+            f"p{index}",
+            gpus=2,
+            on="a",
+            devices=claims.shares(claim.placement),
+            worker=("gang", 1, index),
+            namespace="guest",
+        )
+        for index, claim in enumerate(claims_of)
+    ]
+    for each in pods:
+        world.ledger.pods.upsert(each)
+    world.now += 10
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.ledger.jobs.upsert(job("gang", attempt=1, phase="Pending", namespace="guest"))
+    for each in pods:
+        world.decide()
+        assert "gang" in world.running()
+        world.ledger.pods.remove(each)
+    world.decide()
+    books = world.admissions.queue.state.books
+    assert not any(books.usage.of(books.tree.tenant("guest")).values())
+    assert world.called()[-1] == "mine"

@@ -71,6 +71,13 @@ def test_cohorts_that_are_above_themselves_stand_below_the_cluster_and_say_so(st
     assert reading.problems == {("", "a"): "it is above itself by its parent b"}
 
 
+def test_a_chain_of_cohorts_is_cut_where_it_is_too_long(stores, world):
+    for number in range(1200):
+        world.quotas.cohorts.upsert(cohort(f"c{number}", parent=f"c{number + 1}"))
+    world.decide()
+    assert "cohorts are above it" in world.admissions.problems["", "c0"]
+
+
 def test_a_cohort_that_is_only_named_is_said_to_be_missing(stores):
     stores.quotas.upsert(quota("team", cohort="nowhere"))
     assert "there is no GPUCohort nowhere" in read(stores).problems["team", "default"]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells the queue who runs: whatever holds GPUs by the ledger's claims.
+
+    an attempt   from when its workers have places, planned or written, until its last pod is gone
+    a pod        of its own; or one that only says to be a worker, of an attempt that has no places
+
+Labels and owner references are a pod author's words: who is no worker by the ledger's word counts
+as a pod of its namespace, whatever attempt of whatever job it names.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import gpupack_core as core
+from gpupack_core.queueing import Job, JobId, Queue
+from gpupack_extender.ledger.changes import Changes
+from gpupack_extender.ledger.claims import Allocation, PodClaim
+from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.ledger.workers import AttemptKey
+from gpupack_extender.queueing import holders
+from gpupack_extender.queueing.ask import job_id, pod_id
+
+SAME_DEADLINE_SECONDS: Final = 5.0
+
+Held = tuple[Allocation, ...]
+
+
+class RunningHolders:
+    """Follows the claims; the queue's other half, who waits, is its owner's."""
+
+    def __init__(self, ledger: Ledger, queue: Queue) -> None:
+        self._ledger, self._queue = ledger, queue
+        self._held: dict[JobId, Held] = {}
+        self._attempts: dict[JobId, AttemptKey] = {}
+        self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
+        """UIDs of pods that say to be workers of it, and count by themselves."""
+        self.suppositions = holders.Suppositions(ledger.cluster)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._held
+
+    def let_in(self, job: Job, attempt: AttemptKey, now: float) -> None:
+        """Places were just held for it in the ledger."""
+        self._attempts[job.id] = attempt
+        self._start(job, self._ledger.claims.held_by(attempt), now)
+
+    def see(self, seen: Changes, now: float) -> tuple[AttemptKey, ...]:
+        """Take in what has changed; the answer is the attempts that hold nothing any more."""
+        ended = [
+            attempt for attempt in sorted(seen.attempts, key=str) if self._see_attempt(attempt, now)
+        ]
+        pods = self._ledger.claims.pods
+        for uid in sorted(seen.pods):
+            claim = pods.get(uid)
+            self._see_pod(uid, claim if claim and claim.worker is None else None, now)
+        self._see_nodes(seen.nodes, now)
+        self._see_deadlines(seen.jobs, now)
+        return tuple(ended)
+
+    def _see_attempt(self, attempt: AttemptKey, now: float) -> bool:
+        """Whether it held something and holds nothing now."""
+        claims, job = self._ledger.claims, job_id(attempt)
+        pods = {claim.uid: claim for claim in claims.pods_of_attempt(attempt)}
+        is_known = self._attempts.get(job) == attempt
+        if not is_known and (job in self._attempts or not claims.has_workers(attempt)):
+            for uid in self._alone.pop(attempt, set()) | pods.keys():
+                self._see_pod(uid, pods.get(uid), now)
+            if pods:
+                self._alone[attempt] = set(pods)
+            return False
+        for uid in self._alone.pop(attempt, set()):
+            self._see_pod(uid, None, now)
+        self._attempts[job] = attempt
+        shown = self._ledger.jobs.shown(attempt.job_uid)
+        current = shown if shown and shown.attempt == attempt else None
+        held = self._counted(claims.held_by(attempt))
+        if held and job not in self._held:
+            found = holders.gang_job(attempt, tuple(each.placement for each in held), current)
+            began = current.started_at if current else None
+            self._start(found, held, now, since=began.timestamp() if began else None)
+        elif held:
+            self._move(job, held, now)
+        else:
+            del self._attempts[job]
+            return self._end(job, now)
+        return False
+
+    def _see_pod(self, uid: str, claim: PodClaim | None, now: float) -> None:
+        job = pod_id(uid)
+        held = self._counted((claim.allocation,) if claim else ())
+        if claim is None or not held:
+            self._end(job, now)
+        elif job in self._held:
+            self._move(job, held, now)
+        else:
+            found = holders.pod_job(uid, claim.namespace, claim.name, held[0].placement)
+            self._start(found, held, now)
+
+    def _see_nodes(self, nodes: Collection[core.NodeName], now: float) -> None:
+        """Which GPUs stand for tickets is known once their node is."""
+        if not nodes:
+            return
+        for job, held in tuple(self._held.items()):
+            if any(each.tickets and each.node in nodes for each in held):
+                self._move(job, held, now, anew=True)
+
+    def _see_deadlines(self, uids: Collection[str], now: float) -> None:
+        for uid in uids:
+            shown = self._ledger.jobs.shown(uid)
+            running = shown and self._queue.state.running.get(job_id(shown.attempt))
+            if not shown or not running or self._attempts.get(running.job.id) != shown.attempt:
+                continue
+            ends, expected = shown.ends_at, running.until
+            until = ends.timestamp() if ends else float("inf")
+            if until != expected and not abs(until - expected) < SAME_DEADLINE_SECONDS:
+                duration = max(until - running.started, 1.0) if ends else None
+                job = holders.until(running.job, duration)
+                self._queue.moved(job, running.placements, self._ledger.cluster, now)
+
+    def _start(self, job: Job, held: Held, now: float, *, since: float | None = None) -> None:
+        self._held[job.id] = held
+        places = self.suppositions.places(job.id, held)
+        self._queue.start(job, places, self._ledger.cluster, now, since=since)
+
+    def _move(self, job: JobId, held: Held, now: float, *, anew: bool = False) -> None:
+        if self._held[job] == held and not anew:
+            return
+        self._held[job] = held
+        running = self._queue.state.running.get(job)
+        places = self.suppositions.places(job, held)
+        if running is not None and places != running.placements:
+            self._queue.moved(running.job, places, self._ledger.cluster, now)
+
+    def _end(self, job: JobId, now: float) -> bool:
+        if self._held.pop(job, None) is None:
+            return False
+        self.suppositions.forget(job)
+        self._queue.end(job, self._ledger.cluster, now)
+        return True
+
+    def _counted(self, held: Iterable[Allocation]) -> Held:
+        """What has no GPUs is not the queue's business."""
+        found = tuple(held)
+        return found if any(each.placement.devices or each.tickets for each in found) else ()
