@@ -12,7 +12,7 @@ import numpy as np
 from gpupack_core.arrays import FloatArray, IntArray
 from gpupack_core.cluster import NO_ROW, Cluster
 from gpupack_core.feasibility import usable, worker_slots
-from gpupack_core.queueing.candidates import Candidates
+from gpupack_core.queueing.candidates import Candidates, Cost
 from gpupack_core.request import Gang
 
 
@@ -59,6 +59,14 @@ class Bounds:
         on = self._on(row)
         parts = np.arange(on.start, on.stop)[np.isin(self._of[on], list(rest))]
         return float(self._least(parts, cluster.arrays.free_gpu_milli)[1][0])
+
+    def cost(self, row: int, least: float) -> Cost:
+        """What room for one worker costs there at the least, if so much is lost at the least."""
+        missing = self._gang.request.milli - int(self._cluster.arrays.free_gpu_milli[row])
+        if missing <= 0:
+            return least, 0, 1
+        most = int(self._milli[self._on(row)].max())
+        return least, missing, -(-missing // most)
 
     def _on(self, row: int) -> slice:
         start, stop = np.searchsorted(self._row, (row, row + 1)).tolist()

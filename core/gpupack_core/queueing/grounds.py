@@ -125,20 +125,32 @@ class Grounds:
             for key in self.keys
         )
 
-    def relieves(self, running: Running) -> bool:
-        """Whether its end can leave the job more of a promise, or a smaller share, anywhere.
+    def relieves(self, running: Running, keys: frozenset[Key]) -> bool:
+        """Whether its end can leave the job more of a promise of these keys, or a smaller share.
 
         So it is where both count against one node of the tree that promises or limits something.
         """
-        if not any(running.charge.get(key) for key in self.keys):
+        if not any(running.charge.get(key) for key in keys):
             return False
         if running.job.tenant == self.job.tenant:
             return True
         top = self.books.tree.top
         ours, _ = self._parting(running.job.tenant)
-        return ours.parent is not top or any(
-            top.promised.get(key, 0) < UNBOUNDED for key in self.keys
-        )
+        return ours.parent is not top or any(top.promised.get(key, 0) < UNBOUNDED for key in keys)
+
+    def may_pay(self, charge: Charge, gone: Iterable[tuple[Running, int]]) -> bool:
+        """Whether the quota allows `charge` if so many that are as these had ended."""
+        usage = self.books.usage
+        ended = [
+            (one.job.tenant, {key: jobs * milli for key, milli in one.charge.items()})
+            for one, jobs in gone
+        ]
+        for tenant, all_of_kind in ended:
+            usage.add(tenant, all_of_kind, sign=-1)
+        found = usage.fits(self.job.tenant, charge)
+        for tenant, all_of_kind in ended:
+            usage.add(tenant, all_of_kind)
+        return found
 
     def allow(self, victims: Sequence[Running], charge: Charge) -> bool:
         """Whether the job may take `charge` when all of these are stopped."""

@@ -4,20 +4,27 @@
 A job for which room was made can still be refused: its quota is used up, or its tenant would be
 left with a larger share than the victims'. Then others who count against the same promises may be
 stopped beside them, wherever they run, most of them on nodes where no worker has room. Only the
-books change by that, so nothing is planned. Of those who are alike in the books the cheapest are
-taken first, so a set is so many of each kind; sets are asked about in the order of their cost.
-Where that does not end in time, as where a quota is exceeded by many jobs, they are stopped one
-after the other, the cheapest first, until it suffices.
+books change by that, so nothing is planned; and only who has something of the keys that the job
+would count there is of use. Of those who are alike in the books the cheapest are taken first, so a
+set is so many of each kind; sets are asked about in the order of their cost. Where that does not
+end in time, as where a quota is exceeded by many jobs, they are stopped one after the other until
+it suffices: the cheapest first, and if that fails the job's own tenant's first, whose end is never
+to its disadvantage.
+
+No question is spent on what its quota would refuse if all were stopped, nor again on victims who
+are in the books what others were, beside whom nobody was found.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
 
 from gpupack_core.queueing.candidates import Candidate, Candidates, Cost, cost_of, order
+from gpupack_core.queueing.charge import Charge, Key
 from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.job import Running, Tenant
 from gpupack_core.queueing.trials import Found, Insufficient, is_below
 
 QUESTIONS: Final = 512
@@ -29,6 +36,9 @@ ADDED: Final = 32
 KINDS: Final = 16
 """Kinds of jobs, those of which somebody costs least."""
 
+_Counted = frozenset[tuple[Key, int]]
+_InBooks = tuple[tuple[Tenant, tuple[tuple[Key, int], ...]], ...]
+
 
 class Relief:
     """For one search."""
@@ -36,30 +46,44 @@ class Relief:
     def __init__(self, grounds: Grounds, candidates: Candidates) -> None:
         self._grounds, self._candidates = grounds, candidates
         self._left = QUESTIONS
-        self._kinds: list[list[Candidate]] | None = None
+        self._samples: list[tuple[int, Running, int]] | None = None
+        self._kinds: dict[frozenset[Key], list[list[Candidate]]] = {}
+        self._payable: dict[_Counted, bool] = {}
+        self._in_vain: set[tuple[_Counted, _InBooks]] = set()
 
     def of(self, refused: Insufficient, below: Found | None = None) -> Found | None:
         """With the cheapest of them beside the victims, if that costs less than what is known.
 
         The cheapest where the search ends in time; otherwise more may be stopped than are needed.
         """
-        if not refused.ways or not self._left:
+        best, counted = below, set[_Counted]()
+        for places, charge in refused.ways:
+            counts = frozenset(charge.items())
+            if counts not in counted:
+                counted.add(counts)
+                best = self._relieved(Found(refused.victims, places, charge), best) or best
+        return None if best is below else best
+
+    def _relieved(self, way: Found, below: Found | None) -> Found | None:
+        """With others, of what was found but that the books refuse it."""
+        asked = frozenset(way.charge.items()), _in_books(one.running for one in way.victims)
+        if not self._left or asked in self._in_vain or not self._may_be_payable(way.charge):
             return None
-        kinds = self._beside(refused.victims)
-        heap: list[tuple[Cost, tuple[int, ...]]] = [(cost_of(refused.victims), ())]
+        kinds = self._beside(way)
+        heap: list[tuple[Cost, tuple[int, ...]]] = [(cost_of(way.victims), ())]
         most = max(self._left - EACH, 0)
         while heap and self._left > most:
             cost, numbers = heappop(heap)
             more = [kinds[kind][numbers[:at].count(kind)] for at, kind in enumerate(numbers)]
-            victims = tuple(sorted((*refused.victims, *more), key=order))
-            if not is_below(victims, below):
+            found = _with(way, more)
+            if not is_below(found.victims, below):
                 return None
             if more:
                 self._left -= 1
-                found = self._allowed(victims, refused)
-                if found is not None:
+                running = [one.running for one in found.victims]
+                if self._grounds.allow(running, way.charge):
                     return found
-                if not self._grounds.tolerate([one.running for one in victims]):
+                if not self._grounds.tolerate(running):
                     continue
             for kind in range(numbers[-1] if numbers else 0, len(kinds)):
                 taken = numbers.count(kind)
@@ -67,45 +91,81 @@ class Relief:
                     dearer = kinds[kind][taken].cost
                     with_it = cost[0] + dearer[0], cost[1] + dearer[1], cost[2] + 1
                     heappush(heap, (with_it, (*numbers, kind)))
-        return self._one_by_one(kinds, refused, below) if heap else None
+        at_last = self._one_by_one(kinds, way, below) if heap else None
+        if at_last is None:
+            self._in_vain.add(asked)
+        return at_last
 
     def _one_by_one(
-        self, kinds: list[list[Candidate]], refused: Insufficient, below: Found | None
+        self, kinds: list[list[Candidate]], way: Found, below: Found | None
     ) -> Found | None:
-        victims = refused.victims
-        cheapest = sorted((one for kind in kinds for one in kind[:ADDED]), key=order)[:ADDED]
-        for one in cheapest:
-            more = tuple(sorted((*victims, one), key=order))
-            if not is_below(more, below):
-                return None
-            if self._grounds.tolerate([other.running for other in more]):
-                victims = more
-                found = self._allowed(victims, refused)
-                if found is not None:
-                    return found
+        several = [one for kind in kinds for one in kind[:ADDED]]
+        cheapest = sorted(several, key=order)
+        ours_first = sorted(cheapest, key=self._is_others)
+        for turns in (cheapest, ours_first):
+            found = way
+            for one in turns[:ADDED]:
+                more = _with(found, (one,))
+                if not is_below(more.victims, below):
+                    break
+                running = [other.running for other in more.victims]
+                if self._grounds.allow(running, way.charge):
+                    return more
+                if self._grounds.tolerate(running):
+                    found = more
         return None
 
-    def _allowed(self, victims: tuple[Candidate, ...], refused: Insufficient) -> Found | None:
-        running = [one.running for one in victims]
-        for places, charge in refused.ways:
-            if self._grounds.allow(running, charge):
-                return Found(victims, places, charge)
-        return None
+    def _is_others(self, one: Candidate) -> bool:
+        return one.running.job.tenant != self._grounds.job.tenant
 
-    def _beside(self, victims: Sequence[Candidate]) -> list[list[Candidate]]:
-        """By kind, the cheapest first, without these."""
-        if self._kinds is None:
-            self._kinds = self._found()
-        gone = {id(one) for one in victims}
-        kinds = ([one for one in kind if id(one) not in gone] for kind in self._kinds)
+    def _may_be_payable(self, charge: Charge) -> bool:
+        """False: the quota refuses it whoever of the candidates is stopped."""
+        counts = frozenset(charge.items())
+        known = self._payable.get(counts)
+        if known is None:
+            all_gone = ((sample, jobs) for _, sample, jobs in self._sampled())
+            known = self._payable[counts] = self._grounds.may_pay(charge, all_gone)
+        return known
+
+    def _beside(self, way: Found) -> list[list[Candidate]]:
+        """By kind, the cheapest first, without the victims."""
+        keys = frozenset(key for key, milli in way.charge.items() if milli)
+        found = self._kinds.get(keys)
+        if found is None:
+            found = self._kinds[keys] = self._found(keys)
+        gone = {id(one) for one in way.victims}
+        kinds = ([one for one in kind if id(one) not in gone] for kind in found)
         return [kind for kind in kinds if kind]
 
-    def _found(self) -> list[list[Candidate]]:
-        """More of each kind than are ever asked about beside a set, and spare ones for the set."""
-        _, first = np.unique(self._candidates.kinds, return_index=True)
+    def _found(self, keys: frozenset[Key]) -> list[list[Candidate]]:
+        """By kind in the books; more than are asked about beside a set, and spare ones for it."""
+        alike: dict[_InBooks, list[int]] = {}
+        for number, sample, _ in self._sampled():
+            if self._grounds.relieves(sample, keys):
+                alike.setdefault(_in_books((sample,)), []).append(number)
         found: list[list[Candidate]] = []
-        for at in np.sort(first).tolist():
-            if len(found) < KINDS and self._grounds.relieves(self._candidates[at].running):
-                alike = np.flatnonzero(self._candidates.kinds == self._candidates.kinds[at])
-                found.append([self._candidates[of] for of in alike[: 2 * EACH].tolist()])
+        for numbers in list(alike.values())[:KINDS]:
+            these = np.flatnonzero(np.isin(self._candidates.kinds, numbers))
+            found.append([self._candidates[of] for of in these[: 2 * EACH].tolist()])
         return found
+
+    def _sampled(self) -> list[tuple[int, Running, int]]:
+        """The number of each kind, its cheapest job, and how many there are; the cheapest first."""
+        if self._samples is None:
+            kinds, first, jobs = np.unique(
+                self._candidates.kinds, return_index=True, return_counts=True
+            )
+            self._samples = [
+                (int(kinds[at]), self._candidates[int(first[at])].running, int(jobs[at]))
+                for at in np.argsort(first)
+            ]
+        return self._samples
+
+
+def _with(way: Found, more: Sequence[Candidate]) -> Found:
+    return Found(tuple(sorted((*way.victims, *more), key=order)), way.places, way.charge)
+
+
+def _in_books(jobs: Iterable[Running]) -> _InBooks:
+    """The same for those who are alike in the books."""
+    return tuple(sorted((one.job.tenant, tuple(sorted(one.charge.items()))) for one in jobs))

@@ -33,6 +33,8 @@ from gpupack_core.queueing.within import WithinQuota
 _FEW: Final = 9
 MANY: Final = 256
 """Candidates that are looked at first."""
+_TIES: Final = 64
+"""Nodes that are looked at where no less is lost than is known to do, but by fewer GPUs or jobs."""
 _ROWS: Final = 8
 """Nodes that are emptied first, to see whether the job fits if all candidates are gone."""
 
@@ -129,10 +131,14 @@ class Search:
         return useful if fits else None
 
     def _on_one_node(self, turns: _Turns, first: int, known: Found | None) -> Found | None:
-        best, most = known, inf if known is None else cost_of(known.victims)[0]
+        best, ties = known, 0
         for bound, row in turns:
-            if bound > most or (best is not known and best and bound >= cost_of(best.victims)[0]):
+            most = (inf, 0, 0) if best is None else cost_of(best.victims)
+            if bound > most[0] or ties >= _TIES:
                 break
+            if self._bounds.cost(row, bound) >= most:
+                continue
+            ties += bound == most[0]
             numbers = self._bounds.on(row, first)
             local = [self._candidates[of] for of in numbers]
             if self._trials.has_room_without(local, row, workers=1):

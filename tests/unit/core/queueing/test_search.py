@@ -11,7 +11,7 @@ from core_strategies import cases
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from queue_strategies import MODELS, TENANTS, quotas, submitted, worlds
-from queue_world import World, cohort
+from queue_world import World, cohort, limit, quota
 
 from gpupack_core.queueing.candidates import Candidate
 from gpupack_core.queueing.census import Census
@@ -114,11 +114,14 @@ MANY_VICTIMS = 6
 
 
 def assert_cheapest(sought):
+    """A gang can go where room was found while fewer were stopped, of which brute force is unaware.
+
+    So it may be found at less cost than by brute force, which plans without all who are stopped.
+    """
     found, best = sought.found(), sought.cheapest()
-    assert (found is None) == (best is None)
+    assert found is not None or best is None
     if found is not None:
-        *_, victims = best
-        assert cost(found.victims) == best or victims > MANY_VICTIMS
+        assert best is None or cost(found.victims) <= best or best[-1] > MANY_VICTIMS
         assert_all_are_needed(sought, found)
 
 
@@ -126,6 +129,29 @@ def assert_all_are_needed(sought, found):
     assert sought.stands(found)
     for one in found.victims:
         assert not sought.suffice([other for other in found.victims if other is not one])
+
+
+def test_room_that_the_quota_never_allows_costs_no_questions_about_room_that_it_does():
+    """Five H100s lose less; each of their sets could be asked about with any number of T4s."""
+    nodes = node("n0", 5, model="H100"), node("n1", 2, model="T4"), node("n2", 3, model="T4")
+    world = World(*nodes, quotas=[quota("a", limit(borrowing=1), H100=limit(borrowing=0))])
+    for n, on in enumerate(("n1/0", "n1/1", "n2/0", "n2/1", "n2/2")):
+        world.runs(f"t{n}", on, "a")
+    world.now = 9.0
+    for n in range(5):
+        world.runs(f"h{n}", f"n0/{n}", "a")
+    world.submit("late", tenant="a", priority=1).decide(at=NOW)
+    assert world.log == ["late stops t0 t1 t2 t3 t4", "late starts"]
+
+
+def test_of_nodes_on_which_as_much_is_lost_the_one_with_fewer_victims_is_taken():
+    world = World(node("n0", 2), node("n1", 2), node("n2", 8))
+    for gpu in range(8):
+        world.runs(f"old{gpu}", f"n2/{gpu}")
+    world.now = 9.0
+    world.runs("one", "n0/0").runs("other", "n0/1").runs("both", "n1/0 n1/1")
+    world.submit("late", 2, priority=1).decide(at=NOW)
+    assert world.log == ["late stops both", "late starts"]
 
 
 SIZES = ((3, 3, 3, 3), (2, 2, 4, 4), (4, 4, 4), (2, 3, 3, 4))
