@@ -37,6 +37,7 @@ JOB_COLUMNS = (
     ("Reason", "string", ".status.reason", "Why it is in this phase.", 0),
     ("Result", "string", ".status.headline", "The result in a few words.", 1),
     ("Attempt", "integer", ".status.attempt", "The current attempt.", 1),
+    ("Preempted", "integer", ".status.preemptions", "How often it was stopped for others.", 1),
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
 )
 NODE_COLUMNS = (

@@ -27,8 +27,9 @@ class ModelLimit(Wire, frozen=True):
     model: Annotated[
         str,
         described(
-            "A model, such as H100: a word of the product name is enough, case does not matter. "
-            "*: all models that no quota names.",
+            "A model, such as H100: a word of the product name is enough, case does not matter. A "
+            "GPU counts under the longest name that any quota has for it. *: all models that no "
+            "quota names.",
             min_length=1,
             max_length=64,
         ),
@@ -76,7 +77,9 @@ Limits = Annotated[
 Weight = Annotated[
     int,
     described(
-        "Its part of what is borrowed, against that of others. 0: it comes last.", ge=0, le=1000
+        "Its part of what is borrowed, against that of others. 0: once it borrows, it comes last.",
+        ge=0,
+        le=1000,
     ),
 ]
 

@@ -21,6 +21,7 @@ class Changes:
         attempts: whose workers or pods hold something else now.
         pods: UIDs of pods of their own that hold something else now.
         jobs: UIDs of GPUJobs that were shown, or are gone.
+        lingering: nodes and UIDs of pods that are gone and may hold something there still.
         freed: nodes on which somebody has given something back.
         nodes: nodes that were added, removed, repaired or have other devices.
         told: called when something is added.
@@ -29,6 +30,7 @@ class Changes:
     attempts: set[AttemptKey] = dataclasses.field(default_factory=set)
     pods: set[str] = dataclasses.field(default_factory=set)
     jobs: set[str] = dataclasses.field(default_factory=set)
+    lingering: set[tuple[core.NodeName, str]] = dataclasses.field(default_factory=set)
     freed: set[core.NodeName] = dataclasses.field(default_factory=set)
     nodes: set[core.NodeName] = dataclasses.field(default_factory=set)
     told: Callable[[], None] = lambda: None
@@ -48,6 +50,11 @@ class Changes:
         self.jobs.add(uid)
         self.told()
 
+    def lingers(self, node: core.NodeName, uid: str) -> None:
+        """A pod that is gone holds something there, or nothing any more."""
+        self.lingering.add((node, uid))
+        self.told()
+
     def given_back(self, node: core.NodeName) -> None:
         """Something on the node may be had again."""
         self.freed.add(node)
@@ -62,5 +69,5 @@ class Changes:
         """What has changed since the last call; from now on it is no news."""
         seen = dataclasses.replace(self, told=lambda: None)
         self.attempts, self.pods, self.jobs = set(), set(), set()
-        self.freed, self.nodes = set(), set()
+        self.lingering, self.freed, self.nodes = set(), set(), set()
         return seen

@@ -23,6 +23,7 @@ from typing import TypeVar
 import gpupack_core as core
 from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claims import Allocation, PodClaim, State, WorkerClaim
+from gpupack_extender.ledger.lingering import Lingering
 from gpupack_extender.ledger.tickets import TicketReservations
 from gpupack_extender.ledger.workers import (
     AttemptKey,
@@ -46,7 +47,7 @@ class ClaimTable:
         self.changes = changes
         self.workers: dict[WorkerKey, WorkerClaim] = {}
         self.pods: dict[str, PodClaim] = {}
-        self.lingering: dict[core.NodeName, Mapping[str, core.Placement]] = {}
+        self.lingering: dict[core.NodeName, Mapping[str, Lingering]] = {}
         """By node and pod UID."""
         self.contradictions = 0
         """How often the API showed a device claimed beyond what it has."""
@@ -74,6 +75,11 @@ class ClaimTable:
         """Pods that have a claim and say to be workers of it."""
         return tuple(pod for each in self._served.get(attempt, ()) for pod in self.pods_of(each))
 
+    def lingerer(self, node: core.NodeName, uid: str) -> Lingering | None:
+        """Who lingers there and is covered by no pod's claim."""
+        booked = self.cluster.placement_of(lingering_holder(node, uid)) is not None
+        return self.lingering.get(node, {}).get(uid) if booked else None
+
     def see_all(self) -> None:
         """Whoever follows the changes is told of everything."""
         for worker in self.workers:
@@ -83,6 +89,9 @@ class ClaimTable:
                 self.changes.attempt(claim.worker.attempt)
             else:
                 self.changes.pod(claim.uid)
+        for node, holders in self.lingering.items():
+            for uid in holders:
+                self.changes.lingers(node, uid)
 
     def held_by(self, attempt: AttemptKey) -> tuple[Allocation, ...]:
         """What its workers hold, by their index: by claims of their own, or by those of their pods.
@@ -184,7 +193,7 @@ class ClaimTable:
         self._reservations.recompute(name)
         self.changes.node(name)
 
-    def lingering_on(self, node: core.NodeName, holders: Mapping[str, core.Placement]) -> None:
+    def lingering_on(self, node: core.NodeName, holders: Mapping[str, Lingering]) -> None:
         """These pods, by UID, linger on a node and no others."""
         before = self.lingering.pop(node, {})
         if holders:
@@ -284,11 +293,13 @@ class ClaimTable:
         return any(_covers(pod.allocation, claim.allocation) for pod in pods)
 
     def _book_lingering(self, node: core.NodeName, uid: str) -> None:
-        placement = self.lingering.get(node, {}).get(uid)
+        lingers = self.lingering.get(node, {}).get(uid)
+        placement = lingers.placement if lingers else None
         pod = self.pods.get(uid)
         counted = placement is not None and not (pod and _names_all(pod.placement, placement))
         allocation = Allocation(placement) if placement and counted else None
         self._book(lingering_holder(node, uid), allocation)
+        self.changes.lingers(node, uid)
 
     def _book(self, holder: core.Holder, allocation: Allocation | None) -> None:
         """Make a holder hold exactly this place."""

@@ -7,19 +7,32 @@ deletion and that report their GPUs look free here: the agent refuses to start w
 that moment, until the old processes are gone.
 """
 
+import dataclasses
+
 import gpupack_core as core
 from gpupack_crds.gpunode import GpuHolder
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.ledger import claims
 
 
-def lingering(gpus: GpuNode) -> dict[str, core.Placement]:
-    """What such pods hold, by UID. On observed nodes holders are all pods, and none is a claim."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lingering:
+    """One such pod, and what it holds."""
+
+    namespace: str
+    name: str
+    placement: core.Placement
+
+
+def lingering(gpus: GpuNode) -> dict[str, Lingering]:
+    """Such pods, by UID. On observed nodes holders are all pods, and none is a claim."""
     if gpus.status.mode != "owned":
         return {}
     node = gpus.metadata.name
     return {
-        holder.uid or f"{holder.namespace}/{holder.name}": _placement(node, holder)
+        holder.uid or f"{holder.namespace}/{holder.name}": Lingering(
+            holder.namespace, holder.name, _placement(node, holder)
+        )
         for holder in gpus.status.holders
     }
 

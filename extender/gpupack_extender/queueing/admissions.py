@@ -134,7 +134,9 @@ class Admissions:
             )
         is_new = before is None or before.ask.gang != ask.gang
         if is_new and (obstacle := self._capacity.obstacle(ask.attempt.namespace, ask.gang)):
+            self._capacity.refuse(ask.attempt.namespace, ask.attempt.job)
             raise QueueFull(obstacle)
+        self._capacity.comes_in(ask.attempt.namespace, ask.attempt.job)
         for other in self._of_job.get(uid, set()).copy():
             self._withdraw(other)
         self._capacity.add(ask.attempt.namespace, ask.gang)
@@ -336,7 +338,10 @@ class Admissions:
         waiting = self._waiting.pop(job, None)
         if waiting is None:
             return
-        self._capacity.remove(waiting.ask.attempt.namespace, waiting.ask.gang)
+        namespace = waiting.ask.attempt.namespace
+        self._capacity.remove(namespace, waiting.ask.gang)
+        if outside := self._capacity.next_outside(namespace):
+            self._turns.give(namespace, outside)
         uid = waiting.ask.attempt.job_uid
         self._of_job[uid].discard(job)
         if not self._of_job[uid]:

@@ -49,6 +49,11 @@ def job_id(attempt: AttemptKey) -> JobId:
     return JobId(f"{attempt.job_uid}/{attempt.number}")
 
 
+def lingering_id(node: str, uid: str) -> JobId:
+    """Of a pod that is gone, on one node: that no other reports it is an agent's word."""
+    return JobId(f"lingering/{node}/{uid}")
+
+
 def pod_id(uid: str) -> JobId:
     """Of a pod of its own."""
     return JobId(f"pod/{uid}")

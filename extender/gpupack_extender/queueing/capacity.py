@@ -21,12 +21,17 @@ some hundred bytes."""
 MOST_JOBS: Final = 20_000
 """Of one namespace."""
 
+MOST_OUTSIDE: Final = 1_000
+"""Of one namespace are called when another has left the queue; the others ask by themselves."""
+
 
 class Capacity:
     """What waits, by namespace."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, Counter[core.Gang]] = {}
+        self._outside: dict[str, dict[str, None]] = {}
+        """Names of GPUJobs that were refused, in order."""
 
     def obstacle(self, namespace: str, gang: core.Gang) -> str:
         """Why another cannot wait in the queue; empty: it can."""
@@ -46,6 +51,28 @@ class Capacity:
                 "tolerations, and no more stand in the queue: narrow their nodes down by fewer"
             )
         return ""
+
+    def refuse(self, namespace: str, name: str) -> None:
+        """It waits outside."""
+        outside = self._outside.setdefault(namespace, {})
+        if len(outside) < MOST_OUTSIDE:
+            outside[name] = None
+
+    def next_outside(self, namespace: str) -> str | None:
+        """Who may try again now that another has left the queue."""
+        outside = self._outside.get(namespace)
+        if not outside:
+            return None
+        name = next(iter(outside))
+        self.comes_in(namespace, name)
+        return name
+
+    def comes_in(self, namespace: str, name: str) -> None:
+        """It is outside no longer."""
+        outside = self._outside.get(namespace, {})
+        outside.pop(name, None)
+        if not outside:
+            self._outside.pop(namespace, None)
 
     def add(self, namespace: str, gang: core.Gang) -> None:
         """It waits."""

@@ -14,6 +14,7 @@ from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_crds import names
 from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.jobs import ShownJob
+from gpupack_extender.ledger.lingering import Lingering
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.queueing.ask import job_id, pod_id
@@ -91,6 +92,17 @@ def pod_job(uid: str, namespace: str, name: str, place: core.Placement) -> Job:
         gang=_gang((place,)),
         tenant=Tenant(namespace),
         name=f"pod {name}",
+        preemptible=False,
+    )
+
+
+def lingering_job(job: JobId, lingers: Lingering) -> Job:
+    """A pod that is gone and whose processes are not."""
+    return Job(
+        id=job,
+        gang=_gang((lingers.placement,)),
+        tenant=Tenant(lingers.namespace),
+        name=f"pod {lingers.name}",
         preemptible=False,
     )
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 
-from gpupack_core.models import words
+from gpupack_core.models import matches_model, words
 from gpupack_core.queueing import (
     ANY,
     ROOT,
@@ -117,15 +117,17 @@ class QuotaStores:
         models = _Models(limit.model for gpus in given for limit in gpus)
         problems: dict[tuple[str, str], str] = {}
         parents = {name: each.spec.parent or "" for name, each in cohorts.items()}
-        for name in sorted(parents):
-            if problem := _problem_above(name, parents):
-                problems["", name] = problem
-                parents[name] = ""
+        problems |= _cut(parents)
         named = {("", name): parent for name, parent in parents.items()}
         named |= {each.key: each.spec.cohort or "" for each in quotas}
         for key, cohort in named.items():
             if cohort and cohort not in cohorts:
                 problems[key] = f"there is no GPUCohort {cohort}; one without limits counts instead"
+        limits = {each.key: each.spec.gpus for each in quotas}
+        limits |= {each.key: each.spec.gpus for each in cohorts.values()}
+        for key, gpus in limits.items():
+            if problem := models.problem(limit.model for limit in gpus):
+                problems.setdefault(key, problem)
         return Reading(
             Quotas(
                 tuple(_quota(each, models) for each in quotas),
@@ -143,6 +145,19 @@ class _Models:
         self._names: dict[tuple[str, ...], Key] = {}
         for name in sorted(set(spelled)):
             self._names.setdefault(tuple(words(name)), Key(name))
+
+    def problem(self, models: Iterable[str]) -> str:
+        """What of these limits does not count; empty: all of it does."""
+        seen: set[Key] = set()
+        for model in models:
+            key = self.key(model)
+            if key in seen:
+                return f"{model} is limited twice: what stands first counts"
+            seen.add(key)
+            longer = [name for name in self._names.values() if name != key]
+            if key != ANY and (over := [name for name in longer if matches_model(key, name)]):
+                return f"GPUs of {over[0]} do not count as {model}: a quota has that longer name"
+        return ""
 
     def key(self, model: str) -> Key:
         """As which it counts."""
@@ -187,11 +202,33 @@ def _cohort(shown: GpuCohort, parents: dict[str, str], models: _Models) -> Cohor
     )
 
 
-def _problem_above(name: str, parents: dict[str, str]) -> str:
-    """What is wrong with the cohorts above one; empty: nothing is."""
-    above, levels = parents[name], 1
-    while above and above != name and levels <= MOST_LEVELS:
-        above, levels = parents.get(above, ""), levels + 1
-    if above == name:
-        return f"it is above itself by its parent {parents[name]}"
-    return f"more than {MOST_LEVELS} cohorts are above it" if above else ""
+def _cut(parents: dict[str, str]) -> dict[tuple[str, str], str]:
+    """Take away the parents that make no tree; why, by cohort."""
+    problems: dict[tuple[str, str], str] = {}
+    for name in sorted(parents):
+        if _is_above_itself(name, parents):
+            problems["", name] = f"it is above itself by its parent {parents[name]}"
+    for name in sorted(parents):
+        if _is_above_itself(name, parents):
+            parents[name] = ""
+    for name in sorted(parents):
+        if _levels_above(name, parents) > MOST_LEVELS:
+            problems["", name] = f"more than {MOST_LEVELS} cohorts are above it"
+            parents[name] = ""
+    return problems
+
+
+def _is_above_itself(name: str, parents: dict[str, str]) -> bool:
+    seen, above = {name}, parents[name]
+    while above and above not in seen:
+        seen.add(above)
+        above = parents.get(above, "")
+    return above == name
+
+
+def _levels_above(name: str, parents: dict[str, str]) -> int:
+    """Of parents without loops, counted up to one more than there may be."""
+    levels, above = 0, parents[name]
+    while above and levels <= MOST_LEVELS:
+        levels, above = levels + 1, parents.get(above, "")
+    return levels

@@ -2,7 +2,8 @@
 """Tells the queue who runs: whatever holds GPUs by the ledger's claims.
 
     an attempt   from when its workers have places, planned or written, until its last pod is gone
-    a pod        of its own; or one that only says to be a worker, of an attempt that has no places
+    a pod        of its own; or one that only says to be a worker, of an attempt that has no places;
+                 or one that is gone and whose processes hold GPUs still
 
 Labels and owner references are a pod author's words: who is no worker by the ledger's word counts
 as a pod of its namespace, whatever attempt of whatever job it names.
@@ -19,7 +20,7 @@ from gpupack_extender.ledger.claims import Allocation, PodClaim
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.queueing import holders
-from gpupack_extender.queueing.ask import job_id, pod_id
+from gpupack_extender.queueing.ask import job_id, lingering_id, pod_id
 
 SAME_DEADLINE_SECONDS: Final = 5.0
 
@@ -54,6 +55,8 @@ class RunningHolders:
         for uid in sorted(seen.pods):
             claim = pods.get(uid)
             self._see_pod(uid, claim if claim and claim.worker is None else None, now)
+        for node, uid in sorted(seen.lingering):
+            self._see_lingering(node, uid, now)
         self._see_nodes(seen.nodes, now)
         self._see_deadlines(seen.jobs, now)
         return tuple(ended)
@@ -95,6 +98,18 @@ class RunningHolders:
             self._move(job, held, now)
         else:
             found = holders.pod_job(uid, claim.namespace, claim.name, held[0].placement)
+            self._start(found, held, now)
+
+    def _see_lingering(self, node: core.NodeName, uid: str, now: float) -> None:
+        """Who deletes his pods by force does not have their GPUs for nothing."""
+        job, lingers = lingering_id(node, uid), self._ledger.claims.lingerer(node, uid)
+        held = self._counted((Allocation(lingers.placement),) if lingers else ())
+        if lingers is None or not held:
+            self._end(job, now)
+        elif job in self._held:
+            self._move(job, held, now)
+        else:
+            found = holders.lingering_job(job, lingers)
             self._start(found, held, now)
 
     def _see_nodes(self, nodes: Collection[core.NodeName], now: float) -> None:

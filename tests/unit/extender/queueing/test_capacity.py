@@ -33,13 +33,13 @@ def test_jobs_that_ask_for_the_same_are_one_kind(full, monkeypatch):
     assert full.asks("third", gpus=3, namespace="elsewhere").reason == "TooFewFreeGpus"
 
 
-def test_who_is_refused_a_place_in_the_queue_has_none(full, monkeypatch):
+def test_who_is_refused_a_place_in_the_queue_is_called_when_one_is_free(full, monkeypatch):
     monkeypatch.setattr(capacity, "MOST_KINDS", 1)
     full.asks("first")
     full.asks("second", gpus=2)
     full.ends("holder")
     full.decide()
-    assert (full.called(), len(full.admissions)) == (["first"], 0)
+    assert (set(full.called()), len(full.admissions)) == ({"first", "second"}, 0)
     assert isinstance(full.asks("second", gpus=2), PlanResponse)
 
 

@@ -68,7 +68,24 @@ def test_cohorts_that_are_above_themselves_stand_below_the_cluster_and_say_so(st
     reading = read(stores)
     parents = {each.name: each.parent for each in reading.quotas.cohorts}
     assert parents == {"a": "", "b": "c", "c": "a", "d": "a"}
-    assert reading.problems == {("", "a"): "it is above itself by its parent b"}
+    assert reading.problems == {
+        ("", "a"): "it is above itself by its parent b",
+        ("", "b"): "it is above itself by its parent c",
+        ("", "c"): "it is above itself by its parent a",
+    }
+
+
+def test_a_model_that_another_quota_has_a_longer_name_for_is_told(stores):
+    stores.quotas.upsert(quota("a", of("H100", 8, borrowingLimit=0)))
+    stores.quotas.upsert(quota("b", of("H100 80GB", 1)))
+    assert read(stores).problems == {
+        ("a", "default"): "GPUs of H100 80GB do not count as H100: a quota has that longer name"
+    }
+
+
+def test_a_model_that_stands_twice_is_told(stores):
+    stores.quotas.upsert(quota("a", of("h100", 500), of("H100", 2)))
+    assert "is limited twice" in read(stores).problems["a", "default"]
 
 
 def test_a_chain_of_cohorts_is_cut_where_it_is_too_long(stores, world):

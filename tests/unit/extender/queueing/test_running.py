@@ -2,7 +2,7 @@
 """Who counts as running, whatever pods say of themselves."""
 
 import pytest
-from extender_builders import OBSERVED, World, job, node, pod
+from extender_builders import OBSERVED, World, gpu_node, job, node, pod, whole
 
 from gpupack_core import LedgerConflict
 from gpupack_crds.plan import PlanResponse
@@ -93,6 +93,25 @@ def test_pods_that_somebody_else_bound_count_by_their_tickets(world):
     world.decide()
     (running,) = world.admissions.queue.state.running
     assert running.charge == {"": 2000}
+
+
+def test_a_pod_that_is_deleted_by_force_counts_until_its_processes_are_gone(world):
+    """Else its namespace could have as many GPUs as it likes, one pod after the other."""
+    bound = pod("p", gpus=4, on="a", devices=whole("a", 0, 1, 2, 3))
+    world.ledger.pods.upsert(bound)
+    world.decide()
+    held = {"p": whole("a", 0, 1, 2, 3)}
+    world.ledger.gpus.upsert(gpu_node("a", lingering=held))
+    world.decide()
+    assert counted(world) == [("team", "pod p")]
+    world.ledger.pods.remove(bound)
+    world.decide()
+    assert counted(world) == [("team", "pod p")]
+    (running,) = world.admissions.queue.state.running
+    assert running.charge == {"": 4000}
+    world.ledger.gpus.upsert(gpu_node("a"))
+    world.decide()
+    assert counted(world) == []
 
 
 def test_who_lost_its_places_unwritten_is_called(world):
