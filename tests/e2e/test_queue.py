@@ -70,7 +70,7 @@ def test_a_share_counts_against_a_quota_by_its_part(kube, judged):
     kube.submit(*(judged.job(f"half-{n}", share=half, seconds=60) for n in range(3)))
 
     def phases():
-        found = Counter(job["status"].get("phase", "") for job in kube.gpujobs())
+        found = Counter(job.get("status", {}).get("phase", "") for job in kube.gpujobs())
         return found if found == {"Running": 2, "Pending": 1} else None
 
     wait_for(phases, seconds=60, what="two halves run and one waits")
