@@ -125,17 +125,7 @@ class Access:
             Denied: unknown caller, or no such right.
             KubeError: the API server could not be asked.
         """
-        user = await self.known(caller, audience=names.PLAN_AUDIENCE)
-        attributes = {
-            "verb": "create",
-            "group": names.GROUP,
-            "resource": "gpujobs",
-            "subresource": "plan",
-            "namespace": namespace,
-        }
-        await self._require(user, {"resourceAttributes": attributes})
-        self._on_allowed(caller.address)
-        return user
+        return await self._may_use_plan(caller, verb="create", where={"namespace": namespace})
 
     async def may_hear_turns(self, caller: Caller) -> None:
         """Refuse unless the caller may watch gpujobs/plan in all namespaces.
@@ -144,15 +134,7 @@ class Access:
             Denied: unknown caller, or no such right.
             KubeError: the API server could not be asked.
         """
-        user = await self.known(caller, audience=names.PLAN_AUDIENCE)
-        attributes = {
-            "verb": "watch",
-            "group": names.GROUP,
-            "resource": "gpujobs",
-            "subresource": "plan",
-        }
-        await self._require(user, {"resourceAttributes": attributes})
-        self._on_allowed(caller.address)
+        await self._may_use_plan(caller, verb="watch", where={})
 
     async def may_get(self, caller: Caller, *, path: str) -> None:
         """Refuse unless the caller may get this path; any token for the API server will do.
@@ -165,6 +147,13 @@ class Access:
         attributes = {"verb": "get", "path": path}
         await self._require(user, {"nonResourceAttributes": attributes})
         self._on_allowed(caller.address)
+
+    async def _may_use_plan(self, caller: Caller, *, verb: str, where: dict[str, str]) -> User:
+        user = await self.known(caller, audience=names.PLAN_AUDIENCE)
+        plan = {"group": names.GROUP, "resource": "gpujobs", "subresource": "plan"}
+        await self._require(user, {"resourceAttributes": {"verb": verb, **plan, **where}})
+        self._on_allowed(caller.address)
+        return user
 
     async def known(self, caller: Caller, *, audience: str) -> User:
         """Say who the caller is.
