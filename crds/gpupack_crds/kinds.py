@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of the API group as whole objects, and where they live in the API."""
 
+import msgspec
+
 from gpupack_crds import names
 from gpupack_crds.gpucohort import GpuCohortSpec
 from gpupack_crds.gpujob import GpuJobSpec
@@ -43,3 +45,18 @@ GPUJOBS = Resource(names.API_PREFIX, "gpujobs", GpuJob)
 GPUNODES = Resource(names.API_PREFIX, "gpunodes", GpuNode)
 GPUQUOTAS = Resource(names.API_PREFIX, "gpuquotas", GpuQuota)
 GPUCOHORTS = Resource(names.API_PREFIX, "gpucohorts", GpuCohort)
+
+
+def status_body(kind: str, metadata: objects.ObjectMeta, status: msgspec.Struct) -> objects.Json:
+    """What replaces the status of exactly the version that was looked at, and of no other."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+        },
+        "status": msgspec.to_builtins(status),
+    }

@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_crds.kinds import GPUJOBS, GpuJob, status_body
 from gpupack_crds.placement import nodes_of
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
 from gpupack_kube import errors
@@ -73,17 +72,7 @@ class Actor:
             Conflict: the GPUJob has changed since.
         """
         meta = job.metadata
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": "GPUJob",
-            "metadata": {
-                "name": meta.name,
-                "namespace": meta.namespace,
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-            },
-            "status": msgspec.to_builtins(status),
-        }
+        body = status_body("GPUJob", meta, status)
         return await self._api.replace(
             GPUJOBS, meta.name, body, namespace=meta.namespace, subresource="status"
         )

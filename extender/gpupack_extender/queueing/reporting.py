@@ -6,10 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
-from gpupack_crds import names
-from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota
+from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota, status_body
 from gpupack_crds.quota import QuotaStatus
 from gpupack_extender.queueing.admissions import Admissions
 from gpupack_extender.queueing.quotas import QuotaStores
@@ -87,17 +84,7 @@ class QuotaReporter:
 
     async def _write(self, item: GpuQuota | GpuCohort, status: QuotaStatus) -> None:
         meta = item.metadata
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": "GPUQuota" if meta.namespace else "GPUCohort",
-            "metadata": {
-                "name": meta.name,
-                "namespace": meta.namespace,
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-            },
-            "status": msgspec.to_builtins(status),
-        }
+        body = status_body("GPUQuota" if meta.namespace else "GPUCohort", meta, status)
         if meta.namespace:
             await self._api.replace(
                 GPUQUOTAS, meta.name, body, namespace=meta.namespace, subresource="status"
