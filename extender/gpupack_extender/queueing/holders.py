@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import gpupack_core as core
 from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_crds import names
-from gpupack_extender.ledger.claims import Allocation
+from gpupack_extender.ledger.claims import Allocation, PodClaim
 from gpupack_extender.ledger.jobs import ShownJob
 from gpupack_extender.ledger.lingering import Lingering
 from gpupack_extender.ledger.workers import AttemptKey
@@ -80,29 +80,13 @@ def gang_job(
     )
 
 
-def until(job: Job, duration: float | None) -> Job:
-    """The same job with another deadline."""
-    return dataclasses.replace(job, duration=duration)
-
-
-def pod_job(uid: str, namespace: str, name: str, place: core.Placement) -> Job:
-    """A pod of its own."""
-    return Job(
-        id=pod_id(uid),
-        gang=_gang((place,)),
-        tenant=Tenant(namespace),
-        name=f"pod {name}",
-        preemptible=False,
-    )
-
-
-def lingering_job(job: JobId, lingers: Lingering) -> Job:
-    """A pod that is gone and whose processes are not."""
+def pod_job(job: JobId, pod: PodClaim | Lingering, place: core.Placement) -> Job:
+    """A pod of its own, or one that is gone and whose processes are not."""
     return Job(
         id=job,
-        gang=_gang((lingers.placement,)),
-        tenant=Tenant(lingers.namespace),
-        name=f"pod {lingers.name}",
+        gang=_gang((place,)),
+        tenant=Tenant(pod.namespace),
+        name=f"pod {pod.name}",
         preemptible=False,
     )
 

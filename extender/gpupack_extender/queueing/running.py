@@ -9,6 +9,7 @@ Labels and owner references are a pod author's words: who is no worker by the le
 as a pod of its namespace, whatever attempt of whatever job it names.
 """
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -18,6 +19,7 @@ from gpupack_core.queueing import Job, JobId, Queue
 from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claims import Allocation, PodClaim
 from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.ledger.lingering import Lingering
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.queueing import holders
 from gpupack_extender.queueing.ask import job_id, lingering_id, pod_id
@@ -90,27 +92,28 @@ class RunningHolders:
         return False
 
     def _see_pod(self, uid: str, claim: PodClaim | None, now: float) -> None:
-        job = pod_id(uid)
-        held = self._counted((claim.allocation,) if claim else ())
-        if claim is None or not held:
-            self._end(job, now)
-        elif job in self._held:
-            self._move(job, held, now)
-        else:
-            found = holders.pod_job(uid, claim.namespace, claim.name, held[0].placement)
-            self._start(found, held, now)
+        self._follow(pod_id(uid), claim, claim.allocation if claim else None, now)
 
     def _see_lingering(self, node: core.NodeName, uid: str, now: float) -> None:
         """Who deletes his pods by force does not have their GPUs for nothing."""
-        job, lingers = lingering_id(node, uid), self._ledger.claims.lingerer(node, uid)
-        held = self._counted((Allocation(lingers.placement),) if lingers else ())
-        if lingers is None or not held:
+        lingers = self._ledger.claims.lingerer(node, uid)
+        allocation = Allocation(lingers.placement) if lingers else None
+        self._follow(lingering_id(node, uid), lingers, allocation, now)
+
+    def _follow(
+        self,
+        job: JobId,
+        pod: PodClaim | Lingering | None,
+        allocation: Allocation | None,
+        now: float,
+    ) -> None:
+        held = self._counted((allocation,) if allocation else ())
+        if pod is None or not held:
             self._end(job, now)
         elif job in self._held:
             self._move(job, held, now)
         else:
-            found = holders.lingering_job(job, lingers)
-            self._start(found, held, now)
+            self._start(holders.pod_job(job, pod, held[0].placement), held, now)
 
     def _see_nodes(self, nodes: Collection[core.NodeName], now: float) -> None:
         """Which GPUs stand for tickets is known once their node is."""
@@ -130,7 +133,7 @@ class RunningHolders:
             until = ends.timestamp() if ends else float("inf")
             if until != expected and not abs(until - expected) < SAME_DEADLINE_SECONDS:
                 duration = max(until - running.started, 1.0) if ends else None
-                job = holders.until(running.job, duration)
+                job = dataclasses.replace(running.job, duration=duration)
                 self._queue.moved(job, running.placements, self._ledger.cluster, now)
 
     def _start(self, job: Job, held: Held, now: float, *, since: float | None = None) -> None:
