@@ -28,6 +28,9 @@ class Bounds:
         self._of, _, self._milli, self._cpu, self._memory = (
             column[by_row] for column in candidates.parts
         )
+        self._starts = np.searchsorted(self._row, np.arange(len(cluster.arrays.gpus) + 1)).tolist()
+        self._largest = np.zeros(len(cluster.arrays.gpus), np.int64)
+        np.maximum.at(self._largest, self._row, self._milli)
 
     def hopeful(self, first: int) -> list[tuple[float, int]]:
         """Rows where a worker could have room if all of the first candidates were gone.
@@ -65,12 +68,11 @@ class Bounds:
         missing = self._gang.request.milli - int(self._cluster.arrays.free_gpu_milli[row])
         if missing <= 0:
             return least, 0, 1
-        most = int(self._milli[self._on(row)].max())
+        most = int(self._largest[row])
         return least, missing, -(-missing // most)
 
     def _on(self, row: int) -> slice:
-        start, stop = np.searchsorted(self._row, (row, row + 1)).tolist()
-        return slice(start, stop)
+        return slice(self._starts[row], self._starts[row + 1])
 
     @property
     def _most(self) -> int:

@@ -68,7 +68,7 @@ class Cycle:
         self._order = Order(self._felt)
         self._sheet = Sheet(cluster, state.reserved.values())
         self._within = WithinQuota(state.books, plan)
-        self._foresight = Foresight(state, self._sheet, plan, now)
+        self._foresight = Foresight(state, self._sheet, plan, now, most=self._rules.foreseen)
         self._preemptor = Preemptor(state, self._sheet, self._within, now)
         self._counted: list[tuple[Tenant, Charge, int]] = []
         self._admitted: list[Admit] = []
@@ -88,6 +88,7 @@ class Cycle:
             for tenant, charge, sign in reversed(self._counted):
                 self._usage.add(tenant, charge, sign=-sign)
         self._foresight.remember()
+        self._state.foresees_next = self._preemptor.has_searched and self._foresight.is_put_off
         look_at = min(self._look_at, self._foresight.look_at, self._preemptor.look_at)
         return Decisions(
             tuple(self._admitted),
@@ -186,6 +187,8 @@ class Cycle:
         found = self._within.payable(self._sheet.cluster, job, places)
         if found is None:
             return Outcome.NO_QUOTA
+        if self._foresight.is_unknown(job):
+            return Outcome.WOULD_DELAY
         if not self._foresight.lets(job, found[0]):
             beside = self._foresight.beside(job)
             found = None if beside is None else self._within.places(beside, job)
@@ -198,6 +201,8 @@ class Cycle:
     def _preempt(self, entry: Entry) -> bool:
         """Whether others are stopped for it."""
         preemption = self._preemptor.seek(entry) if self._may_preempt else None
+        if self._preemptor.has_searched:
+            self._foresight.stop()
         if preemption is None:
             return False
         for running in preemption.stopped:

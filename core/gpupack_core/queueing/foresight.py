@@ -19,10 +19,19 @@ REVISED_AFTER: Final = 5.0
 
 
 class Foresight:
-    """Belongs to one cycle. Room is worked out when the first job comes that could take of it."""
+    """Belongs to one cycle. Room is worked out when the first job comes that could take of it.
 
-    def __init__(self, state: State, sheet: Sheet, plan: Planner, now: float) -> None:
+    `most`: for so many at the most. Nobody starts past another whose turn to be worked out has not
+    come: that is put off to the next cycle, which is due at once.
+    """
+
+    def __init__(
+        self, state: State, sheet: Sheet, plan: Planner, now: float, *, most: float = inf
+    ) -> None:
         self._state, self._sheet, self._plan, self._now = state, sheet, plan, now
+        self._left = most
+        self.is_put_off = False
+        """Whether room for somebody is to be worked out in a later cycle."""
         self._heads: list[Entry] = []
         self._early: set[JobId] = set()
         """Of the heads those who have not waited for long: in the way of lower priorities alone."""
@@ -73,13 +82,27 @@ class Foresight:
         """Others are stopped for somebody in this cycle."""
         self._beside = None
 
+    def stop(self) -> None:
+        """Nothing more is worked out in this cycle."""
+        self._left = 0
+
+    def is_unknown(self, job: Job) -> bool:
+        """Whether it is not known in this cycle whom the job would delay."""
+        return self._heads_before(job) and len(self._rooms()) < len(self._heads)
+
     def would_delay(self, entry: Entry) -> bool:
         """True: a job of this shape would have delayed somebody, and nothing was freed since.
 
-        Unless it ends in time.
+        Unless it ends in time. Or it cannot be said in this cycle.
         """
         delayed = entry.lane.shape.delayed
-        if delayed is None or delayed[0] != self._token(entry.job) or self.in_time((entry,)):
+        if delayed is None and self._left:
+            return False
+        if self.is_unknown(entry.job):
+            return True
+        if delayed is None:
+            return False
+        if delayed[0] != self._token(entry.job) or self.in_time((entry,)):
             return False
         return not self._state.waiting.has_news(
             entry.lane.shape, since=delayed[1], cluster=self._sheet.cluster
@@ -90,7 +113,10 @@ class Foresight:
         entry.lane.shape.delayed = self._token(entry.job), self._state.waiting.frees
 
     def lets(self, job: Job, places: Places) -> bool:
-        """Whether nobody is delayed when it starts there now; it is foreseen from then on."""
+        """Whether nobody is delayed when it starts there now; it is foreseen from then on.
+
+        Not to be asked where that is unknown.
+        """
         if not self._heads_before(job):
             self._revise(self._early)
             return True
@@ -114,7 +140,10 @@ class Foresight:
         """Those of one lane who will have ended before any of the kept room is needed."""
         if not entries:
             return []
-        until = self._free_until(min(entries, key=lambda entry: entry.job.priority).job)
+        least = min(entries, key=lambda entry: entry.job.priority).job
+        if self.is_unknown(least):
+            return []
+        until = self._free_until(least)
         if self._now + entries[0].lane.shortest > until:
             return []
         return [entry for entry in entries if entry.job.ends(self._now) <= until]
@@ -182,10 +211,18 @@ class Foresight:
         self._state.kept = [room for room in (*self._kept, *old) if room.job.id in heads]
 
     def _rooms(self) -> list[KeptRoom]:
+        """Of all heads, or of the first of them: the rest is put off."""
         while len(self._kept) < len(self._heads):
             job = self._heads[len(self._kept)].job
+            room = self._known(job)
+            if room is None and not self._left:
+                self.is_put_off, self.look_at = True, self._now
+                break
+            if room is None:
+                self._left -= 1
+                room = self._foreseen(job)
             self._beside = None
-            self._kept.append(self._known(job) or self._foreseen(job))
+            self._kept.append(room)
         return self._kept
 
     def _known(self, job: Job) -> KeptRoom | None:

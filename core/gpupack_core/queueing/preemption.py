@@ -33,10 +33,15 @@ class Preemptor:
     def __init__(self, state: State, sheet: Sheet, within: WithinQuota, now: float) -> None:
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
         self._rules = state.books.rules.preemption
-        self._searches = 0
+        self._searches, self._most = 0, 0 if state.foresees_next else self._rules.searches
         self._stopping = state.stopping() | state.stuck
         self.look_at = inf
         """When a search could find what it does not find now."""
+
+    @property
+    def has_searched(self) -> bool:
+        """In this cycle."""
+        return self._searches > 0
 
     def seek(self, entry: Entry) -> Preemption | None:
         """Victims for the job, at the least cost that is found."""
@@ -71,7 +76,7 @@ class Preemptor:
                 self.look_at = min(self.look_at, due)
             if due > self._now or searched >= self._now:
                 return False
-        if self._searches >= self._rules.searches:
+        if self._searches >= self._most:
             self.look_at = self._now
             return False
         return True

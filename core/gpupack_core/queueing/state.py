@@ -26,6 +26,9 @@ class State:
     """For those who are first and lack room, the first first; worked out when it was asked for."""
     heads: tuple[JobId, ...] = ()
     """All of those, as of the last cycle."""
+    foresees_next: bool = False
+    """Whether the next cycle works out for whom room is kept, and searches for no victims: the last
+    one did the reverse. Both in one would take too long."""
     disruptions: int = 0
     """How often something broke, was repaired or was configured: what was foreseen is void."""
 

@@ -124,7 +124,8 @@ class World:
             self._requeue(name)
         for _ in range(1000):
             found = self.queue.cycle(self.cluster, self.now, self.plan)
-            if not found:
+            is_due = found.look_at is not None and found.look_at <= self.now
+            if not found and not is_due:
                 self.look_at = found.look_at
                 return self
             self._apply(found)

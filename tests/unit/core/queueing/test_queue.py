@@ -2,6 +2,7 @@
 """What a queue is told and what it answers, beyond the peers' cases."""
 
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 import pytest
@@ -109,6 +110,20 @@ def test_an_equal_that_takes_foreseen_places_has_room_foreseen_elsewhere():
     assert world.where["low1"] == "n1/0"
     world.submit("low2").end("b").decide(at=70)
     assert "pair" in world.where
+
+
+def test_room_is_worked_out_for_one_at_a_time_and_nobody_goes_past_the_next_meanwhile():
+    rules = with_rules(preemption=NEVER, by_share=False, keep_room_after=0)
+    world = World(node("n1", 2), node("n2", 2), node("n3", 2), rules=rules)
+    for n, ends in (("n1", 50), ("n2", 60), ("n3", 70)):
+        world.runs(n, f"{n}/0", duration=ends)
+    world.submit("first", 2).submit("second", 2, "other").submit("long", duration=500)
+    cycle = partial(world.queue.cycle, world.cluster, 1.0, world.plan)
+    once = cycle()
+    assert (once.admitted, once.look_at) == ((), 1.0)
+    twice = cycle()
+    (found,) = twice.admitted
+    assert (found.job, found.placements[0].node) == ("long", "n3")
 
 
 def test_who_runs_for_ever_keeps_no_room_from_others():
