@@ -5,11 +5,11 @@ A job that is being stopped for another counts no more, and the other counts alr
 stopped twice for the same room, and shares are those that the decisions lead to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.placement import Placement
-from gpupack_core.queueing.charge import NOTHING, Charge, Keys
+from gpupack_core.queueing.charge import NOTHING, Charge, Key, Keys
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import Tenant
 from gpupack_core.queueing.quota import Fifo, Quotas
@@ -51,6 +51,7 @@ class Books:
         self.limits = not quotas.trivial
         """Whether any quota says anything."""
         self._use(Tree(quotas, {}))
+        self.history.rename(self._as_named_now)
 
     def measure(self, cluster: Cluster) -> bool:
         """Whether the capacity has changed; then `rebuild` must follow."""
@@ -75,8 +76,30 @@ class Books:
             return self.usage
         felt, used = Usage(self.tree), running.used()
         for tenant in {**self.history.averages, **used}:
-            felt.add(tenant, self.history.felt(tenant, used.get(tenant, NOTHING)))
+            now = used.get(tenant, NOTHING)
+            amounts = self.history.felt(tenant, now).items()
+            # Of a model that the cluster has no more any amount is an infinite part.
+            felt.add(tenant, {k: v for k, v in amounts if k in now or self.tree.capacity.get(k)})
         return felt
+
+    def recall(
+        self, kept: Mapping[Tenant, Mapping[Key, float]], at: float, running: RunningJobs
+    ) -> None:
+        """Averages that were kept outside, as far as they can be true."""
+        believed: dict[Tenant, dict[Key, float]] = {}
+        for tenant, amounts in kept.items():
+            believed[tenant] = {}
+            for named, milli in amounts.items():
+                key = self._as_named_now(named)
+                most = self.tree.capacity.get(key, 0)
+                if milli > 0:
+                    of_key = believed[tenant].get(key, 0.0) + milli
+                    believed[tenant][key] = min(of_key, most)
+        self.history.recall(believed, at, running.used())
+
+    def _as_named_now(self, key: Key) -> Key:
+        """A model that no quota names any more counts as its GPUs do."""
+        return key if key in self.keys.all() else self.keys.of(key)
 
     def strict_scope(self, tenant: Tenant) -> NodeId | None:
         """Within what nobody goes before the first in line; None: others may."""

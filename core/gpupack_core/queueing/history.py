@@ -11,21 +11,27 @@ yesterday, until its average has caught up; what is used now alone forgets yeste
 half-life of 0 only what is used now counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Final
 
-from gpupack_core.errors import InvalidQuota
 from gpupack_core.queueing.charge import Charge, Key
 from gpupack_core.queueing.job import Tenant
+from gpupack_core.units import WHOLE_GPU
 
-_NOTHING = 0.5
-"""Milli-GPU; an average below it is forgotten, so that tenants who are gone cost nothing."""
+MOST_TENANTS: Final = 1000
+"""Of whom anything is remembered. Whoever is forgotten for it used less of late than the capacity
+divided by this, however many namespaces somebody makes."""
+
+_LEAST: Final = 0.5
+"""Milli-GPU; an average below it is forgotten where it is less than one GPU-second, too."""
+
+Averages = Mapping[Key, float]
 
 
 @dataclass(slots=True)
 class History:
-    """Averages in milli-GPU, mutable; `half_life` in seconds."""
+    """Averages in milli-GPU, mutable; `half_life` in seconds, `at`: the moment they are of."""
 
     half_life: float = 0.0
     at: float = 0.0
@@ -38,16 +44,30 @@ class History:
             return
         decay = 0.5 ** (passed / self.half_life)
         for tenant in [*self.averages, *(tenant for tenant in used if tenant not in self.averages)]:
-            before, now_used = self.averages.get(tenant, {}), used.get(tenant, {})
-            after = {
-                key: before.get(key, 0.0) * decay + now_used.get(key, 0) * (1 - decay)
-                for key in {**before, **now_used}
-            }
-            kept = {key: value for key, value in after.items() if value >= _NOTHING}
-            if kept:
-                self.averages[tenant] = kept
-            else:
-                self.averages.pop(tenant, None)
+            self._set(tenant, self.averages.get(tenant, {}), used.get(tenant, {}), decay)
+        self._bound()
+
+    def recall(
+        self, kept: Mapping[Tenant, Averages], at: float, used: Mapping[Tenant, Charge]
+    ) -> None:
+        """These are the averages of `at`; what is used now was used ever since.
+
+        Those of others are left as they are.
+        """
+        if not self.half_life:
+            return
+        decay = 0.5 ** (max(self.at - at, 0.0) / self.half_life)
+        for tenant, averages in kept.items():
+            self._set(tenant, averages, used.get(tenant, {}), decay)
+        self._bound()
+
+    def rename(self, name: Callable[[Key], Key]) -> None:
+        """Keys are called otherwise from now on; those that become one are added up."""
+        for tenant, averages in self.averages.items():
+            renamed: dict[Key, float] = {}
+            for key, value in averages.items():
+                renamed[name(key)] = renamed.get(name(key), 0.0) + value
+            self.averages[tenant] = renamed
 
     def felt(self, tenant: Tenant, used: Charge) -> dict[Key, float]:
         """What counts for the order."""
@@ -61,20 +81,21 @@ class History:
         """How much of what is admitted now is felt at once."""
         return 0.5 if self.half_life else 1.0
 
-    def document(self) -> dict[str, dict[str, int]]:
-        """For keeping across restarts: milli-GPU by tenant and key."""
-        return {
-            str(tenant): {str(key): round(value) for key, value in sorted(by_key.items())}
-            for tenant, by_key in sorted(self.averages.items())
+    def _set(self, tenant: Tenant, before: Averages, used: Charge, decay: float) -> None:
+        after = {
+            key: before.get(key, 0.0) * decay + used.get(key, 0) * (1 - decay)
+            for key in {**before, **used}
         }
+        least = min(_LEAST, WHOLE_GPU * (1 - 0.5 ** (1 / self.half_life)))
+        kept = {key: value for key, value in after.items() if key in used or value >= least}
+        if kept:
+            self.averages[tenant] = kept
+        else:
+            self.averages.pop(tenant, None)
 
-    @classmethod
-    def of(cls, document: Mapping[str, Mapping[str, int]], *, half_life: float, at: float) -> Self:
-        """As it was kept; `at`: when that was."""
-        if half_life < 0:
-            raise InvalidQuota(f"a half-life of {half_life:g} s is negative; 0: only now counts")
-        averages = {
-            Tenant(tenant): {Key(key): float(value) for key, value in by_key.items()}
-            for tenant, by_key in document.items()
-        }
-        return cls(half_life, at, averages)
+    def _bound(self) -> None:
+        """Forget those who used least."""
+        if len(self.averages) > MOST_TENANTS:
+            by_use = sorted(self.averages, key=lambda of: (-sum(self.averages[of].values()), of))
+            for tenant in by_use[MOST_TENANTS:]:
+                del self.averages[tenant]

@@ -11,16 +11,17 @@ became of it (`start`, `reserve`, `release`; of nothing: `failed`), and asks aga
 decided and `look_at` is in the future. Where nothing was said since, a cycle costs next to nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.books import Books
+from gpupack_core.queueing.charge import Key
 from gpupack_core.queueing.cycle import Cycle
 from gpupack_core.queueing.decisions import Decisions, Preempt
 from gpupack_core.queueing.history import History
-from gpupack_core.queueing.job import Job, JobId, Places, Running
+from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
 from gpupack_core.queueing.quota import Quotas
 from gpupack_core.queueing.reasons import Wait
 from gpupack_core.queueing.room import Planner, Reservation
@@ -46,7 +47,7 @@ class Queue:
         *,
         history: History | None = None,
     ) -> None:
-        """`history`: what tenants used before a restart."""
+        """`history`: what tenants used of late, by the queue before this one."""
         self.rules = rules
         self._state = State(Books(quotas, rules), Waiting(by_priority=rules.by_priority))
         if history is not None:
@@ -223,6 +224,24 @@ class Queue:
         else:
             self._state.recount(cluster)
         self._void()
+
+    def recall(
+        self, kept: Mapping[Tenant, Mapping[Key, float]], at: float, cluster: Cluster, now: float
+    ) -> None:
+        """What these tenants used of late, as it was kept at `at`, by a clock like `now`'s.
+
+        To be called once all that runs is known: it is taken to have run since then. Amounts are
+        milli-GPU; what is negative, no number or more than the cluster has is cut off.
+        """
+        self._measure(cluster)
+        self._pass_time(now)
+        self._state.books.recall(kept, at, self._state.running)
+        self._dirty()
+
+    def averages(self, now: float) -> Mapping[Tenant, Mapping[Key, float]]:
+        """What tenants used of late, in milli-GPU, to be read; without a half-life nothing."""
+        self._pass_time(now)
+        return self._state.books.history.averages
 
     def cycle(
         self, cluster: Cluster, now: float, plan: Planner, *, preempt: bool = True

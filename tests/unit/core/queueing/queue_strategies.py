@@ -46,7 +46,9 @@ def worlds(draw, rules=None, most=10):
         for n in range(draw(st.integers(1, 3)))
     ]
     drawn = with_rules(
-        fifo=draw(st.sampled_from(Fifo)), keep_room_after=draw(st.sampled_from([0, 5]))
+        fifo=draw(st.sampled_from(Fifo)),
+        keep_room_after=draw(st.sampled_from([0, 5])),
+        half_life=draw(st.sampled_from([0, 0, 3])),
     )
     world = World(
         *nodes,

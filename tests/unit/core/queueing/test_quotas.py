@@ -5,7 +5,7 @@ import pytest
 from queue_world import cohort, limit, limits, quota
 
 from gpupack_core.errors import InvalidQuota
-from gpupack_core.queueing import ANY, History, Limit, Quota, Quotas, Tenant
+from gpupack_core.queueing import ANY, Limit, Quota, Quotas, Tenant
 from gpupack_core.queueing.rules import Rules
 from gpupack_core.queueing.tree import Tree
 from gpupack_core.queueing.usage import Usage
@@ -88,34 +88,8 @@ def test_a_cohort_that_is_only_named_is_one_without_limits():
         (lambda: Quotas((), (cohort("a", parent="a"),)), "above itself: a < a"),
         (lambda: Quotas(default=Quota(Tenant(""), limits(1))), "cannot promise anything"),
         (lambda: Rules(half_life=-1), "negative or without end"),
-        (lambda: History.of({}, half_life=-1, at=0), "is negative"),
     ],
 )
 def test_quotas_that_cannot_be_are_refused(wrong, told):
     with pytest.raises(InvalidQuota, match=told):
         wrong()
-
-
-def test_an_average_counts_an_instant_half_as_much_a_half_life_later():
-    history, tenant = History(half_life=100.0), Tenant("a")
-    history.pass_time(100.0, {tenant: {ANY: 8000}})
-    assert history.averages[tenant][ANY] == pytest.approx(4000)
-    history.pass_time(200.0, {})
-    assert history.averages[tenant][ANY] == pytest.approx(2000)
-    assert history.felt(tenant, {ANY: 1000}) == {ANY: pytest.approx(1500)}
-
-
-def test_a_history_that_was_kept_goes_on_as_if_it_had_never_stopped():
-    tenant, history = Tenant("a"), History(half_life=100.0)
-    history.pass_time(60.0, {tenant: {ANY: 8000}})
-    kept = History.of(history.document(), half_life=100.0, at=60.0)
-    for one in (history, kept):
-        one.pass_time(90.0, {tenant: {ANY: 8000}})
-    assert kept.averages[tenant][ANY] == pytest.approx(history.averages[tenant][ANY], abs=1)
-
-
-def test_averages_of_those_who_are_gone_are_forgotten():
-    history = History(half_life=1.0)
-    history.pass_time(1.0, {Tenant("a"): {ANY: 1000}})
-    history.pass_time(20.0, {})
-    assert history.averages == {}
