@@ -24,7 +24,7 @@ from gpupack_crds.gpujob import (
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
 from gpupack_crds.gpuquota import GpuQuotaSpec
-from gpupack_crds.quota import QuotaStatus
+from gpupack_crds.quota import CohortStatus, QuotaStatus
 from gpupack_crds.schema import Schema, structural
 
 HEADER = "# Generated from the types in crds/gpupack_crds by `make generate`; do not edit.\n"
@@ -63,6 +63,7 @@ USE_COLUMNS = (
     ("Share", "string", ".status.share", "What is borrowed, by weight: the smaller goes first.", 0),
     ("Running", "integer", ".status.running", "Jobs and pods that hold GPUs.", 0),
     ("Waiting", "integer", ".status.waiting", "Jobs that wait for GPUs.", 0),
+    ("Average", "string", ".status.average", "GPUs used of late, with a half-life.", 1),
     ("Problem", "string", ".status.problem", "What of the spec does not count.", 1),
 )
 QUOTA_COLUMNS = (
@@ -122,7 +123,7 @@ def gpucohort() -> dict[str, Any]:
         "description": "Quotas, and cohorts of them, that lend to each other first.",
         "required": ["spec"],
         "x-kubernetes-validations": [rule.as_schema() for rule in cohorts.NAME_RULES],
-        "properties": _properties(structural(GpuCohortSpec), structural(QuotaStatus)),
+        "properties": _properties(structural(GpuCohortSpec), structural(CohortStatus)),
     }
     return _crd("GPUCohort", "gc", scope="Cluster", schema=schema, columns=COHORT_COLUMNS)
 

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUCohort: quotas, and cohorts of them, that lend to each other before they lend to others."""
+"""GPUCohort: quotas, and cohorts of them, that lend to each other before they lend to others.
+
+The one called `cluster` is the root of the tree. The extender makes it where averages over time are
+kept, for the namespaces that are in no other.
+"""
 
 from typing import Annotated, Final
 
 from gpupack_crds.quota import Cohort, Limits, Order, Weight
 from gpupack_crds.wire import Rule, Wire, described
+
+CLUSTER_NAME: Final = "cluster"
+"""Of the GPUCohort that is the cluster itself, above all others."""
 
 
 class GpuCohortSpec(Wire, frozen=True):
@@ -41,5 +48,11 @@ NAME_RULES: Final = (
     Rule(
         "!has(self.spec) || !has(self.spec.parent) || self.spec.parent != self.metadata.name",
         "a cohort cannot be above itself; set spec.parent to another one, or remove it",
+    ),
+    Rule(
+        f"self.metadata.name != '{CLUSTER_NAME}' || !has(self.spec) || !(has(self.spec.parent) || "
+        "has(self.spec.gpus) || has(self.spec.order) || has(self.spec.minRunSeconds))",
+        f"GPUCohort {CLUSTER_NAME} is the cluster itself, ruled by the chart's values (queue); "
+        "leave its spec empty, or choose another name",
     ),
 )

@@ -9,7 +9,7 @@ from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.gpunode import GpuNodeStatus
 from gpupack_crds.gpuquota import GpuQuotaSpec
-from gpupack_crds.quota import QuotaStatus
+from gpupack_crds.quota import CohortStatus, QuotaStatus
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
 
@@ -38,7 +38,7 @@ class GpuCohort(objects.Object, frozen=True):
     """A GPUCohort as the API server holds it."""
 
     spec: GpuCohortSpec = GpuCohortSpec()
-    status: QuotaStatus = QuotaStatus()
+    status: CohortStatus = CohortStatus()
 
 
 GPUJOBS = Resource(names.API_PREFIX, "gpujobs", GpuJob)

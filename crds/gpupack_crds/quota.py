@@ -3,13 +3,15 @@
 
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from gpupack_crds.wire import Rule, Wire, described
+from gpupack_crds.wire import Rule, Timestamp, Wire, described
 
 ANY_MODEL: Final = "*"
 """GPUs of all models that no quota names."""
 
 MAX_MODELS: Final = 64
 MAX_AMOUNT: Final = 1_000_000
+MAX_AVERAGES: Final = 1000
+"""Of the tenants in one status, so that it stays far below what etcd takes."""
 
 Order = Literal["Strict", "BestEffort"]
 
@@ -131,9 +133,40 @@ class QuotaStatus(Wire, frozen=True):
     ] = ""
     running: Annotated[int, described("Jobs and pods that hold GPUs.", ge=0)] = 0
     waiting: Annotated[int, described("Jobs that wait for GPUs.", ge=0)] = 0
+    average: Annotated[
+        str,
+        described(
+            "GPUs used of late, all models together; with a half-life alone. Who used more of late "
+            "comes later.",
+            max_length=32,
+        ),
+    ] = ""
+    averaged_at: Annotated[Timestamp, described("The moment of which averages are.")] | None = None
     problem: Annotated[
         str,
         described(
             "What of the spec does not count, and why; empty: all of it does.", max_length=512
         ),
     ] = ""
+
+
+class TenantAverage(Wire, frozen=True):
+    """What a namespace used of one model of late."""
+
+    namespace: Annotated[str, described("The namespace.", max_length=63)]
+    model: Annotated[str, described("The model; * for those that no quota names.", max_length=64)]
+    gpus: Annotated[str, described("GPUs, on average.", max_length=32)]
+
+
+class CohortStatus(QuotaStatus, frozen=True):
+    """What is used of it, a few seconds late, and what a new scheduler has to know of before."""
+
+    averages: Annotated[
+        tuple[TenantAverage, ...],
+        described(
+            "What each namespace used of late; with a half-life alone. A scheduler reads it at its "
+            "start.",
+            max_length=MAX_AVERAGES,
+            schema={"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = ()

@@ -87,7 +87,7 @@ IN_ANY_NAMESPACE = {
     },
     "gpupack-scheduler": KUBE_SCHEDULER
     | {
-        ("gpucohorts.gpupack.dev", "", "list watch"),
+        ("gpucohorts.gpupack.dev", "", "create list watch"),
         ("gpucohorts.gpupack.dev/status", "", "update"),
         ("gpujobs.gpupack.dev", "", "get list watch"),
         ("gpunodes.gpupack.dev", "", "list watch"),

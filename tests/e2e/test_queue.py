@@ -100,13 +100,30 @@ def test_a_cohort_above_itself_says_so_and_stops_nobody(kube, judged, cohort):
     assert "a cohort cannot be above itself" in kube.apply(loop).stderr
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [{"parent": "a"}, {"gpus": [limit(1)]}, {"order": "Strict"}, {"minRunSeconds": 0}],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_the_cohort_that_is_the_cluster_has_no_rules_of_its_own(kube, spec):
+    whole = {
+        "apiVersion": "gpupack.dev/v1alpha1",
+        "kind": "GPUCohort",
+        "metadata": {"name": "cluster"},
+        "spec": spec,
+    }
+    assert "GPUCohort cluster is the cluster itself" in kube.apply(whole).stderr
+
+
 @pytest.mark.parametrize("kind", ["gpuquotas", "gpucohorts"])
 def test_a_tenant_writes_no_quota(resident, kind):
     verbs = ("create", "update", "patch", "delete")
+    asked = f"{kind}.gpupack.dev"
     can = [
-        verb
+        f"{verb} {' '.join(of)}"
         for verb in verbs
-        if resident.kubectl("auth", "can-i", verb, f"{kind}.gpupack.dev").returncode == 0
+        for of in ((), ("--subresource=status",))
+        if resident.kubectl("auth", "can-i", verb, asked, *of).returncode == 0
     ]
     assert can == []
 

@@ -23,7 +23,7 @@ from gpupack_extender.ledger.placed_job import PlacedPreemption
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing import holders, preemptions
+from gpupack_extender.queueing import averages, holders, preemptions
 from gpupack_extender.queueing.ask import GangAsk, job_id
 from gpupack_extender.queueing.capacity import Capacity
 from gpupack_extender.queueing.preemptions import Preemptions
@@ -89,7 +89,7 @@ class Admissions:
         self._clock, self._hold_seconds = now, decisions.plan_hold_seconds
         self._now = 0.0
         self._queue = Queue(decisions.queue.as_rules())
-        self._configured = -1
+        self._configured, self._recalled = -1, False
         self.problems: Mapping[tuple[str, str], str] = {}
         """What of GPUQuotas and GPUCohorts does not count, by namespace and name."""
         self._waiting: dict[JobId, _Waiting] = {}
@@ -153,7 +153,8 @@ class Admissions:
     def begin_anew(self) -> None:
         """Forget who waits, and learn who runs from the ledger again; who waits asks."""
         self.withdraw_all()
-        self._queue = Queue(self._decisions.queue.as_rules())
+        history = self._queue.state.books.history
+        self._queue = Queue(self._decisions.queue.as_rules(), history=history)
         self._running = RunningHolders(self._ledger, self._queue)
         self._configured = -1
         self._unwritten.clear()
@@ -172,6 +173,7 @@ class Admissions:
                 self._queue.freed(row)
         for attempt in self._running.see(seen, self.now()):
             self._see_lost(attempt)
+        self._recall()
         self._see_jobs(seen.jobs)
 
     def decide(self, *, asking: AttemptKey | None = None) -> bool:
@@ -288,6 +290,18 @@ class Admissions:
         reading = self._quotas.read(self._decisions.queue.default)
         self.problems = reading.problems
         self._queue.configure(reading.quotas, self._ledger.cluster, self.now())
+
+    def _recall(self) -> None:
+        """What tenants used before this process began.
+
+        From then on it counts by itself: one that does not decide sees who runs, too.
+        """
+        if self._recalled:
+            return
+        self._recalled = True
+        statuses = [each.status for each in self._quotas.cohorts.items.values()]
+        for kept in averages.read(statuses):
+            self._queue.recall(kept.averages, kept.at, self._ledger.cluster, self.now())
 
     def _see_lost(self, attempt: AttemptKey) -> None:
         """Its places were given away unwritten: its job is in no queue, and asks."""

@@ -7,7 +7,7 @@ The status says what does not count.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
@@ -26,6 +26,7 @@ from gpupack_core.queueing import (
     Tenant,
 )
 from gpupack_core.units import WHOLE_GPU
+from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.gpuquota import QUOTA_NAME
 from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_crds.quota import ANY_MODEL, MAX_MODELS, ModelLimit, Weight
@@ -110,16 +111,20 @@ class QuotaStores:
     def read(self, default: DefaultQuota) -> Reading:
         """All of them."""
         quotas = [each for each in self.quotas.items.values() if each.metadata.name == QUOTA_NAME]
-        cohorts = {each.metadata.name: each for each in self.cohorts.items.values()}
+        cohorts = {
+            each.metadata.name: each
+            for each in self.cohorts.items.values()
+            if each.metadata.name != CLUSTER_NAME
+        }
         given = [default.gpus]
         given += [each.spec.gpus for each in quotas]
         given += [each.spec.gpus for each in cohorts.values()]
         models = _Models(limit.model for gpus in given for limit in gpus)
         problems: dict[tuple[str, str], str] = {}
-        parents = {name: each.spec.parent or "" for name, each in cohorts.items()}
+        parents = {name: _above(each.spec.parent) for name, each in cohorts.items()}
         problems |= _cut(parents)
         named = {("", name): parent for name, parent in parents.items()}
-        named |= {each.key: each.spec.cohort or "" for each in quotas}
+        named |= {each.key: _above(each.spec.cohort) for each in quotas}
         for key, cohort in named.items():
             if cohort and cohort not in cohorts:
                 problems[key] = f"there is no GPUCohort {cohort}; one without limits counts instead"
@@ -181,20 +186,25 @@ def _milli(gpus: int | None) -> int | None:
     return None if gpus is None else gpus * WHOLE_GPU
 
 
+def _above(cohort: str | None) -> CohortName:
+    """The cohort that a spec names."""
+    return ROOT if not cohort or cohort == CLUSTER_NAME else CohortName(cohort)
+
+
 def _quota(shown: GpuQuota, models: _Models) -> Quota:
     return Quota(
         Tenant(shown.metadata.namespace),
         _limits(shown.spec.gpus, models),
-        CohortName(shown.spec.cohort or ROOT),
+        _above(shown.spec.cohort),
         float(shown.spec.weight),
     )
 
 
-def _cohort(shown: GpuCohort, parents: dict[str, str], models: _Models) -> Cohort:
+def _cohort(shown: GpuCohort, parents: Mapping[str, CohortName], models: _Models) -> Cohort:
     spec, name = shown.spec, shown.metadata.name
     return Cohort(
         CohortName(name),
-        CohortName(parents[name] or ROOT),
+        CohortName(parents[name]),
         _limits(spec.gpus, models),
         float(spec.weight),
         ORDERS[spec.order] if spec.order else None,
@@ -202,7 +212,7 @@ def _cohort(shown: GpuCohort, parents: dict[str, str], models: _Models) -> Cohor
     )
 
 
-def _cut(parents: dict[str, str]) -> dict[tuple[str, str], str]:
+def _cut(parents: dict[str, CohortName]) -> dict[tuple[str, str], str]:
     """Take away the parents that make no tree; why, by cohort."""
     problems: dict[tuple[str, str], str] = {}
     for name in sorted(parents):
@@ -210,15 +220,15 @@ def _cut(parents: dict[str, str]) -> dict[tuple[str, str], str]:
             problems["", name] = f"it is above itself by its parent {parents[name]}"
     for name in sorted(parents):
         if _is_above_itself(name, parents):
-            parents[name] = ""
+            parents[name] = ROOT
     for name in sorted(parents):
         if _levels_above(name, parents) > MOST_LEVELS:
             problems["", name] = f"more than {MOST_LEVELS} cohorts are above it"
-            parents[name] = ""
+            parents[name] = ROOT
     return problems
 
 
-def _is_above_itself(name: str, parents: dict[str, str]) -> bool:
+def _is_above_itself(name: str, parents: Mapping[str, str]) -> bool:
     seen, above = {name}, parents[name]
     while above and above not in seen:
         seen.add(above)
@@ -226,7 +236,7 @@ def _is_above_itself(name: str, parents: dict[str, str]) -> bool:
     return above == name
 
 
-def _levels_above(name: str, parents: dict[str, str]) -> int:
+def _levels_above(name: str, parents: Mapping[str, str]) -> int:
     """Of parents without loops, counted up to one more than there may be."""
     levels, above = 0, parents[name]
     while above and levels <= MOST_LEVELS:

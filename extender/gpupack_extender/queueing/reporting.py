@@ -6,9 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from gpupack_crds import names
+from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota, status_body
 from gpupack_crds.quota import QuotaStatus
 from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.averages import AverageReport
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.usage import UsageReport
 from gpupack_kube import errors
@@ -47,6 +50,7 @@ class QuotaReporter:
 
     async def report(self) -> None:
         """Write the statuses that say something else now."""
+        await self._make_room_for_averages()
         stale = self._stale()
         start = self._written % max(len(stale), 1)
         for item, status in (stale[start:] + stale[:start])[:MOST_WRITES]:
@@ -62,25 +66,41 @@ class QuotaReporter:
                 return
 
     def _stale(self) -> list[tuple[GpuQuota | GpuCohort, QuotaStatus]]:
-        shown: list[GpuQuota | GpuCohort] = [
-            *self._stores.quotas.items.values(),
-            *self._stores.cohorts.items.values(),
-        ]
-        if not shown:
+        quotas, cohorts = self._stores.quotas.items, self._stores.cohorts.items
+        if not quotas and not cohorts:
             return []
-        report, problems = UsageReport(self._admissions.queue), self._admissions.problems
+        queue, problems = self._admissions.queue, self._admissions.problems
+        report = UsageReport(queue)
+        averages = AverageReport(queue, {name for _, name in cohorts}, self._admissions.now())
         found: list[tuple[GpuQuota | GpuCohort, QuotaStatus]] = []
-        for item in shown:
-            namespace, name = item.key
-            generation, problem = item.metadata.generation, problems.get(item.key, "")
-            status = (
-                report.of_tenant(namespace, generation=generation, problem=problem)
-                if namespace
-                else report.of_cohort(name, generation=generation, problem=problem)
-            )
-            if status is not None and status != item.status:
-                found.append((item, status))
-        return found
+        for (namespace, _), quota in quotas.items():
+            generation, problem = quota.metadata.generation, problems.get(quota.key, "")
+            used = report.of_tenant(namespace, generation=generation, problem=problem)
+            found.append((quota, averages.of_tenant(namespace, used, quota.status)))
+        for (_, name), cohort in cohorts.items():
+            generation, problem = cohort.metadata.generation, problems.get(cohort.key, "")
+            below = report.of_cohort(name, generation=generation, problem=problem)
+            if below is not None:
+                found.append((cohort, averages.of_cohort(name, below, cohort.status)))
+        return [(item, status) for item, status in found if status != item.status]
+
+    async def _make_room_for_averages(self) -> None:
+        """Those of namespaces outside all cohorts are kept in a GPUCohort that stands for these."""
+        has_half_life = self._admissions.queue.rules.half_life > 0
+        if not has_half_life or ("", CLUSTER_NAME) in self._stores.cohorts.items:
+            return
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "GPUCohort",
+            "metadata": {"name": CLUSTER_NAME},
+            "spec": {},
+        }
+        try:
+            await self._api.create(GPUCOHORTS, body)
+        except errors.AlreadyExists:
+            log.debug("there is a GPUCohort %s, which the watch will show", CLUSTER_NAME)
+        except errors.KubeError as error:
+            log.warning("cannot make GPUCohort %s: %s", CLUSTER_NAME, error)
 
     async def _write(self, item: GpuQuota | GpuCohort, status: QuotaStatus) -> None:
         meta = item.metadata

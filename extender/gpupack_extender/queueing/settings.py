@@ -38,12 +38,14 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         order: whether others may go before the first where that finds no room.
+        half_life_seconds: of what is used over time; 0: only what is used now counts.
         keep_room_after_seconds: for who is first and has waited for so long room is kept.
         preemption: for whom jobs are stopped.
         default: of namespaces without a GPUQuota.
     """
 
     order: Order = "BestEffort"
+    half_life_seconds: Seconds = 0.0
     keep_room_after_seconds: Seconds = 300.0
     preemption: PreemptionSettings = PreemptionSettings()
     default: DefaultQuota = DefaultQuota()
@@ -52,6 +54,7 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
         """As core has them."""
         return Rules(
             fifo=ORDERS[self.order],
+            half_life=self.half_life_seconds,
             keep_room_after=self.keep_room_after_seconds,
             preemption=Preemption(
                 nominal=self.preemption.nominal,

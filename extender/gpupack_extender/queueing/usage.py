@@ -12,11 +12,15 @@ Whose promised GPU it is that somebody borrows is nobody's to say: `lent` is wha
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping
+from typing import TypeVar
 
 from gpupack_core.queueing import ANY, Key, Queue, Tenant
 from gpupack_core.queueing.tree import TOP, NodeId, Tree, TreeNode
 from gpupack_core.units import WHOLE_GPU
-from gpupack_crds.quota import ANY_MODEL, ModelUse, QuotaStatus
+from gpupack_crds.gpucohort import CLUSTER_NAME
+from gpupack_crds.quota import ANY_MODEL, CohortStatus, ModelUse, QuotaStatus
+
+S = TypeVar("S", bound=QuotaStatus)
 
 Amounts = Mapping[Key, int]
 """Milli-GPU by model."""
@@ -55,12 +59,14 @@ class UsageReport:
 
     def of_tenant(self, tenant: str, *, generation: int, problem: str = "") -> QuotaStatus:
         """Of a namespace's quota."""
-        return self._status(self._tree.tenant(Tenant(tenant)), generation, problem)
+        leaf = self._tree.tenant(Tenant(tenant))
+        return self._status(QuotaStatus, leaf, generation, problem)
 
-    def of_cohort(self, name: str, *, generation: int, problem: str = "") -> QuotaStatus | None:
+    def of_cohort(self, name: str, *, generation: int, problem: str = "") -> CohortStatus | None:
         """Of all below a cohort; None: the queue has not heard of it yet."""
-        node = next((each for each in self._tree.all() if each.id == f"cohort/{name}"), None)
-        return None if node is None else self._status(node, generation, problem)
+        of = TOP if name == CLUSTER_NAME else f"cohort/{name}"
+        node = next((each for each in self._tree.all() if each.id == of), None)
+        return None if node is None else self._status(CohortStatus, node, generation, problem)
 
     def _add(self, tenant: Tenant, used: Amounts, running: int, waiting: int) -> None:
         for each in (TOP, *self._tree.tenant(tenant).path):
@@ -86,7 +92,7 @@ class UsageReport:
             found[key] = max(found[key] - unpromised, 0)
         return found
 
-    def _status(self, node: TreeNode, generation: int, problem: str) -> QuotaStatus:
+    def _status(self, kind: type[S], node: TreeNode, generation: int, problem: str) -> S:
         sums = self._of(node.id)
         models = tuple(
             self._model(node, key, sums)
@@ -97,7 +103,7 @@ class UsageReport:
         nominal, used, borrowed, lent = (
             (sum(column) for column in zip(*total, strict=True)) if total else (0, 0, 0, 0)
         )
-        return QuotaStatus(
+        return kind(
             observed_generation=generation,
             models=models,
             nominal=gpus(nominal),
@@ -123,11 +129,11 @@ class UsageReport:
     def _amounts(self, node: TreeNode, key: Key, sums: _Sums) -> tuple[int, int, int, int]:
         nominal, used = sums.nominal[key], sums.used[key]
         lending = node.limit(key).lending
-        spare = max(nominal - used, 0)
+        spare = max(nominal - used, 0) if node.parent else 0
         lent = min(spare, self._borrowed[key], spare if lending is None else lending)
         return nominal, used, max(used - nominal, 0), lent
 
 
-def gpus(milli: int) -> str:
+def gpus(milli: float) -> str:
     """«2», «2.5»."""
     return f"{milli / WHOLE_GPU:.3f}".rstrip("0").rstrip(".")
