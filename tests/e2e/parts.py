@@ -100,10 +100,12 @@ def lease_holder(system: Kube, name: str) -> str:
 def environment(
     system: Kube, workload: str, container: str, variables: Mapping[str, str]
 ) -> Iterator[None]:
-    """Give a container more environment for a while; its pods are replaced each time."""
+    """Give a container other environment for a while; its pods are replaced each time."""
+    before = environment_of(system, workload, container)
+    kept = [f"{name}={before[name]}" if name in before else f"{name}-" for name in variables]
     with contextlib.ExitStack() as stack:
         stack.callback(rolled_out, system, workload)
-        stack.callback(_set_environment, system, workload, container, [f"{k}-" for k in variables])
+        stack.callback(_set_environment, system, workload, container, kept)
         pairs = [f"{name}={value}" for name, value in variables.items()]
         _set_environment(system, workload, container, pairs)
         rolled_out(system, workload)
@@ -168,6 +170,14 @@ class Ledger:
             seconds=60,
             what="figures of the leading extender",
         )
+
+
+def environment_of(system: Kube, workload: str, container: str) -> dict[str, str]:
+    """The variables of a part's container that have a value of their own."""
+    shown = json.loads(system.insist("get", workload, "-o", "json"))
+    containers = shown["spec"]["template"]["spec"]["containers"]
+    (found,) = [each for each in containers if each["name"] == container]
+    return {each["name"]: each["value"] for each in found["env"] if "value" in each}
 
 
 def _set_environment(system: Kube, workload: str, container: str, pairs: list[str]) -> None:

@@ -56,6 +56,51 @@ def test_tenants_who_always_want_more_get_gpu_seconds_by_their_weights(half_life
     assert heavy / light == pytest.approx(3.0, rel=0.05)
 
 
+def weighted_gpu_time(course, tenant, *, until, half_life):
+    """As `gpu_time`, where an instant counts half as much a half-life before the end."""
+    jobs = {record.job.id for record in course.jobs if record.job.tenant == tenant}
+
+    def weight(at):
+        return 0.5 ** ((until - min(until if at is None else at, until)) / half_life)
+
+    return sum(
+        (weight(held.end) - weight(held.start)) * held.milli
+        for held in course.occupancy
+        if held.job in jobs
+    )
+
+
+@pytest.mark.parametrize(("half_life", "caught_up"), [(0.0, False), (200.0, True)])
+def test_a_tenant_that_was_away_gets_its_weight_from_then_on_or_also_what_it_missed(
+    half_life, caught_up
+):
+    """Light has all GPUs for 1,000 s; then both always want more, for 1,000 s."""
+    jobs = of("light", *(job(f"l{n}", lasts=6 + n % 7) for n in range(2600)))
+    jobs += of("heavy", *(job(f"h{n}", at=1000, lasts=7 + n % 5) for n in range(1700)))
+    never = Preemption(nominal=False, fair_share=False, priority=False)
+    course = run(
+        [node("a", 8), node("b", 8)],
+        jobs,
+        queue=queue(half_life=half_life, preemption=never),
+        quotas=WEIGHTS,
+        until=2000,
+        sampling=Sampling(),
+    )
+
+    def had(tenant, *, since, until):
+        return gpu_time(course, tenant, until=until) - gpu_time(course, tenant, until=since)
+
+    at_once = [had(tenant, since=1000, until=1200) for tenant in ("heavy", "light")]
+    later = [had(tenant, since=1600, until=2000) for tenant in ("heavy", "light")]
+    late = [
+        weighted_gpu_time(course, tenant, until=2000, half_life=200.0)
+        for tenant in ("heavy", "light")
+    ]
+    assert (at_once[0] > 4 * at_once[1]) == caught_up
+    assert later[0] / later[1] == pytest.approx(3.0, rel=0.05)
+    assert late[0] / late[1] == pytest.approx(3.0, rel=0.05 if caught_up else 0.2)
+
+
 def test_with_a_half_life_who_used_nothing_lately_goes_first():
     """Early has used all GPUs for long; when one comes free, late gets it although both want it."""
     jobs = of("early", *(job(f"e{n}", lasts=50 + 10 * n) for n in range(4)))

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who gets how much when all want more, and how soon what is lent comes back."""
+
+import contextlib
+import datetime as dt
+import json
+import time
+
+import pytest
+from harness import wait_for
+from parts import SCHEDULER, environment, environment_of, rolled_out
+
+pytestmark = pytest.mark.alone
+
+GPUS = 16
+"""Of the dev cluster."""
+
+
+def quota(*gpus, **spec):
+    return {
+        "apiVersion": "gpupack.dev/v1alpha1",
+        "kind": "GPUQuota",
+        "metadata": {"name": "default"},
+        "spec": {"gpus": list(gpus), **spec},
+    }
+
+
+def moment(written):
+    return dt.datetime.fromisoformat(written).timestamp()
+
+
+def gpu_seconds(kube, since, until):
+    """GPUs times seconds for which the namespace's attempts held them between two moments."""
+    total = 0.0
+    for job in kube.gpujobs():
+        for attempt in job.get("status", {}).get("attempts", ()):
+            began = max(moment(attempt["startedAt"]), since)
+            ended = min(moment(attempt.get("finishedAt") or "9999-01-01T00:00:00Z"), until)
+            total += max(ended - began, 0.0) * job["spec"]["gpus"] * job["spec"].get("workers", 1)
+    return total
+
+
+def running(kube):
+    return sum(job.get("status", {}).get("phase") == "Running" for job in kube.gpujobs())
+
+
+SECONDS = 60
+TOLERANCE = 0.1
+"""In a minute some thirty jobs start; each is a part in thirty, so that 5 % would be luck."""
+
+
+def test_namespaces_of_weight_3_to_1_that_want_more_get_gpu_seconds_as_3_to_1(
+    kube, others, judged, tell
+):
+    light = others("light")
+    light.submit(quota(weight=1))
+    kube.submit(quota(weight=3))
+    light.submit(*(judged.job(f"light-{n}", gpus=2, seconds=10) for n in range(40)))
+    wait_for(lambda: running(light) >= GPUS // 2, seconds=90, what="one has all GPUs")
+    kube.submit(*(judged.job(f"heavy-{n}", gpus=2, seconds=10) for n in range(70)))
+    wait_for(lambda: running(kube) >= 3 * GPUS // 8, seconds=90, what="the other has its part")
+    since = time.time()
+    time.sleep(SECONDS)
+    until = time.time()
+    heavy, other = gpu_seconds(kube, since, until), gpu_seconds(light, since, until)
+    tell(f"{heavy:.0f} and {other:.0f} GPU-seconds, {heavy / other:.2f}:1")
+    waiting = [
+        sum(job["status"]["phase"] == "Pending" for job in of.gpujobs()) for of in (kube, light)
+    ]
+    assert min(waiting) > 0
+    assert heavy / other == pytest.approx(3.0, rel=TOLERANCE)
+
+
+GRACE_SECONDS = 10
+
+
+def test_a_borrower_gives_back_within_15_seconds_and_its_grace_period(kube, others, judged, tell):
+    """It uses its whole grace period."""
+    cohort = {
+        "apiVersion": "gpupack.dev/v1alpha1",
+        "kind": "GPUCohort",
+        "metadata": {"name": kube.namespace},
+        "spec": {"minRunSeconds": 0},
+    }
+    kube.submit(cohort)
+    try:
+        kube.submit(quota({"model": "*", "nominal": 4}))
+        guest = others("guest")
+        guest.submit(quota(cohort=kube.namespace))
+        borrower = judged.job("borrower", workers=2, gpus=8)
+        pod = borrower["spec"]["template"]["spec"]
+        pod["terminationGracePeriodSeconds"] = GRACE_SECONDS
+        pod["containers"][0]["command"] = ["sh", "-c", "trap : TERM; while :; do sleep 1; done"]
+        guest.submit(borrower)
+        guest.wait_phase("borrower", "Running")
+        asked = time.monotonic()
+        kube.submit(judged.job("owner", gpus=4, seconds=5))
+        kube.wait_phase("owner", "Running", "Succeeded", seconds=15 + GRACE_SECONDS)
+        tell(f"given back after {time.monotonic() - asked:.1f} s, {GRACE_SECONDS} s of them grace")
+    finally:
+        kube.delete("gpucohort", kube.namespace)
+
+
+HALF_LIFE_SECONDS = 600
+
+
+@contextlib.contextmanager
+def half_life(system):
+    """The queue counts usage over time for a while."""
+    queue = json.loads(environment_of(system, SCHEDULER, "extender")["GPUPACK_QUEUE"])
+    changed = json.dumps(queue | {"halfLifeSeconds": HALF_LIFE_SECONDS})
+    try:
+        with environment(system, SCHEDULER, "extender", {"GPUPACK_QUEUE": changed}):
+            yield
+    finally:
+        system.kubectl("delete", "gpucohort", "cluster", "--ignore-not-found")
+
+
+def kept(kube):
+    """The namespace's average as GPUCohort `cluster` has it, in GPUs, and its moment."""
+    shown = kube.kubectl("get", "gpucohort", "cluster", "-o", "json").stdout
+    status = json.loads(shown or "{}").get("status", {})
+    for each in status.get("averages", ()):
+        if each["namespace"] == kube.namespace:
+            return float(each["gpus"]), moment(status["averagedAt"])
+    return None
+
+
+@pytest.mark.slow
+def test_what_a_namespace_used_of_late_outlives_the_scheduler(kube, system, judged):
+    with half_life(system):
+        kube.submit(judged.job("job", gpus=8, seconds=300))
+        before, at = wait_for(
+            lambda: found if (found := kept(kube)) and found[0] > 0.3 else None,
+            seconds=150,
+            what="an average is written",
+        )
+        kube.delete("gpujob", "job")
+        system.insist("rollout", "restart", SCHEDULER)
+        rolled_out(system, SCHEDULER)
+        after, later = wait_for(
+            lambda: found if (found := kept(kube)) and found[1] > at else None,
+            seconds=150,
+            what="a new process writes it",
+        )
+    assert 0.9 * before * 0.5 ** ((later - at) / HALF_LIFE_SECONDS) < after
