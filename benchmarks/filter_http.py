@@ -35,7 +35,7 @@ from gpupack_extender.filtering import Filter
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.admissions import Admissions, Hears
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.settings import Decisions
@@ -158,7 +158,7 @@ def verbs_app(ledger: Ledger, policy: str) -> Any:
     admissions = Admissions(
         ledger,
         policies,
-        Turns(),
+        Hears(Turns(), gates=unused),
         quotas=QuotaStores(),
         now=time.time,
         decisions=decisions,

@@ -24,7 +24,8 @@ from gpupack_extender.metrics import LedgerCollector, Metrics
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.admissions import Admissions, Hears
+from gpupack_extender.queueing.gates import Gates
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.reporting import QuotaReporter
 from gpupack_extender.queueing.runner import QueueRunner
@@ -63,6 +64,7 @@ class App:
     queue: QueueRunner
     reporter: QuotaReporter
     turns: Turns
+    gates: Gates
     endpoint: LeaderEndpoint
     servers: tuple[Server, ...]
 
@@ -94,11 +96,11 @@ def build(settings: Settings, api: Api) -> App:
         fresh_seconds=election.fresh_seconds,
         settle_seconds=decisions.plan_hold_seconds,
     )
-    turns = Turns()
+    turns, gates = Turns(), Gates(api, ledger, leads=lambda: leadership.held)
     admissions = Admissions(
         ledger,
         policies,
-        turns,
+        Hears(turns, gates),
         quotas=quotas,
         now=_steady(api),
         decisions=decisions,
@@ -142,6 +144,7 @@ def build(settings: Settings, api: Api) -> App:
         policies=policies,
         queue=QueueRunner(admissions, turns, ledger, quotas, readiness),
         turns=turns,
+        gates=gates,
         reporter=QuotaReporter(
             api, quotas, admissions, decides=lambda: not readiness.missing_to_decide()
         ),
@@ -176,6 +179,7 @@ async def run(app: App, stop: asyncio.Event) -> None:
         learning = group.create_task(_essential("policies", app.policies.run()))
         queueing = group.create_task(_essential("queue", app.queue.run()))
         reporting = group.create_task(_essential("quotas", app.reporter.run()))
+        opening = group.create_task(_essential("gates", app.gates.run()))
         publishing = group.create_task(_essential("endpoint", app.endpoint.run()))
         serving = [group.create_task(_serve(server, stop)) for server in app.servers]
         await stop.wait()
@@ -184,7 +188,7 @@ async def run(app: App, stop: asyncio.Event) -> None:
         await asyncio.sleep(CLOSING_SECONDS)
         app.turns.begin()
         await asyncio.gather(*serving)
-        for task in (*watching, *asking, learning, queueing, reporting, publishing):
+        for task in (*watching, *asking, learning, queueing, reporting, opening, publishing):
             task.cancel()
 
 

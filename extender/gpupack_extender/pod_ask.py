@@ -15,6 +15,7 @@ from gpupack_crds.errors import QuantityInvalid
 from gpupack_extender import gpu_ask, pod_resources
 from gpupack_extender.errors import AskInvalid
 from gpupack_extender.gpu_ask import GpuAsk
+from gpupack_extender.ledger.gated_pod import GatedPodSpec
 from gpupack_extender.ledger.workers import WorkerKey, worker_of
 from gpupack_extender.limits import MOST_CPU, MOST_MEMORY
 from gpupack_extender.node_rules import RawRules
@@ -76,6 +77,11 @@ def of_call(pod: CalledPod, observed: Collection[str]) -> PodAsk:
 def of_watch(pod: objects.Pod, observed: Collection[str]) -> PodAsk:
     """What a pod asks for that the API server shows, on whatever node it may be placed."""
     return _ask(pod, pod.spec, None, observed)
+
+
+def of_gated(pod: objects.Pod, spec: GatedPodSpec, observed: Collection[str]) -> PodAsk:
+    """What a pod asks for that waits behind the queue's gate."""
+    return _ask(pod, spec, spec.rules, observed)
 
 
 def asks_for_gpus(spec: objects.PodSpec, observed: Collection[str]) -> bool:

@@ -74,6 +74,12 @@ class Container(View, frozen=True):
     restart_policy: str = ""
 
 
+class SchedulingGate(View, frozen=True):
+    """Keeps a pod from being looked at by its scheduler."""
+
+    name: str = ""
+
+
 class PodSpec(View, frozen=True):
     """The spec of a pod, without its rules about nodes.
 
@@ -90,6 +96,7 @@ class PodSpec(View, frozen=True):
     resources: Resources = Resources()
     """Of the pod as a whole."""
     overhead: dict[str, str | int | float] = {}
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
 
 
 class ContainerTerminated(View, frozen=True):

@@ -85,7 +85,7 @@ IN_ANY_NAMESPACE = {
         ("priorityclasses.scheduling.k8s.io", "", "get"),
         ("services", "", "create get"),
     },
-    "gpupack-scheduler": KUBE_SCHEDULER
+    "gpupack-scheduler": KUBE_SCHEDULER - {("pods", "", "delete get list watch")}
     | {
         ("gpucohorts.gpupack.dev", "", "create list watch"),
         ("gpucohorts.gpupack.dev/status", "", "update"),
@@ -93,6 +93,7 @@ IN_ANY_NAMESPACE = {
         ("gpunodes.gpupack.dev", "", "list watch"),
         ("gpuquotas.gpupack.dev", "", "list watch"),
         ("gpuquotas.gpupack.dev/status", "", "update"),
+        ("pods", "", "delete get list patch watch"),
     },
 }
 

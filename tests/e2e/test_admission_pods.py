@@ -377,6 +377,7 @@ def test_the_largest_pods_are_judged_within_the_api_servers_budget(tenant):
         "gpupack-jobs",
         "gpupack-operator",
         "gpupack-pods",
+        "gpupack-scheduler",
         "gpupack-workloads",
     ],
 )

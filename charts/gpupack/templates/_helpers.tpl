@@ -165,6 +165,18 @@ that enforces them. Elsewhere they would only look like protection.
 {{- end }}
 {{- end }}
 
+{{/*
+Whether pods of their own wait behind a gate. kube-scheduler's own scores are to choose in advisory
+mode, and would have nothing left to choose from.
+*/}}
+{{- define "gpupack.gatesPods" -}}
+{{- $wanted := toString .Values.admission.gatePods -}}
+{{- if eq .Values.scheduler.mode "decisive" }}
+{{- if eq $wanted "true" }}true{{ end }}
+{{- if and (eq $wanted "auto") (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") }}true{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "gpupack.tlsSecret" -}}
 {{- .Values.scheduler.tls.existingSecret | default "gpupack-extender-tls" -}}
 {{- end }}

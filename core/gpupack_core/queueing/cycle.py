@@ -59,10 +59,18 @@ class Cycle:
     """One pass; used once."""
 
     def __init__(
-        self, state: State, cluster: Cluster, plan: Planner, now: float, *, preempt: bool = True
+        self,
+        state: State,
+        cluster: Cluster,
+        plan: Planner,
+        now: float,
+        *,
+        preempt: bool = True,
+        most: float = inf,
     ) -> None:
         self._state, self._books, self._now = state, state.books, now
-        self._may_preempt = preempt
+        self._may_preempt, self._most = preempt, most
+        self._complete = True
         self._rules, self._usage = state.books.rules, state.books.usage
         self._felt = state.books.felt(state.running)
         self._order = Order(self._felt)
@@ -95,6 +103,7 @@ class Cycle:
             tuple(self._preemptions),
             tuple(self._given_up),
             None if look_at == inf else look_at,
+            self._complete,
         )
 
     def _serve_reserved(self, reservation: Reservation) -> None:
@@ -131,6 +140,9 @@ class Cycle:
         heap = [(self._order.of(turn.entry), n, turn) for n, turn in enumerate(self._turns())]
         heapify(heap)
         while heap and TOP not in self._blocked:
+            if len(self._admitted) >= self._most:
+                self._complete = False
+                return
             foreseen, number, turn = heappop(heap)
             entry = turn.entry
             if self._is_blocked(entry.job.tenant):

@@ -52,12 +52,17 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """In the order in which they were made. `look_at`: the next decision may be due then."""
+    """In the order in which they were made.
+
+    `look_at`: the next decision may be due then. `complete` False: there was enough to do before
+    all had been looked at, and the next cycle is due at once.
+    """
 
     admitted: tuple[Admit, ...] = ()
     preemptions: tuple[Preempt, ...] = ()
     given_up: tuple[GiveUp, ...] = ()
     look_at: float | None = None
+    complete: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.admitted or self.preemptions or self.given_up)

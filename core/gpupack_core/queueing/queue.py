@@ -244,17 +244,24 @@ class Queue:
         return self._state.books.history.averages
 
     def cycle(
-        self, cluster: Cluster, now: float, plan: Planner, *, preempt: bool = True
+        self,
+        cluster: Cluster,
+        now: float,
+        plan: Planner,
+        *,
+        preempt: bool = True,
+        most: float = inf,
     ) -> Decisions:
         """What is to be done now, and when to ask again if nothing is said meanwhile.
 
-        `preempt` False: nobody is stopped for others for now.
+        `preempt` False: nobody is stopped for others for now. `most`: so many are let in at the
+        most, about, so that it answers soon.
         """
         if now < self._look_at:
             return Decisions(look_at=None if self._look_at == inf else self._look_at)
         self._measure(cluster)
         self._pass_time(now)
-        found = Cycle(self._state, cluster, plan, now, preempt=preempt).run()
+        found = Cycle(self._state, cluster, plan, now, preempt=preempt, most=most).run()
         decided = bool(found) or found.look_at is not None
         self._look_at = inf if not decided else -inf if found else found.look_at or -inf
         if not preempt:

@@ -24,6 +24,7 @@ class Changes:
         lingering: nodes and UIDs of pods that are gone and may hold something there still.
         freed: nodes on which somebody has given something back.
         nodes: nodes that were added, removed, repaired or have other devices.
+        gates: UIDs of pods of their own that came behind our gate, changed there or left it.
         told: called when something is added.
     """
 
@@ -33,6 +34,7 @@ class Changes:
     lingering: set[tuple[core.NodeName, str]] = dataclasses.field(default_factory=set)
     freed: set[core.NodeName] = dataclasses.field(default_factory=set)
     nodes: set[core.NodeName] = dataclasses.field(default_factory=set)
+    gates: set[str] = dataclasses.field(default_factory=set)
     told: Callable[[], None] = lambda: None
 
     def attempt(self, key: AttemptKey) -> None:
@@ -65,9 +67,14 @@ class Changes:
         self.nodes.add(name)
         self.told()
 
+    def gate(self, uid: str) -> None:
+        """A pod came behind our gate, changed there or left it."""
+        self.gates.add(uid)
+        self.told()
+
     def take(self) -> Self:
         """What has changed since the last call; from now on it is no news."""
         seen = dataclasses.replace(self, told=lambda: None)
         self.attempts, self.pods, self.jobs = set(), set(), set()
-        self.lingering, self.freed, self.nodes = set(), set(), set()
+        self.lingering, self.freed, self.nodes, self.gates = set(), set(), set(), set()
         return seen

@@ -94,6 +94,9 @@ class PodClaim:
     """When the claim came into its state, ledger's clock."""
     may_have_landed: bool = False
     """A Binding was sent earlier and not answered: it may still land."""
+    priority: int = 0
+    created: float = 0.0
+    """Of the pod, seconds since the epoch."""
 
     @property
     def placement(self) -> core.Placement:

@@ -143,10 +143,16 @@ class Ledger:
             if self.claims.workers[worker].state is State.PLANNED:
                 self.claims.drop_worker(worker)
 
-    def assume(self, ask: PodAsk, placement: core.Placement, *, seconds: float) -> None:
+    def assume(self, ask: PodAsk, placement: core.Placement, *, seconds: float) -> PodClaim:
         """Hold a place for a pod until its bind comes, or for `seconds`."""
-        claim = self._claim(ask, self.claims.allocation(placement), State.ASSUMED)
-        self.claims.put_pod(dataclasses.replace(claim, deadline=self._clock() + seconds))
+        return self.hold(ask, self.claims.allocation(placement), seconds=seconds)
+
+    def hold(self, ask: PodAsk, allocation: Allocation, *, seconds: float) -> PodClaim:
+        """Hold what a decision made before has given it, until its bind comes, or for `seconds`."""
+        claim = self._claim(ask, allocation, State.ASSUMED)
+        held = dataclasses.replace(claim, deadline=self._clock() + seconds)
+        self.claims.put_pod(held)
+        return held
 
     def renew(self, claim: PodClaim, *, seconds: float) -> None:
         """Hold an assumed place for `seconds` from now."""
@@ -212,4 +218,6 @@ class Ledger:
             state=state,
             worker=ask.worker,
             since=self._clock(),
+            priority=ask.priority,
+            created=ask.created,
         )

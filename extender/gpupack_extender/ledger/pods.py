@@ -6,6 +6,9 @@ those of its annotation, whoever its scheduler was: to count a device as free th
 names would be the only unsafe reading. GPUs that it asks for beyond those are tickets of the
 kubelet's that somebody else's binding spent.
 
+Pods of their own that wait behind the queue's gate, or that it has let in, are kept for the queue
+to look at; `changes` tells it of each.
+
 A finished pod whose containers the kubelet still shows running was called so by somebody else: by
 who gave its node up, or by the kubelet itself, which evicts it and has not ended it. Its GPUs stay
 held until the agent has had the time to list it as lingering.
@@ -26,6 +29,7 @@ from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.arrivals import Arrivals
 from gpupack_extender.ledger.claim_table import ClaimTable
 from gpupack_extender.ledger.claims import Allocation, PodClaim, State
+from gpupack_extender.ledger.gated_pod import is_gated
 from gpupack_extender.ledger.workers import worker_of
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_kube import objects
@@ -51,6 +55,10 @@ class Pods:
         self._claims, self._arrivals, self._clock = table, arrivals, clock
         self._observed = observed_resources
         self._listed = listed
+        self.gated: dict[str, objects.Pod] = {}
+        """By UID, those that nothing but the queue's gate keeps from their scheduler."""
+        self.let_in: dict[str, objects.Pod] = {}
+        """By UID, those that a queue has let in and that are not bound yet."""
         self._waiting: dict[str, PodAsk] = {}
         self._seen_at: dict[str, float] = {}
 
@@ -78,10 +86,13 @@ class Pods:
         if pod.spec.node_name:
             self._waiting.pop(pod.metadata.uid, None)
             self._seen_at.pop(pod.metadata.uid, None)
+            self._leave_gate(pod.metadata.uid)
             self._see_bound(pod)
         elif ask:
             self._waiting[ask.uid] = ask
             self._seen_at.setdefault(ask.uid, self._clock())
+            if ask.worker is None:
+                self._see_gate(pod)
             self._drop_assumption_if_deleting(pod)
 
     def remove(self, pod: objects.Pod) -> None:
@@ -101,6 +112,8 @@ class Pods:
         for uid in sorted(bound - listed):
             self._free(uid)
         self._waiting.clear()
+        for uid in (self.gated.keys() | self.let_in.keys()) - listed:
+            self._leave_gate(uid)
         self._seen_at = {uid: at for uid, at in self._seen_at.items() if uid in listed}
         self._arrivals.only(listed)
         for pod in pods:
@@ -110,7 +123,32 @@ class Pods:
     def _forget(self, uid: str) -> None:
         self._waiting.pop(uid, None)
         self._seen_at.pop(uid, None)
+        self._leave_gate(uid)
         self._arrivals.gone(uid)
+
+    def see_gates(self) -> None:
+        """Whoever follows the changes is told of all pods that wait, and of those let in."""
+        for uid in (*self.gated, *self.let_in):
+            self._claims.changes.gate(uid)
+
+    def _see_gate(self, pod: objects.Pod) -> None:
+        """It waits for the queue, was let in by one, or does neither."""
+        uid = pod.metadata.uid
+        if pod.metadata.deletion_timestamp is not None:
+            self._leave_gate(uid)
+        elif is_gated(pod.spec):
+            self.gated[uid] = pod
+            self._claims.changes.gate(uid)
+        elif not pod.spec.scheduling_gates and names.PLACE_ANNOTATION in pod.metadata.annotations:
+            self.gated.pop(uid, None)
+            self.let_in[uid] = pod
+            self._claims.changes.gate(uid)
+        else:
+            self._leave_gate(uid)
+
+    def _leave_gate(self, uid: str) -> None:
+        if self.gated.pop(uid, None) or self.let_in.pop(uid, None):
+            self._claims.changes.gate(uid)
 
     def _free(self, uid: str) -> None:
         """What a pod held that the API does not know any more.
@@ -143,6 +181,8 @@ class Pods:
             ),
             state=State.BOUND,
             worker=worker_of(pod),
+            priority=pod.spec.priority,
+            created=created.timestamp() if (created := pod.metadata.creation_timestamp) else 0.0,
         )
         if self._claims.pods.get(claim.uid) != claim:
             self._claims.put_pod(claim)

@@ -8,18 +8,25 @@ megabyte of them takes fifteen in memory.
 import msgspec
 
 from gpupack_crds import names
+from gpupack_extender.ledger.gated_pod import RawPodSpec
 from gpupack_kube import objects
 from gpupack_kube.resources import PODS, Resource
 
 _LABELS = (names.JOB_LABEL, names.JOB_UID_LABEL, names.ATTEMPT_LABEL, names.INDEX_LABEL)
-_ANNOTATIONS = (names.DEVICES_ANNOTATION,)
+_ANNOTATIONS = (names.DEVICES_ANNOTATION, names.PLACE_ANNOTATION)
 
 
 class WatchedPod(objects.Pod, frozen=True):
     """A pod as far as the ledger reads it."""
 
+    spec: RawPodSpec = RawPodSpec()
+    """As it is decoded; whoever has the pod finds a PodSpec or a GatedPodSpec."""
+
     def __post_init__(self) -> None:
         """Keep no other labels, annotations and owners than tell whose devices a pod holds."""
+        spec: objects.PodSpec = self.spec
+        if isinstance(spec, RawPodSpec):
+            msgspec.structs.force_setattr(self, "spec", spec.reduced())
         told = self.metadata
         kept = msgspec.structs.replace(
             told,

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queue's owner: tells it what has changed, does what it decides, and says why others wait.
 
-    waits      what the operator has asked for; until it has its places, or ends, or nobody knows it
+    waits      an attempt that the operator has asked for; until it has its places, or ends, or
+               nobody knows it. A pod of its own, as long as it is shown behind our gate alone
     runs       an attempt or a pod that holds GPUs by the ledger's claims; until it holds none
 
-An admission holds places in the ledger as a plan does, until the watch shows them written. Where
-they are not written the claims end, and with them the job's place in the queue: its operator asks
-again.
+An admission holds places in the ledger until the watch shows them written: as a plan does, or as
+filter's answer does for a pod whose gate is opened. Where they are not written the claims end, and
+with them the job's place in the queue: its operator asks again, or the watch shows the pod still.
 """
 
 import dataclasses
@@ -17,20 +18,22 @@ from typing import Final
 import gpupack_core as core
 from gpupack_core.queueing import Admit, GiveUp, Job, JobId, Preempt, Queue, Wait
 from gpupack_crds.gpujob_status import Preemption
-from gpupack_extender.errors import QueueFull
+from gpupack_extender.errors import AskInvalid, NotReady, QueueFull
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.placed_job import PlacedPreemption
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing import averages, holders, preemptions
-from gpupack_extender.queueing.ask import GangAsk, job_id
-from gpupack_extender.queueing.capacity import Capacity
+from gpupack_extender.queueing import averages, gate, preemptions
+from gpupack_extender.queueing.ask import GangAsk, GatedAsk, job_id, pod_id, pod_uid, waiting_pod
+from gpupack_extender.queueing.let_in import LetIn, Opens
 from gpupack_extender.queueing.preemptions import Preemptions
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.running import RunningHolders
 from gpupack_extender.queueing.turns import Turns
+from gpupack_extender.queueing.waiting import WaitingAsks
 from gpupack_extender.settings import Decisions
+from gpupack_kube import objects
 
 UNKNOWN_SECONDS: Final = 60.0
 """A GPUJob that the watch has not shown for so long is none."""
@@ -39,27 +42,20 @@ MOST_UNWRITTEN: Final = 32
 """Admissions, and preemptions, that the operator is to write at once: it asks for one after the
 other, and each is held for some seconds alone."""
 
-DEADLINE_SLACK_SECONDS: Final = 5.0
-"""Two parts' clocks, and the time between question and answer."""
+MOST_ADMITTED: Final = 64
+"""By one cycle: other calls are answered in between."""
 
 log = logging.getLogger(__name__)
 
 Places = tuple[core.Placement, ...]
 
 
-@dataclasses.dataclass(slots=True)
-class _Waiting:
-    ask: GangAsk
-    asked_at: float
-    unknown_since: float
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hears:
+    """Who hears of an admission: of a GPUJob's the operator, of a pod's kube-scheduler."""
 
-    def asks_for_the_same(self, ask: GangAsk, now: float) -> bool:
-        """Whether nobody has edited the job since. Less is left each time until a deadline."""
-        same = dataclasses.replace(ask, version=self.ask.version, duration=self.ask.duration)
-        if same != self.ask or (ask.duration is None) != (self.ask.duration is None):
-            return False
-        passed, less = now - self.asked_at, (self.ask.duration or 0.0) - (ask.duration or 0.0)
-        return not less or abs(passed - less) < DEADLINE_SLACK_SECONDS
+    turns: Turns
+    gates: Opens
 
 
 class Admissions:
@@ -68,7 +64,7 @@ class Admissions:
     Args:
         ledger: what is held, and by whom.
         policies: where a gang goes.
-        turns: hears whose turn has come.
+        hears: of those whose turn has come.
         quotas: GPUQuotas and GPUCohorts; they count from the next look on.
         now: seconds since the epoch, by the API server's clock.
         decisions: how the queue is run, and within what an admission is to be written.
@@ -78,13 +74,14 @@ class Admissions:
         self,
         ledger: Ledger,
         policies: Policies,
-        turns: Turns,
+        hears: Hears,
         *,
         quotas: QuotaStores,
         now: Callable[[], float],
         decisions: Decisions,
     ) -> None:
-        self._ledger, self._policies, self._turns = ledger, policies, turns
+        self._ledger, self._policies = ledger, policies
+        self._turns, self._gates = hears.turns, hears.gates
         self._quotas, self._decisions = quotas, decisions
         self._clock, self._hold_seconds = now, decisions.plan_hold_seconds
         self._now = 0.0
@@ -92,13 +89,14 @@ class Admissions:
         self._configured, self._recalled = -1, False
         self.problems: Mapping[tuple[str, str], str] = {}
         """What of GPUQuotas and GPUCohorts does not count, by namespace and name."""
-        self._waiting: dict[JobId, _Waiting] = {}
-        self._of_job: dict[str, set[JobId]] = {}
+        self._waiting = WaitingAsks()
         self._running = RunningHolders(ledger, self._queue)
         self._unwritten: set[AttemptKey] = set()
         """Let in by us and not shown as written yet."""
+        self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
         self._preemptions = Preemptions()
-        self._capacity = Capacity()
+        self._goes_on = False
+        """The last cycle ended before it had looked at all who wait."""
         self.look_at: float | None = None
         """When time alone may make a decision due; None: never."""
 
@@ -126,29 +124,24 @@ class Admissions:
         job, uid = job_id(ask.attempt), ask.attempt.job_uid
         before = self._waiting.get(job)
         if before is not None and before.asks_for_the_same(ask, self.now()):
-            before.ask = dataclasses.replace(before.ask, version=ask.version)
+            before.see_version(ask)
             return
         if job in self._running:
             raise QueueFull(
                 "pods of this very attempt hold GPUs still; it waits until they are gone"
             )
-        is_new = before is None or before.ask.gang != ask.gang
-        if is_new and (obstacle := self._capacity.obstacle(ask.attempt.namespace, ask.gang)):
-            self._capacity.refuse(ask.attempt.namespace, ask.attempt.job)
-            raise QueueFull(obstacle)
-        self._capacity.comes_in(ask.attempt.namespace, ask.attempt.job)
-        for other in self._of_job.get(uid, set()).copy():
+        self._waiting.require_room(ask)
+        for other, _ in self._waiting.of_job(uid):
             self._withdraw(other)
-        self._capacity.add(ask.attempt.namespace, ask.gang)
-        self._waiting[job] = _Waiting(ask, self.now(), self.now())
-        self._of_job.setdefault(uid, set()).add(job)
+        self._waiting.add(ask, self.now())
         self._queue.submit(ask.job, self.now())
         self._see_preemption(uid)
 
     def withdraw_all(self) -> None:
-        """Nobody waits any more: whoever does asks again."""
-        for job in tuple(self._waiting):
+        """Nobody waits any more: whoever does asks again, or is shown."""
+        for job in self._waiting:
             self._withdraw(job)
+        self._ledger.pods.see_gates()
 
     def begin_anew(self) -> None:
         """Forget who waits, and learn who runs from the ledger again; who waits asks."""
@@ -175,6 +168,8 @@ class Admissions:
             self._see_lost(attempt)
         self._recall()
         self._see_jobs(seen.jobs)
+        for uid in sorted(seen.gates):
+            self._see_gate(uid)
 
     def decide(self, *, asking: AttemptKey | None = None) -> bool:
         """One cycle: let in whoever can be. Whether there may be more to decide at once.
@@ -186,16 +181,13 @@ class Admissions:
         self._end_overdue()
         self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
         may_preempt = self._preemptions.unwritten < MOST_UNWRITTEN
-        found = self._queue.cycle(self._ledger.cluster, self.now(), self._plan, preempt=may_preempt)
+        found = self._queue.cycle(
+            self._ledger.cluster, self.now(), self._plan, preempt=may_preempt, most=MOST_ADMITTED
+        )
+        self._goes_on = not found.complete
         for given_up in found.given_up:
             self._give_up(given_up)
-        held_back = 0
-        for admit in found.admitted:
-            is_asking = self._waiting[admit.job].ask.attempt == asking
-            if is_asking or len(self._unwritten) < MOST_UNWRITTEN:
-                self._admit(admit, asking)
-            else:
-                held_back += 1
+        held_back = [each for each in found.admitted if not self._admit(each, asking)]
         for preempt in () if held_back else found.preemptions:
             self._preempt(preempt, asking)
         self.look_at = found.look_at
@@ -205,9 +197,14 @@ class Admissions:
         """Where a pod of its own may go now among these nodes, or why it may not.
 
         kube-scheduler keeps it waiting, and asks again. What is answered is the caller's to hold.
+
+        Raises:
+            NotReady: the queue is still letting in others, who go first.
         """
         self.decide()
-        visitor = holders.waiting_pod(pod)
+        if self._goes_on:
+            raise NotReady("others are let in first")
+        visitor = waiting_pod(pod)
 
         def plan(cluster: core.Cluster, job: Job) -> Places | None:
             """Room for those who wait is foreseen meanwhile, on all nodes."""
@@ -235,15 +232,20 @@ class Admissions:
     def forget_unknown(self) -> None:
         """Nobody waits for a GPUJob that the watch does not show: it is gone."""
         now = self.now()
-        for job, waiting in tuple(self._waiting.items()):
-            if self._ledger.jobs.shown(waiting.ask.attempt.job_uid):
+        for job, waiting, ask in self._waiting.gangs():
+            if self._ledger.jobs.shown(ask.attempt.job_uid):
                 waiting.unknown_since = now
             elif now - waiting.unknown_since > UNKNOWN_SECONDS:
                 self._withdraw(job)
 
-    def _admit(self, admit: Admit, asking: AttemptKey | None) -> None:
+    def _admit(self, admit: Admit, asking: AttemptKey | None) -> bool:
+        """Whether it is let in now; else there are enough whose places are to be written."""
         ask = self._waiting[admit.job].ask
+        if isinstance(ask, GatedAsk):
+            return self._admit_pod(ask, admit.placements[0])
         attempt = ask.attempt
+        if attempt != asking and len(self._unwritten) >= MOST_UNWRITTEN:
+            return False
         self._ledger.hold_plan(
             attempt, admit.placements, seconds=self._hold_seconds, version=ask.version
         )
@@ -251,13 +253,24 @@ class Admissions:
         self._no_longer_waits(admit.job)
         self._running.let_in(ask.job, attempt, self.now())
         self._call(attempt, asking)
+        return True
+
+    def _admit_pod(self, waiting: GatedAsk, place: core.Placement) -> bool:
+        if self._let_in.is_full():
+            return False
+        claim = self._let_in.admit(waiting, place)
+        self._no_longer_waits(waiting.job.id)
+        self._running.let_in_pod(waiting.job, claim, self.now())
+        return True
 
     def _preempt(self, decision: Preempt, asking: AttemptKey | None) -> None:
         """Keep the room; nobody is stopped before the operator has written it down."""
         now = self.now()
         self._queue.reserve(decision, self._ledger.cluster, now)
         self._preemptions.decided(decision, now, hold_seconds=self._hold_seconds)
-        self._call(self._waiting[decision.job].ask.attempt, asking)
+        ask = self._waiting[decision.job].ask
+        if isinstance(ask, GangAsk):
+            self._call(ask.attempt, asking)
 
     def _give_up(self, given_up: GiveUp) -> None:
         """Victims did not end, or the room is of no use any more: another way is sought."""
@@ -272,11 +285,12 @@ class Admissions:
     def _release(self, job: JobId, *, stuck: Collection[JobId] = ()) -> None:
         """Room is kept for it no longer; it asks, so that its status says so."""
         waiting = self._waiting.get(job)
-        shown = self._ledger.jobs.shown(waiting.ask.attempt.job_uid) if waiting else None
+        ask = waiting.ask if waiting else None
+        shown = self._ledger.jobs.shown(ask.attempt.job_uid) if isinstance(ask, GangAsk) else None
         self._preemptions.over(job, shown.preemption if shown else None)
         self._queue.release(job, self._ledger.cluster, stuck=stuck)
-        if waiting:
-            self._call(waiting.ask.attempt, None)
+        if isinstance(ask, GangAsk):
+            self._call(ask.attempt, None)
 
     def _call(self, attempt: AttemptKey, asking: AttemptKey | None) -> None:
         """It has something to hear, unless it is being answered."""
@@ -309,13 +323,46 @@ class Admissions:
         if shown is not None and shown.may_wait and shown.attempt.number < attempt.number:
             self._call(attempt, None)
 
+    def _see_gate(self, uid: str) -> None:
+        """A pod came behind our gate, changed there or left it."""
+        pods = self._ledger.pods
+        gated, let_in = pods.gated.get(uid), pods.let_in.get(uid)
+        if gated is not None and uid not in self._ledger.claims.pods:
+            self._see_gated(gated)
+            return
+        self._withdraw(pod_id(uid))
+        if let_in is not None:
+            if claim := self._let_in.see(let_in):
+                self._running.see_let_in(claim, self.now())
+        elif gated is None:
+            self._let_in.gone(uid)
+
+    def _see_gated(self, pod: objects.Pod) -> None:
+        try:
+            ask = gate.ask_of(pod, self._decisions.observed_resources)
+        except AskInvalid:
+            self._withdraw(pod_id(pod.metadata.uid))
+            self._gates.open(pod, None)
+            return
+        before = self._waiting.get(ask.job.id)
+        if before is not None and before.asks_for_the_same(ask, self.now()):
+            before.see_version(ask)
+            return
+        self._withdraw(ask.job.id)
+        try:
+            self._waiting.require_room(ask)
+        except QueueFull as error:
+            log.debug("pod %s/%s: %s", *pod.key, error)
+            return
+        self._waiting.add(ask, self.now())
+        self._queue.submit(ask.job, self.now())
+
     def _see_jobs(self, uids: Collection[str]) -> None:
         """A job that is gone, or was shown and may not wait, does not."""
-        for uid in self._of_job.keys() & set(uids):
+        for uid in self._waiting.jobs() & set(uids):
             shown = self._ledger.jobs.shown(uid)
-            for job in self._of_job[uid].copy():
-                number = self._waiting[job].ask.attempt.number
-                if shown is None or not shown.may_wait or shown.attempt.number > number:
+            for job, ask in self._waiting.of_job(uid):
+                if shown is None or not shown.may_wait or shown.attempt.number > ask.attempt.number:
                     self._withdraw(job)
             self._see_preemption(uid)
 
@@ -323,7 +370,7 @@ class Admissions:
         """What stands in the status of one that waits: written by us, or before a restart."""
         job_shown = self._ledger.jobs.shown(uid)
         shown = job_shown.preemption if job_shown else None
-        for job in tuple(self._of_job.get(uid, ())):
+        for job, _ in self._waiting.of_job(uid):
             if shown is None:
                 if self._preemptions.is_written(job):
                     self._release(job)
@@ -344,22 +391,21 @@ class Admissions:
         self._queue.reserve(decision, self._ledger.cluster, self.now())
 
     def _withdraw(self, job: JobId) -> None:
-        self._no_longer_waits(job)
-        self._queue.withdraw(job, self._ledger.cluster)
+        if self._no_longer_waits(job):
+            self._queue.withdraw(job, self._ledger.cluster)
 
-    def _no_longer_waits(self, job: JobId) -> None:
+    def _no_longer_waits(self, job: JobId) -> bool:
+        """Whether it did."""
         self._preemptions.forget(job)
-        waiting = self._waiting.pop(job, None)
-        if waiting is None:
-            return
-        namespace = waiting.ask.attempt.namespace
-        self._capacity.remove(namespace, waiting.ask.gang)
-        if outside := self._capacity.next_outside(namespace):
-            self._turns.give(namespace, outside)
-        uid = waiting.ask.attempt.job_uid
-        self._of_job[uid].discard(job)
-        if not self._of_job[uid]:
-            del self._of_job[uid]
+        if job not in self._waiting:
+            return False
+        if comes_in := self._waiting.remove(job):
+            namespace, key = comes_in
+            if (uid := pod_uid(key)) is not None:
+                self._ledger.changes.gate(uid)
+            else:
+                self._turns.give(namespace, key)
+        return True
 
     def _plan(self, cluster: core.Cluster, job: Job) -> Places | None:
         waiting = self._waiting.get(job.id)

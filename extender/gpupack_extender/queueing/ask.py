@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits for its turn: an attempt of a GPUJob, as the operator asks for it."""
+"""What waits for its turn.
+
+An attempt of a GPUJob, as the operator asks for it; a pod of its own behind its gate, as the watch
+shows it.
+"""
 
 import dataclasses
+from typing import Final, TypeAlias
 
 from gpupack_core import Gang
 from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_extender.ledger.workers import AttemptKey
+from gpupack_extender.pod_ask import PodAsk
+from gpupack_kube import objects
+
+_POD: Final = "pod/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +40,16 @@ class GangAsk:
     version: str = ""
 
     @property
+    def namespace(self) -> str:
+        """Whose quota it counts against."""
+        return self.attempt.namespace
+
+    @property
+    def key(self) -> str:
+        """By which it is told from others of its namespace."""
+        return self.attempt.job
+
+    @property
     def job(self) -> Job:
         """As the queue knows it."""
         return Job(
@@ -42,6 +61,58 @@ class GangAsk:
             duration=self.duration,
             name=self.attempt.job,
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GatedAsk:
+    """A gang of one.
+
+    Attributes:
+        pod: as the watch shows it; what is written names its version.
+        ask: what it asks for, on which nodes.
+        gang: the same.
+    """
+
+    pod: objects.Pod
+    ask: PodAsk
+    gang: Gang
+    policy: None = None
+
+    @property
+    def namespace(self) -> str:
+        """Whose quota it counts against."""
+        return self.ask.namespace
+
+    @property
+    def key(self) -> str:
+        """By which it is told from others of its namespace; no GPUJob has such a name."""
+        return pod_id(self.ask.uid)
+
+    @property
+    def job(self) -> Job:
+        """As the queue knows it."""
+        return waiting_pod(self.ask)
+
+
+Ask: TypeAlias = GangAsk | GatedAsk
+
+
+def waiting_pod(ask: PodAsk) -> Job:
+    """A pod that wants a place.
+
+    Raises:
+        AskInvalid: it cannot be served.
+    """
+    return Job(
+        id=pod_id(ask.uid),
+        gang=Gang(1, ask.served()),
+        submitted=ask.created,
+        tenant=Tenant(ask.namespace),
+        priority=ask.priority,
+        name=f"pod {ask.name}",
+        preemptible=False,
+        preempts=False,
+    )
 
 
 def job_id(attempt: AttemptKey) -> JobId:
@@ -56,4 +127,9 @@ def lingering_id(node: str, uid: str) -> JobId:
 
 def pod_id(uid: str) -> JobId:
     """Of a pod of its own."""
-    return JobId(f"pod/{uid}")
+    return JobId(f"{_POD}{uid}")
+
+
+def pod_uid(job: str) -> str | None:
+    """Of a pod of its own; None: it is something else."""
+    return job.removeprefix(_POD) if job.startswith(_POD) else None

@@ -16,8 +16,7 @@ from gpupack_extender.ledger.claims import Allocation, PodClaim
 from gpupack_extender.ledger.jobs import ShownJob
 from gpupack_extender.ledger.lingering import Lingering
 from gpupack_extender.ledger.workers import AttemptKey
-from gpupack_extender.pod_ask import PodAsk
-from gpupack_extender.queueing.ask import job_id, pod_id
+from gpupack_extender.queueing.ask import job_id
 
 
 class Suppositions:
@@ -81,27 +80,15 @@ def gang_job(
 
 
 def pod_job(job: JobId, pod: PodClaim | Lingering, place: core.Placement) -> Job:
-    """A pod of its own, or one that is gone and whose processes are not."""
+    """A pod of its own, or one that is gone and whose processes are not: nobody can stop that."""
     return Job(
         id=job,
         gang=_gang((place,)),
+        submitted=pod.created if isinstance(pod, PodClaim) else 0.0,
         tenant=Tenant(pod.namespace),
+        priority=pod.priority if isinstance(pod, PodClaim) else 0,
         name=f"pod {pod.name}",
         preemptible=False,
-    )
-
-
-def waiting_pod(pod: PodAsk) -> Job:
-    """A pod that wants a place; nobody is stopped for it."""
-    return Job(
-        id=pod_id(pod.uid),
-        gang=core.Gang(1, pod.served()),
-        submitted=pod.created,
-        tenant=Tenant(pod.namespace),
-        priority=pod.priority,
-        name=f"pod {pod.name}",
-        preemptible=False,
-        preempts=False,
     )
 
 

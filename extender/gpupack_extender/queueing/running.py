@@ -48,6 +48,14 @@ class RunningHolders:
         self._attempts[job.id] = attempt
         self._start(job, self._ledger.claims.held_by(attempt), now)
 
+    def let_in_pod(self, job: Job, claim: PodClaim, now: float) -> None:
+        """A place was just held for it in the ledger."""
+        self._start(job, (claim.allocation,), now)
+
+    def see_let_in(self, claim: PodClaim, now: float) -> None:
+        """A place is held again that another has given."""
+        self._see_pod(claim.uid, claim, now)
+
     def see(self, seen: Changes, now: float) -> tuple[AttemptKey, ...]:
         """Take in what has changed; the answer is the attempts that hold nothing any more."""
         ended = [

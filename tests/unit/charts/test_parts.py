@@ -184,12 +184,49 @@ def test_the_chart_gives_people_no_right_by_itself(render):
     }
 
 
-def test_no_part_reads_secrets_or_changes_pods(render):
+def test_no_part_reads_secrets_and_the_queue_alone_changes_pods(render):
+    more = {"gpupack-operator": {"create"}, "gpupack-extender": {"patch"}}
     for role, rule in rules(render()):
         assert "secrets" not in rule.get("resources", [])
-        tried = {"create"} if role == "gpupack-operator" else set()
         if "pods" in rule.get("resources", []):
-            assert set(rule["verbs"]) <= {"get", "list", "watch"} | tried
+            assert set(rule["verbs"]) <= {"get", "list", "watch"} | more.get(role, set())
+
+
+def test_the_queue_changes_no_part_of_a_pod_but_its_own_whatever_the_values_say(render):
+    off = (
+        "admission.checkPods=false",
+        "admission.protectDevices=false",
+        "admission.gatePods=false",
+    )
+    objects = render(*off).objects
+    policy = objects["ValidatingAdmissionPolicy", "gpupack-scheduler"]["spec"]
+    gated, unchanged, annotations = policy["validations"]
+    assert (policy["failurePolicy"], names.QUEUE_GATE in gated["expression"]) == ("Fail", True)
+    assert "object.spec.containers == oldObject.spec.containers" in unchanged["expression"]
+    (ours, *_) = policy["variables"]
+    assert names.PLACE_ANNOTATION in ours["expression"]
+    assert "variables.ours" in annotations["expression"]
+    binding = objects["ValidatingAdmissionPolicyBinding", "gpupack-scheduler"]["spec"]
+    assert binding["validationActions"] == ["Deny"]
+
+
+@pytest.mark.parametrize(
+    ("values", "gated"),
+    [
+        ((), False),
+        (("admission.gatePods=true",), True),
+        (("admission.gatePods=false",), False),
+        (("admission.gatePods=true", 'scheduler.mode="advisory"'), False),
+    ],
+)
+def test_pods_wait_behind_the_gate_that_the_code_opens(render, values, gated):
+    """Rendered without a cluster it is not known whether that has the kind."""
+    found = render(*values).objects.get(("MutatingAdmissionPolicy", "gpupack-gate"))
+    assert (found is not None) == gated
+    if found:
+        (mutation,) = found["spec"]["mutations"]
+        assert f"name: '{names.QUEUE_GATE}'" in mutation["applyConfiguration"]["expression"]
+        assert found["spec"]["failurePolicy"] == "Ignore"
 
 
 def test_that_the_operator_only_tries_pods_out_is_enforced_whatever_the_values_say(render):
@@ -357,10 +394,11 @@ def test_every_policy_is_bound_and_only_the_one_about_templates_merely_warns(ren
     assert bindings["gpupack-workloads"] == ["Warn"]
 
 
-def test_the_policy_guards_the_annotation_that_the_code_reads(render):
+def test_the_policy_guards_the_annotations_that_the_code_reads(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-devices"]
-    for variable in policy["spec"]["variables"]:
-        assert f"'{names.DEVICES_ANNOTATION}' in " in variable["expression"]
+    (changed,) = policy["spec"]["variables"]
+    guarded = f"['{names.DEVICES_ANNOTATION}', '{names.PLACE_ANNOTATION}'].filter("
+    assert changed["expression"].startswith(guarded)
 
 
 def test_agents_are_held_to_the_lease_that_the_code_beats(render):

@@ -17,6 +17,7 @@ class ApiServer:
         self.jobs = {}
         self.faults = []
         self.bindings = []
+        self.patches = []
         self.bound = lambda: None
         """Called with each Binding that is sent."""
         self.reviews = 0
@@ -33,6 +34,7 @@ class ApiServer:
     def app(self):
         app = web.Application()
         app.router.add_get(PODS, self.read)
+        app.router.add_patch(PODS, self.patch)
         app.router.add_get(JOBS, self.read_job)
         app.router.add_post(f"{PODS}/binding", self.bind)
         app.router.add_get("/openid/v1/jwks", self.read_keys)
@@ -73,6 +75,32 @@ class ApiServer:
         return web.json_response(
             {"kind": "Status", "metadata": {}, "status": "Success"}, status=201
         )
+
+    async def patch(self, request):
+        """A merge patch that opens a pod's gate, and must name the pod's UID and version."""
+        fault = self.faults.pop(0) if self.faults else "none"
+        body = await request.json()
+        self.patches.append(body)
+        pod = self.pods.get(request.match_info["name"])
+        if fault == "lost before":
+            request.transport.abort()
+            return web.Response()
+        if fault == "forbidden":
+            return status(403, "Forbidden")
+        if pod is None:
+            return status(404, "NotFound")
+        given = {name: body["metadata"][name] for name in ("uid", "resourceVersion")}
+        if any(pod["metadata"][name] != value for name, value in given.items()):
+            return status(409, "Conflict")
+        pod["metadata"]["resourceVersion"] += "+1"
+        pod["metadata"].setdefault("annotations", {}).update(
+            body["metadata"].get("annotations", {})
+        )
+        pod["spec"].pop("schedulingGates", None)
+        if fault == "lost after":
+            request.transport.abort()
+            return web.Response()
+        return web.json_response(pod)
 
     async def read_keys(self, request):
         self.key_reads += 1

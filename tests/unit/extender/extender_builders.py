@@ -17,10 +17,11 @@ from gpupack_extender.filtering import Filter
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.ledger.placed_job import PlacedJob
+from gpupack_extender.ledger.watched_pod import WatchedPod
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.admissions import Admissions, Hears
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.ranking import Prioritize
@@ -42,6 +43,16 @@ class JobsList:
 
     def list_anew(self, *, wait_seconds=0.0):
         self.asked.append(wait_seconds)
+
+
+class OpenedGates:
+    """Stands where gates are opened; `opened`: pods and their places, in order."""
+
+    def __init__(self):
+        self.opened = []
+
+    def open(self, pod, place):
+        self.opened.append((pod, place))
 
 
 class World:
@@ -68,11 +79,11 @@ class World:
         self.jobs_list = JobsList()
         unknown_jobs = UnknownJobs(self.jobs_list, ledger.pods.seen_at, clock=lambda: self.now)
         self.prioritize_pod = Prioritize(ledger, self.policies, self.decisions)
-        self.turns, self.quotas = Turns(), QuotaStores()
+        self.turns, self.quotas, self.gates = Turns(), QuotaStores(), OpenedGates()
         self.admissions = Admissions(
             ledger,
             self.policies,
-            self.turns,
+            Hears(self.turns, self.gates),
             quotas=self.quotas,
             now=lambda: self.now,
             decisions=self.decisions,
@@ -158,6 +169,14 @@ class World:
 
     def filter(self, asking, *, nodes=("a", "b")):
         return self.filter_call(called(asking), nodes=nodes)
+
+    def try_filter(self, asking):
+        """What filter's error says; empty: it answered."""
+        try:
+            self.filter(asking)
+        except NotReady as error:
+            return str(error)
+        return ""
 
     def filter_call(self, call, *, nodes=("a", "b")):
         """As kube-scheduler sends the pod."""
@@ -331,6 +350,17 @@ def pod(
         "status": {"phase": phase},
     }
     return msgspec.convert(built, objects.Pod)
+
+
+def gated(name, *, gpus=1, gates=(names.QUEUE_GATE,), spec=None, created=1.0, **changes):
+    """A pod behind our gate, as the watch shows it; `spec`: more of its spec."""
+    built = msgspec.to_builtins(pod(name, gpus=gpus, **changes))
+    built["metadata"] |= {
+        "resourceVersion": "7",
+        "creationTimestamp": f"2026-01-01T00:00:{created:02.0f}Z",
+    }
+    built["spec"] |= {"schedulingGates": [{"name": each} for each in gates]} | (spec or {})
+    return msgspec.json.decode(msgspec.json.encode(built), type=WatchedPod)
 
 
 def called(asking, **rules):

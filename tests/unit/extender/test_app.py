@@ -33,6 +33,7 @@ def app(reflector, server=None):
         queue=Task(),
         reporter=Task(),
         turns=Turns(),
+        gates=Task(),
         endpoint=Task(),
         servers=(server,),
     )

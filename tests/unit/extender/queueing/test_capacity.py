@@ -57,4 +57,4 @@ def test_what_waits_no_longer_leaves_its_place(full):
         full.asks(f"j{number}", gpus=1 + number % 3, attempt=1 + number)
         full.asks(f"j{number}", gpus=2 + number % 3, attempt=2 + number)
     full.admissions.withdraw_all()
-    assert full.admissions._capacity._kinds == {}
+    assert full.admissions._waiting._capacity._kinds == {}

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue's gate on a pod: what the pod asks for behind it, and the write that opens it.
+
+    spec.schedulingGates: [{name: gpupack.dev/queue}]       set at creation, by the API server
+                    │ one patch, when the queue lets the pod in
+                    ▼
+    spec.schedulingGates: []
+    spec.affinity: …requiredDuringScheduling… metadata.name In [NODE]     in every term
+    metadata.annotations[gpupack.dev/place]: {"node":"NODE","workers":"0","gpus":[…], …}
+
+kube-scheduler then looks at that one node. The annotation is what a new leader holds the place by.
+"""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+import msgspec
+
+from gpupack_core import Gang, Request
+from gpupack_crds import names
+from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_node, by_worker
+from gpupack_extender import pod_ask
+from gpupack_extender.errors import AskInvalid
+from gpupack_extender.ledger import claims
+from gpupack_extender.ledger.claims import Allocation
+from gpupack_extender.ledger.gated_pod import GatedPodSpec
+from gpupack_extender.queueing.ask import GatedAsk
+from gpupack_kube import objects
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def ask_of(pod: objects.Pod, observed: Collection[str]) -> GatedAsk:
+    """What a pod behind the gate asks for.
+
+    Raises:
+        AskInvalid: it cannot be served, or its rules about nodes are too long to be kept; filter
+            tells its owner.
+    """
+    if not isinstance(pod.spec, GatedPodSpec):
+        raise AskInvalid("its rules about nodes are read when kube-scheduler asks")
+    ask = pod_ask.of_gated(pod, pod.spec, observed)
+    return GatedAsk(pod=pod, ask=ask, gang=Gang(1, ask.served()))
+
+
+def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> Allocation | None:
+    """Where a queue has let the pod in; None: that cannot be read."""
+    written = pod.metadata.annotations.get(names.PLACE_ANNOTATION, "")
+    try:
+        placed = by_worker((msgspec.json.decode(written, type=NodePlacement),))
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    if len(placed) != 1:
+        return None
+    place = claims.placement(
+        placed[0].node,
+        claims.believed(placed[0].devices),
+        cpu=request.cpu,
+        memory=request.memory,
+    )
+    return Allocation(place, {} if placed[0].devices else tickets)
+
+
+def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
+    """The merge patch that opens the gate; it fails if the pod has changed meanwhile.
+
+    `place` None: kube-scheduler asks filter about it as about any pod.
+    """
+    metadata: dict[str, Any] = {
+        "uid": pod.metadata.uid,
+        "resourceVersion": pod.metadata.resource_version,
+    }
+    spec: dict[str, Any] = {"schedulingGates": None}
+    if place is not None:
+        worker = WorkerPlacement(0, place.node, claims.shares(place.placement))
+        (written,) = by_node((worker,))
+        metadata["annotations"] = {
+            names.PLACE_ANNOTATION: msgspec.json.encode(written).decode(),
+        }
+        affinity = _pinned(pod.spec, place.node)
+        if affinity is not None:
+            spec["affinity"] = affinity
+    return {"metadata": metadata, "spec": spec}
+
+
+def _pinned(spec: objects.PodSpec, node: str) -> objects.Json | None:
+    """Its node affinity, tightened to the node; None: it must stay as it is.
+
+    A term without conditions matches nothing, and would match with one: it is not touched.
+    """
+    if not isinstance(spec, GatedPodSpec) or not spec.pinnable:
+        return None
+    given = msgspec.json.decode(spec.rules.affinity) or {}
+    required = (given.get("nodeAffinity") or {}).get(_REQUIRED)
+    terms = [{}] if required is None else required.get("nodeSelectorTerms") or []
+    if required is not None and not all(map(_has_conditions, terms)):
+        return None
+    name = {"key": "metadata.name", "operator": "In", "values": [node]}
+    pinned = [{**term, "matchFields": [*(term.get("matchFields") or ()), name]} for term in terms]
+    return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": pinned}}}
+
+
+def _has_conditions(term: dict[str, Any]) -> bool:
+    return bool(term.get("matchExpressions") or term.get("matchFields"))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods of their own whose gate the queue opens: their places wait for their Binding.
+
+A place stands in the pod's annotation from the moment its gate is open. Who begins to lead holds it
+again, once and for as long as his predecessor would have: kube-scheduler may not have been there.
+"""
+
+from collections.abc import Collection
+from typing import Final, Protocol
+
+import gpupack_core as core
+from gpupack_extender import pod_resources
+from gpupack_extender.errors import AskInvalid
+from gpupack_extender.ledger.claims import Allocation, PodClaim, State
+from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.mismatch import mismatch
+from gpupack_extender.queueing import gate
+from gpupack_extender.queueing.ask import GatedAsk
+from gpupack_kube import objects
+
+MOST: Final = 128
+"""At once: kube-scheduler binds one after the other."""
+
+SECONDS: Final = 60.0
+"""For so long a place waits; later the pod is placed anew when kube-scheduler asks about it."""
+
+
+class Opens(Protocol):
+    """Who opens gates."""
+
+    def open(self, pod: objects.Pod, place: Allocation | None) -> None:
+        """Let kube-scheduler see the pod; with a place: let in by the queue, to go there."""
+
+
+class LetIn:
+    """Those that are not bound yet."""
+
+    def __init__(self, ledger: Ledger, gates: Opens, observed: Collection[str]) -> None:
+        self._ledger, self._gates, self._observed = ledger, gates, observed
+        self._held: set[str] = set()
+        """By UID; some may be bound by now."""
+        self._known: set[str] = set()
+        """UIDs whose place has been held."""
+
+    def is_full(self) -> bool:
+        """Whether there are as many as there may be."""
+        if len(self._held) >= MOST:
+            self._held = {uid for uid in self._held if self._is_assumed(uid)}
+        return len(self._held) >= MOST
+
+    def admit(self, waiting: GatedAsk, place: core.Placement) -> PodClaim:
+        """Hold the place, and have the gate opened."""
+        claim = self._ledger.assume(waiting.ask, place, seconds=SECONDS)
+        self._held.add(claim.uid)
+        self._known.add(claim.uid)
+        self._gates.open(waiting.pod, claim.allocation)
+        return claim
+
+    def see(self, pod: objects.Pod) -> PodClaim | None:
+        """Its gate is open, and it is not bound; the answer is what is held for it now."""
+        uid = pod.metadata.uid
+        if uid in self._known:
+            return None
+        self._known.add(uid)
+        ask, place = self._ledger.pods.waiting(uid), self._place(pod)
+        if ask is None or place is None or uid in self._ledger.claims.pods:
+            return None
+        if mismatch(ask.served(), place) or self._ledger.claims.obstacle(place):
+            return None
+        self._held.add(uid)
+        return self._ledger.hold(ask, place, seconds=SECONDS)
+
+    def gone(self, uid: str) -> None:
+        """It is bound, or there is no such pod."""
+        self._known.discard(uid)
+
+    def _place(self, pod: objects.Pod) -> Allocation | None:
+        ask = self._ledger.pods.waiting(pod.metadata.uid)
+        if ask is None or ask.request is None:
+            return None
+        try:
+            tickets = pod_resources.tickets(pod.spec, self._observed)
+        except AskInvalid:
+            return None
+        return gate.place_of(pod, ask.request, tickets)
+
+    def _is_assumed(self, uid: str) -> bool:
+        claim = self._ledger.claims.pods.get(uid)
+        return claim is not None and claim.state is State.ASSUMED

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gates are opened once, whatever becomes of the write and of its answer."""
+
+import asyncio
+
+import pytest
+from extender_builders import gated, whole
+
+from gpupack_crds import names
+from gpupack_extender.ledger import claims
+from gpupack_extender.queueing import gates
+from gpupack_extender.queueing.gates import Gates
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(gates, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(gates, "AGAIN_SECONDS", 0.05)
+
+
+@pytest.fixture
+async def opener(api, world, quick):
+    world.leads = True
+    opening = Gates(api, world.ledger, leads=lambda: world.leads)
+    running = asyncio.create_task(opening.run())
+    yield opening
+    running.cancel()
+
+
+def shown_by(server, **changes):
+    """The pod as the API server has it."""
+    raw = {
+        "metadata": {
+            "name": "p",
+            "namespace": "team",
+            "uid": "uid-p",
+            "resourceVersion": "7",
+            **changes,
+        },
+        "spec": {"schedulingGates": [{"name": names.QUEUE_GATE}]},
+    }
+    server.pods["p"] = raw
+    return raw
+
+
+def held(world):
+    """A place that the queue holds for the pod as its gate is opened."""
+    asked = gated("p")
+    world.ledger.pods.upsert(asked)
+    place = world.ledger.claims.allocation(claims.placement("a", whole("a", 0), cpu=1000, memory=0))
+    world.ledger.hold(world.ledger.pods.waiting("uid-p"), place, seconds=60)
+    return asked, place
+
+
+async def settled(opening):
+    """Until nothing is being opened."""
+    async with asyncio.timeout(5):
+        while opening._opening:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_gate_is_opened_with_the_place_written_on_the_pod(opener, server, world):
+    raw = shown_by(server)
+    opener.open(*held(world))
+    await settled(opener)
+    assert "schedulingGates" not in raw["spec"]
+    assert '"node":"a"' in raw["metadata"]["annotations"][names.PLACE_ANNOTATION]
+
+
+@pytest.mark.parametrize("fault", ["lost before", "lost after"])
+async def test_a_lost_answer_is_a_question_and_not_a_failure(opener, server, world, fault):
+    raw = shown_by(server)
+    server.faults = [fault]
+    opener.open(*held(world))
+    await settled(opener)
+    assert "schedulingGates" not in raw["spec"]
+    assert world.states() == ["assumed"]
+    assert len(server.patches) == (2 if fault == "lost before" else 1)
+
+
+async def test_a_pod_that_has_changed_is_read_and_opened_as_it_is(opener, server, world):
+    raw = shown_by(server, resourceVersion="8")
+    opener.open(*held(world))
+    await settled(opener)
+    assert "schedulingGates" not in raw["spec"]
+
+
+async def test_the_place_of_a_pod_that_is_gone_is_given_back(opener, server, world):
+    opener.open(*held(world))
+    await settled(opener)
+    await asyncio.sleep(0.1)
+    assert (world.states(), "uid-p" in world.ledger.changes.gates) == ([], True)
+
+
+async def test_a_pod_of_the_same_name_is_another(opener, server, world):
+    raw = shown_by(server, uid="uid-other")
+    opener.open(*held(world))
+    await settled(opener)
+    assert "schedulingGates" in raw["spec"]
+
+
+async def test_a_write_that_is_refused_is_tried_again_later_with_a_place_of_then(
+    opener, server, world
+):
+    shown_by(server)
+    server.faults = ["forbidden"]
+    opener.open(*held(world))
+    await settled(opener)
+    assert world.states() == ["assumed"]
+    await asyncio.sleep(0.1)
+    assert (world.states(), "uid-p" in world.ledger.changes.gates) == ([], True)
+
+
+async def test_nothing_is_sent_once_another_leads(opener, server, world):
+    raw = shown_by(server)
+    world.leads = False
+    opener.open(*held(world))
+    await settled(opener)
+    assert (server.patches, "schedulingGates" in raw["spec"]) == ([], True)
+
+
+async def test_a_pod_without_a_place_is_let_through_to_filter(opener, server, world):
+    raw = shown_by(server)
+    opener.open(gated("p"), None)
+    await settled(opener)
+    assert "schedulingGates" not in raw["spec"]
+    assert raw["metadata"]["annotations"] == {}
