@@ -92,7 +92,7 @@ def _gpu_node(index: int) -> GpuNode:
         }
         for gpu in range(GPUS)
     ]
-    status = {"mode": "owned", "resourceName": names.GPU, "devices": devices}
+    status = {"mode": "owned", "devices": devices}
     return msgspec.convert({"metadata": {"name": node_name(index)}, "status": status}, GpuNode)
 
 

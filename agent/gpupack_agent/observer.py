@@ -58,7 +58,7 @@ class Observer:
     async def round(self) -> None:
         """Look once. What a kubelet that is away does not tell stays as it was."""
         try:
-            if self._node_mode.undecided:
+            if self._node_mode.observes:
                 self._node_mode.see(await self._kubelet.served())
             await self._read_back()
         except (KubeletUnavailable, KubeletTooOld) as error:
@@ -75,13 +75,13 @@ class Observer:
         if self._node_mode.mode == "owned" or not self._pods.synced:
             self._read = None
             return
-        resource = self._node_mode.resource
-        pods = self._pods.started(resource)
+        resources = self._node_mode.resources
+        pods = self._pods.started(resources)
         known = self._read or {}
         read = {pod.uid: known[pod.uid] for pod in pods if pod.uid in known}
         for pod in pods:
             if pod.uid not in read:
-                listed = await self._kubelet.tickets(pod.namespace, pod.name, resource)
+                listed = await self._kubelet.tickets(pod.namespace, pod.name, *resources)
                 if listed:
                     ids = frozenset[str]().union(*listed.values())
                     read[pod.uid] = holder(pod, ids, self._known_devices.devices)

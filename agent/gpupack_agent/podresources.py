@@ -8,7 +8,8 @@ clients together 100 calls a second and a burst of 10; we keep below that by spa
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 
 import grpc
 import grpc.aio
@@ -42,8 +43,10 @@ class PodResources:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=RECONNECT) as channel:
             yield cls(channel)
 
-    async def tickets(self, namespace: str, name: str, resource: str) -> dict[str, frozenset[str]]:
-        """Tickets of one resource by container; empty where the kubelet knows no such pod.
+    async def tickets(
+        self, namespace: str, name: str, *resources: str
+    ) -> dict[str, frozenset[str]]:
+        """Tickets of these resources by container; empty where the kubelet knows no such pod.
 
         Raises:
             KubeletUnavailable: no answer.
@@ -57,10 +60,10 @@ class PodResources:
                 if _unknown_pod(error):
                     return {}
                 raise _no_answer("Get", error) from error
-        return _by_container(answer, resource)
+        return _by_container(answer, resources)
 
-    async def served(self) -> frozenset[str]:
-        """Resources of which the kubelet has healthy devices at this moment, held or not.
+    async def served(self) -> dict[str, frozenset[str]]:
+        """Ids of the healthy devices that the kubelet has at this moment, held or not, by resource.
 
         Raises:
             KubeletUnavailable: no answer.
@@ -72,7 +75,10 @@ class PodResources:
                 answer = await self._stub.GetAllocatableResources(request, timeout=TIMEOUT_SECONDS)
             except grpc.aio.AioRpcError as error:
                 raise _no_answer("GetAllocatableResources", error) from error
-        return frozenset(devices.resource_name for devices in answer.devices)
+        found: dict[str, set[str]] = defaultdict(set)
+        for devices in answer.devices:
+            found[devices.resource_name].update(devices.device_ids)
+        return {resource: frozenset(ids) for resource, ids in found.items()}
 
     @contextlib.asynccontextmanager
     async def _spaced(self) -> AsyncIterator[None]:
@@ -99,13 +105,15 @@ def _no_answer(call: str, error: grpc.aio.AioRpcError) -> AgentError:
     )
 
 
-def _by_container(answer: api.GetPodResourcesResponse, resource: str) -> dict[str, frozenset[str]]:
+def _by_container(
+    answer: api.GetPodResourcesResponse, resources: Collection[str]
+) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for container in answer.pod_resources.containers:
         ids = frozenset(
             each
             for devices in container.devices
-            if devices.resource_name == resource
+            if devices.resource_name in resources
             for each in devices.device_ids
         )
         if ids:

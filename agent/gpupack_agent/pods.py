@@ -128,12 +128,12 @@ class PodStore:
             and any(ask.resource == resource and ask.count == count for ask in pod.asks)
         ]
 
-    def started(self, resource: str) -> list[PodView]:
-        """Pods that ask for `resource`, have run and can still run."""
+    def started(self, resources: Collection[str]) -> list[PodView]:
+        """Pods that ask for any of these, have run and can still run."""
         return [
             pod
             for pod in self.by_uid.values()
             if pod.started
             and not pod.finished
-            and any(ask.resource == resource for ask in pod.asks)
+            and any(ask.resource in resources for ask in pod.asks)
         ]

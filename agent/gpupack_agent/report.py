@@ -73,10 +73,13 @@ def describe(
     findings: Findings, node_mode: NodeMode, held: tuple[GpuHolder, ...] = ()
 ) -> GpuNodeStatus:
     """Put a status together."""
-    devices = findings.devices
+    devices = tuple(
+        msgspec.structs.replace(each, resource=node_mode.resource_of(each.uuid))
+        for each in findings.devices
+    )
     return GpuNodeStatus(
         mode=node_mode.mode,
-        resource_name=node_mode.resource,
+        resources=node_mode.resources,
         devices=devices,
         holders=held,
         gpus=len(devices),

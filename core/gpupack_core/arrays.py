@@ -28,7 +28,7 @@ IntArray = NDArray[np.signedinteger[Any]]
 
 ABSENT = -1
 MIXED = -2
-"""In `node_kind`: GPUs of several kinds."""
+"""In `node_kind`: GPUs of several kinds; in `node_resource`: devices of several resources."""
 
 SIZES = 10
 """Holders are counted by size: 0 a share, 1 to 8 as many whole GPUs, 9 more."""
@@ -41,12 +41,16 @@ _EMPTIED = -2
 """From here down go the versions of emptied rows, which stay as they are when emptied again; 0 is
 that of rows in which no node has been yet."""
 
+_NARROWED_BITS = 48
+"""Above these bits the version of a narrowed row has the resource; nobody counts as far."""
+
 _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "health": (np.int8, ABSENT),
     "model": (np.int16, ABSENT),
     "kind": (np.int16, ABSENT),
     "clique": (np.int16, ABSENT),
     "numa": (np.int16, ABSENT),
+    "resource": (np.int16, ABSENT),
     "profile": (np.int16, ABSENT),
     "parent": (np.int16, ABSENT),
     "capacity": (np.int32, 0),
@@ -64,10 +68,10 @@ _PER_NODE: dict[str, tuple[type[np.generic], int]] = {
     "ready": (np.bool_, 0),
     "cordoned": (np.bool_, 0),
     "taints": (np.int32, 0),
-    "resource": (np.int32, 0),
     "order": (np.int64, 0),
     "version": (np.int64, 0),
     "node_kind": (np.int16, ABSENT),
+    "node_resource": (np.int16, ABSENT),
     "gpus": (np.int32, 0),
     "idle_gpus": (np.int32, 0),
     "free_gpu_milli": (np.int32, 0),
@@ -101,6 +105,15 @@ _CHANGED_BY_HOLDERS = (
     "holders",
 )
 
+_NARROWED: dict[str, int] = {
+    "kind": ABSENT,
+    "clique": ABSENT,
+    "capacity": 0,
+    "free_milli": 0,
+    "free_memory": 0,
+    "free_shares": 0,
+}
+
 
 class Kind(NamedTuple):
     """GPUs that no request can tell apart: same model, same memory."""
@@ -122,6 +135,8 @@ class Arrays:
     clique: IntArray
     """0, 1, … within the node; ABSENT: no NVLink."""
     numa: IntArray
+    resource: IntArray
+    """Index into the cluster's table of resource names; ABSENT where there is no device."""
     profile: IntArray
     """Index into the cluster's table of MIG profiles; ABSENT: a whole GPU."""
     parent: IntArray
@@ -146,14 +161,14 @@ class Arrays:
     cordoned: BoolArray
     taints: IntArray
     """Index into the cluster's table of taint sets."""
-    resource: IntArray
-    """Index into the cluster's table of resource names."""
     order: IntArray
     """Ties go to the node with the smallest."""
     version: IntArray
     """Rows of equal version, in whatever copy of whatever cluster, are equal in all else."""
     node_kind: IntArray
     """The `kind` of all GPUs of the node, MIXED or ABSENT."""
+    node_resource: IntArray
+    """The `resource` of all devices of the node, MIXED or ABSENT."""
     gpus: IntArray
     """GPUs of the node, whatever their health; MIG slices do not count."""
     idle_gpus: IntArray
@@ -203,6 +218,32 @@ class Arrays:
         return replace(
             self, **{name: getattr(self, name).copy(order="K") for name in _CHANGED_BY_HOLDERS}
         )
+
+    def narrowed(self, rows: IntArray, resource: int) -> Self:
+        """These rows as if the node had no GPUs but those of one resource; the others are shared.
+
+        That is so of GPUs' kinds, cliques and capacity, of what is free of them, and of the node's
+        sums of these. All else stays as it is, `holders` too: whoever holds GPUs there.
+        """
+        others = self.resource[rows] != resource
+        changed: dict[str, Any] = {}
+        for name, fill in _NARROWED.items():
+            changed[name] = getattr(self, name).copy(order="K")
+            changed[name][rows] = np.where(others, fill, changed[name][rows])
+        free, kind = changed["free_milli"][rows], changed["kind"][rows]
+        part = (resource + 1) << _NARROWED_BITS
+        version = self.version[rows]
+        sums = {
+            "node_kind": _of_all(kind),
+            "gpus": (changed["capacity"][rows] > 0).sum(axis=1),
+            "idle_gpus": (free == WHOLE_GPU).sum(axis=1),
+            "free_gpu_milli": free.sum(axis=1),
+            "version": np.where(version < 0, version - part, version + part),
+        }
+        for name, figures in sums.items():
+            changed[name] = getattr(self, name).copy()
+            changed[name][rows] = figures
+        return replace(self, **changed)
 
     def grown(self, rows: int, columns: int) -> Self:
         """The same content with room for more."""
@@ -310,6 +351,13 @@ class Arrays:
         self.free_pods[rows] = np.maximum(self.pods[rows] - self.used_pods[rows], 0)
         changed = len(free)
         self.version[rows] = np.fromiter(islice(_VERSIONS, changed), np.int64, changed)
+
+
+def _of_all(numbers: IntArray) -> IntArray:
+    """By row: the number that all devices have, MIXED or ABSENT; those without one do not count."""
+    largest = numbers.max(axis=1, initial=ABSENT)
+    is_alike = (numbers == largest[:, None]) | (numbers == ABSENT)
+    return np.where(is_alike.all(axis=1), largest, MIXED)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

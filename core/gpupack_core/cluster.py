@@ -295,7 +295,6 @@ class Cluster:
         a.order[row], a.present[row] = order, True
         a.ready[row], a.cordoned[row] = node.ready, node.cordoned
         a.taints[row] = self.taint_sets.take(node.taints)
-        a.resource[row] = self.resources.take(node.resource)
         a.cpu[row], a.ram[row] = node.cpu, node.memory
         a.pods[row] = MOST_PODS if node.pods is None else node.pods
         a.gpus[row] = sum(not device.is_slice for device in node.devices)
@@ -310,6 +309,7 @@ class Cluster:
         for column, device in enumerate(devices):
             a.health[row, column] = device.health
             a.model[row, column] = self.model_names.take(device.model)
+            a.resource[row, column] = self.resources.take(device.resource)
             a.memory[row, column] = device.memory
             if device.is_slice:
                 a.profile[row, column] = self.profiles.take(device.profile)
@@ -321,8 +321,7 @@ class Cluster:
             if device.clique is not None:
                 a.clique[row, column] = cliques.take(device.clique)
             a.numa[row, column] = ABSENT if device.numa_node is None else device.numa_node
-        kinds = set(a.kind[row].tolist()) - {ABSENT}
-        a.node_kind[row] = MIXED if len(kinds) > 1 else max(kinds, default=ABSENT)
+        a.node_kind[row], a.node_resource[row] = _of_all(a.kind[row]), _of_all(a.resource[row])
         self._columns[name] = {device.uuid: column for column, device in enumerate(devices)}
         self._device_node.update(dict.fromkeys(self._columns[name], name))
 
@@ -331,11 +330,13 @@ class Cluster:
         a = self.arrays
         if not a.present[row]:
             return []
-        used: list[tuple[Table[Any], int]] = [
-            (self.taint_sets, int(a.taints[row])),
-            (self.resources, int(a.resource[row])),
-        ]
-        per_device = ((self.model_names, a.model), (a.kinds, a.kind), (self.profiles, a.profile))
+        used: list[tuple[Table[Any], int]] = [(self.taint_sets, int(a.taints[row]))]
+        per_device = (
+            (self.model_names, a.model),
+            (a.kinds, a.kind),
+            (self.resources, a.resource),
+            (self.profiles, a.profile),
+        )
         for table, numbers in per_device:
             used += [(table, number) for number in numbers[row].tolist() if number != ABSENT]
         return used
@@ -388,6 +389,12 @@ class Cluster:
                     f"{grant.uuid} on {placement.node} has no {grant.milli} milli-GPU and "
                     f"{grant.memory} MiB free, or no slot for a share"
                 )
+
+
+def _of_all(numbers: IntArray) -> int:
+    """The number that all devices of a node have, MIXED or ABSENT."""
+    there = set(numbers.tolist()) - {ABSENT}
+    return MIXED if len(there) > 1 else max(there, default=ABSENT)
 
 
 def _give_back(used: Iterable[tuple[Table[Any], int]]) -> None:

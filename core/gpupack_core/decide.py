@@ -24,6 +24,7 @@ from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Reason, Refusal
 from gpupack_core.refuse import never_fits, node_reasons, refusal
 from gpupack_core.request import Request
+from gpupack_core.serving import seen_for
 from gpupack_core.units import WHOLE_GPU, NodeName
 
 _FEW = 64
@@ -63,7 +64,7 @@ def choose(
     """As decide, for those who do not ask why not: that costs several times as much."""
     names = None if candidates is None else tuple(candidates)
     rows = np.flatnonzero(worker_slots(cluster, request))
-    scores = scores_of(cluster.arrays, request, policy, rows)
+    scores = scores_of(cluster, request, policy, rows)
     row = _best_candidate(cluster, rows, scores, names)
     return None if row is None else place(cluster, row, request, policy)
 
@@ -77,7 +78,7 @@ def rank(
 ) -> tuple[Ranked, ...]:
     """The candidates that fit, best first, in the order in which decide would take them."""
     rows = np.flatnonzero(worker_slots(cluster, request))
-    scores = scores_of(cluster.arrays, request, policy, rows)
+    scores = scores_of(cluster, request, policy, rows)
     if candidates is not None:
         among = cluster.among(candidates)[rows]
         rows, scores = rows[among], scores[among]
@@ -105,13 +106,13 @@ def nearly(
     return miss, frozenset(map(cluster.name_at, rows.tolist()))
 
 
-def scores_of(arrays: Arrays, request: Request, policy: Policy, rows: IntArray) -> FloatArray:
+def scores_of(cluster: Cluster, request: Request, policy: Policy, rows: IntArray) -> FloatArray:
     """One score per row.
 
     A policy is not asked about no rows: where none has room there may be no device at all, of
     which no policy can say which is the fullest.
     """
-    return policy.score(arrays, request, rows) if len(rows) else np.zeros(0)
+    return policy.score(seen_for(cluster, request), request, rows) if len(rows) else np.zeros(0)
 
 
 def best_row(arrays: Arrays, rows: IntArray, scores: FloatArray) -> int:
@@ -133,7 +134,7 @@ def place(
     eligible = eligible_devices(cluster, request, at=row)
     if among is not None:
         eligible = among if eligible is None else eligible & among
-    columns = choose_devices(cluster.arrays, row, request, eligible, policy)
+    columns = choose_devices(seen_for(cluster, request), row, request, eligible, policy)
     grants = tuple(_grant(devices[column], request) for column in columns)
     return Placement(cluster.name_at(row), grants, request.cpu, request.memory)
 

@@ -20,6 +20,7 @@ from gpupack_core.memo import ALL, Rows
 from gpupack_core.model import Health
 from gpupack_core.reasons import Reason
 from gpupack_core.request import Request, Share, Slices
+from gpupack_core.serving import serving_devices, serving_nodes
 from gpupack_core.units import WHOLE_GPU
 
 UNLIMITED = np.int64(1 << 30)
@@ -78,12 +79,13 @@ def eligible_devices(
 ) -> BoolArray | None:
     """Devices of an asked model, size and MIG profile, whatever is free on them; None: all GPUs.
 
-    `at`: the rows; for one row the answer is a vector over the devices of its node.
+    By the asked resource they are told apart only on nodes that have any of it. `at`: the rows; for
+    one row the answer is a vector over the devices of its node.
     """
-    a = cluster.arrays
-    eligible: BoolArray | None = None
+    a, eligible = cluster.arrays, serving_devices(cluster, request, at)
     if request.slices is not None:
-        eligible = _asked_profile(cluster, request.slices)[a.profile[at]]
+        of_profile = _asked_profile(cluster, request.slices)[a.profile[at]]
+        eligible = of_profile if eligible is None else eligible & of_profile
     if request.models:
         of_model = _asked_models(cluster, request)[a.model[at]]
         eligible = of_model if eligible is None else eligible & of_model
@@ -130,7 +132,7 @@ def _open(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
     """Whatever the request's selector says."""
     a = cluster.arrays
     is_open: BoolArray = a.ready[at] & ~a.cordoned[at]
-    return is_open & _tolerated(cluster, request, at) & _serves(cluster, request, at)
+    return is_open & _tolerated(cluster, request, at) & serving_nodes(cluster, request, at)
 
 
 def _tolerated(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
@@ -138,14 +140,6 @@ def _tolerated(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
         return cluster.arrays.present[at]
     mask = cluster.taint_sets.open_to(request.tolerations).mask
     return mask[cluster.arrays.taints[at]] if len(mask) else cluster.arrays.present[at]
-
-
-def _serves(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
-    """Nodes whose GPUs are asked for by the request's name for them."""
-    if cluster.resources.in_use == {request.resource} or not request.needs_gpu:
-        return cluster.arrays.present[at]
-    serves = cluster.resources.where(lambda resource: resource == request.resource)
-    return serves[cluster.arrays.resource[at]] if len(serves) else cluster.arrays.present[at]
 
 
 def _selected(cluster: Cluster, request: Request) -> BoolArray:
@@ -235,13 +229,17 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
         return
     a, needed = cluster.arrays, request.devices
     yield Check(Reason.NO_GPUS, _nowhere(a.health != ABSENT))
-    yield Check(Reason.OTHER_RESOURCE, ~_serves(cluster, request))
-    if request.slices is None:
-        here: BoolArray = a.capacity > 0
-        yield Check(Reason.ONLY_MIG_SLICES, a.gpus == 0)
-    else:
+    yield Check(Reason.OTHER_RESOURCE, ~serving_nodes(cluster, request))
+    here: BoolArray = a.capacity > 0
+    lacks, lacking = Reason.ONLY_MIG_SLICES, a.gpus == 0
+    if request.slices is not None:
         here = _asked_profile(cluster, request.slices)[a.profile]
-        yield Check(Reason.NO_SUCH_MIG_SLICES, _nowhere(here))
+        lacks, lacking = Reason.NO_SUCH_MIG_SLICES, _nowhere(here)
+    serving = serving_devices(cluster, request)
+    if serving is not None:
+        here = here & serving
+        lacking = _nowhere(here)
+    yield Check(lacks, lacking)
     if request.models:
         here = here & _asked_models(cluster, request)[a.model]
         yield Check(Reason.MODEL_MISMATCH, _nowhere(here))

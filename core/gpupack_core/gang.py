@@ -132,7 +132,7 @@ class _Plan:
         return tightest_clique(self.cluster.arrays, row, units, needed)
 
     def _score(self, rows: IntArray) -> FloatArray:
-        return scores_of(self.cluster.arrays, self._request, self._policy, rows)
+        return scores_of(self.cluster, self._request, self._policy, rows)
 
     def _allowed(self) -> BoolArray:
         """Nodes that can take the next worker and leave a way to place all others."""

@@ -68,6 +68,9 @@ class Device:
     `clique` names the NVLink clique within the node; None: no NVLink. Cliques that span nodes
     are not modelled. `index` is the order in which devices of a node are given out. `max_shares`:
     how many shares of a GPU there can be at a time, however small; a slice has none.
+
+    `resource` is the name by which the device is asked for: it serves requests of that name and no
+    others. Devices of one node may have different ones.
     """
 
     uuid: DeviceUuid
@@ -80,6 +83,7 @@ class Device:
     max_shares: int = WHOLE_GPU
     profile: str = ""
     parent: DeviceUuid = NO_PARENT
+    resource: str = ""
 
     def __post_init__(self) -> None:
         if not self.uuid or not self.model:
@@ -114,8 +118,6 @@ class Node:
     """A node with what pods may use of it: `cpu`, `memory` and `pods` are allocatable, not free.
 
     `pods`: how many pods there may be at a time, whatever they ask for; None: any number.
-
-    `resource` is the name by which its GPUs are asked for; it takes only requests of that name.
     """
 
     name: NodeName
@@ -126,7 +128,6 @@ class Node:
     taints: tuple[Taint, ...] = ()
     ready: bool = True
     cordoned: bool = False
-    resource: str = ""
     pods: int | None = None
 
     def __post_init__(self) -> None:
@@ -141,6 +142,11 @@ class Node:
         if len({device.index for device in self.devices}) < len(self.devices):
             raise InvalidInventory(f"node {self.name}: two devices have the same index")
         self._check_slices()
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The names by which its devices are asked for, each once, in alphabetical order."""
+        return tuple(sorted({device.resource for device in self.devices}))
 
     def _check_slices(self) -> None:
         parents = {device.parent for device in self.devices}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpupack_core.arrays import BoolArray, IntArray
+from gpupack_core.arrays import ABSENT, BoolArray, IntArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import Check, reasons, worker_slots
 from gpupack_core.miss import Miss
@@ -88,6 +88,6 @@ def _count(cluster: Cluster, check: Check, rows: BoolArray) -> Count:
     nearest = None if check.nearest is None or not nodes else int(check.nearest[rows].max())
     resources: tuple[str, ...] = ()
     if check.reason is Reason.OTHER_RESOURCE:
-        numbers = np.unique(cluster.arrays.resource[rows]).tolist()
+        numbers = set(cluster.arrays.resource[rows].ravel().tolist()) - {ABSENT}
         resources = tuple(sorted(cluster.resources.values[number] for number in numbers))
     return Count(check.reason, nodes, nearest, resources)

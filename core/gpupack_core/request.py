@@ -58,7 +58,7 @@ class Request:
     `models` empty: any; otherwise each GPU must match one of them (models.matches_model).
     `min_memory` asks for devices of at least this capacity. NVLINK: all GPUs of the worker in
     one clique; one GPU needs no link. `cpu` and `memory` are the pod's requests. `resource`: the
-    name by which GPUs are asked for, as of model.Node.
+    name by which GPUs are asked for, as of model.Device.
     """
 
     gpus: int | None = None

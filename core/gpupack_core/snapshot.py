@@ -4,16 +4,17 @@
     {"schema": 1, "tieSeed": null,
      "nodes": [{"name": "a", "cpuMilli": 64000, "memoryMiB": 512000, "labels": {"zone": "1"},
                 "taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}],
-                "ready": true, "cordoned": false, "resource": "", "pods": null,
+                "ready": true, "cordoned": false, "pods": null,
                 "devices": [{"uuid": "GPU-1", "index": 0, "model": "H100", "memoryMiB": 81559,
                              "numaNode": 0, "clique": 0, "health": "Healthy", "maxShares": 1000,
-                             "profile": "", "parent": ""}]}],
+                             "profile": "", "parent": "", "resource": ""}]}],
      "holders": [{"holder": "pod-1", "node": "a", "cpuMilli": 1000, "memoryMiB": 2048, "pods": 1,
                   "devices": [{"uuid": "GPU-1", "milli": 500, "memoryMiB": 4096}]}]}
 
 `load` and `dump` are inverse; order matters, since ties between nodes go to the first. Written by
 hand, a document may leave out whatever has a default: all but names, UUIDs, models, the memory of
-devices, and milli and memory of what is held; `index` is then the place in the list.
+devices, and milli and memory of what is held; `index` is then the place in the list. A node may
+say `resource`, too: for those of its devices that do not.
 """
 
 from collections.abc import Mapping
@@ -110,17 +111,16 @@ def _hold(cluster: Cluster, fields: Fields, *, strict: bool) -> None:
 
 def _node(fields: Fields) -> Node:
     fields.only(*_NODE_FIELDS)
-    devices = enumerate(fields.objects("devices", ()))
+    devices, resource = enumerate(fields.objects("devices", ())), fields.text("resource", "")
     return Node(
         name=NodeName(fields.text("name")),
-        devices=tuple(_device(device, place) for place, device in devices),
+        devices=tuple(_device(device, place, resource) for place, device in devices),
         cpu=MilliCpu(fields.number("cpuMilli", 0)),
         memory=MiB(fields.number("memoryMiB", 0)),
         labels=fields.texts("labels"),
         taints=tuple(_taint(taint) for taint in fields.objects("taints", ())),
         ready=fields.truth("ready", default=True),
         cordoned=fields.truth("cordoned", default=False),
-        resource=fields.text("resource", ""),
         pods=fields.number_or_none("pods", most=MOST_PODS),
     )
 
@@ -131,7 +131,7 @@ def _taint(fields: Fields) -> Taint:
     return Taint(fields.text("key"), fields.text("value", ""), effect)
 
 
-def _device(fields: Fields, place: int) -> Device:
+def _device(fields: Fields, place: int, resource: str) -> Device:
     fields.only(*_DEVICE_FIELDS)
     return Device(
         uuid=DeviceUuid(fields.text("uuid")),
@@ -144,6 +144,7 @@ def _device(fields: Fields, place: int) -> Device:
         max_shares=fields.number("maxShares", WHOLE_GPU, most=_MOST_SHARES),
         profile=fields.text("profile", ""),
         parent=DeviceUuid(fields.text("parent", "")),
+        resource=fields.text("resource", resource),
     )
 
 
@@ -175,7 +176,6 @@ def _node_dict(node: Node) -> dict[str, Any]:
         "taints": [{"key": t.key, "value": t.value, "effect": t.effect.value} for t in node.taints],
         "ready": node.ready,
         "cordoned": node.cordoned,
-        "resource": node.resource,
         "pods": node.pods,
         "devices": [_device_dict(device) for device in node.devices],
     }
@@ -193,6 +193,7 @@ def _device_dict(device: Device) -> dict[str, Any]:
         "maxShares": device.max_shares,
         "profile": device.profile,
         "parent": device.parent,
+        "resource": device.resource,
     }
 
 
@@ -233,4 +234,5 @@ _DEVICE_FIELDS = (
     "maxShares",
     "profile",
     "parent",
+    "resource",
 )

@@ -35,6 +35,14 @@ class Table(Generic[T]):
         """A copy: the number of each value in use."""
         return self._numbers.copy()
 
+    def number(self, value: T) -> int | None:
+        """The value's number; None: it is not in use."""
+        return self._numbers.get(value)
+
+    def has_others(self, value: T) -> bool:
+        """Whether a value but this one is in use."""
+        return len(self._numbers) > (value in self._numbers)
+
     def uses(self, number: int) -> int:
         """How many of the number have not ended."""
         return self._uses[number]

@@ -50,7 +50,7 @@ NODE_COLUMNS = (
     ("Model", "string", ".status.model", "Model of the GPUs.", 0),
     ("Simulated", "boolean", ".status.simulated", "Whether GPUs are simulated.", 0),
     ("Held by", "string", ".status.heldBy", "Pods that hold GPUs or shares of them.", 1),
-    ("Resource", "string", ".status.resourceName", "Which resource its GPUs are.", 1),
+    ("Resources", "string", ".status.resources", "Which resources its GPUs are.", 1),
     ("Driver", "string", ".status.driverVersion", "Version of the GPU driver.", 1),
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
 )

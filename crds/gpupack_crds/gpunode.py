@@ -10,10 +10,16 @@ from gpupack_crds.wire import Timestamp, Wire, described
 MAX_GPUS = 128
 """Of one node."""
 
+MAX_RESOURCES = 32
+"""Names by which one node's GPUs are handed out."""
+
 MAX_NUMBER = 1023
 """What GPUs, NUMA nodes and NVLink cliques of one node are numbered up to; Linux has no more NUMA
 nodes."""
 
+Resource = Annotated[
+    str, described("A resource by which the kubelet hands out GPUs.", min_length=1, max_length=253)
+]
 Mode = Literal["owned", "observed"]
 Health = Literal["Healthy", "Degraded", "Failed"]
 
@@ -68,6 +74,10 @@ class GpuDevice(Wire, frozen=True):
         ]
         | None
     ) = None
+    resource: Annotated[
+        str,
+        described("The resource by which the kubelet hands it out.", min_length=1, max_length=253),
+    ] = GPU
     mig_parent: Annotated[
         str, described("UUID of the GPU that this MIG slice is part of.", max_length=128)
     ] = ""
@@ -97,14 +107,14 @@ class GpuNodeStatus(Wire, frozen=True):
             "and gpupack only packs nodes."
         ),
     ] = "owned"
-    resource_name: Annotated[
-        str,
+    resources: Annotated[
+        tuple[Resource, ...],
         described(
-            "The resource by which the kubelet hands out this node's GPUs.",
+            "The resources by which the kubelet hands out this node's GPUs.",
             min_length=1,
-            max_length=253,
+            max_length=MAX_RESOURCES,
         ),
-    ] = GPU
+    ] = (GPU,)
     devices: Annotated[
         tuple[GpuDevice, ...], described("The GPUs of this node.", max_length=MAX_GPUS)
     ] = ()

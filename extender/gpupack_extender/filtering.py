@@ -154,24 +154,24 @@ class Filter:
         less = f"; would fit with {miss.resource.less(miss.less)}" if miss else ""
 
         @functools.cache
-        def text(reason: core.Reason, resource: str) -> str:
-            return reason.describe(request, resources=(resource,))
+        def text(reason: core.Reason, resources: tuple[str, ...]) -> str:
+            return reason.describe(request, resources=resources)
 
         failed: dict[str, str] = {}
         lasting: dict[str, str] = {}
         why = core.explain(cluster, request, candidates=nodes)
         for name, reason in why.items():
             group = failed if reason in EVICTING_HELPS else lasting
-            group[name] = text(reason, _resource(cluster.node(name))) + less * (name in near)
+            group[name] = text(reason, _resources(cluster.node(name))) + less * (name in near)
         failed |= dict.fromkeys((name for name in nodes if name not in why), RESERVED)
         return FilterResult(
             node_names=[], failed_nodes=failed, failed_and_unresolvable_nodes=lasting
         )
 
 
-def _resource(node: core.Node | None) -> str:
-    """By which name the node's GPUs are asked for."""
-    return (node.resource if node else "") or names.GPU
+def _resources(node: core.Node | None) -> tuple[str, ...]:
+    """By which names the node's GPUs are asked for."""
+    return tuple(name or names.GPU for name in node.resources) if node else ()
 
 
 def _committed(held: PodClaim, nodes: Nodes) -> FilterResult:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Node and its GPUNode as one node of core."""
 
+import dataclasses
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 import gpupack_core as core
 from gpupack_crds import names, quantity
@@ -31,35 +32,37 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
             resource that is not observed.
     """
     allocatable = node.status.allocatable
-    resource = _resource(gpus, observed)
+    resources = _observed(gpus, observed)
     try:
         return core.Node(
             name=core.NodeName(node.metadata.name),
-            devices=_counted(node, gpus, resource) if resource else _named(gpus),
+            devices=_counted(node, gpus, resources) if resources else _named(gpus),
             cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
             memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
             pods=min(quantity.count(allocatable.get("pods", 0)), MOST_PODS),
             labels=node.metadata.labels,
             taints=tuple(map(_taint, node.spec.taints)),
-            ready=_is_ready(node) and _hands_out_tickets(node, resource),
+            ready=_is_ready(node) and _hands_out_tickets(node, resources),
             cordoned=node.spec.unschedulable,
-            resource=resource,
         )
     except (core.Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
         raise InventoryInvalid(f"its inventory is wrong: {error}") from error
 
 
-def _resource(gpus: GpuNode, observed: Collection[str]) -> str:
-    """By which name the node's GPUs are asked for, as core spells it."""
-    name = gpus.status.resource_name
+def _observed(gpus: GpuNode, observed: Collection[str]) -> tuple[str, ...]:
+    """By which names other plugins hand out the node's GPUs; empty: we do.
+
+    Those that are not observed any more stay out: nobody can ask for them.
+    """
     if gpus.status.mode == "owned":
-        return ""
-    if name not in observed:
+        return ()
+    resources = tuple(name for name in dict.fromkeys(gpus.status.resources) if name in observed)
+    if not resources:
         raise InventoryInvalid(
-            f"its GPUs are {name}, which is none of the observed resources "
-            f"({', '.join(observed) or 'there are none'})"
+            f"its GPUs are {', '.join(gpus.status.resources)}, which is none of the observed "
+            f"resources ({', '.join(observed) or 'there are none'})"
         )
-    return name
+    return resources
 
 
 def _named(gpus: GpuNode) -> tuple[core.Device, ...]:
@@ -72,24 +75,31 @@ def _named(gpus: GpuNode) -> tuple[core.Device, ...]:
     return tuple(_device(device, index) for index, device in enumerate(ordered))
 
 
-def _counted(node: objects.Node, gpus: GpuNode, resource: str) -> tuple[core.Device, ...]:
-    """As many devices as the kubelet hands out by that name; which is which, nobody knows.
+def _counted(
+    node: objects.Node, gpus: GpuNode, resources: Iterable[str]
+) -> tuple[core.Device, ...]:
+    """As many devices as the kubelet hands out by these names; which is which, nobody knows.
 
-    Their health is the other plugin's business: it takes sick ones out of allocatable.
+    Their health is the other plugins' business: they take sick ones out of allocatable.
     """
+    of_each = (_of_resource(node, gpus, resource) for resource in resources)
+    found = itertools.islice(itertools.chain.from_iterable(of_each), MOST_GPUS)
+    return tuple(dataclasses.replace(device, index=index) for index, device in enumerate(found))
+
+
+def _of_resource(node: objects.Node, gpus: GpuNode, resource: str) -> Iterator[core.Device]:
     number = min(quantity.count(node.status.allocatable.get(resource, 0)), MOST_GPUS)
-    kinds = [(each.model, each.memory_mib) for each in _whole_gpus(gpus.status.devices)]
-    kinds = kinds or [_UNKNOWN]
-    return tuple(
-        core.Device(
+    theirs = (each for each in _whole_gpus(gpus.status.devices) if each.resource == resource)
+    kinds = [(each.model, each.memory_mib) for each in theirs] or [_UNKNOWN]
+    for index, (model, memory) in zip(range(number), itertools.cycle(kinds), strict=False):
+        yield core.Device(
             uuid=core.DeviceUuid(f"{node.metadata.name}/{resource}/{index}"),
             index=index,
             model=model,
             memory=core.MiB(memory),
             max_shares=0,
+            resource=resource,
         )
-        for index, (model, memory) in zip(range(number), itertools.cycle(kinds), strict=False)
-    )
 
 
 def _whole_gpus(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
@@ -119,14 +129,15 @@ def _taint(taint: objects.Taint) -> core.Taint:
     return core.Taint(taint.key, taint.value, core.Effect(taint.effect))
 
 
-def _hands_out_tickets(node: objects.Node, resource: str) -> bool:
-    """Whether the kubelet counts any ticket of the device plugin, ours or the observed one.
+def _hands_out_tickets(node: objects.Node, observed: Collection[str]) -> bool:
+    """Whether the kubelet counts tickets of all our device plugins, or of any observed one.
 
-    While the plugin is away it counts none, and would fail for good every pod that is bound there.
+    While a plugin is away it counts none, and would fail for good every pod that is bound there. Of
+    an observed plugin that is away there are no devices, so nobody is bound there for them.
     """
-    expected = (resource,) if resource else (names.GPU, names.GPU_SHARE)
-    counts = (quantity.count(node.status.allocatable.get(name, 0)) for name in expected)
-    return all(count > 0 for count in counts)
+    expected = observed or (names.GPU, names.GPU_SHARE)
+    counts = [quantity.count(node.status.allocatable.get(name, 0)) > 0 for name in expected]
+    return any(counts) if observed else all(counts)
 
 
 def _is_ready(node: objects.Node) -> bool:

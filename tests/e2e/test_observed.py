@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node where another device plugin hands out the GPUs: packed, and otherwise left alone.
+"""A node where other device plugins hand out the GPUs: packed, and otherwise left alone.
 
-The other plugin is a stand-in (observed/stand_in.py) that speaks the kubelet's API as NVIDIA's.
+Those are stand-ins (observed/stand_in.py) that speak the kubelet's API as NVIDIA's plugin.
 """
 
 import dataclasses
@@ -16,6 +16,8 @@ from parts import pods_of_part, rolled_out
 
 OURS = "gpupack.dev/gpu"
 THEIRS = "nvidia.com/gpu"
+SECOND = "example.org/gpu"
+"""Of another plugin, whose GPUs our agent cannot look at."""
 GPUS = 8
 SCRIPT = pathlib.Path(__file__).parent / "observed/stand_in.py"
 SLEEP = ["python3", "-S", "-c", "import time; time.sleep(3600)"]
@@ -57,12 +59,17 @@ class Stand:
     def holders(self):
         """Who holds which GPUs of the node, by pod, as GPUNode tells."""
         return {
-            each["name"]: [device["uuid"] for device in each["devices"]]
+            each["name"]: [device["uuid"] for device in each.get("devices", [])]
             for each in self.gpunode().get("holders", [])
         }
 
     def start(self):
         """Start the stand-in where it does not run, and wait until it serves."""
+        self.serve("stand-in", THEIRS, self.ids)
+        wait_for(lambda: self.mode() == "observed", seconds=30, what=f"{self.node} is observed")
+
+    def serve(self, name, resource, ids):
+        """Hand out these ids, and wait until the kubelet does."""
         script = {"stand_in.py": SCRIPT.read_text()}
         self.kube.submit(
             {
@@ -71,15 +78,14 @@ class Stand:
                 "metadata": {"name": "stand-in"},
                 "data": script,
             },
-            self._pod(),
+            self._pod(name, resource, ids),
         )
-        self.wait_allocatable(THEIRS, GPUS)
-        wait_for(lambda: self.mode() == "observed", seconds=30, what=f"{self.node} is observed")
+        self.wait_allocatable(resource, len(ids))
 
-    def stop(self):
-        """End the stand-in, and wait until the kubelet has noticed."""
-        self.kube.insist("delete", "pod", "stand-in", "--ignore-not-found")
-        self.wait_allocatable(THEIRS, 0)
+    def stop(self, name="stand-in", resource=THEIRS):
+        """End a stand-in, and wait until the kubelet has noticed."""
+        self.kube.insist("delete", "pod", name, "--ignore-not-found")
+        self.wait_allocatable(resource, 0)
 
     def restart_agent(self):
         """Replace the node's agent, and wait until the new one is ready."""
@@ -95,12 +101,12 @@ class Stand:
         self.restart_agent()
         self.wait_allocatable(OURS, GPUS)
 
-    def _pod(self):
+    def _pod(self, name, resource, ids):
         sockets = {"path": "/var/lib/kubelet/device-plugins", "type": "Directory"}
         container = {
             "name": "stand-in",
             "image": AGENT_IMAGE,
-            "command": ["python", "/stand-in/stand_in.py", THEIRS, *self.ids],
+            "command": ["python", "/stand-in/stand_in.py", resource, *ids],
             "volumeMounts": [
                 {"name": "script", "mountPath": "/stand-in"},
                 {"name": "sockets", "mountPath": sockets["path"]},
@@ -116,7 +122,7 @@ class Stand:
                 {"name": "sockets", "hostPath": sockets},
             ],
         }
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stand-in"}, "spec": spec}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +146,12 @@ def served_and_not_held(idle, stand):
     wait_for(lambda: stand.holders() == {}, seconds=60, what="nobody holds the observed GPUs")
 
 
-def container(name, gpus):
+def container(name, gpus, resource=THEIRS):
     return {
         "name": name,
         "image": JUDGE_IMAGE,
         "command": SLEEP,
-        "resources": {"limits": {THEIRS: str(gpus)}},
+        "resources": {"limits": {resource: str(gpus)}},
     }
 
 
@@ -157,9 +163,9 @@ def job(name, *, workers=1, gpus=1, **spec):
     return gpujob(name, workers=workers, gpus=gpus, template={"spec": pod}, **spec)
 
 
-def pod(name, gpus, **spec):
-    """A pod of its own that holds GPUs of the other plugin until it is deleted."""
-    body = {"containers": [container("holds", gpus)], **AT_ONCE, **spec}
+def pod(name, gpus, *, resource=THEIRS, **spec):
+    """A pod of its own that holds GPUs of another plugin until it is deleted."""
+    body = {"containers": [container("holds", gpus, resource)], **AT_ONCE, **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
 
 
@@ -178,7 +184,8 @@ def why_it_waits(kube, name):
 def test_beside_another_plugin_our_agent_registers_nothing_and_is_ready(stand):
     stand.wait_allocatable(OURS, 0)
     stand.wait_allocatable("gpupack.dev/gpu-share", 0)
-    assert (stand.mode(), stand.gpunode()["resourceName"]) == ("observed", THEIRS)
+    assert (stand.mode(), stand.gpunode()["resources"]) == ("observed", [THEIRS])
+    assert {each["resource"] for each in stand.gpunode()["devices"]} == {THEIRS}
     rolled_out(stand.system, "daemonset/gpupack-agent")
 
 
@@ -232,6 +239,26 @@ def test_neither_a_restart_of_the_other_plugin_nor_one_of_the_agent_takes_its_no
     wait_for(lambda: len(stand.holders()) == 2, seconds=30, what="two holders")
     held = stand.holders()
     assert len({uuid for uuids in held.values() for uuid in uuids}) == GPUS
+
+
+def test_two_plugins_on_one_node_are_packed_each_for_itself(kube, stand):
+    try:
+        stand.serve("second", SECOND, ["other-0", "other-1"])
+        both = [THEIRS, SECOND]
+        wait_for(lambda: stand.gpunode()["resources"] == both, seconds=30, what="both are observed")
+        assert {each["resource"] for each in stand.gpunode()["devices"]} == {THEIRS}
+        kube.submit(pod("theirs", 1, resource=SECOND))
+        kube.wait_pod("theirs", "Running")
+        kube.submit(job("first", gpus=GPUS, resourceName=THEIRS))
+        kube.submit(job("second", gpus=1, resourceName=SECOND))
+        for name in ("first", "second"):
+            placed_ = placed(kube.wait_phase(name, "Running", seconds=120))
+            assert [(place.node, place.devices) for place in placed_] == [(stand.node, ())]
+        kube.submit(pod("too-many", 1, resource=SECOND, schedulerName="gpupack"))
+        assert "free GPU" in why_it_waits(kube, "too-many")
+        wait_for(lambda: len(stand.holders()) == 3, seconds=30, what="three holders")
+    finally:
+        stand.stop("second", SECOND)
 
 
 def test_without_the_other_plugin_a_deleted_gpunode_comes_back_as_ours(kube, stand):

@@ -14,6 +14,7 @@ from gpupack_core.cluster import NO_ROW, Cluster
 from gpupack_core.feasibility import usable, worker_slots
 from gpupack_core.queueing.candidates import Candidates, Cost
 from gpupack_core.request import Gang
+from gpupack_core.serving import seen_for
 
 
 class Bounds:
@@ -21,6 +22,7 @@ class Bounds:
 
     def __init__(self, cluster: Cluster, gang: Gang, candidates: Candidates) -> None:
         self._cluster, self._gang, self._lost = cluster, gang, candidates.lost
+        self._free = seen_for(cluster, gang.request).free_gpu_milli
         rows = candidates.rows(cluster)
         by_row = np.lexsort((candidates.parts.of, rows))
         by_row = by_row[rows[by_row] != NO_ROW]
@@ -44,7 +46,7 @@ class Bounds:
         if int(np.minimum(slots, self._most).sum()) < self._gang.workers:
             return []
         at = among & (here & (workers > 0))[self._row]
-        rows, least = self._least(np.flatnonzero(at), self._cluster.arrays.free_gpu_milli)
+        rows, least = self._least(np.flatnonzero(at), self._free)
         return sorted(zip(least.tolist(), rows.tolist(), strict=True))
 
     def on(self, row: int, first: int) -> list[int]:
@@ -61,11 +63,12 @@ class Bounds:
         """What room for one more worker costs there, of the rest, in the cluster as it is now."""
         on = self._on(row)
         parts = np.arange(on.start, on.stop)[np.isin(self._of[on], list(rest))]
-        return float(self._least(parts, cluster.arrays.free_gpu_milli)[1][0])
+        free = seen_for(cluster, self._gang.request).free_gpu_milli
+        return float(self._least(parts, free)[1][0])
 
     def cost(self, row: int, least: float) -> Cost:
         """What room for one worker costs there at the least, if so much is lost at the least."""
-        missing = self._gang.request.milli - int(self._cluster.arrays.free_gpu_milli[row])
+        missing = self._gang.request.milli - int(self._free[row])
         if missing <= 0:
             return least, 0, 1
         most = int(self._largest[row])
@@ -84,7 +87,7 @@ class Bounds:
         a, request, rows = self._cluster.arrays, self._gang.request, self._row[among]
         workers = np.where(usable(self._cluster, request), self._most, 0)
         for asked, free, freed in (
-            (request.milli, a.free_gpu_milli, self._milli),
+            (request.milli, self._free, self._milli),
             (request.cpu, a.free_cpu, self._cpu),
             (request.memory, a.free_ram, self._memory),
         ):

@@ -13,6 +13,7 @@ from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.relief import Relief
 from gpupack_core.queueing.sets import Sets, Subset
 from gpupack_core.queueing.trials import Found, Insufficient, Trials, is_below
+from gpupack_core.serving import seen_for
 
 TRIALS: Final = 512
 """Plans in one exact search; sets of nine candidates are 511."""
@@ -76,8 +77,9 @@ class Cover:
         """Those who with what is free on the row are enough for so many workers there."""
         if row is None:
             return Sets(candidates, [0] * len(candidates), 0, may_grow)
-        free = int(self._trials.cluster.arrays.free_gpu_milli[row])
-        missing = workers * self._trials.gang.request.milli - free
+        request = self._trials.gang.request
+        free = int(seen_for(self._trials.cluster, request).free_gpu_milli[row])
+        missing = workers * request.milli - free
         return Sets(candidates, frees, missing, may_grow)
 
     def _may_be_stopped(self, subset: Subset) -> bool:

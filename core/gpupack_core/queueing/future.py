@@ -17,6 +17,7 @@ from gpupack_core.errors import LedgerConflict
 from gpupack_core.feasibility import usable, worker_slots
 from gpupack_core.queueing.job import Job, Places, Running, holder_of
 from gpupack_core.request import Gang
+from gpupack_core.serving import seen_for
 from gpupack_core.units import NodeName
 
 _NOW = -1
@@ -99,7 +100,7 @@ class Future:
         lengths = np.diff(starts, append=len(row))
         workers = np.where(usable(self.cluster, request), _most(gang), 0)[row]
         for asked, free, freed in (
-            (request.milli, a.free_gpu_milli, ends.milli[parts]),
+            (request.milli, seen_for(self.cluster, request).free_gpu_milli, ends.milli[parts]),
             (request.cpu, a.free_cpu, ends.cpu[parts]),
             (request.memory, a.free_ram, ends.memory[parts]),
         ):

@@ -202,12 +202,18 @@ class ClaimTable:
             self._book_lingering(node, uid)
 
     def allocation(self, placement: core.Placement) -> Allocation:
-        """What a decision of core's holds: on observed nodes so many GPUs, whichever they are."""
-        node = self.cluster.node(placement.node)
-        if node is None or not node.resource:
+        """What a decision of core's holds: of observed GPUs so many, whichever they are."""
+        resource = self._resource_of(placement)
+        if not resource:
             return Allocation(placement)
         unnamed = dataclasses.replace(placement, devices=())
-        return Allocation(unnamed, {node.resource: len(placement.devices)})
+        return Allocation(unnamed, {resource: len(placement.devices)})
+
+    def _resource_of(self, placement: core.Placement) -> str:
+        """By which name its devices were asked for, all by the same one."""
+        node, granted = self.cluster.node(placement.node), {g.uuid for g in placement.devices}
+        devices = node.devices if node else ()
+        return next((device.resource for device in devices if device.uuid in granted), "")
 
     def obstacle(self, allocation: Allocation) -> str:
         """Why a held place cannot be used now; empty if it can."""
@@ -222,9 +228,10 @@ class ClaimTable:
 
     def _tickets_obstacle(self, allocation: Allocation, node: core.Node) -> str:
         for resource in allocation.tickets:
-            if resource != node.resource:
+            there = sum(device.resource == resource for device in node.devices)
+            if not there:
                 return f"node {node.name} does not hand out {resource}"
-            if self._reservations.needed(node) > len(node.devices):
+            if self._reservations.needed(node.name, resource) > there:
                 return f"more {resource} are claimed on node {node.name} than it has"
         return ""
 

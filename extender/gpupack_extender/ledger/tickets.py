@@ -4,17 +4,18 @@
     owned node      pods that somebody else bound: their annotation is missing or wrong
     observed node   every pod and every planned worker: another plugin chooses the devices
 
-The kubelet counts them, and would reject for good one pod of ours for each GPU that we gave out
-beyond what it has left. Which GPUs are set aside does not matter, so they are always ones that
-nobody else holds: they make room for every other claim.
+The kubelet counts them, each resource for itself, and would reject for good one pod of ours for
+each GPU that we gave out beyond what it has left. Which GPUs of the resource are set aside does not
+matter, so they are always ones that nobody else holds: they make room for every other claim.
 
 A ticket for a share that no annotation explains sets aside a whole GPU's worth of slots, although
 it is one slot: to keep single slots was rejected, since such a pod never starts (the agent has
 nothing to give it) and such a claim would be the only one that holds no percent.
 """
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import gpupack_core as core
 from gpupack_crds import names
@@ -49,11 +50,11 @@ class TicketReservations:
         for node in (name for name in changed if name is not None):
             self.recompute(node)
 
-    def needed(self, node: core.Node) -> int:
-        """How many GPUs of the node the tickets there need."""
-        held = self._on[node.name].values() if node.name in self._on else ()
-        if node.resource:
-            return _total(held, node.resource)
+    def needed(self, node: core.NodeName, resource: str) -> int:
+        """How many GPUs of a resource, as core spells it, the tickets on the node need."""
+        held = self._on[node].values() if node in self._on else ()
+        if resource:
+            return _total(held, resource)
         slots = _total(held, names.GPU_SHARE)
         return _total(held, names.GPU) - -slots // names.SHARE_SLOTS_PER_GPU
 
@@ -71,15 +72,21 @@ class TicketReservations:
 
     def _last_free(self, name: core.NodeName) -> tuple[core.Grant, ...]:
         node = self._cluster.node(name)
-        if node is None or not self.needed(node):
+        needed = {each: self.needed(name, each) for each in node.resources} if node else {}
+        if node is None or not any(needed.values()):
             return ()
-        memory = {device.uuid: device.memory for device in node.devices}
-        free = [
-            core.Grant(each.uuid, each.milli, each.memory)
-            for each in self._cluster.free_devices(name)
-            if (each.milli, each.memory) == (core.WHOLE_GPU, memory[each.uuid])
-        ]
-        return tuple(free[-self.needed(node) :])
+        devices = {device.uuid: device for device in node.devices}
+        free: dict[str, list[core.Grant]] = {resource: [] for resource in needed}
+        for each in self._cluster.free_devices(name):
+            device = devices[each.uuid]
+            if (each.milli, each.memory) == (core.WHOLE_GPU, device.memory):
+                free[device.resource].append(core.Grant(each.uuid, each.milli, each.memory))
+        chosen = (_last(free[each], number) for each, number in needed.items())
+        return tuple(itertools.chain.from_iterable(chosen))
+
+
+def _last(grants: Sequence[core.Grant], number: int) -> Sequence[core.Grant]:
+    return grants[-number:] if number else ()
 
 
 def _total(held: Iterable[Tickets], resource: str) -> int:

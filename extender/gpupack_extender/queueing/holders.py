@@ -7,12 +7,13 @@ be nobody else's.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 
 import gpupack_core as core
 from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_crds import names
-from gpupack_extender.ledger.claims import Allocation, PodClaim
+from gpupack_extender.ledger.claims import Allocation, PodClaim, Tickets
 from gpupack_extender.ledger.jobs import ShownJob
 from gpupack_extender.ledger.lingering import Lingering
 from gpupack_extender.ledger.workers import AttemptKey
@@ -40,16 +41,18 @@ class Suppositions:
 
     def _place(self, holder: JobId, allocation: Allocation) -> core.Placement:
         node = self._cluster.node(allocation.node)
-        wanted = allocation.tickets.get(node.resource or names.GPU, 0) if node else 0
-        if node is None or not wanted:
+        if node is None or not allocation.tickets:
             return allocation.placement
         known = {grant.uuid for grant in allocation.placement.devices}
         taken = self._taken | known
-        spare = (device for device in node.devices if device.uuid not in taken)
+        spare = [device for device in node.devices if device.uuid not in taken]
         grants = tuple(
             core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
-            for device, _ in zip(spare, range(wanted), strict=False)
+            for resource in node.resources
+            for device in _first(spare, resource, allocation.tickets)
         )
+        if not grants:
+            return allocation.placement
         self._keep(holder, (grant.uuid for grant in grants))
         devices = (*allocation.placement.devices, *grants)
         return dataclasses.replace(allocation.placement, devices=devices)
@@ -58,6 +61,14 @@ class Suppositions:
         kept = set(uuids)
         self._of.setdefault(holder, set()).update(kept)
         self._taken |= kept
+
+
+def _first(
+    devices: Iterable[core.Device], resource: str, tickets: Tickets
+) -> Iterator[core.Device]:
+    """Of the devices of a resource, as many as there are tickets for it."""
+    serving = (device for device in devices if device.resource == resource)
+    return itertools.islice(serving, tickets.get(resource or names.GPU, 0))
 
 
 def gang_job(

@@ -53,7 +53,7 @@ def can_do(nodes: Sequence[Node], jobs: Sequence[Job], policy: Policy, settings:
         and not (sampling.each_instant or sampling.fragmentation)
         and not (sampling.causes or sampling.by_node)
         and all(map(_plain_node, nodes))
-        and len({node.resource for node in nodes if node.devices}) <= 1
+        and len({resource for node in nodes for resource in node.resources}) <= 1
         and all(_plain_job(job) for job in jobs)
         and _plain_requests({id(job.request): job.request for job in jobs}, nodes)
     )
@@ -79,7 +79,7 @@ def _plain_job(job: Job) -> bool:
 
 
 def _plain_requests(requests: Mapping[int, Request], nodes: Sequence[Node]) -> bool:
-    resources = {node.resource for node in nodes if node.devices}
+    resources = {resource for node in nodes for resource in node.resources}
     return all(
         request.slices is None
         and request.selector is None

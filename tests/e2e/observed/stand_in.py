@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for NVIDIA's device plugin: `stand_in.py RESOURCE ID...` hands out ids and no GPU.
+"""A stand-in for another device plugin: `stand_in.py RESOURCE ID...` hands out ids and no GPU.
 
-It speaks the kubelet's API as that plugin does, and ends when the kubelet removes its socket: its
+It speaks the kubelet's API as NVIDIA's does, and ends when the kubelet removes its socket: its
 container starts anew and registers again.
 """
 
@@ -16,7 +16,6 @@ from gpupack_agent.api import deviceplugin_pb2 as api
 from gpupack_agent.api import deviceplugin_pb2_grpc as service
 
 FOLDER = pathlib.Path("/var/lib/kubelet/device-plugins")
-SOCKET = FOLDER / "stand-in.sock"
 
 
 class StandIn(service.DevicePluginServicer):
@@ -46,10 +45,11 @@ class StandIn(service.DevicePluginServicer):
 
 async def serve(resource, ids):
     """Register and serve until the socket is gone."""
-    SOCKET.unlink(missing_ok=True)
+    socket = FOLDER / f"stand-in.{resource.replace('/', '.')}.sock"
+    socket.unlink(missing_ok=True)
     server = grpc.aio.server()
     service.add_DevicePluginServicer_to_server(StandIn(ids), server)
-    server.add_insecure_port(f"unix:{SOCKET}")
+    server.add_insecure_port(f"unix:{socket}")
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"unix:{FOLDER}/kubelet.sock") as channel:
@@ -57,10 +57,10 @@ async def serve(resource, ids):
             options = api.DevicePluginOptions()
             await registration.Register(
                 api.RegisterRequest(
-                    version="v1beta1", endpoint=SOCKET.name, resource_name=resource, options=options
+                    version="v1beta1", endpoint=socket.name, resource_name=resource, options=options
                 )
             )
-        while SOCKET.exists():
+        while socket.exists():
             await asyncio.sleep(1)
     finally:
         await server.stop(grace=None)

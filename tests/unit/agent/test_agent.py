@@ -177,5 +177,5 @@ async def test_beside_another_device_plugin_nothing_registers_and_the_agent_is_r
         await asyncio.sleep(0.2)
         assert kubelet.registrations == []
         status = cluster.server.objects[f"{names.API_PREFIX}/gpunodes/node-1"]["status"]
-        assert (status["mode"], status["resourceName"]) == ("observed", "nvidia.com/gpu")
+        assert (status["mode"], status["resources"]) == ("observed", ["nvidia.com/gpu"])
         assert len(status["devices"]) == 4

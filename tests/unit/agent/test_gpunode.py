@@ -22,7 +22,7 @@ PATH = f"{names.API_PREFIX}/gpunodes/node-1"
 WRITE = ("PUT", f"{PATH}/status")
 
 
-NVIDIA = "nvidia.com/gpu"
+NVIDIA, OTHER = OBSERVED = ("nvidia.com/gpu", "example.org/gpu")
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def agents(cluster, cgroups, tmp_path, monkeypatch):
         specs.load()
         known_devices = KnownDevices()
         known_devices.update(Findings(devices=devices, **found))
-        node = NodeState(PodStore((NVIDIA,)), specs, Cgroups(cgroups.root), known_devices)
-        node_mode = NodeMode((NVIDIA,))
+        node = NodeState(PodStore(OBSERVED), specs, Cgroups(cgroups.root), known_devices)
+        node_mode = NodeMode(OBSERVED)
         observer = Observer(node_mode, node.pods, kubelet=None, known_devices=known_devices)
         return GpuNodeWriter(cluster.api, Report(node, node_mode, observer), node="node-1")
 
@@ -175,24 +175,34 @@ async def test_before_the_pods_are_known_none_counts_as_deleted(cluster, writer,
 
 async def test_an_observed_node_stays_observed_over_a_restart_of_the_agent(cluster, agents, build):
     first = agents(build.device(0))
-    first._report.node_mode.see(frozenset({NVIDIA}))
+    first._report.node_mode.see({NVIDIA: {"GPU-0"}})
     await first.begin()
-    assert (written(cluster)["mode"], written(cluster)["resourceName"]) == ("observed", NVIDIA)
+    assert (written(cluster)["mode"], written(cluster)["resources"]) == ("observed", [NVIDIA])
     second = agents(build.device(0))
-    second._report.node_mode.see(frozenset())
+    second._report.node_mode.see({})
     await second.begin()
     assert written(cluster)["mode"] == "observed"
     assert not second._report.node_mode.may_register()
 
 
+async def test_each_gpu_says_by_which_resource_it_is_handed_out(cluster, agents, build):
+    first = agents(build.device(0), build.device(1))
+    first._report.node_mode.see({NVIDIA: {"GPU-0"}, OTHER: {"GPU-1"}})
+    await first.begin()
+    for writer in (first, agents(build.device(0), build.device(1))):
+        await writer.begin()
+        assert written(cluster)["resources"] == [NVIDIA, OTHER]
+        assert [each["resource"] for each in written(cluster)["devices"]] == [NVIDIA, OTHER]
+
+
 async def test_deleting_the_gpunode_ends_observation(cluster, writer):
     node_mode = writer._report.node_mode
-    node_mode.see(frozenset({NVIDIA}))
+    node_mode.see({NVIDIA: {"GPU-0"}})
     await writer.begin()
     del cluster.server.objects[PATH]
     await writer._refresh()
     assert "mode" not in written(cluster)
-    assert node_mode.undecided
+    assert node_mode.observes
 
 
 async def test_an_outage_of_the_api_server_is_survived(cluster, writer):

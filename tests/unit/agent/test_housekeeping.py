@@ -118,7 +118,7 @@ def test_the_agent_is_ready_once_both_resources_are_registered(housekeeping):
 def test_an_agent_that_only_observes_is_ready_without_a_registration(housekeeping):
     gpus = device_plugin(names.GPU, "gpu", 1, complete=False)
     node_mode = NodeMode(("nvidia.com/gpu",))
-    node_mode.see(frozenset({"nvidia.com/gpu"}))
+    node_mode.see({"nvidia.com/gpu": {"GPU-0"}})
     dataclasses.replace(housekeeping, device_plugins=(gpus,), node_mode=node_mode).round()
     assert liveness.problem(housekeeping.probe_file, ready=True) == ""
 

@@ -13,6 +13,7 @@ from gpupack_crds.gpunode import GpuHolder
 from gpupack_kube import objects
 
 NVIDIA = "nvidia.com/gpu"
+OTHER = "example.org/gpu"
 RUNNING = {"containerStatuses": [{"name": "worker", "state": {"running": {}}}]}
 
 
@@ -21,18 +22,18 @@ class Observed:
 
     def __init__(self, kubelet, resources, build):
         self.kubelet = kubelet
-        self.node_mode = NodeMode((NVIDIA,))
-        self.pods = PodStore((NVIDIA,))
+        self.node_mode = NodeMode((NVIDIA, OTHER))
+        self.pods = PodStore((NVIDIA, OTHER))
         self.pods.replace([])
         self._build = build
         known_devices = KnownDevices()
         known_devices.update(Findings(devices=(build.device(0), build.device(1))))
         self.observer = Observer(self.node_mode, self.pods, resources, known_devices)
 
-    def pod(self, name="a", **changes):
-        """A pod that asks for GPUs of the other plugin and runs."""
+    def pod(self, name="a", *, resource=NVIDIA, **changes):
+        """A pod that asks for GPUs of another plugin and runs."""
         body = self._build.pod_json(name, **changes)
-        body["spec"]["containers"][0]["resources"]["limits"] = {NVIDIA: "1"}
+        body["spec"]["containers"][0]["resources"]["limits"] = {resource: "1"}
         body["status"] |= RUNNING
         return msgspec.convert(body, objects.Pod)
 
@@ -98,6 +99,23 @@ async def test_ids_that_are_no_gpus_are_left_out(observed):
     observed.kubelet.tickets = {"a": ["GPU-0", "GPU-1::3"]}
     observed.pods.upsert(observed.pod("a"))
     assert await observed.holders() == (held("a", "GPU-0"),)
+
+
+async def test_pods_of_several_plugins_are_read_back(observed):
+    observed.kubelet.allocatable = {NVIDIA: ["GPU-0"], OTHER: ["GPU-1"]}
+    observed.kubelet.tickets = {"a": ["GPU-0"], "b": ["GPU-1"]}
+    observed.kubelet.resources = {"b": OTHER}
+    observed.pods.replace([observed.pod("a"), observed.pod("b", resource=OTHER)])
+    assert await observed.holders() == (held("a", "GPU-0"), held("b", "GPU-1"))
+    assert observed.node_mode.resources == (NVIDIA, OTHER)
+    assert [observed.node_mode.resource_of(f"GPU-{each}") for each in (0, 1)] == [NVIDIA, OTHER]
+
+
+async def test_a_plugin_that_comes_to_an_observed_node_later_is_seen(observed):
+    await observed.observer.round()
+    observed.kubelet.allocatable[OTHER] = ["GPU-1"]
+    await observed.observer.round()
+    assert observed.node_mode.resources == (NVIDIA, OTHER)
 
 
 async def test_an_owned_node_reads_nobody_back(observed):

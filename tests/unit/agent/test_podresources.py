@@ -65,9 +65,20 @@ async def test_many_questions_at_once_stay_below_the_kubelets_limit(kubelet, res
     assert time.monotonic() - began >= 20 / 100
 
 
-async def test_resources_of_all_plugins_are_known(kubelet, resources):
+async def test_devices_of_all_plugins_are_known(kubelet, resources):
     kubelet.allocatable = {names.GPU: ["gpu-0", "gpu-1"], "nvidia.com/gpu": ["GPU-5a"]}
-    assert await resources.served() == {names.GPU, "nvidia.com/gpu"}
+    assert await resources.served() == {
+        names.GPU: {"gpu-0", "gpu-1"},
+        "nvidia.com/gpu": {"GPU-5a"},
+    }
+
+
+async def test_tickets_of_several_resources_are_told_in_one_answer(kubelet, resources):
+    kubelet.tickets["a"], kubelet.tickets["b"] = ["gpu-1"], ["GPU-5a"]
+    kubelet.resources["b"] = "nvidia.com/gpu"
+    for pod, ticket in (("a", "gpu-1"), ("b", "GPU-5a")):
+        found = await resources.tickets("team", pod, names.GPU, "nvidia.com/gpu")
+        assert found == {"worker": frozenset({ticket})}
 
 
 async def test_a_kubelet_that_does_not_tell_its_resources_is_an_error(kubelet, resources):

@@ -46,6 +46,7 @@ def node(
     model=H100,
     gpu_memory=80_000,
     max_shares=1000,
+    resource="",
     **kw,
 ):
     """`cliques`/`numa`: one entry per GPU; `sick`: indices of failed GPUs."""
@@ -59,6 +60,7 @@ def node(
             numa_node=numa[i] if numa else None,
             health=Health.FAILED if i in sick else Health.HEALTHY,
             max_shares=max_shares,
+            resource=resource,
         )
         for i in range(gpus)
     )

@@ -12,8 +12,6 @@ def choices(cluster, request, here):
     a, row = cluster.arrays, cluster.row(here.name)
     if here.cordoned or not here.ready:
         return []
-    if request.needs_gpu and here.resource != request.resource:
-        return []
     if a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
         return []
     if here.pods is not None and len(cluster.holders_on(here.name)) >= here.pods:
@@ -30,9 +28,10 @@ def choices(cluster, request, here):
 
 def serves(device, free, request):
     asked = request.models
-    if device.health is not Health.HEALTHY or device.memory < request.min_memory:
+    if device.health is not Health.HEALTHY or device.resource != request.resource:
         return False
-    if asked and not any(matches_model(m, device.model) for m in asked):
+    is_asked = not asked or any(matches_model(m, device.model) for m in asked)
+    if device.memory < request.min_memory or not is_asked:
         return False
     if request.slices:
         return device.profile == request.slices.profile

@@ -23,6 +23,7 @@ cuts = st.dictionaries(st.sampled_from(PROFILES[:2]), st.integers(1, 2), max_siz
 
 @st.composite
 def nodes(draw, name, most=4):
+    served = draw(st.sampled_from([("",), ("",), ("",), ("other",), ("", "other")]))
     base = node(
         name,
         draw(st.integers(0, most)),
@@ -30,7 +31,6 @@ def nodes(draw, name, most=4):
         memory=draw(st.sampled_from([2, 8])),
         pods=draw(st.sampled_from([None, None, None, 1, 3])),
         ready=draw(st.integers(0, 5)) > 0,
-        resource=draw(st.sampled_from(["", "", "", "other"])),
         cordoned=draw(st.integers(0, 5)) == 0,
     )
     devices = tuple(
@@ -42,11 +42,13 @@ def nodes(draw, name, most=4):
             numa_node=draw(st.sampled_from([None, 0, 1])),
             max_shares=draw(st.sampled_from([1, 2, 1000])),
             health=draw(st.sampled_from([Health.HEALTHY] * 6 + [Health.DEGRADED, Health.FAILED])),
+            resource=draw(st.sampled_from(served)),
         )
         for device in base.devices
     )
     cut = mig_devices(name, *draw(st.lists(cuts, max_size=2)), first=len(devices))
-    return replace(base, devices=(*devices, *cut))
+    parts = [replace(each, resource=draw(st.sampled_from(served))) for each in cut]
+    return replace(base, devices=(*devices, *parts))
 
 
 @st.composite

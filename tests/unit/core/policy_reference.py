@@ -31,19 +31,24 @@ class State:
     holders: list
 
 
-def state(cluster, name):
+def state(cluster, name, request=None):
+    """For a request that takes anything of GPUs: of those that are asked for by its name."""
     a, row, free = cluster.arrays, cluster.row(name), cluster.free_devices(name)
     devices = sorted(cluster.node(name).devices, key=lambda d: d.index)
     gpus = [
         Gpu(c, d.model, d.memory, f.milli, f.memory, int(a.free_shares[row, c]))
         for c, (d, f) in enumerate(zip(devices, free, strict=True))
-        if not d.profile and d.health is Health.HEALTHY
+        if not d.profile and d.health is Health.HEALTHY and is_seen(d, request)
     ]
     held = [cluster.placement_of(holder).devices for holder in cluster.holders_on(name)]
     sizes = ["share" if d[0].milli < 1000 else min(len(d), 9) for d in held if d]
     cpu, ram = int(a.free_cpu[row]), int(a.free_ram[row])
-    total = sum(not d.profile for d in devices)
+    total = sum(not d.profile and is_seen(d, request) for d in devices)
     return State(cpu, ram, gpus, total, int(a.order[row]), sizes)
+
+
+def is_seen(device, request):
+    return request is None or not request.milli or device.resource == request.resource
 
 
 def does(gpu, request):
@@ -176,7 +181,7 @@ FORMULAS = {
 def best_node(cluster, request, score):
     """The node of the largest score, of equals the first in the cluster's order; None: none."""
     able = [n.name for n in cluster.nodes() if choices(cluster, request, n)]
-    states = {name: state(cluster, name) for name in able}
+    states = {name: state(cluster, name, request) for name in able}
     scores = {name: score(here, request) for name, here in states.items()}
     best = min(able, key=lambda name: (-scores[name], states[name].order), default=None)
     return best, scores

@@ -38,7 +38,7 @@ def with_device(name, **changes):
 
 CHURN = {
     "taints": ("taint_sets", lambda n: bare("a", taints=(Taint("t", str(n), Effect.NO_SCHEDULE),))),
-    "resource names": ("resources", lambda n: bare("a", resource=f"example.org/{n}")),
+    "resource names": ("resources", lambda n: with_device("a", resource=f"example.org/{n}")),
     "models": ("model_names", lambda n: with_device("a", model=f"GPU {n}")),
     "MIG profiles": (
         "profiles",

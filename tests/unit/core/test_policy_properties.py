@@ -51,7 +51,7 @@ def test_a_policy_decides_as_its_formula_does_node_by_node(cluster, request, nam
     answer = decide(cluster, request, POLICIES[name])
     assert (answer.node if isinstance(answer, Placement) else None) == node
     if node and request.share:
-        assert alike(cluster, answer) == likes(fullest(state(cluster, node), request))
+        assert alike(cluster, answer) == likes(fullest(state(cluster, node, request), request))
 
 
 @cases
@@ -66,7 +66,9 @@ def test_fgd_decides_as_the_paper_does_whatever_it_remembers(cluster, asked, mix
         if node is None:
             continue
         if request.share:
-            assert alike(cluster, answer) == likes(fgd(state(cluster, node), request, typical)[1])
+            assert alike(cluster, answer) == likes(
+                fgd(state(cluster, node, request), request, typical)[1]
+            )
         cluster.take(Holder(f"new{number}"), answer)
         held = [h for n in cluster.nodes() for h in cluster.holders_on(n.name)]
         if data.draw(st.booleans()):

@@ -61,10 +61,29 @@ def test_what_has_a_default_may_be_left_out():
 
 
 def test_every_state_of_a_node_is_kept():
-    odd = node("a", 0, ready=False, cordoned=True, resource="nvidia.com/gpu", labels={"k": ""})
+    odd = node("a", 1, ready=False, cordoned=True, resource="nvidia.com/gpu", labels={"k": ""})
     sick = node("b", 2, sick=[1], cliques=[None, 0], numa=[1, None], max_shares=3)
     for each in (odd, sick, mig("c", {"1g.10gb": 2}, {"3g.40gb": 1})):
         assert load(dump(cluster_of(each))).nodes() == (each,)
+
+
+def test_a_resource_of_a_node_is_that_of_its_devices_that_say_nothing_else():
+    document = {
+        "schema": 1,
+        "nodes": [
+            {
+                "name": "a",
+                "resource": "nvidia.com/gpu",
+                "devices": [
+                    {"uuid": "g0", "model": "T4", "memoryMiB": 1},
+                    {"uuid": "g1", "model": "T4", "memoryMiB": 1, "resource": ""},
+                ],
+            }
+        ],
+    }
+    loaded = load(document)
+    assert [each.resource for each in loaded.node("a").devices] == ["nvidia.com/gpu", ""]
+    assert load(dump(loaded)).nodes() == loaded.nodes()
 
 
 @pytest.mark.parametrize("gone", [Placement("away"), Placement("a", cpu=99_000_000)])

@@ -32,6 +32,8 @@ from gpupack_kube import objects
 
 MEMORY_MIB = 81559
 OBSERVED = "nvidia.com/gpu"
+OTHER = "amd.com/gpu"
+"""For those tests in which two are observed."""
 
 
 class JobsList:
@@ -58,11 +60,12 @@ class OpenedGates:
 class World:
     """Objects go in as the watch would show them; calls come out as answers."""
 
-    def __init__(self, *, mode=Mode.DECISIVE):
+    def __init__(self, *, mode=Mode.DECISIVE, observed=(OBSERVED,)):
         self.now = 1000.0
         self.decides_from = 0.0
         self.leads = True
-        self.decisions = Decisions(mode=mode, policy="best-fit", observed_resources=(OBSERVED,))
+        self.observed = observed
+        self.decisions = Decisions(mode=mode, policy="best-fit", observed_resources=observed)
         self.use(self.new_ledger())
 
     def new_ledger(self):
@@ -151,6 +154,19 @@ class World:
         self.ledger.nodes.upsert(node(name, **changes))
         self.ledger.gpus.upsert(gpu_node(name, gpus=gpus))
 
+    def add_node_of_two(self, name, *, theirs=2, others=3):
+        """A node on which two other device plugins hand out GPUs of their own."""
+        amd = {"resource": OTHER, "model": "AMD Instinct MI300X"}
+        told = gpu_node(name, gpus=theirs + others, mode="observed", resource=OBSERVED)
+        devices = tuple(
+            msgspec.structs.replace(each, **amd) if each.index >= theirs else each
+            for each in told.status.devices
+        )
+        both = {"devices": devices, "resources": (OBSERVED, OTHER)}
+        status = msgspec.structs.replace(told.status, **both)
+        self.ledger.nodes.upsert(observed_node(name, gpus=theirs, **{OTHER: others}))
+        self.ledger.gpus.upsert(msgspec.structs.replace(told, status=status))
+
     def add_observed_node(self, name, *, gpus=4, **changes):
         """A node whose GPUs another device plugin hands out."""
         self.ledger.nodes.upsert(observed_node(name, gpus=gpus, **changes))
@@ -165,7 +181,7 @@ class World:
         return bound
 
     def reserve(self, asking, on):
-        return self.reserve_ask(pod_ask.of_watch(asking, (OBSERVED,)), on)
+        return self.reserve_ask(pod_ask.of_watch(asking, self.observed), on)
 
     def filter(self, asking, *, nodes=("a", "b")):
         return self.filter_call(called(asking), nodes=nodes)
@@ -180,10 +196,10 @@ class World:
 
     def filter_call(self, call, *, nodes=("a", "b")):
         """As kube-scheduler sends the pod."""
-        return self.filter_pod(pod_ask.of_call(call, (OBSERVED,)), list(nodes))
+        return self.filter_pod(pod_ask.of_call(call, self.observed), list(nodes))
 
     def prioritize(self, asking, *, nodes=("a", "b")):
-        scores = self.prioritize_pod(pod_ask.of_call(called(asking), (OBSERVED,)), list(nodes))
+        scores = self.prioritize_pod(pod_ask.of_call(called(asking), self.observed), list(nodes))
         return {each.host: each.score for each in scores}
 
     def free(self, name):
@@ -254,6 +270,7 @@ def gpu_node(
             "model": "NVIDIA H100 80GB HBM3",
             "memoryMiB": MEMORY_MIB,
             "health": "Failed" if number in failed else "Healthy",
+            "resource": resource,
         }
         for number in range(gpus)
     ]
@@ -272,7 +289,7 @@ def gpu_node(
     ]
     status = {
         "mode": mode,
-        "resourceName": resource,
+        "resources": [resource],
         "devices": devices + slices,
         "holders": holders,
     }

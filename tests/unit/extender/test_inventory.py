@@ -3,8 +3,9 @@
 
 import msgspec
 import pytest
-from extender_builders import OBSERVED, gpu_node, node, part, pod
+from extender_builders import OBSERVED, World, gpu_node, node, part, pod
 
+from gpupack_crds.gpunode import MAX_GPUS
 from gpupack_crds.kinds import GpuNode
 
 
@@ -30,11 +31,22 @@ def test_a_node_of_absurd_numbers_gets_no_work_and_the_others_do(world, caplog, 
 def test_an_observed_node_of_absurd_memory_gets_no_work(world, caplog):
     world.add_observed_node("c")
     told = gpu_node("c", mode="observed", resource=OBSERVED)
-    devices = claiming("c", memory_mib=1 << 40).status.devices
+    devices = claiming("c", memory_mib=1 << 40, resource=OBSERVED).status.devices
     status = msgspec.structs.replace(told.status, devices=devices)
     world.ledger.gpus.upsert(msgspec.structs.replace(told, status=status))
     assert "node c gets no work" in caplog.text
     assert world.filter(pod("p", asking={OBSERVED: 1}), nodes=["a", "c"]).node_names == []
+
+
+def test_no_node_has_more_gpus_than_its_agent_may_list_however_many_plugins_count_them():
+    many = tuple(f"example.org/gpu-{number}" for number in range(8))
+    world = World(observed=many)
+    told = gpu_node("x", gpus=0, mode="observed")
+    status = msgspec.structs.replace(told.status, resources=many)
+    world.ledger.gpus.upsert(msgspec.structs.replace(told, status=status))
+    world.ledger.nodes.upsert(node("x", **dict.fromkeys(many, 100)))
+    devices = world.ledger.cluster.node("x").devices
+    assert [device.index for device in devices] == list(range(MAX_GPUS))
 
 
 def test_holders_of_more_memory_than_32_bits_count_are_held(world):

@@ -20,6 +20,7 @@ import msgspec
 from extender_builders import (
     MEMORY_MIB,
     OBSERVED,
+    OTHER,
     World,
     as_bound,
     gpu_node,
@@ -41,7 +42,7 @@ from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.ledger import Outcome
 from gpupack_extender.unconfirmed_writes import GIVE_UP_SECONDS, judge_plan
 
-JOBS = st.sampled_from(["whole-1", "whole-2", "share-1", "share-2", "observed-1"])
+JOBS = st.sampled_from(["whole-1", "whole-2", "share-1", "share-2", "observed-1", "other-1"])
 NODES = st.sampled_from(["a", "b", "x"])
 SHARES = st.sampled_from([(30, "8Gi"), (60, "20Gi"), (10, "60Gi")])
 PICK = st.integers(0, 1000)
@@ -57,10 +58,10 @@ def pick(items, number):
 @st.composite
 def limits(draw):
     """What a pod of its own asks for."""
-    kind = draw(st.sampled_from(["whole", "share", "share", "observed"]))
+    kind = draw(st.sampled_from([GPU, "share", "share", OBSERVED, OTHER]))
     if kind == "share":
         return share_limits(*draw(SHARES))
-    return {GPU if kind == "whole" else OBSERVED: str(draw(st.integers(1, 4)))}
+    return {kind: str(draw(st.integers(1, 4)))}
 
 
 def spec_of(name, gpus, share):
@@ -68,8 +69,8 @@ def spec_of(name, gpus, share):
     if name.startswith("share"):
         percent, memory = share
         return {"share": {"percent": percent, "memory": memory}}
-    observed = {"resourceName": OBSERVED} if name.startswith("observed") else {}
-    return {"gpus": gpus, **observed}
+    resource = {"observed": OBSERVED, "other": OTHER}.get(name.partition("-")[0], GPU)
+    return {"gpus": gpus, "resourceName": resource}
 
 
 def limits_of(spec):
@@ -94,10 +95,10 @@ def check_fits(shares):
 class Cluster(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.world = World()
+        self.world = World(observed=(OBSERVED, OTHER))
         self.world.add_node("a")
         self.world.add_node("b")
-        self.world.add_observed_node("x")
+        self.world.add_node_of_two("x")
         self.pods, self.jobs, self.plans = {}, {}, {}
         self.specs = {}
         self.failed = ()
@@ -379,9 +380,10 @@ class Cluster(RuleBasedStateMachine):
         """What the ledger has just given away was free, as far as it has been told."""
         for grant in allocation.placement.devices:
             check_fits([each for each in self.known_holdings() if each.uuid == grant.uuid])
-        if allocation.tickets:
-            node = self.world.ledger.cluster.node(allocation.node)
-            assert self.known_tickets(allocation.node) <= len(node.devices)
+        for resource in allocation.tickets:
+            devices = self.world.ledger.cluster.node(allocation.node).devices
+            there = sum(device.resource == resource for device in devices)
+            assert self.known_tickets(allocation.node, resource) <= there
 
     def known_holdings(self):
         """Devices of pods, of workers without a pod, and of what agents say lingers."""
@@ -395,11 +397,11 @@ class Cluster(RuleBasedStateMachine):
                 if uid not in table.pods:
                     yield from shares
 
-    def known_tickets(self, node):
+    def known_tickets(self, node, resource):
         table = self.world.ledger.claims
         held = [c.allocation for c in (*table.pods.values(), *self.podless_workers())]
         return sum(
-            allocation.tickets.get(OBSERVED, 0) for allocation in held if allocation.node == node
+            allocation.tickets.get(resource, 0) for allocation in held if allocation.node == node
         )
 
     def podless_workers(self):

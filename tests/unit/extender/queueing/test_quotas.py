@@ -3,7 +3,7 @@
 
 import msgspec
 import pytest
-from extender_builders import MEMORY_MIB, World, gpu_node, node
+from extender_builders import MEMORY_MIB, OBSERVED, OTHER, World, gpu_node, node, pod
 
 from gpupack_core.queueing import ANY, Fifo
 from gpupack_crds.kinds import GpuCohort, GpuQuota
@@ -184,3 +184,14 @@ def test_models_are_told_apart():
     world.asks("train", gpus=2)
     found = {each.model: (each.nominal, each.used) for each in status(world, "team").models}
     assert found == {"H100": ("1", "2"), "A100": ("3", "0")}
+
+
+def test_gpus_of_two_other_plugins_on_one_node_count_each_under_its_model():
+    world = World(observed=(OBSERVED, OTHER))
+    world.add_node_of_two("x")
+    world.quotas.quotas.upsert(quota("team", of("H100", 1), of("MI300X", 2, borrowingLimit=0)))
+    world.ledger.pods.upsert(pod("p", asking={OBSERVED: "2"}, on="x"))
+    world.asks("train", gpus=2, resourceName=OTHER)
+    found = {each.model: (each.nominal, each.used) for each in status(world, "team").models}
+    assert found == {"H100": ("1", "2"), "MI300X": ("2", "2")}
+    assert isinstance(world.asks("more", gpus=1, resourceName=OTHER), PlanRefusal)
