@@ -41,9 +41,6 @@ _EMPTIED = -2
 """From here down go the versions of emptied rows, which stay as they are when emptied again; 0 is
 that of rows in which no node has been yet."""
 
-_NARROWED_BITS = 48
-"""Above these bits the version of a narrowed row has the resource; nobody counts as far."""
-
 _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "health": (np.int8, ABSENT),
     "model": (np.int16, ABSENT),
@@ -104,15 +101,6 @@ _CHANGED_BY_HOLDERS = (
     "version",
     "holders",
 )
-
-_NARROWED: dict[str, int] = {
-    "kind": ABSENT,
-    "clique": ABSENT,
-    "capacity": 0,
-    "free_milli": 0,
-    "free_memory": 0,
-    "free_shares": 0,
-}
 
 
 class Kind(NamedTuple):
@@ -218,32 +206,6 @@ class Arrays:
         return replace(
             self, **{name: getattr(self, name).copy(order="K") for name in _CHANGED_BY_HOLDERS}
         )
-
-    def narrowed(self, rows: IntArray, resource: int) -> Self:
-        """These rows as if the node had no GPUs but those of one resource; the others are shared.
-
-        That is so of GPUs' kinds, cliques and capacity, of what is free of them, and of the node's
-        sums of these. All else stays as it is, `holders` too: whoever holds GPUs there.
-        """
-        others = self.resource[rows] != resource
-        changed: dict[str, Any] = {}
-        for name, fill in _NARROWED.items():
-            changed[name] = getattr(self, name).copy(order="K")
-            changed[name][rows] = np.where(others, fill, changed[name][rows])
-        free, kind = changed["free_milli"][rows], changed["kind"][rows]
-        part = (resource + 1) << _NARROWED_BITS
-        version = self.version[rows]
-        sums = {
-            "node_kind": _of_all(kind),
-            "gpus": (changed["capacity"][rows] > 0).sum(axis=1),
-            "idle_gpus": (free == WHOLE_GPU).sum(axis=1),
-            "free_gpu_milli": free.sum(axis=1),
-            "version": np.where(version < 0, version - part, version + part),
-        }
-        for name, figures in sums.items():
-            changed[name] = getattr(self, name).copy()
-            changed[name][rows] = figures
-        return replace(self, **changed)
 
     def grown(self, rows: int, columns: int) -> Self:
         """The same content with room for more."""
@@ -351,13 +313,6 @@ class Arrays:
         self.free_pods[rows] = np.maximum(self.pods[rows] - self.used_pods[rows], 0)
         changed = len(free)
         self.version[rows] = np.fromiter(islice(_VERSIONS, changed), np.int64, changed)
-
-
-def _of_all(numbers: IntArray) -> IntArray:
-    """By row: the number that all devices have, MIXED or ABSENT; those without one do not count."""
-    largest = numbers.max(axis=1, initial=ABSENT)
-    is_alike = (numbers == largest[:, None]) | (numbers == ABSENT)
-    return np.where(is_alike.all(axis=1), largest, MIXED)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -26,6 +26,7 @@ from gpupack_core.holdings import Holdings
 from gpupack_core.masks import SelectorMasks
 from gpupack_core.memo import RowMemo
 from gpupack_core.model import MOST_PODS, Device, Node, Taint
+from gpupack_core.narrowed import NarrowedViews
 from gpupack_core.placement import Placement
 from gpupack_core.table import Table
 from gpupack_core.taints import TaintSets
@@ -78,6 +79,7 @@ class Cluster:
         self.profiles: Table[str] = Table()
         self.selectors = SelectorMasks()
         self.room, self._ideal_room = RowMemo(np.int32), RowMemo(np.int32)
+        self.narrowed = NarrowedViews()
         self._ideal: Cluster | None = None
         self.tie_seed = tie_seed
         self._added = 0
@@ -218,7 +220,7 @@ class Cluster:
         """An independent copy, for what-if questions, in whatever thread."""
         twin = copy(self)
         vars(twin).update({name: getattr(self, name).copy() for name in _OWN}, _ideal=None)
-        twin.selectors = SelectorMasks()
+        twin.selectors, twin.narrowed = SelectorMasks(), NarrowedViews()
         return twin
 
     def overlay(self) -> Self:
@@ -256,7 +258,7 @@ class Cluster:
 
     def _overlay(self, arrays: Arrays) -> Self:
         twin = copy(self)
-        vars(twin).update(_holdings=Holdings(), arrays=arrays)
+        vars(twin).update(_holdings=Holdings(), arrays=arrays, narrowed=self.narrowed.copy())
         return twin
 
     def _new_row(self, name: NodeName) -> int:

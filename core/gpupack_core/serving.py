@@ -44,9 +44,10 @@ def seen_for(cluster: Cluster, request: Request) -> Arrays:
     a = cluster.arrays
     if not cluster.resources.has_others(request.resource) or not request.milli:
         return a
-    several = (a.node_resource == MIXED).nonzero()[0]
     number = cluster.resources.number(request.resource)
-    return a if number is None or not len(several) else a.narrowed(several, number)
+    if number is None or not np.any(a.node_resource == MIXED):
+        return a
+    return cluster.narrowed.of(a, number)
 
 
 def _by_number(cluster: Cluster, request: Request) -> BoolArray:

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from gpupack_core import (
     POLICIES,
     DeviceUuid,
+    Holder,
     Interconnect,
     Mix,
     Outlook,
@@ -176,6 +177,19 @@ def test_a_decision_is_as_if_there_were_no_gpus_of_other_names(
     for each in (*others, request):
         decide(cluster, each, policy)
     assert answer(decide(cluster, request, policy)) == answer(decide(alone, request, other))
+
+
+@cases
+@given(clusters(), st.lists(requests(), min_size=1, max_size=6), st.sampled_from(sorted(POLICIES)))
+def test_what_is_kept_from_decision_to_decision_changes_none(cluster, asked, name):
+    """Plans in between are made on overlays, which start with what is kept here."""
+    policy = POLICIES[name]
+    for number, request in enumerate(asked):
+        plan_gang(cluster, gang(2, request), policy)
+        decided = decide(cluster, request, policy)
+        assert answer(decided) == answer(decide(cluster.fork(), request, policy))
+        if isinstance(decided, Placement):
+            cluster.take(Holder(f"new{number}"), decided)
 
 
 def without_others(cluster, resource):
