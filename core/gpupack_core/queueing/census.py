@@ -70,7 +70,12 @@ class Census:
         self._kinds: Table[Kind] = Table()
         self._nodes: Table[NodeName] = Table()
         self._jobs = Lines(
-            kind=np.int32, milli=np.int64, started=np.float64, until=np.float64, ends=np.bool_
+            kind=np.int32,
+            milli=np.int64,
+            started=np.float64,
+            until=np.float64,
+            estimate=np.float64,
+            ends=np.bool_,
         )
         self._parts = Lines(
             job=np.int32, node=np.int32, milli=np.int64, cpu=np.int64, memory=np.int64
@@ -91,7 +96,8 @@ class Census:
             milli=sum(charge.values()),
             started=running.started,
             until=running.until,
-            ends=job.duration != inf,
+            estimate=inf if job.estimate is None else job.estimate,
+            ends=job.duration != inf or job.estimate is not None,
         )
         self._running[line] = running
         here: dict[NodeName, list[int]] = {}
@@ -174,17 +180,24 @@ class Census:
             self._nodes.values,
         )
 
-    def ends(self, also: Sequence[Running] = ()) -> Ends:
-        """Of those who run and will end, and of those who are about to run."""
+    def ends(
+        self, now: float, also: Sequence[Running] = (), without: Collection[JobId] = ()
+    ) -> Ends:
+        """Of those who run and will end, and of those who are about to run.
+
+        As is expected now: who takes longer than was estimated is expected to take twice as long.
+        """
         for running in also:
             self.add(running)
-        lines, end, times = self._in_order()
+        left_out = [self._at[job][0] for job in without if job in self._at]
+        lines, end, times, guessed = self._in_order(now, left_out)
         parts = self._parts.columns
         end_of = np.full(len(self._jobs.columns["live"]), -1)
         end_of[lines] = end
         chosen = np.flatnonzero(parts["live"] & (end_of[parts["job"]] >= 0))
         job, node = parts["job"][chosen], parts["node"][chosen]
         order = np.lexsort((end_of[job], node))
+        milli, cpu, memory = _amounts(parts, chosen[order])
         found = Ends(
             times,
             self._running.copy(),
@@ -193,30 +206,48 @@ class Census:
             node[order],
             end_of[job[order]],
             job[order],
-            *_amounts(parts, chosen[order]),
+            milli,
+            cpu,
+            memory,
+            guessed,
         )
         for running in also:
             self.remove(running.job.id)
         return found
 
-    def _in_order(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
-        """Lines of jobs, the number of the end of each, and the times of the ends.
+    def _in_order(
+        self, now: float, left_out: Sequence[int]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64], bool]:
+        """Lines of jobs, the number of the end of each, the times of the ends; if any is guessed.
 
         Those of unknown duration come last, one by one, in the order in which they started. Who
         runs for ever is left out.
         """
         jobs = self._jobs.columns
-        lines = np.flatnonzero(jobs["live"] & jobs["ends"])
-        unknown = np.isinf(jobs["until"][lines])
+        counted = jobs["live"] & jobs["ends"]
+        counted[left_out] = False
+        lines = np.flatnonzero(counted)
+        expected, guessed = self._expected(lines, now)
+        unknown = np.isinf(expected)
         names = np.zeros(len(lines), np.int64)
         by_name = sorted(
             np.flatnonzero(unknown).tolist(), key=lambda at: self._running[int(lines[at])].job.id
         )
         names[by_name] = np.arange(len(by_name))
-        lines = lines[np.lexsort((names, jobs["started"][lines], jobs["until"][lines]))]
-        until = jobs["until"][lines]
+        order = np.lexsort((names, jobs["started"][lines], expected))
+        lines, until = lines[order], expected[order]
         is_new = np.append(True, until[1:] != until[:-1])[: len(until)] | np.isinf(until)
-        return lines, is_new.cumsum() - 1, until[is_new]
+        return lines, is_new.cumsum() - 1, until[is_new], guessed
+
+    def _expected(self, lines: NDArray[np.intp], now: float) -> tuple[NDArray[np.float64], bool]:
+        """When they are expected to end, and whether anybody is before he must."""
+        jobs = self._jobs.columns
+        started, until, estimate = (jobs[name][lines] for name in ("started", "until", "estimate"))
+        guessed = started + estimate < until
+        over = np.flatnonzero(guessed & (now - started >= estimate))
+        doublings = np.floor(np.log2((now - started[over]) / estimate[over])) + 1
+        estimate[over] *= 2.0**doublings
+        return np.minimum(until, started + estimate), bool(guessed.any())
 
 
 def _amounts(parts: Mapping[str, NDArray[Any]], chosen: NDArray[np.intp]) -> list[NDArray[Any]]:

@@ -22,7 +22,8 @@ from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Preempt
 from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job, Places, Running, Tenant
 from gpupack_core.queueing.order import Order
-from gpupack_core.queueing.preemption import Preemptor
+from gpupack_core.queueing.patience import Patience
+from gpupack_core.queueing.preemption import Preemption, Preemptor
 from gpupack_core.queueing.quota import Fifo
 from gpupack_core.queueing.room import Planner, Reservation, is_free
 from gpupack_core.queueing.sheet import Sheet
@@ -78,6 +79,7 @@ class Cycle:
         self._within = WithinQuota(state.books, plan)
         self._foresight = Foresight(state, self._sheet, plan, now, most=self._rules.foreseen)
         self._preemptor = Preemptor(state, self._sheet, self._within, now)
+        self._patience = Patience(state, self._sheet, self._within, now)
         self._counted: list[tuple[Tenant, Charge, int]] = []
         self._admitted: list[Admit] = []
         self._preemptions: list[Preempt] = []
@@ -97,7 +99,12 @@ class Cycle:
                 self._usage.add(tenant, charge, sign=-sign)
         self._foresight.remember()
         self._state.foresees_next = self._preemptor.has_searched and self._foresight.is_put_off
-        look_at = min(self._look_at, self._foresight.look_at, self._preemptor.look_at)
+        look_at = min(
+            self._look_at,
+            self._foresight.look_at,
+            self._preemptor.look_at,
+            self._patience.look_at,
+        )
         return Decisions(
             tuple(self._admitted),
             tuple(self._preemptions),
@@ -169,7 +176,7 @@ class Cycle:
             self._block(entry.job.tenant)
             turn.entries = self._foresight.in_time(turn.entries[turn.next + 1 :])
             turn.next = 0
-        elif self._preempt(entry):
+        elif self._waits_no_longer(entry, outcome) or self._preempt(entry):
             turn.next += 1
         else:
             turn.entries = []
@@ -217,13 +224,28 @@ class Cycle:
             self._foresight.stop()
         if preemption is None:
             return False
+        self._stop_for(entry, preemption)
+        return True
+
+    def _waits_no_longer(self, entry: Entry, outcome: Outcome) -> bool:
+        """Whether those who went past it on a guess are stopped for it."""
+        if outcome is not Outcome.NO_ROOM:
+            return False
+        if self._patience.begins(entry.job):
+            self._foresight.foresee_anew(entry.job)
+        preemption = self._patience.ends(entry.job) if self._may_preempt else None
+        if preemption is None:
+            return False
+        self._stop_for(entry, preemption)
+        return True
+
+    def _stop_for(self, entry: Entry, preemption: Preemption) -> None:
         for running in preemption.stopped:
             self._count(running.job.tenant, running.charge, -1)
         self._count(entry.job.tenant, preemption.charge, 1)
         self._sheet.book(entry.job, preemption.decision.placements)
         self._preemptions.append(preemption.decision)
         self._foresight.reserves()
-        return True
 
     def _admit(self, job: Job, places: Places, charge: Charge) -> None:
         self._sheet.book(job, places)

@@ -14,6 +14,8 @@ class Ground(StrEnum):
     NOMINAL_QUOTA = "ReclaimedNominalQuota"
     FAIR_SHARE = "ReclaimedFairShare"
     PRIORITY = "LowerPriority"
+    ESTIMATE = "BackfilledOnEstimate"
+    """It went past the job on a guess, and has delayed it for as long as a guess may."""
 
 
 @dataclass(frozen=True, slots=True)

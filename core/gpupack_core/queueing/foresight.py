@@ -41,8 +41,10 @@ class Foresight:
         self._promised = self._still_waiting()
         """For whom room was kept before, and who has not been looked at yet."""
         self._starting: list[Running] = []
+        self._guests: dict[JobId, set[JobId]] = {}
+        """Who goes past whom on a guess in this cycle."""
         self._ending: tuple[int, Ends] | None = None
-        """With how many who start in this cycle."""
+        """With how many who start in this cycle; without the guests of anybody."""
         self._beside: tuple[frozenset[JobId], Cluster] | None = None
         """The sheet with the places of these taken."""
         self.look_at = inf
@@ -122,11 +124,16 @@ class Foresight:
             return True
         taken: list[KeptRoom] = []
         crossed: set[JobId] = set()
+        past: set[JobId] = set()
         for room in self._rooms():
             if self._ends_before(job, room):
+                if room.placements is not None and not self._surely_ends_before(job, room):
+                    past.add(room.job.id)
                 continue
             if room.future.take(job, places):
                 taken.append(room)
+                if room.guessed and self._may_guess(job, room):
+                    past.add(room.job.id)
             elif self._is_before(room.job, job):
                 for other in taken:
                     give_back(other.future.cluster, job, places)
@@ -134,6 +141,8 @@ class Foresight:
             else:
                 crossed.add(room.job.id)
         self._revise(crossed)
+        if past:
+            self._guests[job.id] = past
         return True
 
     def in_time(self, entries: Sequence[Entry]) -> list[Entry]:
@@ -143,19 +152,28 @@ class Foresight:
         least = min(entries, key=lambda entry: entry.job.priority).job
         if self.is_unknown(least):
             return []
-        until = self._free_until(least)
+        rooms = [room for room in self._rooms_before(least) if room.placements is not None]
+        until = min((room.at if room.at < inf else -inf for room in rooms), default=inf)
         if self._now + entries[0].lane.shortest > until:
             return []
-        return [entry for entry in entries if entry.job.ends(self._now) <= until]
-
-    def _free_until(self, job: Job) -> float:
-        """Who ends by then is in nobody's way."""
-        kept = (room.at for room in self._rooms_before(job) if room.placements is not None)
-        return min((at if at < inf else -inf for at in kept), default=inf)
+        return [e for e in entries if all(self._ends_before(e.job, room) for room in rooms)]
 
     def _ends_before(self, job: Job, room: KeptRoom) -> bool:
-        """Whether it cannot be in the way: it ends before the room is needed, or none is kept."""
-        return room.placements is None or job.ends(self._now) <= room.at < inf
+        """Whether it is not in the way: it ends before the room is needed, or none is kept.
+
+        On a guess, where it can be stopped.
+        """
+        if room.placements is None or self._surely_ends_before(job, room):
+            return True
+        return job.is_expected(self._now) <= room.at < inf and self._may_guess(job, room)
+
+    def _surely_ends_before(self, job: Job, room: KeptRoom) -> bool:
+        return not room.guessed and job.ends(self._now) <= room.at < inf
+
+    def _may_guess(self, job: Job, room: KeptRoom) -> bool:
+        """Whether it may be a guest: nobody is once the one who waits could run but for guests."""
+        owed, delay = self._state.guests.owed, self._state.books.rules.guess_delay
+        return job.preemptible and room.job.id not in owed and delay < inf
 
     def beside(self, job: Job) -> Cluster | None:
         """To plan on with all places taken that are kept from the job; None: none is."""
@@ -202,8 +220,15 @@ class Foresight:
         heads = (self._state.waiting.get(room.job.id) for room in self._state.kept)
         return {head.job.id: head.job for head in heads if head and head.since <= waited}
 
+    def foresee_anew(self, job: Job) -> None:
+        """What is kept for the job is no longer so."""
+        self._revise({job.id})
+
     def remember(self) -> None:
         """For the next cycle, of those who are first still."""
+        for guest, heads in self._guests.items():
+            self._state.guests.leave(guest)
+            self._state.guests.add(guest, heads)
         self._state.heads = tuple(entry.job.id for entry in self._heads)
         heads = set(self._state.heads)
         made = {room.job.id for room in self._kept}
@@ -236,15 +261,37 @@ class Foresight:
 
     def _foreseen(self, job: Job) -> KeptRoom:
         """Beside what is kept for those before it."""
-        future = Future(self._sheet.cluster.overlay(), self._ends())
+        cluster = self._sheet.cluster.overlay()
+        guests = self._guests_of(job)
+        for guest in guests:
+            for placement in guest.placements:
+                cluster.suppose_free(placement)
+        future = Future(cluster, self._ends(guests))
+        placements: Places | None
+        guessed = future.guessed
         for other in self._kept:
             adopt(future.cluster, other.job, other.placements or ())
-        at, placements = earliest(future, job, self._plan)
+        placements = self._plan(cluster, job) if guests else None
+        at = self._now
+        if placements is None:
+            at, placements = earliest(future, job, self._plan)
         adopt(future.cluster, job, placements or ())
-        return KeptRoom(job, at, future, placements, self._state.disruptions, self._now)
+        disruptions = self._state.disruptions
+        return KeptRoom(job, at, future, placements, disruptions, self._now, guessed)
 
-    def _ends(self) -> Ends:
+    def _guests_of(self, job: Job) -> list[Running]:
+        """They can be stopped for it, so its room does not rest on when they end."""
+        known = set(self._state.guests.of(job.id))
+        running = [self._state.running.get(guest) for guest in known - self._state.stopping()]
+        return [one for one in running if one is not None] + [
+            one for one in self._starting if job.id in self._guests.get(one.job.id, ())
+        ]
+
+    def _ends(self, guests: Sequence[Running]) -> Ends:
         """Of those who run and those who start in this cycle."""
+        census = self._state.running.census
+        if guests:
+            return census.ends(self._now, self._starting, [guest.job.id for guest in guests])
         if self._ending is None or self._ending[0] != len(self._starting):
-            self._ending = len(self._starting), self._state.running.census.ends(self._starting)
+            self._ending = len(self._starting), census.ends(self._now, self._starting)
         return self._ending[1]

@@ -28,6 +28,8 @@ _NOW = -1
 class Ends:
     """Of those who run; several may be one end. `times`: of each end, infinity where unknown.
 
+    `guessed`: whether somebody is expected to end before he must.
+
     The last six are columns of what each job has of each node, by `node` (its place in `nodes`; its
     number in `numbers`), then `end`; `job`: a key of `running`; milli-GPU, milli-CPU and MiB.
     """
@@ -42,6 +44,7 @@ class Ends:
     milli: IntArray
     cpu: IntArray
     memory: IntArray
+    guessed: bool = False
 
 
 class Chances:
@@ -72,6 +75,11 @@ class Future:
         self.cluster, self._ends = cluster, ends
         self._after: dict[int, int] = {}
         self._settled = _NOW
+
+    @property
+    def guessed(self) -> bool:
+        """Whether it rests on how long jobs like those who run took."""
+        return self._ends.guessed
 
     def chances(self, gang: Gang) -> Chances | None:
         """None: it never fits.

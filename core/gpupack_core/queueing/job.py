@@ -34,10 +34,11 @@ class Rank(NamedTuple):
 class Job:
     """Workers that are admitted together or not at all; a plain pod is a gang of one.
 
-    `number` orders those that were submitted at one instant. The larger `priority` goes first.
-    `duration`: from its start to its end at the latest, or as estimated; infinity: it never ends;
-    None: nobody knows. `preemptible` False: it is never stopped for another. `name`: as texts for
-    its own tenant call it; empty: by its id. `preempts` False: nobody is stopped for it.
+    `number` orders those that were submitted at one instant; the larger `priority` goes first.
+    `duration`: from its start to its end at the latest; infinity: it never ends; None: nobody
+    knows. `estimate`: how long jobs like it took, which it may exceed; None: that is not known.
+    `preemptible` False: it is never stopped for another. `name`: as texts for its own tenant call
+    it; empty: by its id. `preempts` False: nobody is stopped for it.
     """
 
     id: JobId
@@ -50,14 +51,26 @@ class Job:
     preemptible: bool = True
     name: str = ""
     preempts: bool = True
+    estimate: float | None = None
 
     def __post_init__(self) -> None:
-        if self.duration is not None and not self.duration > 0:
-            raise InvalidRequest(f"job {self.id}: duration {self.duration:g} s is not positive")
+        for what, seconds in (("duration", self.duration), ("estimate", self.estimate)):
+            if seconds is not None and not seconds > 0:
+                raise InvalidRequest(f"job {self.id}: {what} {seconds:g} s is not positive")
 
     def ends(self, start: float) -> float:
-        """When it will be through if it starts then; infinity: nobody knows, or never."""
+        """When it will be through at the latest if it starts then; infinity: nobody knows."""
         return inf if self.duration is None else start + self.duration
+
+    def is_expected(self, start: float) -> float:
+        """When it is expected to be through if it starts then; infinity: nobody knows."""
+        estimate = inf if self.estimate is None else start + self.estimate
+        return min(self.ends(start), estimate)
+
+    @property
+    def guessed(self) -> bool:
+        """Whether it is expected to end before it must."""
+        return self.is_expected(0.0) < self.ends(0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ class Queue:
     def withdraw(self, job: JobId, cluster: Cluster) -> None:
         """It waits no longer; room that was made for it is anybody's."""
         self._state.waiting.remove(job)
+        self._state.guests.forget(job)
         self.release(job, cluster)
 
     def start(
@@ -105,6 +106,7 @@ class Queue:
                 state.give_back(cluster, reserved.placements)
                 self._void()
         state.waiting.remove(job.id)
+        state.guests.forget(job.id)
         self._measure(cluster)
         started = now if since is None else min(since, now)
         running = Running(job, places, started, state.books.charge(cluster, places))
@@ -141,6 +143,7 @@ class Queue:
         if running is None:
             raise NotHeld(f"job {job} does not run")
         state.stuck.discard(job)
+        state.guests.leave(job)
         if not stopping:
             state.books.usage.add(running.job.tenant, running.charge, sign=-1)
         state.give_back(cluster, running.placements)

@@ -41,7 +41,8 @@ class Reservation:
 class KeptRoom:
     """For one who waits: when it will start at the latest, and the cluster then, with it placed.
 
-    `placements` None: it fits nowhere whatever ends, so nothing is kept.
+    `placements` None: it fits nowhere whatever ends, so nothing is kept. `guessed`: it rests on how
+    long jobs like those who run took; its guests count as gone.
     """
 
     job: Job
@@ -50,9 +51,15 @@ class KeptRoom:
     placements: Places | None
     disruptions: int
     made: float
+    guessed: bool = False
 
     def exchange(self, job: Job, placements: Places, stopped: Iterable[Running]) -> bool:
-        """Foresee that these are stopped for the job; False: it takes places that are kept here."""
+        """Foresee that these are stopped for the job.
+
+        False: it takes places that are kept here, or that is to be foreseen anew.
+        """
+        if self.guessed:
+            return False
         for running in stopped:
             if not running.until <= self.at:
                 self.future.suppose_free(running.placements)

@@ -56,13 +56,17 @@ class Rules:
     which is EASY backfill; infinity: never. Against those of lower priority it is kept at once."""
     kept: int = 4
     """Room is kept for so many jobs at the most."""
+    guess_delay: float = 300.0
+    """Who went past another because jobs like it took a short time is stopped for it when it would
+    have fitted for so long without; infinity: nobody goes past on a guess."""
     foreseen: int = 1
     """For so many of them it is worked out in one cycle at the most, so that it answers soon; the
     next is due at once."""
     preemption: Preemption = field(default_factory=Preemption)
 
     def __post_init__(self) -> None:
-        if min(self.half_life, self.keep_room_after, self.kept) < 0 or self.half_life == inf:
+        least = min(self.half_life, self.keep_room_after, self.kept, self.guess_delay)
+        if least < 0 or self.half_life == inf:
             raise InvalidQuota(f"a rule of the queue is negative or without end: {self}")
         if self.foreseen < 1:
             raise InvalidQuota(f"foreseen is {self.foreseen}; without 1 or more nothing goes on")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.books import Books
+from gpupack_core.queueing.guests import Guests
 from gpupack_core.queueing.job import Job, JobId, Places, Running
 from gpupack_core.queueing.room import KeptRoom, Reservation
 from gpupack_core.queueing.running import RunningJobs
@@ -24,6 +25,8 @@ class State:
     """Who was to be stopped and has not ended in time."""
     kept: list[KeptRoom] = field(default_factory=list)
     """For those who are first and lack room, the first first; worked out when it was asked for."""
+    guests: Guests = field(default_factory=Guests)
+    """Who went past those who wait, on a guess."""
     heads: tuple[JobId, ...] = ()
     """All of those, as of the last cycle."""
     foresees_next: bool = False

@@ -58,7 +58,7 @@ class Lane:
     shape: Shape
     entries: list[Entry] = field(default_factory=list)
     shortest: float = inf
-    """Nobody in it is known to run for less; seconds."""
+    """Nobody in it is known or expected to run for less; seconds."""
     searched: float | None = None
     """When victims were last sought in vain for its head."""
 
@@ -105,7 +105,7 @@ class Waiting:
         lane = self._lane(job)
         rank = Rank(-job.priority * self._by_priority, job.submitted, job.number, job.id)
         entry = self._entries[job.id] = Entry(job, rank, lane, now)
-        lane.shortest = min(lane.shortest, job.ends(0.0))
+        lane.shortest = min(lane.shortest, job.is_expected(0.0))
         if lane.entries and lane.entries[-1].rank > rank:
             insort(lane.entries, entry, key=attrgetter("rank"))
         else:
