@@ -81,7 +81,9 @@ class WorkerResult(Wire, frozen=True):
     ] = {}
 
 
-Ground = Literal["ReclaimedNominalQuota", "ReclaimedFairShare", "LowerPriority"]
+Ground = Literal[
+    "ReclaimedNominalQuota", "ReclaimedFairShare", "LowerPriority", "BackfilledOnEstimate"
+]
 
 
 class Victims(Wire, frozen=True):
@@ -109,7 +111,7 @@ class Preemption(Wire, frozen=True):
 
     since: Annotated[Timestamp, described("When it was decided.")]
     victims: Annotated[
-        tuple[Victims, ...], described("Whom the job waits for.", min_length=1, max_length=3)
+        tuple[Victims, ...], described("Whom the job waits for.", min_length=1, max_length=4)
     ]
     placement: Annotated[
         tuple[NodePlacement, ...],

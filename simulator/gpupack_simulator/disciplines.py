@@ -6,10 +6,20 @@ A new one is a line here. Nobody is told apart by tenant, and nobody is stopped 
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from math import inf
 
 from gpupack_core.queueing import NEVER, Fifo, Rules
 from gpupack_simulator.errors import InvalidParameter
+
+
+class Known(StrEnum):
+    """What the queue knows of how long jobs take."""
+
+    EXACT = "exact"
+    LEARNED = "learned"
+    """From those of the same tenant and kind that ended, as in a cluster."""
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,7 @@ class Discipline:
     name: str
     rules: Rules
     keeps: bool = True
+    durations: Known = Known.EXACT
 
 
 def _one_line(
@@ -43,7 +54,8 @@ _ALL = (
     # In the order of arrival, passing over who does not fit. Nothing is kept for large jobs: on a
     # full cluster they wait as long as smaller ones keep coming.
     Discipline("fifo-skip", _one_line(Fifo.BEST_EFFORT)),
-    # EASY: as fifo-skip, and nobody delays the first in line. Durations are taken as exact.
+    # EASY: as fifo-skip, and nobody delays the first in line. Durations are
+    # taken as exact where `durations` does not say otherwise.
     Discipline("backfill", _one_line(Fifo.BEST_EFFORT, keep_room_after=0.0)),
     # The largest priority first, otherwise as fifo; a job that runs is never stopped for another.
     Discipline("priority", _one_line(Fifo.STRICT, by_priority=True)),

@@ -59,6 +59,8 @@ class Job:
     tenant: str = ""
     """Whose quota and share it counts against, where the discipline looks at them."""
     preemptible: bool = True
+    kind: str = ""
+    """What its durations are learned by, beside the tenant; empty: its id without a number."""
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -8,7 +8,7 @@ Pure, as all of core: the clock and all acts are its owner's, the extender or th
 
 from gpupack_core.queueing.charge import ANY, Charge, Key, Keys
 from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Ground, Preempt, Victim
-from gpupack_core.queueing.durations import Durations
+from gpupack_core.queueing.durations import Durations, kind_of
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import NOBODY, Job, JobId, Running, Tenant, holder_of
 from gpupack_core.queueing.queue import Queue
@@ -52,4 +52,5 @@ __all__ = [
     "WaitReason",
     "has_room",
     "holder_of",
+    "kind_of",
 ]

@@ -9,6 +9,7 @@ took longer than was expected, so that nobody looks short for ever by never endi
 make many names: the one that was not heard of for longest is forgotten.
 """
 
+import re
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from math import isfinite
@@ -26,6 +27,18 @@ KEPT: Final = 20
 NAMES: Final = 64
 """Of a tenant."""
 TENANTS: Final = 1024
+
+
+_RANDOM: Final = re.compile("-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+"""What Kubernetes appends to a generateName."""
+
+
+def kind_of(name: str) -> str:
+    """What jobs that are submitted again and again have in common: «train-17» and «train-18» do.
+
+    The name without what was appended to tell one from the other: numbers, dates, a random suffix.
+    """
+    return _RANDOM.sub("", name).rstrip("0123456789-._") or name
 
 
 @dataclass(slots=True)

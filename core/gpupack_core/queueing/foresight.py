@@ -268,7 +268,7 @@ class Foresight:
                 cluster.suppose_free(placement)
         future = Future(cluster, self._ends(guests))
         placements: Places | None
-        guessed = future.guessed
+        guessed = future.guessed and self._state.books.rules.guess_delay < inf
         for other in self._kept:
             adopt(future.cluster, other.job, other.placements or ())
         placements = self._plan(cluster, job) if guests else None

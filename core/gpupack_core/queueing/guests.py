@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who went past a job that waits because of how long jobs like them took: its guests."""
 
+from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from gpupack_core.queueing.job import JobId
+
+DELAYS_KEPT: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -15,6 +19,8 @@ class Guests:
     _past: dict[JobId, set[JobId]] = field(default_factory=dict)
     owed: dict[JobId, float] = field(default_factory=dict)
     """Since when each would fit if its guests were gone."""
+    delays: deque[float] = field(default_factory=lambda: deque(maxlen=DELAYS_KEPT))
+    """Seconds for which each of those who would have fitted waited for its guests."""
     looked: dict[JobId, int] = field(default_factory=dict)
     """At how many givings-back it would not have."""
 
@@ -34,6 +40,13 @@ class Guests:
             self._of[head].pop(guest)
             if not self._of[head]:
                 self.forget(head)
+
+    def starts(self, head: JobId, now: float) -> None:
+        """It waits no longer, since it runs."""
+        since = self.owed.get(head)
+        if since is not None:
+            self.delays.append(now - since)
+        self.forget(head)
 
     def forget(self, head: JobId) -> None:
         """It waits no longer, or nobody is left who went past it."""

@@ -106,7 +106,7 @@ class Queue:
                 state.give_back(cluster, reserved.placements)
                 self._void()
         state.waiting.remove(job.id)
-        state.guests.forget(job.id)
+        state.guests.starts(job.id, now)
         self._measure(cluster)
         started = now if since is None else min(since, now)
         running = Running(job, places, started, state.books.charge(cluster, places))

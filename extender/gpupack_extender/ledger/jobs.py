@@ -3,14 +3,18 @@
 
 import dataclasses
 import datetime as dt
+from typing import Final
 
 import gpupack_core as core
 from gpupack_crds.placement import WorkerPlacement, by_worker
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.claim_table import ClaimTable
 from gpupack_extender.ledger.claims import Allocation, State, WorkerClaim
-from gpupack_extender.ledger.placed_job import PlacedJob, PlacedPreemption
+from gpupack_extender.ledger.placed_job import PlacedAttempt, PlacedJob, PlacedPreemption
 from gpupack_extender.ledger.workers import AttemptKey, WorkerKey
+
+ATTEMPTS_TOLD: Final = 4
+"""Of a job. Each change of it is seen, so more matter to nobody but after a start."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class ShownJob:
         ends_at: when its deadline is over.
         priority: by which it was admitted.
         preemption: who is stopped for it while it waits.
+        attempts: the last few, the newest last.
         tickets: what the kubelet counts for a worker whose devices the status does not name.
     """
 
@@ -34,6 +39,7 @@ class ShownJob:
     ends_at: dt.datetime | None
     priority: int
     preemption: PlacedPreemption | None
+    attempts: tuple[PlacedAttempt, ...]
     tickets: dict[str, int]
 
 
@@ -127,6 +133,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         ends_at=job.ends_at,
         priority=job.status.priority,
         preemption=job.status.preemption,
+        attempts=job.status.attempts[-ATTEMPTS_TOLD:],
         tickets=job.tickets,
     )
 

@@ -53,6 +53,15 @@ class PlacedAttempt(objects.View, frozen=True):
 
     number: int = 0
     started_at: dt.datetime | None = None
+    finished_at: dt.datetime | None = None
+    outcome: str | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None: it has not ended."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()
 
 
 class PlacedVictims(objects.View, frozen=True):

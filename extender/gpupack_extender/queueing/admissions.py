@@ -26,6 +26,7 @@ from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing import averages, gate, preemptions
 from gpupack_extender.queueing.ask import GangAsk, GatedAsk, job_id, pod_id, pod_uid, waiting_pod
+from gpupack_extender.queueing.learned import LearnedDurations
 from gpupack_extender.queueing.let_in import LetIn, Opens
 from gpupack_extender.queueing.preemptions import Preemptions
 from gpupack_extender.queueing.quotas import QuotaStores
@@ -90,7 +91,8 @@ class Admissions:
         self.problems: Mapping[tuple[str, str], str] = {}
         """What of GPUQuotas and GPUCohorts does not count, by namespace and name."""
         self._waiting = WaitingAsks()
-        self._running = RunningHolders(ledger, self._queue)
+        self._learned = LearnedDurations(ledger.jobs, counts=decisions.queue.learn_durations)
+        self._running = RunningHolders(ledger, self._queue, self._learned)
         self._unwritten: set[AttemptKey] = set()
         """Let in by us and not shown as written yet."""
         self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
@@ -121,6 +123,7 @@ class Admissions:
             QueueFull: its namespace has more in the queue than it may.
         """
         self.see()
+        ask = dataclasses.replace(ask, estimate=self._learned.estimate(ask.attempt))
         job, uid = job_id(ask.attempt), ask.attempt.job_uid
         before = self._waiting.get(job)
         if before is not None and before.asks_for_the_same(ask, self.now()):
@@ -148,7 +151,7 @@ class Admissions:
         self.withdraw_all()
         history = self._queue.state.books.history
         self._queue = Queue(self._decisions.queue.as_rules(), history=history)
-        self._running = RunningHolders(self._ledger, self._queue)
+        self._running = RunningHolders(self._ledger, self._queue, self._learned)
         self._configured = -1
         self._unwritten.clear()
         self._ledger.claims.see_all()
@@ -158,6 +161,7 @@ class Admissions:
         """Take in what has changed in ledger and quotas."""
         self._see_quotas()
         seen = self._ledger.changes.take()
+        self._learned.see(seen.jobs)
         for node in sorted(seen.nodes):
             self._queue.changed(node, self._ledger.cluster)
         for node in seen.freed:

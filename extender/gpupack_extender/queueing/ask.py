@@ -28,6 +28,7 @@ class GangAsk:
         priority: the larger goes first.
         submitted: when the GPUJob was made, seconds since the epoch.
         duration: seconds from its start until its deadline; None: it has none.
+        estimate: seconds that jobs of its name took; None: too few have ended.
         version: the GPUJob's resourceVersion, under which a plan will be written.
     """
 
@@ -37,6 +38,7 @@ class GangAsk:
     priority: int = 0
     submitted: float = 0.0
     duration: float | None = None
+    estimate: float | None = None
     version: str = ""
 
     @property
@@ -59,6 +61,7 @@ class GangAsk:
             tenant=Tenant(self.attempt.namespace),
             priority=self.priority,
             duration=self.duration,
+            estimate=self.estimate,
             name=self.attempt.job,
         )
 

@@ -72,7 +72,10 @@ def _first(
 
 
 def gang_job(
-    attempt: AttemptKey, places: tuple[core.Placement, ...], shown: ShownJob | None
+    attempt: AttemptKey,
+    places: tuple[core.Placement, ...],
+    shown: ShownJob | None,
+    estimate: float | None,
 ) -> Job:
     """An attempt that was found running: nobody here has let it in."""
     duration = None
@@ -86,6 +89,7 @@ def gang_job(
         tenant=Tenant(attempt.namespace),
         priority=shown.priority if shown else 0,
         duration=duration,
+        estimate=estimate,
         name=attempt.job,
     )
 

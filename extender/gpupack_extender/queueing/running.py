@@ -23,6 +23,7 @@ from gpupack_extender.ledger.lingering import Lingering
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.queueing import holders
 from gpupack_extender.queueing.ask import job_id, lingering_id, pod_id
+from gpupack_extender.queueing.learned import LearnedDurations
 
 SAME_DEADLINE_SECONDS: Final = 5.0
 
@@ -32,8 +33,8 @@ Held = tuple[Allocation, ...]
 class RunningHolders:
     """Follows the claims; the queue's other half, who waits, is its owner's."""
 
-    def __init__(self, ledger: Ledger, queue: Queue) -> None:
-        self._ledger, self._queue = ledger, queue
+    def __init__(self, ledger: Ledger, queue: Queue, learned: LearnedDurations) -> None:
+        self._ledger, self._queue, self._learned = ledger, queue, learned
         self._held: dict[JobId, Held] = {}
         self._attempts: dict[JobId, AttemptKey] = {}
         self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
@@ -89,7 +90,9 @@ class RunningHolders:
         current = shown if shown and shown.attempt == attempt else None
         held = self._counted(claims.held_by(attempt))
         if held and job not in self._held:
-            found = holders.gang_job(attempt, tuple(each.placement for each in held), current)
+            places = tuple(each.placement for each in held)
+            estimate = self._learned.estimate(attempt)
+            found = holders.gang_job(attempt, places, current, estimate)
             began = current.started_at if current else None
             self._start(found, held, now, since=began.timestamp() if began else None)
         elif held:

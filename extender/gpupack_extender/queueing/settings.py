@@ -40,6 +40,10 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
         order: whether others may go before the first where that finds no room.
         half_life_seconds: of what is used over time; 0: only what is used now counts.
         keep_room_after_seconds: for who is first and has waited for so long room is kept.
+        learn_durations: without a deadline a job is expected to take as long as those of its name
+            in its namespace did.
+        guess_delay_seconds: who went before another on that ground is stopped for it when it has
+            delayed it for so long.
         preemption: for whom jobs are stopped.
         default: of namespaces without a GPUQuota.
     """
@@ -47,6 +51,8 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
     order: Order = "BestEffort"
     half_life_seconds: Seconds = 0.0
     keep_room_after_seconds: Seconds = 300.0
+    learn_durations: bool = True
+    guess_delay_seconds: Seconds = 300.0
     preemption: PreemptionSettings = PreemptionSettings()
     default: DefaultQuota = DefaultQuota()
 
@@ -56,6 +62,7 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
             fifo=ORDERS[self.order],
             half_life=self.half_life_seconds,
             keep_room_after=self.keep_room_after_seconds,
+            guess_delay=self.guess_delay_seconds,
             preemption=Preemption(
                 nominal=self.preemption.nominal,
                 fair_share=self.preemption.fair_share,

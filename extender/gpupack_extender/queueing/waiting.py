@@ -22,11 +22,16 @@ class Waiting:
     unknown_since: float
 
     def asks_for_the_same(self, ask: Ask, now: float) -> bool:
-        """Whether nobody has edited it since. Less is left each time until a deadline."""
+        """Whether nobody has edited it since. Less is left each time until a deadline.
+
+        It keeps the estimate with which it came.
+        """
         before = self.ask
         if not isinstance(before, GangAsk) or not isinstance(ask, GangAsk):
             return before.job == ask.job
-        same = dataclasses.replace(ask, version=before.version, duration=before.duration)
+        same = dataclasses.replace(
+            ask, version=before.version, duration=before.duration, estimate=before.estimate
+        )
         if same != before or (ask.duration is None) != (before.duration is None):
             return False
         passed, less = now - self.asked_at, (before.duration or 0.0) - (ask.duration or 0.0)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries out what the queue decides: the cluster's books and the course of jobs."""
 
+from dataclasses import replace
+
 from gpupack_core import (
     Cluster,
     Gang,
@@ -14,7 +16,7 @@ from gpupack_core import (
     why_not,
 )
 from gpupack_core import queueing as q
-from gpupack_simulator.disciplines import Discipline
+from gpupack_simulator.disciplines import Discipline, Known
 from gpupack_simulator.engine.entry import Entry
 from gpupack_simulator.engine.events import (
     Cancelled,
@@ -53,6 +55,8 @@ class JobDispatcher:
         self._by_id: dict[JobId, Entry] = {}
         self._keeps = discipline.keeps if isinstance(discipline, Discipline) else True
         self._asks = _Asks(cluster, learning if self._keeps else None)
+        self._known = discipline.durations if isinstance(discipline, Discipline) else Known.EXACT
+        self._durations = q.Durations()
         self._learning, self._recorder = learning, recorder
         self._grace = grace
         self._look_at: float | None = None
@@ -66,9 +70,10 @@ class JobDispatcher:
             submitted=job.arrival,
             tenant=q.Tenant(job.tenant),
             priority=job.priority,
-            duration=job.duration,
+            duration=job.duration if self._known is Known.EXACT else None,
             number=len(self.entries),
             preemptible=job.preemptible,
+            estimate=self._estimate(job),
         )
         entry = self._by_id[job.id] = Entry(job, asked, since=self.now)
         self.entries.append(entry)
@@ -106,6 +111,11 @@ class JobDispatcher:
             self._look_at = look_at
             self.events.add(look_at, EventKind.LOOK)
 
+    @property
+    def guess_delays(self) -> tuple[float, ...]:
+        """Of those who waited for others who were let in past them on a guess."""
+        return () if isinstance(self.queue, OwnQueue) else tuple(self.queue.state.guests.delays)
+
     def waiting_requests(self) -> list[Request]:
         """One of each kind that waits."""
         return list(dict.fromkeys(gang.request for gang in self.queue.gangs()))
@@ -114,6 +124,7 @@ class JobDispatcher:
         """It is through, unless that attempt was killed."""
         entry = self.running.get(ended.job)
         if entry is not None and entry.attempts == ended.attempt:
+            self._learn(entry, ended=True)
             self._release(entry)
             entry.end, entry.ended = End.SUCCEEDED, self.now
             self._learning.departed(entry.job)
@@ -188,12 +199,24 @@ class JobDispatcher:
     def _stop(self, entry: Entry) -> None:
         self._recorder.lose(entry, self.now, entry.placements[0].node, Cause.PREEMPTED)
         entry.preemptions += 1
+        self._learn(entry, ended=False)
         self._release(entry)
         self._requeue(entry)
 
     def _requeue(self, entry: Entry) -> None:
         entry.end, entry.since = End.WAITING, self.now
+        entry.asked = replace(entry.asked, estimate=self._estimate(entry.job))
         self.queue.submit(entry.asked, self.now)
+
+    def _estimate(self, job: Job) -> float | None:
+        if self._known is not Known.LEARNED:
+            return None
+        return self._durations.estimate(q.Tenant(job.tenant), _kind(job))
+
+    def _learn(self, entry: Entry, *, ended: bool) -> None:
+        if self._known is Known.LEARNED and entry.started is not None:
+            tenant, took = q.Tenant(entry.job.tenant), self.now - entry.started
+            self._durations.learn(tenant, _kind(entry.job), took, ended=ended)
 
     def _drop(self, entry: Entry) -> None:
         self.queue.withdraw(entry.job.id, self.cluster)
@@ -206,6 +229,10 @@ class JobDispatcher:
         for worker in range(len(entry.placements)):
             self.cluster.give_back(holder_of(entry.job.id, worker))
         self.queue.end(entry.job.id, self.cluster, self.now)
+
+
+def _kind(job: Job) -> str:
+    return job.kind or q.kind_of(job.id)
 
 
 def _queue(discipline: Discipline | JobQueue, quotas: q.Quotas | None) -> q.Queue | OwnQueue:

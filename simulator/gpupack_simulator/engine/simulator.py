@@ -160,6 +160,11 @@ class Simulator:
         """Whether the end has come, or nothing more can change."""
         return self.now >= self.settings.until or self._idle()
 
+    @property
+    def guess_delays(self) -> tuple[float, ...]:
+        """For how long each job that would have fitted waited for those let in on a guess."""
+        return self._dispatcher.guess_delays
+
     def state(self) -> State:
         """The run so far, for printing."""
         dispatcher = self._dispatcher

@@ -16,7 +16,7 @@ from gpupack_core.queueing import (
     Quota,
     Tenant,
 )
-from gpupack_simulator.disciplines import Discipline
+from gpupack_simulator.disciplines import Discipline, Known
 from gpupack_simulator.inputs.specs import Name, Time
 
 ANY_MODEL = "*"
@@ -76,6 +76,8 @@ class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
     fifo: Fifo | UnsetType = UNSET
     keep_room_after: Time | UnsetType = UNSET
     kept: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
+    guess_delay: Time | UnsetType = UNSET
+    durations: Known | UnsetType = UNSET
     preemption: PreemptionSpec = field(default_factory=PreemptionSpec)
 
 
@@ -84,7 +86,16 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
     preemption = spec.preemption
     rules = replace(
         discipline.rules,
-        **_given(spec, "by_priority", "by_share", "half_life", "fifo", "keep_room_after", "kept"),
+        **_given(
+            spec,
+            "by_priority",
+            "by_share",
+            "half_life",
+            "fifo",
+            "keep_room_after",
+            "kept",
+            "guess_delay",
+        ),
         preemption=replace(
             discipline.rules.preemption,
             **_given(
@@ -92,7 +103,7 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
             ),
         ),
     )
-    return replace(discipline, rules=rules)
+    return replace(discipline, rules=rules, **_given(spec, "durations"))
 
 
 def quota_of(spec: QuotaSpec) -> Quota:

@@ -13,7 +13,8 @@
       - {node: node1-0, gpu: 2, at: 3, until: 6}
     failureRates: {gpuBetween: 5000, gpuRepair: 24}
     queue:                    # what differs from the discipline
-      {halfLife: 3600, fifo: strict, keepRoomAfter: 300, preemption: {minRuntime: 60, grace: 30}}
+      {halfLife: 3600, fifo: strict, keepRoomAfter: 300, preemption: {minRuntime: 60, grace: 30},
+       durations: learned, guessDelay: 300}     # exact, learned from those that ended, or none
     cohorts:
       - {name: research, gpus: {H100: 8}}
     quotas:

@@ -8,7 +8,7 @@ from simulator_builders import job, node, run, starts
 
 from gpupack_core.queueing import Limit, Preemption, Quota, Quotas, Rules
 from gpupack_simulator import Cause, Sampling
-from gpupack_simulator.disciplines import DISCIPLINES
+from gpupack_simulator.disciplines import DISCIPLINES, Known
 
 
 def queue(**rules):
@@ -146,3 +146,23 @@ def test_a_lending_limit_keeps_gpus_for_their_owner():
     jobs = of("guest", *(job(f"g{n}", lasts=10) for n in range(4)))
     course = run([node("a")], jobs, queue=queue(), quotas=quotas, until=5)
     assert sum(record.started is not None for record in course.jobs) == 2
+
+
+@pytest.mark.parametrize(
+    ("durations", "starts_at"), [(Known.EXACT, 302), (Known.LEARNED, 302), (Known.NONE, 370)]
+)
+def test_the_queue_knows_of_durations_what_the_scenario_says(durations, starts_at):
+    """«gang» waits for both GPUs until «old-5» ends; «short-5» would have ended by then."""
+    before = [
+        job(f"{kind}-{n}", lasts=lasts, at=60 * n)
+        for n in range(5)
+        for kind, lasts in (("old", 60), ("short", 5))
+    ]
+    late = [
+        job("old-5", lasts=60, at=300),
+        job("gang", gpus=2, lasts=10, at=301),
+        job("short-5", lasts=5, at=302),
+    ]
+    easy = replace(DISCIPLINES["backfill"], durations=durations)
+    started = starts(run([node("n1", gpus=2)], [*before, *late], queue=easy))
+    assert (started["gang"], started["short-5"]) == (360, starts_at)
