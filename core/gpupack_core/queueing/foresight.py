@@ -226,8 +226,9 @@ class Foresight:
 
     def remember(self) -> None:
         """For the next cycle, of those who are first still."""
+        for running in self._starting:
+            self._state.guests.leave(running.job.id)
         for guest, heads in self._guests.items():
-            self._state.guests.leave(guest)
             self._state.guests.add(guest, heads)
         self._state.heads = tuple(entry.job.id for entry in self._heads)
         heads = set(self._state.heads)

@@ -81,6 +81,7 @@ class Queue:
     def withdraw(self, job: JobId, cluster: Cluster) -> None:
         """It waits no longer; room that was made for it is anybody's."""
         self._state.waiting.remove(job)
+        self._state.guests.leave(job)
         self._state.guests.forget(job)
         self.release(job, cluster)
 

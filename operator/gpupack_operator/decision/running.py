@@ -40,8 +40,7 @@ GROUNDS: dict[Ground, str] = {
     "ReclaimedNominalQuota": "which takes back what a quota promises",
     "ReclaimedFairShare": "whose namespace has the smaller share",
     "LowerPriority": "which has a higher priority",
-    "BackfilledOnEstimate": "before which it went since jobs of its name took a short time; a "
-    "deadline that comes first keeps it from being stopped so",
+    "BackfilledOnEstimate": "past which it was let in on an estimate of how long jobs take",
 }
 
 JOB_GOING_SECONDS = 5.0
