@@ -35,7 +35,8 @@ from gpupack_extender.filtering import Filter
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions, Hears
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.hears import Hears
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.settings import Decisions

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJob, the operator's side: what became of it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -84,6 +84,14 @@ class WorkerResult(Wire, frozen=True):
 Ground = Literal[
     "ReclaimedNominalQuota", "ReclaimedFairShare", "LowerPriority", "BackfilledOnEstimate"
 ]
+
+GROUNDS: Final[dict[Ground, str]] = {
+    "ReclaimedNominalQuota": "which takes back what a quota promises",
+    "ReclaimedFairShare": "whose namespace has the smaller share",
+    "LowerPriority": "which has a higher priority",
+    "BackfilledOnEstimate": "past which it was let in on an estimate of how long jobs take",
+}
+"""With which right somebody is stopped, told of the beneficiary."""
 
 
 class Victims(Wire, frozen=True):

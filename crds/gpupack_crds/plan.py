@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 
 from gpupack_crds.gpujob import GpuJobSpec
-from gpupack_crds.gpujob_status import Preemption
+from gpupack_crds.gpujob_status import Ground, Preemption
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.wire import Timestamp, Wire
 
@@ -90,6 +90,22 @@ class JobName(Wire, frozen=True):
     name: str
 
 
+class Stop(Wire, frozen=True):
+    """An attempt that is to end for a pod of its own, whose annotation says so.
+
+    Attributes:
+        attempt: as UID/NUMBER.
+        ground: with which right.
+        namespace: of the pod.
+        pod: its name.
+    """
+
+    attempt: str
+    ground: Ground
+    namespace: str
+    pod: str
+
+
 class TurnsResponse(Wire, frozen=True):
     """Whose turn has come: these ask for their plan, which is held for them.
 
@@ -98,12 +114,14 @@ class TurnsResponse(Wire, frozen=True):
         number: of the last turn; to be said when asked again.
         jobs: in order.
         anew: too much was missed, or the queue begins anew: all who wait ask.
+        stops: all attempts that are to end for pods; a change of them is a turn, too.
     """
 
     queue: str
     number: int
     jobs: tuple[JobName, ...] = ()
     anew: bool = False
+    stops: tuple[Stop, ...] = ()
 
 
 class Problem(Wire, frozen=True):

@@ -5,9 +5,10 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import gpupack_core as core
+from gpupack_crds import names
 from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
 from gpupack_extender.access import Access
 from gpupack_extender.binding import Binder
@@ -24,8 +25,11 @@ from gpupack_extender.metrics import LedgerCollector, Metrics
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions, Hears
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.evictions import Evictions
 from gpupack_extender.queueing.gates import Gates
+from gpupack_extender.queueing.hears import Hears
+from gpupack_extender.queueing.pod_notes import PodNotes
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.reporting import QuotaReporter
 from gpupack_extender.queueing.runner import QueueRunner
@@ -44,13 +48,23 @@ from gpupack_extender.unconfirmed_writes import (
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.verbs import Verbs
 from gpupack_kube.client import Api
+from gpupack_kube.events import EventWriter, Reporter
 from gpupack_kube.metrics import UnreadableObjects
 from gpupack_kube.objects import Lease
 from gpupack_kube.reflector import Reflector
 from gpupack_kube.resources import LEASES, NODES
 
+CONTROLLER: Final = f"{names.GROUP}/scheduler"
+
 CLOSING_SECONDS: Final = 0.3
 """Until the servers take no more calls; those that wait for a turn are answered then."""
+
+
+class Runs(Protocol):
+    """Goes on for as long as the process does."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +74,9 @@ class App:
     reflectors: dict[str, Reflector[Any]]
     unconfirmed: dict[str, UnconfirmedWrites[Any]]
     """By what is written."""
-    policies: Policies
-    queue: QueueRunner
-    reporter: QuotaReporter
+    tasks: dict[str, Runs]
+    """By what they are for."""
     turns: Turns
-    gates: Gates
-    endpoint: LeaderEndpoint
     servers: tuple[Server, ...]
 
 
@@ -96,6 +107,7 @@ def build(settings: Settings, api: Api) -> App:
         fresh_seconds=election.fresh_seconds,
         settle_seconds=decisions.plan_hold_seconds,
     )
+    reporter = Reporter(CONTROLLER, election.pod_name, "Evict")
     turns, gates = Turns(), Gates(api, ledger, leads=lambda: leadership.held)
     admissions = Admissions(
         ledger,
@@ -141,18 +153,18 @@ def build(settings: Settings, api: Api) -> App:
             "binds": UnconfirmedBinds(api, ledger),
             "plans": UnconfirmedPlans(api, ledger),
         },
-        policies=policies,
-        queue=QueueRunner(admissions, turns, ledger, quotas, readiness),
+        tasks={
+            "policies": policies,
+            "queue": QueueRunner(admissions, turns, ledger, quotas, readiness),
+            "quotas": QuotaReporter(api, quotas, admissions, decides=readiness.decides),
+            "gates": gates,
+            "evictions": Evictions(
+                api, admissions.evictions, EventWriter(api, reporter), decides=readiness.decides
+            ),
+            "notes": PodNotes(api, ledger.pods, admissions, decides=readiness.decides),
+            "endpoint": LeaderEndpoint(api=api, pod=_own_pod(settings), decides=readiness.decides),
+        },
         turns=turns,
-        gates=gates,
-        reporter=QuotaReporter(
-            api, quotas, admissions, decides=lambda: not readiness.missing_to_decide()
-        ),
-        endpoint=LeaderEndpoint(
-            api=api,
-            pod=_own_pod(settings),
-            decides=lambda: not readiness.missing_to_decide(),
-        ),
         servers=(
             verbs_server(verbs.app(), settings.serving),
             plan_server(plan_api.app(), settings.serving, handshakes),
@@ -176,11 +188,9 @@ async def run(app: App, stop: asyncio.Event) -> None:
             group.create_task(_essential(f"unconfirmed {what}", writes.run()))
             for what, writes in app.unconfirmed.items()
         ]
-        learning = group.create_task(_essential("policies", app.policies.run()))
-        queueing = group.create_task(_essential("queue", app.queue.run()))
-        reporting = group.create_task(_essential("quotas", app.reporter.run()))
-        opening = group.create_task(_essential("gates", app.gates.run()))
-        publishing = group.create_task(_essential("endpoint", app.endpoint.run()))
+        working = [
+            group.create_task(_essential(what, task.run())) for what, task in app.tasks.items()
+        ]
         serving = [group.create_task(_serve(server, stop)) for server in app.servers]
         await stop.wait()
         for server in app.servers:
@@ -188,7 +198,7 @@ async def run(app: App, stop: asyncio.Event) -> None:
         await asyncio.sleep(CLOSING_SECONDS)
         app.turns.begin()
         await asyncio.gather(*serving)
-        for task in (*watching, *asking, learning, queueing, reporting, opening, publishing):
+        for task in (*watching, *asking, *working):
             task.cancel()
 
 

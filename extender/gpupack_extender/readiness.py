@@ -69,6 +69,10 @@ class Readiness:
             return Missing.LISTING
         return ""
 
+    def decides(self) -> bool:
+        """Whether new places may be decided about."""
+        return not self.missing_to_decide()
+
     def require_to_answer(self) -> None:
         """Refuse unless calls may be answered from what is held.
 

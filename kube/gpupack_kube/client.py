@@ -49,6 +49,7 @@ LARGEST_MIB = 16
 JSON = "application/json"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 class RawPage(msgspec.Struct):
@@ -182,10 +183,12 @@ class Api:
         *,
         namespace: str = "",
         subresource: str = "",
+        strategic: bool = False,
     ) -> T:
-        """Apply a JSON merge patch."""
+        """Apply a JSON merge patch, or a strategic one, which merges built-in lists by key."""
         path = resource.path(name, namespace=namespace, subresource=subresource)
-        answer = await self._send("PATCH", path, body=body, headers={"Content-Type": MERGE_PATCH})
+        content = STRATEGIC_PATCH if strategic else MERGE_PATCH
+        answer = await self._send("PATCH", path, body=body, headers={"Content-Type": content})
         return decode(answer, resource.type)
 
     async def delete(

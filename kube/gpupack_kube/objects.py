@@ -151,6 +151,7 @@ class PodStatus(View, frozen=True):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
+    start_time: dt.datetime | None = None
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()

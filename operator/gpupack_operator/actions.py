@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries decisions out: the only place that writes."""
 
-import datetime as dt
 import logging
 import time
 from collections.abc import Iterable
@@ -9,14 +8,16 @@ from typing import Any
 
 import msgspec
 
+from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob, status_body
 from gpupack_crds.placement import nodes_of
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
 from gpupack_kube import errors
 from gpupack_kube.client import Api
+from gpupack_kube.events import About, EventWriter, Reporter, Said
 from gpupack_kube.objects import Json
-from gpupack_kube.resources import EVENTS, JOBS, SERVICES, Resource
+from gpupack_kube.resources import JOBS, SERVICES, Resource
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import (
@@ -39,7 +40,6 @@ from gpupack_operator.decision.notices import Notice
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, TemplateInvalid
 from gpupack_operator.manifests import pod
-from gpupack_operator.manifests.event import EPOCH, event
 from gpupack_operator.manifests.job import job as job_manifest
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
 from gpupack_operator.manifests.service import service
@@ -47,6 +47,8 @@ from gpupack_operator.plans import PlanClient
 from gpupack_operator.pod_admission import PodAdmission
 
 log = logging.getLogger(__name__)
+
+CONTROLLER = f"{names.GROUP}/operator"
 
 PLAN_MARGIN_SECONDS = 1.0
 """What is left of a plan when its write is given up: the write may still be under way."""
@@ -62,8 +64,7 @@ class Actor:
         self._plans = plans
         self._admission = PodAdmission(api)
         self._defaults = defaults
-        self._reporter = reporter
-        self._posted_at = EPOCH
+        self._events = EventWriter(api, Reporter(CONTROLLER, reporter, "Reconcile"))
 
     async def write_status(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
         """Replace the status of exactly the version that was looked at.
@@ -130,18 +131,10 @@ class Actor:
         return None
 
     async def post(self, job: GpuJob, notices: Iterable[Notice]) -> None:
-        """Post events; they are for people, so a lost one is only logged."""
+        """Write events about the job."""
         for notice in notices:
-            body = event(job, notice, now=self._next_moment(), reporter=self._reporter)
-            try:
-                await self._api.create(EVENTS, body, namespace=job.metadata.namespace)
-            except errors.KubeError as error:
-                log.warning("cannot post an event about %s: %s", job.metadata.name, error)
-
-    def _next_moment(self) -> dt.datetime:
-        """Now, but later than the last time: events of one moment would have no order."""
-        self._posted_at = max(self._api.clock.now(), self._posted_at + dt.timedelta(microseconds=1))
-        return self._posted_at
+            about = About(names.API_VERSION, "GPUJob", job.metadata)
+            await self._events.write(about, Said(notice.type, str(notice.reason), notice.note))
 
     async def _ask(self, request: PlanRequest) -> Answer:
         asked_at = time.monotonic()

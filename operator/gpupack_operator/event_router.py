@@ -2,6 +2,7 @@
 """From events to keys in the work queue."""
 
 from gpupack_crds import names
+from gpupack_crds.plan import Stop
 from gpupack_kube.objects import Job, Pod
 from gpupack_operator.cache import Cache, CachedGpuJob
 from gpupack_operator.plan_line import Key, PlanLine
@@ -30,6 +31,11 @@ class EventRouter:
             self._queue.add(victim)
         if gone:
             self._line.leave(key)
+
+    def stops(self, stops: tuple[Stop, ...]) -> None:
+        """These attempts are to end for pods."""
+        for victim in self._preemptions.told(stops):
+            self._queue.add(victim)
 
     def job(self, job: Job, *, gone: bool) -> None:  # noqa: ARG002 - a callback's argument
         """A Job changed."""

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which attempts are to end for which GPUJobs, as these jobs' statuses say.
+"""Which attempts are to end for whom: for GPUJobs as their statuses say, for pods as the extender.
 
-What stands in the status of a job that waits is the order; it is looked up by victim here.
+What stands in the status of a job that waits is the order; it is looked up by victim here. Of pods
+the order stands in their annotations, which the extender writes and reads.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 
 from gpupack_crds.kinds import GpuJob
+from gpupack_crds.plan import Stop
 from gpupack_operator.decision.model import Preempted
 from gpupack_operator.plan_line import Key
 
@@ -22,6 +24,8 @@ class Preemptions:
         """Of each beneficiary, by UID."""
         self._for: dict[str, dict[str, Preempted]] = defaultdict(dict)
         """By victim and beneficiary's UID."""
+        self._for_pods: dict[str, Preempted] = {}
+        """By victim."""
 
     def saw(self, job: GpuJob, *, gone: bool) -> tuple[Key, ...]:
         """A GPUJob changed; the answer is whom it stops that it did not stop before."""
@@ -40,10 +44,22 @@ class Preemptions:
             self._victims[uid] = frozenset(found)
         return tuple(self._keys_of(found.keys() - before))
 
+    def told(self, stops: Iterable[Stop]) -> tuple[Key, ...]:
+        """These and no others end for pods; the answer is those that did not before."""
+        found = {
+            stop.attempt: Preempted(
+                ground=stop.ground, beneficiary=(stop.namespace, stop.pod), kind="pod"
+            )
+            for stop in stops
+        }
+        before, self._for_pods = self._for_pods, found
+        return tuple(self._keys_of(found.keys() - before.keys()))
+
     def of(self, job: GpuJob, attempt: int) -> Preempted | None:
         """For whom this attempt is to end; None: for nobody."""
-        found = self._for.get(f"{job.metadata.uid}/{attempt}", {})
-        return next((found[uid] for uid in sorted(found)), None)
+        victim = f"{job.metadata.uid}/{attempt}"
+        found = self._for.get(victim, {})
+        return next((found[uid] for uid in sorted(found)), self._for_pods.get(victim))
 
     def _forget(self, victim: str, beneficiary: str) -> None:
         self._for[victim].pop(beneficiary, None)

@@ -7,13 +7,14 @@ again by himself, only later.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import aiohttp
 import msgspec
 
 from gpupack_crds import names
-from gpupack_crds.plan import TurnsResponse
+from gpupack_crds.plan import Stop, TurnsResponse
 from gpupack_operator.extender_client import ExtenderClient
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.settings import PlanSettings
@@ -30,9 +31,16 @@ OK: Final = 200
 class TurnListener:
     """Calls jobs in the line whose turn has come."""
 
-    def __init__(self, settings: PlanSettings, line: PlanLine) -> None:
+    def __init__(
+        self,
+        settings: PlanSettings,
+        line: PlanLine,
+        stopped: Callable[[tuple[Stop, ...]], None],
+    ) -> None:
+        """`stopped` hears which attempts are to end for pods, all of them each time."""
         self._settings = settings
         self._line = line
+        self._stopped = stopped
         self._queue, self._number = "", 0
         self._trouble = ""
 
@@ -51,6 +59,7 @@ class TurnListener:
         self._queue, self._number = heard.queue, heard.number
         if heard.anew:
             self._line.ask_anew()
+        self._stopped(heard.stops)
         for job in heard.jobs:
             self._line.called(Key(job.namespace, job.name))
 

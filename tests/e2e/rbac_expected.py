@@ -94,6 +94,7 @@ IN_ANY_NAMESPACE = {
         ("gpuquotas.gpupack.dev", "", "list watch"),
         ("gpuquotas.gpupack.dev/status", "", "update"),
         ("pods", "", "delete get list patch watch"),
+        ("pods/eviction", "", "create"),
     },
 }
 

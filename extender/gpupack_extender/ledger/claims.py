@@ -97,6 +97,8 @@ class PodClaim:
     priority: int = 0
     created: float = 0.0
     """Of the pod, seconds since the epoch."""
+    begun: float | None = None
+    """When its kubelet took it, likewise."""
 
     @property
     def placement(self) -> core.Placement:

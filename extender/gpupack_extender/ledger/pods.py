@@ -15,6 +15,7 @@ held until the agent has had the time to list it as lingering.
 """
 
 import dataclasses
+import datetime as dt
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -182,7 +183,8 @@ class Pods:
             state=State.BOUND,
             worker=worker_of(pod),
             priority=pod.spec.priority,
-            created=created.timestamp() if (created := pod.metadata.creation_timestamp) else 0.0,
+            created=_moment(pod.metadata.creation_timestamp) or 0.0,
+            begun=_moment(pod.status.start_time),
         )
         if self._claims.pods.get(claim.uid) != claim:
             self._claims.put_pod(claim)
@@ -230,6 +232,11 @@ class Pods:
         claim = self._claims.pods.get(pod.metadata.uid)
         if claim and claim.state is State.ASSUMED and pod.metadata.deletion_timestamp:
             self._claims.drop_pod(claim.uid)
+
+
+def _moment(written: dt.datetime | None) -> float | None:
+    """Seconds since the epoch."""
+    return None if written is None else written.timestamp()
 
 
 def _annotated(pod: objects.Pod) -> tuple[devices.DeviceShare, ...]:

@@ -10,28 +10,27 @@ filter's answer does for a pod whose gate is opened. Where they are not written 
 with them the job's place in the queue: its operator asks again, or the watch shows the pod still.
 """
 
-import dataclasses
-import logging
-from collections.abc import Callable, Collection, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import Admit, GiveUp, Job, JobId, Preempt, Queue, Wait
+from gpupack_core.queueing import Admit, Job, JobId, Queue, Wait
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_extender.errors import AskInvalid, NotReady, QueueFull
 from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.ledger.placed_job import PlacedPreemption
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing import averages, gate, preemptions
+from gpupack_extender.queueing import averages, gate
 from gpupack_extender.queueing.ask import GangAsk, GatedAsk, job_id, pod_id, pod_uid, waiting_pod
+from gpupack_extender.queueing.evictions import Eviction
+from gpupack_extender.queueing.hears import Hears
 from gpupack_extender.queueing.learned import LearnedDurations
-from gpupack_extender.queueing.let_in import LetIn, Opens
-from gpupack_extender.queueing.preemptions import Preemptions
+from gpupack_extender.queueing.let_in import LetIn
+from gpupack_extender.queueing.preempting import Preempting
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.running import RunningHolders
-from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.queueing.waiting import WaitingAsks
 from gpupack_extender.settings import Decisions
 from gpupack_kube import objects
@@ -40,23 +39,13 @@ UNKNOWN_SECONDS: Final = 60.0
 """A GPUJob that the watch has not shown for so long is none."""
 
 MOST_UNWRITTEN: Final = 32
-"""Admissions, and preemptions, that the operator is to write at once: it asks for one after the
-other, and each is held for some seconds alone."""
+"""Admissions that the operator is to write at once: it asks for one after the other, and each is
+held for some seconds alone."""
 
 MOST_ADMITTED: Final = 64
 """By one cycle: other calls are answered in between."""
 
-log = logging.getLogger(__name__)
-
 Places = tuple[core.Placement, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hears:
-    """Who hears of an admission: of a GPUJob's the operator, of a pod's kube-scheduler."""
-
-    turns: Turns
-    gates: Opens
 
 
 class Admissions:
@@ -82,7 +71,7 @@ class Admissions:
         decisions: Decisions,
     ) -> None:
         self._ledger, self._policies = ledger, policies
-        self._turns, self._gates = hears.turns, hears.gates
+        self._hears = hears
         self._quotas, self._decisions = quotas, decisions
         self._clock, self._hold_seconds = now, decisions.plan_hold_seconds
         self._now = 0.0
@@ -92,11 +81,11 @@ class Admissions:
         """What of GPUQuotas and GPUCohorts does not count, by namespace and name."""
         self._waiting = WaitingAsks()
         self._learned = LearnedDurations(ledger.jobs, counts=decisions.queue.learn_durations)
-        self._running = RunningHolders(ledger, self._queue, self._learned)
+        self._running = self._follow()
         self._unwritten: set[AttemptKey] = set()
         """Let in by us and not shown as written yet."""
         self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
-        self._preemptions = Preemptions()
+        self._preempting = Preempting(ledger, self._waiting, hears, hold_seconds=self._hold_seconds)
         self._goes_on = False
         """The last cycle ended before it had looked at all who wait."""
         self.look_at: float | None = None
@@ -151,11 +140,11 @@ class Admissions:
         self.withdraw_all()
         history = self._queue.state.books.history
         self._queue = Queue(self._decisions.queue.as_rules(), history=history)
-        self._running = RunningHolders(self._ledger, self._queue, self._learned)
+        self._running = self._follow()
         self._configured = -1
         self._unwritten.clear()
         self._ledger.claims.see_all()
-        self._turns.begin()
+        self._hears.turns.begin()
 
     def see(self) -> None:
         """Take in what has changed in ledger and quotas."""
@@ -182,18 +171,22 @@ class Admissions:
         stopped for, as the operator can write while their places are held.
         """
         self.see()
-        self._end_overdue()
+        self._preempting.end_overdue(self._queue, self.now())
         self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
-        may_preempt = self._preemptions.unwritten < MOST_UNWRITTEN
         found = self._queue.cycle(
-            self._ledger.cluster, self.now(), self._plan, preempt=may_preempt, most=MOST_ADMITTED
+            self._ledger.cluster,
+            self.now(),
+            self._plan,
+            preempt=self._preempting.may_decide(),
+            most=MOST_ADMITTED,
         )
         self._goes_on = not found.complete
         for given_up in found.given_up:
-            self._give_up(given_up)
+            self._preempting.give_up(given_up, self._queue)
         held_back = [each for each in found.admitted if not self._admit(each, asking)]
         for preempt in () if held_back else found.preemptions:
-            self._preempt(preempt, asking)
+            self._preempting.decided(preempt, self._queue, self.now(), asking=asking)
+        self._hears.turns.stop(self._preempting.stops())
         self.look_at = found.look_at
         return bool(found) and not held_back
 
@@ -223,7 +216,11 @@ class Admissions:
 
     def preemption(self, attempt: AttemptKey) -> Preemption | None:
         """Who is to be stopped for it, as its status is to say."""
-        return self._preemptions.told(job_id(attempt))
+        return self._preempting.told(attempt)
+
+    def evictions(self) -> Iterable[Eviction]:
+        """Pods that are to end for others now."""
+        return tuple(self._preempting.evictions(self._queue))
 
     def why(self, attempt: AttemptKey) -> Wait:
         """Why it waits.
@@ -233,14 +230,27 @@ class Admissions:
         """
         return self._queue.why(job_id(attempt), self._ledger.cluster, self.now(), self._plan)
 
+    def why_pod(self, pod: objects.Pod) -> str:
+        """Why a pod behind our gate waits; empty: it does not."""
+        job = pod_id(pod.metadata.uid)
+        if job in self._waiting:
+            wait = self._queue.why(job, self._ledger.cluster, self.now(), self._plan)
+            return wait.message
+        return self._waiting.obstacle(pod.metadata.uid)
+
     def forget_unknown(self) -> None:
-        """Nobody waits for a GPUJob that the watch does not show: it is gone."""
+        """Nobody waits for a GPUJob that the watch does not show: it is gone.
+
+        And who waits outside is looked at again: who was before him may be gone, too.
+        """
         now = self.now()
         for job, waiting, ask in self._waiting.gangs():
             if self._ledger.jobs.shown(ask.attempt.job_uid):
                 waiting.unknown_since = now
             elif now - waiting.unknown_since > UNKNOWN_SECONDS:
                 self._withdraw(job)
+        for uid in itertools.islice(self._waiting.outside(), MOST_ADMITTED):
+            self._ledger.changes.gate(uid)
 
     def _admit(self, admit: Admit, asking: AttemptKey | None) -> bool:
         """Whether it is let in now; else there are enough whose places are to be written."""
@@ -256,7 +266,8 @@ class Admissions:
         self._unwritten.add(attempt)
         self._no_longer_waits(admit.job)
         self._running.let_in(ask.job, attempt, self.now())
-        self._call(attempt, asking)
+        if attempt != asking:
+            self._hears.call(attempt)
         return True
 
     def _admit_pod(self, waiting: GatedAsk, place: core.Placement) -> bool:
@@ -266,40 +277,6 @@ class Admissions:
         self._no_longer_waits(waiting.job.id)
         self._running.let_in_pod(waiting.job, claim, self.now())
         return True
-
-    def _preempt(self, decision: Preempt, asking: AttemptKey | None) -> None:
-        """Keep the room; nobody is stopped before the operator has written it down."""
-        now = self.now()
-        self._queue.reserve(decision, self._ledger.cluster, now)
-        self._preemptions.decided(decision, now, hold_seconds=self._hold_seconds)
-        ask = self._waiting[decision.job].ask
-        if isinstance(ask, GangAsk):
-            self._call(ask.attempt, asking)
-
-    def _give_up(self, given_up: GiveUp) -> None:
-        """Victims did not end, or the room is of no use any more: another way is sought."""
-        self._release(given_up.job, stuck=given_up.stuck)
-        if given_up.stuck:
-            log.warning("attempts %s were to end and did not", ", ".join(given_up.stuck))
-
-    def _end_overdue(self) -> None:
-        for job in self._preemptions.overdue(self.now()):
-            self._release(job)
-
-    def _release(self, job: JobId, *, stuck: Collection[JobId] = ()) -> None:
-        """Room is kept for it no longer; it asks, so that its status says so."""
-        waiting = self._waiting.get(job)
-        ask = waiting.ask if waiting else None
-        shown = self._ledger.jobs.shown(ask.attempt.job_uid) if isinstance(ask, GangAsk) else None
-        self._preemptions.over(job, shown.preemption if shown else None)
-        self._queue.release(job, self._ledger.cluster, stuck=stuck)
-        if isinstance(ask, GangAsk):
-            self._call(ask.attempt, None)
-
-    def _call(self, attempt: AttemptKey, asking: AttemptKey | None) -> None:
-        """It has something to hear, unless it is being answered."""
-        if attempt != asking:
-            self._turns.give(attempt.namespace, attempt.job)
 
     def _see_quotas(self) -> None:
         if self._configured == self._quotas.changes:
@@ -325,7 +302,7 @@ class Admissions:
         """Its places were given away unwritten: its job is in no queue, and asks."""
         shown = self._ledger.jobs.shown(attempt.job_uid)
         if shown is not None and shown.may_wait and shown.attempt.number < attempt.number:
-            self._call(attempt, None)
+            self._hears.call(attempt)
 
     def _see_gate(self, uid: str) -> None:
         """A pod came behind our gate, changed there or left it."""
@@ -335,6 +312,7 @@ class Admissions:
             self._see_gated(gated)
             return
         self._withdraw(pod_id(uid))
+        self._waiting.leave_outside(uid)
         if let_in is not None:
             if claim := self._let_in.see(let_in):
                 self._running.see_let_in(claim, self.now())
@@ -346,20 +324,28 @@ class Admissions:
             ask = gate.ask_of(pod, self._decisions.observed_resources)
         except AskInvalid:
             self._withdraw(pod_id(pod.metadata.uid))
-            self._gates.open(pod, None)
+            self._hears.gates.open(pod, None)
             return
+        if not self._wait_at_gate(ask):
+            return
+        tickets = gate.tickets_of(pod, self._decisions.observed_resources)
+        self._preempting.see(ask.job.id, tickets, self._queue, self.now())
+
+    def _wait_at_gate(self, ask: GatedAsk) -> bool:
+        """Whether it waits in the queue; else it is outside, and looked at when one leaves."""
         before = self._waiting.get(ask.job.id)
         if before is not None and before.asks_for_the_same(ask, self.now()):
             before.see_version(ask)
-            return
+            return True
         self._withdraw(ask.job.id)
+        self._waiting.leave_outside(ask.ask.uid)
         try:
             self._waiting.require_room(ask)
-        except QueueFull as error:
-            log.debug("pod %s/%s: %s", *pod.key, error)
-            return
+        except QueueFull:
+            return False
         self._waiting.add(ask, self.now())
         self._queue.submit(ask.job, self.now())
+        return True
 
     def _see_jobs(self, uids: Collection[str]) -> None:
         """A job that is gone, or was shown and may not wait, does not."""
@@ -371,28 +357,11 @@ class Admissions:
             self._see_preemption(uid)
 
     def _see_preemption(self, uid: str) -> None:
-        """What stands in the status of one that waits: written by us, or before a restart."""
-        job_shown = self._ledger.jobs.shown(uid)
-        shown = job_shown.preemption if job_shown else None
+        """What stands in the status of one that waits."""
+        shown = self._ledger.jobs.shown(uid)
         for job, _ in self._waiting.of_job(uid):
-            if shown is None:
-                if self._preemptions.is_written(job):
-                    self._release(job)
-            elif job_shown and job not in self._preemptions:
-                self._find_preemption(job, shown, job_shown.tickets)
-            else:
-                self._preemptions.shown(job, shown)
-
-    def _find_preemption(
-        self, job: JobId, shown: PlacedPreemption, tickets: dict[str, int]
-    ) -> None:
-        gang = self._waiting[job].ask.gang
-        victims, held = preemptions.read(shown, job, gang.request, tickets)
-        if len(held) != gang.workers or self._preemptions.is_over(job, shown):
-            return
-        decision = Preempt(job, victims, tuple(each.placement for each in held))
-        self._preemptions.found(decision, self.now())
-        self._queue.reserve(decision, self._ledger.cluster, self.now())
+            tickets = shown.tickets if shown else {}
+            self._preempting.see(job, tickets, self._queue, self.now())
 
     def _withdraw(self, job: JobId) -> None:
         if self._no_longer_waits(job):
@@ -400,7 +369,7 @@ class Admissions:
 
     def _no_longer_waits(self, job: JobId) -> bool:
         """Whether it did."""
-        self._preemptions.forget(job)
+        self._preempting.forget(job)
         if job not in self._waiting:
             return False
         if comes_in := self._waiting.remove(job):
@@ -408,8 +377,12 @@ class Admissions:
             if (uid := pod_uid(key)) is not None:
                 self._ledger.changes.gate(uid)
             else:
-                self._turns.give(namespace, key)
+                self._hears.turns.give(namespace, key)
         return True
+
+    def _follow(self) -> RunningHolders:
+        evicts = self._decisions.queue.preemption.pods
+        return RunningHolders(self._ledger, self._queue, self._learned, evicts=evicts)
 
     def _plan(self, cluster: core.Cluster, job: Job) -> Places | None:
         waiting = self._waiting.get(job.id)

@@ -113,8 +113,6 @@ def waiting_pod(ask: PodAsk) -> Job:
         tenant=Tenant(ask.namespace),
         priority=ask.priority,
         name=f"pod {ask.name}",
-        preemptible=False,
-        preempts=False,
     )
 
 

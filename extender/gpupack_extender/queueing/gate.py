@@ -18,12 +18,14 @@ import msgspec
 
 from gpupack_core import Gang, Request
 from gpupack_crds import names
+from gpupack_crds.gpujob_status import Preemption
 from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_node, by_worker
-from gpupack_extender import pod_ask
+from gpupack_extender import pod_ask, pod_resources
 from gpupack_extender.errors import AskInvalid
 from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.gated_pod import GatedPodSpec
+from gpupack_extender.ledger.placed_job import PlacedPreemption
 from gpupack_extender.queueing.ask import GatedAsk
 from gpupack_kube import objects
 
@@ -41,6 +43,14 @@ def ask_of(pod: objects.Pod, observed: Collection[str]) -> GatedAsk:
         raise AskInvalid("its rules about nodes are read when kube-scheduler asks")
     ask = pod_ask.of_gated(pod, pod.spec, observed)
     return GatedAsk(pod=pod, ask=ask, gang=Gang(1, ask.served()))
+
+
+def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:
+    """What the kubelet counts for the pod where no devices are named."""
+    try:
+        return pod_resources.tickets(pod.spec, observed)
+    except AskInvalid:
+        return {}
 
 
 def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> Allocation | None:
@@ -61,26 +71,51 @@ def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> All
     return Allocation(place, {} if placed[0].devices else tickets)
 
 
+def preemption_of(pod: objects.Pod) -> PlacedPreemption | None:
+    """Who is stopped for it, as its annotation says."""
+    try:
+        return msgspec.json.decode(recorded(pod) or "", type=PlacedPreemption)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def recorded(pod: objects.Pod) -> str | None:
+    """The same as it stands there."""
+    return pod.metadata.annotations.get(names.PREEMPTION_ANNOTATION)
+
+
+def text_of(preemption: Preemption) -> str:
+    """As it is to stand there."""
+    return msgspec.json.encode(preemption).decode()
+
+
+def recording(pod: objects.Pod, text: str | None) -> objects.Json:
+    """The merge patch that writes it; None: that nobody is stopped."""
+    return {"metadata": {**_version(pod), "annotations": {names.PREEMPTION_ANNOTATION: text}}}
+
+
 def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
     """The merge patch that opens the gate; it fails if the pod has changed meanwhile.
 
     `place` None: kube-scheduler asks filter about it as about any pod.
     """
-    metadata: dict[str, Any] = {
-        "uid": pod.metadata.uid,
-        "resourceVersion": pod.metadata.resource_version,
-    }
+    annotations: dict[str, str | None] = {}
+    if recorded(pod) is not None:
+        annotations[names.PREEMPTION_ANNOTATION] = None
     spec: dict[str, Any] = {"schedulingGates": None}
     if place is not None:
         worker = WorkerPlacement(0, place.node, claims.shares(place.placement))
         (written,) = by_node((worker,))
-        metadata["annotations"] = {
-            names.PLACE_ANNOTATION: msgspec.json.encode(written).decode(),
-        }
+        annotations[names.PLACE_ANNOTATION] = msgspec.json.encode(written).decode()
         affinity = _pinned(pod.spec, place.node)
         if affinity is not None:
             spec["affinity"] = affinity
-    return {"metadata": metadata, "spec": spec}
+    return {"metadata": {**_version(pod), "annotations": annotations}, "spec": spec}
+
+
+def _version(pod: objects.Pod) -> dict[str, str]:
+    """What makes the write fail if the pod is another by now."""
+    return {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
 
 
 def _pinned(spec: objects.PodSpec, node: str) -> objects.Json | None:

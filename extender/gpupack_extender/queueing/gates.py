@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens the gates of pods, several at a time.
+"""Writes into pods that wait what the queue decides: opens gates, records preemptions.
 
-    patch ─┬─ answered                     ─► open; the watch shows it
-           ├─ the pod has changed          ─► read it: open, or gated still and patched anew
-           ├─ refused, or there is no pod  ─► the place is given back, the pod looked at anew soon
+    patch ─┬─ answered                     ─► the watch shows it
+           ├─ the pod has changed          ─► read it: written, or not yet and patched anew
+           ├─ refused, or there is no pod  ─► a place is given back, the pod looked at anew soon
            └─ no answer                    ─► read it until it is known
 
-A place is held while nobody knows. Once the Lease is lost nothing more is sent, and who leads then
-decides by what he reads.
+Of one pod there is one write at a time. A place is held while nobody knows. Once the Lease is lost
+nothing more is sent, and who leads then decides by what he reads.
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable
 from typing import Final
 
+from gpupack_crds.gpujob_status import Preemption
 from gpupack_extender.ledger.claims import Allocation
 from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.ledger.watched_pod import WATCHED_PODS
@@ -34,6 +36,15 @@ HELD_SECONDS: Final = 60.0
 FIRST_SERVER_ERROR: Final = 500
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Write:
+    """What is to be written into a pod, and how a pod is told into which it was."""
+
+    pod: objects.Pod
+    patch: Callable[[objects.Pod], objects.Json]
+    is_written: Callable[[objects.Pod], bool]
+
+
 class Gates:
     """A task beside the queue's.
 
@@ -45,75 +56,100 @@ class Gates:
 
     def __init__(self, api: Api, ledger: Ledger, *, leads: Callable[[], bool]) -> None:
         self._api, self._ledger, self._leads = api, ledger, leads
-        self._asked: asyncio.Queue[tuple[objects.Pod, Allocation | None]] = asyncio.Queue()
-        self._opening: set[str] = set()
+        self._line: asyncio.Queue[str] = asyncio.Queue()
+        self._wanted: dict[str, _Write] = {}
+        """By UID, what is to be written and is not being."""
+        self._busy: set[str] = set()
 
     def open(self, pod: objects.Pod, place: Allocation | None) -> None:
         """Have the gate opened soon; with a place: let in by the queue, to go there."""
-        if pod.metadata.uid not in self._opening:
-            self._opening.add(pod.metadata.uid)
-            self._asked.put_nowait((pod, place))
+        self._want(
+            _Write(
+                pod,
+                lambda shown: gate.opening(shown, place),
+                lambda shown: not shown.spec.scheduling_gates,
+            )
+        )
+
+    def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
+        """Have it written down who is stopped for it; None: nobody is any more."""
+        told = None if preemption is None else gate.text_of(preemption)
+        self._want(
+            _Write(
+                pod,
+                lambda shown: gate.recording(shown, told),
+                lambda shown: gate.recorded(shown) == told,
+            )
+        )
 
     async def run(self) -> None:
-        """Open what is to be opened, for ever."""
+        """Write what is to be written, for ever."""
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):
                 group.create_task(self._work())
 
+    def _want(self, write: _Write) -> None:
+        """What was wanted before of the same pod and not begun yet is so no more."""
+        uid = write.pod.metadata.uid
+        self._wanted[uid] = write
+        if uid not in self._busy:
+            self._busy.add(uid)
+            self._line.put_nowait(uid)
+
     async def _work(self) -> None:
         while True:
-            pod, place = await self._asked.get()
-            try:
-                opened = await self._open(pod, place)
-            finally:
-                self._opening.discard(pod.metadata.uid)
-            if not opened:
-                asyncio.get_running_loop().call_later(
-                    AGAIN_SECONDS, self._look_anew, pod.metadata.uid
-                )
+            uid = await self._line.get()
+            while (write := self._wanted.pop(uid, None)) is not None:
+                if not await self._write(write):
+                    again = asyncio.get_running_loop().call_later
+                    again(AGAIN_SECONDS, self._look_anew, uid)
+            self._busy.discard(uid)
 
-    async def _open(self, pod: objects.Pod, place: Allocation | None) -> bool:
-        """Whether the gate is open."""
-        shown: objects.Pod | None = pod
+    async def _write(self, write: _Write) -> bool:
+        """Whether it is written."""
+        shown: objects.Pod | None = write.pod
         while shown is not None and self._leads():
-            self._keep(pod.metadata.uid)
-            outcome = await self._patch(shown, place)
+            self._keep(shown.metadata.uid)
+            outcome = await self._patch(shown, write.patch(shown))
             if outcome is not Outcome.UNKNOWN:
                 return outcome is Outcome.LANDED
-            shown = await self._read(pod)
-            if shown is not None and not shown.spec.scheduling_gates:
+            shown = await self._read(write.pod)
+            if shown is not None and write.is_written(shown):
                 return True
         return False
 
-    async def _patch(self, pod: objects.Pod, place: Allocation | None) -> Outcome:
+    async def _patch(self, pod: objects.Pod, patch: objects.Json) -> Outcome:
         namespace, name = pod.key
         try:
-            await self._api.merge(WATCHED_PODS, name, gate.opening(pod, place), namespace=namespace)
+            await self._api.merge(WATCHED_PODS, name, patch, namespace=namespace)
         except errors.NotFound:
             return Outcome.NOT_LANDED
         except errors.Conflict:
             return Outcome.UNKNOWN
         except errors.Refused as error:
-            log.warning("cannot open the gate of pod %s/%s: %s", namespace, name, error)
+            log.warning("pod %s/%s cannot be written: %s", namespace, name, error)
             is_final = error.status < FIRST_SERVER_ERROR
             return Outcome.NOT_LANDED if is_final else Outcome.UNKNOWN
         except errors.KubeError as error:
-            log.warning("the gate of pod %s/%s, open or not: %s", namespace, name, error)
+            log.warning("pod %s/%s, written or not: %s", namespace, name, error)
             return Outcome.UNKNOWN
         return Outcome.LANDED
 
     async def _read(self, pod: objects.Pod) -> objects.Pod | None:
-        """The pod as it is now; None: there is none of that UID."""
+        """The pod as it is now; None: there is none of that UID, or none that can be read."""
         namespace, name = pod.key
         while self._leads():
             try:
                 shown = await self._api.get(WATCHED_PODS, name, namespace=namespace)
             except errors.NotFound:
                 return None
-            except errors.KubeError as error:
+            except (errors.Unreachable, errors.Refused) as error:
                 log.warning("reading pod %s/%s: %s", namespace, name, error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._keep(pod.metadata.uid)
+            except errors.KubeError as error:
+                log.warning("reading pod %s/%s: %s", namespace, name, error)
+                return None
             else:
                 return shown if shown.metadata.uid == pod.metadata.uid else None
         return None

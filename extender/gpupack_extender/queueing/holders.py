@@ -94,16 +94,19 @@ def gang_job(
     )
 
 
-def pod_job(job: JobId, pod: PodClaim | Lingering, place: core.Placement) -> Job:
+def pod_job(job: JobId, pod: PodClaim | Lingering, place: core.Placement, *, evicts: bool) -> Job:
     """A pod of its own, or one that is gone and whose processes are not: nobody can stop that."""
-    return Job(
+    found = Job(
         id=job,
         gang=_gang((place,)),
-        submitted=pod.created if isinstance(pod, PodClaim) else 0.0,
         tenant=Tenant(pod.namespace),
-        priority=pod.priority if isinstance(pod, PodClaim) else 0,
         name=f"pod {pod.name}",
         preemptible=False,
+    )
+    if isinstance(pod, Lingering):
+        return found
+    return dataclasses.replace(
+        found, submitted=pod.created, priority=pod.priority, preemptible=evicts
     )
 
 

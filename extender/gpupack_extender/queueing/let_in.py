@@ -6,16 +6,15 @@ again, once and for as long as his predecessor would have: kube-scheduler may no
 """
 
 from collections.abc import Collection
-from typing import Final, Protocol
+from typing import Final
 
 import gpupack_core as core
-from gpupack_extender import pod_resources
-from gpupack_extender.errors import AskInvalid
 from gpupack_extender.ledger.claims import Allocation, PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.mismatch import mismatch
 from gpupack_extender.queueing import gate
 from gpupack_extender.queueing.ask import GatedAsk
+from gpupack_extender.queueing.hears import WritesPods
 from gpupack_kube import objects
 
 MOST: Final = 128
@@ -25,17 +24,10 @@ SECONDS: Final = 60.0
 """For so long a place waits; later the pod is placed anew when kube-scheduler asks about it."""
 
 
-class Opens(Protocol):
-    """Who opens gates."""
-
-    def open(self, pod: objects.Pod, place: Allocation | None) -> None:
-        """Let kube-scheduler see the pod; with a place: let in by the queue, to go there."""
-
-
 class LetIn:
     """Those that are not bound yet."""
 
-    def __init__(self, ledger: Ledger, gates: Opens, observed: Collection[str]) -> None:
+    def __init__(self, ledger: Ledger, gates: WritesPods, observed: Collection[str]) -> None:
         self._ledger, self._gates, self._observed = ledger, gates, observed
         self._held: set[str] = set()
         """By UID; some may be bound by now."""
@@ -78,11 +70,7 @@ class LetIn:
         ask = self._ledger.pods.waiting(pod.metadata.uid)
         if ask is None or ask.request is None:
             return None
-        try:
-            tickets = pod_resources.tickets(pod.spec, self._observed)
-        except AskInvalid:
-            return None
-        return gate.place_of(pod, ask.request, tickets)
+        return gate.place_of(pod, ask.request, gate.tickets_of(pod, self._observed))
 
     def _is_assumed(self, uid: str) -> bool:
         claim = self._ledger.claims.pods.get(uid)

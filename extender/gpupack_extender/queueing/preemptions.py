@@ -49,13 +49,17 @@ class Preemptions:
         """It stands in the beneficiary's status since before this process decided."""
         self._made[decision.job] = _Made(decision, now, math.inf)
 
-    def shown(self, job: JobId, shown: PlacedPreemption) -> bool:
-        """Whether the status tells of the one that stands, which is written then."""
+    def see(self, job: JobId, shown: PlacedPreemption) -> None:
+        """What the beneficiary's status tells: if it is of the one that stands, that is written."""
         made = self._made.get(job)
-        if made is None or not _is_same(shown, _told(made.decision, made.since)):
-            return False
-        made.deadline = math.inf
-        return True
+        if made is not None and _is_same(shown, _told(made.decision, made.since)):
+            made.deadline = math.inf
+
+    def written(self) -> list[tuple[JobId, Preempt]]:
+        """Those whose victims are to end, by beneficiary."""
+        return [
+            (job, made.decision) for job, made in self._made.items() if made.deadline == math.inf
+        ]
 
     def is_over(self, job: JobId, shown: PlacedPreemption) -> bool:
         """Whether the status tells of one that was given up, and has not been written anew."""

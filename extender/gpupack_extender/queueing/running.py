@@ -33,8 +33,12 @@ Held = tuple[Allocation, ...]
 class RunningHolders:
     """Follows the claims; the queue's other half, who waits, is its owner's."""
 
-    def __init__(self, ledger: Ledger, queue: Queue, learned: LearnedDurations) -> None:
+    def __init__(
+        self, ledger: Ledger, queue: Queue, learned: LearnedDurations, *, evicts: bool
+    ) -> None:
+        """`evicts`: pods of their own can be stopped for others."""
         self._ledger, self._queue, self._learned = ledger, queue, learned
+        self._evicts = evicts
         self._held: dict[JobId, Held] = {}
         self._attempts: dict[JobId, AttemptKey] = {}
         self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
@@ -51,6 +55,7 @@ class RunningHolders:
 
     def let_in_pod(self, job: Job, claim: PodClaim, now: float) -> None:
         """A place was just held for it in the ledger."""
+        job = dataclasses.replace(job, preemptible=self._evicts)
         self._start(job, (claim.allocation,), now)
 
     def see_let_in(self, claim: PodClaim, now: float) -> None:
@@ -124,7 +129,9 @@ class RunningHolders:
         elif job in self._held:
             self._move(job, held, now)
         else:
-            self._start(holders.pod_job(job, pod, held[0].placement), held, now)
+            found = holders.pod_job(job, pod, held[0].placement, evicts=self._evicts)
+            began = pod.begun if isinstance(pod, PodClaim) else None
+            self._start(found, held, now, since=began)
 
     def _see_nodes(self, nodes: Collection[core.NodeName], now: float) -> None:
         """Which GPUs stand for tickets is known once their node is."""

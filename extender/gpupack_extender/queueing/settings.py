@@ -22,6 +22,7 @@ class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):
         nominal: who is within its promise gets it back from those who borrow.
         fair_share: who has a smaller share takes from who has a larger one.
         priority: a job takes from lower priorities of its own namespace.
+        pods: pods of their own can be stopped, too: they are evicted.
         min_run_seconds: nobody is stopped who has run for less, where no cohort says otherwise.
         patience_seconds: victims that have not ended by then are named, and left alone.
     """
@@ -29,6 +30,7 @@ class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):
     nominal: bool = True
     fair_share: bool = True
     priority: bool = True
+    pods: bool = True
     min_run_seconds: Seconds = 60.0
     patience_seconds: Seconds = 120.0
 

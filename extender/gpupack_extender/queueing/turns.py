@@ -11,7 +11,7 @@ import collections
 import uuid
 from typing import Final
 
-from gpupack_crds.plan import JobName, TurnsResponse
+from gpupack_crds.plan import JobName, Stop, TurnsResponse
 
 KEPT: Final = 4096
 """An operator that is further behind asks for everything anew."""
@@ -28,14 +28,20 @@ class Turns:
         """Nobody waits any more; all who do ask anew."""
         self._queue = uuid.uuid4().hex
         self._number = 0
-        self._last: collections.deque[JobName] = collections.deque(maxlen=KEPT)
+        self._stops: tuple[Stop, ...] = ()
+        self._last: collections.deque[JobName | None] = collections.deque(maxlen=KEPT)
+        """None: what is to be stopped has changed."""
         self._wake()
 
     def give(self, namespace: str, name: str) -> None:
         """It is the turn of this GPUJob: places are held for it."""
-        self._number += 1
-        self._last.append(JobName(namespace=namespace, name=name))
-        self._wake()
+        self._count(JobName(namespace=namespace, name=name))
+
+    def stop(self, stops: tuple[Stop, ...]) -> None:
+        """These attempts and no others are to end for pods."""
+        if stops != self._stops:
+            self._stops = stops
+            self._count(None)
 
     async def since(self, queue: str, number: int, *, seconds: float) -> TurnsResponse:
         """What came after `number`; waits for so long for something to come."""
@@ -47,9 +53,16 @@ class Turns:
             pass
         missed = self._number - number
         if queue != self._queue or not 0 <= missed <= len(self._last):
-            return TurnsResponse(queue=self._queue, number=self._number, anew=True)
-        jobs = tuple(self._last)[len(self._last) - missed :]
-        return TurnsResponse(queue=self._queue, number=self._number, jobs=jobs)
+            return TurnsResponse(
+                queue=self._queue, number=self._number, anew=True, stops=self._stops
+            )
+        jobs = tuple(filter(None, tuple(self._last)[len(self._last) - missed :]))
+        return TurnsResponse(queue=self._queue, number=self._number, jobs=jobs, stops=self._stops)
+
+    def _count(self, turn: JobName | None) -> None:
+        self._number += 1
+        self._last.append(turn)
+        self._wake()
 
     def _wake(self) -> None:
         """Whoever waits looks once; who comes later waits for the next."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpupack_core.queueing import JobId
 from gpupack_extender.errors import QueueFull
-from gpupack_extender.queueing.ask import Ask, GangAsk
+from gpupack_extender.queueing.ask import Ask, GangAsk, GatedAsk
 from gpupack_extender.queueing.capacity import Capacity
 
 DEADLINE_SLACK_SECONDS = 5.0
@@ -53,6 +53,8 @@ class WaitingAsks:
         self._of_job: dict[str, dict[JobId, None]] = {}
         """By UID of their GPUJob."""
         self._capacity = Capacity()
+        self._outside: dict[str, tuple[GatedAsk, str]] = {}
+        """Pods that are not in the queue, and why, by UID."""
 
     def __len__(self) -> int:
         return len(self._asks)
@@ -98,8 +100,25 @@ class WaitingAsks:
         is_new = before is None or before.ask.gang != ask.gang
         if is_new and (obstacle := self._capacity.obstacle(ask.namespace, ask.gang)):
             self._capacity.refuse(ask.namespace, ask.key)
+            if isinstance(ask, GatedAsk):
+                self._outside[ask.ask.uid] = ask, obstacle
             raise QueueFull(obstacle)
         self._capacity.comes_in(ask.namespace, ask.key)
+
+    def obstacle(self, uid: str) -> str:
+        """Why a pod is not in the queue; empty: nothing kept it out."""
+        found = self._outside.get(uid)
+        return found[1] if found else ""
+
+    def outside(self) -> Iterator[str]:
+        """UIDs of the pods that are not in the queue; any may come in meanwhile."""
+        return iter(tuple(self._outside))
+
+    def leave_outside(self, uid: str) -> None:
+        """The pod comes in, or waits for nothing any more."""
+        found = self._outside.pop(uid, None)
+        if found is not None:
+            self._capacity.comes_in(found[0].namespace, found[0].key)
 
     def add(self, ask: Ask, now: float) -> None:
         """It waits; nothing of it did before."""

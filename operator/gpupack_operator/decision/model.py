@@ -3,6 +3,7 @@
 
 import dataclasses
 import datetime as dt
+from typing import Literal
 
 from gpupack_crds.gpujob_status import GpuJobStatus, Ground, Preemption
 from gpupack_crds.kinds import GpuJob
@@ -127,15 +128,17 @@ Answer = Planned | Waits | NotPlanned | PlanLater | NotCreated | NotYet
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preempted:
-    """The attempt is to end for another GPUJob.
+    """The attempt is to end for another GPUJob, or for a pod of its own.
 
     Attributes:
         ground: with which right.
         beneficiary: namespace and name.
+        kind: of the beneficiary.
     """
 
     ground: Ground
     beneficiary: tuple[str, str]
+    kind: Literal["GPUJob", "pod"] = "GPUJob"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 
 from msgspec import structs
 
-from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Ground
+from gpupack_crds.gpujob_status import GROUNDS, Attempt, GpuJobStatus
 from gpupack_kube.objects import Job
 from gpupack_operator.decision import attempts, ended, outcome, readings, restarts, times
 from gpupack_operator.decision.cleanup import deletion
@@ -35,13 +35,6 @@ STARTING_MESSAGE = "not all workers have started"
 
 NAME_LOOK_SECONDS = 1.0
 """How soon to look whether a child of a deleted namesake is gone."""
-
-GROUNDS: dict[Ground, str] = {
-    "ReclaimedNominalQuota": "which takes back what a quota promises",
-    "ReclaimedFairShare": "whose namespace has the smaller share",
-    "LowerPriority": "which has a higher priority",
-    "BackfilledOnEstimate": "past which it was let in on an estimate of how long jobs take",
-}
 
 JOB_GOING_SECONDS = 5.0
 """How soon to look whether a deleted Job is gone, should no event say so."""
@@ -100,7 +93,7 @@ def _preempted(observation: Observation, by: Preempted) -> Verdict:
     """It ends for another, by no fault of its own; its workers have their grace period."""
     namespace, name = by.beneficiary
     near = namespace == observation.job.metadata.namespace
-    whom = f"GPUJob {name}" if near else "a job of another namespace"
+    whom = f"{by.kind} {name}" if near else "a job of another namespace"
     message = f"stopped for {whom}, {GROUNDS[by.ground]}"
     return Verdict(outcome="Preempted", reason=by.ground, message=message)
 

@@ -204,7 +204,7 @@ def test_the_queue_changes_no_part_of_a_pod_but_its_own_whatever_the_values_say(
     assert (policy["failurePolicy"], names.QUEUE_GATE in gated["expression"]) == ("Fail", True)
     assert "object.spec.containers == oldObject.spec.containers" in unchanged["expression"]
     (ours, *_) = policy["variables"]
-    assert names.PLACE_ANNOTATION in ours["expression"]
+    assert ours["expression"] == str([names.PLACE_ANNOTATION, names.PREEMPTION_ANNOTATION])
     assert "variables.ours" in annotations["expression"]
     binding = objects["ValidatingAdmissionPolicyBinding", "gpupack-scheduler"]["spec"]
     assert binding["validationActions"] == ["Deny"]
@@ -397,8 +397,8 @@ def test_every_policy_is_bound_and_only_the_one_about_templates_merely_warns(ren
 def test_the_policy_guards_the_annotations_that_the_code_reads(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-devices"]
     (changed,) = policy["spec"]["variables"]
-    guarded = f"['{names.DEVICES_ANNOTATION}', '{names.PLACE_ANNOTATION}'].filter("
-    assert changed["expression"].startswith(guarded)
+    ours = [names.DEVICES_ANNOTATION, names.PLACE_ANNOTATION, names.PREEMPTION_ANNOTATION]
+    assert changed["expression"].startswith(f"{ours}.filter(")
 
 
 def test_agents_are_held_to_the_lease_that_the_code_beats(render):

@@ -18,6 +18,9 @@ class ApiServer:
         self.faults = []
         self.bindings = []
         self.patches = []
+        self.evictions = []
+        self.events = []
+        self.statuses = []
         self.bound = lambda: None
         """Called with each Binding that is sent."""
         self.reviews = 0
@@ -37,6 +40,9 @@ class ApiServer:
         app.router.add_patch(PODS, self.patch)
         app.router.add_get(JOBS, self.read_job)
         app.router.add_post(f"{PODS}/binding", self.bind)
+        app.router.add_post(f"{PODS}/eviction", self.evict)
+        app.router.add_patch(f"{PODS}/status", self.patch_status)
+        app.router.add_post("/apis/events.k8s.io/v1/namespaces/{namespace}/events", self.tell)
         app.router.add_get("/openid/v1/jwks", self.read_keys)
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self.review_token)
         app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self.review)
@@ -93,14 +99,32 @@ class ApiServer:
         if any(pod["metadata"][name] != value for name, value in given.items()):
             return status(409, "Conflict")
         pod["metadata"]["resourceVersion"] += "+1"
-        pod["metadata"].setdefault("annotations", {}).update(
-            body["metadata"].get("annotations", {})
-        )
-        pod["spec"].pop("schedulingGates", None)
+        written = pod["metadata"].get("annotations", {}) | body["metadata"].get("annotations", {})
+        kept = {name: value for name, value in written.items() if value is not None}
+        pod["metadata"]["annotations"] = kept
+        if "spec" in body:
+            pod["spec"].pop("schedulingGates", None)
         if fault == "lost after":
             request.transport.abort()
             return web.Response()
         return web.json_response(pod)
+
+    async def evict(self, request):
+        self.evictions.append((await request.json())["deleteOptions"]["preconditions"]["uid"])
+        fault = self.faults.pop(0) if self.faults else "none"
+        if fault == "budget":
+            return status(429, "TooManyRequests")
+        if fault == "gone":
+            return status(404, "NotFound")
+        return web.json_response({"kind": "Status", "status": "Success"}, status=201)
+
+    async def tell(self, request):
+        self.events.append(await request.json())
+        return web.json_response({"metadata": {}}, status=201)
+
+    async def patch_status(self, request):
+        self.statuses.append(await request.json())
+        return web.json_response(self.pods[request.match_info["name"]])
 
     async def read_keys(self, request):
         self.key_reads += 1

@@ -21,7 +21,8 @@ from gpupack_extender.ledger.watched_pod import WatchedPod
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions, Hears
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.hears import Hears
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.ranking import Prioritize
@@ -48,10 +49,17 @@ class JobsList:
 
 
 class OpenedGates:
-    """Stands where gates are opened; `opened`: pods and their places, in order."""
+    """Stands where pods are written.
+
+    `opened`: pods and their places, in order; `recorded`: pods, and who is stopped for them.
+    """
 
     def __init__(self):
         self.opened = []
+        self.recorded = []
+
+    def record(self, pod, preemption):
+        self.recorded.append((pod, preemption))
 
     def open(self, pod, place):
         self.opened.append((pod, place))

@@ -29,12 +29,8 @@ def app(reflector, server=None):
     return App(
         reflectors={"pods": reflector},
         unconfirmed={"binds": Task(), "plans": Task()},
-        policies=Task(),
-        queue=Task(),
-        reporter=Task(),
+        tasks={"queue": Task()},
         turns=Turns(),
-        gates=Task(),
-        endpoint=Task(),
         servers=(server,),
     )
 

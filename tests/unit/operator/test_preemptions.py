@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus, Preemption, Victims
+from gpupack_crds.plan import Stop
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     AskPlan,
@@ -150,3 +151,24 @@ def test_who_is_stopped_for_two_ends_while_one_of_them_waits(build):
 def test_the_largest_preemption_is_read_back_as_it_was_written(build):
     found = preemption(build, *(f"uid-{number}/1" for number in range(4096)))
     assert msgspec.json.decode(msgspec.json.encode(found), type=Preemption) == found
+
+
+def test_an_attempt_that_ends_for_a_pod_is_told_its_name(build):
+    known = Preemptions()
+    job = named(build, "victim", uid="uid-v")
+    known.saw(job, gone=False)
+    stop = Stop(attempt="uid-v/1", ground="ReclaimedFairShare", namespace="team", pod="notebook")
+    assert known.told((stop,)) == (Key("team", "victim"),)
+    assert known.told((stop,)) == ()
+    by = known.of(job, 1)
+    assert (by.kind, by.beneficiary) == ("pod", ("team", "notebook"))
+    known.told(())
+    assert known.of(job, 1) is None
+
+
+def test_a_victim_of_a_pod_says_for_whom_it_was_stopped(build):
+    job = build.admitted()
+    by = Preempted(ground="LowerPriority", beneficiary=("team", "notebook"), kind="pod")
+    seen = build.see(job, jobs=(build.job(),), pods=(build.pod(),))
+    (attempt,) = decide(dataclasses.replace(seen, preempted=by)).status.attempts
+    assert attempt.message == "stopped for pod notebook, which has a higher priority"

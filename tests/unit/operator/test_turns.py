@@ -21,11 +21,15 @@ class Line:
 
     def __init__(self):
         self.told = []
+        self.stops = []
         self.news = asyncio.Event()
 
     def called(self, key):
         self.told.append(key)
         self.news.set()
+
+    def stopped(self, stops):
+        self.stops.append([stop.attempt for stop in stops])
 
     def ask_anew(self):
         self.told.append("anew")
@@ -54,7 +58,7 @@ def listening(tmp_path, monkeypatch):
         async with fake_api.serving(app) as url:
             line = Line()
             settings = PlanSettings(url=url, ca=None, token=tmp_path / "token")
-            running = asyncio.create_task(TurnListener(settings, line).run())
+            running = asyncio.create_task(TurnListener(settings, line, line.stopped).run())
             try:
                 yield line, asked
             finally:
@@ -101,3 +105,12 @@ async def test_no_answer_and_nonsense_are_outlived(listening, caplog):
         assert await heard(line, 1) == [Key("team", "train")]
     said = [record.message for record in caplog.records]
     assert sum("settling" in each for each in said) == 1
+
+
+async def test_attempts_that_end_for_pods_are_told_each_time_all_of_them(listening):
+    stop = {"attempt": "uid/1", "ground": "ReclaimedFairShare", "namespace": "team", "pod": "p"}
+    async with listening((200, CALL | {"stops": [stop]}), (200, CALL)) as (line, asked):
+        async with asyncio.timeout(5):
+            while len(asked) < 3:
+                await asyncio.sleep(0.01)
+    assert line.stops == [["uid/1"], []]

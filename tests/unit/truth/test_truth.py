@@ -21,7 +21,8 @@ from gpupack_extender.binding import annotations
 from gpupack_extender.filtering import Filter
 from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions, Hears
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.hears import Hears
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.reserving import Reserve

@@ -7,6 +7,7 @@ import pytest
 from extender_builders import gated, whole
 
 from gpupack_crds import names
+from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_extender.ledger import claims
 from gpupack_extender.queueing import gates
 from gpupack_extender.queueing.gates import Gates
@@ -55,7 +56,7 @@ def held(world):
 async def settled(opening):
     """Until nothing is being opened."""
     async with asyncio.timeout(5):
-        while opening._opening:
+        while opening._busy:
             await asyncio.sleep(0.005)
 
 
@@ -125,3 +126,32 @@ async def test_a_pod_without_a_place_is_let_through_to_filter(opener, server, wo
     await settled(opener)
     assert "schedulingGates" not in raw["spec"]
     assert raw["metadata"]["annotations"] == {}
+
+
+async def test_what_is_written_last_of_a_pod_is_what_stands_there(opener, server, world):
+    raw = shown_by(server)
+    asked = gated("p")
+    opener.record(asked, stopped())
+    opener.record(asked, None)
+    await settled(opener)
+    assert raw["metadata"]["annotations"] == {}
+    assert len(server.patches) == 1
+
+
+async def test_who_is_stopped_for_a_pod_is_written_before_its_gate_is_opened(opener, server, world):
+    raw = shown_by(server)
+    asked, place = held(world)
+    server.faults = ["lost after"]
+    opener.record(asked, stopped())
+    await asyncio.sleep(0.02)
+    opener.open(asked, place)
+    await settled(opener)
+    first, *_, last = server.patches
+    assert "schedulingGates" not in first.get("spec", {})
+    assert (last["spec"]["schedulingGates"], "schedulingGates" in raw["spec"]) == (None, False)
+    assert last["metadata"]["annotations"][names.PREEMPTION_ANNOTATION] is None
+
+
+def stopped():
+    victims = (Victims(ground="ReclaimedFairShare", attempts=("uid/1",)),)
+    return Preemption(since="2026-01-01T00:00:00Z", victims=victims, placement=())

@@ -122,7 +122,7 @@ def test_a_victim_that_does_not_end_is_left_alone_and_another_way_is_taken(world
     world.ledger.jobs.upsert(pending("mine", preemption))
     world.now += 101
     world.decide()
-    assert "attempts uid-two/1 were to end and did not" in caplog.text
+    assert "uid-two/1 were to end and did not" in caplog.text
     (victims,) = world.asks("mine", gpus=2).preemption.victims
     assert victims.attempts == ("uid-one/1",)
 

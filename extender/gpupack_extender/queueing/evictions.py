@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evicts pods of their own for others, by the API that their PodDisruptionBudgets bind.
+
+A budget that does not allow it now is asked again until the queue gives the preemption up.
+"""
+
+import asyncio
+import dataclasses
+import http
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from gpupack_crds.gpujob_status import GROUNDS, Ground
+from gpupack_extender.ledger.claims import PodClaim
+from gpupack_kube import errors, objects
+from gpupack_kube.client import Api
+from gpupack_kube.events import About, EventWriter, Said
+from gpupack_kube.resources import PODS
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.5
+AGAIN_SECONDS: Final = 5.0
+"""After a refusal; and after an eviction that nobody has seen the end of."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that is to end. `whom`: for whom, as its owner may read it."""
+
+    pod: PodClaim
+    ground: Ground
+    whom: str
+
+
+class Evictions:
+    """A task beside the queue's.
+
+    Args:
+        api: where pods are evicted.
+        wanted: who is to be, whenever it is asked.
+        events: told to the pods' owners.
+        decides: whether this process does.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        wanted: Callable[[], Iterable[Eviction]],
+        events: EventWriter,
+        *,
+        decides: Callable[[], bool],
+    ) -> None:
+        self._api, self._wanted, self._events, self._decides = api, wanted, events, decides
+        self._asked: dict[str, float] = {}
+        """When each was last asked for, by UID; monotonic seconds."""
+        self._told: set[str] = set()
+
+    async def run(self) -> None:
+        """Evict for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._decides():
+                await self.look()
+
+    async def look(self) -> None:
+        """Evict those whose time it is."""
+        wanted = {each.pod.uid: each for each in self._wanted()}
+        now = time.monotonic()
+        self._asked = {uid: at for uid, at in self._asked.items() if uid in wanted}
+        self._told &= wanted.keys()
+        for uid, eviction in wanted.items():
+            if now - self._asked.get(uid, -AGAIN_SECONDS) >= AGAIN_SECONDS:
+                self._asked[uid] = now
+                await self._evict(eviction)
+
+    async def _evict(self, eviction: Eviction) -> None:
+        pod = eviction.pod
+        path = PODS.path(pod.name, namespace=pod.namespace, subresource="eviction")
+        body: objects.Json = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        try:
+            await self._api.post(path, body, objects.Object)
+        except (errors.NotFound, errors.Conflict):
+            return
+        except errors.Refused as error:
+            by_budget = error.status == http.HTTPStatus.TOO_MANY_REQUESTS
+            why = "a PodDisruptionBudget does not allow it now" if by_budget else error.said
+            log.warning("cannot evict pod %s/%s: %s", pod.namespace, pod.name, why)
+            await self._tell(eviction, f"cannot be evicted {_for(eviction)}: {why}")
+        except errors.KubeError as error:
+            log.warning("evicting pod %s/%s: %s", pod.namespace, pod.name, error)
+        else:
+            self._told.discard(pod.uid)
+            await self._tell(eviction, f"evicted {_for(eviction)}")
+
+    async def _tell(self, eviction: Eviction, note: str) -> None:
+        """Once of each pod, and once more when it went."""
+        pod = eviction.pod
+        if pod.uid in self._told:
+            return
+        self._told.add(pod.uid)
+        meta = objects.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
+        await self._events.write(About("v1", "Pod", meta), Said("Normal", eviction.ground, note))
+
+
+def _for(eviction: Eviction) -> str:
+    return f"for {eviction.whom}, {GROUNDS[eviction.ground]}"

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells pods behind the queue's gate why they wait, in their PodScheduled condition.
+
+kube-scheduler writes nothing there while the gate is shut, and the API server's own words do not
+change. A text is looked at soon after the pod has come, then later each time: what it costs is
+bounded by the number of pods and not by how often the queue moves.
+"""
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from gpupack_extender.ledger.pods import Pods
+from gpupack_extender.ledger.watched_pod import WATCHED_PODS
+from gpupack_extender.queueing.admissions import Admissions
+from gpupack_kube import errors, objects
+from gpupack_kube.client import Api
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.5
+FIRST_SECONDS: Final = 1.0
+"""Most pods are let in before."""
+SECOND_SECONDS: Final = 15.0
+LONGEST_SECONDS: Final = 600.0
+MOST_AT_ONCE: Final = 5
+"""At one look: to find a reason takes milliseconds where there are thousands of nodes."""
+
+
+class PodNotes:
+    """A task beside the queue's.
+
+    Args:
+        api: where the pods are.
+        pods: who stands behind the gate.
+        admissions: says why.
+        decides: whether this process does.
+    """
+
+    def __init__(
+        self, api: Api, pods: Pods, admissions: Admissions, *, decides: Callable[[], bool]
+    ) -> None:
+        self._api, self._pods, self._admissions = api, pods, admissions
+        self._decides = decides
+        self._after: dict[str, float] = {}
+        """Seconds until the next look, by UID."""
+        self._due: list[tuple[float, str]] = []
+
+    async def run(self) -> None:
+        """Tell for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._decides():
+                await self.look(time.monotonic())
+
+    async def look(self, now: float) -> None:
+        """Tell those whose time it is, some at a time."""
+        for uid in self._pods.gated.keys() - self._after.keys():
+            self._later(uid, now, FIRST_SECONDS)
+        told = 0
+        while self._due and self._due[0][0] <= now and told < MOST_AT_ONCE:
+            _, uid = heapq.heappop(self._due)
+            pod = self._pods.gated.get(uid)
+            if pod is None:
+                self._after.pop(uid, None)
+                continue
+            after = self._after[uid]
+            longer = SECOND_SECONDS if after < SECOND_SECONDS else 2 * after
+            self._later(uid, now, min(longer, LONGEST_SECONDS))
+            told += 1
+            await self._tell(pod)
+
+    def _later(self, uid: str, now: float, seconds: float) -> None:
+        self._after[uid] = seconds
+        heapq.heappush(self._due, (now + seconds, uid))
+
+    async def _tell(self, pod: objects.Pod) -> None:
+        namespace, name = pod.key
+        text = self._admissions.why_pod(pod)
+        if not text or text == _shown(pod):
+            return
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": text,
+        }
+        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._api.merge(
+                WATCHED_PODS,
+                name,
+                body,
+                namespace=namespace,
+                subresource="status",
+                strategic=True,
+            )
+        except (errors.NotFound, errors.Conflict):
+            return
+        except errors.KubeError as error:
+            log.warning("cannot tell pod %s/%s why it waits: %s", namespace, name, error)
+
+
+def _shown(pod: objects.Pod) -> str:
+    found = (each for each in pod.status.conditions if each.type == "PodScheduled")
+    return next((each.message for each in found), "")

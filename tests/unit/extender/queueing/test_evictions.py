@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods are evicted as their budgets allow, and their owners told for whom."""
+
+import pytest
+
+from gpupack_extender.ledger.claims import Allocation, PodClaim, State, placement
+from gpupack_extender.queueing import evictions
+from gpupack_extender.queueing.evictions import Eviction, Evictions
+from gpupack_kube.events import EventWriter, Reporter
+
+
+def eviction(name="web"):
+    place = placement("a", (), cpu=0, memory=0)
+    pod = PodClaim(
+        uid=f"uid-{name}",
+        namespace="team",
+        name=name,
+        allocation=Allocation(place),
+        state=State.BOUND,
+    )
+    return Eviction(pod, "ReclaimedFairShare", "a job of another namespace")
+
+
+@pytest.fixture
+def wanted():
+    return [eviction()]
+
+
+@pytest.fixture
+def evicting(api, wanted, monkeypatch):
+    monkeypatch.setattr(evictions, "AGAIN_SECONDS", 0.0)
+    events = EventWriter(api, Reporter("gpupack.dev/scheduler", "s", "Evict"))
+    return Evictions(api, lambda: wanted, events, decides=lambda: True)
+
+
+def notes(server):
+    return [(event["reason"], event["note"]) for event in server.events]
+
+
+async def test_a_pod_is_evicted_by_its_uid_and_told_for_whom(evicting, server):
+    await evicting.look()
+    assert server.evictions == ["uid-web"]
+    whom = "a job of another namespace, whose namespace has the smaller share"
+    assert notes(server) == [("ReclaimedFairShare", f"evicted for {whom}")]
+    assert server.events[0]["regarding"]["kind"] == "Pod"
+
+
+async def test_what_a_budget_does_not_allow_is_asked_for_again_and_told_once(evicting, server):
+    server.faults = ["budget", "budget"]
+    for _ in range(3):
+        await evicting.look()
+    assert server.evictions == ["uid-web"] * 3
+    first, last = notes(server)
+    assert "a PodDisruptionBudget does not allow it now" in first[1]
+    assert last[1].startswith("evicted for")
+
+
+async def test_a_pod_that_is_gone_is_no_trouble(evicting, server, caplog):
+    server.faults = ["gone"]
+    await evicting.look()
+    assert (notes(server), caplog.text) == ([], "")
+
+
+async def test_who_is_wanted_no_more_is_forgotten(evicting, server, wanted):
+    await evicting.look()
+    wanted.clear()
+    await evicting.look()
+    assert (evicting._asked, evicting._told) == ({}, set())
+
+
+async def test_nobody_is_evicted_twice_in_a_row(api, server, wanted):
+    events = EventWriter(api, Reporter("gpupack.dev/scheduler", "s", "Evict"))
+    patient = Evictions(api, lambda: wanted, events, decides=lambda: True)
+    await patient.look()
+    await patient.look()
+    assert len(server.evictions) == 1

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods behind the gate say why they wait, seldom enough."""
+
+import msgspec
+import pytest
+from extender_builders import gated
+
+from gpupack_extender.queueing.pod_notes import FIRST_SECONDS, PodNotes
+
+
+@pytest.fixture
+def full(world):
+    """Two nodes of 4 GPUs, all held by one job."""
+    world.asks("holder", workers=2, gpus=4)
+    world.written("holder")
+    return world
+
+
+@pytest.fixture
+def tells(full, api, server):
+    """Waits for so many seconds, and returns the texts that were written."""
+    notes = PodNotes(api, full.ledger.pods, full.admissions, decides=lambda: True)
+
+    async def look(seconds):
+        full.now += seconds
+        before = len(server.statuses)
+        await notes.look(full.now)
+        written = server.statuses[before:]
+        return [each["status"]["conditions"][0]["message"] for each in written]
+
+    return look
+
+
+def waits(world, server, name="p", **changes):
+    shown = gated(name, **changes)
+    server.pods[name] = {"metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"}}
+    world.ledger.pods.upsert(shown)
+    world.decide()
+    return shown
+
+
+async def test_a_pod_that_waits_says_why_and_its_position(full, server, tells):
+    waits(full, server)
+    assert await tells(0) == []
+    (text,) = await tells(FIRST_SECONDS)
+    assert "fewer than 1 free GPU" in text
+    assert text.endswith("(position 1 of 1)")
+    (condition,) = server.statuses[0]["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
+
+
+async def test_a_text_that_stands_there_is_not_written_again(full, server, tells):
+    shown = waits(full, server)
+    await tells(0)
+    (text,) = await tells(FIRST_SECONDS)
+    condition = {"type": "PodScheduled", "status": "False", "message": text}
+    status = msgspec.convert({"conditions": [condition]}, type(shown.status))
+    full.ledger.pods.upsert(msgspec.structs.replace(shown, status=status))
+    full.decide()
+    assert await tells(20) == []
+
+
+async def test_texts_are_looked_at_later_each_time(full, server, tells):
+    waits(full, server)
+    await tells(0)
+    found = [len(await tells(seconds)) for seconds in (1, 5, 10, 15, 15, 30, 30)]
+    assert found == [1, 0, 1, 0, 1, 0, 1]
+
+
+async def test_many_who_wait_are_told_some_at_a_time(full, server, tells):
+    for number in range(12):
+        waits(full, server, f"p{number}")
+    await tells(0)
+    assert [len(await tells(seconds)) for seconds in (1, 0, 0, 0)] == [5, 5, 2, 0]
+
+
+async def test_a_pod_that_was_let_in_is_told_nothing(full, server, tells):
+    waits(full, server)
+    await tells(0)
+    full.ends("holder")
+    full.decide()
+    full.ledger.pods.upsert(gated("p", gates=()))
+    full.decide()
+    assert await tells(20) == []
