@@ -103,7 +103,7 @@ class Victims(Wire, frozen=True):
             Annotated[
                 str,
                 described(
-                    "UID of a GPUJob and number of its attempt, as UID/NUMBER.",
+                    "UID of a GPUJob and number of its attempt, as UID/NUMBER; or pod/UID.",
                     min_length=3,
                     max_length=64,
                 ),
