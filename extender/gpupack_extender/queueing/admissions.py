@@ -10,6 +10,7 @@ filter's answer does for a pod whose gate is opened. Where they are not written 
 with them the job's place in the queue: its operator asks again, or the watch shows the pod still.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final

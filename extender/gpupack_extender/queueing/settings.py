@@ -53,7 +53,7 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
     order: Order = "BestEffort"
     half_life_seconds: Seconds = 0.0
     keep_room_after_seconds: Seconds = 300.0
-    learn_durations: bool = True
+    learn_durations: bool = False
     guess_delay_seconds: Seconds = 300.0
     preemption: PreemptionSettings = PreemptionSettings()
     default: DefaultQuota = DefaultQuota()
