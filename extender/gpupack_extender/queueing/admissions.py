@@ -13,6 +13,7 @@ with them the job's place in the queue: its operator asks again, or the watch sh
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf
 from typing import Final
 
 import gpupack_core as core
@@ -45,6 +46,10 @@ held for some seconds alone."""
 
 MOST_ADMITTED: Final = 64
 """By one cycle: other calls are answered in between."""
+
+LOOK_SECONDS: Final = 1.0
+"""While as many pods are let in as there may be, those behind the next ones are looked at as often:
+what is found for more pods than can go in is found in vain."""
 
 Places = tuple[core.Placement, ...]
 
@@ -87,6 +92,8 @@ class Admissions:
         """Let in by us and not shown as written yet."""
         self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
         self._preempting = Preempting(ledger, self._waiting, hears, hold_seconds=self._hold_seconds)
+        self._looked_at = -inf
+        """When it was last looked beyond the pods that may be let in."""
         self._goes_on = False
         """The last cycle ended before it had looked at all who wait."""
         self.look_at: float | None = None
@@ -174,12 +181,16 @@ class Admissions:
         self.see()
         self._preempting.end_overdue(self._queue, self.now())
         self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
+        most = self._most(asking)
+        if not most:
+            self._goes_on = True
+            return False
         found = self._queue.cycle(
             self._ledger.cluster,
             self.now(),
             self._plan,
             preempt=self._preempting.may_decide(),
-            most=MOST_ADMITTED,
+            most=most,
         )
         self._goes_on = not found.complete
         for given_up in found.given_up:
@@ -253,6 +264,14 @@ class Admissions:
         for uid in itertools.islice(self._waiting.outside(), MOST_ADMITTED):
             self._ledger.changes.gate(uid)
 
+    def _most(self, asking: AttemptKey | None) -> int:
+        """How many to let in now; 0: nobody is to be looked at."""
+        room, now = min(self._let_in.room(), MOST_ADMITTED), self.now()
+        if asking is None and now - self._looked_at < LOOK_SECONDS:
+            return room
+        self._looked_at = now
+        return MOST_ADMITTED if self._waiting.has_gangs else max(room, 1)
+
     def _admit(self, admit: Admit, asking: AttemptKey | None) -> bool:
         """Whether it is let in now; else there are enough whose places are to be written."""
         ask = self._waiting[admit.job].ask
@@ -272,7 +291,7 @@ class Admissions:
         return True
 
     def _admit_pod(self, waiting: GatedAsk, place: core.Placement) -> bool:
-        if self._let_in.is_full():
+        if not self._let_in.room():
             return False
         claim = self._let_in.admit(waiting, place)
         self._no_longer_waits(waiting.job.id)

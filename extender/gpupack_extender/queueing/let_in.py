@@ -34,11 +34,10 @@ class LetIn:
         self._known: set[str] = set()
         """UIDs whose place has been held."""
 
-    def is_full(self) -> bool:
-        """Whether there are as many as there may be."""
-        if len(self._held) >= MOST:
-            self._held = {uid for uid in self._held if self._is_assumed(uid)}
-        return len(self._held) >= MOST
+    def room(self) -> int:
+        """How many more there may be."""
+        self._held = {uid for uid in self._held if self._is_assumed(uid)}
+        return max(MOST - len(self._held), 0)
 
     def admit(self, waiting: GatedAsk, place: core.Placement) -> PodClaim:
         """Hold the place, and have the gate opened."""

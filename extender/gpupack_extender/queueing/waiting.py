@@ -73,6 +73,11 @@ class WaitingAsks:
         """Of a job that waits."""
         return self._asks.get(job)
 
+    @property
+    def has_gangs(self) -> bool:
+        """Whether there are attempts of GPUJobs."""
+        return bool(self._of_job)
+
     def gangs(self) -> Iterator[tuple[JobId, Waiting, GangAsk]]:
         """Attempts of GPUJobs; any may leave meanwhile."""
         for job, waiting in tuple(self._asks.items()):

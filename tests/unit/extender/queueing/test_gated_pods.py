@@ -5,6 +5,7 @@ import msgspec
 import pytest
 from extender_builders import gated, pod, whole
 
+import gpupack_core as core
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal
 from gpupack_extender.ledger import claims
@@ -237,6 +238,44 @@ def test_no_more_are_let_in_at_once_than_are_soon_bound(world):
         world.ledger.pods.upsert(gated(f"p{number}"))
     world.decide()
     assert (len(world.gates.opened), len(world.admissions)) == (let_in.MOST, 150 - let_in.MOST)
+
+
+def test_no_place_is_sought_for_more_pods_than_can_go_in(world, monkeypatch):
+    """Each end of a Binding would cost one search for each pod of a cycle, all but one in vain."""
+    sought = []
+    choose = core.choose
+    monkeypatch.setattr(core, "choose", lambda *args: sought.append(args) or choose(*args))
+    monkeypatch.setattr(let_in, "MOST", 10)
+    for number in range(40):
+        world.add_node(f"n{number}")
+    for number in range(60):
+        world.ledger.pods.upsert(gated(f"p{number}"))
+    world.decide()
+    assert len(sought) == 10
+    first, place = world.gates.opened[0]
+    world.bind(first, place.node)
+    world.decide()
+    assert (len(sought), len(world.gates.opened)) == (11, 11)
+
+
+def test_a_job_is_looked_at_behind_pods_that_cannot_go_in_yet(world, monkeypatch):
+    """Whoever keeps kube-scheduler from binding what is let in holds up no gang."""
+    monkeypatch.setattr(let_in, "MOST", 2)
+    world.add_node("c", labels={"pool": "large"})
+    world.ledger.pods.upsert(pod("other", on="c", devices=whole("c", 0, 1, 2, 3), gpus=4))
+    for number in range(4):
+        world.ledger.pods.upsert(gated(f"p{number}"))
+    world.decide()
+    spec = {"containers": [{"name": "worker"}], "nodeSelector": {"pool": "large"}}
+    asked = world.asks("later", submitted=1767226000.0, gpus=4, pod_spec=spec)
+    assert isinstance(asked, PlanRefusal)
+    world.ledger.pods.remove(pod("other"))
+    world.now += 0.5
+    world.decide()
+    assert world.called() == []
+    world.now += 1
+    world.decide()
+    assert world.called() == ["later"]
 
 
 def test_who_asks_through_filter_waits_until_the_queue_has_let_in_whom_it_can(world):
