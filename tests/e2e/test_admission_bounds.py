@@ -167,6 +167,13 @@ def test_a_template_is_bounded_as_a_whole(tenant):
     assert f"spec.template may have {TEMPLATE_BYTES} characters in all, not " in told
 
 
+@pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)
+def test_who_has_gpus_takes_no_longer_to_end_than_others_may_wait(tenant, manifest):
+    told = tenant.try_to_create(manifest({"terminationGracePeriodSeconds": 3601}))
+    assert "may take 3600 s to end on this cluster, not 3601" in told
+    assert tenant.try_to_create(manifest({"terminationGracePeriodSeconds": 3600})) == ""
+
+
 @pytest.mark.parametrize("priority", [1, 1_000_000_000])
 def test_a_job_gives_itself_no_priority_beyond_the_bound(tenant, priority):
     manifest = gpujob("first", workload={"name": "matmul"}, priority=priority)

@@ -17,7 +17,7 @@ from math import inf
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import Admit, Job, JobId, Queue, Wait
+from gpupack_core.queueing import Admit, Job, JobId, Queue, Wait, WaitReason
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_extender.errors import AskInvalid, NotReady, QueueFull
 from gpupack_extender.ledger.ledger import Ledger
@@ -245,8 +245,11 @@ class Admissions:
     def why_pod(self, pod: objects.Pod) -> str:
         """Why a pod behind our gate waits; empty: it does not."""
         job = pod_id(pod.metadata.uid)
-        if job in self._waiting:
+        waiting = self._waiting.get(job)
+        if waiting is not None:
             wait = self._queue.why(job, self._ledger.cluster, self.now(), self._plan)
+            if wait.reason is WaitReason.NO_ROOM:
+                self._show_lack(pod, self.now() - waiting.asked_at)
             return wait.message
         return self._waiting.obstacle(pod.metadata.uid)
 
@@ -366,6 +369,12 @@ class Admissions:
         self._waiting.add(ask, self.now())
         self._queue.submit(ask.job, self.now())
         return True
+
+    def _show_lack(self, pod: objects.Pod, waited: float) -> None:
+        """Whoever adds nodes looks at pods for which kube-scheduler finds none."""
+        after = self._decisions.queue.show_lack_after_seconds
+        if after is not None and waited >= after:
+            self._hears.gates.open(pod, None)
 
     def _see_jobs(self, uids: Collection[str]) -> None:
         """A job that is gone, or was shown and may not wait, does not."""

@@ -46,6 +46,8 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
             in its namespace did.
         guess_delay_seconds: who went before another on that ground is stopped for it when it has
             delayed it for so long.
+        show_lack_after_seconds: a pod of its own that has waited for so long, and lacks nothing but
+            room, is shown to kube-scheduler, and so to whoever adds nodes; None: never.
         preemption: for whom jobs are stopped.
         default: of namespaces without a GPUQuota.
     """
@@ -55,6 +57,7 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
     keep_room_after_seconds: Seconds = 300.0
     learn_durations: bool = False
     guess_delay_seconds: Seconds = 300.0
+    show_lack_after_seconds: Seconds | None = None
     preemption: PreemptionSettings = PreemptionSettings()
     default: DefaultQuota = DefaultQuota()
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods behind the gate say why they wait, seldom enough."""
 
+import dataclasses
+
 import msgspec
 import pytest
 from extender_builders import gated
 
 from gpupack_extender.queueing.pod_notes import FIRST_SECONDS, PodNotes
+from gpupack_extender.queueing.settings import QueueSettings
 
 
 @pytest.fixture
@@ -82,3 +85,15 @@ async def test_a_pod_that_was_let_in_is_told_nothing(full, server, tells):
     full.ledger.pods.upsert(gated("p", gates=()))
     full.decide()
     assert await tells(20) == []
+
+
+@pytest.mark.parametrize(("after", "shown"), [(None, 0), (0, 1), (600, 0)])
+async def test_a_pod_that_lacks_room_for_long_is_shown_to_who_adds_nodes(
+    full, server, tells, after, shown
+):
+    queue = dataclasses.replace(full.decisions, queue=QueueSettings(show_lack_after_seconds=after))
+    full.admissions._decisions = queue
+    waits(full, server)
+    await tells(0)
+    await tells(FIRST_SECONDS)
+    assert [place for _, place in full.gates.opened] == [None] * shown
