@@ -17,6 +17,7 @@ from gpupack_devcluster.settings import ClusterSettings
 
 ETCD = "http://127.0.0.1:2379"
 ETCD_PEER = "http://127.0.0.1:2380"
+POD_END = Path(__file__).with_name("kwok_pod_end.yaml")
 
 # Started together: the API server waits for etcd by itself.
 STORE = (HostComponent.ETCD, HostComponent.API_SERVER)
@@ -176,12 +177,13 @@ def scheduler(settings: ClusterSettings) -> list[str]:
 
 
 def kwok(settings: ClusterSettings, kubeconfig: str) -> list[str]:
-    """Kwok, for the nodes that carry its annotation; our own stages keep Jobs running."""
+    """Kwok, for the nodes that carry its annotation; our own stages say which pods end."""
     return [
         f"--kubeconfig={kubeconfig}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         f"--config={settings.paths.bin}/kwok-stages.yaml",
+        f"--config={POD_END}",
         f"--cidr={settings.addresses.simulated_pods}",
         f"--node-ip={settings.addresses.host}",
         f"--node-lease-duration-seconds={settings.node_lease_seconds}",
