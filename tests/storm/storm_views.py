@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the outside watcher reads of pods and GPUJobs, from the API's JSON.
+
+Names are written out here on purpose: none of the code that is judged says what it is judged by.
+"""
+
+import dataclasses
+import datetime as dt
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Json = dict[str, Any]
+
+ENDED = {"Succeeded", "Failed"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """So much of one GPU."""
+
+    uuid: str
+    percent: int
+    memory_mib: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SeenPod:
+    """A pod.
+
+    Attributes:
+        job_uid: of its GPUJob; empty for others.
+        attempt, index: which worker of which attempt; -1 for others.
+        created, deleted_by: POSIX seconds; `deleted_by` is when it should be gone.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    job_uid: str = ""
+    attempt: int = -1
+    index: int = -1
+    held: tuple[Held, ...] = ()
+    ended: bool = False
+    created: float = 0.0
+    deleted_by: float | None = None
+
+    @property
+    def holds(self) -> tuple[Held, ...]:
+        """What is not to be given to others."""
+        return () if self.ended or not self.node else self.held
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeenAttempt:
+    """One attempt of a GPUJob; `outcome` is empty while it runs."""
+
+    number: int
+    started: float
+    outcome: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SeenJob:
+    """A GPUJob.
+
+    Attributes:
+        gpus: for each worker; 1 where it asks for a share.
+        placed: workers that have a place by its status, and how many GPUs these have together.
+        victims: attempts that are to end for it, as UID/NUMBER.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    workers: int = 1
+    gpus: int = 1
+    priority: int = 0
+    max_restarts: int = 0
+    phase: str = ""
+    reason: str = ""
+    attempt: int = 0
+    restarts: int = 0
+    attempts: tuple[SeenAttempt, ...] = ()
+    placed: tuple[tuple[int, ...], int] = ((), 0)
+    victims: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> str:
+        """For a message."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def has_ended(self) -> bool:
+        """For good."""
+        return self.phase in ENDED
+
+    @property
+    def running(self) -> tuple[SeenAttempt, ...]:
+        """Attempts that have not ended."""
+        return tuple(each for each in self.attempts if not each.outcome)
+
+
+def read_pod(pod: Json) -> SeenPod:
+    """From the API's JSON."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    labels = metadata.get("labels", {})
+    devices = metadata.get("annotations", {}).get("gpupack.dev/devices", "[]")
+    deleted_by = metadata.get("deletionTimestamp")
+    return SeenPod(
+        uid=metadata["uid"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        node=spec.get("nodeName", ""),
+        job_uid=labels.get("gpupack.dev/job-uid", ""),
+        attempt=int(labels.get("gpupack.dev/attempt", -1)),
+        index=int(labels.get("batch.kubernetes.io/job-completion-index", -1)),
+        held=tuple(
+            Held(each["uuid"], each["percent"], each["memoryMiB"]) for each in json.loads(devices)
+        ),
+        ended=pod.get("status", {}).get("phase") in ENDED,
+        created=seconds(metadata["creationTimestamp"]),
+        deleted_by=seconds(deleted_by) if deleted_by else None,
+    )
+
+
+def read_job(job: Json, priorities: Mapping[str, int]) -> SeenJob:
+    """From the API's JSON; `priorities` are those of PriorityClasses, by name."""
+    metadata, spec, status = job["metadata"], job["spec"], job.get("status", {})
+    by_class = priorities.get(spec.get("priorityClassName", ""))
+    victims = status.get("preemption", {}).get("victims", ())
+    return SeenJob(
+        uid=metadata["uid"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        workers=spec.get("workers", 1),
+        gpus=spec.get("gpus", 1),
+        priority=spec.get("priority", 0) if by_class is None else by_class,
+        max_restarts=spec.get("maxRestarts", 0),
+        phase=status.get("phase", ""),
+        reason=status.get("reason", ""),
+        attempt=status.get("attempt", 0),
+        restarts=status.get("restarts", 0),
+        attempts=tuple(
+            SeenAttempt(each["number"], seconds(each["startedAt"]), each.get("outcome", ""))
+            for each in status.get("attempts", ())
+        ),
+        placed=_placed(status.get("placement", ())),
+        victims=frozenset(name for each in victims for name in each["attempts"]),
+    )
+
+
+def seconds(text: str) -> float:
+    """POSIX seconds of a Kubernetes timestamp."""
+    return dt.datetime.fromisoformat(text).timestamp()
+
+
+def _placed(placement: list[Json]) -> tuple[tuple[int, ...], int]:
+    workers = [
+        index
+        for entry in placement
+        for first, last in re.findall(r"(\d+)(?:-(\d+))?", entry["workers"])
+        for index in range(int(first), int(last or first) + 1)
+    ]
+    return tuple(sorted(workers)), sum(len(entry.get("gpus", ())) for entry in placement)

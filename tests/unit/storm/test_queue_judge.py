@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The storm's outside watcher sees each invariant that is broken, and nothing where none is."""
+
+import dataclasses
+import json
+
+import pytest
+from pod_rules import Gpu, Limit
+from queue_judge import End, Judge, Terms, ended_otherwise
+from storm_views import Held, SeenAttempt, SeenJob, SeenPod, read_job, read_pod
+
+GIB = 1024
+GPUS = {
+    "a": Gpu("H100", 80 * GIB),
+    "b": Gpu("H100", 80 * GIB),
+    "c": Gpu("H100", 80 * GIB),
+    "t": Gpu("T4", 16 * GIB),
+}
+LIMITS = (
+    Limit("namespace x", frozenset({"x"}), "H100", 2),
+    Limit("cohort", frozenset({"x", "y"}), "T4", 1),
+)
+
+
+@pytest.fixture
+def judge():
+    terms = Terms(gpus=GPUS, limits=LIMITS, deletable=frozenset({"x/deleted"}), slack_seconds=10)
+    return Judge(terms)
+
+
+def whole(*uuids):
+    return tuple(Held(uuid, 100, GPUS[uuid].memory_mib) for uuid in uuids)
+
+
+def pod(uid="p", *held, namespace="x", node="n", **more):
+    return SeenPod(uid=uid, namespace=namespace, name=uid, node=node, held=held, **more)
+
+
+def worker(index, attempt=1, *held, uid="", **more):
+    name = uid or f"w-{attempt}-{index}"
+    return pod(name, *held, job_uid="j", attempt=attempt, index=index, **more)
+
+
+def job(uid="j", *attempts, **more):
+    numbered = tuple(
+        SeenAttempt(number, 0.0, outcome) for number, outcome in enumerate(attempts, start=1)
+    )
+    told = {"namespace": "x", "name": uid, "attempt": len(attempts), **more}
+    return SeenJob(uid=uid, attempts=numbered, **told)
+
+
+def wrong(judge):
+    """The only thing that is wrong."""
+    (text,) = judge.violations
+    return text
+
+
+def test_a_job_that_is_stopped_starts_again_and_ends_well_is_no_violation(judge):
+    judge.job(job("j", "", phase="Running", workers=2, placed=((0, 1), 2)), 0)
+    judge.pod(worker(0, 1, *whole("a")), 1)
+    judge.pod(worker(1, 1, *whole("b")), 1)
+    judge.tick(500)
+    judge.job(job("k", namespace="y", phase="Pending", victims=frozenset({"j/1"})), 501)
+    judge.job(job("j", "Preempted", phase="Pending", workers=2), 502)
+    for index, uuid in enumerate("ab"):
+        judge.pod(worker(index, 1, *whole(uuid), ended=True), 503)
+    judge.job(job("k", "", namespace="y", phase="Running", placed=((0,), 1)), 504)
+    judge.pod(pod("k-1", *whole("a"), namespace="y", job_uid="k", attempt=1, index=0), 504)
+    judge.pod(worker(0, 2, *whole("b")), 505)
+    judge.pod(worker(1, 2, *whole("c")), 505)
+    judge.job(job("j", "Preempted", "", phase="Running", workers=2, placed=((0, 1), 2)), 505)
+    judge.job(job("j", "Preempted", "Succeeded", phase="Succeeded", workers=2), 506)
+    judge.job(job("deleted"), 507)
+    judge.job(job("deleted"), 508, gone=True)
+    assert (judge.violations, judge.preemptions.count, judge.preemptions.unseen) == ({}, 1, 0)
+
+
+def test_shares_that_fit_one_gpu_are_no_violation(judge):
+    judge.pod(pod("p", Held("a", 60, GIB)), 0)
+    judge.pod(pod("q", Held("a", 40, GIB), namespace="y"), 0)
+    assert judge.violations == {}
+    assert judge.gpus.held == {"a": 100}
+
+
+def test_a_whole_gpu_that_two_pods_hold_is_seen(judge):
+    judge.pod(pod("p", *whole("a")), 0)
+    judge.pod(pod("q", *whole("a"), namespace="y"), 0)
+    assert wrong(judge) == "GPU a is held 200 % by x/p and y/q"
+
+
+def test_a_share_beside_a_whole_gpu_s_holder_is_seen(judge):
+    judge.pod(pod("p", *whole("a")), 0)
+    judge.pod(pod("q", Held("a", 1, 1)), 0)
+    assert wrong(judge).startswith("GPU a is held 101 %")
+
+
+def test_shares_beyond_a_gpu_s_memory_are_seen(judge):
+    judge.pod(pod("p", Held("a", 10, 50 * GIB)), 0)
+    judge.pod(pod("q", Held("a", 10, 31 * GIB), namespace="y"), 0)
+    assert wrong(judge) == "82944 of 81920 MiB of GPU a are held by x/p and y/q"
+
+
+def test_a_gpu_that_is_nowhere_is_seen(judge):
+    judge.pod(pod("p", Held("nowhere", 100, 1)), 0)
+    assert wrong(judge) == "nobody has GPU nowhere, which x/p holds"
+
+
+def test_a_namespace_beyond_its_limit_is_seen(judge):
+    judge.pod(pod("p", *whole("a", "b")), 0)
+    judge.pod(pod("q", Held("c", 10, 40 * GIB)), 0)
+    assert wrong(judge) == "namespace x uses 2.5 of 2 H100"
+
+
+def test_a_cohort_beyond_its_limit_is_seen(judge):
+    judge.pod(pod("p", Held("t", 60, 1), namespace="x"), 0)
+    judge.pod(pod("q", Held("t", 20, 8 * GIB), namespace="y"), 0)
+    assert wrong(judge) == "cohort uses 1.1 of 1 T4"
+
+
+def test_two_attempts_whose_pods_run_are_seen(judge):
+    judge.pod(worker(0, 1, *whole("a")), 0)
+    judge.pod(worker(0, 2, *whole("b")), 0)
+    assert wrong(judge) == "attempts [1, 2] of one GPUJob run: x/w-1-0, w-2-0"
+
+
+def test_an_overdue_pod_does_not_run_where_the_power_was_lost(judge):
+    overdue = worker(0, 1, *whole("a"), deleted_by=5.0)
+    judge.pod(overdue, 0)
+    judge.lost_power("n", 3)
+    judge.pod(worker(0, 2, *whole("b"), node="m"), 6)
+    assert judge.violations == {}
+
+
+@pytest.mark.parametrize(("off", "at"), [("m", 6), ("n", 4)])
+def test_an_overdue_pod_may_run_on_a_node_with_power_and_one_in_its_grace_period_anywhere(
+    judge, off, at
+):
+    judge.pod(worker(0, 1, *whole("a"), deleted_by=5.0), 0)
+    judge.lost_power(off, 3)
+    judge.pod(worker(0, 2, *whole("b")), at)
+    assert "attempts [1, 2]" in wrong(judge)
+
+
+def test_two_attempts_that_a_status_calls_running_are_seen(judge):
+    judge.job(job("j", "", "", max_restarts=1), 0)
+    assert wrong(judge) == "x/j has attempts [1, 2] at once by its status"
+
+
+def test_places_for_some_workers_are_seen(judge):
+    judge.job(job("j", "", phase="Admitted", workers=3, placed=((0, 2), 2)), 0)
+    assert wrong(judge) == "x/j has places for workers [0, 2] of 3"
+
+
+def test_places_with_too_few_gpus_are_seen(judge):
+    judge.job(job("j", "", phase="Admitted", workers=2, gpus=2, placed=((0, 1), 3)), 0)
+    assert wrong(judge) == "x/j has 3 GPUs for 2 workers of 2"
+
+
+def test_a_gang_of_which_a_part_is_bound_for_too_long_is_seen(judge):
+    judge.job(job("j", "", phase="Admitted", workers=2, placed=((0, 1), 2)), 0)
+    judge.pod(worker(0, 1, *whole("a")), 1)
+    judge.tick(70)
+    assert judge.violations == {}
+    judge.tick(71)
+    assert wrong(judge) == "attempt 1 of x/j has nodes for 1 of 2 for too long"
+
+
+def test_a_victim_that_nobody_names_is_seen(judge):
+    judge.job(job("j", "", phase="Running"), 0)
+    judge.job(job("j", "Preempted", phase="Pending"), 1)
+    assert wrong(judge) == "x/j was stopped, and nobody's status names its attempt j/1"
+
+
+def test_a_victim_that_is_named_only_afterwards_is_seen(judge):
+    judge.job(job("j", "Preempted", phase="Pending"), 1)
+    judge.job(job("k", namespace="y", victims=frozenset({"j/1"})), 2)
+    assert "nobody's status names its attempt j/1" in wrong(judge)
+
+
+def test_a_preemption_that_the_watch_could_not_show_is_counted(judge):
+    judge.job(job("j", "Preempted", phase="Pending"), 1, blind=True)
+    assert (judge.violations, judge.preemptions.unseen) == ({}, 1)
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+def test_a_victim_of_no_lower_priority_in_the_same_namespace_is_seen(judge, priority):
+    judge.job(job("j", "", phase="Running", priority=priority), 0)
+    judge.job(job("k", victims=frozenset({"j/1"})), 1)
+    assert wrong(judge) == f"x/j of priority {priority} is to end for x/k of priority 0"
+
+
+def test_two_that_are_stopped_for_each_other_in_turn_are_seen(judge):
+    judge.job(job("j", "", phase="Running"), 0)
+    judge.job(job("k", namespace="y", victims=frozenset({"j/1"})), 1)
+    judge.job(job("j", "Preempted", phase="Pending"), 2)
+    judge.job(job("k", "", namespace="y", phase="Running", placed=((0,), 1)), 3)
+    judge.job(job("j", "Preempted", phase="Pending", victims=frozenset({"k/1"})), 4)
+    judge.job(job("k", "Preempted", namespace="y", phase="Pending"), 5)
+    assert wrong(judge) == "y/k and x/j were stopped for each other in turn"
+
+
+def test_a_job_that_nobody_deleted_and_is_gone_is_seen(judge):
+    judge.job(job("j"), 0)
+    judge.job(job("j"), 1, gone=True)
+    assert wrong(judge) == "x/j is gone, and nobody deleted it"
+
+
+@pytest.mark.parametrize("phase", ["Running", "Failed", ""])
+def test_an_end_that_does_not_last_is_seen(judge, phase):
+    judge.job(job("j", "Succeeded", phase="Succeeded"), 0)
+    judge.job(job("j", "Succeeded", phase=phase), 1)
+    assert wrong(judge) == f"x/j was Succeeded and is {phase or 'nothing'}"
+
+
+def test_an_attempt_that_is_forgotten_is_seen(judge):
+    judge.job(job("j", "Infrastructure", ""), 0)
+    judge.job(job("j", "Infrastructure"), 1)
+    assert wrong(judge) == "x/j was at attempt 2 and is at 1"
+
+
+def test_more_restarts_than_allowed_are_seen(judge):
+    judge.job(job("j", "Failed", "Failed", "Failed", restarts=2, max_restarts=1), 0)
+    assert "x/j has restarted 2 of 1 times" in judge.violations
+
+
+def test_more_attempts_than_are_accounted_for_are_seen(judge):
+    judge.job(job("j", "Infrastructure", "Failed", "", restarts=0, max_restarts=0), 0)
+    assert wrong(judge) == "x/j has had 3 attempts, 1 of which are free"
+
+
+def test_ends_are_held_against_specs():
+    jobs = [
+        job("good", phase="Succeeded", reason="Completed"),
+        job("bad", phase="Failed", reason="WorkerFailed", restarts=1),
+        job("deleted"),
+    ]
+    told = {
+        "x/good": End("Succeeded", "Completed"),
+        "x/bad": End("Failed", "WorkerFailed", 2),
+        "x/deleted": None,
+        "x/lost": End("Succeeded", "Completed"),
+    }
+    first, second, third = ended_otherwise(jobs, told)
+    assert first.startswith("x/bad ended as End(phase='Failed', reason='WorkerFailed', restarts=1)")
+    assert second == "x/deleted is there still"
+    assert third.startswith("x/lost ended as None")
+
+
+def test_a_pod_is_read_from_the_api_s_json():
+    devices = [{"uuid": "a", "percent": 50, "memoryMiB": 7}]
+    found = read_pod(
+        {
+            "metadata": {
+                "uid": "u",
+                "namespace": "x",
+                "name": "p",
+                "creationTimestamp": "1970-01-01T00:00:01Z",
+                "deletionTimestamp": "1970-01-01T00:00:09Z",
+                "labels": {
+                    "gpupack.dev/job-uid": "j",
+                    "gpupack.dev/attempt": "2",
+                    "batch.kubernetes.io/job-completion-index": "3",
+                },
+                "annotations": {"gpupack.dev/devices": json.dumps(devices)},
+            },
+            "spec": {"nodeName": "n"},
+            "status": {"phase": "Running"},
+        }
+    )
+    more = {"node": "n", "created": 1.0, "deleted_by": 9.0, "held": (Held("a", 50, 7),)}
+    expected = SeenPod(
+        uid="u", namespace="x", name="p", job_uid="j", attempt=2, index=3, ended=False, **more
+    )
+    assert found == expected
+    assert found.holds == expected.held
+    assert dataclasses.replace(found, ended=True).holds == ()
+
+
+def test_a_job_is_read_from_the_api_s_json():
+    found = read_job(
+        {
+            "metadata": {"uid": "u", "namespace": "x", "name": "j"},
+            "spec": {"workers": 4, "gpus": 2, "priorityClassName": "high", "maxRestarts": 1},
+            "status": {
+                "phase": "Running",
+                "attempt": 2,
+                "restarts": 1,
+                "attempts": [
+                    {"number": 1, "startedAt": "1970-01-01T00:00:01Z", "outcome": "Failed"},
+                    {"number": 2, "startedAt": "1970-01-01T00:00:02Z"},
+                ],
+                "placement": [
+                    {"node": "n", "workers": "0-1,3", "gpus": ["a", "b", "c", "d", "e", "f"]},
+                    {"node": "m", "workers": "2", "gpus": ["g", "h"]},
+                ],
+                "preemption": {"victims": [{"ground": "LowerPriority", "attempts": ["v/1"]}]},
+            },
+        },
+        {"high": 7},
+    )
+    assert (found.priority, found.placed, found.victims) == (7, ((0, 1, 2, 3), 8), {"v/1"})
+    assert found.running == (SeenAttempt(2, 2.0),)
