@@ -5,7 +5,8 @@ The dry run of one pod cannot tell that a quota has room for the first and not f
 that several jobs will want the same room at once. Such a job holds its GPUs until it is noticed
 that no more pods come, or until its tenant ends it by one of a dozen ways. A pause for each GPUJob
 would buy nothing: the next one has another name. So the namespace pauses, longer after each such
-end, however it came, and after a pause one job is admitted, not all that wait there.
+end, however it came, and after a pause one job is admitted, not all that wait there. Only who was
+stopped for another did not choose that end, and his GPUs are wanted: it pauses nobody.
 
 A small job may fit where a large one did not. So jobs are told apart by their number of workers, to
 a factor of two: a pause is for those of the size that failed and for larger ones.
@@ -117,7 +118,7 @@ class CreationBackoff:
         elif attempts.current(status):
             if not attempts.current(before):
                 self._began(job)
-        elif self._starting.pop(job.key, None):
+        elif self._starting.pop(job.key, None) and not _was_stopped_for_another(status):
             self._ended_early(job, f"{job.metadata.name}: {_end(status)}")
 
     def gone(self, key: tuple[str, str]) -> None:
@@ -170,6 +171,10 @@ def _has_all_pods(observation: Observation) -> bool:
     status = observation.job.status
     attempt = attempts.current(status)
     return attempt is not None and view(observation, status, attempt).all_created
+
+
+def _was_stopped_for_another(status: GpuJobStatus) -> bool:
+    return bool(status.attempts) and status.attempts[-1].outcome == "Preempted"
 
 
 def _end(status: GpuJobStatus) -> str:

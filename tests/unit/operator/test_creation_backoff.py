@@ -117,6 +117,14 @@ def test_how_it_ended_makes_no_difference(gangs, outcome):
     assert gangs.left() == 15
 
 
+def test_a_gang_that_was_stopped_for_another_before_all_its_pods_exist_pauses_nobody(gangs):
+    stopped = ended("Preempted", "ReclaimedNominalQuota")
+    gangs.see(gangs.gang("victim"), STARTING, stopped)
+    assert gangs.left() is None
+    gangs.see(gangs.gang("victim"), STARTING, ended(), before=stopped)
+    assert gangs.left() == 15
+
+
 def test_a_gang_that_is_deleted_before_all_its_pods_exist_pauses_its_namespace(gangs):
     gangs.see(gangs.gang("poor"), STARTING)
     gangs.backoff.gone(("team", "poor"))
