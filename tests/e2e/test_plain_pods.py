@@ -35,7 +35,7 @@ def why_it_waits(kube, app):
 
     def look():
         conditions = [pod_condition(pod, "PodScheduled") for pod in kube.pods_of_app(app)]
-        said = [entry["message"] for entry in conditions if entry.get("status") == "False"]
+        said = [text for entry in conditions if "position" in (text := entry.get("message", ""))]
         return said[0] if said else None
 
     return wait_for(look, seconds=60, what=f"a pod of {app} says why it waits")
