@@ -271,6 +271,12 @@ def pod_condition(pod: dict[str, Any], kind: str) -> dict[str, Any]:
     return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
+def why_it_waits(pod: dict[str, Any]) -> str:
+    """What the queue says to a pod behind its gate; empty: nothing yet."""
+    text: str = pod_condition(pod, "PodScheduled").get("message", "")
+    return text if "(position " in text else ""
+
+
 def is_ready(pod: dict[str, Any]) -> bool:
     """Whether a pod says that it is Ready."""
     return pod_condition(pod, "Ready").get("status") == "True"

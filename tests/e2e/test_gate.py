@@ -4,7 +4,7 @@
 import json
 
 import pytest
-from harness import annotated_devices, pod_condition, wait_for
+from harness import annotated_devices, pod_condition, wait_for, why_it_waits
 from manifests import Share
 from test_queue import limit, quota
 
@@ -19,13 +19,9 @@ def gates(pod):
 
 def said(kube, name):
     """What the pod says of why it waits."""
-
-    def look():
-        condition = pod_condition(kube.pod(name), "PodScheduled")
-        text = condition.get("message", "")
-        return text if "position" in text else None
-
-    return wait_for(look, seconds=30, what=f"{name} says why it waits")
+    return wait_for(
+        lambda: why_it_waits(kube.pod(name)), seconds=30, what=f"{name} says why it waits"
+    )
 
 
 def merge(kube, name, patch, *flags):

@@ -2,7 +2,7 @@
 """Deployments, StatefulSets and pods of their own that ask gpupack for GPUs."""
 
 import pytest
-from harness import annotated_devices, annotation, placed, pod_condition, wait_for
+from harness import annotated_devices, annotation, placed, wait_for, why_it_waits
 from manifests import Share
 
 ALL = 16
@@ -30,15 +30,13 @@ def pod_names(pods):
     return {pod["metadata"]["name"] for pod in pods}
 
 
-def why_it_waits(kube, app):
+def why(kube, app):
     """What the pod that has no node yet says of it."""
-
-    def look():
-        conditions = [pod_condition(pod, "PodScheduled") for pod in kube.pods_of_app(app)]
-        said = [text for entry in conditions if "position" in (text := entry.get("message", ""))]
-        return said[0] if said else None
-
-    return wait_for(look, seconds=60, what=f"a pod of {app} says why it waits")
+    return wait_for(
+        lambda: next(filter(None, map(why_it_waits, kube.pods_of_app(app))), None),
+        seconds=60,
+        what=f"a pod of {app} says why it waits",
+    )
 
 
 def test_a_deployment_of_whole_gpus_scales_up_and_down_and_freed_gpus_are_used_again(kube, judged):
@@ -129,7 +127,7 @@ def test_a_rolling_update_with_one_free_place_ends_by_default(kube, judged):
 
 def test_a_pod_that_cannot_fit_says_why_in_its_condition(kube, judged):
     kube.submit(judged.deployment("server", replicas=3, gpus=8))
-    said = why_it_waits(kube, "server")
+    said = why(kube, "server")
     assert "fewer than 8 free GPUs" in said
     kube.scale("deployment", "server", 2)
     assert len(kube.wait_scale("deployment", "server", seconds=120)) == 2
@@ -138,4 +136,4 @@ def test_a_pod_that_cannot_fit_says_why_in_its_condition(kube, judged):
 def test_a_share_that_cannot_fit_says_why_in_its_condition(kube, judged):
     too_much = Share(percent=10, memory_mib=judged.gpu_memory_mib + 1)
     kube.submit(judged.deployment("server", share=too_much))
-    assert f"GPU memory is below {too_much.memory_mib} MiB" in why_it_waits(kube, "server")
+    assert f"GPU memory is below {too_much.memory_mib} MiB" in why(kube, "server")

@@ -231,8 +231,8 @@ class Admissions:
         return self._preempting.told(attempt)
 
     def evictions(self) -> Iterable[Eviction]:
-        """Pods that are to end for others now."""
-        return tuple(self._preempting.evictions(self._queue))
+        """Pods that are to end now: for others, or as their node cannot take them any more."""
+        return (*self._preempting.evictions(self._queue), *self._let_in.displaced())
 
     def why(self, attempt: AttemptKey) -> Wait:
         """Why it waits.

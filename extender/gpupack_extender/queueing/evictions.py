@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evicts pods of their own for others, by the API that their PodDisruptionBudgets bind.
+"""Evicts pods of their own, by the API that their PodDisruptionBudgets bind.
 
 A budget that does not allow it now is asked again until the queue gives the preemption up.
 """
@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from gpupack_crds.gpujob_status import GROUNDS, Ground
-from gpupack_extender.ledger.claims import PodClaim
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Said
@@ -28,11 +26,13 @@ AGAIN_SECONDS: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Eviction:
-    """A pod that is to end. `whom`: for whom, as its owner may read it."""
+    """A pod that is to end; `reason` and `why` (after «evicted») are for its owner."""
 
-    pod: PodClaim
-    ground: Ground
-    whom: str
+    uid: str
+    namespace: str
+    name: str
+    reason: str
+    why: str
 
 
 class Evictions:
@@ -67,7 +67,7 @@ class Evictions:
 
     async def look(self) -> None:
         """Evict those whose time it is."""
-        wanted = {each.pod.uid: each for each in self._wanted()}
+        wanted = {each.uid: each for each in self._wanted()}
         now = time.monotonic()
         self._asked = {uid: at for uid, at in self._asked.items() if uid in wanted}
         self._told &= wanted.keys()
@@ -76,8 +76,7 @@ class Evictions:
                 self._asked[uid] = now
                 await self._evict(eviction)
 
-    async def _evict(self, eviction: Eviction) -> None:
-        pod = eviction.pod
+    async def _evict(self, pod: Eviction) -> None:
         path = PODS.path(pod.name, namespace=pod.namespace, subresource="eviction")
         body: objects.Json = {
             "apiVersion": "policy/v1",
@@ -91,24 +90,19 @@ class Evictions:
             return
         except errors.Refused as error:
             by_budget = error.status == http.HTTPStatus.TOO_MANY_REQUESTS
-            why = "a PodDisruptionBudget does not allow it now" if by_budget else error.said
-            log.warning("cannot evict pod %s/%s: %s", pod.namespace, pod.name, why)
-            await self._tell(eviction, f"cannot be evicted {_for(eviction)}: {why}")
+            obstacle = "a PodDisruptionBudget does not allow it now" if by_budget else error.said
+            log.warning("cannot evict pod %s/%s: %s", pod.namespace, pod.name, obstacle)
+            await self._tell(pod, f"cannot be evicted {pod.why}: {obstacle}")
         except errors.KubeError as error:
             log.warning("evicting pod %s/%s: %s", pod.namespace, pod.name, error)
         else:
             self._told.discard(pod.uid)
-            await self._tell(eviction, f"evicted {_for(eviction)}")
+            await self._tell(pod, f"evicted {pod.why}")
 
-    async def _tell(self, eviction: Eviction, note: str) -> None:
+    async def _tell(self, pod: Eviction, note: str) -> None:
         """Once of each pod, and once more when it went."""
-        pod = eviction.pod
         if pod.uid in self._told:
             return
         self._told.add(pod.uid)
         meta = objects.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        await self._events.write(About("v1", "Pod", meta), Said("Normal", eviction.ground, note))
-
-
-def _for(eviction: Eviction) -> str:
-    return f"for {eviction.whom}, {GROUNDS[eviction.ground]}"
+        await self._events.write(About("v1", "Pod", meta), Said("Normal", pod.reason, note))

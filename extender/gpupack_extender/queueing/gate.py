@@ -6,7 +6,7 @@
                     ▼
     spec.schedulingGates: []
     spec.affinity: …requiredDuringScheduling… metadata.name In [NODE]     in every term
-    metadata.annotations[gpupack.dev/place]: {"node":"NODE","workers":"0","gpus":[…], …}
+    metadata.annotations[gpupack.dev/place]: {"node":"NODE","workers":"0","gpus":[…],"pinned":true, …}
 
 kube-scheduler then looks at that one node. The annotation is what a new leader holds the place by.
 """
@@ -32,6 +32,12 @@ from gpupack_kube import objects
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
+class PodPlace(NodePlacement, frozen=True):
+    """The annotation. `pinned`: the pod's affinity names the node, too."""
+
+    pinned: bool = False
+
+
 def ask_of(pod: objects.Pod, observed: Collection[str]) -> GatedAsk:
     """What a pod behind the gate asks for.
 
@@ -55,11 +61,8 @@ def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:
 
 def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> Allocation | None:
     """Where a queue has let the pod in; None: that cannot be read."""
-    written = pod.metadata.annotations.get(names.PLACE_ANNOTATION, "")
-    try:
-        placed = by_worker((msgspec.json.decode(written, type=NodePlacement),))
-    except (msgspec.MsgspecError, RecursionError):
-        return None
+    written = _place(pod)
+    placed = by_worker((written,)) if written else ()
     if len(placed) != 1:
         return None
     place = claims.placement(
@@ -69,6 +72,12 @@ def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> All
         memory=request.memory,
     )
     return Allocation(place, {} if placed[0].devices else tickets)
+
+
+def is_pinned(pod: objects.Pod) -> bool:
+    """Whether it can be on the node alone to which it was let in."""
+    written = _place(pod)
+    return written is not None and written.pinned
 
 
 def preemption_of(pod: objects.Pod) -> PlacedPreemption | None:
@@ -106,11 +115,20 @@ def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
     if place is not None:
         worker = WorkerPlacement(0, place.node, claims.shares(place.placement))
         (written,) = by_node((worker,))
-        annotations[names.PLACE_ANNOTATION] = msgspec.json.encode(written).decode()
         affinity = _pinned(pod.spec, place.node)
         if affinity is not None:
             spec["affinity"] = affinity
+        told = PodPlace(**msgspec.structs.asdict(written), pinned=affinity is not None)
+        annotations[names.PLACE_ANNOTATION] = msgspec.json.encode(told).decode()
     return {"metadata": {**_version(pod), "annotations": annotations}, "spec": spec}
+
+
+def _place(pod: objects.Pod) -> PodPlace | None:
+    written = pod.metadata.annotations.get(names.PLACE_ANNOTATION, "")
+    try:
+        return msgspec.json.decode(written, type=PodPlace)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _version(pod: objects.Pod) -> dict[str, str]:

@@ -5,7 +5,7 @@ A place stands in the pod's annotation from the moment its gate is open. Who beg
 again, once and for as long as his predecessor would have: kube-scheduler may not have been there.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import gpupack_core as core
@@ -14,6 +14,7 @@ from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.mismatch import mismatch
 from gpupack_extender.queueing import gate
 from gpupack_extender.queueing.ask import GatedAsk
+from gpupack_extender.queueing.evictions import Eviction
 from gpupack_extender.queueing.hears import WritesPods
 from gpupack_kube import objects
 
@@ -60,6 +61,20 @@ class LetIn:
             return None
         self._held.add(uid)
         return self._ledger.hold(ask, place, seconds=SECONDS)
+
+    def displaced(self) -> Iterator[Eviction]:
+        """Pods that may be on one node alone, and cannot be there any more.
+
+        kube-scheduler has looked and found that; their controller makes them anew, and they wait.
+        """
+        for uid, pod in self._ledger.pods.let_in.items():
+            is_held = uid in self._ledger.claims.pods
+            if is_held or not gate.is_pinned(pod) or not pod.metadata.owner_references:
+                continue
+            told = (each for each in pod.status.conditions if each.type == "PodScheduled")
+            if any(each.reason == "Unschedulable" for each in told):
+                why = "to be placed anew: the node to which it was let in cannot take it any more"
+                yield Eviction(uid, *pod.key, "Displaced", why)
 
     def gone(self, uid: str) -> None:
         """It is bound, or there is no such pod."""

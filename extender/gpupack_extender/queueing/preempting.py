@@ -13,7 +13,7 @@ from typing import Final
 
 from gpupack_core.queueing import GiveUp, JobId, Preempt, Queue
 from gpupack_core.queueing.reasons import name_of
-from gpupack_crds.gpujob_status import Preemption
+from gpupack_crds.gpujob_status import GROUNDS, Preemption
 from gpupack_crds.plan import Stop
 from gpupack_extender.ledger.claims import State
 from gpupack_extender.ledger.ledger import Ledger
@@ -130,7 +130,9 @@ class Preempting:
                 running = queue.state.running.get(victim.job)
                 if claim is not None and running is not None and claim.state is State.BOUND:
                     whom = name_of(self._waiting[job].ask.job, to=running.job)
-                    yield Eviction(claim, victim.ground.value, whom)
+                    why = f"for {whom}, {GROUNDS[victim.ground.value]}"
+                    ground = str(victim.ground)
+                    yield Eviction(claim.uid, claim.namespace, claim.name, ground, why)
 
     def _find(
         self,

@@ -2,7 +2,7 @@
 """Pods that were deleted by force while their processes go on using their GPUs."""
 
 import pytest
-from harness import annotated_devices, pod_condition, wait_for
+from harness import annotated_devices, wait_for, why_it_waits
 from manifests import Share, on_node
 from node_faults import lingering, unkillable
 from pausing import pids_of
@@ -60,7 +60,7 @@ def test_a_gpu_gets_no_new_work_while_a_force_deleted_pod_uses_it_and_is_free_af
             what="the GPUNode names who still holds the GPU",
         )
         kube.submit(last_gpu("new", **ask))
-        reason = wait_for(lambda: unschedulable(kube.pod("new")), seconds=30, what="new waits")
+        reason = wait_for(lambda: why_it_waits(kube.pod("new")), seconds=30, what="new waits")
         assert "fewer than 1 free GPU" in reason or "no GPU has 60% and 30000 MiB free" in reason
     wait_for(lambda: not lingering(kube, cluster.nodes()), seconds=30, what="nobody holds on")
     new = kube.wait_pod("new", "Running")
@@ -72,12 +72,6 @@ def kept_back(pod):
     """Whether scheduler or agent have said that the GPU is not free."""
     waiting = [each["state"].get("waiting") for each in pod["status"].get("containerStatuses", ())]
     said = [each.get("message", "") for each in waiting if each]
-    return bool(unschedulable(pod)) or any(
+    return bool(why_it_waits(pod)) or any(
         "not gone" in text or "is held by" in text for text in said
     )
-
-
-def unschedulable(pod):
-    """Why a pod has no node; None where it has one or nobody has looked."""
-    scheduled = pod_condition(pod, "PodScheduled")
-    return scheduled.get("message") if scheduled.get("status") == "False" else None

@@ -3,22 +3,13 @@
 
 import pytest
 
-from gpupack_extender.ledger.claims import Allocation, PodClaim, State, placement
 from gpupack_extender.queueing import evictions
 from gpupack_extender.queueing.evictions import Eviction, Evictions
 from gpupack_kube.events import EventWriter, Reporter
 
 
 def eviction(name="web"):
-    place = placement("a", (), cpu=0, memory=0)
-    pod = PodClaim(
-        uid=f"uid-{name}",
-        namespace="team",
-        name=name,
-        allocation=Allocation(place),
-        state=State.BOUND,
-    )
-    return Eviction(pod, "ReclaimedFairShare", "a job of another namespace")
+    return Eviction(f"uid-{name}", "team", name, "ReclaimedFairShare", "for another")
 
 
 @pytest.fixture
@@ -40,8 +31,7 @@ def notes(server):
 async def test_a_pod_is_evicted_by_its_uid_and_told_for_whom(evicting, server):
     await evicting.look()
     assert server.evictions == ["uid-web"]
-    whom = "a job of another namespace, whose namespace has the smaller share"
-    assert notes(server) == [("ReclaimedFairShare", f"evicted for {whom}")]
+    assert notes(server) == [("ReclaimedFairShare", "evicted for another")]
     assert server.events[0]["regarding"]["kind"] == "Pod"
 
 

@@ -10,6 +10,7 @@ from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal
 from gpupack_extender.ledger import claims
 from gpupack_extender.queueing import gate, let_in
+from gpupack_kube import objects
 
 
 def opened(world, place):
@@ -294,3 +295,43 @@ def test_when_another_leads_pods_that_wait_are_looked_at_anew(full):
     full.admissions.withdraw_all()
     full.decide()
     assert len(full.admissions) == 1
+
+
+def unschedulable(shown, *, owners):
+    """The same after kube-scheduler has looked at it in vain."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return msgspec.structs.replace(
+        shown,
+        status=msgspec.convert({"conditions": [condition]}, type(shown.status)),
+        metadata=msgspec.structs.replace(shown.metadata, owner_references=owners),
+    )
+
+
+def test_a_pod_that_may_go_elsewhere_is_not_evicted_for_its_node(world):
+    spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+    world.ledger.pods.upsert(gated("p", spec=spec))
+    world.decide()
+    owners = (objects.OwnerReference(controller=True, kind="ReplicaSet"),)
+    shown = opened(world, world.gates.opened[0][1])
+    world.ledger.pods.upsert(unschedulable(shown, owners=owners))
+    world.now += let_in.SECONDS + 1
+    world.ledger.expire()
+    world.decide()
+    assert list(world.admissions.evictions()) == []
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_a_pod_whose_node_cannot_take_it_any_more_is_made_anew_by_its_controller(world, owned):
+    """It may go to no other node; one without a controller would be lost."""
+    world.ledger.pods.upsert(gated("p"))
+    world.decide()
+    owners = (objects.OwnerReference(controller=True, kind="ReplicaSet"),) if owned else ()
+    shown = unschedulable(opened(world, world.gates.opened[0][1]), owners=owners)
+    world.ledger.pods.upsert(shown)
+    world.decide()
+    assert list(world.admissions.evictions()) == []
+    world.now += let_in.SECONDS + 1
+    world.ledger.expire()
+    world.decide()
+    found = [each.name for each in world.admissions.evictions()]
+    assert found == (["p"] if owned else [])

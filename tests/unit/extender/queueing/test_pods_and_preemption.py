@@ -64,7 +64,7 @@ def written(world, shown):
 
 
 def evicted(world):
-    return [(each.pod.name, each.ground, each.whom) for each in world.admissions.evictions()]
+    return [(each.name, each.reason, each.why) for each in world.admissions.evictions()]
 
 
 def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(world):
@@ -73,7 +73,8 @@ def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(world
     assert [each.attempts for each in preemption.victims] == [("pod/uid-web",)]
     assert evicted(world) == []
     shows(world, "mine", preemption)
-    assert evicted(world) == [("web", "ReclaimedNominalQuota", "a job of another namespace")]
+    why = "for a job of another namespace, which takes back what a quota promises"
+    assert evicted(world) == [("web", "ReclaimedNominalQuota", why)]
 
 
 def shows(world, name, preemption):
