@@ -6,7 +6,7 @@
                     ▼
     spec.schedulingGates: []
     spec.affinity: …requiredDuringScheduling… metadata.name In [NODE]     in every term
-    metadata.annotations[gpupack.dev/place]: {"node":"NODE","workers":"0","gpus":[…],"pinned":true, …}
+    metadata.annotations[gpupack.dev/place]: {"node":"NODE","workers":"0","gpus":[…],"pinned":true}
 
 kube-scheduler then looks at that one node. The annotation is what a new leader holds the place by.
 """
