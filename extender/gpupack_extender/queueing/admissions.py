@@ -242,6 +242,11 @@ class Admissions:
         """
         return self._queue.why(job_id(attempt), self._ledger.cluster, self.now(), self._plan)
 
+    @property
+    def lets_in(self) -> bool:
+        """Whether as many pods are on their way in as there may be, or more will soon be."""
+        return self._goes_on or not self._let_in.room()
+
     def why_pod(self, pod: objects.Pod) -> str:
         """Why a pod behind our gate waits; empty: it does not."""
         job = pod_id(pod.metadata.uid)

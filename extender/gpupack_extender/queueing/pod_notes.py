@@ -57,7 +57,13 @@ class PodNotes:
                 await self.look(time.monotonic())
 
     async def look(self, now: float) -> None:
-        """Tell those whose time it is, some at a time."""
+        """Tell those whose time it is, some at a time; while others are let in, nobody.
+
+        What keeps them waiting then is over in a moment, and a write would meet the one by which
+        the gate is opened.
+        """
+        if self._admissions.lets_in:
+            return
         for uid in self._pods.gated.keys() - self._after.keys():
             self._later(uid, now, FIRST_SECONDS)
         told = 0
