@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--description", type=Path, default=DESCRIPTION)
     parser.add_argument("--policies", default=",".join(NAMES))
     parser.add_argument("--loads", nargs="+", type=float, default=LOADS)
-    parser.add_argument("--seeds", type=int, default=3, help="at least 2")
+    parser.add_argument("--seeds", type=int, default=10, help="at least 2")
     parser.add_argument("--warm-up", type=float, default=3.0, help="mean lifetimes left out")
     parser.add_argument("--measured", type=float, default=5.0, help="mean lifetimes")
     parser.add_argument("--write", action="store_true", help=f"write them into {DOCUMENT}")
