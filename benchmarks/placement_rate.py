@@ -14,24 +14,22 @@ are counted by the extender's metrics. Prints one line of JSON.
 
 import collections
 import contextlib
-import datetime as dt
 import json
 import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
+import audit_log
+from audit_log import Call
 from harness import STATE, SYSTEM_NAMESPACE, Kube, wait_for
 from parts import Ledger, ledger_reader
 
 from gpupack_crds import names
-from gpupack_devcluster import control_plane, processes
 from gpupack_devcluster.cluster import Cluster
-from gpupack_devcluster.driver import HostComponent
-from gpupack_devcluster.settings import HOST, ClusterSettings, Paths
+from gpupack_devcluster.settings import ClusterSettings, Paths
 
 NODES, GPUS_PER_NODE, DRIPS = 25, 8, 10
 PODS = NODES * GPUS_PER_NODE
@@ -39,15 +37,11 @@ NAMESPACE = "placement-rate"
 LOG = STATE / "log" / "audit.log"
 IDLE_SECONDS = 20.0
 PATIENCE_SECONDS = 300.0
-WRITES = {"create", "update", "patch", "delete", "deletecollection"}
-REVIEWS = {"tokenreviews", "subjectaccessreviews"}
-"""Questions in the form of writes; they come of this benchmark's reading of metrics."""
+ACCOUNT = "gpupack-scheduler"
 AGENTS = {"kube-scheduler": "kube-scheduler", "OpenAPI-Generator": "extender"}
 """How user agents begin; both run in one pod, under one account."""
 
 Manifest = dict[str, Any]
-Entry = tuple[float, str, str, str]
-"""Time, part, verb, resource."""
 
 
 def node_resources() -> Manifest:
@@ -159,8 +153,8 @@ class Bench:
         act()
         ended = time.time()
         after = self.extender_calls()
-        entries = [entry for entry in self.entries() if began <= entry[0] <= ended]
-        return summary(entries, {k: after[k] - calls.get(k, 0) for k in after}, ended - began)
+        made = [call for call in audit_log.calls(LOG) if began <= call.at <= ended]
+        return summary(made, {k: after[k] - calls.get(k, 0) for k in after}, ended - began)
 
     def extender_calls(self) -> dict[str, float]:
         """Calls by verb and outcome, from the extender's own metrics."""
@@ -168,25 +162,18 @@ class Bench:
         found = re.findall(r'calls_total{outcome="(\w+)",verb="(\w+)"} (\S+)', text)
         return {f"{verb} {outcome}": float(value) for outcome, verb, value in found}
 
-    def entries(self) -> Iterator[Entry]:
-        """Finished calls by the scheduler's pod, from the audit log."""
-        for line in LOG.read_text().splitlines():
-            entry = json.loads(line)
-            agent = entry.get("userAgent", "")
-            part = next((part for start, part in AGENTS.items() if agent.startswith(start)), agent)
-            ref = entry.get("objectRef", {})
-            what = "/".join(filter(None, (ref.get("resource"), ref.get("subresource"))))
-            at = dt.datetime.fromisoformat(entry["stageTimestamp"]).timestamp()
-            yield at, part, entry["verb"], what
+
+def part_of(call: Call) -> str:
+    """Which of the two it is."""
+    found = (part for start, part in AGENTS.items() if call.agent.startswith(start))
+    return next(found, call.agent)
 
 
-def summary(entries: list[Entry], calls: dict[str, float], seconds: float) -> Manifest:
+def summary(made: list[Call], calls: dict[str, float], seconds: float) -> Manifest:
     """Rates, and calls for each pod that was bound."""
-    bound = sorted(at for at, part, _, what in entries if what == "pods/binding")
-    counts = collections.Counter(f"{part}: {verb} {what}" for _, part, verb, what in entries)
-    writes = collections.Counter(
-        part for _, part, verb, what in entries if verb in WRITES and what not in REVIEWS
-    )
+    bound = sorted(call.at for call in made if call.what == "pods/binding")
+    counts = collections.Counter(f"{part_of(call)}: {call.verb} {call.what}" for call in made)
+    writes = collections.Counter(part_of(call) for call in made if call.is_write)
     pods = len(bound)
     filters = sum(number for name, number in calls.items() if name.startswith("filter"))
     report: Manifest = {
@@ -244,43 +231,6 @@ def namespace(kube: Kube) -> Iterator[None]:
         kube.kubectl("delete", "namespace", NAMESPACE)
 
 
-@contextlib.contextmanager
-def audited(cluster: Cluster, log: Path) -> Iterator[None]:
-    """The API server writes down what the scheduler's pod calls."""
-    account = f"system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-scheduler"
-    policy = {
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived", "ResponseStarted", "Panic"],
-        "rules": [{"level": "Metadata", "users": [account]}, {"level": "None"}],
-    }
-    rules = log.with_name("audit-policy.json")
-    rules.write_text(json.dumps(policy))
-    log.unlink(missing_ok=True)
-    extra = [f"--audit-policy-file={rules}", f"--audit-log-path={log}"]
-    restart_api_server(cluster, extra)
-    try:
-        yield
-    finally:
-        restart_api_server(cluster, [])
-
-
-def restart_api_server(cluster: Cluster, extra: list[str]) -> None:
-    """Start it with these arguments besides its own, and wait until the scheduler leads again."""
-    settings, component = cluster.settings, HostComponent.API_SERVER
-    paths = settings.paths
-    cluster.kill(HOST, component)
-    processes.spawn(
-        [str(paths.bin / component), *control_plane.api_server(settings), *extra],
-        environment=processes.daemon_environment(paths.state, component, paths.bin),
-        log=paths.unit_log(component),
-    )
-    system = Kube(kubeconfig=cluster.kubeconfig, namespace=SYSTEM_NAMESPACE)
-    time.sleep(5)  # what was Ready is so still in the store; nothing is awaited before it is judged
-    ready = ["deploy/gpupack-scheduler", "--for=condition=Available", "--timeout=120s"]
-    system.insist("wait", *ready)
-
-
 def main() -> None:
     """Measure and print; ended early, it puts the cluster back all the same."""
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -289,7 +239,7 @@ def main() -> None:
     kube = Kube(kubeconfig=cluster.kubeconfig, namespace=NAMESPACE)
     system = Kube(kubeconfig=cluster.kubeconfig, namespace=SYSTEM_NAMESPACE)
     with (
-        audited(cluster, LOG),
+        audit_log.audited(cluster, LOG, [ACCOUNT]),
         simulated_nodes(cluster, kube),
         namespace(kube),
         ledger_reader(system) as ledger,

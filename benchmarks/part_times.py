@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPU time that each part of the cluster on this host has taken, as /proc tells it.
+
+A figure that was taken beside other work says how much that was: `others`.
+"""
+
+import os
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+PARTS = {
+    "operator": "gpupack_operator",
+    "extender": "gpupack_extender",
+    "agents": "gpupack_agent",
+    "kube-scheduler of gpupack": "kube-scheduler --config=/etc/gpupack/",
+    "kube-scheduler of the cluster": "/kube-scheduler --kubeconfig=",
+    "stock kube-scheduler": "/kube-scheduler --config=",
+    "kube-apiserver": "/kube-apiserver ",
+    "kube-controller-manager": "/kube-controller-manager ",
+    "kubelets": "/kubelet ",
+    "etcd": "/etcd ",
+    "kwok": "/kwok ",
+}
+"""What a part's command lines have in their first words; the first that fits counts."""
+FIRST_WORDS = 4
+TICKS = os.sysconf("SC_CLK_TCK")
+IDLE = (3, 4)
+"""Of /proc/stat's figures: idle, and idle while a disk is waited for."""
+
+
+class Meter:
+    """Of the time from its making on."""
+
+    def __init__(self) -> None:
+        self._began, self._busy = time.monotonic(), _busy_seconds()
+        self._before = _by_process()
+
+    def spent(self) -> dict[str, Any]:
+        """Cores that were busy on average, by part; others are what is no part, nor this process.
+
+        A process that has ended since is not counted; its time is the others'.
+        """
+        seconds = time.monotonic() - self._began
+        busy = _busy_seconds() - self._busy
+        cores: defaultdict[str, float] = defaultdict(float)
+        for process, spent in _by_process().items():
+            cores[process[0]] += max(spent - self._before.get(process, 0.0), 0.0)
+        cores["others"] = max(busy - sum(cores.values()), 0.0)
+        return {
+            "seconds": round(seconds, 1),
+            "cores": {part: round(spent / seconds, 3) for part, spent in sorted(cores.items())},
+            "load": [round(each, 1) for each in os.getloadavg()],
+        }
+
+
+def _by_process() -> dict[tuple[str, int], float]:
+    """Seconds by part and process."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")[:FIRST_WORDS]
+            figures = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        command = b" ".join(words).decode(errors="replace") + " "
+        part = next((part for part, mark in PARTS.items() if mark in command), None)
+        if pid == os.getpid():
+            part = "benchmark"
+        if part is not None:
+            found[part, pid] = (int(figures[11]) + int(figures[12])) / TICKS
+    return found
+
+
+def _busy_seconds() -> float:
+    """Of all processors."""
+    figures = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(each for at, each in enumerate(figures) if at not in IDLE) / TICKS

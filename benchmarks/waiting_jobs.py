@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What do a thousand GPUJobs cost while they wait, and how often are they written about in all?
+
+    sudo PYTHONPATH=tests/e2e .dev/venv/bin/python benchmarks/waiting_jobs.py [--jobs 1000]
+        [--json FILE]
+
+On the cluster of `make cluster-up`, with 25 simulated nodes (kwok) of 8 GPUs: GPUJobs hold
+everything, and as many more of one GPU as `--jobs` says wait. Then
+
+rest    for two minutes nothing happens: cores that are busy, by part, operator and extender with
+        their standbys; and writes by gpupack's accounts
+life    the holders go, and the jobs run and end, 200 at a time; this program ends their pods, as a
+        kubelet would. All writes by gpupack's accounts, from the jobs' creation on, by job
+
+Writes are counted by the audit log of the API server, which is started anew for that, and as it was
+afterwards. Renewals of Leases are left out: they go by time. Prints one line of JSON, and fails
+where the operator takes 5 % of a core, or a job more than 12 writes.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import audit_log
+from audit_log import Call
+from harness import STATE, Kube
+from part_times import Meter
+from simulated_fleet import GPUS_PER_NODE, delete_all, fleet, for_all, pod_spec
+from watched_pods import Seen, watched
+
+from gpupack_crds import names
+from gpupack_crds.kinds import GPUJOBS
+from gpupack_devcluster.cluster import Cluster
+from gpupack_devcluster.settings import ClusterSettings, Paths
+from gpupack_kube import objects
+from gpupack_kube.client import Api
+from gpupack_kube.errors import NotFound
+from gpupack_kube.resources import PODS
+
+NODES = 25
+NAMESPACE = "waiting-jobs"
+ACCOUNTS = ("gpupack-operator", "gpupack-scheduler")
+LOG = STATE / "log" / "audit.log"
+SETTLE_SECONDS, REST_SECONDS = 60.0, 120.0
+PATIENCE_SECONDS = 900.0
+LOOK_SECONDS = 0.5
+MOST_CORES, MOST_WRITES = 0.05, 12
+
+Json = dict[str, Any]
+
+
+def gpujob(name: str, gpus: int) -> Json:
+    """A GPUJob of one worker for a simulated node."""
+    spec = pod_spec(names.GPU, gpus)
+    (container,) = spec["containers"]
+    del container["resources"]["limits"][names.GPU]
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "GPUJob",
+        "metadata": {"name": name},
+        "spec": {"gpus": gpus, "template": {"spec": spec}},
+    }
+
+
+class Bench:
+    """The cluster, full from the beginning."""
+
+    def __init__(self, api: Api, jobs: int) -> None:
+        self._api, self._jobs = api, jobs
+
+    async def run(self) -> Json:
+        """Measure both phases."""
+        async with watched(self._api, NAMESPACE) as seen:
+            await self._create("holder", NODES, gpus=GPUS_PER_NODE)
+            await seen.until(lambda: len(seen.bound) == NODES, seconds=PATIENCE_SECONDS)
+            began = time.time()
+            await self._create("job", self._jobs, gpus=1)
+            await self._until("Pending", self._jobs)
+            await asyncio.sleep(SETTLE_SECONDS)
+            rest = await self._rest()
+            report: Json = {"jobs": self._jobs, "rest": rest}
+            freed = time.time()
+            for number in range(NODES):
+                await self._api.delete(GPUJOBS, f"holder-{number}", namespace=NAMESPACE)
+            async with asyncio.TaskGroup() as group:
+                ending = group.create_task(self._end_pods(seen))
+                await self._until("Succeeded", self._jobs)
+                ending.cancel()
+            await asyncio.sleep(SETTLE_SECONDS / 4)
+        made = [call for call in audit_log.calls(LOG) if call.at >= began]
+        life = {"seconds": round(time.time() - freed, 1), **per_job(made, self._jobs)}
+        return report | {"life": life}
+
+    async def _rest(self) -> Json:
+        meter, began = Meter(), time.time()
+        await asyncio.sleep(REST_SECONDS)
+        spent, ended = meter.spent(), time.time()
+        made = [call for call in audit_log.calls(LOG) if began <= call.at <= ended]
+        return {"writes": dict(counted(made)), **spent}
+
+    async def _create(self, group: str, count: int, *, gpus: int) -> None:
+        async def create(number: int) -> None:
+            manifest = gpujob(f"{group}-{number}", gpus)
+            await self._api.create(GPUJOBS, manifest, namespace=NAMESPACE)
+
+        await for_all(range(count), create)
+
+    async def _until(self, phase: str, count: int) -> None:
+        """So many of the jobs say why they wait, or that they have ended."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                _, jobs = await self._api.page(GPUJOBS, namespace=NAMESPACE)
+                told = (each for each in jobs if each.status.reason)
+                if sum(each.status.phase == phase for each in told) >= count:
+                    return
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _end_pods(self, seen: Seen) -> None:
+        """End what runs, as a kubelet tells it."""
+        ended: set[str] = set()
+        while True:
+            running = [
+                (uid, pod)
+                for uid, pod in seen.present.items()
+                if uid not in ended and pod.status.phase == "Running"
+            ]
+            await for_all((pod for _, pod in running), self._end)
+            ended |= {uid for uid, _ in running}
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _end(self, pod: objects.Pod) -> None:
+        namespace, name = pod.key
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        over = {"exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at}
+        container = {
+            "name": "worker",
+            "image": "none",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": {"terminated": over},
+        }
+        status = {"status": {"phase": "Succeeded", "containerStatuses": [container]}}
+        with contextlib.suppress(NotFound):
+            await self._api.merge(PODS, name, status, namespace=namespace, subresource="status")
+
+
+def counted(made: Iterable[Call]) -> Counter[str]:
+    """Writes by account, verb and resource, without renewals of Leases."""
+    return Counter(
+        f"{call.account}: {call.verb} {call.what}"
+        for call in made
+        if call.is_write and call.what != "leases"
+    )
+
+
+def per_job(made: Iterable[Call], jobs: int) -> Json:
+    """Writes, by job."""
+    writes = counted(made)
+    return {
+        "writes_per_job": round(writes.total() / jobs, 2),
+        "writes_per_job_by_kind": {
+            kind: round(number / jobs, 3) for kind, number in writes.most_common()
+        },
+    }
+
+
+def is_within(report: Json) -> bool:
+    """Whether the bounds are kept."""
+    cores = report["rest"]["cores"]["operator"]
+    writes = report["life"]["writes_per_job"]
+    return bool(cores < MOST_CORES and writes <= MOST_WRITES)
+
+
+@contextlib.contextmanager
+def namespace(kube: Kube) -> Iterator[None]:
+    """A namespace for the jobs."""
+    kube.insist("create", "namespace", NAMESPACE)
+    try:
+        yield
+    finally:
+        for kind in (GPUJOBS, PODS):
+            delete_all(kube, kind.collection(NAMESPACE))
+        kube.kubectl("delete", "namespace", NAMESPACE)
+
+
+async def measure(cluster: Cluster, jobs: int) -> Json:
+    """All of it, as the administrator."""
+    async with Api.connect({"KUBECONFIG": str(cluster.kubeconfig)}) as api:
+        return await Bench(api, jobs).run()
+
+
+def main() -> None:
+    """Measure and print; ended early, it puts the cluster back all the same."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(1))
+    cluster = Cluster(ClusterSettings(paths=Paths(STATE)))
+    kube = Kube(kubeconfig=cluster.kubeconfig, namespace=NAMESPACE)
+    with audit_log.audited(cluster, LOG, ACCOUNTS), fleet(cluster, kube, NODES), namespace(kube):
+        report = asyncio.run(measure(cluster, options.jobs))
+    line = json.dumps(report)
+    print(line)
+    if options.json:
+        options.json.write_text(line + "\n")
+    sys.exit(not is_within(report))
+
+
+if __name__ == "__main__":
+    main()

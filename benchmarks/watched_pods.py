@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a watch of this process first shows the pods of a namespace, and their nodes."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+from gpupack_kube import objects
+from gpupack_kube.client import Api, Event, decode
+from gpupack_kube.resources import PODS
+
+
+class Seen:
+    """By UID; times are of this process's monotonic clock."""
+
+    def __init__(self) -> None:
+        self.created: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+        self.nodes: dict[str, str] = {}
+        self.present: dict[str, objects.Pod] = {}
+        self._changed = asyncio.Event()
+
+    def see(self, kind: str, pod: objects.Pod) -> None:
+        """An event."""
+        now, uid = time.monotonic(), pod.metadata.uid
+        self._changed.set()
+        if kind == "DELETED":
+            self.present.pop(uid, None)
+            return
+        self.present[uid] = pod
+        self.created.setdefault(uid, now)
+        if pod.spec.node_name:
+            self.bound.setdefault(uid, now)
+            self.nodes[uid] = pod.spec.node_name
+
+    async def until(self, is_so: Callable[[], bool], *, seconds: float) -> None:
+        """Wait for something to be seen.
+
+        Raises:
+            TimeoutError: it was not, in that time.
+        """
+        async with asyncio.timeout(seconds):
+            while not is_so():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@contextlib.asynccontextmanager
+async def watched(api: Api, namespace: str) -> AsyncIterator[Seen]:
+    """What is seen from now on; where the watch fails, all does."""
+    listed, _ = await api.page(PODS, namespace=namespace)
+    seen = Seen()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_follow(api, namespace, listed.resource_version, seen))
+        yield seen
+        task.cancel()
+
+
+async def _follow(api: Api, namespace: str, version: str, seen: Seen) -> None:
+    """Watch on from where a stream ended, which the server ends at its own times."""
+    while True:
+        async for event in api.watch(PODS, namespace=namespace, resourceVersion=version):
+            if isinstance(event, Event):
+                version = decode(event.object, objects.Object).metadata.resource_version
+                if event.type != "BOOKMARK":
+                    seen.see(event.type, decode(event.object, objects.Pod))
