@@ -251,7 +251,7 @@ class Admissions:
         """Why a pod behind our gate waits; empty: it does not."""
         job = pod_id(pod.metadata.uid)
         waiting = self._waiting.get(job)
-        if waiting is not None:
+        if waiting is not None and job in self._queue.state.waiting:
             wait = self._queue.why(job, self._ledger.cluster, self.now(), self._plan)
             if wait.reason is WaitReason.NO_ROOM:
                 self._show_lack(pod, self.now() - waiting.asked_at)
