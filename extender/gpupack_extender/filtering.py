@@ -116,6 +116,8 @@ class Filter:
         chosen = self.admissions.place(ask, nodes)
         if isinstance(chosen, Wait):
             return self._waits(ask.served(), chosen, nodes)
+        if isinstance(chosen, PodClaim):
+            return FilterResult(node_names=[chosen.placement.node])
         self.ledger.assume(ask, chosen, seconds=self.decisions.assume_seconds)
         return FilterResult(node_names=[chosen.node])
 

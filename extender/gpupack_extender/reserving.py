@@ -74,6 +74,8 @@ class Reserve:
         self.may_decide()
         request, here = _request(ask), [core.NodeName(node)]
         chosen = self.admissions.place(ask, here)
+        if isinstance(chosen, PodClaim):
+            return chosen.allocation
         if not isinstance(chosen, Wait):
             return self.ledger.claims.allocation(chosen)
         if chosen.reason is WaitReason.NO_ROOM:

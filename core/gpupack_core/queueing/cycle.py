@@ -10,7 +10,7 @@
 Nothing is changed but what is remembered of failures: what is decided is booked on a sheet.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from heapq import heapify, heappop, heappush
@@ -56,6 +56,15 @@ class _Turn:
         return self.entries[self.next]
 
 
+@dataclass(frozen=True, slots=True)
+class Restrictions:
+    """Of what is decided: see Queue.cycle."""
+
+    preempt: bool = True
+    most: float = inf
+    but: Collection[Tenant] = ()
+
+
 class Cycle:
     """One pass; used once."""
 
@@ -65,12 +74,10 @@ class Cycle:
         cluster: Cluster,
         plan: Planner,
         now: float,
-        *,
-        preempt: bool = True,
-        most: float = inf,
+        restrictions: Restrictions,
     ) -> None:
         self._state, self._books, self._now = state, state.books, now
-        self._may_preempt, self._most = preempt, most
+        self._only = restrictions
         self._complete = True
         self._rules, self._usage = state.books.rules, state.books.usage
         self._felt = state.books.felt(state.running)
@@ -97,7 +104,7 @@ class Cycle:
         finally:
             for tenant, charge, sign in reversed(self._counted):
                 self._usage.add(tenant, charge, sign=-sign)
-        self._foresight.remember()
+        self._foresight.remember(complete=self._complete)
         self._state.foresees_next = self._preemptor.has_searched and self._foresight.is_put_off
         look_at = min(
             self._look_at,
@@ -147,7 +154,7 @@ class Cycle:
         heap = [(self._order.of(turn.entry), n, turn) for n, turn in enumerate(self._turns())]
         heapify(heap)
         while heap and TOP not in self._blocked:
-            if len(self._admitted) >= self._most:
+            if len(self._admitted) >= self._only.most:
                 self._complete = False
                 return
             foreseen, number, turn = heappop(heap)
@@ -219,7 +226,7 @@ class Cycle:
 
     def _preempt(self, entry: Entry) -> bool:
         """Whether others are stopped for it."""
-        preemption = self._preemptor.seek(entry) if self._may_preempt else None
+        preemption = self._preemptor.seek(entry) if self._only.preempt else None
         if self._preemptor.has_searched:
             self._foresight.stop()
         if preemption is None:
@@ -233,7 +240,7 @@ class Cycle:
             return False
         if self._patience.begins(entry.job):
             self._foresight.foresee_anew(entry.job)
-        preemption = self._patience.ends(entry.job) if self._may_preempt else None
+        preemption = self._patience.ends(entry.job) if self._only.preempt else None
         if preemption is None:
             return False
         self._stop_for(entry, preemption)
@@ -281,6 +288,8 @@ class Cycle:
         apart = {id(entry.lane) for entry in entries if entry is not None}
         turns = []
         for lane in self._lanes():
+            if lane.tenant in self._only.but:
+                continue
             if id(lane) in apart:
                 rest = [entry for entry in lane.entries if entry.job.id not in reserved]
                 turns.append(_Turn(lane, rest))

@@ -224,13 +224,21 @@ class Foresight:
         """What is kept for the job is no longer so."""
         self._revise({job.id})
 
-    def remember(self) -> None:
-        """For the next cycle, of those who are first still."""
+    def remember(self, *, complete: bool = True) -> None:
+        """For the next cycle, of those who are first still.
+
+        `complete` False: not all were looked at, and those who were first before may be so still.
+        """
         for running in self._starting:
             self._state.guests.leave(running.job.id)
         for guest, heads in self._guests.items():
             self._state.guests.add(guest, heads)
-        self._state.heads = tuple(entry.job.id for entry in self._heads)
+        found = [entry.job.id for entry in self._heads]
+        if not complete:
+            starting = {running.job.id for running in self._starting}
+            before = (job for job in self._state.heads if job in self._state.waiting)
+            found += [job for job in before if job not in starting and job not in found]
+        self._state.heads = tuple(found)
         heads = set(self._state.heads)
         made = {room.job.id for room in self._kept}
         old = [room for room in self._state.kept if room.job.id not in made | self._void]

@@ -11,14 +11,14 @@ became of it (`start`, `reserve`, `release`; of nothing: `failed`), and asks aga
 decided and `look_at` is in the future. Where nothing was said since, a cycle costs next to nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Key
-from gpupack_core.queueing.cycle import Cycle
+from gpupack_core.queueing.cycle import Cycle, Restrictions
 from gpupack_core.queueing.decisions import Decisions, Preempt
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
@@ -255,20 +255,22 @@ class Queue:
         *,
         preempt: bool = True,
         most: float = inf,
+        but: Collection[Tenant] = (),
     ) -> Decisions:
         """What is to be done now, and when to ask again if nothing is said meanwhile.
 
         `preempt` False: nobody is stopped for others for now. `most`: so many are let in at the
-        most, about, so that it answers soon.
+        most, about, so that it answers soon. `but`: tenants of whom nobody is, for now.
         """
         if now < self._look_at:
             return Decisions(look_at=None if self._look_at == inf else self._look_at)
         self._measure(cluster)
         self._pass_time(now)
-        found = Cycle(self._state, cluster, plan, now, preempt=preempt, most=most).run()
+        only = Restrictions(preempt, most, but)
+        found = Cycle(self._state, cluster, plan, now, only).run()
         decided = bool(found) or found.look_at is not None
         self._look_at = inf if not decided else -inf if found else found.look_at or -inf
-        if not preempt:
+        if not preempt or but:
             self._dirty()
         return found
 

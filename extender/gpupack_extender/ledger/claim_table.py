@@ -163,6 +163,8 @@ class ClaimTable:
         _mark(self._pods_with_deadline, claim.uid, deadline=claim.deadline)
         if before and before.worker and before.worker != claim.worker:
             self._leave(claim.uid, before.worker)
+        if before and before.worker != claim.worker:
+            self.changes.pod(claim.uid)
         if claim.worker:
             self._serving[claim.worker].add(claim.uid)
             self._served[claim.worker.attempt].add(claim.worker)

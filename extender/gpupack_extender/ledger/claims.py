@@ -97,6 +97,8 @@ class PodClaim:
     priority: int = 0
     created: float = 0.0
     """Of the pod, seconds since the epoch."""
+    leaves: bool = False
+    """It is being deleted."""
     begun: float | None = None
     """When its kubelet took it, likewise."""
 

@@ -17,7 +17,14 @@ MOST_BYTES: Final = 2048
 """Of rules about nodes, as JSON. All pods that wait keep theirs; one with longer rules is let
 through to filter, which reads them in kube-scheduler's call and asks the queue then."""
 
+MOST_PARTS: Final = 256
+"""Containers, and resources that they name; of pods with more no more is kept, likewise."""
+
 _NULL: Final = msgspec.Raw(b"null")
+_ANYWHERE: Final = frozenset(
+    {"name", "configMap", "secret", "emptyDir", "projected", "downwardAPI", "hostPath", "image"}
+)
+"""Volumes that every node can have; of the others kube-scheduler knows where they are."""
 _NOTHING: Final = frozenset({b"null", b"{}", b"[]"})
 
 
@@ -37,11 +44,6 @@ class _Container(objects.Container, frozen=True):
     ports: msgspec.Raw = _NULL
 
 
-class _Volume(objects.View, frozen=True):
-    persistent_volume_claim: msgspec.Raw = _NULL
-    ephemeral: msgspec.Raw = _NULL
-
-
 class _Affinity(objects.View, frozen=True):
     pod_affinity: msgspec.Raw = _NULL
     pod_anti_affinity: msgspec.Raw = _NULL
@@ -51,6 +53,7 @@ class RawPodSpec(objects.PodSpec, frozen=True):
     """As the watch sends it; `reduced` is what is kept."""
 
     containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
     node_selector: msgspec.Raw = _NULL
     tolerations: msgspec.Raw = _NULL
     affinity: msgspec.Raw = _NULL
@@ -61,10 +64,8 @@ class RawPodSpec(objects.PodSpec, frozen=True):
     def reduced(self) -> objects.PodSpec:
         """Without its rules about nodes, unless it waits behind our gate and they are short."""
         kept = {name: getattr(self, name) for name in objects.PodSpec.__struct_fields__}
-        kept["containers"] = tuple(
-            objects.Container(name=c.name, resources=c.resources, restart_policy=c.restart_policy)
-            for c in self.containers
-        )
+        kept["containers"] = _without_ports(self.containers)
+        kept["init_containers"] = _without_ports(self.init_containers)
         rules = (self.node_selector, self.tolerations, self.affinity)
         is_short = sum(len(bytes(each)) for each in rules) <= MOST_BYTES
         if not (is_gated(self) and is_short):
@@ -75,19 +76,39 @@ class RawPodSpec(objects.PodSpec, frozen=True):
 
     def _is_pinnable(self) -> bool:
         near = _read(self.affinity, _Affinity)
-        volumes = _read(self.volumes, tuple[_Volume, ...])
+        volumes = _read(self.volumes, tuple[dict[str, msgspec.Raw], ...])
         if near is _UNREADABLE or volumes is _UNREADABLE:
+            return False
+        given = volumes if isinstance(volumes, tuple) else ()
+        if not all(volume.keys() <= _ANYWHERE for volume in given):
             return False
         raws = [self.topology_spread_constraints, self.resource_claims]
         if isinstance(near, _Affinity):
             raws += [near.pod_affinity, near.pod_anti_affinity]
-        for volume in volumes if isinstance(volumes, tuple) else ():
-            raws += [volume.persistent_volume_claim, volume.ephemeral]
-        has_ports = any(b"hostPort" in bytes(c.ports) for c in self.containers)
+        containers = (*self.containers, *self.init_containers)
+        has_ports = any(b"hostPort" in bytes(c.ports) for c in containers)
         return not has_ports and all(bytes(raw) in _NOTHING for raw in raws)
 
 
 _UNREADABLE: Final = object()
+
+
+def _without_ports(containers: tuple[_Container, ...]) -> tuple[objects.Container, ...]:
+    return tuple(
+        objects.Container(name=c.name, resources=c.resources, restart_policy=c.restart_policy)
+        for c in containers
+    )
+
+
+def bounded(pod: objects.Pod) -> objects.Pod:
+    """The pod as it is kept while it waits; of one with too many parts no more than its gate."""
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    parts = len(containers) + len(pod.spec.overhead)
+    parts += sum(len(c.resources.requests) + len(c.resources.limits) for c in containers)
+    if parts <= MOST_PARTS:
+        return pod
+    spec = objects.PodSpec(scheduling_gates=pod.spec.scheduling_gates)
+    return objects.Pod(metadata=pod.metadata, spec=spec)
 
 
 def is_gated(spec: objects.PodSpec) -> bool:

@@ -30,7 +30,7 @@ from gpupack_extender.ledger import claims
 from gpupack_extender.ledger.arrivals import Arrivals
 from gpupack_extender.ledger.claim_table import ClaimTable
 from gpupack_extender.ledger.claims import Allocation, PodClaim, State
-from gpupack_extender.ledger.gated_pod import is_gated
+from gpupack_extender.ledger.gated_pod import bounded, is_gated
 from gpupack_extender.ledger.workers import worker_of
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_kube import objects
@@ -94,6 +94,8 @@ class Pods:
             self._seen_at.setdefault(ask.uid, self._clock())
             if ask.worker is None:
                 self._see_gate(pod)
+            else:
+                self._leave_gate(ask.uid)
             self._drop_assumption_if_deleting(pod)
 
     def remove(self, pod: objects.Pod) -> None:
@@ -138,7 +140,7 @@ class Pods:
         if pod.metadata.deletion_timestamp is not None:
             self._leave_gate(uid)
         elif is_gated(pod.spec):
-            self.gated[uid] = pod
+            self.gated[uid] = bounded(pod)
             self._claims.changes.gate(uid)
         elif not pod.spec.scheduling_gates and names.PLACE_ANNOTATION in pod.metadata.annotations:
             self.gated.pop(uid, None)
@@ -185,6 +187,7 @@ class Pods:
             priority=pod.spec.priority,
             created=_moment(pod.metadata.creation_timestamp) or 0.0,
             begun=_moment(pod.status.start_time),
+            leaves=pod.metadata.deletion_timestamp is not None,
         )
         if self._claims.pods.get(claim.uid) != claim:
             self._claims.put_pod(claim)

@@ -20,6 +20,7 @@ import gpupack_core as core
 from gpupack_core.queueing import Admit, Job, JobId, Queue, Wait, WaitReason
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_extender.errors import AskInvalid, NotReady, QueueFull
+from gpupack_extender.ledger.claims import PodClaim
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.pod_ask import PodAsk
@@ -191,6 +192,7 @@ class Admissions:
             self._plan,
             preempt=self._preempting.may_decide(),
             most=most,
+            but=self._let_in.full(),
         )
         self._goes_on = not found.complete
         for given_up in found.given_up:
@@ -202,17 +204,27 @@ class Admissions:
         self.look_at = found.look_at
         return bool(found) and not held_back
 
-    def place(self, pod: PodAsk, nodes: Collection[core.NodeName]) -> core.Placement | Wait:
+    def place(
+        self, pod: PodAsk, nodes: Collection[core.NodeName]
+    ) -> core.Placement | PodClaim | Wait:
         """Where a pod of its own may go now among these nodes, or why it may not.
 
-        kube-scheduler keeps it waiting, and asks again. What is answered is the caller's to hold.
+        kube-scheduler keeps it waiting, and asks again. What is answered is the caller's to hold,
+        but for a claim, which the queue has just given it. One that has been let in before goes
+        before those who wait.
 
         Raises:
             NotReady: the queue is still letting in others, who go first.
         """
-        self.decide()
-        if self._goes_on:
-            raise NotReady("others are let in first")
+        if self._let_in.knows(pod.uid):
+            self.see()
+        else:
+            self.decide()
+            held = self._ledger.claims.pods.get(pod.uid)
+            if held is not None and held.placement.node in nodes:
+                return held
+            if self._goes_on:
+                raise NotReady("others are let in first")
         visitor = waiting_pod(pod)
 
         def plan(cluster: core.Cluster, job: Job) -> Places | None:
@@ -342,8 +354,8 @@ class Admissions:
         self._withdraw(pod_id(uid))
         self._waiting.leave_outside(uid)
         if let_in is not None:
-            if claim := self._let_in.see(let_in):
-                self._running.see_let_in(claim, self.now())
+            self._let_in.see(let_in)
+            self._running.see_pod(uid, self.now())
         elif gated is None:
             self._let_in.gone(uid)
 

@@ -56,7 +56,8 @@ class Evictions:
         self._api, self._wanted, self._events, self._decides = api, wanted, events, decides
         self._asked: dict[str, float] = {}
         """When each was last asked for, by UID; monotonic seconds."""
-        self._told: set[str] = set()
+        self._told: dict[str, str] = {}
+        """What each was last told."""
 
     async def run(self) -> None:
         """Evict for ever."""
@@ -70,9 +71,10 @@ class Evictions:
         wanted = {each.uid: each for each in self._wanted()}
         now = time.monotonic()
         self._asked = {uid: at for uid, at in self._asked.items() if uid in wanted}
-        self._told &= wanted.keys()
+        self._told = {uid: note for uid, note in self._told.items() if uid in wanted}
         for uid, eviction in wanted.items():
-            if now - self._asked.get(uid, -AGAIN_SECONDS) >= AGAIN_SECONDS:
+            is_due = now - self._asked.get(uid, -AGAIN_SECONDS) >= AGAIN_SECONDS
+            if is_due and self._decides() and any(each.uid == uid for each in self._wanted()):
                 self._asked[uid] = now
                 await self._evict(eviction)
 
@@ -96,13 +98,12 @@ class Evictions:
         except errors.KubeError as error:
             log.warning("evicting pod %s/%s: %s", pod.namespace, pod.name, error)
         else:
-            self._told.discard(pod.uid)
             await self._tell(pod, f"evicted {pod.why}")
 
     async def _tell(self, pod: Eviction, note: str) -> None:
-        """Once of each pod, and once more when it went."""
-        if pod.uid in self._told:
+        """Once, while nothing else is to be told."""
+        if self._told.get(pod.uid) == note:
             return
-        self._told.add(pod.uid)
+        self._told[pod.uid] = note
         meta = objects.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
         await self._events.write(About("v1", "Pod", meta), Said("Normal", pod.reason, note))

@@ -115,7 +115,7 @@ def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
     if place is not None:
         worker = WorkerPlacement(0, place.node, claims.shares(place.placement))
         (written,) = by_node((worker,))
-        affinity = _pinned(pod.spec, place.node)
+        affinity = _pinned(pod.spec, place)
         if affinity is not None:
             spec["affinity"] = affinity
         told = PodPlace(**msgspec.structs.asdict(written), pinned=affinity is not None)
@@ -136,21 +136,32 @@ def _version(pod: objects.Pod) -> dict[str, str]:
     return {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
 
 
-def _pinned(spec: objects.PodSpec, node: str) -> objects.Json | None:
+def _pinned(spec: objects.PodSpec, place: Allocation) -> objects.Json | None:
     """Its node affinity, tightened to the node; None: it must stay as it is.
 
     A term without conditions matches nothing, and would match with one: it is not touched.
     """
-    if not isinstance(spec, GatedPodSpec) or not spec.pinnable:
+    if not isinstance(spec, GatedPodSpec) or not spec.pinnable or _asks_for_others(spec, place):
         return None
     given = msgspec.json.decode(spec.rules.affinity) or {}
     required = (given.get("nodeAffinity") or {}).get(_REQUIRED)
     terms = [{}] if required is None else required.get("nodeSelectorTerms") or []
     if required is not None and not all(map(_has_conditions, terms)):
         return None
-    name = {"key": "metadata.name", "operator": "In", "values": [node]}
+    name = {"key": "metadata.name", "operator": "In", "values": [place.node]}
     pinned = [{**term, "matchFields": [*(term.get("matchFields") or ()), name]} for term in terms]
     return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": pinned}}}
+
+
+def _asks_for_others(spec: objects.PodSpec, place: Allocation) -> bool:
+    """Whether the node must have what the queue does not count, such as an RDMA device."""
+    asked = {
+        name
+        for c in (*spec.containers, *spec.init_containers)
+        for name in (*c.resources.requests, *c.resources.limits)
+    }
+    known = {"cpu", "memory", *place.tickets}
+    return any(name not in known and not name.startswith(f"{names.GROUP}/") for name in asked)
 
 
 def _has_conditions(term: dict[str, Any]) -> bool:

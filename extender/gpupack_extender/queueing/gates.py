@@ -16,11 +16,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_extender.ledger.claims import Allocation
+from gpupack_extender.ledger.gated_pod import GatedPodSpec
 from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.ledger.watched_pod import WATCHED_PODS
-from gpupack_extender.queueing import gate
+from gpupack_extender.queueing import gate, let_in
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
 
@@ -28,11 +31,10 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
 PAUSE_SECONDS: Final = 1.0
-"""Before a pod is asked about again."""
+"""Before a pod is asked about again, or written a third time; then longer each time."""
+MOST_TRIES: Final = 6
 AGAIN_SECONDS: Final = 5.0
 """After a refusal, until the pod is looked at anew."""
-HELD_SECONDS: Final = 60.0
-"""From each try on, for as long as nobody knows what became of the last one."""
 FIRST_SERVER_ERROR: Final = 500
 
 
@@ -41,6 +43,8 @@ class _Write:
     """What is to be written into a pod, and how a pod is told into which it was."""
 
     pod: objects.Pod
+    place: Allocation | None
+    """That is held for it meanwhile."""
     patch: Callable[[objects.Pod], objects.Json]
     is_written: Callable[[objects.Pod], bool]
 
@@ -66,6 +70,7 @@ class Gates:
         self._want(
             _Write(
                 pod,
+                place,
                 lambda shown: gate.opening(shown, place),
                 lambda shown: not shown.spec.scheduling_gates,
             )
@@ -77,6 +82,7 @@ class Gates:
         self._want(
             _Write(
                 pod,
+                None,
                 lambda shown: gate.recording(shown, told),
                 lambda shown: gate.recorded(shown) == told,
             )
@@ -101,21 +107,26 @@ class Gates:
             uid = await self._line.get()
             while (write := self._wanted.pop(uid, None)) is not None:
                 if not await self._write(write):
+                    self._give_back(write)
                     again = asyncio.get_running_loop().call_later
-                    again(AGAIN_SECONDS, self._look_anew, uid)
+                    again(AGAIN_SECONDS, self._ledger.changes.gate, uid)
             self._busy.discard(uid)
 
     async def _write(self, write: _Write) -> bool:
         """Whether it is written."""
         shown: objects.Pod | None = write.pod
-        while shown is not None and self._leads():
-            self._keep(shown.metadata.uid)
+        for tried in range(MOST_TRIES):
+            await asyncio.sleep(PAUSE_SECONDS * max(tried - 1, 0))
+            if shown is None or not self._leads() or not self._keep(write):
+                return False
             outcome = await self._patch(shown, write.patch(shown))
             if outcome is not Outcome.UNKNOWN:
                 return outcome is Outcome.LANDED
-            shown = await self._read(write.pod)
+            shown = await self._read(write)
             if shown is not None and write.is_written(shown):
                 return True
+            if shown is not None and not _asks_for_the_same(shown, write.pod):
+                return False
         return False
 
     async def _patch(self, pod: objects.Pod, patch: objects.Json) -> Outcome:
@@ -135,9 +146,9 @@ class Gates:
             return Outcome.UNKNOWN
         return Outcome.LANDED
 
-    async def _read(self, pod: objects.Pod) -> objects.Pod | None:
+    async def _read(self, write: _Write) -> objects.Pod | None:
         """The pod as it is now; None: there is none of that UID, or none that can be read."""
-        namespace, name = pod.key
+        namespace, name = write.pod.key
         while self._leads():
             try:
                 shown = await self._api.get(WATCHED_PODS, name, namespace=namespace)
@@ -146,22 +157,33 @@ class Gates:
             except (errors.Unreachable, errors.Refused) as error:
                 log.warning("reading pod %s/%s: %s", namespace, name, error)
                 await asyncio.sleep(PAUSE_SECONDS)
-                self._keep(pod.metadata.uid)
+                self._keep(write)
             except errors.KubeError as error:
                 log.warning("reading pod %s/%s: %s", namespace, name, error)
                 return None
             else:
-                return shown if shown.metadata.uid == pod.metadata.uid else None
+                return shown if shown.metadata.uid == write.pod.metadata.uid else None
         return None
 
-    def _keep(self, uid: str) -> None:
-        claim = self._ledger.claims.pods.get(uid)
-        if claim is not None:
-            self._ledger.renew(claim, seconds=HELD_SECONDS)
+    def _keep(self, write: _Write) -> bool:
+        """Whether the place that is written is held, from now on for as long again."""
+        if write.place is None:
+            return True
+        claim = self._ledger.claims.pods.get(write.pod.metadata.uid)
+        if claim is None or claim.allocation != write.place:
+            return False
+        self._ledger.renew(claim, seconds=let_in.SECONDS)
+        return True
 
-    def _look_anew(self, uid: str) -> None:
+    def _give_back(self, write: _Write) -> None:
         """Its gate is not open: nothing is held for it, and it waits again if it is there still."""
-        claim = self._ledger.claims.pods.get(uid)
-        if claim is not None and uid in self._ledger.pods.gated:
+        claim = self._ledger.claims.pods.get(write.pod.metadata.uid)
+        if write.place is not None and claim is not None and claim.allocation == write.place:
             self._ledger.release(claim)
-        self._ledger.changes.gate(uid)
+
+
+def _asks_for_the_same(shown: objects.Pod, asked: objects.Pod) -> bool:
+    """Whether nobody has narrowed its nodes down since: a gated pod may be."""
+    specs = [pod.spec for pod in (shown, asked)]
+    rules = [spec.rules if isinstance(spec, GatedPodSpec) else None for spec in specs]
+    return msgspec.json.encode(rules[0]) == msgspec.json.encode(rules[1])

@@ -5,18 +5,24 @@ A place stands in the pod's annotation from the moment its gate is open. Who beg
 again, once and for as long as his predecessor would have: kube-scheduler may not have been there.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
 import gpupack_core as core
+from gpupack_core.queueing import Tenant
+from gpupack_core.queueing.room import is_free
 from gpupack_extender.ledger.claims import Allocation, PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.mismatch import mismatch
 from gpupack_extender.queueing import gate
-from gpupack_extender.queueing.ask import GatedAsk
+from gpupack_extender.queueing.ask import GatedAsk, waiting_pod
 from gpupack_extender.queueing.evictions import Eviction
 from gpupack_extender.queueing.hears import WritesPods
 from gpupack_kube import objects
+
+MOST_OF_ONE: Final = 64
+"""Of one namespace: pods that cannot be bound keep nobody else's out."""
 
 MOST: Final = 128
 """At once: kube-scheduler binds one after the other."""
@@ -30,37 +36,51 @@ class LetIn:
 
     def __init__(self, ledger: Ledger, gates: WritesPods, observed: Collection[str]) -> None:
         self._ledger, self._gates, self._observed = ledger, gates, observed
-        self._held: set[str] = set()
-        """By UID; some may be bound by now."""
+        self._held: dict[str, str] = {}
+        """Namespaces by UID; some may be bound by now."""
         self._known: set[str] = set()
         """UIDs whose place has been held."""
 
     def room(self) -> int:
         """How many more there may be."""
-        self._held = {uid for uid in self._held if self._is_assumed(uid)}
+        self._held = {uid: of for uid, of in self._held.items() if self._is_assumed(uid)}
         return max(MOST - len(self._held), 0)
+
+    def full(self) -> set[Tenant]:
+        """Namespaces that have as many as they may."""
+        counts = Counter(self._held.values())
+        return {Tenant(each) for each, number in counts.items() if number >= MOST_OF_ONE}
 
     def admit(self, waiting: GatedAsk, place: core.Placement) -> PodClaim:
         """Hold the place, and have the gate opened."""
         claim = self._ledger.assume(waiting.ask, place, seconds=SECONDS)
-        self._held.add(claim.uid)
+        self._held[claim.uid] = claim.namespace
         self._known.add(claim.uid)
         self._gates.open(waiting.pod, claim.allocation)
         return claim
 
-    def see(self, pod: objects.Pod) -> PodClaim | None:
-        """Its gate is open, and it is not bound; the answer is what is held for it now."""
+    def see(self, pod: objects.Pod) -> None:
+        """Its gate is open, and it is not bound: its place is held.
+
+        Where kube-scheduler has found that it cannot go there, nothing is.
+        """
         uid = pod.metadata.uid
-        if uid in self._known:
-            return None
+        if _is_unschedulable(pod):
+            if held := self._ledger.claims.pods.get(uid):
+                self._ledger.release(held)
+        elif uid not in self._known and uid not in self._ledger.claims.pods:
+            self._hold(uid, pod)
         self._known.add(uid)
+
+    def _hold(self, uid: str, pod: objects.Pod) -> None:
+        """What another has given it, if that can be had still."""
         ask, place = self._ledger.pods.waiting(uid), self._place(pod)
-        if ask is None or place is None or uid in self._ledger.claims.pods:
-            return None
-        if mismatch(ask.served(), place) or self._ledger.claims.obstacle(place):
-            return None
-        self._held.add(uid)
-        return self._ledger.hold(ask, place, seconds=SECONDS)
+        if ask is None or place is None or mismatch(ask.served(), place):
+            return
+        free = is_free(self._ledger.cluster.fork(), waiting_pod(ask), (place.placement,))
+        if free and not self._ledger.claims.obstacle(place):
+            self._ledger.hold(ask, place, seconds=SECONDS)
+            self._held[uid] = ask.namespace
 
     def displaced(self) -> Iterator[Eviction]:
         """Pods that may be on one node alone, and cannot be there any more.
@@ -71,10 +91,13 @@ class LetIn:
             is_held = uid in self._ledger.claims.pods
             if is_held or not gate.is_pinned(pod) or not pod.metadata.owner_references:
                 continue
-            told = (each for each in pod.status.conditions if each.type == "PodScheduled")
-            if any(each.reason == "Unschedulable" for each in told):
+            if _is_unschedulable(pod):
                 why = "to be placed anew: the node to which it was let in cannot take it any more"
                 yield Eviction(uid, *pod.key, "Displaced", why)
+
+    def knows(self, uid: str) -> bool:
+        """Whether the pod was let in, and is not bound yet as far as is known."""
+        return uid in self._known
 
     def gone(self, uid: str) -> None:
         """It is bound, or there is no such pod."""
@@ -89,3 +112,9 @@ class LetIn:
     def _is_assumed(self, uid: str) -> bool:
         claim = self._ledger.claims.pods.get(uid)
         return claim is not None and claim.state is State.ASSUMED
+
+
+def _is_unschedulable(pod: objects.Pod) -> bool:
+    """Whether kube-scheduler has looked at it in vain."""
+    told = (each for each in pod.status.conditions if each.type == "PodScheduled")
+    return any(each.reason == "Unschedulable" for each in told)

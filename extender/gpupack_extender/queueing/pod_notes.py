@@ -47,7 +47,8 @@ class PodNotes:
         self._decides = decides
         self._after: dict[str, float] = {}
         """Seconds until the next look, by UID."""
-        self._due: list[tuple[float, str]] = []
+        self._due: dict[str, list[tuple[float, str]]] = {}
+        """Heaps by namespace; the namespaces take turns."""
 
     async def run(self) -> None:
         """Tell for ever."""
@@ -65,23 +66,33 @@ class PodNotes:
         if self._admissions.lets_in:
             return
         for uid in self._pods.gated.keys() - self._after.keys():
-            self._later(uid, now, FIRST_SECONDS)
-        told = 0
-        while self._due and self._due[0][0] <= now and told < MOST_AT_ONCE:
-            _, uid = heapq.heappop(self._due)
-            pod = self._pods.gated.get(uid)
+            self._later(self._pods.gated[uid], now, FIRST_SECONDS)
+        for _ in range(MOST_AT_ONCE):
+            pod = self._next(now)
             if pod is None:
-                self._after.pop(uid, None)
-                continue
-            after = self._after[uid]
-            longer = SECOND_SECONDS if after < SECOND_SECONDS else 2 * after
-            self._later(uid, now, min(longer, LONGEST_SECONDS))
-            told += 1
+                return
             await self._tell(pod)
 
-    def _later(self, uid: str, now: float, seconds: float) -> None:
+    def _next(self, now: float) -> objects.Pod | None:
+        """A pod whose time it is, of the namespace that has waited longest for its turn."""
+        for namespace in tuple(self._due):
+            heap = self._due.pop(namespace)
+            while heap and heap[0][0] <= now:
+                _, uid = heapq.heappop(heap)
+                after, pod = self._after.pop(uid), self._pods.gated.get(uid)
+                if pod is not None:
+                    self._due[namespace] = heap
+                    longer = SECOND_SECONDS if after < SECOND_SECONDS else 2 * after
+                    self._later(pod, now, min(longer, LONGEST_SECONDS))
+                    return pod
+            if heap:
+                self._due[namespace] = heap
+        return None
+
+    def _later(self, pod: objects.Pod, now: float, seconds: float) -> None:
+        uid = pod.metadata.uid
         self._after[uid] = seconds
-        heapq.heappush(self._due, (now + seconds, uid))
+        heapq.heappush(self._due.setdefault(pod.metadata.namespace, []), (now + seconds, uid))
 
     async def _tell(self, pod: objects.Pod) -> None:
         namespace, name = pod.key
@@ -94,7 +105,8 @@ class PodNotes:
             "reason": "SchedulingGated",
             "message": text,
         }
-        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        version = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+        body = {"metadata": version, "status": {"conditions": [condition]}}
         try:
             await self._api.merge(
                 WATCHED_PODS,

@@ -11,14 +11,17 @@ import logging
 from collections.abc import Collection, Iterator
 from typing import Final
 
+import gpupack_core as core
+from gpupack_core.feasibility import usable
 from gpupack_core.queueing import GiveUp, JobId, Preempt, Queue
 from gpupack_core.queueing.reasons import name_of
 from gpupack_crds.gpujob_status import GROUNDS, Preemption
 from gpupack_crds.plan import Stop
-from gpupack_extender.ledger.claims import State
+from gpupack_extender.ledger.claims import Allocation, State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.placed_job import PlacedPreemption
 from gpupack_extender.ledger.workers import AttemptKey
+from gpupack_extender.mismatch import mismatch
 from gpupack_extender.queueing import gate, preemptions
 from gpupack_extender.queueing.ask import GangAsk, GatedAsk, job_id, pod_uid
 from gpupack_extender.queueing.evictions import Eviction
@@ -99,6 +102,8 @@ class Preempting:
         """What is shown of one that waits: written by us, or before a restart."""
         ask = self._waiting[job].ask
         shown = self._shown(ask)
+        if job not in queue.state.waiting:
+            return
         if shown is None:
             if self._made.is_written(job):
                 self.release(job, queue)
@@ -128,7 +133,9 @@ class Preempting:
             for victim in decision.victims:
                 claim = self._ledger.claims.pods.get(pod_uid(victim.job) or "")
                 running = queue.state.running.get(victim.job)
-                if claim is not None and running is not None and claim.state is State.BOUND:
+                if claim is None or running is None or claim.leaves:
+                    continue
+                if claim.state is State.BOUND:
                     whom = name_of(self._waiting[job].ask.job, to=running.job)
                     why = f"for {whom}, {GROUNDS[victim.ground.value]}"
                     ground = str(victim.ground)
@@ -146,9 +153,18 @@ class Preempting:
         victims, held = preemptions.read(shown, job, gang.request, tickets)
         if len(held) != gang.workers or self._made.is_over(job, shown):
             return
+        if pod_uid(job) is not None and not self._is_possible(gang.request, held[0]):
+            return
         decision = Preempt(job, victims, tuple(each.placement for each in held))
         self._made.found(decision, now)
         queue.reserve(decision, self._ledger.cluster, now)
+
+    def _is_possible(self, request: core.Request, place: Allocation) -> bool:
+        """Whether the pod asks for that, and may be there: it may have been narrowed down since."""
+        row = self._ledger.cluster.row(place.node)
+        if row is None or mismatch(request, place):
+            return False
+        return bool(usable(self._ledger.cluster, request)[row])
 
     def _shown(self, ask: GangAsk | GatedAsk) -> PlacedPreemption | None:
         if isinstance(ask, GatedAsk):

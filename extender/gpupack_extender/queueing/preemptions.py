@@ -13,6 +13,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 
+import msgspec
+
 import gpupack_core as core
 from gpupack_core.queueing import Ground, JobId, Preempt, Victim
 from gpupack_crds.gpujob_status import Preemption, Victims
@@ -66,8 +68,11 @@ class Preemptions:
         return self._over.get(job) == shown
 
     def over(self, job: JobId, shown: PlacedPreemption | None = None) -> None:
-        """It waits for something else; `shown`: what its status says still."""
-        self._made.pop(job, None)
+        """It waits for something else; `shown`: what its status says still, or may yet say."""
+        made = self._made.pop(job, None)
+        if shown is None and made is not None:
+            told = msgspec.to_builtins(_told(made.decision, made.since))
+            shown = msgspec.convert(told, PlacedPreemption)
         if shown is not None:
             self._over[job] = shown
 

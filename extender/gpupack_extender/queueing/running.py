@@ -58,9 +58,9 @@ class RunningHolders:
         job = dataclasses.replace(job, preemptible=self._evicts)
         self._start(job, (claim.allocation,), now)
 
-    def see_let_in(self, claim: PodClaim, now: float) -> None:
-        """A place is held again that another has given."""
-        self._see_pod(claim.uid, claim, now)
+    def see_pod(self, uid: str, now: float) -> None:
+        """What a pod of its own holds may have changed at this moment."""
+        self._see_pod(uid, self._ledger.claims.pods.get(uid), now)
 
     def see(self, seen: Changes, now: float) -> tuple[AttemptKey, ...]:
         """Take in what has changed; the answer is the attempts that hold nothing any more."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpupack_core.queueing import JobId
 from gpupack_extender.errors import QueueFull
-from gpupack_extender.queueing.ask import Ask, GangAsk, GatedAsk
+from gpupack_extender.queueing.ask import Ask, GangAsk, GatedAsk, pod_id
 from gpupack_extender.queueing.capacity import Capacity
 
 DEADLINE_SLACK_SECONDS = 5.0
@@ -53,8 +53,8 @@ class WaitingAsks:
         self._of_job: dict[str, dict[JobId, None]] = {}
         """By UID of their GPUJob."""
         self._capacity = Capacity()
-        self._outside: dict[str, tuple[GatedAsk, str]] = {}
-        """Pods that are not in the queue, and why, by UID."""
+        self._outside: dict[str, tuple[str, str]] = {}
+        """Namespaces of pods that are not in the queue, and why they are not, by UID."""
 
     def __len__(self) -> int:
         return len(self._asks)
@@ -106,7 +106,7 @@ class WaitingAsks:
         if is_new and (obstacle := self._capacity.obstacle(ask.namespace, ask.gang)):
             self._capacity.refuse(ask.namespace, ask.key)
             if isinstance(ask, GatedAsk):
-                self._outside[ask.ask.uid] = ask, obstacle
+                self._outside[ask.ask.uid] = ask.namespace, obstacle
             raise QueueFull(obstacle)
         self._capacity.comes_in(ask.namespace, ask.key)
 
@@ -123,7 +123,7 @@ class WaitingAsks:
         """The pod comes in, or waits for nothing any more."""
         found = self._outside.pop(uid, None)
         if found is not None:
-            self._capacity.comes_in(found[0].namespace, found[0].key)
+            self._capacity.comes_in(found[0], pod_id(uid))
 
     def add(self, ask: Ask, now: float) -> None:
         """It waits; nothing of it did before."""

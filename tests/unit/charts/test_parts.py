@@ -200,7 +200,7 @@ def test_the_queue_changes_no_part_of_a_pod_but_its_own_whatever_the_values_say(
     )
     objects = render(*off).objects
     policy = objects["ValidatingAdmissionPolicy", "gpupack-scheduler"]["spec"]
-    gated, unchanged, annotations = policy["validations"]
+    gated, unchanged, _, annotations = policy["validations"]
     assert (policy["failurePolicy"], names.QUEUE_GATE in gated["expression"]) == ("Fail", True)
     assert "object.spec.containers == oldObject.spec.containers" in unchanged["expression"]
     (ours, *_) = policy["variables"]

@@ -238,7 +238,31 @@ def test_no_more_are_let_in_at_once_than_are_soon_bound(world):
     for number in range(150):
         world.ledger.pods.upsert(gated(f"p{number}"))
     world.decide()
-    assert (len(world.gates.opened), len(world.admissions)) == (let_in.MOST, 150 - let_in.MOST)
+    most = let_in.MOST_OF_ONE
+    assert (len(world.gates.opened), len(world.admissions)) == (most, 150 - most)
+
+
+def test_pods_that_are_never_bound_keep_no_other_namespace_s_out(world):
+    for number in range(40):
+        world.add_node(f"n{number}")
+    for number in range(300):
+        world.ledger.pods.upsert(gated(f"p{number}"))
+    world.decide()
+    world.ledger.pods.upsert(gated("other", namespace="other", created=50))
+    world.decide()
+    assert names_of(world)[-1] == "other"
+
+
+def test_a_place_is_free_as_soon_as_kube_scheduler_says_that_the_pod_cannot_go_there(world):
+    world.ledger.pods.upsert(gated("p"))
+    world.decide()
+    shown = opened(world, world.gates.opened[0][1])
+    world.ledger.pods.upsert(shown)
+    world.decide()
+    assert world.states() == ["assumed"]
+    world.ledger.pods.upsert(unschedulable(shown, owners=()))
+    world.decide()
+    assert (world.states(), world.running()) == ([], [])
 
 
 def test_no_place_is_sought_for_more_pods_than_can_go_in(world, monkeypatch):
@@ -326,12 +350,11 @@ def test_a_pod_whose_node_cannot_take_it_any_more_is_made_anew_by_its_controller
     world.ledger.pods.upsert(gated("p"))
     world.decide()
     owners = (objects.OwnerReference(controller=True, kind="ReplicaSet"),) if owned else ()
-    shown = unschedulable(opened(world, world.gates.opened[0][1]), owners=owners)
+    shown = opened(world, world.gates.opened[0][1])
     world.ledger.pods.upsert(shown)
     world.decide()
     assert list(world.admissions.evictions()) == []
-    world.now += let_in.SECONDS + 1
-    world.ledger.expire()
+    world.ledger.pods.upsert(unschedulable(shown, owners=owners))
     world.decide()
     found = [each.name for each in world.admissions.evictions()]
     assert found == (["p"] if owned else [])

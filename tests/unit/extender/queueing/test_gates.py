@@ -107,9 +107,38 @@ async def test_a_write_that_is_refused_is_tried_again_later_with_a_place_of_then
     server.faults = ["forbidden"]
     opener.open(*held(world))
     await settled(opener)
-    assert world.states() == ["assumed"]
+    assert world.states() == []
+    world.ledger.changes.take()
     await asyncio.sleep(0.1)
-    assert (world.states(), "uid-p" in world.ledger.changes.gates) == ([], True)
+    assert "uid-p" in world.ledger.changes.gates
+
+
+async def test_a_gate_is_not_opened_for_a_place_that_is_held_no_more(opener, server, world):
+    raw = shown_by(server)
+    asked, place = held(world)
+    world.now += 61
+    world.ledger.expire()
+    opener.open(asked, place)
+    await settled(opener)
+    assert (server.patches, "schedulingGates" in raw["spec"]) == ([], True)
+
+
+async def test_an_old_failure_gives_no_new_place_away(opener, server, world):
+    server.faults = ["forbidden"]
+    shown_by(server)
+    opener.record(gated("p"), stopped())
+    await settled(opener)
+    held(world)
+    await asyncio.sleep(0.1)
+    assert world.states() == ["assumed"]
+
+
+async def test_a_write_that_never_succeeds_is_given_up(opener, server, world):
+    shown_by(server)
+    server.faults = ["lost before"] * gates.MOST_TRIES
+    opener.open(*held(world))
+    await settled(opener)
+    assert len(server.patches) == gates.MOST_TRIES
 
 
 async def test_nothing_is_sent_once_another_leads(opener, server, world):

@@ -107,3 +107,13 @@ async def test_while_as_many_are_let_in_as_may_be_nobody_is_told(full, server, t
     assert await tells(FIRST_SECONDS) == []
     monkeypatch.setattr(let_in, "MOST", 1)
     assert len(await tells(0)) == 1
+
+
+async def test_namespaces_take_turns_however_many_wait_in_one(full, server, tells):
+    for number in range(50):
+        waits(full, server, f"p{number}")
+    waits(full, server, "other", namespace="other")
+    await tells(0)
+    texts = await tells(FIRST_SECONDS)
+    told = [each["metadata"]["uid"] for each in server.statuses]
+    assert (len(texts), "uid-other" in told) == (5, True)
