@@ -271,10 +271,10 @@ def pod_condition(pod: dict[str, Any], kind: str) -> dict[str, Any]:
     return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
-def why_it_waits(pod: dict[str, Any]) -> str:
-    """What the queue says to a pod behind its gate; empty: nothing yet."""
+def why_it_waits(pod: dict[str, Any]) -> str | None:
+    """What the queue says to a pod behind its gate; None: nothing yet."""
     text: str = pod_condition(pod, "PodScheduled").get("message", "")
-    return text if "(position " in text else ""
+    return text if "(position " in text else None
 
 
 def is_ready(pod: dict[str, Any]) -> bool:

@@ -170,7 +170,8 @@ def test_a_template_is_bounded_as_a_whole(tenant):
 @pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)
 def test_who_has_gpus_takes_no_longer_to_end_than_others_may_wait(tenant, manifest):
     told = tenant.try_to_create(manifest({"terminationGracePeriodSeconds": 3601}))
-    assert "may take 3600 s to end on this cluster, not 3601" in told
+    assert "terminationGracePeriodSeconds" in told
+    assert "3600" in told
     assert tenant.try_to_create(manifest({"terminationGracePeriodSeconds": 3600})) == ""
 
 
