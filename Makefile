@@ -12,6 +12,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 export CLUSTER ?= devcluster
 # What `make test-storm` draws its jobs and its kills from, one storm each.
 export STORM_SEEDS ?= 1 2 3 4 5
+# The same for `make test-queue-storm`.
+QUEUE_STORM_SEEDS ?= 1 2
 # How many jobs `make test-truth` lets come and go, under which policies, drawn from which seed.
 export TRUTH_ARRIVALS ?= 2000
 export TRUTH_POLICIES ?= first-fit best-fit worst-fit dot-product gpu-packing gpu-clustering fgd default
@@ -173,7 +175,14 @@ workloads-table: venv ## Tables and figure of docs/workloads.md, from what bench
 .PHONY: test-storm
 test-storm: ## 150 GPUJobs and 10 Deployments while everything is killed; STORM_SEEDS="1 2 3 4 5"
 	@$(MAKE) cluster-up
-	@STEP_SHOW=1 $(STEP) test-storm $(PYTEST_CLUSTER) --timeout 1200 tests/storm
+	@STEP_SHOW=1 $(STEP) test-storm $(PYTEST_CLUSTER) --timeout 1200 tests/storm/test_mixed_storm.py
+
+# Its own seeds: each takes a quarter of an hour.
+test-queue-storm: export STORM_SEEDS = $(QUEUE_STORM_SEEDS)
+.PHONY: test-queue-storm
+test-queue-storm: ## 500 GPUJobs of six namespaces with quotas while all fails; QUEUE_STORM_SEEDS="1 2"
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test-queue-storm $(PYTEST_CLUSTER) --timeout 2400 tests/storm/test_queue_storm.py
 
 .PHONY: test-truth
 test-truth: ## Cluster and simulator decide the same: TRUTH_ARRIVALS=2000, TRUTH_POLICIES="fgd default"

@@ -7,6 +7,7 @@ kills one here starts it again at once, as systemd would.
 
 import contextlib
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from background import running
@@ -34,6 +35,10 @@ HOST_DAEMONS = {
 }
 EVERY_PART = (*PROCESSES, *NODE_DAEMONS, *HOST_DAEMONS)
 """Everything that has a say in where a pod runs and on what."""
+
+POWER = "power"
+"""Of one node, for a while: the whole node is off, and boots again."""
+OFF_SECONDS = (2.0, 20.0)
 
 
 def kill_process(cluster: ClusterDriver, pattern: str) -> int:
@@ -65,8 +70,19 @@ def kill_part(cluster: ClusterDriver, part: str, chance: random.Random) -> None:
         restart(cluster, chance.choice(cluster.nodes()), NODE_DAEMONS[part])
     elif part in HOST_DAEMONS:
         restart(cluster, HOST, HOST_DAEMONS[part])
+    elif part == POWER:
+        lose_power(cluster, chance.choice(cluster.nodes()), chance.uniform(*OFF_SECONDS))
     elif not kill_process(cluster, PROCESSES[part]):
         raise NotThere(f"no process of {part} to kill")
+
+
+def lose_power(cluster: ClusterDriver, node: str, seconds: float) -> None:
+    """Cut a node's power for so long; returns when it is Ready again."""
+    cluster.power_off(node)
+    try:
+        time.sleep(seconds)
+    finally:
+        cluster.power_on(node)
 
 
 class NotThere(Exception):

@@ -55,12 +55,6 @@ class NoGpuTwice:
             if holders
         }
 
-    @property
-    def users(self) -> list[str]:
-        """Of each GPU that somebody holds: held, or shared."""
-        holders = (list(each.values()) for each in self._holders.values() if each)
-        return ["held" if each[0][1].percent == WHOLE else "shared" for each in holders]
-
     def _judge(self, uuid: str) -> Iterator[str]:
         holders, gpu = self._holders[uuid].values(), self._gpus.get(uuid)
         who = " and ".join(sorted(f"{pod.namespace}/{pod.name}" for pod, _ in holders))
