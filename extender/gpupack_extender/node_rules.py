@@ -107,7 +107,7 @@ class NodeRules(objects.View, frozen=True):
 
 
 class RawRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The same, of a pod that kube-scheduler asks about, as bytes of its call."""
+    """The same as bytes: of kube-scheduler's call, or of what the watch sent."""
 
     node_selector: msgspec.Raw
     tolerations: msgspec.Raw

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that a pod asks for, read once.
 
-kube-scheduler's calls carry the whole pod. The watch shows it without its rules about nodes, which
-may be large: kube-scheduler has applied them where bind needs to know what a pod asks for.
+kube-scheduler's calls carry the whole pod. The watch keeps its rules about nodes, which may be
+large, only while it waits behind the queue's gate: kube-scheduler has applied them where bind needs
+to know what a pod asks for.
 """
 
 import dataclasses

@@ -29,7 +29,7 @@ whatever order the API lists nodes in, and the same in gpupack-simulator."""
 
 
 class Outcome(enum.Enum):
-    """What became of a write: a Binding, or a plan into a GPUJob's status."""
+    """What became of a write: a Binding, a plan into a GPUJob's status, an opened gate."""
 
     LANDED = enum.auto()
     NOT_LANDED = enum.auto()

@@ -128,7 +128,7 @@ class Preempting:
         )
 
     def evictions(self, queue: Queue) -> Iterator[Eviction]:
-        """Pods that are to end, whoever for, and have not been told so."""
+        """Pods that are to end, whoever for, and are not being deleted yet."""
         for job, decision in self._made.written():
             for victim in decision.victims:
                 claim = self._ledger.claims.pods.get(pod_uid(victim.job) or "")
