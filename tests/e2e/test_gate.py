@@ -2,6 +2,7 @@
 """Pods of their own wait in the queue behind a scheduling gate, with the real API server."""
 
 import json
+import time
 
 import pytest
 from harness import annotated_devices, pod_condition, wait_for, why_it_waits
@@ -67,6 +68,9 @@ def test_a_pod_that_waits_says_why_and_kube_scheduler_does_not_look_at_it(one_gp
 
 
 def test_pods_and_jobs_stand_in_one_queue(one_gpu, judged):
+    """In the order in which they were made, which the API server tells by the second."""
+    said(one_gpu, "second")
+    time.sleep(1)
     one_gpu.submit(judged.job("job", seconds=1))
     one_gpu.wait_reason("job", "BorrowingLimit")
     one_gpu.submit(judged.pod("third"))
