@@ -68,6 +68,7 @@ class PlanRefusal(Wire, frozen=True):
         never: it would not fit if the cluster were empty and all of it healthy.
         position: in the queue, 1 for the first.
         waiting: how many wait.
+        lasting: the message without its position and without times; empty: it has none.
         preemption: whom to stop for it. It is to be written into the GPUJob's status before anybody
             is stopped.
         expires_seconds: within what that is to be written.
@@ -79,6 +80,7 @@ class PlanRefusal(Wire, frozen=True):
     never: bool = False
     position: int = 0
     waiting: int = 0
+    lasting: str = ""
     preemption: Preemption | None = None
     expires_seconds: float = 0.0
 

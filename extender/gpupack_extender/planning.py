@@ -104,6 +104,7 @@ def _refusal(wait: Wait) -> PlanRefusal:
             message=wait.message,
             position=wait.position,
             waiting=wait.waiting,
+            lasting=wait.lasting,
         )
     return PlanRefusal(
         reason=refusal.reason.value,
@@ -112,6 +113,7 @@ def _refusal(wait: Wait) -> PlanRefusal:
         never=refusal.never,
         position=wait.position,
         waiting=wait.waiting,
+        lasting=wait.lasting,
     )
 
 

@@ -87,14 +87,20 @@ class Actor:
             seen: the GPUJob.
             action: for which attempt.
             priority: the larger goes first.
-            in_doubt: whether it is asked about the pod anew although it has said yes.
+            in_doubt: whether what it said of such pods before may no longer hold.
         """
         job = seen.job
         try:
             template = self._template(seen, action.attempt)
         except TemplateInvalid as error:
             return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
-        no = await self._admission.refusal(job, template, attempt=action.attempt, anew=in_doubt)
+        no = await self._admission.refusal(
+            job,
+            template,
+            kind=pod.kind(job, seen.template, defaults=self._defaults),
+            attempt=action.attempt,
+            in_doubt=in_doubt,
+        )
         if no:
             return no
         # The template stands in the PodSpec: twice, a large one would be beyond what is read.
@@ -152,7 +158,10 @@ class Actor:
         return _planned(answer, asked_at, priority=request.priority)
 
     async def _create(self, seen: CachedGpuJob, action: CreateChildren) -> Answer | None:
-        """The Service first: where there is a Job, no later pass looks for the Service."""
+        """The Service first: where there is a Job, no later pass looks for the Service.
+
+        A worker that is alone has nobody who looks for it.
+        """
         try:
             template = self._template(seen, action.attempt)
         except TemplateInvalid as error:
@@ -164,8 +173,11 @@ class Actor:
             nodes=nodes_of(seen.job.status.placement),
             deadline_seconds=action.deadline_seconds,
         )
-        problem = await self._ensure(SERVICES, service(seen.job), seen.job)
-        return problem or await self._ensure(JOBS, manifest, seen.job)
+        if seen.job.spec.workers > 1:
+            problem = await self._ensure(SERVICES, service(seen.job), seen.job)
+            if problem:
+                return problem
+        return await self._ensure(JOBS, manifest, seen.job)
 
     async def _ensure(
         self, resource: Resource[Any], body: Json, job: GpuJob
@@ -243,6 +255,8 @@ def _waits(answer: PlanRefusal, asked_at: float) -> Answer:
     return Waits(
         reason=answer.reason,
         message=answer.message,
+        lasting=answer.lasting or answer.message,
+        position=answer.position,
         preemption=answer.preemption,
         seconds=seconds,
     )

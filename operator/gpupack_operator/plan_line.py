@@ -14,6 +14,8 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from gpupack_operator.decision.model import Told
+
 FIRST_LOOK_SECONDS: Final = 15.0
 LONGEST_LOOK_SECONDS: Final = 600.0
 
@@ -51,7 +53,7 @@ class Asked:
 @dataclasses.dataclass(slots=True)
 class _Entry:
     refusals: int = 0
-    told_at: dt.datetime | None = None
+    told: Told | None = None
     asked: Asked | None = None
     is_called: bool = False
     """Its turn has come since it last asked: perhaps while the answer to that was on its way."""
@@ -127,19 +129,19 @@ class PlanLine:
         for key in self._entries:
             self.called(key)
 
-    def told(self, key: Key, at: dt.datetime) -> None:
-        """The status of a waiting GPUJob was written."""
+    def tell(self, key: Key, told: Told) -> None:
+        """It was written into the status of a waiting GPUJob why it waits."""
         if entry := self._entries.get(key):
-            entry.told_at = at
+            entry.told = told
 
     def leave(self, key: Key) -> None:
         """A GPUJob waits no longer."""
         self._entries.pop(key, None)
         self._line.pop(key, None)
 
-    def told_at(self, key: Key) -> dt.datetime | None:
-        """When the status of a waiting GPUJob was last written; None where we did not."""
-        return self._entries.get(key, _NOTHING).told_at
+    def told(self, key: Key) -> Told | None:
+        """What the status of a waiting GPUJob says; None where we did not write it."""
+        return self._entries.get(key, _NOTHING).told
 
     def asked_until(self, key: Key, *, generation: int) -> dt.datetime | None:
         """Until when the queue knows the job as it is and has not called it; None: it is to ask."""

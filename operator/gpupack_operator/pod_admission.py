@@ -9,6 +9,10 @@ Only the first pod is tried: what is left of a quota may not do for the others, 
 that begin at the same time. Such an attempt ends before all its pods exist (outcome.not_created),
 and pauses its namespace (creation_backoff).
 
+What is allowed to one job is allowed to those that differ from it in nothing but their names: a
+thousand of them cost one dry run, not a thousand. Where admission goes by names it may be wrong;
+then, too, the attempt ends and pauses its namespace.
+
 An admission webhook that cannot do dry runs makes the API server refuse them all; then nothing is
 known, and the plan is asked for.
 """
@@ -17,6 +21,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable
+from typing import Final
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
@@ -30,6 +35,10 @@ from gpupack_operator.remembered import Remembered
 
 ALLOWED_SECONDS = 300.0
 """How long a yes is good for: waiting jobs ask for plans far more often than quotas change."""
+
+DOUBTFUL_SECONDS: Final = 0.5
+"""The same where pods of other jobs are about to count. The Job controller takes about as long to
+make the first: dry runs of those that are let in within a moment would all say the same."""
 
 FIRST_REFUSED_SECONDS = 5.0
 MAX_REFUSED_SECONDS = 60.0
@@ -46,16 +55,21 @@ forbidden», a webhook's with «admission webhook»; both may be lifted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Review:
-    """What the API server said last of the pods of an attempt.
+class _Yes:
+    """Times are seconds, by the monotonic clock."""
 
-    Attributes:
-        refusal: its text; empty: it takes them.
-        until: when to ask again, by the monotonic clock, in seconds.
-        seconds: how long the answer was good for from the start.
-    """
+    at: float
 
-    refusal: str
+    @property
+    def until(self) -> float:
+        return self.at + ALLOWED_SECONDS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _No:
+    """What forbids the pods, until when not to ask again, and how long that was from the start."""
+
+    said: str
     until: float
     seconds: float
 
@@ -71,61 +85,66 @@ class PodAdmission:
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._reviews = Remembered[tuple[str, int], Review](
-            clock, linger_seconds=MAX_REFUSED_SECONDS
-        )
+        self._refused = Remembered[tuple[str, int], _No](clock, linger_seconds=MAX_REFUSED_SECONDS)
         """By uid and attempt; those of jobs that are gone go in time."""
+        self._allowed = Remembered[tuple[str, str], _Yes](clock, linger_seconds=0.0)
+        """By namespace and kind."""
 
     async def refusal(
-        self, job: GpuJob, template: Json, *, attempt: int, anew: bool = False
+        self, job: GpuJob, template: Json, *, kind: str, attempt: int, in_doubt: bool = False
     ) -> NotPlanned | None:
         """Why no plan is to be asked for; None where the API server takes the first pod.
 
         Args:
             job: the GPUJob.
             template: its workers' pod template.
+            kind: of its pods; equal where they differ in names alone.
             attempt: the attempt that is to begin.
-            anew: whether a yes is asked for again although it is good for longer.
+            in_doubt: whether a yes is good for a moment alone.
 
         Raises:
             KubeError: the API server gave no answer.
         """
-        key = (job.metadata.uid, attempt)
-        last = self._reviews.get(key)
-        if last is None or last.until <= self._clock() or (anew and not last.refusal):
+        key, pods = (job.metadata.uid, attempt), (job.metadata.namespace, kind)
+        no, now = self._refused.get(key), self._clock()
+        if no is None or no.until <= now:
+            yes = self._allowed.get(pods)
+            if yes and now < yes.at + (DOUBTFUL_SECONDS if in_doubt else ALLOWED_SECONDS):
+                return None
             try:
-                last = await self._review(job, template, attempt=attempt, last=last)
+                said = await self._review(first_pod(job, template, attempt=attempt))
             except errors.Invalid as error:
                 return NotPlanned(JobReason.INVALID_TEMPLATE, error.said, for_good=True)
-            self._reviews.keep(key, last)
-        if not last.refusal:
-            return None
+            if not said:
+                self._allowed.keep(pods, _Yes(now))
+                self._refused.forget(key)
+                return None
+            seconds = _doubled(no)
+            no = _No(said, self._clock() + seconds, seconds)
+            self._refused.keep(key, no)
+            self._allowed.forget(pods)
         return NotPlanned(
             reason=JobReason.CREATION_FORBIDDEN,
-            message=f"{last.refusal}; asked again every {MAX_REFUSED_SECONDS:.0f} s or sooner",
-            retry_seconds=max(last.until - self._clock(), 0.0),
+            message=f"{no.said}; asked again every {MAX_REFUSED_SECONDS:.0f} s or sooner",
+            retry_seconds=max(no.until - self._clock(), 0.0),
         )
 
-    async def _review(
-        self, job: GpuJob, template: Json, *, attempt: int, last: Review | None
-    ) -> Review:
+    async def _review(self, pod: Json) -> str:
+        """What forbids the pod; empty: nothing that is known.
+
+        Raises:
+            Invalid: the pod is wrong.
+        """
+        namespace = pod["metadata"]["namespace"]
         try:
-            await self._api.create(
-                PODS,
-                first_pod(job, template, attempt=attempt),
-                namespace=job.metadata.namespace,
-                dry_run=True,
-            )
+            await self._api.create(PODS, pod, namespace=namespace, dry_run=True)
         except errors.AlreadyExists:
-            refusal = ""
+            return ""
         except (errors.Forbidden, errors.Invalid) as error:
-            refusal = "" if NO_DRY_RUNS in error.said else error.said
             if _is_wrong(error):
                 raise
-        else:
-            refusal = ""
-        seconds = _doubled(last) if refusal else ALLOWED_SECONDS
-        return Review(refusal=refusal, until=self._clock() + seconds, seconds=seconds)
+            return "" if NO_DRY_RUNS in error.said else error.said
+        return ""
 
 
 def first_pod(job: GpuJob, template: Json, *, attempt: int) -> Json:
@@ -143,7 +162,5 @@ def _is_wrong(error: errors.Refused) -> bool:
     return begins is not None and begins.match(error.said) is not None
 
 
-def _doubled(last: Review | None) -> float:
-    if last is None or not last.refusal:
-        return FIRST_REFUSED_SECONDS
-    return min(2 * last.seconds, MAX_REFUSED_SECONDS)
+def _doubled(last: _No | None) -> float:
+    return min(2 * last.seconds, MAX_REFUSED_SECONDS) if last else FIRST_REFUSED_SECONDS

@@ -16,7 +16,7 @@ from gpupack_kube.resources import JOBS
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob
 from gpupack_operator.creation_backoff import CreationBackoff
-from gpupack_operator.decision import attempts, stalls
+from gpupack_operator.decision import attempts, stalls, waiting
 from gpupack_operator.decision.conditions import Writer
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
@@ -131,7 +131,7 @@ class Reconciler:
             return
         written = await self._actor.write_status(seen.job, status)
         self._cache.wrote(CachedGpuJob(job=written, template=seen.template))
-        await self._report(written, list(notices(seen.job.status, status)))
+        await self._report(written, list(notices(seen.job, status)))
 
     def _writer(self, job: GpuJob) -> Writer:
         return Writer(now=self._now(), generation=job.metadata.generation)
@@ -149,7 +149,7 @@ class Reconciler:
                 decision = decide(observation)
                 job = await self._write(observation, decision.status, seen.template)
                 self._creation.saw(job, observation)
-                news += notices(observation.job.status, job.status)
+                news += notices(observation.job, job.status)
                 self._remember(key, observation, decision)
                 newest = CachedGpuJob(job=job, template=seen.template)
                 answer = await self._act(newest, decision, priority)
@@ -201,7 +201,7 @@ class Reconciler:
             silent=silent,
             refusals=self._line.refusals(key),
             asked_until=self._asked_until(seen.job),
-            told_at=self._line.told_at(key),
+            told=self._line.told(key),
             preempted=self._preemptions.of(seen.job, seen.job.status.attempt),
         )
 
@@ -268,11 +268,12 @@ class Reconciler:
         return await self._actor.plan(seen, action, priority=priority.value, in_doubt=in_doubt)
 
     def _remember(self, key: Key, observation: Observation, decision: Decision) -> None:
-        """Who is still to be planned, and when his status was written."""
-        if decision.status.phase != "Pending" or _is_leaving(observation.job):
+        """Who is still to be planned, and what his status says."""
+        before, status = observation.job.status, decision.status
+        if status.phase != "Pending" or _is_leaving(observation.job):
             self._line.leave(key)
-        elif decision.status != observation.job.status:
-            self._line.told(key, observation.now)
+        elif (status.reason, status.message) != (before.reason, before.message):
+            self._line.tell(key, waiting.told(observation))
 
     async def _refresh(self, key: Key) -> None:
         """Somebody else wrote, or a write of ours has had no answer: do not trust the watch."""

@@ -16,7 +16,7 @@ from gpupack_kube.objects import Job
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Action, DeleteJob, Observation, StopJob
 from gpupack_operator.decision.reasons import JobReason
-from gpupack_operator.manifests.owner import attempt_of
+from gpupack_operator.manifests.owner import attempt_of, is_controlled_by
 
 FAILED_JOBS_KEPT = 2
 
@@ -48,7 +48,7 @@ def clearing(
     for job in observation.jobs:
         if job.metadata.name not in kept:
             actions += deletion(job)
-        elif not _at_rest(job):
+        elif not _at_rest(job) and not _ends_well(job, observation, status):
             stop_at = times.after(_ended_at(job, status, observation.now), CONTROLLER_SECONDS)
             if stop_at <= observation.now:
                 actions.append(StopJob(name=job.metadata.name))
@@ -84,6 +84,15 @@ def _ended_at(job: Job, status: GpuJobStatus, otherwise: dt.datetime) -> dt.date
     ends = (each.finished_at for each in status.attempts if each.number == number)
     ended_at = next(ends, None) or status.finished_at
     return times.read(ended_at) if ended_at else otherwise
+
+
+def _ends_well(job: Job, observation: Observation, status: GpuJobStatus) -> bool:
+    """Whether all its pods have succeeded: its controller says so sooner or later."""
+    number = attempt_of(job)
+    outcome = next((each.outcome for each in status.attempts if each.number == number), None)
+    return outcome == "Succeeded" and all(
+        pod.finished for pod in observation.pods if is_controlled_by(pod, job)
+    )
 
 
 def _at_rest(job: Job) -> bool:

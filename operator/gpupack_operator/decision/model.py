@@ -70,12 +70,16 @@ class Waits:
 
     Attributes:
         reason: the extender's, as is the message.
+        lasting: the message without its position and without times.
+        position: in the queue, 1 for the first; 0: it is not known.
         preemption: who is stopped for it.
         seconds: how long that still stands for certain; by then it must be written.
     """
 
     reason: str
     message: str
+    lasting: str = ""
+    position: int = 0
     preemption: Preemption | None = None
     seconds: float | None = None
 
@@ -142,6 +146,21 @@ class Preempted:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """What the status says of why the job waits, where this operator wrote it.
+
+    Attributes:
+        at: when that was written.
+        lasting: as in `Waits`; the message itself where it is no such answer.
+        position: as in `Waits`.
+    """
+
+    at: dt.datetime
+    lasting: str = ""
+    position: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Observation:
     """All that a decision is made from.
 
@@ -154,7 +173,7 @@ class Observation:
         limits: how long to wait for things.
         refusals: how often in a row it could not ask for a plan, or had no answer.
         asked_until: until then nothing is asked, for the queue knows the job as it is.
-        told_at: when the status last said why the job waits, where this operator wrote it.
+        told: what the status says of why the job waits; None: another operator wrote it.
         preempted: for whom the current attempt is to end.
         answer: of an action earlier in this pass.
     """
@@ -167,7 +186,7 @@ class Observation:
     silent: frozenset[str] = frozenset()
     refusals: int = 0
     asked_until: dt.datetime | None = None
-    told_at: dt.datetime | None = None
+    told: Told | None = None
     preempted: Preempted | None = None
     answer: Answer | None = None
 

@@ -5,6 +5,7 @@ import dataclasses
 from typing import Literal
 
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
+from gpupack_crds.kinds import GpuJob
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.stalls import is_stalled
 
@@ -18,13 +19,18 @@ class Notice:
     note: str
 
 
-def notices(old: GpuJobStatus, new: GpuJobStatus) -> tuple[Notice, ...]:
-    """What changed, in the order in which it happened."""
+def notices(job: GpuJob, new: GpuJobStatus) -> tuple[Notice, ...]:
+    """What is new in a status against the one that the job had, in the order in which it happened.
+
+    What another part's event says already is left to that: of a worker that is alone its kubelet
+    tells when it starts.
+    """
+    old = job.status
     found = [
         _attempt_ended(old, new),
         _preempts(old, new),
         _stalled(old, new),
-        _phase_changed(old, new),
+        _phase_changed(old, new, is_alone=job.spec.workers == 1),
         _waits_for_another_reason(old, new),
     ]
     return tuple(notice for notice in found if notice)
@@ -56,8 +62,8 @@ def _stalled(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     return Notice(type="Warning", reason=new.reason, note=new.message)
 
 
-def _phase_changed(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
-    if new.phase in {old.phase, "Pending"}:
+def _phase_changed(old: GpuJobStatus, new: GpuJobStatus, *, is_alone: bool) -> Notice | None:
+    if new.phase in {old.phase, "Pending"} or (is_alone and new.phase == "Running"):
         return None
     failed = new.phase == "Failed"
     reason = new.reason if failed else {"Running": "Started"}.get(new.phase, new.phase)

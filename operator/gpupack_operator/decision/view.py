@@ -13,12 +13,12 @@ import datetime as dt
 from gpupack_crds import names
 from gpupack_crds.gpujob import FailureAction, GpuJobSpec
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome
-from gpupack_kube.objects import Condition, Job, Pod
+from gpupack_kube.objects import Condition, Job
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Limits, Observation
 from gpupack_operator.decision.workers import Worker, by_index
 from gpupack_operator.manifests.limits import asks_for, limits
-from gpupack_operator.manifests.owner import controller
+from gpupack_operator.manifests.owner import is_controlled_by
 
 STRANGERS_NAMED = 3
 
@@ -110,7 +110,7 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
     workers: list[Worker] = []
     strangers: list[str] = []
     for pod in observation.pods:
-        if job is None or not _belongs(pod, job):
+        if job is None or not is_controlled_by(pod, job):
             continue
         worker = Worker(pod)
         if worker.index in range(spec.workers) and asks_for(pod, wanted):
@@ -129,8 +129,3 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
         now=observation.now,
         limits=observation.limits,
     )
-
-
-def _belongs(pod: Pod, job: Job) -> bool:
-    owner = controller(pod)
-    return owner is not None and owner.uid == job.metadata.uid

@@ -22,6 +22,7 @@ from gpupack_operator.decision.model import (
     Observation,
     PlanLater,
     Planned,
+    Told,
     Waits,
 )
 from gpupack_operator.decision.reasons import JobReason
@@ -40,6 +41,10 @@ OVERDUE_SECONDS = 10.0
 
 QUIET_SECONDS = 10.0
 """How long a text may be out of date while its reason holds, however often it is asked for anew."""
+
+STALE_SECONDS = 600.0
+"""The same of a text that differs in times alone, or in a position that has not halved or doubled:
+a thousand jobs that wait behind each other would all be written each time that one ends."""
 
 
 def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
@@ -128,13 +133,30 @@ def _told(
     message: str,
 ) -> Decision:
     """Say why the job waits; a newer text for the same reason may have to wait."""
-    told = _set(status, reason, message, write)
-    if told.reason != status.reason or told.message == status.message or not observation.told_at:
-        return Decision(status=told, again_at=again_at)
-    tell_at = times.after(observation.told_at, QUIET_SECONDS)
+    newer, last = _set(status, reason, message, write), observation.told
+    if newer.reason != status.reason or newer.message == status.message or last is None:
+        return Decision(status=newer, again_at=again_at)
+    quiet_seconds = QUIET_SECONDS if _is_news(last, told(observation)) else STALE_SECONDS
+    tell_at = times.after(last.at, quiet_seconds)
     if tell_at <= observation.now:
-        return Decision(status=told, again_at=again_at)
+        return Decision(status=newer, again_at=again_at)
     return Decision(status=status, again_at=times.earliest(again_at, tell_at))
+
+
+def told(observation: Observation) -> Told:
+    """What a status says that is written for this answer."""
+    match observation.answer:
+        case Waits(lasting=lasting, position=position):
+            return Told(observation.now, lasting, position)
+        case NotPlanned(message=message):
+            return Told(observation.now, message)
+    return Told(observation.now)
+
+
+def _is_news(last: Told, newer: Told) -> bool:
+    halved, doubled = 2 * newer.position <= last.position, newer.position >= 2 * last.position
+    moved = newer.position != last.position and (halved or doubled)
+    return moved or newer.lasting != last.lasting
 
 
 def _ask_again_at(observation: Observation, answer: NotPlanned | Waits) -> dt.datetime:

@@ -74,6 +74,12 @@ def controller(child: Object) -> OwnerReference | None:
     return next((owner for owner in child.metadata.owner_references if owner.controller), None)
 
 
+def is_controlled_by(pod: Pod, job: Job) -> bool:
+    """Whether a pod is this Job's, and not of another of its name."""
+    owner = controller(pod)
+    return owner is not None and owner.uid == job.metadata.uid
+
+
 def attempt_of(child: Object) -> int:
     """The attempt that a Job or pod belongs to; 0 where the label is missing or no number."""
     text = child.metadata.labels.get(names.ATTEMPT_LABEL, "")

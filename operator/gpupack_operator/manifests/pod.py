@@ -2,6 +2,9 @@
 """The pod template of a worker: ours, with the user's merged over it."""
 
 import dataclasses
+import hashlib
+
+import msgspec
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
@@ -57,6 +60,18 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": _with_last_words(merged(ours, user.get("spec") or {})),
     }
+
+
+def kind(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:
+    """The same for jobs whose pod templates differ in nothing but the jobs' names.
+
+    Raises:
+        TemplateInvalid: as `template` does.
+    """
+    meta = msgspec.structs.replace(job.metadata, name="", uid="")
+    nameless = msgspec.structs.replace(job, metadata=meta)
+    text = msgspec.json.encode(template(nameless, user, attempt=0, defaults=defaults))
+    return hashlib.sha256(text).hexdigest()
 
 
 def worker_container(job: GpuJob, user: Json) -> str:

@@ -11,7 +11,7 @@ INDEX_VARIABLES = ("GPUPACK_WORKER_INDEX", "PET_NODE_RANK", "RANK")
 """They hold the worker's index."""
 
 LOOPBACK = "127.0.0.1"
-"""A worker that is alone waits for no name service."""
+"""A worker that is alone has no name, and waits for no name service."""
 
 MULTICAST_OFF = {
     "NCCL_NVLS_ENABLE": "0",
@@ -44,6 +44,8 @@ def variables(job: GpuJob, *, attempt: int, multicast: bool = False) -> list[Jso
 
 def rendezvous_host(job: GpuJob, *, attempt: int) -> str:
     """The host at which the workers meet: worker 0 of this attempt."""
+    if job.spec.workers == 1:
+        return LOOPBACK
     worker = f"{names.job_name(job.metadata.name, attempt=attempt)}-0"
     return f"{worker}.{job.metadata.name}.{job.metadata.namespace}.svc"
 
@@ -74,8 +76,7 @@ def _for_torch(job: GpuJob, *, attempt: int) -> dict[str, str]:
     For torchrun a worker is a node, and the ranks of its processes follow from that: it sets
     WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT anew for each. Without it a worker is one process.
     """
-    alone = job.spec.workers == 1
-    host = LOOPBACK if alone else rendezvous_host(job, attempt=attempt)
+    host = rendezvous_host(job, attempt=attempt)
     port, workers = str(names.RENDEZVOUS_PORT), str(job.spec.workers)
     return {
         "PET_NNODES": workers,

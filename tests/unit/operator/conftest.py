@@ -15,7 +15,7 @@ from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_kube.objects import Job, Pod
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import Observation, Planned
+from gpupack_operator.decision.model import Observation, Planned, Told
 
 START = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
 UID = "uid-of-train"
@@ -178,7 +178,7 @@ def see(
         refusals=refusals,
         asked_until=asked_until,
         silent=frozenset(silent),
-        told_at=None if told is None else at(told),
+        told=Told(at(told)) if isinstance(told, int) else told,
     )
 
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import pytest
+
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import DeleteGpuJob, DeleteJob, StopJob
 
@@ -28,6 +30,16 @@ def test_the_job_controller_gets_time_to_end_a_job_before_it_is_stopped(build):
     late = decide(build.see(job, jobs=[build.job()], now=20))
     assert (early.actions, early.again_at) == ((), build.at(20))
     assert late.actions == (StopJob(name="train-1"),)
+
+
+@pytest.mark.parametrize("duplicate", ["Succeeded", "Running"])
+def test_a_job_whose_pods_have_all_succeeded_is_left_to_its_controller(build, duplicate):
+    job = build.admitted()
+    pods = [build.pod(phase="Succeeded")]
+    done = build.after(job, decide(build.see(job, jobs=[build.job()], pods=pods)))
+    pods.append(build.pod(phase=duplicate))
+    actions = decide(build.see(done, jobs=[build.job()], pods=pods, now=60)).actions
+    assert actions == (() if duplicate == "Succeeded" else (StopJob(name="train-1"),))
 
 
 def test_a_stopped_job_is_not_stopped_again(build):

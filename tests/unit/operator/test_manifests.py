@@ -2,11 +2,12 @@
 import dataclasses
 
 import pytest
+from msgspec import structs
 
 from gpupack_crds import names
 from gpupack_operator.manifests.affinity import REQUIRED, pinned
 from gpupack_operator.manifests.job import job
-from gpupack_operator.manifests.pod import PodDefaults, template
+from gpupack_operator.manifests.pod import PodDefaults, kind, template
 from gpupack_operator.manifests.service import service
 
 DEFAULTS = PodDefaults(workload_image="gpupack/workloads:1")
@@ -110,6 +111,25 @@ def test_workers_know_where_to_meet(pod_template):
     env = {each["name"]: each.get("value") for each in worker["env"]}
     assert env["GPUPACK_RENDEZVOUS"] == "train-2-0.train.team.svc:29400"
     assert (env["GPUPACK_WORKERS"], env["GPUPACK_PROCESSES_PER_WORKER"]) == ("2", "4")
+
+
+def test_a_worker_that_is_alone_meets_itself_and_needs_no_name(pod_template):
+    _, worker = pod_template(gpus=4)
+    env = {each["name"]: each.get("value") for each in worker["env"]}
+    assert env["GPUPACK_RENDEZVOUS"] == "127.0.0.1:29400"
+
+
+def test_pods_are_of_one_kind_where_their_jobs_differ_in_names_alone(build):
+    def of(name="train", user=None, **spec):
+        job = build.gpujob(**spec)
+        meta = structs.replace(job.metadata, name=name, uid=f"uid-of-{name}")
+        named = structs.replace(job, metadata=meta)
+        return kind(named, user or {}, defaults=DEFAULTS)
+
+    labelled = {"metadata": {"labels": {"team": "a"}}}
+    others = [of(user=labelled), of(gpus=2), of(workers=2), of(priorityClassName="high")]
+    assert of("other") == of()
+    assert len({of(), *others}) == 5
 
 
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])

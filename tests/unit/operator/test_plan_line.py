@@ -5,6 +5,7 @@ import pytest
 from gpujobs import read_gpujob
 
 from gpupack_operator.cache import Cache
+from gpupack_operator.decision.model import Told
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
 from gpupack_operator.preemptions import Preemptions
@@ -82,11 +83,11 @@ def test_who_had_no_answer_is_not_taken_for_known(build, line):
 
 def test_of_who_waits_no_longer_nothing_is_kept(build, line):
     line.waits(JOB, generation=1, now=build.at(0))
-    line.told(JOB, build.at(3))
+    line.tell(JOB, Told(build.at(3)))
     line.leave(JOB)
-    assert (line.asked_until(JOB, generation=1), line.told_at(JOB)) == (None, None)
-    line.told(JOB, build.at(3))
-    assert line.told_at(JOB) is None
+    assert (line.asked_until(JOB, generation=1), line.told(JOB)) == (None, None)
+    line.tell(JOB, Told(build.at(3)))
+    assert line.told(JOB) is None
 
 
 def test_a_job_that_is_gone_stands_in_no_line(build, line, woken):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+import msgspec
 import pytest
 
-from gpupack_operator.pod_admission import ALLOWED_SECONDS, PodAdmission
+from gpupack_operator.pod_admission import ALLOWED_SECONDS, DOUBTFUL_SECONDS, PodAdmission
 
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "worker"}]}}
 QUOTA = (403, "Forbidden", 'pods "train-1-0" is forbidden: exceeded quota: small')
@@ -32,11 +33,18 @@ class Admission:
         self.now = 0.0
         self.admission = PodAdmission(server.api, clock=lambda: self.now)
 
-    async def ask(self, answer=None, *, attempt=1, anew=False):
-        """The refusal after the API server's answer, and how many dry runs that took."""
+    async def ask(self, answer=None, *, attempt=1, in_doubt=False, job=None, kind="a"):
+        """The refusal, where the API server would answer so."""
         self.server.refuse = {"pods": answer} if answer else {}
         self.server.dry_runs.clear()
-        return await self.admission.refusal(self.job, TEMPLATE, attempt=attempt, anew=anew)
+        return await self.admission.refusal(
+            job or self.job, TEMPLATE, kind=kind, attempt=attempt, in_doubt=in_doubt
+        )
+
+    def other(self, **changes):
+        """Another GPUJob."""
+        meta = msgspec.structs.replace(self.job.metadata, name="other", uid="other", **changes)
+        return msgspec.structs.replace(self.job, metadata=meta)
 
 
 @pytest.fixture
@@ -86,22 +94,41 @@ async def test_a_no_is_asked_about_again_later_each_time_with_the_same_text(revi
 
 
 async def test_neither_a_yes_nor_a_no_is_asked_for_twice_while_it_is_good(reviews):
-    await reviews.ask()
+    assert await reviews.ask(QUOTA) is not None
+    assert await reviews.ask() is not None
+    assert await reviews.ask(attempt=2) is None
     reviews.now = ALLOWED_SECONDS - 1
-    assert await reviews.ask(QUOTA) is None
+    assert await reviews.ask(QUOTA, attempt=2) is None
+    reviews.now = ALLOWED_SECONDS
     assert await reviews.ask(QUOTA, attempt=2) is not None
-    assert await reviews.ask(attempt=2) is not None
 
 
-async def test_where_a_yes_is_in_doubt_it_is_asked_for_anew_and_a_no_is_not(reviews):
+async def test_jobs_whose_pods_are_alike_cost_one_dry_run(reviews):
     await reviews.ask()
-    assert await reviews.ask(QUOTA, anew=True) is not None
-    assert await reviews.ask(anew=True) is not None
+    assert await reviews.ask(QUOTA, job=reviews.other()) is None
+    assert await reviews.ask(QUOTA, job=reviews.other(), kind="b") is not None
+    assert await reviews.ask(QUOTA, job=reviews.other(namespace="rivals")) is not None
+
+
+async def test_where_one_is_refused_what_others_were_told_holds_no_more(reviews):
+    await reviews.ask()
+    reviews.now = DOUBTFUL_SECONDS
+    assert await reviews.ask(QUOTA, job=reviews.other(), in_doubt=True) is not None
+    assert await reviews.ask(QUOTA) is not None
+
+
+async def test_where_a_yes_is_in_doubt_it_is_good_for_a_moment_and_a_no_as_long_as_ever(reviews):
+    await reviews.ask()
+    assert await reviews.ask(QUOTA, in_doubt=True) is None
+    reviews.now = DOUBTFUL_SECONDS
+    assert await reviews.ask(QUOTA, in_doubt=True) is not None
+    assert await reviews.ask(in_doubt=True) is not None
     assert reviews.server.dry_runs == []
 
 
 async def test_reviews_of_jobs_that_are_gone_are_forgotten(reviews):
     for attempt in range(1, 50):
-        await reviews.ask(attempt=attempt)
+        await reviews.ask(QUOTA, attempt=attempt)
+        await reviews.ask(attempt=attempt, kind=str(attempt), job=reviews.other())
         reviews.now += 60
-    assert len(reviews.admission._reviews) < 10
+    assert len(reviews.admission._refused) + len(reviews.admission._allowed) < 20

@@ -79,7 +79,7 @@ def test_who_is_stopped_is_written_with_the_reason_and_at_once(build):
     answer = Waits("NoRoom", "full, still", preemption=found, seconds=9)
     decision = decide(build.see(told, answer=answer, now=11, told=10, asked_until=build.at(25)))
     assert decision.status.preemption == found
-    events = [notice.reason for notice in notices(told.status, decision.status)]
+    events = [notice.reason for notice in notices(told, decision.status)]
     assert "Preempting" in events
 
 

@@ -9,6 +9,7 @@ from gpujobs import read_gpujob
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_kube.errors import Conflict, NotFound, Refused, Unreachable
+from gpupack_operator import pod_admission
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache
 from gpupack_operator.decision.model import Limits
@@ -50,16 +51,17 @@ class Plans:
 class Scene:
     """A GPUJob in the API server, in the watch's index, and one reconciler."""
 
-    def __init__(self, server, build, *, max_priority=1000):
+    def __init__(self, server, build, *, max_priority=1000, workers=1):
         meta = {"name": "train", "namespace": "team", "uid": build.UID, "resourceVersion": "7"}
         template = {"spec": {"volumes": [{"name": "data", "emptyDir": {}}]}}
-        spec = {"gpus": 1, "workload": {"name": "matmul"}, "template": template}
+        spec = {"gpus": 1, "workload": {"name": "matmul"}, "template": template, "workers": workers}
         self.body = server.put(GPUJOB, {"metadata": meta, "spec": spec})
         self.server = server
         self.cache = Cache(gpujobs={KEY: [read_gpujob(self.body)]})
         self.woken = []
         self.line = PlanLine(self.woken.append)
-        self.plan = PlanResponse(placement=build.placement("a"), expires_seconds=10)
+        nodes = "abcd"[:workers]
+        self.plan = PlanResponse(placement=build.placement(*nodes), expires_seconds=10)
         self.plans = Plans(self.plan)
         defaults = PodDefaults(workload_image="x")
         actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
@@ -97,12 +99,23 @@ def scene(server, build):
     return Scene(server, build)
 
 
-async def test_places_are_written_before_anything_is_created(scene):
-    await scene.reconcile()
-    first, *others = [path for _, path in scene.server.writes if "/events" not in path]
+@pytest.fixture
+def gang(server, build):
+    """A scene of two workers."""
+    return Scene(server, build, workers=2)
+
+
+async def test_places_are_written_before_anything_is_created(gang):
+    await gang.reconcile()
+    first, *others = [path for _, path in gang.server.writes if "/events" not in path]
     assert first == f"{GPUJOB}/status"
-    assert set(others) == {JOBS, SERVICES}
-    assert scene.status["placement"][0]["node"] == "a"
+    assert others == [SERVICES, JOBS]
+    assert [each["node"] for each in gang.status["placement"]] == ["a", "b"]
+
+
+async def test_a_worker_that_is_alone_has_no_service(scene):
+    await scene.reconcile()
+    assert [path for _, path in scene.server.writes if "/events" not in path][1:] == [JOBS]
 
 
 async def test_the_whole_template_reaches_the_job(scene):
@@ -345,22 +358,22 @@ async def test_a_plan_that_came_too_late_is_asked_for_again(scene, build):
     assert scene.status["reason"] == "SchedulerUnavailable"
 
 
-async def test_a_service_of_somebody_else_is_not_taken(scene):
-    scene.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
-    await scene.reconcile()
-    assert scene.status["attempts"][0]["reason"] == "NameTaken"
-    assert scene.status["attempts"][0]["outcome"] == "Infrastructure"
+async def test_a_service_of_somebody_else_is_not_taken(gang):
+    gang.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
+    await gang.reconcile()
+    assert gang.status["attempts"][0]["reason"] == "NameTaken"
+    assert gang.status["attempts"][0]["outcome"] == "Infrastructure"
 
 
 @pytest.mark.parametrize("child", [f"{SERVICES}/train", f"{JOBS}/train-1"])
 @pytest.mark.parametrize("meta", [PREDECESSOR_S, GOING], ids=["predecessor's", "going"])
-async def test_a_namesake_on_its_way_out_is_waited_for(scene, child, meta):
-    scene.server.put(child, {"metadata": {"name": child.rpartition("/")[2]} | meta})
-    assert await scene.reconcile() == pytest.approx(1, abs=0.8)
-    assert (scene.status["phase"], scene.status["attempt"]) == ("Admitted", 1)
-    del scene.server.objects[child]
-    await scene.reconcile()
-    assert {f"{SERVICES}/train", f"{JOBS}/train-1"} <= scene.server.objects.keys()
+async def test_a_namesake_on_its_way_out_is_waited_for(gang, child, meta):
+    gang.server.put(child, {"metadata": {"name": child.rpartition("/")[2]} | meta})
+    assert await gang.reconcile() == pytest.approx(1, abs=0.8)
+    assert (gang.status["phase"], gang.status["attempt"]) == ("Admitted", 1)
+    del gang.server.objects[child]
+    await gang.reconcile()
+    assert {f"{SERVICES}/train", f"{JOBS}/train-1"} <= gang.server.objects.keys()
 
 
 async def test_a_template_that_the_api_refuses_fails_the_job(scene):
@@ -389,7 +402,8 @@ async def test_no_plan_is_asked_for_while_the_pods_are_forbidden(scene):
     assert (scene.plans.asked, seconds) == (0, pytest.approx(5, abs=0.5))
 
 
-async def test_jobs_that_wait_beside_one_that_starts_are_asked_about_anew(scene):
+async def test_jobs_that_wait_beside_one_that_starts_are_soon_asked_about_anew(scene, monkeypatch):
+    monkeypatch.setattr(pod_admission, "DOUBTFUL_SECONDS", 0.0)
     second = scene.add("second")
     scene.plans.answer = FULL
     await scene.reconciler.reconcile(second)
@@ -403,12 +417,12 @@ async def test_jobs_that_wait_beside_one_that_starts_are_asked_about_anew(scene)
     assert (status["reason"], scene.plans.asked) == ("CreationForbidden", 0)
 
 
-async def test_after_an_attempt_without_pods_the_next_job_of_the_namespace_waits(scene):
-    second = scene.add("second")
-    scene.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
-    await scene.reconcile()
-    await scene.reconciler.reconcile(second)
-    status = scene.server.objects[GPUJOB.replace("train", "second")]["status"]
+async def test_after_an_attempt_without_pods_the_next_job_of_the_namespace_waits(gang):
+    second = gang.add("second")
+    gang.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
+    await gang.reconcile()
+    await gang.reconciler.reconcile(second)
+    status = gang.server.objects[GPUJOB.replace("train", "second")]["status"]
     assert status["reason"] == "CreationForbidden"
     assert "train: NameTaken: " in status["message"]
 
@@ -450,12 +464,12 @@ async def test_events_follow_the_write(scene):
     assert scene.server.writes[-1][1] == "/apis/events.k8s.io/v1/namespaces/team/events"
 
 
-async def test_events_are_listed_in_the_order_in_which_things_happened(scene):
-    scene.server.date = "Sat, 21 Nov 2020 12:00:00 GMT"
-    scene.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
-    await scene.reconcile()
+async def test_events_are_listed_in_the_order_in_which_things_happened(gang):
+    gang.server.date = "Sat, 21 Nov 2020 12:00:00 GMT"
+    gang.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
+    await gang.reconcile()
     path = "/apis/events.k8s.io/v1/namespaces/team/events/train."
-    found = [body for name, body in sorted(scene.server.objects.items()) if path in name]
+    found = [body for name, body in sorted(gang.server.objects.items()) if path in name]
     assert [each["reason"] for each in found] == ["Admitted", "Restarting"]
     assert len({each["eventTime"] for each in found}) == 2
 

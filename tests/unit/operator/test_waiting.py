@@ -5,7 +5,7 @@ import pytest
 from msgspec import structs
 
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import AskPlan, NotPlanned, PlanLater, Waits
+from gpupack_operator.decision.model import AskPlan, NotPlanned, PlanLater, Told, Waits
 
 
 def refusal(message, reason="TooFewFreeGpus"):
@@ -76,3 +76,44 @@ def test_an_edited_spec_is_acknowledged_even_while_the_text_waits(waiting, build
     edited = structs.replace(waiting, metadata=structs.replace(waiting.metadata, generation=2))
     status = decide(build.see(edited, answer=refusal("2 free"), now=12, told=10)).status
     assert (status.observed_generation, status.message) == (2, "3 free")
+
+
+class InLine:
+    """A job whose status says since second 10 that it is the hundredth."""
+
+    def __init__(self, build):
+        self.build = build
+        fresh = build.gpujob()
+        self.job = build.after(fresh, decide(build.see(fresh, answer=self.answer(100))))
+
+    def answer(self, position, *, lasting="no room", text="no room"):
+        message = f"{text} (position {position} of 200)"
+        return Waits("TooFewFreeGpus", message, lasting=lasting, position=position)
+
+    def is_written(self, answer, *, after):
+        """Whether the answer is written so many seconds after the last one."""
+        told = Told(self.build.at(10), "no room", 100)
+        seen = self.build.see(self.job, answer=answer, now=10 + after, told=told)
+        return decide(seen).status.message == answer.message
+
+
+@pytest.fixture
+def in_line(build):
+    return InLine(build)
+
+
+@pytest.mark.parametrize(
+    ("position", "is_news"), [(99, False), (51, False), (50, True), (199, False), (200, True)]
+)
+def test_a_position_alone_is_written_when_it_has_halved_or_doubled(in_line, position, is_news):
+    assert in_line.is_written(in_line.answer(position), after=15) == is_news
+
+
+def test_a_text_that_differs_in_times_alone_is_written_when_it_is_old(in_line):
+    answer = in_line.answer(100, text="no room since 2 h")
+    assert not in_line.is_written(answer, after=599)
+    assert in_line.is_written(answer, after=600)
+
+
+def test_a_text_that_says_something_else_is_written_soon_whatever_the_position(in_line):
+    assert in_line.is_written(in_line.answer(99, lasting="1 GPU", text="1 GPU"), after=10)
