@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users of other queues reported, each as a cluster, quotas and jobs: who runs where, and why
-others wait. The tests are named after the reports.
+others wait. The tests are named after the reports. Those of the same names in
+tests/e2e/test_peer_cases.py have the eight cases on a real cluster.
 """
 
 import pytest

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants that share the dev cluster, so that a test reads as quotas, who runs, who comes, and then
+who runs where, who waits why and who was stopped with which right.
+
+Nodes are n1, n2 … in the order in which they come to be used. What is said of a workload is one
+word for each of its workers or pods.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from harness import JOB_LABEL, Kube, StillWaiting, placed, pod_condition, wait_for
+from manifests import Manifest, on_node
+
+from gpupack_crds.gpujob_status import GROUNDS
+
+SECONDS = 60
+LASTS_SECONDS = 2
+"""So long nothing may change after what is expected has come."""
+
+State = dict[str, dict[str, str]]
+
+
+class World:
+    """Mutable. Tenants are namespaces of one cohort, whose jobs may be stopped at once.
+
+    Args:
+        others: makes a namespace.
+    """
+
+    def __init__(self, others: Callable[[str], Kube]) -> None:
+        self._others = others
+        self._tenants: dict[str, Kube] = {}
+        self._cohort = ""
+        self._names: dict[str, str] = {}
+        """Those that tests have for nodes, by their own."""
+
+    def promise(self, **nominal: int) -> None:
+        """Make these tenants; each is promised so many GPUs of any model."""
+        self._tenants = {tenant: self._others(tenant) for tenant in nominal}
+        first = next(iter(self._tenants.values()))
+        self._cohort = first.namespace
+        first.submit(
+            {
+                "apiVersion": "gpupack.dev/v1alpha1",
+                "kind": "GPUCohort",
+                "metadata": {"name": self._cohort},
+                "spec": {"minRunSeconds": 0},
+            }
+        )
+        for tenant, gpus in nominal.items():
+            self._tenants[tenant].submit(
+                {
+                    "apiVersion": "gpupack.dev/v1alpha1",
+                    "kind": "GPUQuota",
+                    "metadata": {"name": "default"},
+                    "spec": {"cohort": self._cohort, "gpus": [{"model": "*", "nominal": gpus}]},
+                }
+            )
+
+    def end(self) -> None:
+        """Leave nothing of the cluster's."""
+        for kube in list(self._tenants.values())[:1]:
+            kube.kubectl("delete", "gpucohort", self._cohort)
+
+    def runs(self, tenant: str, workload: Manifest, node: str, *, bound: bool = False) -> None:
+        """Submit it, and wait until it runs, which must be there.
+
+        Args:
+            tenant: whose it is.
+            workload: of one worker or pod.
+            node: where.
+            bound: it may go nowhere else.
+        """
+        name = workload["metadata"]["name"]
+        self.submit(tenant, on_node(workload, self._called(tenant, node)) if bound else workload)
+        where = wait_for(
+            lambda: self._seen_of(tenant)["runs"].get(name),
+            seconds=SECONDS,
+            what=f"{name} runs",
+            every_seconds=0.1,
+        )
+        assert where == node, f"{name} runs on {where}"
+
+    def submit(self, tenant: str, workload: Manifest) -> None:
+        """Submit it."""
+        self._tenants[tenant].submit(workload)
+
+    def cancel(self, tenant: str, job: str) -> None:
+        """Delete a GPUJob."""
+        self._tenants[tenant].delete("gpujob", job, "--wait=false")
+
+    def comes_to(
+        self, *, runs: dict[str, str], waits: dict[str, str], stopped: dict[str, str]
+    ) -> None:
+        """Wait until this is all there is to see, and nothing more changes.
+
+        Args:
+            runs: the nodes of who runs.
+            waits: the reasons of who waits.
+            stopped: with which right, once for each time.
+        """
+        expected = {"runs": runs, "waits": waits, "stopped": stopped}
+        with contextlib.suppress(StillWaiting):
+            wait_for(lambda: self.seen() == expected, seconds=SECONDS, what="what is expected")
+        self._shows(expected)
+        time.sleep(LASTS_SECONDS)
+        self._shows(expected)
+
+    def _shows(self, expected: State) -> None:
+        seen = self.seen()
+        assert seen == expected, f"expected {expected}\nseen     {seen}"
+
+    def seen(self) -> State:
+        """Who runs where, who waits why, and who was stopped with which right."""
+        return self._seen_of(*self._tenants)
+
+    def _seen_of(self, *tenants: str) -> State:
+        found: dict[str, dict[str, list[str]]] = {"runs": {}, "waits": {}, "stopped": {}}
+        for kube in (self._tenants[tenant] for tenant in tenants):
+            every = json.loads(kube.insist("get", "gpujobs,pods,events", "--output=json"))["items"]
+            for kind, name, word in (said for each in every for said in self._said(each)):
+                found[kind].setdefault(name, []).append(word)
+        return {
+            kind: {name: " ".join(sorted(words)) for name, words in of.items()}
+            for kind, of in found.items()
+        }
+
+    def _said(self, each: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+        match each["kind"]:
+            case "GPUJob":
+                yield from self._of_job(each)
+            case "Pod" if JOB_LABEL not in each["metadata"].get("labels", {}):
+                yield from self._of_pod(each)
+            case "Event" if each["involvedObject"]["kind"] == "Pod" and each["reason"] in GROUNDS:
+                yield "stopped", workload_of(each["involvedObject"]["name"]), each["reason"]
+
+    def _of_job(self, job: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+        name, status = job["metadata"]["name"], job.get("status", {})
+        if status.get("phase") == "Running":
+            for worker in placed(job):
+                yield "runs", name, self._short(worker.node)
+        if status.get("phase") == "Pending":
+            yield "waits", name, status.get("reason", "")
+        for attempt in status.get("attempts", ()):
+            if attempt.get("outcome") == "Preempted":
+                yield "stopped", name, attempt["reason"]
+
+    def _of_pod(self, pod: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+        name, phase = workload_of(pod["metadata"]["name"]), pod["status"]["phase"]
+        if "deletionTimestamp" in pod["metadata"]:
+            return
+        if phase == "Running":
+            yield "runs", name, self._short(pod["spec"]["nodeName"])
+        if phase == "Pending" and "nodeName" not in pod["spec"]:
+            yield "waits", name, pod_condition(pod, "PodScheduled").get("reason", "")
+
+    def _short(self, node: str) -> str:
+        return self._names.setdefault(node, f"n{len(self._names) + 1}")
+
+    def _called(self, tenant: str, short: str) -> str:
+        """The node of this name, or one without a name."""
+        nodes = self._tenants[tenant].nodes()
+        return next(node for node in nodes if self._names.get(node, short) == short)
+
+
+def workload_of(pod: str) -> str:
+    """A Deployment's name from that of its pod; tests call none with a dash."""
+    return pod.partition("-")[0]

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users of other queues reported, on the real cluster: quotas, who runs, who comes, and then
+who runs where, who waits why and who was stopped with which right.
+
+The tests are named after the reports, as those of the queue alone are
+(tests/unit/core/queueing/test_peer_cases.py). A node of the dev cluster is one NVLink clique of
+eight GPUs.
+"""
+
+import pytest
+from peer_world import World
+
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
+
+NOMINAL, FAIR, PRIORITY = "ReclaimedNominalQuota", "ReclaimedFairShare", "LowerPriority"
+NO_ROOM, VICTIMS_END, GATED = "TooFewFreeGpus", "VictimsEnd", "SchedulingGated"
+ENDING = "Restarting"
+"""Its workers are not gone yet."""
+
+
+@pytest.fixture
+def world(others):
+    made = World(others)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def job(judged):
+    """A GPUJob that does not end by itself.
+
+    It goes to the node with the most free GPUs and is not bound to it: who may go to one node alone
+    waits for another reason.
+    """
+
+    def make(name, gpus, **spec):
+        return judged.job(name, gpus=gpus, seconds=600, policy="worst-fit", **spec)
+
+    return make
+
+
+def test_kueue_10815_a_gang_reclaims_its_quota_where_its_clique_fits(world, job):
+    """Those who would lose least run on two cliques."""
+    world.promise(gec=8, unified=8)
+    for name, node in {"u1": "n1", "u2": "n2", "u3": "n1", "u4": "n2"}.items():
+        world.runs("unified", job(name, 4), node)
+    world.submit("gec", job("slice", 4, workers=2, spread={"oneClique": True}))
+    world.comes_to(
+        runs={"slice": "n2 n2", "u1": "n1", "u3": "n1"},
+        waits={"u2": NO_ROOM, "u4": NO_ROOM},
+        stopped={"u2": NOMINAL, "u4": NOMINAL},
+    )
+
+
+def test_kueue_1309_what_is_stopped_frees_room_on_one_node_not_here_and_there(world, job, judged):
+    world.promise(a=8, b=8)
+    for name, node in {"old1": "n1", "old2": "n2", "new1": "n1", "new2": "n2"}.items():
+        world.runs("b", judged.deployment(name, gpus=4), node, bound=True)
+    world.submit("a", job("wholenode", 8))
+    world.comes_to(
+        runs={"wholenode": "n2", "old1": "n1", "new1": "n1"},
+        waits={"old2": GATED, "new2": GATED},
+        stopped={"old2": NOMINAL, "new2": NOMINAL},
+    )
+
+
+def test_marin_8925_a_gang_preempts_for_its_rack_while_the_fleet_has_free_gpus(world, job):
+    """Quota is left and eight GPUs are free, but not on one node."""
+    world.promise(marin=16)
+    world.runs("marin", job("large", 6, priority=-10), "n1")
+    world.runs("marin", job("small", 2, priority=-10), "n2")
+    world.submit("marin", job("production", 4, workers=2, spread={"maxNodes": 1}))
+    world.comes_to(
+        runs={"production": "n2 n2", "large": "n1", "small": "n1"},
+        waits={},
+        stopped={"small": PRIORITY},
+    )
+
+
+def test_kueue_13662_a_victim_does_not_come_back_into_the_room_of_its_beneficiary(world, job):
+    """The first of two to end goes before their beneficiary, and must not take what it left."""
+    world.promise(owner=16, borrower=0)
+    slow = job("slow", 8)
+    slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 20
+    world.runs("borrower", slow, "n1")
+    world.runs("borrower", job("quick", 8), "n2")
+    world.submit("owner", job("pair", 8, workers=2, priority=-5))
+    world.comes_to(
+        runs={},
+        waits={"pair": VICTIMS_END, "slow": ENDING, "quick": NO_ROOM},
+        stopped={"slow": NOMINAL, "quick": NOMINAL},
+    )
+    world.comes_to(
+        runs={"pair": "n1 n2"},
+        waits={"slow": NO_ROOM, "quick": NO_ROOM},
+        stopped={"slow": NOMINAL, "quick": NOMINAL},
+    )
+
+
+def test_kueue_1974_no_more_is_stopped_than_is_needed_when_the_tenant_borrows_already(world, job):
+    world.promise(team=8, other=8)
+    for name, node in {"low1": "n1", "low2": "n2", "low3": "n1", "low4": "n2"}.items():
+        world.runs("team", job(name, 4, priority=-10), node)
+    world.submit("team", job("urgent", 1))
+    world.comes_to(
+        runs={"urgent": "n2", "low1": "n1", "low2": "n2", "low3": "n1"},
+        waits={"low4": NO_ROOM},
+        stopped={"low4": PRIORITY},
+    )
+
+
+def test_kueue_10131_the_victims_are_the_same_each_time_and_those_who_lose_least(world, job):
+    """Who went for the first job comes back when it is gone, and goes again for the second."""
+    world.promise(owner=4, red=0, blue=0)
+    world.runs("red", job("old1", 4), "n1")
+    world.runs("blue", job("old2", 4), "n2")
+    world.runs("blue", job("new1", 2), "n1")
+    world.runs("red", job("new2", 2), "n2")
+    world.runs("red", job("new3", 2), "n1")
+    world.runs("blue", job("new4", 2), "n2")
+    others = {"old1": "n1", "old2": "n2", "new1": "n1", "new3": "n1"}
+    world.submit("owner", job("first", 4))
+    world.comes_to(
+        runs={"first": "n2", **others},
+        waits={"new2": NO_ROOM, "new4": NO_ROOM},
+        stopped={"new2": NOMINAL, "new4": NOMINAL},
+    )
+    world.cancel("owner", "first")
+    world.comes_to(
+        runs={"new2": "n2", "new4": "n2", **others},
+        waits={},
+        stopped={"new2": NOMINAL, "new4": NOMINAL},
+    )
+    world.submit("owner", job("second", 4))
+    world.comes_to(
+        runs={"second": "n2", **others},
+        waits={"new2": NO_ROOM, "new4": NO_ROOM},
+        stopped={"new2": f"{NOMINAL} {NOMINAL}", "new4": f"{NOMINAL} {NOMINAL}"},
+    )
+
+
+def test_kai_1934_a_fair_share_is_reclaimed_although_nothing_is_promised(world, job, judged):
+    world.promise(alice=0, bob=0)
+    for name, node in {"a1": "n1", "a2": "n2", "a3": "n1", "a4": "n2"}.items():
+        world.runs("alice", job(name, 4), node)
+    world.submit("bob", judged.deployment("b", replicas=4, gpus=4))
+    world.comes_to(
+        runs={"b": "n1 n2", "a1": "n1", "a2": "n2"},
+        waits={"b": f"{GATED} {GATED}", "a3": NO_ROOM, "a4": NO_ROOM},
+        stopped={"a3": FAIR, "a4": FAIR},
+    )
+
+
+def test_kai_1565_small_requests_do_not_move_many_times_their_own_size(world, job, judged):
+    """Twelve requests of one GPU end one job of eight, which is all that is promised."""
+    world.promise(reclaimer=8, spread=8)
+    world.runs("spread", job("s1", 8), "n1")
+    world.runs("spread", job("s2", 8), "n2")
+    world.submit("reclaimer", judged.deployment("want", replicas=12))
+    world.comes_to(
+        runs={"want": " ".join(8 * ["n2"]), "s1": "n1"},
+        waits={"want": " ".join(4 * [GATED]), "s2": NO_ROOM},
+        stopped={"s2": NOMINAL},
+    )
