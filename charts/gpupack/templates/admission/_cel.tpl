@@ -39,6 +39,19 @@ nodes obeys this variable. A value from elsewhere (valueFrom) cannot be judged, 
 c.?env.orValue([]).exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES' && (has(e.valueFrom) || !(e.?value.orValue('') in ['', 'void', 'none'])))
 {{- end }}
 
+{{/* What the scheduler alone writes, and this request changes: names of annotations. */}}
+{{- define "gpupack.cel.schedulersChanged" -}}
+['gpupack.dev/devices', 'gpupack.dev/place', 'gpupack.dev/preemption'].filter(name, object.metadata.?annotations[?name].orValue('') != (oldObject == null ? '' : oldObject.metadata.?annotations[?name].orValue('')))
+{{- end }}
+
+{{/*
+Annotations that ask a container runtime for devices, and come with this request. A plugin of the
+runtime often puts its own name before the domain (nvidia.cdi.k8s.io). Called with protectHosts.
+*/}}
+{{- define "gpupack.cel.hostAnnotations" -}}
+object.metadata.?annotations.orValue({}).map(name, name).filter(name, (name.startsWith('io.kubernetes.cri-o.Devices') || {{ include "gpupack.cel.texts" .annotationDomains }}.exists(domain, ('.' + name.split('/')[0]).endsWith('.' + domain))) && (oldObject == null || oldObject.metadata.?annotations[?name] != object.metadata.?annotations[?name]))
+{{- end }}
+
 {{/*
 What narrows a pod down to nodes, as numbers, each a variable of the policy. Called with the text of
 the pod's spec. A pod of 30,000 node selector terms costs every scheduler 20 MiB and more, so it is
