@@ -93,19 +93,10 @@ class ClaimTable:
             for uid in holders:
                 self.changes.lingers(node, uid)
 
-    def held_by(self, attempt: AttemptKey) -> tuple[Allocation, ...]:
-        """What its workers hold, by their index: by claims of their own, or by those of their pods.
-
-        An attempt that has ended holds what its pods do until they are gone.
-        """
-        served = self._served.get(attempt, ())
-        workers = {w for w in self.workers_of(attempt.job_uid) if w.attempt == attempt}
-        return tuple(
-            self.workers[worker].allocation
-            if worker in self.workers
-            else self.pods_of(worker)[0].allocation
-            for worker in sorted(workers.union(served), key=lambda worker: worker.index)
-        )
+    def places_of(self, attempt: AttemptKey) -> dict[WorkerKey, Allocation]:
+        """What its workers hold by claims of their own, whatever pods hold."""
+        workers = (w for w in self.workers_of(attempt.job_uid) if w.attempt == attempt)
+        return {worker: self.workers[worker].allocation for worker in workers}
 
     def expire(self, now: float) -> None:
         """End pods' claims whose deadline has passed; costs nothing for claims that have none."""

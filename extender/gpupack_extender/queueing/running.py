@@ -2,8 +2,8 @@
 """Tells the queue who runs: whatever holds GPUs by the ledger's claims.
 
     an attempt   from when its workers have places, planned or written, until its last pod is gone
-    a pod        of its own; or one that only says to be a worker, of an attempt that has no places;
-                 or one that is gone and whose processes hold GPUs still
+    a pod        of its own; or one that only says to be a worker, of an attempt that has no places
+                 or other ones; or one that is gone and whose processes hold GPUs still
 
 Labels and owner references are a pod author's words: who is no worker by the ledger's word counts
 as a pod of its namespace, whatever attempt of whatever job it names.
@@ -11,7 +11,7 @@ as a pod of its namespace, whatever attempt of whatever job it names.
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import gpupack_core as core
@@ -24,10 +24,9 @@ from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.queueing import holders
 from gpupack_extender.queueing.ask import job_id, lingering_id, pod_id
 from gpupack_extender.queueing.learned import LearnedDurations
+from gpupack_extender.queueing.membership import Held, divide
 
 SAME_DEADLINE_SECONDS: Final = 5.0
-
-Held = tuple[Allocation, ...]
 
 
 class RunningHolders:
@@ -51,7 +50,8 @@ class RunningHolders:
     def let_in(self, job: Job, attempt: AttemptKey, now: float) -> None:
         """Places were just held for it in the ledger."""
         self._attempts[job.id] = attempt
-        self._start(job, self._ledger.claims.held_by(attempt), now)
+        held, _ = divide(self._ledger.claims.places_of(attempt), (), ())
+        self._start(job, held, now)
 
     def let_in_pod(self, job: Job, claim: PodClaim, now: float) -> None:
         """A place was just held for it in the ledger."""
@@ -70,7 +70,10 @@ class RunningHolders:
         pods = self._ledger.claims.pods
         for uid in sorted(seen.pods):
             claim = pods.get(uid)
-            self._see_pod(uid, claim if claim and claim.worker is None else None, now)
+            if claim and claim.worker is None:
+                self._see_pod(uid, claim, now)
+            else:
+                self._leave(uid, now)
         for node, uid in sorted(seen.lingering):
             self._see_lingering(node, uid, now)
         self._see_nodes(seen.nodes, now)
@@ -83,17 +86,15 @@ class RunningHolders:
         pods = {claim.uid: claim for claim in claims.pods_of_attempt(attempt)}
         is_known = self._attempts.get(job) == attempt
         if not is_known and (job in self._attempts or not claims.has_workers(attempt)):
-            for uid in self._alone.pop(attempt, set()) | pods.keys():
-                self._see_pod(uid, pods.get(uid), now)
-            if pods:
-                self._alone[attempt] = set(pods)
+            self._see_alone(attempt, pods, now)
             return False
-        for uid in self._alone.pop(attempt, set()):
-            self._see_pod(uid, None, now)
+        before = self._held.get(job, ()) if is_known else ()
+        all_held, others = divide(claims.places_of(attempt), pods.values(), before)
+        self._see_alone(attempt, others, now)
         self._attempts[job] = attempt
         shown = self._ledger.jobs.shown(attempt.job_uid)
         current = shown if shown and shown.attempt == attempt else None
-        held = self._counted(claims.held_by(attempt))
+        held = self._counted(all_held)
         if held and job not in self._held:
             places = tuple(each.placement for each in held)
             estimate = self._learned.estimate(attempt)
@@ -106,6 +107,23 @@ class RunningHolders:
             del self._attempts[job]
             return self._end(job, now)
         return False
+
+    def _see_alone(self, attempt: AttemptKey, pods: Mapping[str, PodClaim], now: float) -> None:
+        """These say to be its workers, and count by themselves."""
+        before = self._alone.pop(attempt, set())
+        if pods:
+            self._alone[attempt] = set(pods)
+        for uid in sorted(before - pods.keys()):
+            self._leave(uid, now)
+        for uid, claim in sorted(pods.items()):
+            self._see_pod(uid, claim, now)
+
+    def _leave(self, uid: str, now: float) -> None:
+        """It counts by itself no more, unless as one that says to be a worker."""
+        claim = self._ledger.claims.pods.get(uid)
+        attempt = claim.worker.attempt if claim and claim.worker else None
+        if attempt is None or uid not in self._alone.get(attempt, ()):
+            self._see_pod(uid, None, now)
 
     def _see_pod(self, uid: str, claim: PodClaim | None, now: float) -> None:
         self._follow(pod_id(uid), claim, claim.allocation if claim else None, now)

@@ -32,7 +32,7 @@ def test_a_pod_that_says_to_be_the_next_attempt_of_a_waiting_job_ends_nothing(wo
     world.decide()
     assert world.called() == ["train"]
     assert isinstance(world.asks("train"), PlanResponse)
-    assert counted(world) == [("team", "train")]
+    assert counted(world) == [("team", "pod liar"), ("team", "train")]
 
 
 @pytest.mark.parametrize("namespace", ["team", "evil"])
@@ -55,6 +55,77 @@ def test_a_pod_of_another_namespace_takes_nobody_out_of_the_queue(world):
     world.ledger.pods.upsert(forged("liar", namespace="evil", uid="uid-train"))
     world.decide()
     assert [each.name for each in world.admissions.queue.jobs()] == ["train"]
+
+
+def relabelled(number, *, worker, namespace="team"):
+    """A pod of its own that has two GPUs; later its author says that it is a worker."""
+    devices = whole("b", 2 * number, 2 * number + 1)
+    return pod(f"p{number}", gpus=2, on="b", devices=devices, worker=worker, namespace=namespace)
+
+
+def gpus_counted(world, tenant="team"):
+    books = world.admissions.queue.state.books
+    return books.usage.of(books.tree.tenant(tenant)).get("", 0) // 1000
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_pod_that_is_called_a_worker_of_a_running_job_counts_beside_it(world, index):
+    """Of the one that it has, or of one that it has not."""
+    world.asks("train", gpus=4)
+    world.written("train")
+    world.ledger.pods.upsert(relabelled(0, worker=None))
+    world.decide()
+    assert gpus_counted(world) == 6
+    world.ledger.pods.upsert(relabelled(0, worker=("train", 1, index, "uid-train")))
+    world.decide()
+    assert (gpus_counted(world), counted(world)) == (6, [("team", "pod p0"), ("team", "train")])
+    world.admissions.begin_anew()
+    world.decide()
+    assert (gpus_counted(world), counted(world)) == (6, [("team", "pod p0"), ("team", "train")])
+    world.ends("train")
+    world.decide()
+    assert (gpus_counted(world), counted(world)) == (2, [("team", "pod p0")])
+    world.ledger.pods.remove(relabelled(0, worker=("train", 1, index, "uid-train")))
+    world.decide()
+    assert (gpus_counted(world), counted(world)) == (0, [])
+
+
+def test_a_pod_that_is_called_a_worker_of_one_attempt_and_then_of_another_always_counts(world):
+    world.asks("train", gpus=4)
+    world.written("train")
+    for number in (1, 2, 1, 3):
+        world.ledger.pods.upsert(relabelled(0, worker=("train", number, 0, "uid-train")))
+        world.decide()
+        assert gpus_counted(world) == 6
+    world.ledger.pods.upsert(relabelled(0, worker=None))
+    world.decide()
+    assert gpus_counted(world) == 6
+
+
+def test_a_pod_that_is_called_a_worker_of_another_namespace_s_job_counts_for_its_own(world):
+    world.asks("train", gpus=4)
+    world.written("train")
+    worker = ("train", 1, 0, "uid-train")
+    world.ledger.pods.upsert(relabelled(0, worker=worker, namespace="evil"))
+    world.decide()
+    assert (gpus_counted(world), gpus_counted(world, "evil")) == (4, 2)
+    world.ends("train")
+    world.decide()
+    assert (gpus_counted(world), gpus_counted(world, "evil")) == (0, 2)
+
+
+def test_a_worker_s_pod_counts_until_it_is_gone_although_its_job_has_ended(world):
+    world.asks("train", gpus=4)
+    world.written("train")
+    bound = world.bind(pod("w", gpus=4, worker=("train", 1, 0, "uid-train")), "a")
+    world.decide()
+    assert (gpus_counted(world), counted(world)) == (4, [("team", "train")])
+    world.ends("train")
+    world.decide()
+    assert (gpus_counted(world), counted(world)) == (4, [("team", "train")])
+    world.ledger.pods.remove(bound)
+    world.decide()
+    assert counted(world) == []
 
 
 def test_a_forged_worker_that_is_gone_counts_no_more(world):

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods that say to be workers of an attempt hold no more than it was given.
+
+Their author can say it of any pod of his at any time, of one that is bound, too. Whatever holds
+other GPUs than the worker that it names has to count beside it, or a quota would count it as none.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from gpupack_extender.ledger.claims import Allocation, PodClaim
+from gpupack_extender.ledger.workers import WorkerKey
+
+Held = tuple[Allocation, ...]
+
+
+def divide(
+    places: Mapping[WorkerKey, Allocation], pods: Iterable[PodClaim], before: Held
+) -> tuple[Held, dict[str, PodClaim]]:
+    """What an attempt holds, by the index of its workers; and by UID the pods that are none of it.
+
+    A worker whose place is no longer claimed holds what its pod does until that is gone.
+
+    Args:
+        places: of its workers.
+        pods: that say to be its workers.
+        before: what it held when somebody last looked.
+    """
+    held, others = dict(places), dict[str, PodClaim]()
+    ended, served = _without(before, places.values()), set[WorkerKey]()
+    for pod in sorted(pods, key=lambda pod: pod.uid):
+        if pod.worker is None:
+            continue
+        place = places.get(pod.worker)
+        among = ended if place is None else [place]
+        found = next((each for each in among if _is_within(pod.allocation, each)), None)
+        if found is None or pod.worker in served:
+            others[pod.uid] = pod
+            continue
+        served.add(pod.worker)
+        if place is None:
+            ended.remove(found)
+            held[pod.worker] = pod.allocation
+    return tuple(held[worker] for worker in sorted(held, key=lambda of: of.index)), others
+
+
+def _without(before: Held, places: Iterable[Allocation]) -> list[Allocation]:
+    left = list(before)
+    for place in places:
+        if place in left:
+            left.remove(place)
+    return left
+
+
+def _is_within(pod: Allocation, place: Allocation) -> bool:
+    """Whether the pod holds no GPU beyond the place."""
+    return (
+        pod.node == place.node
+        and set(pod.placement.devices) <= set(place.placement.devices)
+        and all(number <= place.tickets.get(name, 0) for name, number in pod.tickets.items())
+    )
