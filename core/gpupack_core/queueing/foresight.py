@@ -149,7 +149,7 @@ class Foresight:
         """Those of one lane who will have ended before any of the kept room is needed."""
         if not entries:
             return []
-        least = min(entries, key=lambda entry: entry.job.priority).job
+        least = self._least_urgent(entries)
         if self.is_unknown(least):
             return []
         rooms = [room for room in self._rooms_before(least) if room.placements is not None]
@@ -157,6 +157,12 @@ class Foresight:
         if self._now + entries[0].lane.shortest > until:
             return []
         return [e for e in entries if all(self._ends_before(e.job, room) for room in rooms)]
+
+    def _least_urgent(self, entries: Sequence[Entry]) -> Job:
+        """Of one lane, which is in the order of priority where that counts."""
+        if self._state.books.rules.by_priority:
+            return entries[-1].job
+        return min(entries, key=lambda entry: entry.job.priority).job
 
     def _ends_before(self, job: Job, room: KeptRoom) -> bool:
         """Whether it is not in the way: it ends before the room is needed, or none is kept.

@@ -17,6 +17,7 @@ a model changes hands of which neither has most, so that it could change back. C
 share before the loss was, too: a job of one GPU would then stop one of eight.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,9 @@ from gpupack_core.queueing.usage import Usage
 _EQUAL: Final = 1e-9
 """Shares that differ by less are the same."""
 
+_Alike = tuple[Tenant, frozenset[tuple[Key, int]]]
+"""Whose it is, and what it counts."""
+
 
 @dataclass(slots=True)
 class Grounds:
@@ -44,8 +48,7 @@ class Grounds:
     relieved: bool
     """Whether jobs of its own tenant could be stopped, too."""
     _after: dict[tuple[NodeId, Key], float] = field(init=False)
-    _tolerated: dict[tuple[Tenant, frozenset[tuple[Key, int]]], bool] = field(default_factory=dict)
-
+    _tolerated: dict[frozenset[tuple[_Alike, int]], bool] = field(default_factory=dict)
     _partings: dict[Tenant, tuple[TreeNode, TreeNode]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,25 +98,31 @@ class Grounds:
         return any(running.charge.get(key) for key in self.keys)
 
     def tolerate_one(self, running: Running) -> bool:
-        """As `tolerate`; jobs of one tenant that count the same are alike."""
-        kind = running.job.tenant, frozenset(running.charge.items())
-        known = self._tolerated.get(kind)
-        if known is None:
-            known = self._tolerated[kind] = self.tolerate((running,))
-        return known
+        """As `tolerate`."""
+        return self._tolerate_together((running,))
 
     def tolerate(self, victims: Sequence[Running]) -> bool:
         """False: neither this set nor a larger one can be allowed.
 
-        What is stopped of our own makes our share smaller, so it is taken at its smallest.
+        What is stopped of our own makes our share smaller, so it is taken at its smallest. Victims
+        below different children of the node where their paths part from ours leave each other's
+        shares as they are.
         """
-        usage = self.books.usage
+        together: dict[NodeId, list[Running]] = {}
         for running in victims:
-            usage.add(running.job.tenant, running.charge, sign=-1)
-        found = all(map(self._is_tolerable, victims))
-        for running in victims:
-            usage.add(running.job.tenant, running.charge)
-        return found
+            if running.job.tenant != self.job.tenant:
+                _, theirs = self._parting(running.job.tenant)
+                together.setdefault(theirs.id, []).append(running)
+        return all(map(self._tolerate_together, together.values()))
+
+    def _tolerate_together(self, victims: Sequence[Running]) -> bool:
+        """Asked once of those that are alike in the books."""
+        asked = frozenset(Counter(map(_alike, victims)).items())
+        known = self._tolerated.get(asked)
+        if known is None:
+            with self._without(victims):
+                known = self._tolerated[asked] = all(map(self._is_tolerable, victims))
+        return known
 
     def _is_tolerable(self, victim: Running) -> bool:
         if victim.job.tenant == self.job.tenant:
@@ -214,6 +223,10 @@ class Grounds:
             yield
         finally:
             self.books.usage.add(self.job.tenant, charge, sign=-1)
+
+
+def _alike(running: Running) -> _Alike:
+    return running.job.tenant, frozenset(running.charge.items())
 
 
 def _both(victim: Running, charge: Charge) -> list[Key]:

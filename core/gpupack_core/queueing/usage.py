@@ -41,8 +41,9 @@ class Usage:
         above: TreeNode | None = node
         while above is not None and change:
             used = self._used.setdefault(above.id, {})
-            before, kept = used.get(key, 0), above.kept(key)
+            before = used.get(key, 0)
             used[key] = before + change
+            kept = above.kept(key) if above.limits else 0
             change = max(used[key] - kept, 0) - max(before - kept, 0)
             above = above.parent
 
