@@ -36,7 +36,7 @@ from gpupack_operator.remembered import Remembered
 ALLOWED_SECONDS = 300.0
 """How long a yes is good for: waiting jobs ask for plans far more often than quotas change."""
 
-DOUBTFUL_SECONDS: Final = 0.5
+DOUBTFUL_SECONDS: Final = 1.0
 """The same where pods of other jobs are about to count. The Job controller takes about as long to
 make the first: dry runs of those that are let in within a moment would all say the same."""
 

@@ -13,6 +13,8 @@ class JobReason(enum.StrEnum):
     """A word for programs."""
 
     # Waiting
+    NEXT = "Next"
+    """The extender's: it fits, and goes in with the next decision."""
     QUEUED = "Queued"
     NOT_YET = "NotYet"
     SCHEDULER_UNAVAILABLE = "SchedulerUnavailable"

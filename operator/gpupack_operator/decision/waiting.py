@@ -44,7 +44,8 @@ QUIET_SECONDS = 10.0
 
 STALE_SECONDS = 600.0
 """The same of a text that differs in times alone, or in a position that has not halved or doubled:
-a thousand jobs that wait behind each other would all be written each time that one ends."""
+a thousand jobs that wait behind each other would all be written each time that one ends. And of one
+that says no more than that the job goes in next: the write of its places follows."""
 
 
 def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
@@ -134,9 +135,12 @@ def _told(
 ) -> Decision:
     """Say why the job waits; a newer text for the same reason may have to wait."""
     newer, last = _set(status, reason, message, write), observation.told
-    if newer.reason != status.reason or newer.message == status.message or last is None:
+    is_next = reason == JobReason.NEXT
+    is_another = newer.reason != status.reason and not is_next
+    if is_another or newer.message == status.message or last is None:
         return Decision(status=newer, again_at=again_at)
-    quiet_seconds = QUIET_SECONDS if _is_news(last, told(observation)) else STALE_SECONDS
+    is_news = not is_next and _is_news(last, told(observation))
+    quiet_seconds = QUIET_SECONDS if is_news else STALE_SECONDS
     tell_at = times.after(last.at, quiet_seconds)
     if tell_at <= observation.now:
         return Decision(status=newer, again_at=again_at)

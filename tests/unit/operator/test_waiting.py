@@ -117,3 +117,14 @@ def test_a_text_that_differs_in_times_alone_is_written_when_it_is_old(in_line):
 
 def test_a_text_that_says_something_else_is_written_soon_whatever_the_position(in_line):
     assert in_line.is_written(in_line.answer(99, lasting="1 GPU", text="1 GPU"), after=10)
+
+
+def test_that_it_goes_in_next_is_not_written_over_why_it_waits(in_line):
+    answer = Waits("Next", "its turn comes", lasting="its turn comes", position=1)
+    assert not in_line.is_written(answer, after=60)
+    assert in_line.is_written(answer, after=600)
+
+
+def test_a_job_of_which_nothing_is_told_yet_says_that_it_goes_in_next(build):
+    answer = Waits("Next", "its turn comes", lasting="its turn comes", position=1)
+    assert decide(build.see(build.gpujob(), answer=answer)).status.reason == "Next"
