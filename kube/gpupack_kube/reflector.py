@@ -2,13 +2,17 @@
 """List and watch one kind into a store, for ever.
 
     list (paged) ─► store.replace ─► watch ─► store.upsert / store.remove
-      ▲                                │ 410 Expired, or a broken line: list anew
+      ▲                                │ 410 Expired, a broken line, a changed CRD: list anew
       └────────────────────────────────┘ ended or unreachable: watch on from the last version
 
 An object that cannot be read, as one that a newer release wrote or that is too large, or at which
 the store fails, stops nobody else's: it is logged, counted and passed over. A watch keeps what was
 last known of it; a list leaves it out. A line of a watch that does not even tell whose it is makes
 for a new list, but once in a while only: its author may send many.
+
+Where the schema of custom resources has changed, the API server ends their watches a second later,
+and until then tells of objects without the fields that are new. To watch on would keep them so: a
+watch of custom resources that ends before its time makes for a new list.
 
 `fresh_at` is the monotonic time of the last word from the server, so that readiness can tell a
 quiet cluster from a dead connection. A watch is asked for anew before long, and the answer is such
@@ -43,6 +47,9 @@ RELIST_SECONDS = 60.0
 
 TELL_SECONDS = 60.0
 """Between two lines in the log about one object that cannot be read."""
+
+EARLY_RELIST_SECONDS = 5.0
+"""Between a list and one because a watch ended before its time: a server may close many."""
 
 PAUSE_SECONDS = 0.2
 """Between two watches, so that a server which closes each at once is not asked without a break."""
@@ -118,8 +125,11 @@ class Reflector(Generic[T]):
     async def _round(self) -> None:
         while not self._version or self._wait_seconds() <= 0:
             await self._list()
+        began = time.monotonic()
         try:
             await self._watch()
+            if self._resource.custom and time.monotonic() - began < client.WATCH_SECONDS[0]:
+                self._list_soon(EARLY_RELIST_SECONDS)
         except errors.Expired:
             self._version = ""
         except (errors.Refused, errors.Unreachable):
@@ -189,8 +199,7 @@ class Reflector(Generic[T]):
     def _skip(self, event: client.Skipped) -> None:
         self._pass_over(event.metadata, event.reason)
         if not (event.metadata.uid and event.metadata.resource_version):
-            since_seconds = time.monotonic() - self.listed_at
-            self.list_anew(wait_seconds=max(RELIST_SECONDS - since_seconds, 0.0))
+            self._list_soon(RELIST_SECONDS)
             return
         self._version = event.metadata.resource_version
         if event.type == "DELETED":
@@ -235,6 +244,11 @@ class Reflector(Generic[T]):
     def _nothing_but(self, metadata: objects.ObjectMeta) -> T:
         """What is gone is known by its metadata."""
         return msgspec.convert({"metadata": metadata}, self._resource.type)
+
+    def _list_soon(self, apart_seconds: float) -> None:
+        """List again, at least so long after the last list."""
+        since_seconds = time.monotonic() - self.listed_at
+        self.list_anew(wait_seconds=max(apart_seconds - since_seconds, 0.0))
 
     def _wait_seconds(self) -> float:
         """How long until a list is due."""

@@ -25,6 +25,15 @@ class Resource(Generic[T]):
     type: type[T]
     levels: int | None = None
 
+    @property
+    def custom(self) -> bool:
+        """Whether a CustomResourceDefinition makes the kind, so that its schema may change.
+
+        Kubernetes' own groups have no dot, or end with `.k8s.io`.
+        """
+        group = self.prefix.removeprefix("/apis/").partition("/")[0]
+        return "." in group and not group.endswith(".k8s.io")
+
     def collection(self, namespace: str = "") -> str:
         """Path of all objects, of one namespace where one is given."""
         middle = f"/namespaces/{namespace}" if namespace else ""

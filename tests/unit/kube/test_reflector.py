@@ -6,8 +6,10 @@ import time
 import pytest
 from aiohttp import web
 
+from gpupack_kube import objects
+from gpupack_kube import reflector as reflector_module
 from gpupack_kube.reflector import Reflector
-from gpupack_kube.resources import PODS
+from gpupack_kube.resources import LEASES, PODS, Resource
 
 
 class Names:
@@ -81,6 +83,32 @@ async def test_a_closed_watch_goes_on_from_the_last_version_seen(serve):
     async with serve(script.answer) as api:
         await run_until(Reflector(api, PODS, Names()), lambda: len(script.asked) >= 3)
     assert script.asked[2]["resourceVersion"] == "9"
+
+
+CUSTOM = Resource("/apis/gpupack.dev/v1alpha1", "gpuquotas", objects.Object)
+
+
+async def test_a_watch_of_custom_resources_that_ends_before_its_time_lists_anew(serve, monkeypatch):
+    """Their schema has changed, and what was seen meanwhile may lack the fields that are new."""
+    monkeypatch.setattr(reflector_module, "EARLY_RELIST_SECONDS", 0.3)
+    pages = [page([]), page([pod("whole", "7")], version="7")]
+    script = Script(pages=pages, watches=[[line("ADDED", pod("pruned", "7"))]])
+    async with serve(script.answer) as api:
+        store = Names()
+        reflector = Reflector(api, CUSTOM, store)
+        await run_until(reflector, lambda: store.held == {"whole"})
+
+
+async def test_watches_that_all_end_at_once_do_not_make_for_a_list_each(serve):
+    script = Script(pages=[page([])], watches=[[] for _ in range(4)])
+    async with serve(script.answer) as api:
+        await run_until(Reflector(api, CUSTOM, Names()), lambda: len(script.asked) >= 5)
+    assert ["watch" in query for query in script.asked[:5]] == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize(("resource", "custom"), [(PODS, False), (LEASES, False), (CUSTOM, True)])
+def test_kinds_that_a_crd_makes_are_told_by_their_group(resource, custom):
+    assert resource.custom is custom
 
 
 async def test_an_expired_watch_lists_anew_and_forgets_what_is_gone(serve):
