@@ -94,12 +94,15 @@ async def for_all(items: Iterable[T], act: Callable[[T], Awaitable[object]]) -> 
 
 
 def delete_all(kube: Kube, collection: str, *, selector: str = "") -> None:
-    """Delete a collection by calls of the server's own, which end before all of a large one is."""
-    query = f"?labelSelector={selector}" if selector else ""
+    """Delete a collection by calls of the server's own, which end before all of a large one is.
+
+    With what its objects own: of Jobs the server would leave the pods.
+    """
+    chosen = f"labelSelector={selector}&" if selector else ""
 
     def is_empty() -> bool:
-        kube.kubectl("delete", "--raw", f"{collection}{query}")
-        left = kube.insist("get", "--raw", f"{collection}{query}{'&' if query else '?'}limit=1")
+        kube.kubectl("delete", "--raw", f"{collection}?{chosen}propagationPolicy=Background")
+        left = kube.insist("get", "--raw", f"{collection}?{chosen}limit=1")
         return '"items":[]' in left
 
     wait_for(is_empty, seconds=PATIENCE_SECONDS, what=f"nothing is left of {collection}")

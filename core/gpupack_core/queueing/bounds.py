@@ -68,11 +68,15 @@ class Bounds:
 
     def cost(self, row: int, least: float) -> Cost:
         """What room for one worker costs there at the least, if so much is lost at the least."""
-        missing = self._gang.request.milli - int(self._free[row])
+        missing = self.missing(row)
         if missing <= 0:
             return least, 0, 1
         most = int(self._largest[row])
         return least, missing, -(-missing // most)
+
+    def missing(self, row: int) -> int:
+        """Milli-GPU that one more worker lacks there."""
+        return self._gang.request.milli - int(self._free[row])
 
     def _on(self, row: int) -> slice:
         return slice(self._starts[row], self._starts[row + 1])

@@ -124,6 +124,29 @@ class Grounds:
                 known = self._tolerated[asked] = all(map(self._is_tolerable, victims))
         return known
 
+    def losable(self, running: Sequence[Running], milli: Sequence[int]) -> int:
+        """At the most so many milli-GPU may be lost by these together, by `tolerate`.
+
+        Those of each kind are asked about as if no others were stopped.
+
+        Args:
+            running: who could be stopped.
+            milli: what each of them would lose.
+        """
+        alike: dict[_Alike, list[tuple[int, Running]]] = {}
+        for one, lost in zip(running, milli, strict=True):
+            alike.setdefault(_alike(one), []).append((lost, one))
+        return sum(map(self._losable_of_kind, alike.values()))
+
+    def _losable_of_kind(self, kind: list[tuple[int, Running]]) -> int:
+        total, together = 0, list[Running]()
+        for lost, one in sorted(kind, key=lambda each: each[0], reverse=True):
+            together.append(one)
+            if not self.tolerate(together):
+                break
+            total += lost
+        return total
+
     def _is_tolerable(self, victim: Running) -> bool:
         if victim.job.tenant == self.job.tenant:
             return True

@@ -141,8 +141,11 @@ class Search:
             ties += bound == most[0]
             numbers = self._bounds.on(row, first)
             local = [self._candidates[of] for of in numbers]
+            frees = self._bounds.frees(row, numbers)
+            losable = self._grounds.losable([one.running for one in local], frees)
+            if losable < self._bounds.missing(row):
+                continue
             if self._trials.has_room_without(local, row, workers=1):
-                frees = self._bounds.frees(row, numbers)
                 best = self._cover.cheapest(local, row=row, frees=frees, below=best) or best
         return best
 
