@@ -28,11 +28,11 @@ from gpupack_devcluster.driver import HostComponent, NodeComponent
 from gpupack_devcluster.errors import ImageMissing, UnknownName
 from gpupack_devcluster.images import ImageStore
 from gpupack_devcluster.kubectl import Kubectl
-from gpupack_devcluster.locking import locked
+from gpupack_devcluster.locking import locked, locked_if_free
 from gpupack_devcluster.node import Node, node_component
 from gpupack_devcluster.node_config import NodeConfig
 from gpupack_devcluster.parallel import for_all
-from gpupack_devcluster.settings import HOST, SANDBOX_IMAGE, ClusterSettings, node_name
+from gpupack_devcluster.settings import HOST, SANDBOX_IMAGE, ClusterSettings, Paths, node_name
 from gpupack_devcluster.timing import logger, phase
 
 BINARIES = (
@@ -198,11 +198,22 @@ class Cluster:
         host.restore()
 
     def _end_abandoned(self) -> None:
-        """A checkout deleted while its cluster was up left nothing to run `down` on."""
+        """End another cluster that no `down` ended: its checkout is deleted, or nothing of it runs.
+
+        The bridge outlives the processes where a container or a session is ended with all in it.
+        """
         owner = network.owner(self.settings.addresses)
-        if owner and not Path(owner).exists():
+        if not owner or Path(owner) == self._paths.state:
+            return
+        if not Path(owner).exists():
             logger.warning("removing what is left of the cluster of deleted folder %s", owner)
             self._end(Path(owner))
+            return
+        # Who holds the lock may be about to start the first process.
+        with locked_if_free(Paths(Path(owner)).lock) as free:
+            if free and not processes.scan(Path(owner)):
+                logger.warning("removing the bridge of %s, a cluster of which nothing runs", owner)
+                self._end(Path(owner))
 
     def _check(self, nodes: int) -> None:
         require_root()

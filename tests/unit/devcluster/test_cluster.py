@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
+import subprocess
+
 import pytest
 
-from gpupack_devcluster import host, network
+from gpupack_devcluster import host, network, processes
 from gpupack_devcluster.cluster import Cluster
+from gpupack_devcluster.locking import locked
 from gpupack_devcluster.settings import ClusterSettings, Paths
 
 
@@ -12,6 +16,22 @@ def taken_down(monkeypatch):
     monkeypatch.setattr(network, "take_down", lambda _, state: folders.append(str(state)))
     monkeypatch.setattr(host, "restore", lambda: None)
     return folders
+
+
+@pytest.fixture
+def marked_process():
+    """Starts a process that carries the mark of a cluster."""
+    started = []
+
+    def start(state):
+        environment = {**os.environ, processes.MARK: str(state), processes.UNIT: "etcd"}
+        started.append(subprocess.Popen(["sleep", "60"], env=environment))
+        assert processes.scan(state)
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 def owned_by(monkeypatch, folder):
@@ -32,7 +52,33 @@ def test_a_host_without_a_cluster_is_left_alone(monkeypatch, tmp_path, taken_dow
     assert taken_down == []
 
 
-def test_the_cluster_of_another_checkout_is_left_alone(monkeypatch, tmp_path, taken_down):
+def test_what_is_left_of_another_checkouts_cluster_of_which_nothing_runs_is_removed(
+    monkeypatch, tmp_path, taken_down
+):
     owned_by(monkeypatch, str(tmp_path))
     Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    assert taken_down == [str(tmp_path)]
+
+
+def test_the_cluster_of_another_checkout_that_runs_is_left_alone(
+    monkeypatch, tmp_path, taken_down, marked_process
+):
+    marked_process(tmp_path)
+    owned_by(monkeypatch, str(tmp_path))
+    Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    assert taken_down == []
+
+
+def test_the_cluster_of_another_checkout_that_is_being_started_is_left_alone(
+    monkeypatch, tmp_path, taken_down
+):
+    owned_by(monkeypatch, str(tmp_path))
+    with locked(Paths(tmp_path).lock):
+        Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    assert taken_down == []
+
+
+def test_our_own_bridge_stays(monkeypatch, tmp_path, taken_down):
+    owned_by(monkeypatch, str(tmp_path))
+    Cluster(ClusterSettings(Paths(tmp_path)))._end_abandoned()
     assert taken_down == []

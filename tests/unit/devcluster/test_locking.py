@@ -3,7 +3,7 @@
 
 import threading
 
-from gpupack_devcluster.locking import locked
+from gpupack_devcluster.locking import locked, locked_if_free
 
 
 def test_a_second_driver_waits_until_the_first_is_done(tmp_path):
@@ -20,3 +20,10 @@ def test_a_second_driver_waits_until_the_first_is_done(tmp_path):
         order.append("first")
     other.join(timeout=10)
     assert order == ["first", "second"]
+
+
+def test_a_lock_that_is_held_is_not_waited_for_where_a_free_one_is_asked_for(tmp_path):
+    with locked_if_free(tmp_path / "lock") as first, locked_if_free(tmp_path / "lock") as second:
+        assert (first, second) == (True, False)
+    with locked_if_free(tmp_path / "lock") as third:
+        assert third
