@@ -7,9 +7,9 @@ Then, of each model that a victim has and the job takes,
 
 - theirs borrows it, and would still borrow if any one of its victims were spared: nobody goes below
   the promise for a job that needed less;
-- afterwards the share of it that is ours is no larger than theirs. Within its promise a share is 0,
-  so what was promised can always be had back; and beyond that a tenant never takes so much that the
-  other is left with less than it has.
+- afterwards the share of it that is ours is no larger than theirs, nor without end, as that of
+  weight 0 is. Within its promise a share is 0, so what was promised can always be had back; and
+  beyond that a tenant never takes so much that the other is left with less than it has.
 
 So no two can take from each other in turn: every such step makes the smaller share of the two
 larger and keeps it the smaller. Comparing dominant shares was rejected: they stay as they are when
@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from gpupack_core.queueing.books import Books
@@ -74,7 +75,9 @@ class Grounds:
         rules = self.books.rules.preemption
         if rules.nominal and not ours:
             return True
-        return rules.fair_share and ours <= self.books.usage.share_of(theirs, key) + _EQUAL
+        is_last = ours == inf  # of weight 0: two of them would take from each other in turn
+        of_theirs = self.books.usage.share_of(theirs, key)
+        return rules.fair_share and not is_last and ours <= of_theirs + _EQUAL
 
     def _share_after(self, node: TreeNode, key: Key) -> float:
         """Of a node above the job, at the least, once it runs on GPUs of this key."""

@@ -31,7 +31,7 @@ def quotas(draw, **limited):
         quota(
             name,
             cohort=draw(st.sampled_from(["", "left", "right"])),
-            weight=draw(st.sampled_from([1.0, 1.0, 3.0])),
+            weight=draw(st.sampled_from([1.0, 1.0, 3.0, 0.0])),
             **{"gpus": None, **{key: draw(limits_of) for key in keys if key}},
             **({"": draw(limits_of)} if "" in keys else {}),
         )

@@ -248,6 +248,17 @@ def test_what_does_not_run_does_not_end():
         world.queue.end(JobId("job"), world.cluster, 0.0)
 
 
+def test_tenants_of_weight_0_do_not_take_from_each_other_in_turn():
+    """Each share of theirs is without end, so that after a loss none is the smaller."""
+    world = World(node("n0", 4), quotas=[quota("a", weight=0.0), quota("b", weight=0.0)])
+    for gpu in range(4):
+        world.runs(f"b{gpu}", f"n0/{gpu}", "b")
+    for number in range(3):
+        world.submit(f"a{number}", 1, "a")
+    world.decide(at=10)
+    assert world.log == []
+
+
 def test_who_has_most_of_one_model_does_not_lose_all_of_another_for_it():
     """Else the other could take it back in turn: the larger of its shares stays as it is."""
     world = World(
