@@ -12,7 +12,16 @@ from gpupack_core.queueing.durations import Durations, kind_of
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import NOBODY, Job, JobId, Running, Tenant, holder_of
 from gpupack_core.queueing.queue import Queue
-from gpupack_core.queueing.quota import ROOT, Cohort, CohortName, Fifo, Limit, Quota, Quotas
+from gpupack_core.queueing.quota import (
+    MOST_LEVELS,
+    ROOT,
+    Cohort,
+    CohortName,
+    Fifo,
+    Limit,
+    Quota,
+    Quotas,
+)
 from gpupack_core.queueing.reasons import Wait, WaitReason
 from gpupack_core.queueing.room import Planner
 from gpupack_core.queueing.rules import NEVER, Preemption, Rules
@@ -20,6 +29,7 @@ from gpupack_core.queueing.waiting import has_room
 
 __all__ = [
     "ANY",
+    "MOST_LEVELS",
     "NEVER",
     "NOBODY",
     "ROOT",

@@ -13,7 +13,6 @@ gets it back whenever it asks. What nobody is promised belongs to the root, wher
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import isfinite
 from typing import Final, NewType
 
 from gpupack_core.errors import InvalidQuota
@@ -25,6 +24,12 @@ CohortName = NewType("CohortName", str)
 ROOT: Final = CohortName("")
 """The cluster itself, above all cohorts."""
 
+MOST_LEVELS: Final = 32
+"""Of cohorts, one above the other."""
+
+LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000.0
+"""Of weights other than 0. Far beyond, shares differ by less than what a float can tell."""
+
 
 class Fifo(StrEnum):
     """Whether others may go first where the first in line finds no room."""
@@ -34,8 +39,10 @@ class Fifo(StrEnum):
 
 
 def _check_weight(whose: str, weight: float) -> None:
-    if not (isfinite(weight) and weight >= 0):
-        raise InvalidQuota(f"{whose}: weight {weight:g} is not 0 or more")
+    if weight != 0 and not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+        raise InvalidQuota(
+            f"{whose}: weight {weight:g} is neither 0 nor {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,8 @@ class Quotas:
     """All of them. A cohort that is only named is one without limits, below the root.
 
     Raises:
-        InvalidQuota: two of one name, or cohorts that are above themselves.
+        InvalidQuota: two of one name, cohorts that are above themselves, or too many one above the
+            other.
     """
 
     quotas: tuple[Quota, ...] = ()
@@ -135,9 +143,11 @@ def _check_distinct(what: str, names: Iterable[str]) -> None:
 
 def _check_no_loop(start: CohortName, parents: Mapping[CohortName, CohortName]) -> None:
     above, seen = parents[start], [start]
-    while above in parents:
+    while above != ROOT:
         if above in seen:
             loop = " < ".join((*seen, above))
             raise InvalidQuota(f"a cohort is above itself: {loop}")
+        if len(seen) > MOST_LEVELS:
+            raise InvalidQuota(f"more than {MOST_LEVELS} cohorts are above cohort {start}")
         seen.append(above)
-        above = parents[above]
+        above = parents.get(above, ROOT)

@@ -65,8 +65,10 @@ class Rules:
     preemption: Preemption = field(default_factory=Preemption)
 
     def __post_init__(self) -> None:
-        least = min(self.half_life, self.keep_room_after, self.kept, self.guess_delay)
-        if least < 0 or self.half_life == inf:
-            raise InvalidQuota(f"a rule of the queue is negative or without end: {self}")
+        times = (self.half_life, self.keep_room_after, self.guess_delay)
+        if min(*times, self.kept) < 0:
+            raise InvalidQuota(f"a rule of the queue is negative: {self}")
+        if self.half_life == inf:
+            raise InvalidQuota("the half-life is without end; with 0 only what is used now counts")
         if self.foreseen < 1:
             raise InvalidQuota(f"foreseen is {self.foreseen}; without 1 or more nothing goes on")

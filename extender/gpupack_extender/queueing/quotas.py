@@ -15,6 +15,7 @@ import msgspec
 from gpupack_core.models import matches_model, words
 from gpupack_core.queueing import (
     ANY,
+    MOST_LEVELS,
     ROOT,
     Cohort,
     CohortName,
@@ -33,9 +34,6 @@ from gpupack_crds.quota import ANY_MODEL, MAX_MODELS, ModelLimit, Weight
 from gpupack_crds.wire import Wire
 
 Q = TypeVar("Q", GpuQuota, GpuCohort)
-
-MOST_LEVELS: Final = 32
-"""Of cohorts, one above the other."""
 
 ORDERS: Final = {"Strict": Fifo.STRICT, "BestEffort": Fifo.BEST_EFFORT}
 

@@ -82,12 +82,20 @@ def test_a_cohort_that_is_only_named_is_one_without_limits():
     ("wrong", "told"),
     [
         (lambda: Limit(-1), "must not be negative"),
-        (lambda: Quota(Tenant("a"), weight=-1), "weight -1 is not 0 or more"),
+        (lambda: Quota(Tenant("a"), weight=-1), "weight -1 is neither 0 nor 0.001 to 1000"),
+        (lambda: Quota(Tenant("a"), weight=1e308), r"weight 1e\+308 is neither"),
+        (lambda: cohort("lab", weight=1e-320), "cohort lab: weight 9.99989e-321 is neither"),
+        (lambda: Quota(Tenant("a"), weight=float("nan")), "weight nan is neither"),
         (lambda: cohort(""), "a cohort needs a name"),
+        (
+            lambda: Quotas((), tuple(cohort(f"c{n}", parent=f"c{n + 1}") for n in range(33))),
+            "more than 32 cohorts are above cohort c0",
+        ),
         (lambda: Quotas((quota("a"), quota("a"))), "two quotas of namespace a"),
         (lambda: Quotas((), (cohort("a", parent="a"),)), "above itself: a < a"),
         (lambda: Quotas(default=Quota(Tenant(""), limits(1))), "cannot promise anything"),
-        (lambda: Rules(half_life=-1), "negative or without end"),
+        (lambda: Rules(half_life=-1), "a rule of the queue is negative"),
+        (lambda: Rules(half_life=float("inf")), "the half-life is without end"),
     ],
 )
 def test_quotas_that_cannot_be_are_refused(wrong, told):
