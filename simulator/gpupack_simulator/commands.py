@@ -8,7 +8,7 @@ from itertools import count
 from math import isfinite
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from gpupack_core import Node, policy_named
 from gpupack_simulator.errors import InvalidParameter
@@ -195,6 +195,11 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, emoji=False)
 
 
+def show_tables(made: RenderableType) -> None:
+    """Lines too long for the terminal go on below: a figure that is cut off is a wrong one."""
+    console().print(made, crop=False)
+
+
 def _write(digests: Sequence[Digest], output: Output) -> None:
     if output.json is not None:
         write_json(output.json, results(digests))
@@ -252,5 +257,5 @@ def _report(
     )
     written(lambda: _write(digests, output))
     if not output.quiet:
-        console().print(tables(digests))
+        show_tables(tables(digests))
     return digests

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpupack_core import Cluster
 from gpupack_simulator.experiments import Scripted
 from gpupack_simulator.inputs.quotafile import QuotaFile
 from gpupack_simulator.inputs.scenario import Scenario
+from gpupack_simulator.inputs.snapshot import cluster_of
 from gpupack_simulator.output.quotas import PROPOSED, TODAY, QuotaChange, change
 from gpupack_simulator.record import Run
 
@@ -31,6 +33,12 @@ class QuotaTrial:
     policy: str = "default"
     seed: int = 0
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def cluster(self) -> Cluster:
+        """Before any job came."""
+        if self.snapshot is None:
+            return Cluster(self.scenario.nodes)
+        return cluster_of(self.snapshot, adopt=self.adopt)
 
     def runs(self) -> tuple[Run, Run]:
         """Under today's quotas, and under the proposed."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpupack_core import policy_named
-from gpupack_simulator.commands import Output, console, prepared, written
+from gpupack_simulator.commands import Output, console, prepared, show_tables, written
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.quotafile import QuotaFile, read_quotas
 from gpupack_simulator.inputs.scenario import Scenario, read_jobs, read_scenario
@@ -15,6 +15,7 @@ from gpupack_simulator.output.quotas import NOTE, QuotaChange, change_json, tabl
 from gpupack_simulator.output.results import Json, write_json
 from gpupack_simulator.output.table import shown
 from gpupack_simulator.output.writing import digested
+from gpupack_simulator.quota_doubts import doubts
 from gpupack_simulator.quota_trial import QuotaTrial
 from gpupack_simulator.record import TimeUnit
 
@@ -38,6 +39,7 @@ def what_if(options: WhatIf, output: Output) -> None:
     """Replay the jobs twice, and say what would have changed."""
     policy_named(options.policy)
     trial = _trial(options)
+    _tell_doubts(trial)
     prepared(output)
     runs = trial.runs()
     found = trial.compared(runs)
@@ -53,7 +55,7 @@ def what_if(options: WhatIf, output: Output) -> None:
 
     written(write)
     if not output.quiet:
-        console().print(shown(tables(found), NOTE, verdict(found)))
+        show_tables(shown(tables(found), NOTE, verdict(found)))
 
 
 def _trial(options: WhatIf) -> QuotaTrial:
@@ -77,6 +79,19 @@ def _trial(options: WhatIf) -> QuotaTrial:
         seed=options.seed,
         parameters=named | {"quotas_before": _before(today, scenario), "quotas": proposed.name},
     )
+
+
+def _tell_doubts(trial: QuotaTrial) -> None:
+    """A quota without effect is no fault: tenants and nodes may be about to come."""
+    scenario, out = trial.scenario, console(stderr=True)
+    tenants = {job.tenant for job in scenario.jobs}
+    cluster = trial.cluster()
+    before = scenario.quotas if trial.today is None else trial.today.quotas
+    sides = {trial.parameters["quotas_before"]: before}
+    sides[trial.parameters["quotas"]] = trial.proposed.quotas
+    for name, quotas in sides.items():
+        for doubt in doubts(quotas, tenants, cluster):
+            out.print(f"Warning: {name}: {doubt}", soft_wrap=True)
 
 
 def _one_cluster(options: WhatIf) -> None:

@@ -139,7 +139,55 @@ def test_options_that_do_not_go_together_are_refused(files, options):
     assert REFUSED[options] in said(*given, "--quotas", files / "new.yaml", fails=True)
 
 
+DOUBTFUL = {
+    "quotas: [{tenant: onwer}]": "there are no jobs of onwer",
+    "quotas: [{tenant: owner, cohort: lap}]": (
+        "there is no cohort lap; one without limits counts instead"
+    ),
+    "cohorts: [{name: lab, parent: uni}]": "there is no cohort uni;",
+    "cohorts: [{name: lab}]": "nobody is in cohort lab",
+    "quotas: [{tenant: owner, gpus: {B200: 4}}]": "no GPU counts as B200; there are GPU",
+    'quotas: [{tenant: owner, gpus: {"*": 3, GPU: 2}}, {tenant: guest, gpus: {GPU: 3}}]': (
+        "5 GPUs of GPU are promised, and there are 4"
+    ),
+    "quotas: [" + ", ".join(f"{{tenant: t{n}}}" for n in range(8)) + "]": (
+        "there are no jobs of t0, t1, t2, t3, t4 and 3 more"
+    ),
+}
+
+
+@pytest.mark.parametrize("quotas", DOUBTFUL)
+def test_quotas_that_can_have_no_effect_are_warned_of_and_tried_all_the_same(files, quotas):
+    (files / "new.yaml").write_text(f"{quotas}\n")
+    output = said(files / "scenario.yaml", "--quotas", files / "new.yaml")
+    assert f"Warning: new.yaml: {DOUBTFUL[quotas]}" in output
+    assert "Under the proposed quotas" in output
+
+
+def test_quotas_that_name_what_there_is_are_not_warned_of(files):
+    (files / "new.yaml").write_text(
+        "cohorts: [{name: lab}]\nquotas: [{tenant: owner, cohort: lab, gpus: {gpu: 4}}]\n"
+    )
+    given = ("--quotas", files / "new.yaml", "--quotas-before", files / "old.yaml")
+    assert "Warning" not in said(files / "scenario.yaml", *given)
+
+
+def test_a_snapshot_has_the_models_that_quotas_may_name(files):
+    (files / "state.json").write_text(json.dumps(snapshot.dump(Cluster([node("a")]))))
+    (files / "jobs.yaml").write_text("jobs: [{name: g, tenant: owner, gpus: 1, duration: 600}]\n")
+    (files / "new.yaml").write_text("quotas: [{tenant: owner, gpus: {B200: 4}}]\n")
+    given = ("--snapshot", files / "state.json", "--jobs", files / "jobs.yaml")
+    assert "no GPU counts as B200; there are " in said(*given, "--quotas", files / "new.yaml")
+
+
+def test_a_narrow_terminal_gets_every_figure(files, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    output = said(files / "scenario.yaml", "--quotas", files / "new.yaml")
+    assert [line.split()[-1] for line in output.splitlines() if "proposed  " in line][-1] == "2"
+
+
 def test_faults_of_quotas_are_told_by_file_and_line(files):
     (files / "new.yaml").write_text("quotas:\n- {tenant: owner, gpus: {H100: lots}}\n")
     output = said(files / "scenario.yaml", "--quotas", files / "new.yaml", fails=True)
-    assert "Error: new.yaml:2: quotas[0].gpus" in output
+    assert "Error: new.yaml:2: quotas[0].gpus.H100: " in output
+    assert "it is 'lots'" in output or "got `str`" in output
