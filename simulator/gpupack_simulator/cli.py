@@ -13,7 +13,7 @@ from gpupack_core import POLICIES, CoreError
 from gpupack_simulator import commands
 from gpupack_simulator.commands import Output, Play, Replay
 from gpupack_simulator.disciplines import DISCIPLINES
-from gpupack_simulator.errors import SimulatorError
+from gpupack_simulator.errors import InvalidParameter, SimulatorError
 from gpupack_simulator.experiments import FIFO, MEASURED, WARM_UP, KnownMix
 from gpupack_simulator.inputs.source import TraceSource
 from gpupack_simulator.inputs.swf import TenantColumn
@@ -246,14 +246,22 @@ def _source(given: dict[str, Any]) -> TraceSource:
 
 
 def _output(given: dict[str, Any]) -> Output:
-    """Takes its options out of those given."""
+    """Takes its options out of those given; what is left are inputs."""
+    json = given.pop("json")
+    if json is not None and json.resolve() in _inputs(given):
+        raise InvalidParameter(f"--json would overwrite {json.name}, which is read; name another")
     return Output(
-        json=given.pop("json"),
+        json=json,
         folder=given.pop("out"),
         processes=given.pop("processes"),
         quiet=given.pop("quiet"),
         command=_command(),
     )
+
+
+def _inputs(given: dict[str, Any]) -> set[Path]:
+    """Files that are read."""
+    return {value.resolve() for value in given.values() if isinstance(value, Path)}
 
 
 def _command() -> str:

@@ -34,6 +34,14 @@ class LimitSpec(Struct, rename="camel", forbid_unknown_fields=True):
     lending_limit: Amount | None = None
     borrowing_limit: Amount | None = None
 
+    def __post_init__(self) -> None:
+        """As the cluster does, refuse what says nothing."""
+        if self.lending_limit is not None and self.lending_limit > self.nominal:
+            raise ValueError(
+                f"lendingLimit {self.lending_limit:g} is of the {self.nominal:g} promised GPUs; "
+                "set it to no more than nominal"
+            )
+
 
 class QuotaSpec(Struct, rename="camel", forbid_unknown_fields=True):
     """One entry of `quotas`."""
@@ -41,7 +49,7 @@ class QuotaSpec(Struct, rename="camel", forbid_unknown_fields=True):
     tenant: Name
     cohort: str = ""
     weight: Annotated[float, Meta(ge=0)] = 1.0
-    gpus: dict[str, LimitSpec | Amount] = {}
+    gpus: dict[Name, LimitSpec | Amount] = {}
 
 
 class CohortSpec(Struct, rename="camel", forbid_unknown_fields=True):
@@ -50,7 +58,7 @@ class CohortSpec(Struct, rename="camel", forbid_unknown_fields=True):
     name: Name
     parent: str = ""
     weight: Annotated[float, Meta(ge=0)] = 1.0
-    gpus: dict[str, LimitSpec | Amount] = {}
+    gpus: dict[Name, LimitSpec | Amount] = {}
     fifo: Fifo | None = None
     min_runtime: Time | None = None
 

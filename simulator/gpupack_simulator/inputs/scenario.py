@@ -21,9 +21,9 @@
       - {tenant: vision, cohort: research, gpus: {H100: {nominal: 8, lendingLimit: 4}, "*": 2}}
       - {tenant: speech, cohort: research, weight: 3}
 
-Jobs name their `tenant`; quotas count GPUs, "*" those of models that no quota names. What a node
-leaves out it has in plenty; `count` makes so many nodes, NAME-0 and on. What a job
-leaves out it does not ask for; without `duration` it never ends.
+Jobs name their `tenant`; quotas count GPUs, "*" those of models that no quota names; a weight is 0,
+or 0.001 to 1000. What a node leaves out it has in plenty; `count` makes so many nodes, NAME-0 and
+on. What a job leaves out it does not ask for; without `duration` it never ends.
 """
 
 from collections.abc import Callable
@@ -200,15 +200,23 @@ class Reading:
 
     def quotas(self, top: dict[str, Any]) -> Quotas:
         """Of the tree that `quotas` and `cohorts` make."""
-        quotas = self._made(top.get("quotas"), QuotaSpec, "quotas", quota_of)
-        cohorts = self._made(top.get("cohorts"), CohortSpec, "cohorts", cohort_of)
-        made = self._attempt("quotas", lambda: Quotas(tuple(quotas), tuple(cohorts)))
+        quotas = self._made(top.get("quotas"), QuotaSpec, ("quotas", "tenant"), quota_of)
+        cohorts = self._made(top.get("cohorts"), CohortSpec, ("cohorts", "name"), cohort_of)
+        made = self._attempt("cohorts", lambda: Quotas(tuple(quotas), tuple(cohorts)))
         return made or Quotas()
 
-    def _made(self, data: Any, into: type[S], path: str, make: Callable[[S], T]) -> list[T]:
-        found = items(data, into, path, self._document, self._faults)
-        made = (self._attempt(at, lambda spec=spec: make(spec)) for at, spec in found)
-        return [one for one in made if one is not None]
+    def _made(
+        self, data: Any, into: type[S], called: tuple[str, str], make: Callable[[S], T]
+    ) -> list[T]:
+        """`called`: how the list is, and the field of an entry that no other may have alike."""
+        (path, field), found = called, dict[str, T]()
+        for at, spec in items(data, into, path, self._document, self._faults):
+            name, made = getattr(spec, field), self._attempt(at, lambda spec=spec: make(spec))
+            if name in found:
+                self._fault(f"{at}.{field}", f"there is an entry of {name} above; make them one")
+            elif made is not None:
+                found[name] = made
+        return list(found.values())
 
     def _breakdowns(self, data: Any, nodes: tuple[Node, ...]) -> tuple[Breakdown, ...]:
         by_name = {str(node.name): node for node in nodes}

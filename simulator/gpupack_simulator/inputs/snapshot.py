@@ -29,9 +29,17 @@ def read_snapshot(path: Path, *, adopt: bool = False) -> dict[str, Any]:
     try:
         cluster_of(document, adopt=adopt)
     except InvalidSnapshot as error:
-        hint = "" if adopt or "holders" not in str(error) else f"; {_HINT}"
+        hint = f"; {_HINT}" if not adopt and _can_adopt(document) else ""
         raise faults.fatal(f"{error}{hint}") from error
     return document
+
+
+def _can_adopt(document: Mapping[str, Any]) -> bool:
+    try:
+        cluster_of(document, adopt=True)
+    except InvalidSnapshot:
+        return False
+    return True
 
 
 def cluster_of(document: Mapping[str, Any], *, adopt: bool = False) -> Cluster:

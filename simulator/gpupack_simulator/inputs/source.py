@@ -53,6 +53,8 @@ def read_source(source: TraceSource) -> Trace | None:
             raise InvalidParameter(f"{source.path.name} is SWF, whose columns need no --mapping")
         return read_swf(source.path, _rules(source))
     _refuse(source, f"{source.path.name} is none")
+    if source.mapping is None and source.path.name.lower().endswith(f"{SUFFIX}.gz"):
+        raise InvalidParameter(f"{source.path.name} is compressed; unpack it first (gunzip)")
     if source.mapping is None:
         raise InvalidParameter(
             f"--trace needs --mapping: a YAML that names its columns; or a file in the Standard "

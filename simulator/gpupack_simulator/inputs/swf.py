@@ -57,6 +57,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
 _WHOLE: Final = re.compile(r"-?[0-9]{1,12}", re.ASCII)
 _HEADER: Final = re.compile(r";\s*(\w+):\s*(.*?)\s*$", re.ASCII)
 _SHOWN: Final = 40
+_GZIP: Final = b"\x1f\x8b"
 
 
 class TenantColumn(StrEnum):
@@ -108,6 +109,9 @@ def read_swf(path: Path, rules: SwfRules) -> SwfTrace:
     faults = Faults(path)
     reading = _Reading(rules, faults)
     try:
+        with path.open("rb") as start:
+            if start.read(len(_GZIP)) == _GZIP:
+                raise faults.fatal("is compressed; unpack it first (gunzip)")
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             for number, line in enumerate(_lines(file, faults), start=1):
                 reading.line(number, line)

@@ -16,6 +16,11 @@ from gpupack_simulator.inputs.yamlfile import Document
 T = TypeVar("T")
 
 _AT = re.compile(r" - at `\$\.?(.*)`$")
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_ANY_KEY = "[...]"
+"""How msgspec calls a field of a mapping that may have any names."""
+_LONGEST = 60
+"""Letters of a value that a message shows."""
 
 
 def fields_of(data: Any, path: str, document: Document, faults: Faults) -> dict[str, Any]:
@@ -48,7 +53,62 @@ def one(data: Any, into: type[T], path: str, document: Document, faults: Faults)
         return msgspec.convert(data, into)
     except msgspec.ValidationError as error:
         inner = _AT.search(str(error))
-        below = inner[1] if inner else ""
+        below = _named(data, into, inner[1], str(error)) if inner else ""
         where = path + below if below.startswith("[") else ".".join(filter(None, (path, below)))
-        faults.add(document.line(where), where, _AT.sub("", str(error)))
+        told = _AT.sub("", str(error))
+        faults.add(document.line(where), where, told + _more(data, into, below, told))
         return None
+
+
+def _named(data: Any, into: Any, path: str, told: str) -> str:
+    """The path with the keys that msgspec leaves out: those that alone have the same fault."""
+    while _ANY_KEY in path:
+        before, _, after = path.partition(_ANY_KEY)
+        steps = _steps(before)
+        found = (key for key in _at(data, steps) if _fault_of_one(data, into, steps, key) == told)
+        path = f"{before}.{next(found, '…')}{after}".removeprefix(".")
+    return path
+
+
+def _fault_of_one(data: Any, into: Any, steps: list[str | int], key: str) -> str:
+    """As if the mapping had this key alone."""
+    try:
+        msgspec.convert(_with_one(data, steps, key), into)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
+
+
+def _with_one(data: Any, steps: list[str | int], key: str) -> Any:
+    if not steps:
+        return {key: data[key]}
+    copied: Any = dict(data) if isinstance(data, dict) else list(data)
+    copied[steps[0]] = _with_one(copied[steps[0]], steps[1:], key)
+    return copied
+
+
+def _steps(path: str) -> list[str | int]:
+    return [int(index) if index else name for index, name in _STEP.findall(path)]
+
+
+def _at(data: Any, steps: list[str | int]) -> Any:
+    """None: there is no such thing, or a name in the path has dots of its own."""
+    for step in steps:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def _more(data: Any, into: type[Any], path: str, told: str) -> str:
+    """The value, or the names that it could have, where msgspec does not say."""
+    value = _at(data, _steps(path))
+    if isinstance(value, str | int | float):
+        shown = repr(value)
+        shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+        return "" if shown in told else f"; it is {shown}"
+    if isinstance(value, dict) and not path and issubclass(into, msgspec.Struct):
+        names = into.__struct_encode_fields__
+        return f"; use {', '.join(names)}" if value.keys() - set(names) else ""
+    return ""

@@ -8,6 +8,10 @@ import yaml
 
 from gpupack_simulator.inputs.faults import Faults
 
+_MOST_WRITTEN_OUT = 1_000_000
+_MOST_REPEATED = 100
+"""A file of so many fields may have so many times as many by aliases."""
+
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -18,18 +22,24 @@ class Document:
         """Raises InvalidInput: the file is not YAML, is empty, or names a field twice."""
         self._faults = faults
         self._walked: set[int] = set()
-        loader = yaml.SafeLoader(faults.text())
+        text = faults.text()
         try:
+            loader = yaml.SafeLoader(text)
             node = loader.get_single_node()
             if node is None:
                 raise faults.fatal("is empty")
             self._node: yaml.Node = node
+            self._refuse_bombs(node, {})
             self._refuse_doubles(node, "")
             self.data: Any = loader.construct_document(node)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             line = 0 if mark is None else mark.line + 1
             raise faults.fatal(f"is not YAML: {error.problem}", line=line) from error
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            told = f"is not YAML: it has the character {error.character:#x}; take it out"
+            raise faults.fatal(told, line=line) from error
         except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not
             raise faults.fatal(f"is not YAML: {error}") from error
         except RecursionError as error:
@@ -45,6 +55,21 @@ class Document:
                 break
             node = below
         return node.start_mark.line + 1
+
+    def _refuse_bombs(self, node: yaml.Node, sizes: dict[int, int]) -> int:
+        """How much it is with every alias written out, which merging (`<<`) does."""
+        known = sizes.get(id(node))
+        if known is not None:
+            return known
+        sizes[id(node)] = 0  # within itself
+        below = [] if isinstance(node, yaml.ScalarNode) else node.value
+        parts = (part for one in below for part in (one if isinstance(one, tuple) else (one,)))
+        size = 1 + sum(self._refuse_bombs(part, sizes) for part in parts)
+        if size > _MOST_WRITTEN_OUT and size > _MOST_REPEATED * len(sizes):
+            told = f"its aliases stand for more than {_MOST_WRITTEN_OUT:,} fields; write them out"
+            raise self._faults.fatal(told, line=node.start_mark.line + 1)
+        sizes[id(node)] = size
+        return size
 
     def _refuse_doubles(self, node: yaml.Node, path: str) -> None:
         """YAML takes the last of two fields of one name; a scenario with both is a mistake.

@@ -213,6 +213,14 @@ def test_an_option_that_would_do_nothing_is_refused(options):
     assert UNUSED[options] in said("replay", *options, "--policies", "best-fit", fails=True)
 
 
+def test_a_file_that_is_read_is_not_overwritten(scenario):
+    before = scenario.read_text()
+    given = ("run", scenario, "--policies", "first-fit", "-q", "--json")
+    output = said(*given, scenario.parent / "." / scenario.name, fails=True)
+    assert f"--json would overwrite {scenario.name}, which is read; name another" in output
+    assert scenario.read_text() == before
+
+
 def test_a_file_that_cannot_be_written_is_told_of(scenario):
     output = said(
         "run", scenario, "--policies", "best-fit", "-q", "--json", "/dev/full", fails=True

@@ -33,10 +33,31 @@ def test_rules_of_the_queue_may_change_with_them(read):
 
 BROKEN = {
     "nodes: []": "quotas.yaml:1: nodes: only quotas, cohorts and queue are expected here",
-    "quotas:\n- {tenant: a, gpus: {H100: -1}}": "quotas.yaml:2: quotas[0].gpus",
-    "quotas: [{tenant: a}, {tenant: a}]": "there are two quotas of namespace a",
+    "quotas:\n- tenant: a\n  gpus:\n    T4: 1\n    H100: -1": (
+        "quotas.yaml:5: quotas[0].gpus.H100: Expected `float` >= 0.0; it is -1"
+    ),
+    "quotas:\n- {tenant: a}\n- {tenant: a}": (
+        "quotas.yaml:3: quotas[1].tenant: there is an entry of a above"
+    ),
+    "cohorts:\n- {name: a}\n- {name: a}": "quotas.yaml:3: cohorts[1].name: there is an entry of a",
+    "cohorts: [{name: a, parent: a}]": "quotas.yaml:1: cohorts: a cohort is above itself: a < a",
+    "cohorts:\n" + "".join(f"- {{name: c{n}, parent: c{n + 1}}}\n" for n in range(2000)): (
+        "cohorts: more than 32 cohorts are above cohort c0"
+    ),
+    "quotas: [{tenant: a, weight: 1.0e+308}]": "quotas[0]: the quota of a: weight 1e+308 is",
+    "quotas: [{tenant: a, weight: -2}]": "quotas[0].weight: Expected `float` >= 0.0; it is -2",
+    "quotas: [{tenant: a, gpus: {H100: {nominal: 2, lendingLimit: 8}}}]": (
+        "quotas[0].gpus.H100: lendingLimit 8 is of the 2 promised GPUs; set it to no more"
+    ),
+    'quotas: [{tenant: a, gpus: {"": 1}}]': "quotas[0]: Expected `str` of length >= 1",
+    "quotas: [{tenant: a, gpu: {}}]": (
+        "quotas[0]: Object contains unknown field `gpu`; use tenant, cohort, weight, gpus"
+    ),
+    'quotas: [{tenant: "a\0"}]': (
+        "quotas.yaml:1: is not YAML: it has the character 0x0; take it out"
+    ),
     "queue: {patience: 3}": "quotas.yaml:1: queue: Object contains unknown field `patience`",
-    "queue: {halfLife: .inf}": "queue: a rule of the queue is negative or without end",
+    "queue: {halfLife: .inf}": "quotas.yaml:1: queue: the half-life is without end",
     "[]": "quotas.yaml:1: expected named fields, got list",
 }
 
@@ -46,3 +67,10 @@ def test_a_broken_file_is_reported(read, text):
     with pytest.raises(InvalidInput) as caught:
         read(text)
     assert BROKEN[text] in str(caught.value)
+
+
+def test_aliases_that_stand_for_more_than_anybody_means_are_refused(read):
+    """Merged, they would fill the memory: nine of the one before, nine times over."""
+    merged = [f"- &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 9)}]}}" for n in range(9)]
+    with pytest.raises(InvalidInput, match=r"quotas.yaml:\d+: its aliases stand for more than"):
+        read("quotas:\n- &a0 {tenant: a}\n" + "\n".join(merged))

@@ -170,7 +170,7 @@ def test_rules_that_a_scenario_leaves_out_are_those_of_the_discipline(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ("quotas: [{tenant: a}, {tenant: a}]", "two quotas of namespace a"),
+        ("quotas: [{tenant: a}, {tenant: a}]", "quotas[1].tenant: there is an entry of a"),
         ("cohorts: [{name: a, parent: b}, {name: b, parent: a}]", "above itself: a < b < a"),
         ("quotas: [{tenant: a, gpus: {T4: {nominal: -1}}}]", "quotas[0].gpus"),
         ("queue: {preemption: {minRuntime: -1}}", "queue.preemption.minRuntime"),

@@ -51,6 +51,13 @@ def test_a_snapshot_of_another_version_is_reported(tmp_path):
         read_snapshot(written(tmp_path, {"schema": 99, "nodes": []}))
 
 
+@pytest.mark.parametrize("wrong", [{"foo": 1}, {"schema": 99}])
+def test_what_adopt_does_not_mend_is_reported_without_it(tmp_path, wrong):
+    with pytest.raises(InvalidInput) as caught:
+        read_snapshot(written(tmp_path, snapshot.dump(busy_cluster()) | wrong))
+    assert "--adopt" not in str(caught.value)
+
+
 def test_a_snapshot_in_which_a_gpu_is_given_twice_is_reported(tmp_path):
     document = snapshot.dump(busy_cluster())
     document["holders"].append(document["holders"][0] | {"holder": "other"})

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import gzip
+
 import pytest
 
 from gpupack_simulator import InvalidInput, InvalidParameter
@@ -129,3 +131,10 @@ def test_a_file_that_is_not_there_is_told_of(tmp_path):
 def test_rules_that_make_no_gpus_are_refused(rule):
     with pytest.raises(InvalidParameter, match="use 1 to"):
         SwfRules(**{rule: 0})
+
+
+def test_a_log_that_is_still_compressed_is_told_of(tmp_path):
+    path = tmp_path / "log.swf"
+    path.write_bytes(gzip.compress(FIRST.encode()))
+    with pytest.raises(InvalidInput, match=r"log.swf: is compressed; unpack it first \(gunzip\)"):
+        read_swf(path, ALL)
