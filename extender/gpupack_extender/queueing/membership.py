@@ -5,8 +5,10 @@ Their author can say it of any pod of his at any time, of one that is bound, too
 other GPUs than the worker that it names has to count beside it, or a quota would count it as none.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+import gpupack_core as core
 from gpupack_extender.ledger.claims import Allocation, PodClaim
 from gpupack_extender.ledger.workers import WorkerKey
 
@@ -26,29 +28,32 @@ def divide(
         before: what it held when somebody last looked.
     """
     held, others = dict(places), dict[str, PodClaim]()
-    ended, served = _without(before, places.values()), set[WorkerKey]()
+    ended, served = _by_node(before), set[WorkerKey]()
+    for lasting in places.values():
+        if lasting in ended[lasting.node]:
+            ended[lasting.node].remove(lasting)
     for pod in sorted(pods, key=lambda pod: pod.uid):
         if pod.worker is None:
             continue
         place = places.get(pod.worker)
-        among = ended if place is None else [place]
+        among = ended[pod.allocation.node] if place is None else [place]
         found = next((each for each in among if _is_within(pod.allocation, each)), None)
         if found is None or pod.worker in served:
             others[pod.uid] = pod
             continue
         served.add(pod.worker)
         if place is None:
-            ended.remove(found)
+            among.remove(found)
             held[pod.worker] = pod.allocation
     return tuple(held[worker] for worker in sorted(held, key=lambda of: of.index)), others
 
 
-def _without(before: Held, places: Iterable[Allocation]) -> list[Allocation]:
-    left = list(before)
-    for place in places:
-        if place in left:
-            left.remove(place)
-    return left
+def _by_node(held: Held) -> dict[core.NodeName, list[Allocation]]:
+    """A gang has a thousand workers, but few of them on one node."""
+    found = defaultdict[core.NodeName, list[Allocation]](list)
+    for each in held:
+        found[each.node].append(each)
+    return found
 
 
 def _is_within(pod: Allocation, place: Allocation) -> bool:
