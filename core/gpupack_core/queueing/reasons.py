@@ -89,6 +89,11 @@ def no_room(refusal: str, starts_in: float | None) -> str:
     return f"no room: {refusal}{when}"
 
 
+def no_room_foreseen(refusal: str) -> str:
+    """The same without the time, where it is foreseen."""
+    return f"no room: {refusal}; its start is foreseen"
+
+
 def room_kept_for(first: str) -> str:
     """It would fit but for another."""
     return f"it would fit, but room is kept for {first}, which waits"
@@ -102,10 +107,11 @@ def room_kept(first: str, waited: float, ends_within: float | None) -> str:
     return f"{text}; a job that ends within {soon(ends_within)} by its deadline can go first"
 
 
-def victims_end(victims: int, waited: float) -> str:
-    """Others were stopped for it."""
+def victims_end(victims: int, waited: float | None = None) -> str:
+    """Others were stopped for it; `waited` None: the same without the time."""
     jobs = "1 job that was" if victims == 1 else f"{victims} jobs that were"
-    return f"room is made for it: it starts when {jobs} told to end {soon(waited)} ago did so"
+    ago = "" if waited is None else f" {soon(waited)} ago"
+    return f"room is made for it: it starts when {jobs} told to end{ago} did so"
 
 
 def borrowing_limit(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:

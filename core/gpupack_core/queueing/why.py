@@ -67,8 +67,8 @@ class Why:
             alive = self._state.victims_of(reservation)
             if alive:
                 waited = self._now - reservation.since
-                text = reasons.victims_end(len(alive), waited)
-                return _Told(WaitReason.VICTIMS_END, text, alive[0].job)
+                text, lasting = (reasons.victims_end(len(alive), each) for each in (waited, None))
+                return _Told(WaitReason.VICTIMS_END, text, alive[0].job, lasting=lasting)
         cluster = self._sheet.cluster
         if not self._within.may_pay(cluster, job):
             return self._quota(job, cluster)
@@ -84,8 +84,10 @@ class Why:
         starts = kept.at if kept is not None and kept.at < inf else None
         starts_in = None if starts is None else max(starts - self._now, 0.0)
         refusal = why_not(cluster, entry.job.gang, _ANY_POLICY)
-        text = reasons.no_room(refusal.message if refusal else "", starts_in)
-        return _Told(WaitReason.NO_ROOM, text, None, starts, refusal)
+        why = refusal.message if refusal else ""
+        text = reasons.no_room(why, starts_in)
+        lasting = "" if starts is None else reasons.no_room_foreseen(why)
+        return _Told(WaitReason.NO_ROOM, text, None, starts, refusal, lasting)
 
     def _quota(self, job: Job, cluster: Cluster) -> _Told:
         leaf, asked = self._books.tree.tenant(job.tenant), least(job.gang)

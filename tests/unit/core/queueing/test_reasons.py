@@ -233,5 +233,20 @@ def test_a_job_that_waits_is_told_why(world, reason, text):
     assert (wait.reason, wait.message) == (reason, text)
 
 
+@pytest.mark.parametrize(
+    ("world", "later"),
+    [
+        (lacks_gpus_and_its_start_is_foreseen, 230),
+        (would_take_room_that_is_kept, 230),
+        (waits_for_victims, 60),
+    ],
+)
+def test_what_lasts_of_a_text_is_the_same_at_another_time(world, later):
+    told = world()
+    before, after = told.why("job"), told.decide(at=later).why("job")
+    assert before.message != after.message
+    assert (before.reason, before.lasting) == (after.reason, after.lasting)
+
+
 def test_the_table_has_every_reason():
     assert {reason for _, reason, _ in TEXTS} == set(WaitReason)
