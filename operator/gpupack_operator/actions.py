@@ -177,6 +177,7 @@ class Actor:
             problem = await self._ensure(SERVICES, service(seen.job), seen.job)
             if problem:
                 return problem
+        self._admission.begins(seen.job.metadata.namespace)
         return await self._ensure(JOBS, manifest, seen.job)
 
     async def _ensure(

@@ -11,7 +11,8 @@ and pauses its namespace (creation_backoff).
 
 What is allowed to one job is allowed to those that differ from it in nothing but their names: a
 thousand of them cost one dry run, not a thousand. Where admission goes by names it may be wrong;
-then, too, the attempt ends and pauses its namespace.
+then, too, the attempt ends and pauses its namespace. Pods that have been made since count against a
+quota, so a yes lasts no longer than until the next attempt of its namespace begins.
 
 An admission webhook that cannot do dry runs makes the API server refuse them all; then nothing is
 known, and the plan is asked for.
@@ -56,7 +57,19 @@ forbidden», a webhook's with «admission webhook»; both may be lifted."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Yes:
-    """Times are seconds, by the monotonic clock."""
+    """When it was given, by the monotonic clock in seconds, and whether in doubt."""
+
+    at: float
+    in_doubt: bool
+
+    @property
+    def until(self) -> float:
+        return self.at + ALLOWED_SECONDS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Began:
+    """When the last attempt of a namespace did; no yes from before is good by `until`."""
 
     at: float
 
@@ -89,6 +102,12 @@ class PodAdmission:
         """By uid and attempt; those of jobs that are gone go in time."""
         self._allowed = Remembered[tuple[str, str], _Yes](clock, linger_seconds=0.0)
         """By namespace and kind."""
+        self._began = Remembered[str, _Began](clock, linger_seconds=0.0)
+        """By namespace."""
+
+    def begins(self, namespace: str) -> None:
+        """Pods of an attempt are about to be made there."""
+        self._began.keep(namespace, _Began(self._clock()))
 
     async def refusal(
         self, job: GpuJob, template: Json, *, kind: str, attempt: int, in_doubt: bool = False
@@ -109,14 +128,14 @@ class PodAdmission:
         no, now = self._refused.get(key), self._clock()
         if no is None or no.until <= now:
             yes = self._allowed.get(pods)
-            if yes and now < yes.at + (DOUBTFUL_SECONDS if in_doubt else ALLOWED_SECONDS):
+            if yes and now < yes.at + self._good_seconds(yes, pods[0], in_doubt=in_doubt):
                 return None
             try:
                 said = await self._review(first_pod(job, template, attempt=attempt))
             except errors.Invalid as error:
                 return NotPlanned(JobReason.INVALID_TEMPLATE, error.said, for_good=True)
             if not said:
-                self._allowed.keep(pods, _Yes(now))
+                self._allowed.keep(pods, _Yes(now, in_doubt))
                 self._refused.forget(key)
                 return None
             seconds = _doubled(no)
@@ -128,6 +147,11 @@ class PodAdmission:
             message=f"{no.said}; asked again every {MAX_REFUSED_SECONDS:.0f} s or sooner",
             retry_seconds=max(no.until - self._clock(), 0.0),
         )
+
+    def _good_seconds(self, yes: _Yes, namespace: str, *, in_doubt: bool) -> float:
+        began = self._began.get(namespace)
+        is_outdated = began is not None and began.at >= yes.at
+        return DOUBTFUL_SECONDS if in_doubt or yes.in_doubt or is_outdated else ALLOWED_SECONDS
 
     async def _review(self, pod: Json) -> str:
         """What forbids the pod; empty: nothing that is known.

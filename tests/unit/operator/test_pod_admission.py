@@ -110,6 +110,24 @@ async def test_jobs_whose_pods_are_alike_cost_one_dry_run(reviews):
     assert await reviews.ask(QUOTA, job=reviews.other(namespace="rivals")) is not None
 
 
+async def test_a_yes_from_before_pods_of_its_namespace_were_made_holds_no_more(reviews):
+    """They count against a quota, of which nobody is in doubt once all of them exist."""
+    await reviews.ask()
+    reviews.admission.begins("rivals")
+    reviews.now = 30
+    assert await reviews.ask(QUOTA) is None
+    reviews.admission.begins(reviews.job.metadata.namespace)
+    reviews.now = 60
+    assert await reviews.ask(QUOTA, job=reviews.other()) is not None
+
+
+async def test_a_yes_that_was_given_in_doubt_is_good_for_a_moment_alone(reviews):
+    """It may have come before the pods that were being made."""
+    await reviews.ask(in_doubt=True)
+    reviews.now = DOUBTFUL_SECONDS
+    assert await reviews.ask(QUOTA) is not None
+
+
 async def test_where_one_is_refused_what_others_were_told_holds_no_more(reviews):
     await reviews.ask()
     reviews.now = DOUBTFUL_SECONDS

@@ -12,6 +12,7 @@ from gpupack_kube.errors import Conflict, NotFound, Refused, Unreachable
 from gpupack_operator import pod_admission
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache
+from gpupack_operator.creation_backoff import CreationBackoff
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.errors import PlanBusy
 from gpupack_operator.fencing import Fence
@@ -415,6 +416,18 @@ async def test_jobs_that_wait_beside_one_that_starts_are_soon_asked_about_anew(s
     await scene.reconciler.reconcile(second)
     status = scene.server.objects[GPUJOB.replace("train", "second")]["status"]
     assert (status["reason"], scene.plans.asked) == ("CreationForbidden", 0)
+
+
+async def test_a_job_like_one_that_has_its_pods_is_asked_about_anew(scene, monkeypatch):
+    """What it was told of the first pod was before a quota counted any."""
+    monkeypatch.setattr(pod_admission, "DOUBTFUL_SECONDS", 0.0)
+    monkeypatch.setattr(CreationBackoff, "in_doubt", lambda *_: False)
+    await scene.reconcile()
+    scene.server.refuse["pods"] = (403, "Forbidden", "exceeded quota: one")
+    second = scene.add("second")
+    await scene.reconciler.reconcile(second)
+    status = scene.server.objects[GPUJOB.replace("train", "second")]["status"]
+    assert (status["reason"], scene.plans.asked) == ("CreationForbidden", 1)
 
 
 async def test_after_an_attempt_without_pods_the_next_job_of_the_namespace_waits(gang):
