@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpupack_core import Cluster, CoreError, Gang, NodeName, Placement
+from gpupack_core import WHOLE_GPU, Cluster, CoreError, Gang, NodeName, Placement
 from gpupack_core import queueing as q
 from gpupack_simulator.errors import InvalidDecision
 from gpupack_simulator.job import JobId, holder_of
@@ -117,6 +117,8 @@ class OwnQueue:
                 plan,
             )
         )
+        if not isinstance(decided, q.Decisions):
+            raise InvalidDecision(f"decide answered {decided!r:.60}; give a Decisions")
         self._check(decided, cluster, now)
         done = bool(decided.admitted or decided.preemptions)
         look_at = now if done else decided.look_at
@@ -166,5 +168,37 @@ def _take(supposed: Cluster, job: q.Job, places: Sequence[Placement]) -> None:
     try:
         for worker, placement in enumerate(places):
             supposed.take(holder_of(job.id, worker), placement)
+            _check_amounts(supposed, job, placement)
     except CoreError as error:
         raise InvalidDecision(f"job {job.id} is admitted where it cannot run: {error}") from error
+
+
+def _check_amounts(cluster: Cluster, job: q.Job, place: Placement) -> None:
+    """That it is given what it asks for, no less and no more; the place is held."""
+    request, remedy = job.gang.request, "plan(cluster, job) gives what it asks for"
+    if len(place.devices) != request.devices:
+        asked, given = _counted(request.devices, "GPU"), _counted(len(place.devices), "device")
+        raise InvalidDecision(
+            f"job {job.id} asks for {asked} and is given {given} on {place.node}; {remedy}"
+        )
+    if (place.cpu, place.memory) != (request.cpu, request.memory):
+        raise InvalidDecision(
+            f"job {job.id} is given {place.cpu} mCPU and {place.memory} MiB of memory on "
+            f"{place.node}; it asks for {request.cpu} and {request.memory}"
+        )
+    node, share = cluster.node(place.node), request.share
+    memory = {} if node is None else {device.uuid: device.memory for device in node.devices}
+    for grant in place.devices:
+        whole = memory.get(grant.uuid, grant.memory)
+        milli, mib = (WHOLE_GPU, whole) if share is None else (share.milli, share.memory)
+        if grant.milli != milli:
+            found = f"{grant.milli} milli-GPU"
+        elif grant.memory != mib:
+            found = f"{grant.memory} MiB"
+        else:
+            continue
+        raise InvalidDecision(f"job {job.id} is given {found} of {grant.uuid}; {remedy}")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -96,12 +96,34 @@ def twice(situation):
     return Decisions((admit(situation, "a"),))
 
 
+def replaced(situation, name, *, devices, of_node=None, **of_each):
+    """As it would be, but for what is named of the place or of each of these devices."""
+    right = admit(situation, name)
+    (place,) = right.placements
+    grants = tuple(replace(grant, **of_each) for grant in place.devices[devices])
+    cpu = place.cpu if of_node is None else of_node
+    return replace(right, placements=(replace(place, devices=grants, cpu=cpu),))
+
+
 MISTAKES = {
     "job x is admitted, but does not wait": lambda s: Decisions((Admit("x", ()),)),
     "job a has 1 workers and is admitted to 0 places": lambda s: Decisions((Admit("a", ()),)),
     "job a has 1 workers and is admitted to 2 places": lambda s: Decisions(
         (admit(s, "a", times=2),)
     ),
+    "job a asks for 3 GPUs and is given 1 device on n": lambda s: Decisions(
+        (replaced(s, "a", devices=slice(1)),)
+    ),
+    "job a is given 500 milli-GPU of .*; plan": lambda s: Decisions(
+        (replaced(s, "a", devices=slice(None), milli=500),)
+    ),
+    "job a is given 0 MiB of .*; plan": lambda s: Decisions(
+        (replaced(s, "a", devices=slice(None), memory=0),)
+    ),
+    "job a is given 7 mCPU and 0 MiB of memory on n; it asks for 0 and 0": lambda s: Decisions(
+        (replaced(s, "a", devices=slice(None), of_node=7),)
+    ),
+    "decide answered None; give a Decisions": lambda s: None,
     "job b is admitted where it cannot run": lambda s: Decisions((admit(s, "a"), admit(s, "b"))),
     "others are stopped for x, which does not wait": lambda s: Decisions(
         preemptions=(preempt("x", "a"),)
