@@ -9,12 +9,14 @@ Nothing here is random and nothing is changed: the caller takes the placement.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import isnan
 
 import numpy as np
 
 from gpupack_core.arrays import Arrays, BoolArray, FloatArray, IntArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.devices import choose_devices
+from gpupack_core.errors import InvalidScores
 from gpupack_core.feasibility import eligible_devices, worker_slots
 from gpupack_core.miss import Miss
 from gpupack_core.model import Device
@@ -111,8 +113,21 @@ def scores_of(cluster: Cluster, request: Request, policy: Policy, rows: IntArray
 
     A policy is not asked about no rows: where none has room there may be no device at all, of
     which no policy can say which is the fullest.
+
+    Raises:
+        InvalidScores: the policy gave none of them, or no number.
     """
-    return policy.score(seen_for(cluster, request), request, rows) if len(rows) else np.zeros(0)
+    if not len(rows):
+        return np.zeros(0)
+    scores = policy.score(seen_for(cluster, request), request, rows)
+    if getattr(scores, "shape", None) != rows.shape or scores.dtype.kind not in "fiu":
+        raise InvalidScores(
+            f"policy {policy.name} scores {len(rows)} nodes by {scores!r:.60}; give an array of as "
+            "many numbers"
+        )
+    if isnan(scores.max()):
+        raise InvalidScores(f"policy {policy.name} gives a node the score nan; give a number")
+    return scores
 
 
 def best_row(arrays: Arrays, rows: IntArray, scores: FloatArray) -> int:

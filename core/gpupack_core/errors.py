@@ -16,6 +16,7 @@ CoreError
 │   ├── OverAllocated      more than there is
 │   ├── AlreadyHeld        the holder holds a placement already
 │   └── NotHeld            the holder holds nothing
+├── InvalidScores        (a policy of one's own answers with what cannot be compared)
 ├── NoPrices             (nothing was solved; go on with the prices there are)
 └── UnknownPolicy
 """
@@ -83,6 +84,10 @@ class NotHeld(LedgerConflict):
 
 class UnknownPolicy(CoreError):
     """The table of policies has no such name."""
+
+
+class InvalidScores(CoreError):
+    """A policy answered with something else than one number for each node."""
 
 
 class NoPrices(CoreError):

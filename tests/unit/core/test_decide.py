@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import numpy as np
 import pytest
 from core_builders import (
     A100,
@@ -19,11 +20,13 @@ from gpupack_core import (
     POLICIES,
     Health,
     Interconnect,
+    InvalidScores,
     Mix,
     NodeSelector,
     Operator,
     Outlook,
     Placement,
+    Policy,
     Reason,
     Refusal,
     Requirement,
@@ -166,3 +169,31 @@ def test_no_policy_stumbles_over_a_cluster_without_any_gpu(name):
     assert rank(cluster, share(500), policy) == ()
     assert isinstance(decide(cluster, share(500), policy), Refusal)
     assert isinstance(plan_gang(cluster, gang(2, share(500)), policy), Refusal)
+
+
+class Saying(Policy):
+    """A policy of one's own that answers with what a function of the number of nodes says."""
+
+    name = "mine"
+
+    def __init__(self, says):
+        self._says = says
+
+    def score(self, view, request, rows):
+        return self._says(len(rows))
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        (lambda number: np.full(number, np.nan), "policy mine gives a node the score nan"),
+        (lambda number: np.zeros(number + 1), r"policy mine scores 2 nodes by array\(\[0., 0., 0"),
+        (lambda number: np.zeros((number, 2)), "give an array of as many numbers"),
+        (lambda number: [0.0] * number, r"by \[0.0, 0.0\]; give an array"),
+        (lambda number: None, "policy mine scores 2 nodes by None"),
+        (lambda number: np.array(["a"] * number), "give an array of as many numbers"),
+    ],
+)
+def test_a_policy_that_gives_no_number_for_each_node_is_named(says, told):
+    with pytest.raises(InvalidScores, match=told):
+        decide(cluster_of(node("a"), node("b")), whole(1), Saying(says))
