@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from dataclasses import field as with_default
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct, field
 
@@ -64,6 +64,7 @@ from gpupack_simulator.inputs.typed import fields_of, items, one
 from gpupack_simulator.inputs.yamlfile import Document
 from gpupack_simulator.job import Job
 from gpupack_simulator.record import TimeUnit
+from gpupack_simulator.workload import MOST_JOBS
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -101,6 +102,8 @@ class Scenario:
         return rules_of(self.queue, discipline_named(self.discipline))
 
 
+MOST_GPUS: Final = 1_000_000
+"""A node without any counts as one."""
 _LISTS = ("nodes", "jobs", "failures", "quotas", "cohorts")
 
 
@@ -181,7 +184,12 @@ class Reading:
     def jobs(self, data: Any) -> tuple[Job, ...]:
         """In the order of the file."""
         found: dict[str, Job] = {}
-        for path, spec in items(data, JobSpec, "jobs", self._document, self._faults):
+        specs = items(data, JobSpec, "jobs", self._document, self._faults)
+        total = sum(spec.count for _, spec in specs)
+        if total > MOST_JOBS:
+            self._fault("jobs", f"these are {total:,} jobs; the most are {MOST_JOBS:,}")
+            return ()
+        for path, spec in specs:
             for job in self._attempt(path, lambda spec=spec: tuple(jobs_of(spec))) or ():
                 if job.id in found:
                     self._fault(f"{path}.name", f"there is a job {job.id} above")
@@ -191,7 +199,12 @@ class Reading:
     def nodes(self, data: Any) -> tuple[Node, ...]:
         """In the order of the file."""
         found: dict[str, Node] = {}
-        for path, spec in items(data, NodeSpec, "nodes", self._document, self._faults):
+        specs = items(data, NodeSpec, "nodes", self._document, self._faults)
+        total = sum(spec.count * max(spec.gpus, 1) for _, spec in specs)
+        if total > MOST_GPUS:
+            self._fault("nodes", f"these have {total:,} GPUs; the most are {MOST_GPUS:,}")
+            return ()
+        for path, spec in specs:
             for node in self._attempt(path, lambda spec=spec: tuple(nodes_of(spec))) or ():
                 if node.name in found:
                     self._fault(f"{path}.name", f"there is a node {node.name} above")

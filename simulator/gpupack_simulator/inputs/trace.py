@@ -19,6 +19,7 @@
 The first job arrives at 0. GPUs are divided by the workers and must divide evenly.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -88,10 +89,24 @@ def read_mapping(path: Path) -> ColumnMapping:
         named = [*filter(None, asdict(columns).values()), *mapping.only]
         for name in sorted({name for name in named if named.count(name) > 1}):
             faults.add(document.line("columns"), "columns", f"{name!r} is given two meanings")
+        wrong = None if mapping.time is None else _wrong_format(mapping.time)
+        if wrong is not None:
+            faults.add(document.line("time"), "time", f"{mapping.time!r}: {wrong}")
     faults.check()
     if mapping is None:
         raise faults.fatal("is not a mapping")
     return mapping
+
+
+def _wrong_format(form: str) -> str | None:
+    """Why nothing is a time in this format; by writing one in it and reading that."""
+    try:
+        datetime.strptime(datetime.now(UTC).strftime(form), form)  # noqa: DTZ007  # as it may be
+    except re.error:
+        return "names a part of the time twice"
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def read_trace(path: Path, mapping: ColumnMapping) -> Trace:
@@ -103,12 +118,13 @@ def read_trace(path: Path, mapping: ColumnMapping) -> Trace:
     faults = Faults(path)
     rows = _Rows(mapping, faults)
     lines = rows.wanted(read_rows(_row_type(mapping), faults))
-    jobs = [job for line in lines if (job := rows.job(line)) is not None]
-    if not jobs and not len(faults):
+    found = [job for line in lines if (job := rows.job(line)) is not None]
+    if not found and not len(faults):
         faults.add(0, "", "has no jobs" + (", or `only` wants none" if mapping.only else ""))
     faults.check()
-    first = min(job.arrival for job in jobs)
-    return Trace(tuple(from_zero(jobs, first)), rows.left_out)
+    first = min(submitted for submitted, _ in found)
+    jobs = [replace(job, arrival=submitted - first) for submitted, job in found]
+    return Trace(tuple(from_zero(jobs, 0.0)), rows.left_out)
 
 
 def _row_type(mapping: ColumnMapping) -> type[Struct]:
@@ -157,8 +173,8 @@ class _Rows:
         self.left_out = len(lines) - len(kept)
         return kept
 
-    def job(self, line: Line[Any]) -> Job | None:
-        """None: there was a fault."""
+    def job(self, line: Line[Any]) -> tuple[float, Job] | None:
+        """When it was submitted, which may be before zero, and a job of time 0. None: a fault."""
         row, before = line.row, len(self._faults)
         if self._lines.setdefault(row.id, line.number) != line.number:
             self._fault(line, "id", f"{row.id!r} stands on line {self._lines[row.id]} too")
@@ -167,9 +183,9 @@ class _Rows:
         cores = self._cores(line, workers)
         if len(self._faults) > before:
             return None
-        return Job(
+        return submitted, Job(
             JobId(row.id),
-            submitted,
+            0.0,
             Request(gpus=row.gpus // workers, cpu=cores),
             workers,
             duration,

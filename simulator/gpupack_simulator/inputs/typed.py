@@ -107,7 +107,7 @@ def _more(data: Any, into: type[Any], path: str, told: str) -> str:
     if isinstance(value, str | int | float):
         shown = repr(value)
         shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
-        return "" if shown in told else f"; it is {shown}"
+        return "" if isinstance(value, str) and shown in told else f"; it is {shown}"
     if isinstance(value, dict) and not path and issubclass(into, msgspec.Struct):
         names = into.__struct_encode_fields__
         return f"; use {', '.join(names)}" if value.keys() - set(names) else ""

@@ -72,6 +72,12 @@ def test_the_classroom_has_fourteen_gpus_and_four_jobs():
 
 FINE_NODES = "nodes: [{name: a, gpus: 4}]\n"
 BROKEN = {
+    FINE_NODES + "jobs:\n" + "- {name: j, gpus: 1, count: 100000}\n" * 51: (
+        "scenario.yaml:3: jobs: these are 5,100,000 jobs; the most are 5,000,000"
+    ),
+    "nodes:\n- {name: a, gpus: 1024, count: 100000}": (
+        "scenario.yaml:2: nodes: these have 102,400,000 GPUs; the most are 1,000,000"
+    ),
     "nodes: " + "[" * 3000: "scenario.yaml: is nested too deeply",
     "": "scenario.yaml: is empty",
     "nodes: 2026-13-45": "scenario.yaml: is not YAML: month must be in 1..12",

@@ -57,6 +57,23 @@ def test_times_of_several_zones_are_those_of_one_clock(tmp_path):
     assert [job.arrival for job in jobs] == [0, 5]
 
 
+def test_times_may_be_before_1970_as_those_of_a_format_without_a_year_are(tmp_path):
+    text = "time: '%H:%M'\ncolumns: {id: j, submitted: at, duration: lasts, gpus: g}\n"
+    mapping = read_mapping(written(tmp_path, "map.yaml", text))
+    rows = "j,at,lasts,g\nlater,09:30,1,1\nfirst,09:00,1,1\n"
+    jobs = read_trace(written(tmp_path, "trace.csv", rows), mapping).jobs
+    assert [(job.id, job.arrival) for job in jobs] == [("first", 0), ("later", 1800)]
+
+
+@pytest.mark.parametrize(
+    ("form", "told"), [("%Y%Y", "names a part of the time twice"), ("%Q", "bad directive")]
+)
+def test_a_format_that_no_time_has_is_reported(tmp_path, form, told):
+    text = f"columns: {{id: j, submitted: at, duration: lasts, gpus: g}}\ntime: '{form}'\n"
+    with pytest.raises(InvalidInput, match=rf"map.yaml:2: time: '{form}': .*{told}"):
+        read_mapping(written(tmp_path, "map.yaml", text))
+
+
 PLAIN = "columns: {id: job, submitted: at, duration: lasts, gpus: gpus, workers: nodes}\n"
 BROKEN = {
     "a,0,5,4,0": "trace.csv:2: nodes: '0': expected `int` >= 1",
