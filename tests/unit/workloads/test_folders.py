@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import resource
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,17 +26,22 @@ def test_a_folder_that_nothing_can_be_written_to_is_refused():
         usable_folder(Path("/proc/self"))
 
 
-@pytest.fixture
+@contextmanager
 def no_room():
-    """Lets files be made and nothing be written to them, as a full volume does."""
+    """Lets files be made and nothing be written to them, as a full volume does.
+
+    No fixture: pytest would write its own output, to a file perhaps, before the fixture ends.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_folder_without_room_is_refused_and_left_empty(tmp_path, no_room):
-    with pytest.raises(BadArgument, match="cannot be written to"):
+def test_a_folder_without_room_is_refused_and_left_empty(tmp_path):
+    with no_room(), pytest.raises(BadArgument, match="cannot be written to"):
         usable_folder(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
