@@ -13,6 +13,10 @@ from gpupack_simulator.inputs.typed import fields_of, one
 from gpupack_simulator.inputs.yamlfile import Document
 
 _FIELDS = ("quotas", "cohorts", "queue")
+_NO_MANIFEST = (
+    "manifests of Kubernetes are not read; write quotas: "
+    "[{tenant: NAMESPACE, gpus: {MODEL: NUMBER}}], and cohorts: [{name: NAME}]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ def read_quotas(path: Path) -> QuotaFile:
     faults = Faults(path)
     document = Document(faults)
     top = fields_of(document.data, "", document, faults)
+    if "apiVersion" in top:
+        raise faults.fatal(_NO_MANIFEST, line=document.line("apiVersion"), column="apiVersion")
     for name in top:
         if name not in _FIELDS:
             expected = "only quotas, cohorts and queue are expected here"

@@ -32,6 +32,11 @@ class Document:
             self._refuse_bombs(node, {})
             self._refuse_doubles(node, "")
             self.data: Any = loader.construct_document(node)
+        except yaml.composer.ComposerError as error:
+            told, mark = f"is not YAML: {error.problem}", error.problem_mark
+            if "single document" in (error.context or ""):
+                told = "another document begins; make them one"
+            raise faults.fatal(told, line=0 if mark is None else mark.line + 1) from error
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             line = 0 if mark is None else mark.line + 1
