@@ -89,7 +89,7 @@ class Binder:
             outcome, error = await self._settle(call, claim)
         finally:
             self._ledger.end_bind(call.pod_uid, outcome)
-        if outcome is Outcome.NOT_LANDED:
+        if outcome in {Outcome.GONE, Outcome.NOT_LANDED}:
             raise BindRefused(error)
         if outcome is Outcome.UNKNOWN:
             raise errors.Unreachable(f"it is not known whether the pod is bound: {error}")
@@ -162,7 +162,7 @@ def judge(pod: objects.Pod | None, claim: PodClaim, *, may_have_landed: bool) ->
         may_have_landed: a write was sent and not refused, so it may still arrive.
     """
     if pod is None:
-        return Outcome.NOT_LANDED
+        return Outcome.GONE
     if pod.spec.node_name:
         ours = annotations(claim).items() <= pod.metadata.annotations.items()
         is_here = pod.spec.node_name == claim.placement.node

@@ -34,6 +34,8 @@ class Outcome(enum.Enum):
     LANDED = enum.auto()
     NOT_LANDED = enum.auto()
     """It is known that it was not written and never will be."""
+    GONE = enum.auto()
+    """The object is gone, whether it was written or not; the watch may not have shown that yet."""
     UNKNOWN = enum.auto()
 
 
@@ -194,7 +196,9 @@ class Ledger:
         """Say what a read told about an unconfirmed claim, unless it has changed meanwhile."""
         if self.claims.pods.get(claim.uid) is not claim:
             return
-        if outcome is Outcome.NOT_LANDED:
+        if outcome is Outcome.GONE:
+            self.pods.is_gone(claim.uid)
+        if outcome in {Outcome.GONE, Outcome.NOT_LANDED}:
             self.claims.drop_pod(claim.uid)
         elif outcome is Outcome.LANDED:
             self._move(claim, State.LANDED)

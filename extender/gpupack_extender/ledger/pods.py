@@ -62,6 +62,8 @@ class Pods:
         """By UID, those that a queue has let in and that are not bound yet."""
         self._waiting: dict[str, PodAsk] = {}
         self._seen_at: dict[str, float] = {}
+        self._gone: set[str] = set()
+        """UIDs of those whose end a read has told, until the watch shows it."""
 
     def waiting(self, uid: str) -> PodAsk | None:
         """What a pod asks for that is not bound yet."""
@@ -71,8 +73,14 @@ class Pods:
         """When a pod that asks for GPUs and is not bound was first shown, ledger's clock."""
         return self._seen_at.get(uid)
 
+    def is_gone(self, uid: str) -> None:
+        """A read has told that there is no such pod: what the watch still shows is of before."""
+        self._gone.add(uid)
+
     def upsert(self, pod: objects.Pod) -> None:
         """A pod appeared or changed."""
+        if pod.metadata.uid in self._gone:
+            return
         if pod.finished:
             self._forget(pod.metadata.uid)
             if pod.status.shows_running:
@@ -100,6 +108,7 @@ class Pods:
 
     def remove(self, pod: objects.Pod) -> None:
         """A pod is gone."""
+        self._gone.discard(pod.metadata.uid)
         self._forget(pod.metadata.uid)
         self._free(pod.metadata.uid)
 
@@ -110,6 +119,7 @@ class Pods:
         assumed or bound by us may be younger than the list is.
         """
         listed = {pod.metadata.uid for pod in pods}
+        self._gone &= listed
         shown = {State.BOUND, State.FINISHED}
         bound = {uid for uid, claim in self._claims.pods.items() if claim.state in shown}
         for uid in sorted(bound - listed):

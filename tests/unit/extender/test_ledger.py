@@ -191,6 +191,28 @@ def test_what_the_watch_showed_stands_against_a_late_answer(world):
     assert world.states() == ["bound"]
 
 
+def test_a_watch_that_lags_does_not_bring_back_a_pod_that_a_read_has_told_to_be_gone(world):
+    """Its place may be another's by then."""
+    (where,) = world.filter(pod("p")).node_names
+    world.reserve(pod("p"), where)
+    world.ledger.end_bind("uid-p", Outcome.GONE)
+    late = pod("p", on=where, devices=whole(where, 0))
+    world.ledger.pods.upsert(late)
+    assert world.states() == []
+    world.ledger.pods.replace([late])
+    assert world.states() == []
+    world.ledger.pods.remove(late)
+    assert not world.ledger.pods._gone
+
+
+def test_a_list_without_it_shows_that_a_pod_is_gone(world):
+    (where,) = world.filter(pod("p")).node_names
+    world.reserve(pod("p"), where)
+    world.ledger.end_bind("uid-p", Outcome.GONE)
+    world.ledger.pods.replace([])
+    assert not world.ledger.pods._gone
+
+
 def test_two_pods_on_one_gpu_are_reported_and_both_stay_held(world, caplog):
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
     world.ledger.pods.upsert(pod("q", on="a", devices=whole("a", 0)))
