@@ -33,6 +33,17 @@ class JobCondition(Wire, frozen=True):
     ] = 0
 
 
+class Fault(Wire, frozen=True):
+    """Where an attempt broke first."""
+
+    worker: Annotated[int, described("The worker's index.", ge=0)]
+    node: Annotated[str, described("The node that it was on.", min_length=1, max_length=253)]
+    devices: Annotated[
+        str,
+        described("UUIDs of its GPUs: the first, and how many more.", max_length=512),
+    ] = ""
+
+
 class Attempt(Wire, frozen=True):
     """One try at running the job."""
 
@@ -48,6 +59,13 @@ class Attempt(Wire, frozen=True):
     ) = None
     reason: Annotated[str, described("A word for programs.", max_length=128)] = ""
     message: Annotated[str, described("A sentence for people.", max_length=1024)] = ""
+    fault: (
+        Annotated[
+            Fault,
+            described("Where it broke first, if it did; the next attempts rather go elsewhere."),
+        ]
+        | None
+    ) = None
     nodes: (
         Annotated[
             str,

@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 
 from gpupack_crds.gpujob import GpuJobSpec
-from gpupack_crds.gpujob_status import Ground, Preemption
+from gpupack_crds.gpujob_status import ATTEMPTS_KEPT, Ground, Preemption
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.wire import Timestamp, Wire
 
@@ -34,6 +34,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
         pod_spec: the PodSpec that the workers will have: its CPU and memory requests, node
             selector, required node affinity and tolerations decide too, so that a plan does not
             die in kube-scheduler's own filters. As JSON: of a PodSpec only these parts are decoded.
+        avoid: nodes on which it broke of late; it goes there only if it fits nowhere else.
         resource_version: the GPUJob's, under which the plan will be written: no other version takes
             the write, so that it is known when a plan cannot be written any more.
     """
@@ -44,6 +45,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     attempt: Annotated[int, msgspec.Meta(ge=1)]
     spec: GpuJobSpec
     pod_spec: msgspec.Raw
+    avoid: Annotated[tuple[Name, ...], msgspec.Meta(max_length=ATTEMPTS_KEPT)] = ()
     resource_version: str = ""
     priority: int = 0
     submitted_at: Timestamp | None = None

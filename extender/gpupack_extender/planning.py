@@ -74,6 +74,7 @@ class Plan:
             submitted=_moment(call.submitted_at) if call.submitted_at else self.admissions.now(),
             duration=call.seconds_left,
             version=call.resource_version,
+            avoid=frozenset(map(core.NodeName, call.avoid)),
         )
 
     def _stands(self, held: tuple[WorkerClaim, ...], gang: core.Gang) -> bool:

@@ -114,6 +114,7 @@ class Actor:
                 attempt=action.attempt,
                 spec=spec,
                 pod_spec=msgspec.Raw(msgspec.json.encode(template["spec"])),
+                avoid=action.avoid,
                 resource_version=meta.resource_version,
                 priority=priority,
                 submitted_at=times.write(meta.creation_timestamp or self._api.clock.now()),

@@ -131,4 +131,5 @@ def _limits(environment: Environment) -> Limits:
         bind_workers_per_second=environment.whole("GPUPACK_BIND_WORKERS_PER_SECOND", 10),
         start_seconds=environment.whole("GPUPACK_START_TIMEOUT_SECONDS", 60),
         image_seconds=environment.whole("GPUPACK_IMAGE_TIMEOUT_SECONDS", 120),
+        avoid_seconds=environment.whole("GPUPACK_AVOID_NODE_SECONDS", 600, least=0),
     )

@@ -23,6 +23,19 @@ def test_a_failing_job_is_tried_again_as_often_as_it_says(kube, judged):
     assert job["status"]["restarts"] == 2
 
 
+@pytest.mark.alone
+def test_a_job_that_failed_on_a_node_is_tried_again_on_another_and_then_wherever_it_fits(
+    kube, judged
+):
+    kube.submit(judged.job("unlucky", exit_code=7, maxRestarts=2))
+    job = kube.wait_phase("unlucky", "Failed", seconds=90)
+    first, second, _ = (attempt["nodes"] for attempt in job["status"]["attempts"])
+    assert first != second
+    fault = job["status"]["attempts"][0]["fault"]
+    assert (fault["worker"], fault["node"]) == (0, first)
+    assert fault["devices"].startswith("GPU-")
+
+
 def test_what_a_worker_said_last_and_its_pods_stay_after_it_was_tried_again(kube, judged):
     job = judged.job("loud", maxRestarts=1)
     (container,) = job["spec"]["template"]["spec"]["containers"]

@@ -11,6 +11,7 @@ from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Ground, Pr
 from gpupack_core.queueing.durations import Durations, kind_of
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import NOBODY, Job, JobId, Running, Tenant, holder_of
+from gpupack_core.queueing.planning import places_by
 from gpupack_core.queueing.queue import Queue
 from gpupack_core.queueing.quota import (
     MOST_LEVELS,
@@ -63,4 +64,5 @@ __all__ = [
     "has_room",
     "holder_of",
     "kind_of",
+    "places_by",
 ]

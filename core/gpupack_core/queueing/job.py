@@ -9,7 +9,7 @@ from gpupack_core.errors import InvalidRequest
 from gpupack_core.placement import Placement
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.request import Gang
-from gpupack_core.units import Holder
+from gpupack_core.units import Holder, NodeName
 
 JobId = NewType("JobId", str)
 Tenant = NewType("Tenant", str)
@@ -38,7 +38,8 @@ class Job:
     `duration`: from its start to its end at the latest; infinity: it never ends; None: nobody
     knows. `estimate`: how long jobs like it took, which it may exceed; None: that is not known.
     `preemptible` False: it is never stopped for another. `name`: as texts for its own tenant call
-    it; empty: by its id. `preempts` False: nobody is stopped for it.
+    it; empty: by its id. `preempts` False: nobody is stopped for it. `avoid`: nodes on which it
+    broke of late; it goes there only if it fits nowhere else.
     """
 
     id: JobId
@@ -52,6 +53,7 @@ class Job:
     name: str = ""
     preempts: bool = True
     estimate: float | None = None
+    avoid: frozenset[NodeName] = frozenset()
 
     def __post_init__(self) -> None:
         for what, seconds in (("duration", self.duration), ("estimate", self.estimate)):

@@ -17,7 +17,7 @@ from math import inf
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import Admit, Job, JobId, Queue, Wait, WaitReason
+from gpupack_core.queueing import Admit, Job, JobId, Queue, Wait, WaitReason, places_by
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_extender.errors import AskInvalid, NotReady, QueueFull
 from gpupack_extender.ledger.claims import PodClaim
@@ -231,9 +231,7 @@ class Admissions:
             """Room for those who wait is foreseen meanwhile, on all nodes."""
             if job.id != visitor.id:
                 return self._plan(cluster, job)
-            policy = self._policies.named()
-            found = core.choose(cluster, job.gang.request, policy, candidates=nodes)
-            return None if found is None else (found,)
+            return places_by(self._policies.named(), cluster, job, candidates=nodes)
 
         found = self._queue.visit(visitor, self._ledger.cluster, self.now(), plan)
         return found if isinstance(found, Wait) else found[0]
@@ -433,7 +431,4 @@ class Admissions:
     def _plan(self, cluster: core.Cluster, job: Job) -> Places | None:
         waiting = self._waiting.get(job.id)
         policy = self._policies.named(waiting.ask.policy if waiting else None)
-        if job.gang.workers == 1 and not job.gang.spread.same_clique:
-            found = core.choose(cluster, job.gang.request, policy)
-            return None if found is None else (found,)
-        return core.choose_gang(cluster, job.gang, policy)
+        return places_by(policy, cluster, job)

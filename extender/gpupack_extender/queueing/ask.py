@@ -8,7 +8,7 @@ shows it.
 import dataclasses
 from typing import Final, TypeAlias
 
-from gpupack_core import Gang
+from gpupack_core import Gang, NodeName
 from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.pod_ask import PodAsk
@@ -30,6 +30,7 @@ class GangAsk:
         duration: seconds from its start until its deadline; None: it has none.
         estimate: seconds that jobs of its name took; None: too few have ended.
         version: the GPUJob's resourceVersion, under which a plan will be written.
+        avoid: nodes on which it broke of late.
     """
 
     attempt: AttemptKey
@@ -40,6 +41,7 @@ class GangAsk:
     duration: float | None = None
     estimate: float | None = None
     version: str = ""
+    avoid: frozenset[NodeName] = frozenset()
 
     @property
     def namespace(self) -> str:
@@ -63,6 +65,7 @@ class GangAsk:
             duration=self.duration,
             estimate=self.estimate,
             name=self.attempt.job,
+            avoid=self.avoid,
         )
 
 

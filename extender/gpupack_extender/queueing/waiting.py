@@ -24,13 +24,17 @@ class Waiting:
     def asks_for_the_same(self, ask: Ask, now: float) -> bool:
         """Whether nobody has edited it since. Less is left each time until a deadline.
 
-        It keeps the estimate with which it came.
+        It keeps the estimate with which it came, and what it avoids.
         """
         before = self.ask
         if not isinstance(before, GangAsk) or not isinstance(ask, GangAsk):
             return before.job == ask.job
         same = dataclasses.replace(
-            ask, version=before.version, duration=before.duration, estimate=before.estimate
+            ask,
+            version=before.version,
+            duration=before.duration,
+            estimate=before.estimate,
+            avoid=before.avoid,
         )
         if same != before or (ask.duration is None) != (before.duration is None):
             return False

@@ -9,9 +9,10 @@ from msgspec import structs
 from gpupack_crds.gpujob_status import (
     ATTEMPTS_KEPT,
     Attempt,
+    Fault,
     GpuJobStatus,
 )
-from gpupack_crds.placement import NodePlacement, nodes_of
+from gpupack_crds.placement import NodePlacement, by_worker, nodes_of
 from gpupack_operator.decision import times
 from gpupack_operator.decision.conditions import clipped
 from gpupack_operator.decision.reasons import JobReason
@@ -22,6 +23,7 @@ SUMMARY_CHARACTERS = 256
 """Of the message of an attempt that another has followed: there may be twenty."""
 NODES_CHARACTERS = 200
 """Unless the first node's name alone is longer."""
+DEVICES_CHARACTERS = 200
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 HEALTHY_SECONDS = 300.0
@@ -33,6 +35,13 @@ LASTING_BACKOFF_SECONDS = 15.0
 each attempt takes GPUs that others could use meanwhile: so the others come first, from the first
 pause on."""
 LASTING = {JobReason.CREATION_FORBIDDEN, JobReason.IMAGE_PULL}
+NOT_OF_THE_NODE = {
+    JobReason.OUT_OF_MEMORY,
+    JobReason.POD_DELETED,
+    "EvictionByEvictionAPI",
+    "PreemptionByScheduler",
+}
+"""Ends for which the worker's node could do nothing; Kubernetes' words stand for themselves."""
 NEVER_RAN = {
     JobReason.BIND_TIMEOUT,
     JobReason.CANNOT_START,
@@ -71,15 +80,33 @@ def opened(
 
 
 def closed(status: GpuJobStatus, verdict: Verdict, now: dt.datetime) -> GpuJobStatus:
-    """End the current attempt; where it ran stays in its entry."""
+    """End the current attempt; where it ran stays in its entry, and where it broke."""
     ended = structs.replace(
         status.attempts[-1],
         finished_at=times.write(now),
         outcome=verdict.outcome,
         reason=str(verdict.reason),
         message=clipped(verdict.message, MESSAGE_CHARACTERS),
+        fault=_fault(status, verdict),
     )
     return structs.replace(status, attempts=(*status.attempts[:-1], ended))
+
+
+def to_avoid(status: GpuJobStatus, now: dt.datetime, seconds: float) -> tuple[str, ...]:
+    """Nodes on which attempts broke within the last so many seconds, the latest first.
+
+    A program that fails by itself counts, too: a GPU that is about to fail shows no other way.
+    """
+    since = times.after(now, -seconds)
+    nodes = (
+        attempt.fault.node
+        for attempt in reversed(status.attempts)
+        if attempt.fault is not None
+        and attempt.reason not in NOT_OF_THE_NODE
+        and attempt.finished_at is not None
+        and times.read(attempt.finished_at) > since
+    )
+    return tuple(dict.fromkeys(nodes))
 
 
 def next_start(status: GpuJobStatus) -> dt.datetime | None:
@@ -95,17 +122,32 @@ def next_start(status: GpuJobStatus) -> dt.datetime | None:
     return times.after(times.read(last.finished_at), seconds)
 
 
-def shortened(nodes: tuple[str, ...], characters: int = 40) -> str:
-    """Nodes for a column: all of them, or the first few and how many more."""
-    shown = list(nodes)
+def shortened(names: tuple[str, ...], characters: int = 40) -> str:
+    """Names for a column: all of them, or the first few and how many more."""
+    shown = list(names)
     while len(shown) > 1 and len(",".join(shown)) > characters:
         shown.pop()
-    more = len(nodes) - len(shown)
+    more = len(names) - len(shown)
     return ",".join(shown) + (f" +{more}" if more else "")
 
 
 def _summary(attempt: Attempt) -> Attempt:
     return structs.replace(attempt, message=clipped(attempt.message, SUMMARY_CHARACTERS))
+
+
+def _fault(status: GpuJobStatus, verdict: Verdict) -> Fault | None:
+    if verdict.outcome not in {"Failed", "Infrastructure"}:
+        return None
+    found = (place for place in by_worker(status.placement) if place.worker == verdict.worker)
+    place = next(found, None)
+    if place is None:
+        return None
+    devices = tuple(device.uuid for device in place.devices)
+    return Fault(
+        worker=place.worker,
+        node=place.node,
+        devices=shortened(devices, DEVICES_CHARACTERS),
+    )
 
 
 def _failures(status: GpuJobStatus) -> int:

@@ -95,6 +95,7 @@ def _own_failure(worker: Worker, exit_: Exit, otherwise: dt.datetime) -> Cause:
         reason=JobReason.OUT_OF_MEMORY if killed else JobReason.WORKER_FAILED,
         message=f"{_who(worker)}: {_how(exit_)}",
         exit_code=exit_.state.exit_code if is_worker else None,
+        worker=worker.index,
     )
     return Cause(at=exit_.state.finished_at or otherwise, own_failure=True, verdict=verdict)
 
@@ -117,6 +118,7 @@ def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
         outcome="Infrastructure",
         reason=status.reason or reason or JobReason.POD_REJECTED,
         message=f"{_who(worker)}: {status.message or message}",
+        worker=worker.index,
     )
     return Cause(at=at or otherwise, own_failure=False, verdict=verdict)
 

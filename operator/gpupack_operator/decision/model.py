@@ -28,6 +28,8 @@ class Limits:
         start_seconds: from a pod's binding until its containers can be created.
         image_seconds: from a pod's binding until its image can be pulled. Both begin anew when an
             init container ends.
+        avoid_seconds: for so long after an attempt broke on a node the next ones rather go
+            elsewhere.
     """
 
     create_seconds: float = 10
@@ -35,6 +37,7 @@ class Limits:
     bind_workers_per_second: int = 10
     start_seconds: float = 60
     image_seconds: float = 120
+    avoid_seconds: float = 600
 
     def create_seconds_of(self, workers: int) -> float:
         """Since the last pod was created until the others of so many are given up.
@@ -193,9 +196,15 @@ class Observation:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AskPlan:
-    """Ask the plan API for places for all workers of an attempt."""
+    """Ask the plan API for places for all workers of an attempt.
+
+    Attributes:
+        attempt: its number.
+        avoid: nodes to which it goes only if it fits nowhere else.
+    """
 
     attempt: int
+    avoid: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

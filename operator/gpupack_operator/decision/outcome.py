@@ -7,6 +7,7 @@ in the future, and the earliest of those is when to look again.
 
 import datetime as dt
 from collections.abc import Callable
+from functools import partial
 
 from gpupack_crds.gpujob_status import Outcome
 from gpupack_kube.objects import ContainerWaiting
@@ -166,7 +167,8 @@ def not_begun(view: AttemptView) -> Finding | None:
     node = first.pod.spec.node_name
     message = f"worker {first.index}: the kubelet of node {node} did nothing for {seconds:.0f} s"
     due = times.after(first.bound_at or view.now, seconds)
-    return Finding(due, _verdict("Infrastructure", JobReason.CANNOT_START, message))
+    verdict = _verdict("Infrastructure", JobReason.CANNOT_START, message, worker=first.index)
+    return Finding(due, verdict)
 
 
 Rule = Callable[[AttemptView], Finding | None]
@@ -186,9 +188,16 @@ RULES: tuple[Rule, ...] = (
 
 
 def _verdict(
-    outcome: Outcome, reason: JobReason, message: str, *, for_good: bool = False
+    outcome: Outcome,
+    reason: JobReason,
+    message: str,
+    *,
+    for_good: bool = False,
+    worker: int | None = None,
 ) -> Verdict:
-    return Verdict(outcome=outcome, reason=reason, message=message, for_good=for_good)
+    return Verdict(
+        outcome=outcome, reason=reason, message=message, for_good=for_good, worker=worker
+    )
 
 
 def _all_succeeded(view: AttemptView) -> bool:
@@ -221,13 +230,14 @@ def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
         return None
     message = f"worker {worker.index} on node {worker.pod.spec.node_name}: {waiting.reason}"
     message += f": {waiting.message}" if waiting.message else ""
+    broken = partial(_verdict, message=message, worker=worker.index)
     if waiting.reason in IMAGE_TROUBLE:
         due = times.after(turn_at, view.limits.image_seconds)
-        return Finding(due, _verdict("Infrastructure", JobReason.IMAGE_PULL, message))
+        return Finding(due, broken("Infrastructure", JobReason.IMAGE_PULL))
     due = times.after(turn_at, view.limits.start_seconds)
     if _is_template_s_fault(waiting):
-        return Finding(due, _verdict("Failed", JobReason.CANNOT_START, message, for_good=True))
-    return Finding(due, _verdict("Infrastructure", JobReason.CANNOT_START, message))
+        return Finding(due, broken("Failed", JobReason.CANNOT_START, for_good=True))
+    return Finding(due, broken("Infrastructure", JobReason.CANNOT_START))
 
 
 def _is_template_s_fault(waiting: ContainerWaiting) -> bool:

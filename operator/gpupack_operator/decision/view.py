@@ -33,6 +33,7 @@ class Verdict:
         message: a sentence for people.
         exit_code: of the worker container, where that is what failed.
         for_good: another attempt would end the same way.
+        worker: index of the one that broke first; None: that is not known, or nobody's.
     """
 
     outcome: Outcome
@@ -40,6 +41,7 @@ class Verdict:
     message: str
     exit_code: int | None = None
     for_good: bool = False
+    worker: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

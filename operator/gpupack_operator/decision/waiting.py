@@ -121,7 +121,9 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
         return _told(observation, status, again_at, write, reason=reason, message=message)
     if observation.asked_until and observation.now < observation.asked_until:
         return Decision(status=status, again_at=observation.asked_until)
-    return Decision(status=observation.job.status, actions=(AskPlan(status.attempt + 1),))
+    avoid = attempts.to_avoid(status, observation.now, observation.limits.avoid_seconds)
+    ask = AskPlan(status.attempt + 1, avoid)
+    return Decision(status=observation.job.status, actions=(ask,))
 
 
 def _told(

@@ -11,8 +11,6 @@ from gpupack_core import (
     Policy,
     Request,
     Spread,
-    choose,
-    choose_gang,
     why_not,
 )
 from gpupack_core import queueing as q
@@ -172,7 +170,7 @@ class JobDispatcher:
         self.queue.changed(name, self.cluster)
 
     def _plan(self, cluster: Cluster, job: q.Job) -> tuple[Placement, ...] | None:
-        return place(cluster, job.gang, self._learning.policy)
+        return q.places_by(self._learning.policy, cluster, job)
 
     def _start(self, entry: Entry, placements: tuple[Placement, ...]) -> None:
         job = entry.job
@@ -264,14 +262,6 @@ class _Asks:
                 never = never_fits(self._cluster, gang, self._learning.policy)
             known = self._known[seen] = gang, never
         return known
-
-
-def place(cluster: Cluster, gang: Gang, policy: Policy) -> tuple[Placement, ...] | None:
-    """What each worker gets, None where they do not fit; the cluster is not changed."""
-    if gang.workers == 1 and not gang.spread.same_clique:
-        placement = choose(cluster, gang.request, policy)
-        return None if placement is None else (placement,)
-    return choose_gang(cluster, gang, policy)
 
 
 def never_fits(cluster: Cluster, gang: Gang, policy: Policy) -> str:

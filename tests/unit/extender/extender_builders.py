@@ -463,6 +463,7 @@ def plan_request(
     submitted=0,
     seconds_left=None,
     namespace="team",
+    avoid=(),
     **spec,
 ):
     """`share=…` asks for shares instead of whole GPUs."""
@@ -477,6 +478,7 @@ def plan_request(
         "podSpec": pod_spec or {"containers": [{"name": "worker"}]},
         "priority": priority,
         "submittedAt": dt.datetime.fromtimestamp(submitted, dt.UTC).isoformat(),
+        "avoid": list(avoid),
         **({} if seconds_left is None else {"secondsLeft": seconds_left}),
     }
     return msgspec.json.decode(msgspec.json.encode(built), type=PlanRequest)

@@ -2,11 +2,21 @@
 import pytest
 from msgspec import structs
 
-from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
+from gpupack_crds.gpujob_status import Attempt, Fault, GpuJobStatus
 from gpupack_operator.decision import attempts
 from gpupack_operator.decision.view import Verdict
 
 LOST = Verdict(outcome="Infrastructure", reason="PodLost", message="m" * 2000)
+
+
+def broken(build, *nodes, reason="WorkerFailed", worker=0, outcome="Failed"):
+    """A status with an attempt on each of these nodes; the first ended at second 0."""
+    status = GpuJobStatus()
+    verdict = Verdict(outcome=outcome, reason=reason, message="", worker=worker)
+    for second, node in enumerate(nodes):
+        status = attempts.opened(status, build.placement(node), build.at(second))
+        status = attempts.closed(status, verdict, build.at(second))
+    return status
 
 
 def failing(build, count, *, seconds=1, outcome="Infrastructure", reason="PodLost"):
@@ -70,3 +80,31 @@ def test_the_last_twenty_attempts_are_kept(build):
 def test_many_nodes_are_shortened_for_the_column():
     assert attempts.shortened(("gpu-1", "gpu-2")) == "gpu-1,gpu-2"
     assert attempts.shortened(tuple(f"gpu-node-{n:03}" for n in range(100))).endswith(" +97")
+
+
+def test_an_attempt_tells_which_worker_broke_where_and_on_which_gpus(build):
+    status = attempts.opened(GpuJobStatus(), build.placement("a", "b"), build.at(0))
+    verdict = Verdict(outcome="Failed", reason="WorkerFailed", message="", worker=1)
+    status = attempts.closed(status, verdict, build.at(9))
+    assert status.attempts[0].fault == Fault(worker=1, node="b", devices="GPU-1")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "worker"), [("Preempted", 0), ("Succeeded", 0), ("Failed", None), ("Failed", 7)]
+)
+def test_an_attempt_that_no_worker_of_its_broke_has_no_fault(build, outcome, worker):
+    assert broken(build, "a", outcome=outcome, worker=worker).attempts[0].fault is None
+
+
+def test_nodes_on_which_attempts_broke_are_avoided_for_a_while_the_latest_first(build):
+    status = broken(build, "a", "b", "a", "c")
+    assert attempts.to_avoid(status, build.at(10), 600) == ("c", "a", "b")
+    assert attempts.to_avoid(status, build.at(602), 600) == ("c",)
+    assert attempts.to_avoid(status, build.at(3), 0) == ()
+
+
+@pytest.mark.parametrize(
+    "reason", ["OutOfMemory", "PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"]
+)
+def test_a_node_that_could_do_nothing_for_it_is_not_avoided(build, reason):
+    assert attempts.to_avoid(broken(build, "a", reason=reason), build.at(1), 600) == ()

@@ -36,7 +36,7 @@ def test_a_failed_job_stays_beside_the_next_attempt_once_its_controller_has_ende
     assert decide(runs).actions == ()
     over = [build.job(conditions=[("Failed", 15)])]
     again = decide(build.see(job, jobs=over, pods=[failed_pod(build)], now=16))
-    assert again.actions == (AskPlan(attempt=2),)
+    assert again.actions == (AskPlan(attempt=2, avoid=("a",)),)
 
 
 def test_a_worker_that_still_ends_holds_the_next_attempt_up(build):

@@ -147,14 +147,16 @@ def test_the_next_attempt_waits_until_no_pod_of_the_last_one_can_run(build):
     job = _restarting(build)
     pods = [build.pod(deleted=10)]
     assert decide(build.see(job, pods=pods, now=35)).actions == ()
-    assert decide(build.see(job, now=35)).actions == (AskPlan(attempt=2),)
+    assert decide(build.see(job, now=35)).actions == (AskPlan(attempt=2, avoid=("a",)),)
 
 
 def test_a_pod_past_its_grace_period_is_not_waited_for_once_its_node_is_silent(build):
     job = _restarting(build)
     pods = [build.pod(deleted=10)]
     assert decide(build.see(job, pods=pods, now=39, silent={"a"})).actions == ()
-    assert decide(build.see(job, pods=pods, now=40, silent={"a"})).actions == (AskPlan(attempt=2),)
+    assert decide(build.see(job, pods=pods, now=40, silent={"a"})).actions == (
+        AskPlan(attempt=2, avoid=("a",)),
+    )
 
 
 def test_a_pod_that_its_node_does_not_end_is_waited_for_while_the_node_gives_signs_of_life(build):
@@ -172,12 +174,22 @@ def test_a_job_whose_workers_went_after_all_says_nothing_old_about_them(build):
 
 def test_a_deleted_pod_that_was_never_bound_runs_nowhere(build):
     pods = [build.pod(deleted=10, node="")]
-    assert decide(build.see(_restarting(build), pods=pods, now=50)).actions == (AskPlan(attempt=2),)
+    assert decide(build.see(_restarting(build), pods=pods, now=50)).actions == (
+        AskPlan(attempt=2, avoid=("a",)),
+    )
 
 
 def test_a_job_left_over_from_an_ended_attempt_is_deleted_after_an_operator_restart(build):
     decision = decide(build.see(_lost(build), jobs=[build.job()], now=60))
     assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1"),)
+
+
+def test_what_broke_a_worker_is_told_with_its_node_and_gpus_and_avoided_from_then_on(build):
+    lost = _lost(build)
+    fault = lost.status.attempts[0].fault
+    assert (fault.worker, fault.node, fault.devices) == (0, "a", "GPU-1")
+    assert decide(build.see(lost, now=60)).actions == (AskPlan(attempt=2, avoid=("a",)),)
+    assert decide(build.see(lost, now=700)).actions == (AskPlan(attempt=2),)
 
 
 def test_a_suspended_job_gives_its_places_back_and_is_not_planned(build):

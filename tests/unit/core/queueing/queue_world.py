@@ -9,8 +9,6 @@ from dataclasses import replace
 from core_builders import FIRST_FIT
 
 from gpupack_core import Cluster, DeviceUuid, Gang, Grant, MilliGpu, NodeName, Placement, Request
-from gpupack_core.decide import choose
-from gpupack_core.gang import choose_gang
 from gpupack_core.queueing import (
     Cohort,
     CohortName,
@@ -25,6 +23,7 @@ from gpupack_core.queueing import (
     Rules,
     Tenant,
     holder_of,
+    places_by,
 )
 
 AT_ONCE = Preemption(min_runtime=0, retry=0, searches=100)
@@ -112,10 +111,7 @@ class World:
         self.queue.end(JobId(name), self.cluster, self.now)
 
     def plan(self, cluster, job):
-        if job.gang.workers == 1 and not job.gang.spread.same_clique:
-            found = choose(cluster, job.gang.request, FIRST_FIT)
-            return None if found is None else (found,)
-        return choose_gang(cluster, job.gang, FIRST_FIT)
+        return places_by(FIRST_FIT, cluster, job)
 
     def decide(self, *, at=None):
         """All that is decided until nothing more is, at this time."""

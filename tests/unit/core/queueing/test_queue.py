@@ -333,3 +333,13 @@ def test_nobody_is_stopped_where_the_owner_cannot_write_it_down_now():
     world.now = 100.0
     assert not world.queue.cycle(world.cluster, world.now, world.plan, preempt=False)
     assert world.decide(at=106).log[0] == "mine stops guest"
+
+
+def test_a_job_that_broke_on_a_node_starts_on_another_and_there_again_if_that_is_all_there_is():
+    world = World(node("n1", 1), node("n2", 1), rules=NOBODY_STOPPED)
+    avoids = frozenset({"n1"})
+    world.submit("again", 1, avoid=avoids).submit("more", 1, avoid=avoids).decide()
+    assert {name: places[0].node for name, places in world.running.items()} == {
+        "again": "n2",
+        "more": "n1",
+    }

@@ -6,6 +6,7 @@ from extender_builders import gpu_node, job, pod, whole
 
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_extender.ledger.ledger import Outcome
+from gpupack_extender.queueing.ask import job_id
 
 
 @pytest.fixture
@@ -178,3 +179,18 @@ def test_when_the_lease_is_lost_nobody_waits_and_all_ask_anew(full):
     full.ends("holder")
     full.decide()
     assert (full.called(), len(full.admissions)) == ([], 0)
+
+
+def test_a_job_goes_to_a_node_that_it_avoids_only_if_it_fits_nowhere_else(world):
+    answers = [world.asks(name, gpus=4, avoid=["a"]) for name in ("first", "second")]
+    assert [answer.placement[0].node for answer in answers] == ["b", "a"]
+
+
+def test_an_attempt_that_waits_keeps_its_place_when_what_it_avoided_is_forgotten(full):
+    full.asks("next", avoid=["a"])
+    entry = full.admissions.queue.state.waiting.get(job_id(full.attempt("next")))
+    full.asks("next")
+    assert full.admissions.queue.state.waiting.get(job_id(full.attempt("next"))) is entry
+    full.ends("holder")
+    full.decide()
+    assert full.asks("next").placement[0].node == "b"

@@ -5,11 +5,10 @@ import msgspec
 import pytest
 from extender_builders import gated, pod, whole
 
-import gpupack_core as core
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal
 from gpupack_extender.ledger import claims
-from gpupack_extender.queueing import gate, let_in
+from gpupack_extender.queueing import admissions, gate, let_in
 from gpupack_kube import objects
 
 
@@ -268,8 +267,8 @@ def test_a_place_is_free_as_soon_as_kube_scheduler_says_that_the_pod_cannot_go_t
 def test_no_place_is_sought_for_more_pods_than_can_go_in(world, monkeypatch):
     """Each end of a Binding would cost one search for each pod of a cycle, all but one in vain."""
     sought = []
-    choose = core.choose
-    monkeypatch.setattr(core, "choose", lambda *args: sought.append(args) or choose(*args))
+    choose = admissions.places_by
+    monkeypatch.setattr(admissions, "places_by", lambda *args: sought.append(args) or choose(*args))
     monkeypatch.setattr(let_in, "MOST", 10)
     for number in range(40):
         world.add_node(f"n{number}")
