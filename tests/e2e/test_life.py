@@ -36,6 +36,23 @@ def test_a_job_that_failed_on_a_node_is_tried_again_on_another_and_then_wherever
     assert fault["devices"].startswith("GPU-")
 
 
+def test_a_worker_that_hangs_is_ended_by_its_probe_and_the_job_starts_again(kube, judged):
+    job = judged.job("hangs", maxRestarts=1)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    container["command"] = ["sh", "-c", "touch /tmp/alive && sleep 600"]
+    probe = "test -n \"$(find /tmp/alive -newermt '-3 seconds')\""
+    container["livenessProbe"] = {
+        "exec": {"command": ["sh", "-c", probe]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+    }
+    job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    kube.submit(job)
+    job = kube.wait_phase("hangs", "Failed", seconds=90)
+    assert outcomes(job) == ["Failed", "Failed"]
+    assert "exit code 137" in job["status"]["attempts"][0]["message"]
+
+
 def test_what_a_worker_said_last_and_its_pods_stay_after_it_was_tried_again(kube, judged):
     job = judged.job("loud", maxRestarts=1)
     (container,) = job["spec"]["template"]["spec"]["containers"]

@@ -54,8 +54,9 @@ def test_four_processes_of_two_workers_are_one_training_that_a_second_job_contin
     assert [found["processes"] for found in begun] == [4, 4]
     assert [found["first_step"] for found in begun] == [0, 0]
     assert len({found["largest_error"] for found in begun}) == 1
-    assert (volume / "latest.pt").exists()
+    assert [path.name for path in volume.glob("*/*")] == ["checkpoint.pt"]
 
     kube.insist("delete", "gpujob", NAME)
     kube.submit(DOCUMENTS[0])
     assert [found["first_step"] for found in metrics(kube)] == [200, 200]
+    assert sorted(path.name for path in volume.iterdir()) == ["start-1", "start-2"]
