@@ -5,12 +5,12 @@ A pod that should be gone and still is there hangs on its node. If only the kube
 containers go on, and so does the agent; if the node is dead, both are silent. Their word is taken
 together, because each can be away for a while on a node that is well.
 
-Both are asked for only when a pod is overdue. A Lease is silent when two looks at it, longer apart
-than its duration by our own clock, found the same resourceVersion, whatever lies between them:
-clocks of other machines are never compared. An API server that is away keeps nodes from writing as
-it keeps us from reading. That is no silence of theirs, and not counted as such: the operator, which
-cannot renew its own Lease then, ends within that Lease's duration, which is shorter than a node's,
-and what was seen dies with it.
+Both are asked for only when a pod is overdue, or Kubernetes has given its node up. A Lease is
+silent when two looks at it, longer apart than its duration by our own clock, found the same
+resourceVersion, whatever lies between them: clocks of other machines are never compared. An API
+server that is away keeps nodes from writing as it keeps us from reading. That is no silence of
+theirs, and not counted as such: the operator, which cannot renew its own Lease then, ends within
+that Lease's duration, which is shorter than a node's, and what was seen dies with it.
 """
 
 import dataclasses

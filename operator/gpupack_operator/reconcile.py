@@ -31,7 +31,7 @@ from gpupack_operator.decision.model import (
     Waits,
 )
 from gpupack_operator.decision.notices import Notice, notices
-from gpupack_operator.decision.workers import is_overdue
+from gpupack_operator.decision.workers import is_given_up, is_overdue
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.owner import is_ours
 from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
@@ -190,8 +190,8 @@ class Reconciler:
         jobs = self._cache.jobs_of(seen.job)
         jobs += await self._overlooked(seen.job, jobs)
         pods = self._cache.pods_of(seen.job, jobs)
-        overdue = {pod.spec.node_name for pod in pods if is_overdue(pod, self._now())} - {""}
-        silent = await self._fence.silent(sorted(overdue))
+        doubtful = (pod for pod in pods if is_given_up(pod) or is_overdue(pod, self._now()))
+        silent = await self._fence.silent(sorted({pod.spec.node_name for pod in doubtful} - {""}))
         return Observation(
             job=seen.job,
             jobs=jobs,

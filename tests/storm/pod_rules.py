@@ -103,7 +103,7 @@ class WithinLimits:
 class OneAttemptAtATime:
     """No two attempts of a GPUJob have pods that may run.
 
-    A pod that should be gone by now, on a node that has lost power meanwhile, cannot.
+    A pod that is deleted, on a node that has lost power meanwhile, cannot.
     """
 
     def __init__(self) -> None:
@@ -121,11 +121,11 @@ class OneAttemptAtATime:
         if after and after.job_uid and after.node and not after.ended:
             live = self._live[after.job_uid]
             live[after.uid] = after
-            numbers = {each.attempt for each in live.values() if self._may_run(each, at)}
+            numbers = {each.attempt for each in live.values() if self._may_run(each)}
             if len(numbers) > 1:
                 names = ", ".join(sorted(each.name for each in live.values()))
                 yield f"attempts {sorted(numbers)} of one GPUJob run: {after.namespace}/{names}"
 
-    def _may_run(self, pod: SeenPod, at: float) -> bool:
-        overdue = pod.deleted_by is not None and at >= pod.deleted_by
-        return not (overdue and self._off.get(pod.node, -math.inf) >= pod.created)
+    def _may_run(self, pod: SeenPod) -> bool:
+        is_deleted = pod.deleted_by is not None
+        return not (is_deleted and self._off.get(pod.node, -math.inf) >= pod.created)

@@ -61,7 +61,7 @@ def _created(
     if isinstance(observation.answer, NotYet):
         look_at = times.after(observation.now, NAME_LOOK_SECONDS)
         return Decision(status=status, again_at=times.earliest(again_at, look_at))
-    if any(may_run(pod, observation.now, observation.silent) for pod in observation.pods):
+    if any(may_run(pod, observation.silent) for pod in observation.pods):
         look_at = times.after(observation.now, JOB_GOING_SECONDS)
         return Decision(status=status, again_at=times.earliest(again_at, look_at))
     return Decision(status=status, actions=(creation(seen),), again_at=again_at)

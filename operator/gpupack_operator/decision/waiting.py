@@ -2,9 +2,10 @@
 """A GPUJob without a current attempt: clear up after the last one, wait, plan, admit.
 
 The next attempt begins only when no pod of an earlier one can run any more: two of them could
-write the same checkpoint. A pod past its grace period hangs on its node. It is waited for as long
-as kubelet or agent of that node give a sign of life, for then its containers may go on. When both
-are silent it is waited for no longer; the ledger does not hand out its devices before it is gone.
+write the same checkpoint. A pod that is deleted and does not go hangs on its node. It is waited
+for as long as kubelet or agent of that node give a sign of life, for then its containers may go on.
+When both are silent it is waited for no longer, not even for its grace period, of which such a node
+has not heard; the ledger does not hand out its devices before it is gone.
 """
 
 import datetime as dt
@@ -74,7 +75,7 @@ def _ready_at(observation: Observation, status: GpuJobStatus) -> dt.datetime | N
     """When to look whether the next attempt can begin; None: now."""
     if not cleanup.all_cleared(observation, status):
         return times.after(observation.now, LOOK_SECONDS)
-    if any(may_run(pod, observation.now, observation.silent) for pod in observation.pods):
+    if any(may_run(pod, observation.silent) for pod in observation.pods):
         return times.after(observation.now, LOOK_SECONDS)
     start = attempts.next_start(status)
     return start if start is not None and start > observation.now else None
@@ -86,7 +87,7 @@ def _remaining(observation: Observation, status: GpuJobStatus, write: Writer) ->
     hanging = [
         pod
         for pod in observation.pods
-        if is_overdue(pod, patience_over) and may_run(pod, observation.now, observation.silent)
+        if is_overdue(pod, patience_over) and may_run(pod, observation.silent)
     ]
     if hanging:
         return _set(status, JobReason.WORKERS_REMAIN, _hangs(hanging[0]), write)

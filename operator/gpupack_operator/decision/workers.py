@@ -14,6 +14,9 @@ from gpupack_kube.objects import (
     Pod,
 )
 
+GIVEN_UP = "DeletionByTaintManager"
+"""Kubernetes' word where a node was not ready or unreachable for longer than the pod tolerates."""
+
 STARTED_PHASES = {"Running", "Succeeded"}
 
 
@@ -140,15 +143,25 @@ class Worker:
         return self.pod.status.container_statuses + self.pod.status.init_container_statuses
 
 
-def may_run(pod: Pod, now: dt.datetime, silent: Collection[str]) -> bool:
+def may_run(pod: Pod, silent: Collection[str]) -> bool:
     """Whether a pod that should be gone may still run something.
+
+    A silent node has not heard of the deletion, so that it would be in vain to wait for the grace
+    period there.
 
     Args:
         pod: the pod.
-        now: the time.
         silent: nodes of which nothing has been heard for a while.
     """
-    return not pod.finished and not (is_overdue(pod, now) and pod.spec.node_name in {"", *silent})
+    is_deleted = pod.metadata.deletion_timestamp is not None
+    return not pod.finished and not (is_deleted and pod.spec.node_name in {"", *silent})
+
+
+def is_given_up(pod: Pod) -> bool:
+    """Whether Kubernetes deletes the pod because its node does not answer."""
+    is_deleted = pod.metadata.deletion_timestamp is not None
+    disruption = Worker(pod).disruption
+    return is_deleted and disruption is not None and disruption.reason == GIVEN_UP
 
 
 def is_overdue(pod: Pod, now: dt.datetime) -> bool:

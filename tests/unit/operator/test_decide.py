@@ -150,11 +150,13 @@ def test_the_next_attempt_waits_until_no_pod_of_the_last_one_can_run(build):
     assert decide(build.see(job, now=35)).actions == (AskPlan(attempt=2, avoid=("a",)),)
 
 
-def test_a_pod_past_its_grace_period_is_not_waited_for_once_its_node_is_silent(build):
+def test_a_deleted_pod_is_not_waited_for_once_its_node_is_silent(build):
+    """Nor for its grace period, of which the node has not heard."""
     job = _restarting(build)
     pods = [build.pod(deleted=10)]
-    assert decide(build.see(job, pods=pods, now=39, silent={"a"})).actions == ()
-    assert decide(build.see(job, pods=pods, now=40, silent={"a"})).actions == (
+    assert decide(build.see(job, pods=pods, now=15)).actions == ()
+    assert decide(build.see(job, pods=pods, now=15, silent={"b"})).actions == ()
+    assert decide(build.see(job, pods=pods, now=15, silent={"a"})).actions == (
         AskPlan(attempt=2, avoid=("a",)),
     )
 
