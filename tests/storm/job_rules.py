@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUJobs may say and become: rules of the outside watcher about the queue's decisions."""
+"""What GPUJobs may say and become: rules of the outside watcher about their lives."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,6 @@ from storm_views import SeenJob, SeenPod
 BIND_SECONDS = 60.0
 """The operator's bind timeout (bindTimeoutSeconds), and so many workers have a second more."""
 BIND_WORKERS_PER_SECOND = 10
-PREEMPTED = "Preempted"
 NOT_COUNTED = {"Infrastructure", "Preempted", "Suspended"}
 """Outcomes that cost no restart."""
 KEPT = 20
@@ -54,56 +53,6 @@ class WholeGangs:
                 if 0 < bound < job.workers and at > attempt.started + patience:
                     name = f"attempt {attempt.number} of {job.key}"
                     yield f"{name} has nodes for {bound} of {job.workers} for too long"
-
-
-class FairPreemptions:
-    """Who is stopped was named before in the status of who needs the place, with a right to it.
-
-    A preemption that the watch could not show, as one that was written and done with while it was
-    away, is counted and not judged.
-    """
-
-    def __init__(self) -> None:
-        self.unseen = 0
-        self.count = 0
-        self._for: dict[str, set[str]] = defaultdict(set)
-        """By attempt that is to end, UIDs of those for whom."""
-        self._stopped: set[str] = set()
-        self._pairs: set[tuple[str, str]] = set()
-
-    def job(self, job: SeenJob, jobs: Mapping[str, SeenJob], *, blind: bool) -> Iterator[str]:
-        """A GPUJob changed; `blind`: what happened since it was last seen is not known."""
-        for name in job.victims:
-            if job.uid not in self._for[name]:
-                self._for[name].add(job.uid)
-                yield from self._named(job, jobs.get(name.partition("/")[0]))
-        for attempt in job.attempts:
-            name = f"{job.uid}/{attempt.number}"
-            if attempt.outcome == PREEMPTED and name not in self._stopped:
-                self._stopped.add(name)
-                yield from self._ended(job, name, jobs, blind=blind)
-
-    def _named(self, job: SeenJob, victim: SeenJob | None) -> Iterator[str]:
-        if victim is None or victim.namespace != job.namespace:
-            return
-        if victim.priority >= job.priority:
-            which = f"{victim.key} of priority {victim.priority}"
-            yield f"{which} is to end for {job.key} of priority {job.priority}"
-
-    def _ended(
-        self, job: SeenJob, name: str, jobs: Mapping[str, SeenJob], *, blind: bool
-    ) -> Iterator[str]:
-        self.count += 1
-        beneficiaries = self._for.get(name, set())
-        if not beneficiaries and blind:
-            self.unseen += 1
-        elif not beneficiaries:
-            yield f"{job.key} was stopped, and nobody's status names its attempt {name}"
-        for other in beneficiaries:
-            self._pairs.add((other, job.uid))
-            if (job.uid, other) in self._pairs:
-                whom = jobs[other].key if other in jobs else other
-                yield f"{job.key} and {whom} were stopped for each other in turn"
 
 
 class NothingLost:

@@ -6,7 +6,7 @@
     within what quotas and cohorts allow                 pod_rules.WithinLimits
     one attempt of a GPUJob at a time                    pod_rules.OneAttemptAtATime
     all workers of an attempt or none                    job_rules.WholeGangs
-    preemption: named before, by right, not in turn      job_rules.FairPreemptions
+    preemption: named before, by right, not in turn      preemption_rules.FairPreemptions
     nothing is lost, and nothing runs too often          job_rules.NothingLost
 
 Events of one kind come in the order in which they happened. Those of pods and those of GPUJobs come
@@ -16,8 +16,9 @@ by two watches, so no rule asks which of two happened first where they are of di
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from job_rules import FairPreemptions, NothingLost, WholeGangs
+from job_rules import NothingLost, WholeGangs
 from pod_rules import Gpu, Limit, NoGpuTwice, OneAttemptAtATime, WithinLimits
+from preemption_rules import FairPreemptions
 from storm_views import SeenJob, SeenPod
 
 
@@ -63,6 +64,7 @@ class Judge:
         self._note(self.gpus.pod(before, after), at)
         self._note(self._limits.pod(before, after), at)
         self._note(self._attempts.pod(before, after, at), at)
+        self.preemptions.pod(pod)
 
     def job(self, job: SeenJob, at: float, *, gone: bool = False, blind: bool = False) -> None:
         """A GPUJob changed; `blind`: what became of it since it was last seen is not known."""
@@ -75,7 +77,7 @@ class Judge:
         self._note(self._lives.job(before, job), at)
         self._note(self._gangs.job(job), at)
         known = self._gone | self.jobs
-        self._note(self.preemptions.job(job, known, blind=blind), at)
+        self._note(self.preemptions.job(job, known, at, blind=blind), at)
 
     def lost_power(self, node: str, at: float) -> None:
         """A node is off: what should be gone there cannot run."""
@@ -84,6 +86,7 @@ class Judge:
     def tick(self, at: float) -> None:
         """Time passed."""
         self._note(self._gangs.tick(self.jobs, at), at)
+        self._note(self.preemptions.tick(at), at)
 
     def _note(self, found: Iterable[str], at: float) -> None:
         for text in found:

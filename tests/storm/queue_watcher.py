@@ -55,6 +55,7 @@ class Watcher:
         """Those that hold nothing any more go first: others may have their GPUs by now."""
         with self.lock:
             self.lists += 1
+            self.judge.preemptions.pods_listed(time.time())
             pods = [read_pod(each) for each in listed]
             uids = {pod.uid for pod in pods}
             for pod in [pod for uid, pod in self.judge.pods.items() if uid not in uids]:

@@ -33,6 +33,7 @@ class SeenPod:
         job_uid: of its GPUJob; empty for others.
         attempt, index: which worker of which attempt; -1 for others.
         created, deleted_by: POSIX seconds; `deleted_by` is when it should be gone.
+        victims: attempts that are to end for it, as UID/NUMBER, and by which right.
     """
 
     uid: str
@@ -46,6 +47,7 @@ class SeenPod:
     ended: bool = False
     created: float = 0.0
     deleted_by: float | None = None
+    victims: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def holds(self) -> tuple[Held, ...]:
@@ -69,7 +71,7 @@ class SeenJob:
     Attributes:
         gpus: for each worker; 1 where it asks for a share.
         placed: workers that have a place by its status, and how many GPUs these have together.
-        victims: attempts that are to end for it, as UID/NUMBER.
+        victims: attempts that are to end for it, as UID/NUMBER, and by which right.
     """
 
     uid: str
@@ -85,7 +87,7 @@ class SeenJob:
     restarts: int = 0
     attempts: tuple[SeenAttempt, ...] = ()
     placed: tuple[tuple[int, ...], int] = ((), 0)
-    victims: frozenset[str] = frozenset()
+    victims: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -107,7 +109,8 @@ def read_pod(pod: Json) -> SeenPod:
     """From the API's JSON."""
     metadata, spec = pod["metadata"], pod["spec"]
     labels = metadata.get("labels", {})
-    devices = metadata.get("annotations", {}).get("gpupack.dev/devices", "[]")
+    annotations = metadata.get("annotations", {})
+    devices = annotations.get("gpupack.dev/devices", "[]")
     deleted_by = metadata.get("deletionTimestamp")
     return SeenPod(
         uid=metadata["uid"],
@@ -123,6 +126,7 @@ def read_pod(pod: Json) -> SeenPod:
         ended=pod.get("status", {}).get("phase") in ENDED,
         created=seconds(metadata["creationTimestamp"]),
         deleted_by=seconds(deleted_by) if deleted_by else None,
+        victims=_victims(json.loads(annotations.get("gpupack.dev/preemption", "{}"))),
     )
 
 
@@ -130,7 +134,6 @@ def read_job(job: Json, priorities: Mapping[str, int]) -> SeenJob:
     """From the API's JSON; `priorities` are those of PriorityClasses, by name."""
     metadata, spec, status = job["metadata"], job["spec"], job.get("status", {})
     by_class = priorities.get(spec.get("priorityClassName", ""))
-    victims = status.get("preemption", {}).get("victims", ())
     return SeenJob(
         uid=metadata["uid"],
         namespace=metadata["namespace"],
@@ -148,13 +151,21 @@ def read_job(job: Json, priorities: Mapping[str, int]) -> SeenJob:
             for each in status.get("attempts", ())
         ),
         placed=_placed(status.get("placement", ())),
-        victims=frozenset(name for each in victims for name in each["attempts"]),
+        victims=_victims(status.get("preemption", {})),
     )
 
 
 def seconds(text: str) -> float:
     """POSIX seconds of a Kubernetes timestamp."""
     return dt.datetime.fromisoformat(text).timestamp()
+
+
+def _victims(preemption: Json) -> dict[str, str]:
+    return {
+        name: each.get("ground", "")
+        for each in preemption.get("victims", ())
+        for name in each["attempts"]
+    }
 
 
 def _placed(placement: list[Json]) -> tuple[tuple[int, ...], int]:

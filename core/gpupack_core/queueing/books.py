@@ -2,7 +2,9 @@
 """Who uses which quota, as things will be once all that was decided has been done.
 
 A job that is being stopped for another counts no more, and the other counts already: nobody is
-stopped twice for the same room, and shares are those that the decisions lead to.
+stopped twice for the same room, and shares are those that the decisions lead to. What is held
+meanwhile is counted beside it, since a limit holds at every moment: who is being stopped holds what
+he has until he has ended.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +30,7 @@ class Books:
         self.configure(quotas)
 
     def _use(self, tree: Tree) -> None:
-        self.tree, self.usage = tree, Usage(tree)
+        self.tree, self.usage, self.held = tree, Usage(tree), Usage(tree)
         self._scopes: dict[Tenant, NodeId | None] = {}
 
     @property
@@ -64,9 +66,18 @@ class Books:
 
     def rebuild(self, counted: Iterable[tuple[Tenant, Charge]]) -> None:
         """Count everything anew."""
-        self.usage = Usage(self.tree)
+        self.usage, self.held = Usage(self.tree), Usage(self.tree)
         for tenant, charge in counted:
-            self.usage.add(tenant, charge)
+            self.starts(tenant, charge)
+
+    def starts(self, tenant: Tenant, charge: Charge, *, sign: int = 1) -> None:
+        """Somebody holds so much, who is not being stopped; `sign` -1: no more."""
+        self.usage.add(tenant, charge, sign=sign)
+        self.held.add(tenant, charge, sign=sign)
+
+    def may_hold(self, tenant: Tenant, charge: Charge) -> bool:
+        """Whether the tenant may hold so much more while all who are being stopped hold theirs."""
+        return not self.limits or self.held.fits(tenant, charge)
 
     def felt(self, running: RunningJobs) -> Usage | None:
         """What counts for the order: as `usage`, with what was used of late; None: nothing does."""

@@ -41,6 +41,8 @@ class Outcome(Enum):
     NO_ROOM = auto()
     WOULD_DELAY = auto()
     """It would take places of a job for which room is kept."""
+    HELD_STILL = auto()
+    """Its quota will allow it when those who are being stopped have ended."""
 
 
 @dataclass(slots=True)
@@ -88,6 +90,7 @@ class Cycle:
         self._preemptor = Preemptor(state, self._sheet, self._within, now)
         self._patience = Patience(state, self._sheet, self._within, now)
         self._counted: list[tuple[Tenant, Charge, int]] = []
+        self._held: list[tuple[Tenant, Charge]] = []
         self._admitted: list[Admit] = []
         self._preemptions: list[Preempt] = []
         self._given_up: list[GiveUp] = []
@@ -104,6 +107,8 @@ class Cycle:
         finally:
             for tenant, charge, sign in reversed(self._counted):
                 self._usage.add(tenant, charge, sign=-sign)
+            for tenant, charge in self._held:
+                self._books.held.add(tenant, charge, sign=-1)
         self._foresight.remember(complete=self._complete)
         self._state.foresees_next = self._preemptor.has_searched and self._foresight.is_put_off
         look_at = min(
@@ -137,12 +142,12 @@ class Cycle:
             found = self._within.payable(self._sheet.cluster, job, reservation.placements)
         else:
             found = self._within.places(self._sheet.cluster, job)
-        if found is not None:
+        if found is not None and self._books.may_hold(job.tenant, found[1]):
             self._admit(job, *found)
             return
         self._count(job.tenant, reservation.charge, 1)
         self._sheet.book(job, reservation.placements)
-        if not alive:
+        if not alive and found is None:
             self._given_up.append(GiveUp(job.id, ()))
 
     def _serve(self) -> None:
@@ -183,6 +188,9 @@ class Cycle:
             self._block(entry.job.tenant)
             turn.entries = self._foresight.in_time(turn.entries[turn.next + 1 :])
             turn.next = 0
+        elif outcome is Outcome.HELD_STILL:
+            turn.entries = []
+            self._used_up.add(entry.job.tenant)
         elif self._waits_no_longer(entry, outcome) or self._preempt(entry):
             turn.next += 1
         else:
@@ -213,11 +221,15 @@ class Cycle:
         found = self._within.payable(self._sheet.cluster, job, places)
         if found is None:
             return Outcome.NO_QUOTA
+        if not self._books.may_hold(job.tenant, found[1]):
+            return Outcome.HELD_STILL
         if self._foresight.is_unknown(job):
             return Outcome.WOULD_DELAY
         if not self._foresight.lets(job, found[0]):
             beside = self._foresight.beside(job)
             found = None if beside is None else self._within.places(beside, job)
+            if found is not None and not self._books.may_hold(job.tenant, found[1]):
+                return Outcome.HELD_STILL
             if found is None or not self._foresight.lets(job, found[0]):
                 self._foresight.delays(entry)
                 return Outcome.WOULD_DELAY
@@ -257,6 +269,8 @@ class Cycle:
     def _admit(self, job: Job, places: Places, charge: Charge) -> None:
         self._sheet.book(job, places)
         self._count(job.tenant, charge, 1)
+        self._books.held.add(job.tenant, charge)
+        self._held.append((job.tenant, charge))
         self._admitted.append(Admit(job.id, places))
         self._foresight.starts(Running(job, places, self._now, charge))
 

@@ -112,6 +112,7 @@ class Queue:
         started = now if since is None else min(since, now)
         running = Running(job, places, started, state.books.charge(cluster, places))
         state.running.add(running)
+        state.books.held.add(job.tenant, running.charge)
         if job.id not in state.stopping():
             state.books.usage.add(job.tenant, running.charge)
 
@@ -129,6 +130,8 @@ class Queue:
             raise NotHeld(f"job {job.id} does not run")
         running = Running(job, places, before.started, state.books.charge(cluster, places))
         state.running.add(running)
+        state.books.held.add(before.job.tenant, before.charge, sign=-1)
+        state.books.held.add(job.tenant, running.charge)
         if not stopping:
             state.books.usage.add(before.job.tenant, before.charge, sign=-1)
             state.books.usage.add(job.tenant, running.charge)
@@ -145,6 +148,7 @@ class Queue:
             raise NotHeld(f"job {job} does not run")
         state.stuck.discard(job)
         state.guests.leave(job)
+        state.books.held.add(running.job.tenant, running.charge, sign=-1)
         if not stopping:
             state.books.usage.add(running.job.tenant, running.charge, sign=-1)
         state.give_back(cluster, running.placements)

@@ -114,6 +114,11 @@ def victims_end(victims: int, waited: float | None = None) -> str:
     return f"room is made for it: it starts when {jobs} told to end{ago} did so"
 
 
+HELD_STILL: Final = (
+    "its quota allows it when jobs that were told to end, and hold what counts against it, did so"
+)
+
+
 def borrowing_limit(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:
     """The quota allows no more."""
     promised, limit = node.promised.get(key, 0), node.limit(key).borrowing or 0

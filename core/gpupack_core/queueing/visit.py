@@ -6,6 +6,7 @@ could: within its quota, in no place that is kept or reserved for another, and i
 """
 
 from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job, Places, Rank
 from gpupack_core.queueing.reasons import Wait
@@ -40,7 +41,7 @@ class Visit:
         if self._is_behind(job) or not self._within.may_pay(sheet, job):
             return None
         found = self._within.places(sheet, job)
-        if found is None:
+        if found is None or not self._may_hold(job, found[1]):
             return None
         for head in map(self._state.waiting.get, self._state.heads):
             if head is not None:
@@ -50,9 +51,14 @@ class Visit:
                 return found[0]
             beside = self._foresight.beside(job)
             found = None if beside is None else self._within.places(beside, job)
-            return found[0] if found and self._foresight.lets(job, found[0]) else None
+            if found is None or not self._may_hold(job, found[1]):
+                return None
+            return found[0] if self._foresight.lets(job, found[0]) else None
         finally:
             self._foresight.remember()
+
+    def _may_hold(self, job: Job, charge: Charge) -> bool:
+        return self._state.books.may_hold(job.tenant, charge)
 
     def _is_behind(self, job: Job) -> bool:
         """Whether somebody waits in the same strict order."""

@@ -75,8 +75,11 @@ class Why:
         places = self._within.plan(cluster, job)
         if places is None:
             return self._no_room(entry, cluster)
-        if self._within.payable(cluster, job, places) is None:
+        payable = self._within.payable(cluster, job, places)
+        if payable is None:
             return self._quota(job, cluster)
+        if not self._books.may_hold(job.tenant, payable[1]):
+            return _Told(WaitReason.VICTIMS_END, reasons.HELD_STILL)
         return self._behind(entry, cluster) or self._kept(entry) or _next()
 
     def _no_room(self, entry: Entry, cluster: Cluster) -> _Told:

@@ -60,7 +60,7 @@ def test_a_job_that_is_stopped_starts_again_and_ends_well_is_no_violation(judge)
     judge.pod(worker(0, 1, *whole("a")), 1)
     judge.pod(worker(1, 1, *whole("b")), 1)
     judge.tick(500)
-    judge.job(job("k", namespace="y", phase="Pending", victims=frozenset({"j/1"})), 501)
+    judge.job(job("k", namespace="y", phase="Pending", victims={"j/1": "LowerPriority"}), 501)
     judge.job(job("j", "Preempted", phase="Pending", workers=2), 502)
     for index, uuid in enumerate("ab"):
         judge.pod(worker(index, 1, *whole(uuid), ended=True), 503)
@@ -167,13 +167,36 @@ def test_a_gang_of_which_a_part_is_bound_for_too_long_is_seen(judge):
 def test_a_victim_that_nobody_names_is_seen(judge):
     judge.job(job("j", "", phase="Running"), 0)
     judge.job(job("j", "Preempted", phase="Pending"), 1)
-    assert wrong(judge) == "x/j was stopped, and nobody's status names its attempt j/1"
+    judge.tick(10)
+    assert judge.violations == {}
+    judge.tick(11)
+    assert wrong(judge) == "x/j was stopped, and nobody named its attempt j/1"
 
 
-def test_a_victim_that_is_named_only_afterwards_is_seen(judge):
+def test_a_victim_that_a_job_names_only_afterwards_is_seen(judge):
     judge.job(job("j", "Preempted", phase="Pending"), 1)
-    judge.job(job("k", namespace="y", victims=frozenset({"j/1"})), 2)
-    assert "nobody's status names its attempt j/1" in wrong(judge)
+    judge.job(job("k", namespace="y", victims={"j/1": "LowerPriority"}), 2)
+    judge.tick(11)
+    assert "nobody named its attempt j/1" in wrong(judge)
+
+
+@pytest.mark.parametrize("at", [0, 5])
+def test_a_victim_that_a_pod_names_is_named_whichever_watch_tells_first(judge, at):
+    events = {
+        at: lambda: judge.pod(pod("p", node="", victims={"j/1": "ReclaimedNominalQuota"}), at),
+        2: lambda: judge.job(job("j", "Preempted", phase="Pending"), 2),
+    }
+    for _, event in sorted(events.items()):
+        event()
+    judge.tick(20)
+    assert judge.violations == {}
+
+
+def test_a_victim_whose_pod_the_watch_could_not_show_is_counted(judge):
+    judge.preemptions.pods_listed(0)
+    judge.job(job("j", "Preempted", phase="Pending"), 1)
+    judge.tick(11)
+    assert (judge.violations, judge.preemptions.unseen) == ({}, 1)
 
 
 def test_a_preemption_that_the_watch_could_not_show_is_counted(judge):
@@ -184,18 +207,20 @@ def test_a_preemption_that_the_watch_could_not_show_is_counted(judge):
 @pytest.mark.parametrize("priority", [0, 5])
 def test_a_victim_of_no_lower_priority_in_the_same_namespace_is_seen(judge, priority):
     judge.job(job("j", "", phase="Running", priority=priority), 0)
-    judge.job(job("k", victims=frozenset({"j/1"})), 1)
+    judge.job(job("k", victims={"j/1": "LowerPriority"}), 1)
     assert wrong(judge) == f"x/j of priority {priority} is to end for x/k of priority 0"
 
 
 def test_two_that_are_stopped_for_each_other_in_turn_are_seen(judge):
     judge.job(job("j", "", phase="Running"), 0)
-    judge.job(job("k", namespace="y", victims=frozenset({"j/1"})), 1)
+    judge.job(job("k", namespace="y", victims={"j/1": "LowerPriority"}), 1)
     judge.job(job("j", "Preempted", phase="Pending"), 2)
     judge.job(job("k", "", namespace="y", phase="Running", placed=((0,), 1)), 3)
-    judge.job(job("j", "Preempted", phase="Pending", victims=frozenset({"k/1"})), 4)
+    judge.job(job("j", "Preempted", phase="Pending", victims={"k/1": "ReclaimedFairShare"}), 4)
     judge.job(job("k", "Preempted", namespace="y", phase="Pending"), 5)
-    assert wrong(judge) == "y/k and x/j were stopped for each other in turn"
+    assert wrong(judge) == (
+        "y/k and x/j were stopped for each other in turn: LowerPriority, then ReclaimedFairShare"
+    )
 
 
 def test_a_job_that_nobody_deleted_and_is_gone_is_seen(judge):
@@ -297,5 +322,9 @@ def test_a_job_is_read_from_the_api_s_json():
         },
         {"high": 7},
     )
-    assert (found.priority, found.placed, found.victims) == (7, ((0, 1, 2, 3), 8), {"v/1"})
+    assert (found.priority, found.placed, found.victims) == (
+        7,
+        ((0, 1, 2, 3), 8),
+        {"v/1": "LowerPriority"},
+    )
     assert found.running == (SeenAttempt(2, 2.0),)

@@ -25,7 +25,7 @@ def used(world):
     return found
 
 
-def within_limits(world):
+def within_limits(world, usage):
     """By the definition, node by node: what exceeds the promise is within the borrowing limit, and
     what was never lent is not used by others."""
     books = world.queue.state.books
@@ -33,9 +33,9 @@ def within_limits(world):
         for key in books.keys.all():
             borrowing = leaf.limit(key).borrowing
             if borrowing is not None:
-                assert books.usage.borrowed(leaf, key) <= borrowing
+                assert usage.borrowed(leaf, key) <= borrowing
     for key in books.keys.all():
-        assert books.usage.available(books.tree.top, key) >= 0
+        assert usage.available(books.tree.top, key) >= 0
 
 
 @cases
@@ -52,7 +52,23 @@ def test_what_is_used_is_counted_exactly_and_nobody_borrows_more_than_the_limit(
             leaf = books.tree.tenant(tenant)
             found = {key: milli for key, milli in books.usage.of(leaf).items() if milli}
             assert found == used(world).get(tenant, {})
-        within_limits(world)
+        within_limits(world, books.usage)
+
+
+@cases
+@given(worlds())
+def test_while_those_who_are_stopped_end_nobody_holds_more_than_the_limit(drawn):
+    world, jobs = drawn
+    world.grace = 3.0
+    for number, ask in enumerate(jobs):
+        submitted(world, [ask], at=float(number))
+        world.decide(at=float(number))
+        books = world.queue.state.books
+        for tenant in TENANTS:
+            held = books.held.of(books.tree.tenant(tenant))
+            found = {key: milli for key, milli in held.items() if milli}
+            assert found == used(world).get(tenant, {})
+        within_limits(world, books.held)
 
 
 def counted(world):

@@ -343,3 +343,23 @@ def test_a_job_that_broke_on_a_node_starts_on_another_and_there_again_if_that_is
         "again": "n2",
         "more": "n1",
     }
+
+
+def test_who_is_being_stopped_counts_against_his_limit_until_he_has_ended():
+    """His tenant's next job would fit on the other node, and together they would be above it."""
+    world = World(
+        node("n1", 2),
+        node("n2", 1),
+        quotas=[quota("a", limit(0, borrowing=2)), quota("b", 2)],
+        grace=10.0,
+    )
+    world.runs("a1", "n1/0 n1/1", "a").runs("c1", "n2/0", "c")
+    world.submit("b1", 2, "b").decide(at=100)
+    world.end("c1").submit("a2", 1, "a").decide(at=101)
+    assert world.log == ["b1 stops a1"]
+    assert world.why("a2").message == (
+        "its quota allows it when jobs that were told to end, and hold what counts against it, "
+        "did so (position 2 of 2)"
+    )
+    world.decide(at=110)
+    assert world.log[1:] == ["b1 starts", "a2 starts"]

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may be stopped for whom: rules of the outside watcher about preemption."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import Final
+
+from storm_views import SeenJob, SeenPod
+
+PREEMPTED: Final = "Preempted"
+OTHER_WATCH_SECONDS: Final = 10.0
+"""How much later than a GPUJob's event that of a pod may come which was written before it."""
+AWAY_SECONDS: Final = 120.0
+"""Who was named by a pod may end so long after that pod was last seen, and the watch was away."""
+
+
+class FairPreemptions:
+    """Who is stopped was named before, by who needs the place, with a right to it.
+
+    In a GPUJob's status, or in the annotation of a pod of its own, of which another watch tells. A
+    preemption that the watch could not show, as one that was written and done with while it was
+    away, is counted and not judged.
+    """
+
+    def __init__(self) -> None:
+        self.unseen = 0
+        self.count = 0
+        self._for: dict[str, dict[str, str]] = defaultdict(dict)
+        """By attempt that is to end, UIDs of those for whom, and by which right."""
+        self._stopped: set[str] = set()
+        self._nameless: dict[str, tuple[str, float]] = {}
+        """Attempts that were stopped for nobody who is known so far: their jobs, and when."""
+        self._pairs: dict[tuple[str, str], str] = {}
+        self._listed = -inf
+
+    def pods_listed(self, at: float) -> None:
+        """What became of pods since they were last seen is not known."""
+        self._listed = at
+
+    def pod(self, pod: SeenPod) -> None:
+        """A pod changed."""
+        for name, ground in pod.victims.items():
+            self._for[name][f"pod/{pod.uid}"] = ground
+            self._nameless.pop(name, None)
+
+    def job(
+        self, job: SeenJob, jobs: Mapping[str, SeenJob], at: float, *, blind: bool
+    ) -> Iterator[str]:
+        """A GPUJob changed; `blind`: what happened since it was last seen is not known."""
+        for name, ground in job.victims.items():
+            if job.uid not in self._for[name]:
+                self._for[name][job.uid] = ground
+                yield from self._named(job, jobs.get(name.partition("/")[0]))
+        for attempt in job.attempts:
+            name = f"{job.uid}/{attempt.number}"
+            if attempt.outcome == PREEMPTED and name not in self._stopped:
+                self._stopped.add(name)
+                yield from self._ended(job, name, jobs, at, blind=blind)
+
+    def tick(self, at: float) -> Iterator[str]:
+        """Time passed."""
+        for name, (key, since) in list(self._nameless.items()):
+            if at >= since + OTHER_WATCH_SECONDS:
+                del self._nameless[name]
+                if self._listed >= since - AWAY_SECONDS:
+                    self.unseen += 1
+                else:
+                    yield f"{key} was stopped, and nobody named its attempt {name}"
+
+    def _named(self, job: SeenJob, victim: SeenJob | None) -> Iterator[str]:
+        if victim is None or victim.namespace != job.namespace:
+            return
+        if victim.priority >= job.priority:
+            which = f"{victim.key} of priority {victim.priority}"
+            yield f"{which} is to end for {job.key} of priority {job.priority}"
+
+    def _ended(
+        self, job: SeenJob, name: str, jobs: Mapping[str, SeenJob], at: float, *, blind: bool
+    ) -> Iterator[str]:
+        self.count += 1
+        beneficiaries = self._for.get(name, {})
+        if not beneficiaries and blind:
+            self.unseen += 1
+        elif not beneficiaries:
+            self._nameless[name] = job.key, at
+        for other, ground in beneficiaries.items():
+            self._pairs[other, job.uid] = ground
+            before = self._pairs.get((job.uid, other))
+            if before is not None:
+                whom = jobs[other].key if other in jobs else other
+                rights = f"{before}, then {ground}"
+                yield f"{job.key} and {whom} were stopped for each other in turn: {rights}"
