@@ -138,6 +138,23 @@ def test_without_arrivals_and_ends_the_queue_comes_to_rest(drawn):
 
 
 @cases
+@given(worlds(), st.integers(1, 4))
+def test_while_nothing_else_changes_no_two_are_stopped_for_each_other_in_turn(drawn, grace):
+    """Whoever is stopped ends after his grace period, and waits again."""
+    world, jobs = drawn
+    world.grace = float(grace)
+    submitted(world, jobs)
+    for second in range(60):
+        world.decide(at=float(second))
+    stops = [line.split(" stops ") for line in world.log if " stops " in line]
+    pairs = [(winner, loser) for winner, losers in stops for loser in losers.split()]
+    assert not {(loser, winner) for winner, loser in pairs} & set(pairs)
+    before = len(world.log)
+    world.decide(at=100.0)
+    assert len(world.log) == before
+
+
+@cases
 @given(worlds())
 def test_the_same_input_gives_the_same_decisions(drawn):
     world, jobs = drawn
