@@ -11,6 +11,10 @@ from storm_views import SeenJob, SeenPod
 PREEMPTED: Final = "Preempted"
 OTHER_WATCH_SECONDS: Final = 10.0
 """How much later than a GPUJob's event that of a pod may come which was written before it."""
+MOST_TURNS: Final = 3
+"""So often two may be stopped for each other in turn. While nothing else changes it never happens
+(a property in core); in a storm others of both tenants come and go, and one takes back what is
+promised to it from the other which took back its share, or the reverse."""
 AWAY_SECONDS: Final = 120.0
 """Who was named by a pod may end so long after that pod was last seen, and the watch was away."""
 
@@ -31,7 +35,8 @@ class FairPreemptions:
         self._stopped: set[str] = set()
         self._nameless: dict[str, tuple[str, float]] = {}
         """Attempts that were stopped for nobody who is known so far: their jobs, and when."""
-        self._pairs: dict[tuple[str, str], str] = {}
+        self._turns: dict[frozenset[str], list[tuple[str, str]]] = defaultdict(list)
+        """Of two, who was stopped for the other one after the other, and by which right."""
         self._listed = -inf
 
     def pods_listed(self, at: float) -> None:
@@ -85,9 +90,10 @@ class FairPreemptions:
         elif not beneficiaries:
             self._nameless[name] = job.key, at
         for other, ground in beneficiaries.items():
-            self._pairs[other, job.uid] = ground
-            before = self._pairs.get((job.uid, other))
-            if before is not None:
+            turns = self._turns[frozenset((job.uid, other))]
+            if not turns or turns[-1][0] != job.uid:
+                turns.append((job.uid, ground))
+            if len(turns) > MOST_TURNS:
                 whom = jobs[other].key if other in jobs else other
-                rights = f"{before}, then {ground}"
+                rights = ", ".join(each for _, each in turns)
                 yield f"{job.key} and {whom} were stopped for each other in turn: {rights}"

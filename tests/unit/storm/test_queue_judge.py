@@ -211,16 +211,19 @@ def test_a_victim_of_no_lower_priority_in_the_same_namespace_is_seen(judge, prio
     assert wrong(judge) == f"x/j of priority {priority} is to end for x/k of priority 0"
 
 
-def test_two_that_are_stopped_for_each_other_in_turn_are_seen(judge):
-    judge.job(job("j", "", phase="Running"), 0)
-    judge.job(job("k", namespace="y", victims={"j/1": "LowerPriority"}), 1)
-    judge.job(job("j", "Preempted", phase="Pending"), 2)
-    judge.job(job("k", "", namespace="y", phase="Running", placed=((0,), 1)), 3)
-    judge.job(job("j", "Preempted", phase="Pending", victims={"k/1": "ReclaimedFairShare"}), 4)
-    judge.job(job("k", "Preempted", namespace="y", phase="Pending"), 5)
-    assert wrong(judge) == (
-        "y/k and x/j were stopped for each other in turn: LowerPriority, then ReclaimedFairShare"
+@pytest.mark.parametrize(("turns", "seen"), [(3, False), (4, True)])
+def test_two_that_are_stopped_for_each_other_again_and_again_are_seen(judge, turns, seen):
+    outcomes = {"j": [], "k": []}
+    for turn in range(turns):
+        loser, winner = ("j", "k") if turn % 2 == 0 else ("k", "j")
+        victims = {f"{loser}/{len(outcomes[loser]) + 1}": "ReclaimedFairShare"}
+        judge.job(job(winner, *outcomes[winner], namespace=winner, victims=victims), turn)
+        outcomes[loser].append("Preempted")
+        judge.job(job(loser, *outcomes[loser], namespace=loser, phase="Pending"), turn)
+    told = "k/k and j/j were stopped for each other in turn: " + ", ".join(
+        ["ReclaimedFairShare"] * turns
     )
+    assert list(judge.violations) == [told] * seen
 
 
 def test_a_job_that_nobody_deleted_and_is_gone_is_seen(judge):
