@@ -19,6 +19,9 @@ from gpupack_operator.decision.workers import Worker, by_index
 NEWS_SECONDS = 3.0
 """A Job's end can be known before those of its pods: two watches."""
 
+CONTROLLER_SECONDS = 120.0
+"""Until the Job controller must have begun with a Job: others could use the GPUs meanwhile."""
+
 JOB_ENDS = ("Complete", "SuccessCriteriaMet", "Failed", "FailureTarget")
 """Conditions of a Job of which no more pods are created: it has ended, or its last pods go."""
 
@@ -129,13 +132,18 @@ def not_created(view: AttemptView) -> Finding | None:
 
 
 def not_bound(view: AttemptView) -> Finding | None:
-    """Not all workers have a node; where they ran already, they had one and lost their pod."""
+    """Not all workers have a node; where they ran already, they had one and lost their pod.
+
+    Time runs from when the Job controller began with the Job: its writes are limited
+    (--kube-api-qps), and after several hundred Jobs at once it is a minute behind. To give up what
+    it has not come to would only give it more to do.
+    """
     workers = by_index(view.workers)
     bound = sum(worker.bound for worker in workers.values())
     if bound >= view.spec.workers:
         return None
     seconds = view.limits.bind_seconds_of(view.spec.workers)
-    due = times.after(view.started_at, seconds)
+    due = times.after(max(view.started_at, _begun_at(view)), seconds)
     if view.running:
         gone = view.spec.workers - bound
         message = f"{gone} of {view.spec.workers} pods are gone, and with them why they ended"
@@ -169,6 +177,14 @@ def not_begun(view: AttemptView) -> Finding | None:
     due = times.after(first.bound_at or view.now, seconds)
     verdict = _verdict("Infrastructure", JobReason.CANNOT_START, message, worker=first.index)
     return Finding(due, verdict)
+
+
+def _begun_at(view: AttemptView) -> dt.datetime:
+    """When the Job controller began with the Job; the latest time for that, while it has not."""
+    began = view.job.status.start_time if view.job else None
+    if began is None and view.job is not None:
+        return times.after(view.started_at, CONTROLLER_SECONDS)
+    return began or view.started_at
 
 
 Rule = Callable[[AttemptView], Finding | None]

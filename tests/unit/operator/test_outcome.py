@@ -196,8 +196,8 @@ def test_a_controller_that_pauses_while_it_creates_a_large_gang_is_waited_for(ve
 
 
 def test_a_large_gang_has_longer_until_it_must_be_bound(verdict, build):
-    pods = (build.pod(0), build.pod(1, node="", phase="Pending"))
-    gang = {"nodes": ("a",) * 1024, "job": build.job(started=160), "running": False}
+    pods = (build.pod(0, created=140), build.pod(1, node="", phase="Pending", created=140))
+    gang = {"nodes": ("a",) * 1024, "job": build.job(started=0), "running": False}
     assert verdict(*pods, now=161, **gang)[0] is None
     late, _ = verdict(*pods, now=162, **gang)
     assert (late.reason, late.message[:43]) == (
@@ -208,8 +208,16 @@ def test_a_large_gang_has_longer_until_it_must_be_bound(verdict, build):
 
 def test_a_job_that_its_controller_has_not_looked_at_is_given_up_too(verdict, build):
     unseen = build.job(started=None)
-    assert verdict(job=unseen, running=False, now=59) == (None, build.at(60))
-    assert verdict(job=unseen, running=False, now=60)[0].reason == JobReason.BIND_TIMEOUT
+    assert verdict(job=unseen, running=False, now=179) == (None, build.at(180))
+    assert verdict(job=unseen, running=False, now=180)[0].reason == JobReason.BIND_TIMEOUT
+
+
+def test_a_controller_that_comes_late_to_a_job_leaves_its_pods_their_time(verdict, build):
+    """It may be a minute behind after hundreds of Jobs at once."""
+    pod, job = build.pod(0, node="", phase="Pending", created=100), build.job(started=100)
+    assert verdict(pod, job=job, running=False, now=159, nodes=("a",)) == (None, build.at(160))
+    late, _ = verdict(pod, job=job, running=False, now=160, nodes=("a",))
+    assert late.reason == JobReason.BIND_TIMEOUT
 
 
 def test_an_attempt_whose_pods_may_not_be_created_gives_its_gpus_back_at_once(verdict, build):
