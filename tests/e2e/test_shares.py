@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shares of a GPU: what is asked for is given, counted, and never more than there is."""
 
+import json
 from collections import Counter
 
 import pytest
+from admission import SLOT
 from agreement import told_by_annotations, told_by_containers, told_by_status
 from chaos import kill_kubelet, kill_process
-from harness import condition, placed, unsuccessful
+from harness import condition, placed, unsuccessful, wait_for
 from manifests import Share
+from parts import restarts
 
 SMALL = Share(percent=10, memory_mib=1024)
 HELD = 600
@@ -34,6 +37,18 @@ def hold(kube, judged, name, **size):
 def gpus(job):
     """The GPU of each worker, in the workers' order."""
     return [place.devices[0].uuid for place in placed(job)]
+
+
+def offered_again(system, counted):
+    """Each agent was restarted since, as its new kubelet tells, and its GPUs are allocatable.
+
+    A share that is placed before is refused by its kubelet, and its next attempt avoids the node.
+    """
+    now = restarts(system)
+    agents = [name for name in now if name.endswith("/agent")]
+    nodes = json.loads(system.insist("get", "nodes", "--output=json"))["items"]
+    offered = [int(node["status"]["allocatable"].get(SLOT, 0)) for node in nodes]
+    return all(now[name] > counted[name] for name in agents) and all(offered)
 
 
 def give_back(kube, *names):
@@ -118,11 +133,15 @@ def test_a_share_that_no_gpu_can_hold_says_so(kube, judged):
 
 
 @pytest.mark.slow
-def test_a_share_that_runs_survives_agents_and_kubelets_being_killed(kube, cluster, judged, peaks):
+def test_a_share_that_runs_survives_agents_and_kubelets_being_killed(
+    kube, system, cluster, judged, peaks
+):
     (gpu,) = hold(kube, judged, "before", share=Share(60, 1024))
+    counted = restarts(system)
     kill_process(cluster, "gpupack_agent")
     for node in cluster.nodes():
         kill_kubelet(cluster, node)
+    wait_for(lambda: offered_again(system, counted), seconds=120, what="agents offer GPUs again")
     assert hold(kube, judged, "after", share=Share(40, 1024)) == [gpu]
     assert peaks()[gpu]["percent"] == 100
     (pod,) = kube.pods("before")
