@@ -118,6 +118,7 @@ def idle(system):
     all_up(system)
     wait_for(lambda: not leaving(system), seconds=180, what="no GPUJob is being deleted")
     wait_for(lambda: not holders(system), seconds=180, what="no pod holds a GPU")
+    wait_for(lambda: not lingering(system), seconds=60, what="no process of a gone pod is left")
 
 
 @pytest.fixture
@@ -159,6 +160,17 @@ def holders(system):
         for pod in pods
         if "gpupack.dev/gpu" in json.dumps(pod["spec"]["containers"])
         and pod["status"].get("phase") not in {"Succeeded", "Failed"}
+    ]
+
+
+def lingering(system):
+    """Pods that are gone from the API and whose processes hold GPUs still, as their agents see."""
+    nodes = json.loads(system.insist("get", "gpunodes", "--output=json"))["items"]
+    return [
+        holder["name"]
+        for node in nodes
+        if node["status"].get("mode", "owned") == "owned"
+        for holder in node["status"].get("holders", ())
     ]
 
 
