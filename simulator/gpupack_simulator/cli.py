@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: one command for each question."""
 
+import errno
 import os
 import shlex
 from collections.abc import Callable
@@ -40,6 +41,12 @@ class OurErrors(click.Group):
             return super().invoke(ctx)
         except (SimulatorError, CoreError) as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:
+            # Of a file we say it where we write; click ends by itself where a pipe is closed.
+            if error.filename is not None or error.errno == errno.EPIPE:
+                raise
+            told = f"what was found cannot be printed: {error.strerror}"
+            raise click.ClickException(told) from error
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]  # older clicks have no generic

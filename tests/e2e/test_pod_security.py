@@ -6,8 +6,8 @@ import yaml
 from harness import ROOT, wait_for
 from manifests import gpujob
 
-# Refused, and never started.
-NOT_STARTED = {"invalid", "too-big"}
+# Refused, or nothing that starts.
+NOT_STARTED = {"invalid", "quota", "too-big"}
 EXAMPLES = {
     path.stem: list(yaml.safe_load_all(path.read_text()))
     for path in sorted((ROOT / "examples").glob("*.yaml"))

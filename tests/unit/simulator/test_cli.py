@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -226,6 +227,16 @@ def test_a_file_that_cannot_be_written_is_told_of(scenario):
         "run", scenario, "--policies", "best-fit", "-q", "--json", "/dev/full", fails=True
     )
     assert output == "Error: what was found: No space left on device\n"
+
+
+def test_an_output_that_is_full_is_told_of():
+    command = (sys.executable, "-m", "gpupack_simulator", "compare", CLASSROOM)
+    shell = f"{shlex.join(map(str, command))} --policies best-fit > /dev/full"
+    ran = run_process(["bash", "-c", shell])
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1] == (
+        "Error: what was found cannot be printed: No space left on device"
+    )
 
 
 @pytest.mark.parametrize("more", [("--demand", 1e9), ("--departures", "--load", 1e9)])
