@@ -284,7 +284,7 @@ class Admissions:
 
     def _most(self, asking: AttemptKey | None) -> int:
         """How many to let in now; 0: nobody is to be looked at."""
-        room, now = min(self._let_in.room(), MOST_ADMITTED), self.now()
+        room, now = min(self._let_in.at_once(), MOST_ADMITTED), self.now()
         if asking is None and now - self._looked_at < LOOK_SECONDS:
             return room
         self._looked_at = now

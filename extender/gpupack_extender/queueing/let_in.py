@@ -21,11 +21,13 @@ from gpupack_extender.queueing.evictions import Eviction
 from gpupack_extender.queueing.hears import WritesPods
 from gpupack_kube import objects
 
-MOST_OF_ONE: Final = 64
-"""Of one namespace: pods that cannot be bound keep nobody else's out."""
-
 MOST: Final = 128
-"""At once: kube-scheduler binds one after the other."""
+"""At once: kube-scheduler binds one after the other.
+
+A namespace has at most half of what others leave, as queues share a switch's memory by dynamic
+thresholds (Choudhury and Hahne, 1998): however many namespaces have pods that cannot be bound, they
+keep no other's out.
+"""
 
 SECONDS: Final = 60.0
 """For so long a place waits; later the pod is placed anew when kube-scheduler asks about it."""
@@ -43,13 +45,24 @@ class LetIn:
 
     def room(self) -> int:
         """How many more there may be."""
-        self._held = {uid: of for uid, of in self._held.items() if self._is_assumed(uid)}
+        self._forget_bound()
         return max(MOST - len(self._held), 0)
 
     def full(self) -> set[Tenant]:
         """Namespaces that have as many as they may."""
         counts = Counter(self._held.values())
-        return {Tenant(each) for each, number in counts.items() if number >= MOST_OF_ONE}
+        return {Tenant(each) for each, number in counts.items() if not self._left(number)}
+
+    def at_once(self) -> int:
+        """So many go in together, whosever they are: no namespace has more than it may by that."""
+        self._forget_bound()
+        numbers = {0, *Counter(self._held.values()).values()}
+        return min((left for number in numbers if (left := self._left(number))), default=0)
+
+    def _left(self, number: int) -> int:
+        """How many more a namespace may have that has so many."""
+        others = len(self._held) - number
+        return max((MOST - others) // 2 - number, 0)
 
     def admit(self, waiting: GatedAsk, place: core.Placement) -> PodClaim:
         """Hold the place, and have the gate opened."""
@@ -108,6 +121,9 @@ class LetIn:
         if ask is None or ask.request is None:
             return None
         return gate.place_of(pod, ask.request, gate.tickets_of(pod, self._observed))
+
+    def _forget_bound(self) -> None:
+        self._held = {uid: of for uid, of in self._held.items() if self._is_assumed(uid)}
 
     def _is_assumed(self, uid: str) -> bool:
         claim = self._ledger.claims.pods.get(uid)
