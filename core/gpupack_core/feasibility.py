@@ -250,10 +250,16 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
     yield Check(Reason.TOO_FEW_GPUS, _per_node(here) < needed, _per_node(here))
     if request.needs_clique:
         yield Check(Reason.NO_NVLINK_CLIQUE, _clique_slots(a, here, needed) < 1)
-    healthy = here & (a.health == Health.HEALTHY)
-    count = _per_node(healthy)
-    slots = _clique_slots(a, healthy, needed) if request.needs_clique else count // needed
-    yield Check(Reason.GPU_FAILED, slots < 1, count)
+    works = (a.health == Health.HEALTHY) | (a.health == Health.MAINTENANCE)
+    yield _too_few(a, request, here & works, Reason.GPU_FAILED)
+    yield _too_few(a, request, here & (a.health == Health.HEALTHY), Reason.GPU_IN_MAINTENANCE)
+
+
+def _too_few(a: Arrays, request: Request, devices: BoolArray, reason: Reason) -> Check:
+    """Rows in which these devices do not suffice for a worker, whatever is free on them."""
+    count, needed = _per_node(devices), request.devices
+    slots = _clique_slots(a, devices, needed) if request.needs_clique else count // needed
+    return Check(reason, slots < 1, count)
 
 
 def _load(cluster: Cluster, request: Request) -> Iterator[Check]:

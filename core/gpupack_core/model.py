@@ -27,12 +27,14 @@ class Health(IntEnum):
     """Only HEALTHY devices get new work.
 
     DEGRADED differs from FAILED for those who hold the device: they may go on. Giving it out
-    last was rejected: a gang runs at the speed of its slowest GPU.
+    last was rejected: a gang runs at the speed of its slowest GPU. In MAINTENANCE they may go on as
+    well: it works, and an administrator wants no new work on it.
     """
 
     HEALTHY = 0
     DEGRADED = 1
     FAILED = 2
+    MAINTENANCE = 3
 
 
 class Effect(StrEnum):

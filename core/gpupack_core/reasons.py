@@ -30,6 +30,7 @@ class Reason(StrEnum):
     TOO_FEW_GPUS = "TooFewGpus"
     NO_NVLINK_CLIQUE = "NoNvlinkClique"
     GPU_FAILED = "GpuFailed"
+    GPU_IN_MAINTENANCE = "GpuInMaintenance"
     TOO_FEW_FREE_GPUS = "TooFewFreeGpus"
     TOO_FEW_FREE_MIG_SLICES = "TooFewFreeMigSlices"
     NVLINK_CLIQUE_BUSY = "NvlinkCliqueBusy"
@@ -84,6 +85,7 @@ _TEXTS = {
     Reason.TOO_FEW_GPUS: "fewer than {gpus} that match",
     Reason.NO_NVLINK_CLIQUE: "no NVLink clique of {gpus}",
     Reason.GPU_FAILED: "too few healthy {kinds}",
+    Reason.GPU_IN_MAINTENANCE: "too few {kinds} that are not in maintenance",
     Reason.TOO_FEW_FREE_GPUS: "fewer than {free_gpus}",
     Reason.TOO_FEW_FREE_MIG_SLICES: "fewer than {free_gpus}",
     Reason.NVLINK_CLIQUE_BUSY: "no NVLink clique with {free_gpus}",
@@ -100,6 +102,7 @@ _NEAREST = {
     Reason.GPU_MEMORY_TOO_SMALL: "largest: {} MiB",
     Reason.TOO_FEW_GPUS: "most on one node: {}",
     Reason.GPU_FAILED: "most healthy on one node: {}",
+    Reason.GPU_IN_MAINTENANCE: "most on one node: {}",
     Reason.TOO_FEW_FREE_GPUS: "most free on one node: {}",
     Reason.TOO_FEW_FREE_MIG_SLICES: "most free on one node: {}",
     Reason.SHARE_DOES_NOT_FIT: "most free on one GPU: {}%",

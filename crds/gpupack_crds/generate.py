@@ -48,6 +48,8 @@ NODE_COLUMNS = (
     ("Shared", "integer", ".status.shared", "GPUs of which shares are held.", 0),
     ("Held", "integer", ".status.held", "GPUs that are held whole.", 0),
     ("Model", "string", ".status.model", "Model of the GPUs.", 0),
+    ("Maintenance", "string", ".spec.maintenance[0].reason", "Why GPUs get no new work.", 0),
+    ("Drain", "string", ".spec.maintenance[0].drain", "Who leaves them.", 1),
     ("Simulated", "boolean", ".status.simulated", "Whether GPUs are simulated.", 0),
     ("Held by", "string", ".status.heldBy", "Pods that hold GPUs or shares of them.", 1),
     ("Resources", "string", ".status.resources", "Which resources its GPUs are.", 1),

@@ -100,7 +100,11 @@ class WorkerResult(Wire, frozen=True):
 
 
 Ground = Literal[
-    "ReclaimedNominalQuota", "ReclaimedFairShare", "LowerPriority", "BackfilledOnEstimate"
+    "ReclaimedNominalQuota",
+    "ReclaimedFairShare",
+    "LowerPriority",
+    "BackfilledOnEstimate",
+    "Maintenance",
 ]
 
 GROUNDS: Final[dict[Ground, str]] = {
@@ -108,8 +112,9 @@ GROUNDS: Final[dict[Ground, str]] = {
     "ReclaimedFairShare": "whose namespace has the smaller share",
     "LowerPriority": "which has a higher priority",
     "BackfilledOnEstimate": "past which it was let in on an estimate of how long jobs take",
+    "Maintenance": "for maintenance of node",
 }
-"""With which right somebody is stopped, told of the beneficiary."""
+"""With which right somebody is stopped, told of the beneficiary; or for which node."""
 
 
 class Victims(Wire, frozen=True):
@@ -192,7 +197,10 @@ class GpuJobStatus(Wire, frozen=True):
         | None
     ) = None
     preemptions: Annotated[
-        int, described("Attempts that were stopped for other jobs; they count as no restart.", ge=0)
+        int, described(
+            "Attempts that were stopped for other jobs or a maintenance; they count as no restart.",
+            ge=0,
+        ),
     ] = 0
     restarts: Annotated[int, described("Failed attempts that count against maxRestarts.", ge=0)] = 0
     started_at: Annotated[Timestamp, described("When the job was first admitted.")] | None = None

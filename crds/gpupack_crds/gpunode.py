@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUNode: the GPUs of one node, written by that node's agent and by nobody else."""
+"""GPUNode: the GPUs of one node as that node's agent sees them, and what is under maintenance."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from gpupack_crds.devices import MAX_MEMORY_MIB, MAX_UUID, DeviceShare
 from gpupack_crds.names import GPU
-from gpupack_crds.wire import Timestamp, Wire, described
+from gpupack_crds.wire import Rule, Timestamp, Wire, described
 
 MAX_GPUS = 128
 """Of one node."""
+
+MAX_MAINTENANCE = 16
+"""Entries about one node."""
 
 MAX_RESOURCES = 32
 """Names by which one node's GPUs are handed out."""
@@ -22,6 +25,7 @@ Resource = Annotated[
 ]
 Mode = Literal["owned", "observed"]
 Health = Literal["Healthy", "Degraded", "Failed"]
+Drain = Literal["Never", "Movable", "All"]
 
 
 class GpuDevice(Wire, frozen=True):
@@ -154,5 +158,62 @@ class GpuNodeStatus(Wire, frozen=True):
     observed_at: Annotated[Timestamp, described("When this status last changed.")] | None = None
 
 
+class Maintenance(Wire, frozen=True):
+    """GPUs that are to get no new work, and what becomes of what holds them."""
+
+    reason: Annotated[
+        str,
+        described(
+            "Why, told to those who are moved, stopped or evicted for it.",
+            min_length=1,
+            max_length=256,
+        ),
+    ]
+    gpus: Annotated[
+        tuple[
+            Annotated[str, described("UUID of a GPU.", min_length=1, max_length=MAX_UUID)], ...
+        ],
+        described(
+            "Which GPUs of the node; absent: all. Where another device plugin hands the GPUs out "
+            "it is all, whichever are named.",
+            min_length=1,
+            max_length=MAX_GPUS,
+        ),
+    ] = ()
+    drain: Annotated[
+        Drain,
+        described(
+            "Never: what holds the GPUs goes on. Movable: GPUJobs with movable: true are moved as "
+            "soon as there is a place for them elsewhere. All: that, and from stopAt on the other "
+            "GPUJobs are stopped and wait for another place, and pods of their own are evicted, as "
+            "their PodDisruptionBudgets allow."
+        ),
+    ] = "Never"
+    stop_at: (
+        Annotated[
+            Timestamp,
+            described("With drain: All, until when what cannot be moved goes on; absent: now."),
+        ]
+        | None
+    ) = None
+
+    rules: ClassVar = (
+        Rule(
+            "!has(self.stopAt) || self.drain == 'All'",
+            "only drain: All stops anybody; set drain: All or remove stopAt",
+            ".stopAt",
+        ),
+    )
+
+    def covers(self, uuid: str, mode: Mode) -> bool:
+        """Whether it is about this GPU of a node in that mode."""
+        return mode == "observed" or not self.gpus or uuid in self.gpus
+
+
 class GpuNodeSpec(Wire, frozen=True):
-    """Empty: a GPUNode only reports."""
+    """What the cluster's administrators want of the node; agents write the status alone."""
+
+    maintenance: Annotated[
+        tuple[Maintenance, ...],
+        described("GPUs that are to get no new work.", max_length=MAX_MAINTENANCE),
+    ] = ()

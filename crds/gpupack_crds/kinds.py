@@ -7,7 +7,7 @@ from gpupack_crds import names
 from gpupack_crds.gpucohort import GpuCohortSpec
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_crds.gpunode import GpuNodeStatus
+from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_crds.quota import CohortStatus, QuotaStatus
 from gpupack_kube import objects
@@ -24,6 +24,7 @@ class GpuJob(objects.Object, frozen=True):
 class GpuNode(objects.Object, frozen=True):
     """A GPUNode as the API server holds it."""
 
+    spec: GpuNodeSpec = GpuNodeSpec()
     status: GpuNodeStatus = GpuNodeStatus()
 
 

@@ -110,6 +110,20 @@ class Stop(Wire, frozen=True):
     pod: str
 
 
+class Drained(Wire, frozen=True):
+    """An attempt that is to end since GPUs of it are in maintenance.
+
+    Attributes:
+        attempt: as UID/NUMBER.
+        node: on which these are.
+        why: the administrator's reason.
+    """
+
+    attempt: str
+    node: str
+    why: str
+
+
 class TurnsResponse(Wire, frozen=True):
     """Whose turn has come: these ask for their plan, which is held for them.
 
@@ -119,6 +133,7 @@ class TurnsResponse(Wire, frozen=True):
         jobs: in order.
         anew: too much was missed, or the queue begins anew: all who wait ask.
         stops: all attempts that are to end for pods; a change of them is a turn, too.
+        drained: those that are to end for a maintenance, likewise.
     """
 
     queue: str
@@ -126,6 +141,7 @@ class TurnsResponse(Wire, frozen=True):
     jobs: tuple[JobName, ...] = ()
     anew: bool = False
     stops: tuple[Stop, ...] = ()
+    drained: tuple[Drained, ...] = ()
 
 
 class Problem(Wire, frozen=True):

@@ -36,7 +36,9 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
     try:
         return core.Node(
             name=core.NodeName(node.metadata.name),
-            devices=_counted(node, gpus, resources) if resources else _named(gpus),
+            devices=_maintained(
+                _counted(node, gpus, resources) if resources else _named(gpus), gpus
+            ),
             cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
             memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
             pods=min(quantity.count(allocatable.get("pods", 0)), MOST_PODS),
@@ -47,6 +49,18 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
         )
     except (core.Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
         raise InventoryInvalid(f"its inventory is wrong: {error}") from error
+
+
+def _maintained(devices: tuple[core.Device, ...], gpus: GpuNode) -> tuple[core.Device, ...]:
+    """What works is in maintenance where an administrator says so."""
+    mode, entries = gpus.status.mode, gpus.spec.maintenance
+    return tuple(
+        dataclasses.replace(device, health=core.Health.MAINTENANCE)
+        if device.health is not core.Health.FAILED
+        and any(entry.covers(device.uuid, mode) for entry in entries)
+        else device
+        for device in devices
+    )
 
 
 def _observed(gpus: GpuNode, observed: Collection[str]) -> tuple[str, ...]:

@@ -88,7 +88,8 @@ class LedgerCollector(Collector):
     def _devices(self) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_extender_devices",
-            "GPUs by state: free, shared with something left, held with nothing left, unhealthy.",
+            "GPUs by state: free, shared with something left, held with nothing left, unhealthy, "
+            "maintenance.",
             labels=["state"],
         )
         for state, devices in _devices_by_state(self._ledger.cluster).items():
@@ -119,10 +120,12 @@ def _devices_by_state(cluster: core.Cluster) -> dict[str, int]:
     health, left = cluster.arrays.health, cluster.arrays.free_milli
     known = int((health != ABSENT).sum())
     healthy = int((health == core.Health.HEALTHY).sum())
+    maintained = int((health == core.Health.MAINTENANCE).sum())
     free, usable = int((left == core.WHOLE_GPU).sum()), int((left > 0).sum())
     return {
         "free": free,
         "shared": usable - free,
         "held": healthy - usable,
-        "unhealthy": known - healthy,
+        "unhealthy": known - healthy - maintained,
+        "maintenance": maintained,
     }

@@ -2,7 +2,7 @@
 """From events to keys in the work queue."""
 
 from gpupack_crds import names
-from gpupack_crds.plan import Stop
+from gpupack_crds.plan import TurnsResponse
 from gpupack_kube.objects import Job, Pod
 from gpupack_operator.cache import Cache, CachedGpuJob
 from gpupack_operator.plan_line import Key, PlanLine
@@ -32,9 +32,9 @@ class EventRouter:
         if gone:
             self._line.leave(key)
 
-    def stops(self, stops: tuple[Stop, ...]) -> None:
-        """These attempts are to end for pods."""
-        for victim in self._preemptions.told(stops):
+    def orders(self, heard: TurnsResponse) -> None:
+        """The extender says which attempts are to end."""
+        for victim in self._preemptions.told(heard.stops, heard.drained):
             self._queue.add(victim)
 
     def job(self, job: Job, *, gone: bool) -> None:  # noqa: ARG002 - a callback's argument

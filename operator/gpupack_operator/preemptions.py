@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which attempts are to end for whom: for GPUJobs as their statuses say, for pods as the extender.
+"""Which attempts are to end for whom: for GPUJobs as their statuses say, else as the extender says.
 
 What stands in the status of a job that waits is the order; it is looked up by victim here. Of pods
-the order stands in their annotations, which the extender writes and reads.
+the order stands in their annotations, which the extender writes and reads, and of a maintenance in the
+spec of a GPUNode, which it reads as well.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 
 from gpupack_crds.kinds import GpuJob
-from gpupack_crds.plan import Stop
+from gpupack_crds.plan import Drained, Stop
 from gpupack_operator.decision.model import Preempted
 from gpupack_operator.plan_line import Key
 
@@ -26,6 +27,8 @@ class Preemptions:
         """By victim and beneficiary's UID."""
         self._for_pods: dict[str, Preempted] = {}
         """By victim."""
+        self._drained: dict[str, Preempted] = {}
+        """By attempt."""
 
     def saw(self, job: GpuJob, *, gone: bool) -> tuple[Key, ...]:
         """A GPUJob changed; the answer is whom it stops that it did not stop before."""
@@ -44,22 +47,30 @@ class Preemptions:
             self._victims[uid] = frozenset(found)
         return tuple(self._keys_of(found.keys() - before))
 
-    def told(self, stops: Iterable[Stop]) -> tuple[Key, ...]:
-        """These and no others end for pods; the answer is those that did not before."""
+    def told(self, stops: Iterable[Stop], drained: Iterable[Drained] = ()) -> tuple[Key, ...]:
+        """These and no others end for pods and maintenance; the answer is those that did not."""
         found = {
             stop.attempt: Preempted(
                 ground=stop.ground, beneficiary=(stop.namespace, stop.pod), kind="pod"
             )
             for stop in stops
         }
-        before, self._for_pods = self._for_pods, found
-        return tuple(self._keys_of(found.keys() - before.keys()))
+        left = {
+            each.attempt: Preempted(
+                ground="Maintenance", beneficiary=("", each.node), kind="node", why=each.why
+            )
+            for each in drained
+        }
+        before = self._for_pods.keys() | self._drained.keys()
+        self._for_pods, self._drained = found, left
+        return tuple(self._keys_of((found.keys() | left.keys()) - before))
 
     def of(self, job: GpuJob, attempt: int) -> Preempted | None:
-        """For whom this attempt is to end; None: for nobody."""
+        """For whom, or what, this attempt is to end; None: for nobody."""
         victim = f"{job.metadata.uid}/{attempt}"
         found = self._for.get(victim, {})
-        return next((found[uid] for uid in sorted(found)), self._for_pods.get(victim))
+        told = self._for_pods.get(victim) or self._drained.get(victim)
+        return next((found[uid] for uid in sorted(found)), told)
 
     def _forget(self, victim: str, beneficiary: str) -> None:
         self._for[victim].pop(beneficiary, None)

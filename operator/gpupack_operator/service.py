@@ -131,7 +131,7 @@ async def _lead(
     async with contextlib.aclosing(plans):
         await _until_first_ends(
             election.hold(),
-            TurnListener(settings.plan, line, router.stops).run(),
+            TurnListener(settings.plan, line, router.orders).run(),
             audit.run(lambda: pool.add_all(cache.keys())),
             _work(pool, listing, watched.values(), settings.reconcilers),
             *(reflector.run() for reflector in watched.values()),

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from gpupack_crds import names
-from gpupack_crds.plan import Stop, TurnsResponse
+from gpupack_crds.plan import TurnsResponse
 from gpupack_operator.extender_client import ExtenderClient
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.settings import PlanSettings
@@ -35,12 +35,12 @@ class TurnListener:
         self,
         settings: PlanSettings,
         line: PlanLine,
-        stopped: Callable[[tuple[Stop, ...]], None],
+        ordered: Callable[[TurnsResponse], None],
     ) -> None:
-        """`stopped` hears which attempts are to end for pods, all of them each time."""
+        """`ordered` hears which attempts are to end, all of them each time."""
         self._settings = settings
         self._line = line
-        self._stopped = stopped
+        self._ordered = ordered
         self._queue, self._number = "", 0
         self._trouble = ""
 
@@ -59,7 +59,7 @@ class TurnListener:
         self._queue, self._number = heard.queue, heard.number
         if heard.anew:
             self._line.ask_anew()
-        self._stopped(heard.stops)
+        self._ordered(heard)
         for job in heard.jobs:
             self._line.called(Key(job.namespace, job.name))
 

@@ -8,6 +8,7 @@ Pure, as all of core: the clock and all acts are its owner's, the extender or th
 
 from gpupack_core.queueing.charge import ANY, Charge, Key, Keys
 from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Ground, Preempt, Victim
+from gpupack_core.queueing.drain import Drains, node_to_leave
 from gpupack_core.queueing.durations import Durations, kind_of
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import NOBODY, Job, JobId, Running, Tenant, holder_of
@@ -39,6 +40,7 @@ __all__ = [
     "Cohort",
     "CohortName",
     "Decisions",
+    "Drains",
     "Durations",
     "Fifo",
     "GiveUp",
@@ -64,5 +66,6 @@ __all__ = [
     "has_room",
     "holder_of",
     "kind_of",
+    "node_to_leave",
     "places_by",
 ]

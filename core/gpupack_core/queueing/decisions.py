@@ -16,6 +16,8 @@ class Ground(StrEnum):
     PRIORITY = "LowerPriority"
     ESTIMATE = "BackfilledOnEstimate"
     """It went past the job on a guess, and has delayed it for as long as a guess may."""
+    MAINTENANCE = "Maintenance"
+    """Devices that it holds are to be left; it is its own beneficiary."""
 
 
 @dataclass(frozen=True, slots=True)

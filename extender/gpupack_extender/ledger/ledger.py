@@ -46,6 +46,7 @@ class Ledger:
         cluster: what is free, as arrays; read it, never change it.
         claims: who claims what.
         nodes, gpus, jobs, pods: stores for reflectors.
+        maintained: GPUNodes of which something is in maintenance, by name; to be read.
         learner: what pods have asked for so far.
         changes: what has changed since somebody last looked.
     """
@@ -63,6 +64,7 @@ class Ledger:
         self.claims = ClaimTable(self.cluster, self.changes)
         stores = NodeStores(self.cluster, self.claims, observed_resources)
         self.nodes, self.gpus = stores.nodes, stores.gpus
+        self.maintained = stores.maintained
         self.jobs = Jobs(self.claims)
         self.learner = core.Learner()
         arrivals = Arrivals(self.learner)

@@ -19,6 +19,7 @@ from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
 import gpupack_core as core
+from gpupack_crds.gpunode import GpuNodeSpec
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.errors import InventoryInvalid
 from gpupack_extender.inventory import core_node
@@ -70,6 +71,8 @@ class NodeStores:
         self._rejected: dict[str, str] = {}
         """Why a node gets no work."""
         self._listings = Listings()
+        self.maintained: dict[str, GpuNode] = {}
+        """GPUNodes of which something is in maintenance, by name."""
         self.nodes: ByName[objects.Node] = ByName(self._join)
         self.gpus: ByName[GpuNode] = ByName(self._gpus_changed)
 
@@ -81,8 +84,17 @@ class NodeStores:
         for name in names:
             gpus = self.gpus.items.get(name)
             self._listings.put(name, gpus)
+            self._see_maintenance(name, gpus)
             self._claims.lingering_on(core.NodeName(name), lingering(gpus) if gpus else {})
         self._join(names)
+
+    def _see_maintenance(self, name: str, gpus: GpuNode | None) -> None:
+        """Who is to leave GPUs is news, although the GPUs are as they were."""
+        before = self.maintained.pop(name, None)
+        if gpus is not None and gpus.spec.maintenance:
+            self.maintained[name] = gpus
+        if (before.spec if before else GpuNodeSpec()) != (gpus.spec if gpus else GpuNodeSpec()):
+            self._claims.changes.node(core.NodeName(name))
 
     def _join(self, names: Collection[str]) -> None:
         for name in names:

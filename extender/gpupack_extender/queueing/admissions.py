@@ -27,6 +27,7 @@ from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing import averages, gate
 from gpupack_extender.queueing.ask import GangAsk, GatedAsk, job_id, pod_id, pod_uid, waiting_pod
+from gpupack_extender.queueing.draining import Draining
 from gpupack_extender.queueing.evictions import Eviction
 from gpupack_extender.queueing.hears import Hears
 from gpupack_extender.queueing.learned import LearnedDurations
@@ -34,6 +35,7 @@ from gpupack_extender.queueing.let_in import LetIn
 from gpupack_extender.queueing.preempting import Preempting
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.running import RunningHolders
+from gpupack_extender.queueing.turns import Orders
 from gpupack_extender.queueing.waiting import WaitingAsks
 from gpupack_extender.settings import Decisions
 from gpupack_kube import objects
@@ -93,6 +95,7 @@ class Admissions:
         """Let in by us and not shown as written yet."""
         self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
         self._preempting = Preempting(ledger, self._waiting, hears, hold_seconds=self._hold_seconds)
+        self._draining = Draining(ledger)
         self._looked_at = -inf
         """When it was last looked beyond the pods that may be let in."""
         self._goes_on = False
@@ -184,6 +187,7 @@ class Admissions:
         self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
         most = self._most(asking)
         if not most:
+            self._order()
             self._goes_on = True
             return False
         found = self._queue.cycle(
@@ -200,7 +204,7 @@ class Admissions:
         held_back = [each for each in found.admitted if not self._admit(each, asking)]
         for preempt in () if held_back else found.preemptions:
             self._preempting.decided(preempt, self._queue, self.now(), asking=asking)
-        self._hears.turns.stop(self._preempting.stops())
+        self._order()
         self.look_at = found.look_at
         return bool(found) and not held_back
 
@@ -241,8 +245,12 @@ class Admissions:
         return self._preempting.told(attempt)
 
     def evictions(self) -> Iterable[Eviction]:
-        """Pods that are to end now: for others, or as their node cannot take them any more."""
-        return (*self._preempting.evictions(self._queue), *self._let_in.displaced())
+        """Pods that are to end now: for others, for a maintenance, or as their node cannot take them."""
+        return (
+            *self._preempting.evictions(self._queue),
+            *self._draining.evictions(self._queue, self.now()),
+            *self._let_in.displaced(),
+        )
 
     def why(self, attempt: AttemptKey) -> Wait:
         """Why it waits.
@@ -281,6 +289,11 @@ class Admissions:
                 self._withdraw(job)
         for uid in itertools.islice(self._waiting.outside(), MOST_ADMITTED):
             self._ledger.changes.gate(uid)
+
+    def _order(self) -> None:
+        """Tell the operator which attempts are to end, where no status says so."""
+        stops, drained = self._preempting.stops(), self._draining.stopped(self._queue, self.now())
+        self._hears.turns.order(Orders(stops, drained))
 
     def _most(self, asking: AttemptKey | None) -> int:
         """How many to let in now; 0: nobody is to be looked at."""

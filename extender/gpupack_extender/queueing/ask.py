@@ -15,6 +15,7 @@ from gpupack_extender.pod_ask import PodAsk
 from gpupack_kube import objects
 
 _POD: Final = "pod/"
+_LINGERING: Final = "lingering/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,7 @@ def job_id(attempt: AttemptKey) -> JobId:
 
 def lingering_id(node: str, uid: str) -> JobId:
     """Of a pod that is gone, on one node: that no other reports it is an agent's word."""
-    return JobId(f"lingering/{node}/{uid}")
+    return JobId(f"{_LINGERING}{node}/{uid}")
 
 
 def pod_id(uid: str) -> JobId:
@@ -137,3 +138,8 @@ def pod_id(uid: str) -> JobId:
 def pod_uid(job: str) -> str | None:
     """Of a pod of its own; None: it is something else."""
     return job.removeprefix(_POD) if job.startswith(_POD) else None
+
+
+def is_attempt(job: str) -> bool:
+    """Whether it is an attempt of a GPUJob."""
+    return not job.startswith((_POD, _LINGERING))

@@ -8,13 +8,27 @@ for everything anew: that is always right, and costs one call for each job that 
 
 import asyncio
 import collections
+import dataclasses
 import uuid
 from typing import Final
 
-from gpupack_crds.plan import JobName, Stop, TurnsResponse
+from gpupack_crds.plan import Drained, JobName, Stop, TurnsResponse
 
 KEPT: Final = 4096
 """An operator that is further behind asks for everything anew."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Orders:
+    """What the operator is to do of which no GPUJob's status says so.
+
+    Attributes:
+        stops: attempts that are to end for pods.
+        drained: attempts that are to end for a maintenance.
+    """
+
+    stops: tuple[Stop, ...] = ()
+    drained: tuple[Drained, ...] = ()
 
 
 class Turns:
@@ -28,19 +42,19 @@ class Turns:
         """Nobody waits any more; all who do ask anew."""
         self._queue = uuid.uuid4().hex
         self._number = 0
-        self._stops: tuple[Stop, ...] = ()
+        self._orders = Orders()
         self._last: collections.deque[JobName | None] = collections.deque(maxlen=KEPT)
-        """None: what is to be stopped has changed."""
+        """None: the orders have changed."""
         self._wake()
 
     def give(self, namespace: str, name: str) -> None:
         """It is the turn of this GPUJob: places are held for it."""
         self._count(JobName(namespace=namespace, name=name))
 
-    def stop(self, stops: tuple[Stop, ...]) -> None:
-        """These attempts and no others are to end for pods."""
-        if stops != self._stops:
-            self._stops = stops
+    def order(self, orders: Orders) -> None:
+        """These and no others stand."""
+        if orders != self._orders:
+            self._orders = orders
             self._count(None)
 
     async def since(self, queue: str, number: int, *, seconds: float) -> TurnsResponse:
@@ -53,11 +67,18 @@ class Turns:
             pass
         missed = self._number - number
         if queue != self._queue or not 0 <= missed <= len(self._last):
-            return TurnsResponse(
-                queue=self._queue, number=self._number, anew=True, stops=self._stops
-            )
-        jobs = tuple(filter(None, tuple(self._last)[len(self._last) - missed :]))
-        return TurnsResponse(queue=self._queue, number=self._number, jobs=jobs, stops=self._stops)
+            return self._answer(anew=True)
+        return self._answer(tuple(filter(None, tuple(self._last)[len(self._last) - missed :])))
+
+    def _answer(self, jobs: tuple[JobName, ...] = (), *, anew: bool = False) -> TurnsResponse:
+        return TurnsResponse(
+            queue=self._queue,
+            number=self._number,
+            jobs=jobs,
+            anew=anew,
+            stops=self._orders.stops,
+            drained=self._orders.drained,
+        )
 
     def _count(self, turn: JobName | None) -> None:
         self._number += 1

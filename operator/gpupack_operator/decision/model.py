@@ -135,17 +135,19 @@ Answer = Planned | Waits | NotPlanned | PlanLater | NotCreated | NotYet
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preempted:
-    """The attempt is to end for another GPUJob, or for a pod of its own.
+    """The attempt is to end for another GPUJob, for a pod of its own, or for a maintenance.
 
     Attributes:
         ground: with which right.
         beneficiary: namespace and name.
-        kind: of the beneficiary.
+        kind: of the beneficiary; node: it is in maintenance.
+        why: of a maintenance, as the administrator says it.
     """
 
     ground: Ground
     beneficiary: tuple[str, str]
-    kind: Literal["GPUJob", "pod"] = "GPUJob"
+    kind: Literal["GPUJob", "pod", "node"] = "GPUJob"
+    why: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -90,8 +90,11 @@ def _verdict(
 
 
 def _preempted(observation: Observation, by: Preempted) -> Verdict:
-    """It ends for another, by no fault of its own; its workers have their grace period."""
+    """It ends by no fault of its own; its workers have their grace period."""
     namespace, name = by.beneficiary
+    if by.kind == "node":
+        message = f"stopped {GROUNDS[by.ground]} {name}: {by.why}"
+        return Verdict(outcome="Preempted", reason=by.ground, message=message)
     near = namespace == observation.job.metadata.namespace
     whom = f"{by.kind} {name}" if near else "a job of another namespace"
     message = f"stopped for {whom}, {GROUNDS[by.ground]}"

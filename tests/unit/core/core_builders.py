@@ -43,13 +43,14 @@ def node(
     cliques=None,
     numa=None,
     sick=(),
+    maintained=(),
     model=H100,
     gpu_memory=80_000,
     max_shares=1000,
     resource="",
     **kw,
 ):
-    """`cliques`/`numa`: one entry per GPU; `sick`: indices of failed GPUs."""
+    """`cliques`/`numa`: one entry per GPU; `sick`, `maintained`: indices of such GPUs."""
     devices = tuple(
         device(
             name,
@@ -58,7 +59,7 @@ def node(
             memory=gpu_memory,
             clique=cliques[i] if cliques else None,
             numa_node=numa[i] if numa else None,
-            health=Health.FAILED if i in sick else Health.HEALTHY,
+            health=_health(i, sick, maintained),
             max_shares=max_shares,
             resource=resource,
         )
@@ -66,6 +67,12 @@ def node(
     )
     defaults = {"cpu": 64_000, "memory": 512_000}
     return Node(NodeName(name), devices, **(defaults | kw))
+
+
+def _health(index, sick, maintained):
+    if index in sick:
+        return Health.FAILED
+    return Health.MAINTENANCE if index in maintained else Health.HEALTHY
 
 
 def mig(name, *parents, sick=(), **kw):

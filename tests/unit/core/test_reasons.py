@@ -48,6 +48,10 @@ def test_the_message_does_not_depend_on_the_order_of_nodes():
         (Reason.TOO_FEW_GPUS, whole(9), node("a")),
         (Reason.NO_NVLINK_CLIQUE, whole(2, interconnect=Interconnect.NVLINK), node("a")),
         (Reason.GPU_FAILED, whole(8), node("a", sick=[3])),
+        (Reason.GPU_FAILED, whole(8), node("a", sick=[3], maintained=[4])),
+        (Reason.GPU_IN_MAINTENANCE, whole(8), node("a", maintained=[3])),
+        (Reason.GPU_IN_MAINTENANCE, whole(7), node("a", sick=[3], maintained=[4])),
+        (Reason.GPU_IN_MAINTENANCE, share(10), node("a", 2, maintained=[0, 1])),
         (Reason.ONLY_MIG_SLICES, whole(1), mig("a", {"1g.10gb": 2})),
         (Reason.ONLY_MIG_SLICES, share(10), mig("a", {"1g.10gb": 2})),
         (Reason.NO_SUCH_MIG_SLICES, slices("2g.20gb"), mig("a", {"1g.10gb": 2})),
@@ -61,6 +65,16 @@ def test_the_message_does_not_depend_on_the_order_of_nodes():
 def test_each_node_has_the_first_reason_that_fails(reason, request_, only):
     refusal = decide(cluster_of(only), request_, BEST_FIT)
     assert [(count.reason, count.nodes) for count in refusal.counts] == [(reason, 1)]
+
+
+def test_what_is_in_maintenance_is_told_by_how_many_gpus_are_not():
+    nodes = [node("a", maintained=range(8)), node("b", maintained=[1])]
+    refusal = decide(cluster_of(*nodes), whole(8), BEST_FIT)
+    assert refusal.message == (
+        "0 of 2 nodes fit: 2 nodes: too few GPUs that are not in maintenance (most on one node: 7); "
+        "1 node would fit with 1 GPU less"
+    )
+    assert not refusal.never
 
 
 def test_a_share_that_does_not_fit_names_the_largest_gap():

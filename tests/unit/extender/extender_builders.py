@@ -269,6 +269,7 @@ def gpu_node(
     prefix=None,
     sliced=(),
     lingering=None,
+    maintenance=(),
 ):
     """`lingering`: devices by the name of a pod that is gone and whose processes are not."""
     devices = [
@@ -301,7 +302,8 @@ def gpu_node(
         "devices": devices + slices,
         "holders": holders,
     }
-    built = {"metadata": {"name": name}, "status": status}
+    spec = {"maintenance": list(maintenance)}
+    built = {"metadata": {"name": name}, "spec": spec, "status": status}
     return msgspec.convert(built, GpuNode)
 
 

@@ -5,7 +5,7 @@ import time
 import types
 
 import prometheus_client
-from extender_builders import gpu_node, part, pod, share_limits, whole
+from extender_builders import gpu_node, part, pod, share_limits, uuid, whole
 
 import gpupack_core as core
 from gpupack_extender.metrics import LedgerCollector
@@ -20,9 +20,11 @@ def metrics(world):
 def test_gpus_are_told_by_what_is_left_of_them(world):
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
     world.bind(pod("q", asking=share_limits(30)), "a")
-    world.ledger.gpus.upsert(gpu_node("b", failed=[3]))
+    maintenance = {"reason": "fan", "gpus": [uuid("b", 2), uuid("b", 3)]}
+    world.ledger.gpus.upsert(gpu_node("b", failed=[3], maintenance=[maintenance]))
     text = metrics(world)
-    for state, number in {"free": 5, "shared": 1, "held": 1, "unhealthy": 1}.items():
+    states = {"free": 4, "shared": 1, "held": 1, "unhealthy": 1, "maintenance": 1}
+    for state, number in states.items():
         assert f'gpupack_extender_devices{{state="{state}"}} {number}.0' in text
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus, Preemption, Victims
-from gpupack_crds.plan import Stop
+from gpupack_crds.plan import Drained, Stop
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     AskPlan,
@@ -172,3 +172,26 @@ def test_a_victim_of_a_pod_says_for_whom_it_was_stopped(build):
     seen = build.see(job, jobs=(build.job(),), pods=(build.pod(),))
     (attempt,) = decide(dataclasses.replace(seen, preempted=by)).status.attempts
     assert attempt.message == "stopped for pod notebook, which has a higher priority"
+
+
+def test_an_attempt_on_gpus_in_maintenance_is_told_once_and_until_that_is_over(build):
+    known = Preemptions()
+    job = named(build, "victim", uid="uid-v")
+    known.saw(job, gone=False)
+    drained = Drained(attempt="uid-v/1", node="a", why="fan")
+    assert known.told((), (drained,)) == (Key("team", "victim"),)
+    assert known.told((), (drained,)) == ()
+    assert known.of(job, 1).why == "fan"
+    known.told(())
+    assert known.of(job, 1) is None
+
+
+def test_a_job_that_is_drained_says_of_which_node_and_why(build):
+    job = build.admitted()
+    by = Preempted(ground="Maintenance", beneficiary=("", "a"), kind="node", why="fan is broken")
+    seen = build.see(job, jobs=(build.job(),), pods=(build.pod(),))
+    status = decide(dataclasses.replace(seen, preempted=by)).status
+    (attempt,) = status.attempts
+    assert (attempt.outcome, attempt.reason) == ("Preempted", "Maintenance")
+    assert attempt.message == "stopped for maintenance of node a: fan is broken"
+    assert (status.restarts, status.preemptions) == (0, 1)

@@ -28,8 +28,8 @@ class Line:
         self.told.append(key)
         self.news.set()
 
-    def stopped(self, stops):
-        self.stops.append([stop.attempt for stop in stops])
+    def ordered(self, heard):
+        self.stops.append([each.attempt for each in (*heard.stops, *heard.drained)])
 
     def ask_anew(self):
         self.told.append("anew")
@@ -58,7 +58,7 @@ def listening(tmp_path, monkeypatch):
         async with fake_api.serving(app) as url:
             line = Line()
             settings = PlanSettings(url=url, ca=None, token=tmp_path / "token")
-            running = asyncio.create_task(TurnListener(settings, line, line.stopped).run())
+            running = asyncio.create_task(TurnListener(settings, line, line.ordered).run())
             try:
                 yield line, asked
             finally:
@@ -107,10 +107,12 @@ async def test_no_answer_and_nonsense_are_outlived(listening, caplog):
     assert sum("settling" in each for each in said) == 1
 
 
-async def test_attempts_that_end_for_pods_are_told_each_time_all_of_them(listening):
+async def test_attempts_that_are_to_end_are_told_each_time_all_of_them(listening):
     stop = {"attempt": "uid/1", "ground": "ReclaimedFairShare", "namespace": "team", "pod": "p"}
-    async with listening((200, CALL | {"stops": [stop]}), (200, CALL)) as (line, asked):
+    drained = {"attempt": "uid/2", "node": "a", "why": "fan"}
+    orders = CALL | {"stops": [stop], "drained": [drained]}
+    async with listening((200, orders), (200, CALL)) as (line, asked):
         async with asyncio.timeout(5):
             while len(asked) < 3:
                 await asyncio.sleep(0.01)
-    assert line.stops == [["uid/1"], []]
+    assert line.stops == [["uid/1", "uid/2"], []]

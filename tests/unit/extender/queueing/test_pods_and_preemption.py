@@ -99,14 +99,14 @@ def test_a_job_is_stopped_for_a_pod_only_when_that_is_written(world):
     ((recorded, preemption),) = world.gates.recorded
     assert recorded.metadata.name == "mine"
     assert isinstance(preemption, Preemption)
-    assert world.turns._stops == ()
+    assert world.turns._orders.stops == ()
     written(world, shown)
-    (stop,) = world.turns._stops
+    (stop,) = world.turns._orders.stops
     assert (stop.attempt, stop.pod) == ("uid-borrower/1", "mine")
     world.ends("borrower", namespace="guest")
     world.decide()
     assert [each.metadata.name for each, _ in world.gates.opened] == ["mine"]
-    assert world.turns._stops == ()
+    assert world.turns._orders.stops == ()
 
 
 def test_a_pod_is_evicted_for_a_pod(world):

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices that are to be left by those who hold them."""
+
+from collections.abc import Iterable, Mapping
+
+from gpupack_core.placement import Placement
+from gpupack_core.units import DeviceUuid, NodeName
+
+Drains = Mapping[NodeName, frozenset[DeviceUuid] | None]
+"""By node; None: all that the node has."""
+
+
+def node_to_leave(places: Iterable[Placement], drains: Drains) -> NodeName | None:
+    """The first node on which the places have such a device; None: there is none."""
+    return next((place.node for place in places if _is_to_leave(place, drains)), None)
+
+
+def _is_to_leave(place: Placement, drains: Drains) -> bool:
+    if place.node not in drains:
+        return False
+    devices = drains[place.node]
+    return devices is None or any(grant.uuid in devices for grant in place.devices)

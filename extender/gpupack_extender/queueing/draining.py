@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What GPUs in maintenance are to be left by, as the specs of GPUNodes say it.
+
+The order stands in the spec for as long as it holds, so nothing of it is written down here: whoever
+decides reads it again. Attempts of GPUJobs are ended by the operator, pods of their own evicted.
+"""
+
+import datetime as dt
+from collections.abc import Iterator
+from itertools import islice
+from math import inf
+from typing import Final
+
+import gpupack_core as core
+from gpupack_core.queueing import Drains, Queue, Running, node_to_leave
+from gpupack_crds.gpunode import Maintenance
+from gpupack_crds.kinds import GpuNode
+from gpupack_crds.plan import Drained
+from gpupack_extender.ledger.claims import State
+from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.queueing.ask import is_attempt, pod_uid
+from gpupack_extender.queueing.evictions import Eviction
+
+GROUND: Final = "Maintenance"
+
+MOST_TOLD: Final = 512
+"""Attempts of which the operator is told at once; those that it has ended make room for others."""
+
+
+class Draining:
+    """Reads specs and claims anew each time: seldom is anything in maintenance."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def movable(self) -> Drains:
+        """What movable jobs leave as soon as they have another place."""
+        return self._drains({"Movable", "All"}, at=inf)
+
+    def stopped(self, queue: Queue, now: float) -> tuple[Drained, ...]:
+        """Attempts that are to end and have not been ended yet."""
+        found = (
+            Drained(attempt=running.job.id, node=node, why=self._why(running, node, now))
+            for running, node in self._to_stop(queue, now)
+            if is_attempt(running.job.id) and not self._has_ended(running.job.id)
+        )
+        return tuple(islice(found, MOST_TOLD))
+
+    def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
+        """Pods of their own that are to end, and are not being deleted yet."""
+        for running, node in self._to_stop(queue, now):
+            claim = self._ledger.claims.pods.get(pod_uid(running.job.id) or "")
+            if claim is None or claim.leaves or claim.state is not State.BOUND:
+                continue
+            why = f"for maintenance of node {node}: {self._why(running, node, now)}"
+            yield Eviction(claim.uid, claim.namespace, claim.name, GROUND, why)
+
+    def _has_ended(self, attempt: str) -> bool:
+        """Whether its status says so; its pods may not be gone yet."""
+        uid, _, number = attempt.partition("/")
+        shown = self._ledger.jobs.shown(uid)
+        attempts = shown.attempts if shown else ()
+        return any(str(each.number) == number and each.finished_at for each in attempts)
+
+    def _to_stop(self, queue: Queue, now: float) -> Iterator[tuple[Running, core.NodeName]]:
+        """Who holds what is to be left by now, and on which node."""
+        drains = self._drains({"All"}, at=now)
+        cluster = self._ledger.cluster
+        held = {node: devices for node, devices in drains.items() if cluster.holders_on(node)}
+        for running in queue.state.running if held else ():
+            node = node_to_leave(running.placements, held)
+            if node is not None:
+                yield running, node
+
+    def _drains(self, kinds: set[str], *, at: float) -> Drains:
+        drains: dict[core.NodeName, frozenset[core.DeviceUuid] | None] = {}
+        for name, gpus in self._ledger.maintained.items():
+            entries = [e for e in gpus.spec.maintenance if e.drain in kinds and _stop_at(e) <= at]
+            if entries:
+                drains[core.NodeName(name)] = _devices(gpus, entries)
+        return drains
+
+    def _why(self, running: Running, node: core.NodeName, now: float) -> str:
+        """The reason of the first entry that is about what it holds there."""
+        gpus = self._ledger.maintained[node]
+        for entry in gpus.spec.maintenance:
+            drains = {node: _devices(gpus, [entry])}
+            is_due = entry.drain == "All" and _stop_at(entry) <= now
+            if is_due and node_to_leave(running.placements, drains):
+                return entry.reason
+        return ""
+
+
+def _devices(gpus: GpuNode, entries: list[Maintenance]) -> frozenset[core.DeviceUuid] | None:
+    """None: all that the node has."""
+    if gpus.status.mode == "observed" or not all(entry.gpus for entry in entries):
+        return None
+    return frozenset(core.DeviceUuid(uuid) for entry in entries for uuid in entry.gpus)
+
+
+def _stop_at(entry: Maintenance) -> float:
+    """Seconds since the epoch; of who stops nobody, and of what cannot be read, never."""
+    if entry.drain != "All":
+        return inf
+    if entry.stop_at is None:
+        return -inf
+    try:
+        return dt.datetime.fromisoformat(entry.stop_at).timestamp()
+    except (ValueError, OverflowError):
+        return inf
