@@ -156,7 +156,7 @@ _ASKS_BY_HAND = (
 class GpuJobSpec(Wire, frozen=True):
     """What to run, on how many GPUs, and what to do when it fails.
 
-    Workers start together or not at all. Everything but suspend, priority, maxRestarts,
+    Workers start together or not at all. Everything but suspend, movable, priority, maxRestarts,
     activeDeadlineSeconds and ttlSecondsAfterFinished is fixed once the job exists.
     """
 
@@ -272,6 +272,15 @@ class GpuJobSpec(Wire, frozen=True):
     ) = None
     suspend: Annotated[
         bool, described("True: the job is stopped and gives its GPUs back until false.")
+    ] = False
+
+    movable: Annotated[
+        bool,
+        described(
+            "True: the job writes checkpoints and goes on from the last one when it starts again, "
+            "so it may be stopped and started elsewhere, where there is a place for it: such as "
+            "when its node is to be maintained."
+        ),
     ] = False
 
     @property

@@ -11,7 +11,7 @@ from gpupack_crds.wire import FORMER, Timestamp, Wire, described
 
 Phase = Literal["Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
 Outcome = Literal[
-    "Succeeded", "Failed", "Infrastructure", "Preempted", "Suspended", "DeadlineExceeded"
+    "Succeeded", "Failed", "Infrastructure", "Preempted", "Moved", "Suspended", "DeadlineExceeded"
 ]
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -138,11 +138,14 @@ class Victims(Wire, frozen=True):
 
 
 class Preemption(Wire, frozen=True):
-    """Others are stopped for this job: written before they are, and until it has their places."""
+    """Others are stopped for this job: written before they are, and until it has their places.
+
+    Or it is moved: its own last attempt is stopped for it.
+    """
 
     since: Annotated[Timestamp, described("When it was decided.")]
     victims: Annotated[
-        tuple[Victims, ...], described("Whom the job waits for.", min_length=1, max_length=4)
+        tuple[Victims, ...], described("Whom the job waits for.", min_length=1, max_length=5)
     ]
     placement: Annotated[
         tuple[NodePlacement, ...],
@@ -193,11 +196,21 @@ class GpuJobStatus(Wire, frozen=True):
         ),
     ] = ()
     preemption: (
-        Annotated[Preemption, described("Who is stopped for this job, while it waits for that.")]
+        Annotated[
+            Preemption,
+            described(
+                "Who is stopped for this job, while it waits for that; itself, if it is moved."
+            ),
+        ]
         | None
     ) = None
+    moves: Annotated[
+        int,
+        described("Attempts that were stopped to go on elsewhere; they count as no restart.", ge=0),
+    ] = 0
     preemptions: Annotated[
-        int, described(
+        int,
+        described(
             "Attempts that were stopped for other jobs or a maintenance; they count as no restart.",
             ge=0,
         ),

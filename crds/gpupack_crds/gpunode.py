@@ -170,9 +170,7 @@ class Maintenance(Wire, frozen=True):
         ),
     ]
     gpus: Annotated[
-        tuple[
-            Annotated[str, described("UUID of a GPU.", min_length=1, max_length=MAX_UUID)], ...
-        ],
+        tuple[Annotated[str, described("UUID of a GPU.", min_length=1, max_length=MAX_UUID)], ...],
         described(
             "Which GPUs of the node; absent: all. Where another device plugin hands the GPUs out "
             "it is all, whichever are named.",

@@ -124,6 +124,25 @@ class Drained(Wire, frozen=True):
     why: str
 
 
+class MoveOrder(Wire, frozen=True):
+    """An attempt that is to end and start again elsewhere, at places that are kept for it.
+
+    Attributes:
+        attempt: as UID/NUMBER.
+        node: which it leaves.
+        why: the administrator's reason.
+        until: by then it is to be written into the GPUJob's status, in the write that ends the
+            attempt, or it is over.
+        preemption: what is to be written.
+    """
+
+    attempt: str
+    node: str
+    why: str
+    until: Timestamp
+    preemption: Preemption
+
+
 class TurnsResponse(Wire, frozen=True):
     """Whose turn has come: these ask for their plan, which is held for them.
 
@@ -134,6 +153,7 @@ class TurnsResponse(Wire, frozen=True):
         anew: too much was missed, or the queue begins anew: all who wait ask.
         stops: all attempts that are to end for pods; a change of them is a turn, too.
         drained: those that are to end for a maintenance, likewise.
+        moves: those that are to go on elsewhere, likewise.
     """
 
     queue: str
@@ -142,6 +162,7 @@ class TurnsResponse(Wire, frozen=True):
     anew: bool = False
     stops: tuple[Stop, ...] = ()
     drained: tuple[Drained, ...] = ()
+    moves: tuple[MoveOrder, ...] = ()
 
 
 class Problem(Wire, frozen=True):

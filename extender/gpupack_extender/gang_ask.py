@@ -3,6 +3,7 @@
 
 import dataclasses
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 
@@ -10,11 +11,25 @@ import gpupack_core as core
 from gpupack_crds import quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.wire import wire_name
 from gpupack_extender import gpu_ask, pod_ask
 from gpupack_extender.errors import AskInvalid
+from gpupack_extender.ledger.placed_job import PlacedJob, PlacedJobTemplate
 from gpupack_extender.limits import believed
 from gpupack_extender.node_rules import NodeRules
 from gpupack_kube import objects
+
+_TOLD: Final = (
+    "workers",
+    "gpus",
+    "share",
+    "resource_name",
+    "gpu_models",
+    "min_memory",
+    "interconnect",
+    "spread",
+)
+"""Fields of a GPUJob's spec that decide where its workers may be."""
 
 
 def gang(spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str]) -> core.Gang:
@@ -30,6 +45,22 @@ def gang(spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str]) -> 
         return core.Gang(spec.workers, _request(spec, worker, rules, observed), _spread(spec))
     except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
         raise AskInvalid(f"spec cannot be planned: {error}") from error
+
+
+def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
+    """What the workers of a job that has places ask for; None: it cannot be read.
+
+    But for what the operator adds to a template, which decides about no place.
+    """
+    template = job.spec.template or PlacedJobTemplate()
+    told = {wire_name(name): getattr(job.spec, name) for name in _TOLD}
+    try:
+        spec = msgspec.convert({k: v for k, v in told.items() if v is not None}, GpuJobSpec)
+        worker = msgspec.json.decode(template.spec, type=dict[str, msgspec.Raw])
+        rules = msgspec.json.decode(template.rules, type=dict[str, msgspec.Raw])
+        return gang(spec, msgspec.Raw(msgspec.json.encode(worker | rules)), observed)
+    except (AskInvalid, msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _read(pod_spec: msgspec.Raw) -> tuple[objects.PodSpec, NodeRules]:

@@ -75,6 +75,7 @@ class Plan:
             duration=call.seconds_left,
             version=call.resource_version,
             avoid=frozenset(map(core.NodeName, call.avoid)),
+            movable=call.spec.movable,
         )
 
     def _stands(self, held: tuple[WorkerClaim, ...], gang: core.Gang) -> bool:

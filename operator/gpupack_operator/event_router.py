@@ -34,7 +34,7 @@ class EventRouter:
 
     def orders(self, heard: TurnsResponse) -> None:
         """The extender says which attempts are to end."""
-        for victim in self._preemptions.told(heard.stops, heard.drained):
+        for victim in self._preemptions.told(heard.stops, heard.drained, heard.moves):
             self._queue.add(victim)
 
     def job(self, job: Job, *, gone: bool) -> None:  # noqa: ARG002 - a callback's argument

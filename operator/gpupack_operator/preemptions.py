@@ -2,16 +2,17 @@
 """Which attempts are to end for whom: for GPUJobs as their statuses say, else as the extender says.
 
 What stands in the status of a job that waits is the order; it is looked up by victim here. Of pods
-the order stands in their annotations, which the extender writes and reads, and of a maintenance in the
-spec of a GPUNode, which it reads as well.
+the order stands in their annotations, which the extender writes and reads, and of a maintenance in
+the spec of a GPUNode, which it reads as well.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
 
 from gpupack_crds.kinds import GpuJob
-from gpupack_crds.plan import Drained, Stop
-from gpupack_operator.decision.model import Preempted
+from gpupack_crds.plan import Drained, MoveOrder, Stop
+from gpupack_operator.decision import times
+from gpupack_operator.decision.model import Moved, Preempted
 from gpupack_operator.plan_line import Key
 
 
@@ -28,6 +29,8 @@ class Preemptions:
         self._for_pods: dict[str, Preempted] = {}
         """By victim."""
         self._drained: dict[str, Preempted] = {}
+        """By attempt."""
+        self._moves: dict[str, Moved] = {}
         """By attempt."""
 
     def saw(self, job: GpuJob, *, gone: bool) -> tuple[Key, ...]:
@@ -47,7 +50,12 @@ class Preemptions:
             self._victims[uid] = frozenset(found)
         return tuple(self._keys_of(found.keys() - before))
 
-    def told(self, stops: Iterable[Stop], drained: Iterable[Drained] = ()) -> tuple[Key, ...]:
+    def told(
+        self,
+        stops: Iterable[Stop],
+        drained: Iterable[Drained] = (),
+        moves: Iterable[MoveOrder] = (),
+    ) -> tuple[Key, ...]:
         """These and no others end for pods and maintenance; the answer is those that did not."""
         found = {
             stop.attempt: Preempted(
@@ -61,9 +69,18 @@ class Preemptions:
             )
             for each in drained
         }
+        elsewhere = {
+            each.attempt: Moved(each.node, each.why, times.read(each.until), each.preemption)
+            for each in moves
+        }
         before = self._for_pods.keys() | self._drained.keys()
-        self._for_pods, self._drained = found, left
-        return tuple(self._keys_of((found.keys() | left.keys()) - before))
+        news = ((found.keys() | left.keys()) - before) | (elsewhere.keys() - self._moves.keys())
+        self._for_pods, self._drained, self._moves = found, left, elsewhere
+        return tuple(self._keys_of(news))
+
+    def move_of(self, job: GpuJob, attempt: int) -> Moved | None:
+        """Where this attempt is to go on; None: it is not moved."""
+        return self._moves.get(f"{job.metadata.uid}/{attempt}")
 
     def of(self, job: GpuJob, attempt: int) -> Preempted | None:
         """For whom, or what, this attempt is to end; None: for nobody."""

@@ -203,6 +203,7 @@ class Reconciler:
             asked_until=self._asked_until(seen.job),
             told=self._line.told(key),
             preempted=self._preemptions.of(seen.job, seen.job.status.attempt),
+            moved=self._preemptions.move_of(seen.job, seen.job.status.attempt),
         )
 
     async def _overlooked(self, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -227,6 +228,8 @@ class Reconciler:
         if status == job.status:
             return job
         seconds = answer.seconds if isinstance(answer, Planned | Waits) else None
+        if observation.moved is not None and status.moves > job.status.moves:
+            seconds = (observation.moved.until - observation.now).total_seconds()
         try:
             async with asyncio.timeout(seconds):
                 written = await self._actor.write_status(job, status)

@@ -7,7 +7,15 @@ Pure, as all of core: the clock and all acts are its owner's, the extender or th
 """
 
 from gpupack_core.queueing.charge import ANY, Charge, Key, Keys
-from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Ground, Preempt, Victim
+from gpupack_core.queueing.decisions import (
+    Admit,
+    Decisions,
+    GiveUp,
+    Ground,
+    Move,
+    Preempt,
+    Victim,
+)
 from gpupack_core.queueing.drain import Drains, node_to_leave
 from gpupack_core.queueing.durations import Durations, kind_of
 from gpupack_core.queueing.history import History
@@ -51,6 +59,7 @@ __all__ = [
     "Key",
     "Keys",
     "Limit",
+    "Move",
     "Planner",
     "Preempt",
     "Preemption",

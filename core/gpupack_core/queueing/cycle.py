@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One pass over those who wait: who starts now, for whom others are stopped, who goes on waiting.
 
-    those for whom room was made ─► the rest in order: priority, share, age
+    those for whom room was made ─► those who are to leave devices: is there another place? ─► Move
+                                 ─► the rest in order: priority, share, age
                                        │ fits the quota and the cluster ─────────► Admit
                                        │ others may be stopped, and then it fits ─► Preempt
                                        │ it has waited for long ──────────────────► room is kept
@@ -18,9 +19,10 @@ from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Preempt
+from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Move, Preempt
 from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job, Places, Running, Tenant
+from gpupack_core.queueing.moves import Mover
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.patience import Patience
 from gpupack_core.queueing.preemption import Preemption, Preemptor
@@ -89,11 +91,13 @@ class Cycle:
         self._foresight = Foresight(state, self._sheet, plan, now, most=self._rules.foreseen)
         self._preemptor = Preemptor(state, self._sheet, self._within, now)
         self._patience = Patience(state, self._sheet, self._within, now)
+        self._mover = Mover(state, self._sheet, self._within, plan, now)
         self._counted: list[tuple[Tenant, Charge, int]] = []
         self._held: list[tuple[Tenant, Charge]] = []
         self._admitted: list[Admit] = []
         self._preemptions: list[Preempt] = []
         self._given_up: list[GiveUp] = []
+        self._moves: list[Move] = []
         self._blocked: set[NodeId] = set()
         self._used_up: set[Tenant] = set()
         self._look_at = inf
@@ -103,6 +107,8 @@ class Cycle:
         try:
             for reservation in tuple(self._state.reserved.values()):
                 self._serve_reserved(reservation)
+            if self._only.preempt:
+                self._move()
             self._serve()
         finally:
             for tenant, charge, sign in reversed(self._counted):
@@ -116,11 +122,13 @@ class Cycle:
             self._foresight.look_at,
             self._preemptor.look_at,
             self._patience.look_at,
+            self._mover.look_at,
         )
         return Decisions(
             tuple(self._admitted),
             tuple(self._preemptions),
             tuple(self._given_up),
+            tuple(self._moves),
             None if look_at == inf else look_at,
             self._complete,
         )
@@ -129,13 +137,15 @@ class Cycle:
         """Room was made for it: it starts as soon as it fits, there or elsewhere."""
         alive = self._state.victims_of(reservation)
         gives_up_at = reservation.since + self._rules.preemption.patience
-        if alive and self._now >= gives_up_at:
+        job, waits = reservation.job, reservation.job.id in self._state.waiting
+        if (alive or not waits) and self._now >= gives_up_at:
             stuck = tuple(running.job.id for running in alive)
-            self._given_up.append(GiveUp(reservation.job.id, stuck))
+            self._given_up.append(GiveUp(job.id, stuck))
             return
-        if alive:
+        if alive or not waits:
             self._look_at = min(self._look_at, gives_up_at)
-        job = reservation.job
+        if not waits:
+            return
         self._sheet.unbook(job, reservation.placements)
         self._count(job.tenant, reservation.charge, -1)
         if is_free(self._sheet.cluster, job, reservation.placements):
@@ -149,6 +159,28 @@ class Cycle:
         self._sheet.book(job, reservation.placements)
         if not alive and found is None:
             self._given_up.append(GiveUp(job.id, ()))
+
+    def _move(self) -> None:
+        """Those who are to leave devices, before those who wait: they were let in before them."""
+        candidates = self._mover.candidates()
+        if not candidates:
+            return
+        self._mover.heed()
+        for running in candidates:
+            tenant, charge = running.job.tenant, running.charge
+            self._count(tenant, charge, -1)
+            self._books.held.add(tenant, charge, sign=-1)
+            moved = self._mover.seek(running)
+            self._books.held.add(tenant, charge)
+            if moved is None:
+                self._count(tenant, charge, 1)
+                continue
+            self._count(tenant, moved.charge, 1)
+            self._sheet.book(running.job, moved.decision.placements)
+            self._moves.append(moved.decision)
+            self._foresight.reserves()
+            self._mover.moves()
+        self._mover.remember()
 
     def _serve(self) -> None:
         """In order, the first first.

@@ -47,8 +47,17 @@ class Preempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """Stop the job and start it again there: the room is kept for it, and free but for itself."""
+
+    job: JobId
+    placements: tuple[Placement, ...]
+    ground: Ground
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Victims of a preemption have not ended in time: its room is kept no longer."""
+    """Those who were to end, or to come back, have not in time: the room is kept no longer."""
 
     job: JobId
     stuck: tuple[JobId, ...]
@@ -65,8 +74,9 @@ class Decisions:
     admitted: tuple[Admit, ...] = ()
     preemptions: tuple[Preempt, ...] = ()
     given_up: tuple[GiveUp, ...] = ()
+    moves: tuple[Move, ...] = ()
     look_at: float | None = None
     complete: bool = True
 
     def __bool__(self) -> bool:
-        return bool(self.admitted or self.preemptions or self.given_up)
+        return bool(self.admitted or self.preemptions or self.given_up or self.moves)

@@ -39,7 +39,8 @@ class Job:
     knows. `estimate`: how long jobs like it took, which it may exceed; None: that is not known.
     `preemptible` False: it is never stopped for another. `name`: as texts for its own tenant call
     it; empty: by its id. `preempts` False: nobody is stopped for it. `avoid`: nodes on which it
-    broke of late; it goes there only if it fits nowhere else.
+    broke of late; it goes there only if it fits nowhere else. `movable`: it loses little when it is
+    stopped and started again elsewhere.
     """
 
     id: JobId
@@ -54,6 +55,7 @@ class Job:
     preempts: bool = True
     estimate: float | None = None
     avoid: frozenset[NodeName] = frozenset()
+    movable: bool = False
 
     def __post_init__(self) -> None:
         for what, seconds in (("duration", self.duration), ("estimate", self.estimate)):

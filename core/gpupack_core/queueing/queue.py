@@ -3,12 +3,14 @@
 
     submit, withdraw ─────────────► waiting ─┐
     start (Admit, or found running) ► running ─┼─► cycle ─► Decisions
-    reserve (Preempt), release (GiveUp) ─────┤
-    end, freed, changed, configure ──────────┘
+    reserve (Preempt), keep (Move),    ──────┤
+    release (GiveUp)                         │
+    end, freed, changed, configure, drain ───┘
 
 A cycle decides and changes nothing. Its owner writes each decision down, acts, says here what
-became of it (`start`, `reserve`, `release`; of nothing: `failed`), and asks again until nothing is
-decided and `look_at` is in the future. Where nothing was said since, a cycle costs next to nothing.
+became of it (`start`, `reserve`, `keep`, `release`; of nothing: `failed`), and asks again until
+nothing is decided and `look_at` is in the future. Where nothing was said since, a cycle costs next
+to nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,6 +22,7 @@ from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Key
 from gpupack_core.queueing.cycle import Cycle, Restrictions
 from gpupack_core.queueing.decisions import Decisions, Preempt
+from gpupack_core.queueing.drain import Drains
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
 from gpupack_core.queueing.quota import Quotas
@@ -180,8 +183,29 @@ class Queue:
         ]
         self._dirty()
 
+    def keep(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
+        """The job's move there was written down, or was found written at a start of the owner.
+
+        It ends, or has ended; as soon as it waits again it starts there.
+        """
+        state = self._state
+        self._measure(cluster)
+        before, charge = state.stopping(), state.books.charge(cluster, places)
+        state.reserved[job.id] = Reservation(job, places, (job.id,), now, charge)
+        running = state.running.get(job.id)
+        if running is not None and job.id not in before:
+            state.books.usage.add(running.job.tenant, running.charge, sign=-1)
+        state.books.usage.add(job.tenant, charge)
+        self._void()
+
+    def drain(self, drains: Drains) -> None:
+        """These devices and no others are to be left by movable jobs, as soon as they can be."""
+        if drains != self._state.drains:
+            self._state.drains = dict(drains)
+            self._dirty()
+
     def release(self, job: JobId, cluster: Cluster, *, stuck: Iterable[JobId] = ()) -> None:
-        """Room is kept for it no longer; `stuck`: victims that did not end, and are left alone."""
+        """Room is kept for it no longer; `stuck`: those who did not end, and are left alone."""
         state = self._state
         reservation = state.reserved.get(job)
         if reservation is None:

@@ -28,7 +28,10 @@ Planner = Callable[[Cluster, Job], Places | None]
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """For whom others are being stopped, and where it will run. Times in seconds."""
+    """For whom others are being stopped, and where it will run. Times in seconds.
+
+    A job that is moved is its own victim. It waits for its place when it has ended.
+    """
 
     job: Job
     placements: Places

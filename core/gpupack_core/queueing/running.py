@@ -14,6 +14,8 @@ class RunningJobs:
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Running] = {}
+        self.movable: dict[JobId, Running] = {}
+        """Of them those who may be moved; to be read."""
         self._guessed = 0
         self._used: dict[Tenant, dict[Key, int]] = {}
         self._of: dict[Tenant, dict[JobId, Running]] = {}
@@ -56,6 +58,8 @@ class RunningJobs:
         if job.id in self._jobs:
             raise AlreadyHeld(f"job {job.id} runs already")
         self._jobs[job.id] = running
+        if job.movable:
+            self.movable[job.id] = running
         self._of.setdefault(job.tenant, {})[job.id] = running
         self._guessed += job.duration is None
         self._count(running, sign=1)
@@ -67,6 +71,7 @@ class RunningJobs:
         running = self._jobs.pop(job, None)
         if running is None:
             return None
+        self.movable.pop(job, None)
         self._guessed -= running.job.duration is None
         of_tenant = self._of[running.job.tenant]
         del of_tenant[job]

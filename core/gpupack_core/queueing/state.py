@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.books import Books
+from gpupack_core.queueing.drain import Drains
 from gpupack_core.queueing.guests import Guests
 from gpupack_core.queueing.job import Job, JobId, Places, Running
 from gpupack_core.queueing.room import KeptRoom, Reservation
@@ -20,13 +21,15 @@ class State:
     waiting: Waiting
     running: RunningJobs = field(default_factory=RunningJobs)
     reserved: dict[JobId, Reservation] = field(default_factory=dict)
-    """By beneficiary, in the order in which they were decided."""
+    """By beneficiary, in the order in which they were decided; who is moved is his own victim."""
     stuck: set[JobId] = field(default_factory=set)
     """Who was to be stopped and has not ended in time."""
     kept: list[KeptRoom] = field(default_factory=list)
     """For those who are first and lack room, the first first; worked out when it was asked for."""
     guests: Guests = field(default_factory=Guests)
     """Who went past those who wait, on a guess."""
+    drains: Drains = field(default_factory=dict)
+    """What movable jobs are to leave."""
     heads: tuple[JobId, ...] = ()
     """All of those, as of the last cycle."""
     foresees_next: bool = False

@@ -30,6 +30,7 @@ class ShownJob:
         preemption: who is stopped for it while it waits.
         attempts: the last few, the newest last.
         tickets: what the kubelet counts for a worker whose devices the status does not name.
+        movable: as it was shown, where it has places and may be moved to others.
     """
 
     attempt: AttemptKey
@@ -41,6 +42,7 @@ class ShownJob:
     preemption: PlacedPreemption | None
     attempts: tuple[PlacedAttempt, ...]
     tickets: dict[str, int]
+    movable: PlacedJob | None = None
 
 
 class Jobs:
@@ -58,6 +60,11 @@ class Jobs:
         """Whether the watch has shown this attempt, or a later one of the same job."""
         shown = self._shown.get(attempt.job_uid)
         return shown is not None and shown.attempt.number >= attempt.number
+
+    def see_all(self) -> None:
+        """Whoever follows the changes is told of everything."""
+        for uid in self._shown:
+            self._claims.changes.job(uid)
 
     def upsert(self, job: PlacedJob) -> None:
         """A GPUJob appeared or changed."""
@@ -135,6 +142,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         preemption=job.status.preemption,
         attempts=job.status.attempts[-ATTEMPTS_TOLD:],
         tickets=job.tickets,
+        movable=job if job.may_move else None,
     )
 
 

@@ -6,7 +6,7 @@ wrote, and places that the ledger does not see are given away.
 """
 
 import datetime as dt
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from gpupack_crds import names
 from gpupack_crds.placement import NodePlacement
 from gpupack_extender import pod_resources
 from gpupack_extender.errors import AskInvalid
+from gpupack_extender.node_rules import MOST_BYTES, NodeRules
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
 
@@ -24,13 +25,21 @@ _LONGEST_SECONDS: Final = 31_536_000.0
 _NOT_PLACED: Final = frozenset({"Pending", "Suspended", "Succeeded", "Failed"})
 
 
+NO_RULES: Final = msgspec.Raw(b"{}")
+
+
 class PlacedJobTemplate(objects.View, frozen=True):
-    """The partial pod template; nothing is kept of it but what CPU and memory are counted by."""
+    """The partial pod template; nothing is kept of it but what CPU and memory are counted by.
+
+    And of a job that may be moved, on which nodes it may run.
+    """
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
+    rules: msgspec.Raw = NO_RULES
 
     def __post_init__(self) -> None:
         """Drop the rest, which its author may have made as large as an object can be."""
+        msgspec.structs.force_setattr(self, "rules", _rules(self.spec))
         try:
             kept = msgspec.json.encode(msgspec.json.decode(self.spec, type=objects.PodSpec))
         except (msgspec.MsgspecError, RecursionError):
@@ -38,12 +47,29 @@ class PlacedJobTemplate(objects.View, frozen=True):
         msgspec.structs.force_setattr(self, "spec", msgspec.Raw(kept))
 
 
+def _rules(spec: msgspec.Raw) -> msgspec.Raw:
+    """What is too long, or cannot be read, is refused when it is read for a place."""
+    if len(bytes(spec)) > MOST_BYTES:
+        return spec
+    try:
+        return msgspec.Raw(msgspec.json.encode(msgspec.json.decode(spec, type=NodeRules)))
+    except (msgspec.MsgspecError, RecursionError):
+        return NO_RULES
+
+
 class PlacedJobSpec(objects.View, frozen=True):
-    """Of the spec, what tells CPU, memory and the number of GPUs of a worker, and for how long."""
+    """Of the spec, what tells CPU, memory and the GPUs of a worker, where they may be, how long."""
 
     template: PlacedJobTemplate | None = None
+    workers: int = 1
     gpus: int | None = None
+    share: dict[str, Any] | None = None
     resource_name: str = names.GPU
+    gpu_models: tuple[str, ...] = ()
+    min_memory: str | None = None
+    interconnect: str = "any"
+    spread: dict[str, Any] | None = None
+    movable: bool = False
     active_deadline_seconds: float | None = None
     suspend: bool = False
 
@@ -101,6 +127,17 @@ class PlacedJob(objects.Object, frozen=True):
 
     spec: PlacedJobSpec = PlacedJobSpec()
     status: PlacedJobStatus = PlacedJobStatus()
+
+    def __post_init__(self) -> None:
+        """Who waits says where he may run when he asks; of the others, who is moved is asked."""
+        template = self.spec.template
+        if template is not None and not self.may_move:
+            msgspec.structs.force_setattr(template, "rules", NO_RULES)
+
+    @property
+    def may_move(self) -> bool:
+        """Whether it has places, and may be moved to others."""
+        return self.spec.movable and self.status.holds_placement
 
     @property
     def may_wait(self) -> bool:

@@ -32,6 +32,7 @@ from gpupack_extender.queueing.evictions import Eviction
 from gpupack_extender.queueing.hears import Hears
 from gpupack_extender.queueing.learned import LearnedDurations
 from gpupack_extender.queueing.let_in import LetIn
+from gpupack_extender.queueing.moving import Moving
 from gpupack_extender.queueing.preempting import Preempting
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.running import RunningHolders
@@ -96,6 +97,7 @@ class Admissions:
         self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
         self._preempting = Preempting(ledger, self._waiting, hears, hold_seconds=self._hold_seconds)
         self._draining = Draining(ledger)
+        self._moving = Moving(ledger, self._draining, hold_seconds=self._hold_seconds)
         self._looked_at = -inf
         """When it was last looked beyond the pods that may be let in."""
         self._goes_on = False
@@ -139,6 +141,7 @@ class Admissions:
             self._withdraw(other)
         self._waiting.add(ask, self.now())
         self._queue.submit(ask.job, self.now())
+        self._moving.returns(uid, self._queue)
         self._see_preemption(uid)
 
     def withdraw_all(self) -> None:
@@ -155,7 +158,9 @@ class Admissions:
         self._running = self._follow()
         self._configured = -1
         self._unwritten.clear()
+        self._moving.clear()
         self._ledger.claims.see_all()
+        self._ledger.jobs.see_all()
         self._hears.turns.begin()
 
     def see(self) -> None:
@@ -184,27 +189,34 @@ class Admissions:
         """
         self.see()
         self._preempting.end_overdue(self._queue, self.now())
+        self._moving.end_overdue(self._queue, self.now())
+        self._queue.drain(self._draining.movable())
         self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
         most = self._most(asking)
         if not most:
-            self._order()
+            self._order(settled=False)
             self._goes_on = True
             return False
+        may_stop = self._preempting.may_decide() and self._moving.may_decide()
         found = self._queue.cycle(
             self._ledger.cluster,
             self.now(),
             self._plan,
-            preempt=self._preempting.may_decide(),
+            preempt=may_stop,
             most=most,
             but=self._let_in.full(),
         )
         self._goes_on = not found.complete
         for given_up in found.given_up:
-            self._preempting.give_up(given_up, self._queue)
+            if not self._moving.gives_up(given_up, self._queue):
+                self._preempting.give_up(given_up, self._queue)
         held_back = [each for each in found.admitted if not self._admit(each, asking)]
         for preempt in () if held_back else found.preemptions:
             self._preempting.decided(preempt, self._queue, self.now(), asking=asking)
-        self._order()
+        for move in () if held_back else found.moves:
+            self._moving.decided(move, self._queue, self.now())
+        is_due = found.look_at is not None and found.look_at <= self.now()
+        self._order(settled=not (found or is_due) and may_stop)
         self.look_at = found.look_at
         return bool(found) and not held_back
 
@@ -245,7 +257,7 @@ class Admissions:
         return self._preempting.told(attempt)
 
     def evictions(self) -> Iterable[Eviction]:
-        """Pods that are to end now: for others, for a maintenance, or as their node cannot take them."""
+        """Pods that are to end now: for others, a maintenance, or as their node cannot take them."""
         return (
             *self._preempting.evictions(self._queue),
             *self._draining.evictions(self._queue, self.now()),
@@ -290,10 +302,11 @@ class Admissions:
         for uid in itertools.islice(self._waiting.outside(), MOST_ADMITTED):
             self._ledger.changes.gate(uid)
 
-    def _order(self) -> None:
+    def _order(self, *, settled: bool) -> None:
         """Tell the operator which attempts are to end, where no status says so."""
-        stops, drained = self._preempting.stops(), self._draining.stopped(self._queue, self.now())
-        self._hears.turns.order(Orders(stops, drained))
+        drained = self._draining.stopped(self._queue, self.now(), settled=settled)
+        stops, moves = self._preempting.stops(), self._moving.orders()
+        self._hears.turns.order(Orders(stops, drained, moves))
 
     def _most(self, asking: AttemptKey | None) -> int:
         """How many to let in now; 0: nobody is to be looked at."""
@@ -406,6 +419,8 @@ class Admissions:
 
     def _see_jobs(self, uids: Collection[str]) -> None:
         """A job that is gone, or was shown and may not wait, does not."""
+        for uid in sorted(uids):
+            self._moving.see(uid, self._queue, self.now())
         for uid in self._waiting.jobs() & set(uids):
             shown = self._ledger.jobs.shown(uid)
             for job, ask in self._waiting.of_job(uid):
@@ -439,7 +454,10 @@ class Admissions:
 
     def _follow(self) -> RunningHolders:
         evicts = self._decisions.queue.preemption.pods
-        return RunningHolders(self._ledger, self._queue, self._learned, evicts=evicts)
+        observed = self._decisions.observed_resources
+        return RunningHolders(
+            self._ledger, self._queue, self._learned, evicts=evicts, observed=observed
+        )
 
     def _plan(self, cluster: core.Cluster, job: Job) -> Places | None:
         waiting = self._waiting.get(job.id)

@@ -32,6 +32,7 @@ class GangAsk:
         estimate: seconds that jobs of its name took; None: too few have ended.
         version: the GPUJob's resourceVersion, under which a plan will be written.
         avoid: nodes on which it broke of late.
+        movable: it may be stopped and started again elsewhere.
     """
 
     attempt: AttemptKey
@@ -43,6 +44,7 @@ class GangAsk:
     estimate: float | None = None
     version: str = ""
     avoid: frozenset[NodeName] = frozenset()
+    movable: bool = False
 
     @property
     def namespace(self) -> str:
@@ -67,6 +69,7 @@ class GangAsk:
             estimate=self.estimate,
             name=self.attempt.job,
             avoid=self.avoid,
+            movable=self.movable,
         )
 
 

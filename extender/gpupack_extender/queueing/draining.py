@@ -37,12 +37,23 @@ class Draining:
         """What movable jobs leave as soon as they have another place."""
         return self._drains({"Movable", "All"}, at=inf)
 
-    def stopped(self, queue: Queue, now: float) -> tuple[Drained, ...]:
-        """Attempts that are to end and have not been ended yet."""
+    def why(self, running: Running) -> tuple[core.NodeName, str]:
+        """On which node a job has something to leave, and the reason; the first of each."""
+        drains = self.movable()
+        node = node_to_leave(running.placements, drains)
+        return (core.NodeName(""), "") if node is None else (node, self._why(running, node, inf))
+
+    def stopped(self, queue: Queue, now: float, *, settled: bool) -> tuple[Drained, ...]:
+        """Attempts that are to end and have not been ended yet.
+
+        `settled` False: the queue may still find that movable ones have another place.
+        """
         found = (
             Drained(attempt=running.job.id, node=node, why=self._why(running, node, now))
             for running, node in self._to_stop(queue, now)
-            if is_attempt(running.job.id) and not self._has_ended(running.job.id)
+            if is_attempt(running.job.id)
+            and not self._has_ended(running.job.id)
+            and (settled or not running.job.movable)
         )
         return tuple(islice(found, MOST_TOLD))
 
@@ -66,11 +77,18 @@ class Draining:
         """Who holds what is to be left by now, and on which node."""
         drains = self._drains({"All"}, at=now)
         cluster = self._ledger.cluster
-        held = {node: devices for node, devices in drains.items() if cluster.holders_on(node)}
+        if not drains:
+            return
+        held = {node: of for node, of in drains.items() if _is_held(cluster, node, of)}
         for running in queue.state.running if held else ():
             node = node_to_leave(running.placements, held)
-            if node is not None:
+            if node is not None and not self._is_moved(running, queue):
                 yield running, node
+
+    def _is_moved(self, running: Running, queue: Queue) -> bool:
+        """Whether it is on its way to another place."""
+        reserved = queue.state.reserved.get(running.job.id)
+        return reserved is not None and running.job.id in reserved.victims
 
     def _drains(self, kinds: set[str], *, at: float) -> Drains:
         drains: dict[core.NodeName, frozenset[core.DeviceUuid] | None] = {}
@@ -80,15 +98,23 @@ class Draining:
                 drains[core.NodeName(name)] = _devices(gpus, entries)
         return drains
 
-    def _why(self, running: Running, node: core.NodeName, now: float) -> str:
-        """The reason of the first entry that is about what it holds there."""
+    def _why(self, running: Running, node: core.NodeName, at: float) -> str:
+        """The reason of the first entry that is about what it holds there, and strikes by then."""
         gpus = self._ledger.maintained[node]
         for entry in gpus.spec.maintenance:
-            drains = {node: _devices(gpus, [entry])}
-            is_due = entry.drain == "All" and _stop_at(entry) <= now
-            if is_due and node_to_leave(running.placements, drains):
+            strikes = entry.drain != "Never" and _stop_at(entry) <= at
+            if strikes and node_to_leave(running.placements, {node: _devices(gpus, [entry])}):
                 return entry.reason
         return ""
+
+
+def _is_held(
+    cluster: core.Cluster, node: core.NodeName, devices: frozenset[core.DeviceUuid] | None
+) -> bool:
+    """Whether anybody is to be looked for there."""
+    if devices is None:
+        return bool(cluster.holders_on(node))
+    return any(cluster.holders_of(node=node, uuid=uuid) for uuid in devices)
 
 
 def _devices(gpus: GpuNode, entries: list[Maintenance]) -> frozenset[core.DeviceUuid] | None:

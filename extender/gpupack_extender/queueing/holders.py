@@ -8,11 +8,12 @@ be nobody else's.
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import gpupack_core as core
 from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_crds import names
+from gpupack_extender import gang_ask
 from gpupack_extender.ledger.claims import Allocation, PodClaim, Tickets
 from gpupack_extender.ledger.jobs import ShownJob
 from gpupack_extender.ledger.lingering import Lingering
@@ -76,21 +77,29 @@ def gang_job(
     places: tuple[core.Placement, ...],
     shown: ShownJob | None,
     estimate: float | None,
+    *,
+    observed: Collection[str] = (),
 ) -> Job:
-    """An attempt that was found running: nobody here has let it in."""
+    """An attempt that was found running: nobody here has let it in.
+
+    It may be moved if it says so, and it can be read where it may be.
+    """
+    asked = gang_ask.of_placed(shown.movable, observed) if shown and shown.movable else None
+    movable = asked is not None and asked.workers == len(places)
     duration = None
     if shown and shown.ends_at and shown.started_at:
         duration = max((shown.ends_at - shown.started_at).total_seconds(), 1.0)
     created = shown.created_at if shown else None
     return Job(
         id=job_id(attempt),
-        gang=_gang(places),
+        gang=asked if asked is not None and movable else _gang(places),
         submitted=created.timestamp() if created else 0.0,
         tenant=Tenant(attempt.namespace),
         priority=shown.priority if shown else 0,
         duration=duration,
         estimate=estimate,
         name=attempt.job,
+        movable=movable,
     )
 
 

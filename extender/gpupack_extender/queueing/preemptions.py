@@ -17,6 +17,7 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_core.queueing import Ground, JobId, Preempt, Victim
+from gpupack_core.units import NO_CPU, NO_MEMORY
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
 from gpupack_extender.ledger import claims
@@ -54,7 +55,7 @@ class Preemptions:
     def see(self, job: JobId, shown: PlacedPreemption) -> None:
         """What the beneficiary's status tells: if it is of the one that stands, that is written."""
         made = self._made.get(job)
-        if made is not None and _is_same(shown, _told(made.decision, made.since)):
+        if made is not None and _is_same(shown, told(made.decision, made.since)):
             made.deadline = math.inf
 
     def written(self) -> list[tuple[JobId, Preempt]]:
@@ -71,8 +72,8 @@ class Preemptions:
         """It waits for something else; `shown`: what its status says still, or may yet say."""
         made = self._made.pop(job, None)
         if shown is None and made is not None:
-            told = msgspec.to_builtins(_told(made.decision, made.since))
-            shown = msgspec.convert(told, PlacedPreemption)
+            builtins = msgspec.to_builtins(told(made.decision, made.since))
+            shown = msgspec.convert(builtins, PlacedPreemption)
         if shown is not None:
             self._over[job] = shown
 
@@ -98,7 +99,7 @@ class Preemptions:
     def told(self, job: JobId) -> Preemption | None:
         """As the beneficiary's status has it."""
         made = self._made.get(job)
-        return None if made is None else _told(made.decision, made.since)
+        return None if made is None else told(made.decision, made.since)
 
 
 def shares(placements: Iterable[core.Placement]) -> Iterable[WorkerPlacement]:
@@ -121,27 +122,33 @@ def read(
         for attempt in each.attempts
         if attempt != job
     )
-    places = tuple(
+    return victims, places(shown, tickets, cpu=request.cpu, memory=request.memory)
+
+
+def places(
+    shown: PlacedPreemption,
+    tickets: dict[str, int],
+    *,
+    cpu: core.MilliCpu = NO_CPU,
+    memory: core.MiB = NO_MEMORY,
+) -> tuple[Allocation, ...]:
+    """Where the workers will run, as a status has it; CPU and memory are not told there."""
+    return tuple(
         Allocation(
-            claims.placement(
-                placed.node,
-                claims.believed(placed.devices),
-                cpu=request.cpu,
-                memory=request.memory,
-            ),
+            claims.placement(placed.node, claims.believed(placed.devices), cpu=cpu, memory=memory),
             {} if placed.devices else tickets,
         )
         for placed in by_worker(shown.placement)
     )
-    return victims, places
 
 
-def _is_same(shown: PlacedPreemption, told: Preemption) -> bool:
-    ours = {each.ground: each.attempts for each in told.victims}
-    return shown.since == told.since and ours == {e.ground: e.attempts for e in shown.victims}
+def _is_same(shown: PlacedPreemption, made: Preemption) -> bool:
+    ours = {each.ground: each.attempts for each in made.victims}
+    return shown.since == made.since and ours == {e.ground: e.attempts for e in shown.victims}
 
 
-def _told(decision: Preempt, since: float) -> Preemption:
+def told(decision: Preempt, since: float) -> Preemption:
+    """As a status has it."""
     by_ground: dict[Ground, list[str]] = defaultdict(list)
     for victim in decision.victims:
         by_ground[victim.ground].append(victim.job)

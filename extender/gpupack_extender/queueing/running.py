@@ -33,11 +33,17 @@ class RunningHolders:
     """Follows the claims; the queue's other half, who waits, is its owner's."""
 
     def __init__(
-        self, ledger: Ledger, queue: Queue, learned: LearnedDurations, *, evicts: bool
+        self,
+        ledger: Ledger,
+        queue: Queue,
+        learned: LearnedDurations,
+        *,
+        evicts: bool,
+        observed: Collection[str],
     ) -> None:
-        """`evicts`: pods of their own can be stopped for others."""
+        """`evicts`: pods of their own can be stopped for others; `observed`: resources."""
         self._ledger, self._queue, self._learned = ledger, queue, learned
-        self._evicts = evicts
+        self._evicts, self._observed = evicts, observed
         self._held: dict[JobId, Held] = {}
         self._attempts: dict[JobId, AttemptKey] = {}
         self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
@@ -78,6 +84,7 @@ class RunningHolders:
             self._see_lingering(node, uid, now)
         self._see_nodes(seen.nodes, now)
         self._see_deadlines(seen.jobs, now)
+        self._see_movable(seen.jobs, now)
         return tuple(ended)
 
     def _see_attempt(self, attempt: AttemptKey, now: float) -> bool:
@@ -98,7 +105,7 @@ class RunningHolders:
         if held and job not in self._held:
             places = tuple(each.placement for each in held)
             estimate = self._learned.estimate(attempt)
-            found = holders.gang_job(attempt, places, current, estimate)
+            found = holders.gang_job(attempt, places, current, estimate, observed=self._observed)
             began = current.started_at if current else None
             self._start(found, held, now, since=began.timestamp() if began else None)
         elif held:
@@ -170,6 +177,24 @@ class RunningHolders:
             if until != expected and not abs(until - expected) < SAME_DEADLINE_SECONDS:
                 duration = max(until - running.started, 1.0) if ends else None
                 job = dataclasses.replace(running.job, duration=duration)
+                self._queue.moved(job, running.placements, self._ledger.cluster, now)
+
+    def _see_movable(self, uids: Collection[str], now: float) -> None:
+        """Whether a job may be moved can change while it runs."""
+        for uid in uids:
+            shown = self._ledger.jobs.shown(uid)
+            running = shown and self._queue.state.running.get(job_id(shown.attempt))
+            if not shown or not running or self._attempts.get(running.job.id) != shown.attempt:
+                continue
+            if running.job.movable == (shown.movable is not None):
+                continue
+            found = holders.gang_job(
+                shown.attempt, running.placements, shown, None, observed=self._observed
+            )
+            if running.job.movable != found.movable:
+                job = dataclasses.replace(running.job, movable=found.movable)
+                if found.movable:
+                    job = dataclasses.replace(job, gang=found.gang)
                 self._queue.moved(job, running.placements, self._ledger.cluster, now)
 
     def _start(self, job: Job, held: Held, now: float, *, since: float | None = None) -> None:

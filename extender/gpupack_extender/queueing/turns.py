@@ -12,7 +12,7 @@ import dataclasses
 import uuid
 from typing import Final
 
-from gpupack_crds.plan import Drained, JobName, Stop, TurnsResponse
+from gpupack_crds.plan import Drained, JobName, MoveOrder, Stop, TurnsResponse
 
 KEPT: Final = 4096
 """An operator that is further behind asks for everything anew."""
@@ -25,10 +25,12 @@ class Orders:
     Attributes:
         stops: attempts that are to end for pods.
         drained: attempts that are to end for a maintenance.
+        moves: attempts that are to go on elsewhere.
     """
 
     stops: tuple[Stop, ...] = ()
     drained: tuple[Drained, ...] = ()
+    moves: tuple[MoveOrder, ...] = ()
 
 
 class Turns:
@@ -78,6 +80,7 @@ class Turns:
             anew=anew,
             stops=self._orders.stops,
             drained=self._orders.drained,
+            moves=self._orders.moves,
         )
 
     def _count(self, turn: JobName | None) -> None:

@@ -151,6 +151,23 @@ class Preempted:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Moved:
+    """The attempt is to end and start again elsewhere.
+
+    Attributes:
+        node: which it leaves.
+        why: the administrator's reason.
+        until: by then it is to be written, or it is over.
+        preemption: what the status is to say: where its places are kept.
+    """
+
+    node: str
+    why: str
+    until: dt.datetime
+    preemption: Preemption
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Told:
     """What the status says of why the job waits, where this operator wrote it.
 
@@ -180,6 +197,7 @@ class Observation:
         asked_until: until then nothing is asked, for the queue knows the job as it is.
         told: what the status says of why the job waits; None: another operator wrote it.
         preempted: for whom the current attempt is to end.
+        moved: where the current attempt is to go on.
         answer: of an action earlier in this pass.
     """
 
@@ -193,6 +211,7 @@ class Observation:
     asked_until: dt.datetime | None = None
     told: Told | None = None
     preempted: Preempted | None = None
+    moved: Moved | None = None
     answer: Answer | None = None
 
 

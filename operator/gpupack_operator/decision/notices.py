@@ -43,12 +43,17 @@ def _attempt_ended(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     if last.outcome == "Preempted":
         note = f"attempt {last.number} was {last.message}; it starts again when its turn comes"
         return Notice(type="Warning", reason="Preempted", note=note)
+    if last.outcome == "Moved":
+        note = (
+            f"attempt {last.number} was {last.message}; it starts again where room is kept for it"
+        )
+        return Notice(type="Normal", reason="Moved", note=note)
     note = f"attempt {last.number} ended ({last.reason}): {last.message}; starting another"
     return Notice(type="Warning", reason=JobReason.RESTARTING, note=note)
 
 
 def _preempts(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
-    if new.preemption is None or old.preemption is not None:
+    if new.preemption is None or old.preemption is not None or new.moves > old.moves:
         return None
     count = sum(len(each.attempts) for each in new.preemption.victims)
     jobs = "1 other job is" if count == 1 else f"{count} other jobs are"

@@ -84,6 +84,10 @@ def _verdict(
     if observation.job.spec.suspend and (verdict is None or verdict.outcome != "Succeeded"):
         message = "spec.suspend is true"
         return Verdict(outcome="Suspended", reason=JobReason.SUSPENDED, message=message), None
+    moved = observation.moved
+    if verdict is None and moved is not None and observation.now < moved.until:
+        message = f"moved from node {moved.node} for its maintenance: {moved.why}"
+        return Verdict(outcome="Moved", reason="Maintenance", message=message), None
     if verdict is None and observation.preempted is not None:
         return _preempted(observation, observation.preempted), None
     return verdict, again_at
@@ -157,7 +161,10 @@ def _ended(
         nodes="",
         restarts=status.restarts + (step is Step.RETRY_COUNTED),
         preemptions=status.preemptions + (verdict.outcome == "Preempted"),
+        moves=status.moves + (verdict.outcome == "Moved"),
     )
+    if verdict.outcome == "Moved" and observation.moved is not None:
+        status = structs.replace(status, preemption=observation.moved.preemption)
     status = _waiting_again(status, verdict, write)
     wait = JOB_GOING_SECONDS if seen.job else 0.0
     again_at = times.after(observation.now, wait)

@@ -71,8 +71,8 @@ def test_what_is_in_maintenance_is_told_by_how_many_gpus_are_not():
     nodes = [node("a", maintained=range(8)), node("b", maintained=[1])]
     refusal = decide(cluster_of(*nodes), whole(8), BEST_FIT)
     assert refusal.message == (
-        "0 of 2 nodes fit: 2 nodes: too few GPUs that are not in maintenance (most on one node: 7); "
-        "1 node would fit with 1 GPU less"
+        "0 of 2 nodes fit: 2 nodes: too few GPUs that are not in maintenance "
+        "(most on one node: 7); 1 node would fit with 1 GPU less"
     )
     assert not refusal.never
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus, Preemption, Victims
-from gpupack_crds.plan import Drained, Stop
+from gpupack_crds.plan import Drained, MoveOrder, Stop
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     AskPlan,
@@ -195,3 +195,65 @@ def test_a_job_that_is_drained_says_of_which_node_and_why(build):
     assert (attempt.outcome, attempt.reason) == ("Preempted", "Maintenance")
     assert attempt.message == "stopped for maintenance of node a: fan is broken"
     assert (status.restarts, status.preemptions) == (0, 1)
+
+
+def order(build, until=60):
+    return MoveOrder(
+        attempt=f"{build.UID}/1",
+        node="a",
+        why="fan",
+        until=build.stamp(until),
+        preemption=preemption(build, f"{build.UID}/1", ground="Maintenance"),
+    )
+
+
+def moved(build, now=5, until=60, **observed):
+    """A job that runs and is to go on elsewhere."""
+    known = Preemptions()
+    job = build.admitted()
+    known.saw(job, gone=False)
+    known.told((), (), (order(build, until),))
+    seen = build.see(job, jobs=(build.job(),), now=now, **{"pods": (build.pod(),)} | observed)
+    return decide(dataclasses.replace(seen, moved=known.move_of(job, 1)))
+
+
+def test_in_one_write_an_attempt_ends_and_the_status_says_where_it_goes_on(build):
+    decision = moved(build)
+    status = decision.status
+    assert [type(action) for action in decision.actions] == [DeleteJob]
+    assert status.preemption == order(build).preemption
+    (attempt,) = status.attempts
+    assert (attempt.outcome, attempt.reason) == ("Moved", "Maintenance")
+    assert attempt.message == "moved from node a for its maintenance: fan"
+    assert (status.phase, status.moves, status.preemptions, status.restarts) == ("Pending", 1, 0, 0)
+    events = [notice.reason for notice in notices(build.admitted(), status)]
+    assert events == ["Moved"]
+
+
+def test_an_order_to_move_that_comes_too_late_moves_nobody(build):
+    assert moved(build, now=60).status.moves == 0
+
+
+def test_who_has_succeeded_by_then_is_not_moved(build):
+    status = moved(build, pods=(build.pod(phase="Succeeded", exit_code=0),)).status
+    assert (status.phase, status.moves, status.preemption) == ("Succeeded", 0, None)
+
+
+def test_who_was_moved_asks_for_its_places_when_its_pods_are_gone_and_says_so_until_then(build):
+    ended = build.after(build.admitted(), moved(build))
+    remaining = decide(build.see(ended, pods=(build.pod(deleted=6),), now=6))
+    assert remaining.actions == ()
+    assert remaining.status.preemption is not None
+    assert decide(build.see(ended, now=7)).actions == (AskPlan(2),)
+    planned = decide(build.see(ended, answer=Planned(build.placement("b"), 9), now=7)).status
+    assert (planned.attempt, planned.preemption, planned.moves) == (2, None, 1)
+
+
+def test_a_move_is_told_once_and_until_it_is_over(build):
+    known = Preemptions()
+    job = named(build, "train", uid=build.UID)
+    known.saw(job, gone=False)
+    assert known.told((), (), (order(build),)) == (Key("team", "train"),)
+    assert known.told((), (), (order(build),)) == ()
+    known.told(())
+    assert known.move_of(job, 1) is None

@@ -8,7 +8,17 @@ from dataclasses import replace
 
 from core_builders import FIRST_FIT
 
-from gpupack_core import Cluster, DeviceUuid, Gang, Grant, MilliGpu, NodeName, Placement, Request
+from gpupack_core import (
+    Cluster,
+    DeviceUuid,
+    Gang,
+    Grant,
+    Health,
+    MilliGpu,
+    NodeName,
+    Placement,
+    Request,
+)
 from gpupack_core.queueing import (
     Cohort,
     CohortName,
@@ -64,6 +74,8 @@ class World:
         self.queue = Queue(rules, Quotas(tuple(quotas), tuple(cohorts), **more))
         self.now, self.grace = 0.0, grace
         self.jobs, self.running, self.ending, self.log = {}, {}, {}, []
+        self.kept = {}
+        """Where those go who were moved."""
 
     def __repr__(self):
         nodes = [(node.name, len(node.devices)) for node in self.cluster.nodes()]
@@ -98,6 +110,23 @@ class World:
             self.cluster.take(holder_of(name, worker), placement)
         self.queue.start(self.jobs[name], places, self.cluster, self.now)
         self.running[name] = places
+
+    def maintain(self, *uuids, drain=True):
+        """These devices, and no others, are in maintenance; `drain`: and to be left."""
+        by_node = {}
+        for node in self.cluster.nodes():
+            devices = [
+                replace(
+                    device,
+                    health=Health.MAINTENANCE if device.uuid in uuids else Health.HEALTHY,
+                )
+                for device in node.devices
+            ]
+            by_node[node.name] = frozenset(d.uuid for d in devices if d.uuid in uuids)
+            self.cluster.set_node(replace(node, devices=tuple(devices)))
+            self.queue.changed(node.name, self.cluster)
+        self.queue.drain({n: devices for n, devices in by_node.items() if devices and drain})
+        return self
 
     def end(self, name):
         self._stop(name)
@@ -141,6 +170,14 @@ class World:
                     self.ending.setdefault(victim.job, self.now + self.grace)
                 else:
                     self._requeue(victim.job)
+        for move in found.moves:
+            self.log.append(f"{move.job} moves")
+            self.queue.keep(self.jobs[move.job], move.placements, self.cluster, self.now)
+            self.kept[move.job] = move.placements
+            if self.grace:
+                self.ending.setdefault(move.job, self.now + self.grace)
+            else:
+                self._requeue(move.job)
         for given_up in found.given_up:
             self.log.append(f"{given_up.job} gives up")
             self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is moved: stopped, and started again at places that are kept for him from then on.
+
+Only where there is a place now, which is sought in the order in which they began: within the quota,
+as it is without what he holds, in no place that is reserved, or kept for one who waits. He may get
+again what he holds and need not leave.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.charge import Charge
+from gpupack_core.queueing.decisions import Ground, Move
+from gpupack_core.queueing.drain import node_to_leave
+from gpupack_core.queueing.foresight import Foresight
+from gpupack_core.queueing.job import Running, Tenant
+from gpupack_core.queueing.room import Planner
+from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.state import State
+from gpupack_core.queueing.within import WithinQuota
+from gpupack_core.request import Gang
+
+MOST: Final = 8
+"""Plans in one cycle, so that it answers soon; the next is due at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The decision, and what it means in the books."""
+
+    decision: Move
+    running: Running
+    charge: Charge
+
+
+class Mover:
+    """Belongs to one cycle."""
+
+    def __init__(
+        self, state: State, sheet: Sheet, within: WithinQuota, plan: Planner, now: float
+    ) -> None:
+        self._state, self._sheet, self._within, self._now = state, sheet, within, now
+        self._foresight = Foresight(state, sheet, plan, now, most=state.books.rules.foreseen)
+        self._in_vain: set[tuple[Tenant, Gang]] = set()
+        self._plans = 0
+        self._look_at = inf
+
+    @property
+    def look_at(self) -> float:
+        """When somebody could be moved who has not been looked at now."""
+        return min(self._look_at, self._foresight.look_at)
+
+    def candidates(self) -> list[Running]:
+        """Those who are to leave devices and may be moved, the oldest first."""
+        state = self._state
+        if not state.drains or not state.running.movable:
+            return []
+        apart = state.stopping() | state.stuck
+        found = (
+            running
+            for running in state.running.movable.values()
+            if running.job.id not in apart and node_to_leave(running.placements, state.drains)
+        )
+        return sorted(found, key=lambda running: (running.started, running.job.id))
+
+    def heed(self) -> None:
+        """Room is kept for those who were first in the last cycle."""
+        for head in map(self._state.waiting.get, self._state.heads):
+            if head is not None:
+                self._foresight.lacks_room(head)
+
+    def seek(self, running: Running) -> Moved | None:
+        """Where it goes; its own charge must not be in the books meanwhile."""
+        job = running.job
+        kind = job.tenant, job.gang
+        if kind in self._in_vain:
+            return None
+        if self._plans >= MOST:
+            self._look_at = self._now
+            return None
+        if self._foresight.is_unknown(job):
+            return None
+        self._plans += 1
+        found = self._within.places(self._without(running), job)
+        if found is None or not self._state.books.may_hold(job.tenant, found[1]):
+            self._in_vain.add(kind)
+            return None
+        return Moved(Move(job.id, found[0], Ground.MAINTENANCE), running, found[1])
+
+    def moves(self) -> None:
+        """Somebody is moved in this cycle: less is free."""
+        self._foresight.reserves()
+
+    def remember(self) -> None:
+        """What was foreseen for those who were first, for those who come after."""
+        self._foresight.remember(complete=False)
+
+    def _without(self, running: Running) -> Cluster:
+        """What is free once it has ended, beside all room that is kept from it."""
+        kept = self._foresight.beside(running.job)
+        cluster = (self._sheet.cluster if kept is None else kept).overlay()
+        for placement in running.placements:
+            cluster.suppose_free(placement)
+        return cluster
