@@ -257,7 +257,7 @@ class Admissions:
         return self._preempting.told(attempt)
 
     def evictions(self) -> Iterable[Eviction]:
-        """Pods that are to end now: for others, a maintenance, or as their node cannot take them."""
+        """Pods that are to end now: for others, maintenance, or as their node cannot take them."""
         return (
             *self._preempting.evictions(self._queue),
             *self._draining.evictions(self._queue, self.now()),
