@@ -87,6 +87,20 @@ def test_an_agent_makes_no_gpunode_but_its_nodes(system):
     assert 'may write gpunodes "a", not "b"' in refused
 
 
+def test_an_agent_says_nothing_about_maintenance(system):
+    flags = ("create", "--dry-run=server", "-f", "-", *as_agent_of("a"))
+    maintained = gpunode("a") | {"spec": {"maintenance": [{"reason": "mine", "drain": "All"}]}}
+    refused = system.kubectl(*flags, stdin=json.dumps(maintained)).stderr
+    assert "an agent says nothing about maintenance" in refused
+
+
+def test_an_agent_changes_no_spec(system):
+    (own, *_) = (node["metadata"]["name"] for node in system.gpunodes())
+    patch = '{"spec":{"maintenance":[{"reason":"mine"}]}}'
+    flags = ("--type=merge", f"--patch={patch}", "--dry-run=server", *as_agent_of(own))
+    assert "forbidden" in system.kubectl("patch", "gpunode", own, *flags).stderr
+
+
 def test_an_agent_reports_the_gpus_of_its_own_node_alone(system):
     (own, *_) = (node["metadata"]["name"] for node in system.gpunodes())
     assert write_status(system, own, *as_agent_of(own)) == ""

@@ -72,6 +72,13 @@ def test_the_verbs_of_the_scheduler_do_not_listen_beyond_loopback(system):
     assert told == ["111"] * len(addresses)
 
 
+def test_a_tenant_takes_no_gpu_out_of_service(tenant, system):
+    (node, *_) = (each["metadata"]["name"] for each in system.gpunodes())
+    patch = '{"spec":{"maintenance":[{"reason":"mine","drain":"All"}]}}'
+    refused = tenant.kubectl("patch", "gpunode", node, "--type=merge", f"--patch={patch}")
+    assert "forbidden" in refused.stderr.lower()
+
+
 def test_a_tenant_does_not_learn_who_holds_the_gpus_of_other_namespaces(tenant):
     listed = tenant.kubectl("get", "gpunodes", "--output=wide")
     assert (listed.stdout, "forbidden" in listed.stderr.lower()) == ("", True)
