@@ -99,8 +99,10 @@ def test_a_drained_node_is_empty_soon_and_nobody_is_treated_worse_than_was_said(
         seen.saw("empty", held(system, node) == 0)
         return wanted <= seen.at.keys()
 
-    wait_for(look, seconds=150, what="the node is empty and all but the notebook run elsewhere")
-    tell("drained, in seconds: " + json.dumps({k: round(v, 1) for k, v in seen.at.items()}))
+    try:
+        wait_for(look, seconds=150, what="the node is empty, and all but the notebook elsewhere")
+    finally:
+        tell("drained, in seconds: " + json.dumps({k: round(v, 1) for k, v in seen.at.items()}))
 
     found = {name: kube.gpujob(name) for name in jobs}
     assert {name: outcomes(job) for name, job in found.items()} == {
