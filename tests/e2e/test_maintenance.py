@@ -30,9 +30,9 @@ def maintain(kube, node, *entries):
     return done.stderr
 
 
-def gpus_of(kube, node):
+def free(kube, node):
     (found,) = (each for each in kube.gpunodes() if each["metadata"]["name"] == node)
-    return [device["uuid"] for device in found["status"]["devices"]]
+    return found["status"]["free"]
 
 
 def test_a_gpu_in_maintenance_gets_no_new_work_and_what_holds_it_goes_on(kube, node, judged):
@@ -49,6 +49,7 @@ def test_a_gpu_in_maintenance_gets_no_new_work_and_what_holds_it_goes_on(kube, n
     assert "a fan" in shown
     assert "Never" in shown
     assert kube.phase("before") == "Running"
+    wait_for(lambda: free(kube, node) == 7, seconds=30, what="the agent goes on to report")
     maintain(kube, node)
     kube.delete("gpujob", "before")
     kube.wait_phase("all", "Succeeded")
