@@ -26,6 +26,7 @@ _NOT_PLACED: Final = frozenset({"Pending", "Suspended", "Succeeded", "Failed"})
 
 
 NO_RULES: Final = msgspec.Raw(b"{}")
+_UNREADABLE: Final = msgspec.Raw(b"null")
 
 
 class PlacedJobTemplate(objects.View, frozen=True):
@@ -48,13 +49,13 @@ class PlacedJobTemplate(objects.View, frozen=True):
 
 
 def _rules(spec: msgspec.Raw) -> msgspec.Raw:
-    """What is too long, or cannot be read, is refused when it is read for a place."""
+    """What is too long, or cannot be read, names no nodes: nobody may be moved by it."""
     if len(bytes(spec)) > MOST_BYTES:
-        return spec
+        return _UNREADABLE
     try:
         return msgspec.Raw(msgspec.json.encode(msgspec.json.decode(spec, type=NodeRules)))
     except (msgspec.MsgspecError, RecursionError):
-        return NO_RULES
+        return _UNREADABLE
 
 
 class PlacedJobSpec(objects.View, frozen=True):
@@ -69,6 +70,7 @@ class PlacedJobSpec(objects.View, frozen=True):
     min_memory: str | None = None
     interconnect: str = "any"
     spread: dict[str, Any] | None = None
+    policy: str | None = None
     movable: bool = False
     active_deadline_seconds: float | None = None
     suspend: bool = False

@@ -461,5 +461,12 @@ class Admissions:
 
     def _plan(self, cluster: core.Cluster, job: Job) -> Places | None:
         waiting = self._waiting.get(job.id)
-        policy = self._policies.named(waiting.ask.policy if waiting else None)
-        return places_by(policy, cluster, job)
+        name = waiting.ask.policy if waiting else self._policy_of(job)
+        return places_by(self._policies.named(name), cluster, job)
+
+    def _policy_of(self, job: Job) -> str | None:
+        """Of one that runs, and may be moved; None: the cluster's."""
+        uid, _, _ = job.id.partition("/")
+        shown = self._ledger.jobs.shown(uid) if job.movable else None
+        name = shown.movable.spec.policy if shown and shown.movable else None
+        return name if name in core.POLICIES else None

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from harness import is_ready, wait_for
-from manifests import Share
+from manifests import Share, on_node
 
 STOP_AFTER_SECONDS = 20
 HALF = Share(percent=50, memory_mib=8192)
@@ -127,3 +127,35 @@ def held(kube, node):
     """GPUs of the node that are held whole or in part."""
     (found,) = (each for each in kube.gpunodes() if each["metadata"]["name"] == node)
     return found["status"].get("held", 0) + found["status"].get("shared", 0)
+
+
+def test_a_move_goes_on_where_it_was_to_go_when_operator_and_scheduler_begin_anew_meanwhile(
+    kube, system, nodes, judged, refusals
+):
+    """The other node has 8 GPUs: whoever asks for all of them cannot have those that are kept."""
+    node, other = nodes
+    maintain(system, other, reason="first everything runs on the node that is drained")
+    train = judged.job("train", gpus=2, seconds=600, movable=True)
+    train["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 40
+    kube.submit(train)
+    kube.wait_phase("train", "Running")
+    maintain(system, other)
+    maintain(system, node, reason="a new driver", drain="Movable")
+    kept = wait_for(lambda: preemption(kube), seconds=30, what="the move is written")
+    for part in ("operator", "scheduler"):
+        selector = f"--selector=app.kubernetes.io/component={part}"
+        system.insist("delete", "pods", selector, "--wait=false", "--grace-period=1")
+    kube.submit(on_node(judged.job("rival", gpus=8, seconds=1), other))
+    job = wait_for(
+        lambda: (found := kube.gpujob("train"))["status"]["phase"] == "Running" and found,
+        seconds=120,
+        what="the job runs again",
+    )
+    assert outcomes(job) == ["Moved", None]
+    assert job["status"]["placement"] == kept["placement"]
+    assert kube.phase("rival") == "Pending"
+    assert refusals() == []
+
+
+def preemption(kube):
+    return kube.gpujob("train")["status"].get("preemption")

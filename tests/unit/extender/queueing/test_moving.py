@@ -176,8 +176,17 @@ def test_one_found_running_is_moved_only_where_its_template_lets_it():
     assert [each.node for each in order.preemption.placement] == ["c"]
 
 
-def test_one_whose_template_cannot_be_read_stays(world):
-    template = {"spec": {"tolerations": [{"operator": "Sometimes"}], "containers": []}}
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"tolerations": [{"operator": "Sometimes"}]},
+        {"tolerations": "none"},
+        {"nodeSelector": {"x": "y" * (600 << 10)}},
+    ],
+    ids=["meaning", "type", "length"],
+)
+def test_one_whose_rules_about_nodes_cannot_be_read_stays(world, rules):
+    template = {"spec": {"containers": [], **rules}}
     runs(world, "train", "a", 0, template=template)
     maintain(world, "a")
     assert orders(world) == {}
@@ -191,6 +200,18 @@ def test_a_job_may_say_while_it_runs_that_it_is_movable(world):
     world.ledger.jobs.upsert(shown)
     world.decide()
     assert set(orders(world)) == {"uid-train/1"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "goes_to"), [("worst-fit", "c"), ("best-fit", "b"), ("of-tomorrow", "b")]
+)
+def test_one_is_moved_by_its_own_policy_where_that_is_known(world, policy, goes_to):
+    world.add_node("c", gpus=4)
+    runs(world, "other", "b", 0, movable=False)
+    runs(world, "train", "a", 0, policy=policy)
+    maintain(world, "a")
+    (order,) = orders(world).values()
+    assert [each.node for each in order.preemption.placement] == [goes_to]
 
 
 def test_of_a_job_that_waits_no_rules_about_nodes_are_kept(world):
