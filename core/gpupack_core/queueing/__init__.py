@@ -18,6 +18,7 @@ from gpupack_core.queueing.decisions import (
 )
 from gpupack_core.queueing.drain import Drains, node_to_leave
 from gpupack_core.queueing.durations import Durations, kind_of
+from gpupack_core.queueing.elastic import extra_of
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import NOBODY, Job, JobId, Running, Tenant, holder_of
 from gpupack_core.queueing.planning import places_by
@@ -72,6 +73,7 @@ __all__ = [
     "Victim",
     "Wait",
     "WaitReason",
+    "extra_of",
     "has_room",
     "holder_of",
     "kind_of",

@@ -29,6 +29,8 @@ class Kind(NamedTuple):
     charge: tuple[tuple[Key, int], ...]
     priority: int
     preemptible: bool
+    is_extra: bool
+    """Worker of an elastic gang."""
 
 
 class Lines:
@@ -76,6 +78,7 @@ class Census:
             until=np.float64,
             estimate=np.float64,
             ends=np.bool_,
+            loses=np.bool_,
         )
         self._parts = Lines(
             job=np.int32, node=np.int32, milli=np.int64, cpu=np.int64, memory=np.int64
@@ -88,7 +91,13 @@ class Census:
         """It runs from now on."""
         job, charge = running.job, running.charge
         kind = self._kinds.take(
-            Kind(job.tenant, tuple(sorted(charge.items())), job.priority, job.preemptible)
+            Kind(
+                job.tenant,
+                tuple(sorted(charge.items())),
+                job.priority,
+                job.preemptible,
+                job.extends is not None,
+            )
         )
         self._of.setdefault(job.tenant, {})[kind] = running
         line = self._jobs.add(
@@ -97,7 +106,8 @@ class Census:
             started=running.started,
             until=running.until,
             estimate=inf if job.estimate is None else job.estimate,
-            ends=job.duration != inf or job.estimate is not None,
+            ends=job.extends is None and (job.duration != inf or job.estimate is not None),
+            loses=job.extends is None,
         )
         self._running[line] = running
         here: dict[NodeName, list[int]] = {}
@@ -164,7 +174,7 @@ class Census:
     def _listed(self, lines: NDArray[np.intp], now: float) -> Candidates:
         jobs, parts = self._jobs.columns, self._parts.columns
         milli = jobs["milli"][lines]
-        lost = milli * np.maximum(now - jobs["started"][lines], 0.0)
+        lost = milli * np.maximum(now - jobs["started"][lines], 0.0) * jobs["loses"][lines]
         ids = np.array([self._running[line].job.id for line in lines.tolist()], np.str_)
         order = np.lexsort((ids, milli, lost))
         ranks = np.full(len(jobs["live"]), -1)

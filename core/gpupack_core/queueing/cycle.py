@@ -7,6 +7,7 @@
                                        │ others may be stopped, and then it fits ─► Preempt
                                        │ it has waited for long ──────────────────► room is kept
                                        └ otherwise it waits; in strict order all behind it do, too
+                                 ─► elastic gangs: what is left and nobody else could use ─► Admit
 
 Nothing is changed but what is remembered of failures: what is decided is booked on a sheet.
 """
@@ -20,8 +21,9 @@ from math import inf
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Move, Preempt
+from gpupack_core.queueing.elastic import Growing
 from gpupack_core.queueing.foresight import Foresight
-from gpupack_core.queueing.job import Job, Places, Running, Tenant
+from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
 from gpupack_core.queueing.moves import Mover
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.patience import Patience
@@ -89,12 +91,14 @@ class Cycle:
         self._sheet = Sheet(cluster, state.reserved.values())
         self._within = WithinQuota(state.books, plan)
         self._foresight = Foresight(state, self._sheet, plan, now, most=self._rules.foreseen)
-        self._preemptor = Preemptor(state, self._sheet, self._within, now)
+        self._preemptor = Preemptor(state, self._sheet, self._within, self._foresight, now)
         self._patience = Patience(state, self._sheet, self._within, now)
         self._mover = Mover(state, self._sheet, self._within, plan, now)
         self._counted: list[tuple[Tenant, Charge, int]] = []
         self._held: list[tuple[Tenant, Charge]] = []
         self._admitted: list[Admit] = []
+        self._starting: list[Job] = []
+        """Of them the elastic gangs."""
         self._preemptions: list[Preempt] = []
         self._given_up: list[GiveUp] = []
         self._moves: list[Move] = []
@@ -110,6 +114,7 @@ class Cycle:
             if self._only.preempt:
                 self._move()
             self._serve()
+            self._grow()
         finally:
             for tenant, charge, sign in reversed(self._counted):
                 self._usage.add(tenant, charge, sign=-sign)
@@ -210,6 +215,44 @@ class Cycle:
                 heap = [(self._order.of(t.entry), n, t) for _, n, t in heap]
                 heapify(heap)
 
+    def _grow(self) -> None:
+        """Extra workers of elastic gangs, after all others."""
+        if not self._complete or TOP in self._blocked:
+            return
+        heap = [(self._order.of(turn.entry), n, turn) for n, turn in enumerate(self._growing())]
+        heapify(heap)
+        while heap:
+            if len(self._admitted) >= self._only.most:
+                self._complete = False
+                return
+            _, number, turn = heappop(heap)
+            if self._is_blocked(turn.entry.job.tenant):
+                continue
+            if self._try(turn.entry) is Outcome.ADMITTED and turn.advance():
+                heappush(heap, (self._order.of(turn.entry), number, turn))
+
+    def _growing(self) -> list[Growing]:
+        """Gangs that start now, and those that were not resized of late and are left alone."""
+        state = self._state
+        turns = state.elastic.beside(self._starting, self._now)
+        if state.elastic:
+            ready, resized = state.elastic.may_grow(
+                state.waiting,
+                self._sheet.cluster,
+                leaving=self._leaving(),
+                calm_since=self._now - self._rules.grow_after,
+            )
+            turns += ready
+            self._look_at = min(self._look_at, resized + self._rules.grow_after)
+        return [turn for turn in turns if turn.entry.job.tenant not in self._only.but]
+
+    def _leaving(self) -> set[JobId]:
+        """Who is to end or to move, and the gangs of extra workers that are."""
+        ids = self._state.stopping() | {move.job for move in self._moves}
+        ids |= {victim.job for preempt in self._preemptions for victim in preempt.victims}
+        extras = (self._state.running.extras.get(job) for job in tuple(ids))
+        return ids | {one.job.extends for one in extras if one and one.job.extends is not None}
+
     def _take_turn(self, turn: _Turn) -> None:
         """Try the next job of a lane; what it says of the others of the lane."""
         entry = turn.entry
@@ -304,6 +347,8 @@ class Cycle:
         self._books.held.add(job.tenant, charge)
         self._held.append((job.tenant, charge))
         self._admitted.append(Admit(job.id, places))
+        if job.extra and job.extends is None:
+            self._starting.append(job)
         self._foresight.starts(Running(job, places, self._now, charge))
 
     def _count(self, tenant: Tenant, charge: Charge, sign: int) -> None:
@@ -350,6 +395,7 @@ class Cycle:
             rules.fifo is Fifo.STRICT
             or rules.keep_room_after < inf
             or rules.preemption.any
+            or bool(self._state.running.extras)
             or any(cohort.fifo for cohort in self._books.quotas.cohorts)
         )
         if looks_at_all:

@@ -16,6 +16,8 @@ class Ground(StrEnum):
     PRIORITY = "LowerPriority"
     ESTIMATE = "BackfilledOnEstimate"
     """It went past the job on a guess, and has delayed it for as long as a guess may."""
+    SHRINK = "ElasticGangShrinks"
+    """It is an extra worker of a gang that goes on without it, or that is stopped, too."""
     MAINTENANCE = "Maintenance"
     """Devices that it holds are to be left; it is its own beneficiary."""
 

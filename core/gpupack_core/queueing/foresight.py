@@ -200,6 +200,8 @@ class Foresight:
 
     def _is_before(self, head: Job, job: Job) -> bool:
         """Whether the head's places are kept from the job."""
+        if job.extends is not None:
+            return True
         return head.id not in self._early or head.priority > job.priority
 
     def _heads_before(self, job: Job) -> bool:
@@ -278,15 +280,16 @@ class Foresight:
         """Beside what is kept for those before it."""
         cluster = self._sheet.cluster.overlay()
         guests = self._guests_of(job)
-        for guest in guests:
-            for placement in guest.placements:
+        extras = self._extras()
+        for one in (*guests, *extras):
+            for placement in one.placements:
                 cluster.suppose_free(placement)
         future = Future(cluster, self._ends(guests))
         placements: Places | None
         guessed = future.guessed and self._state.books.rules.guess_delay < inf
         for other in self._kept:
             adopt(future.cluster, other.job, other.placements or ())
-        placements = self._plan(cluster, job) if guests else None
+        placements = self._plan(cluster, job) if guests or extras else None
         at = self._now
         if placements is None:
             at, placements = earliest(future, job, self._plan)
@@ -301,6 +304,11 @@ class Foresight:
         return [one for one in running if one is not None] + [
             one for one in self._starting if job.id in self._guests.get(one.job.id, ())
         ]
+
+    def _extras(self) -> list[Running]:
+        """Those of elastic gangs, who are stopped for whoever waits."""
+        starting = [running for running in self._starting if running.job.extends is not None]
+        return [*self._state.running.extras.values(), *starting]
 
     def _ends(self, guests: Sequence[Running]) -> Ends:
         """Of those who run and those who start in this cycle."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether one job may be stopped for another, by what the books would say afterwards.
 
-Of its own tenant: jobs of lower priority. Of another tenant: where the paths of both through the
-tree part, let `ours` be the child above the beneficiary and `theirs` the one above the victims.
+An extra worker of an elastic gang: always. Of its own tenant: jobs of lower priority. Of another
+tenant: where the paths of both through the tree part, let `ours` be the child above the beneficiary
+and `theirs` the one above the victims.
 Then, of each model that a victim has and the job takes,
 
 - theirs borrows it, and would still borrow if any one of its victims were spared: nobody goes below
@@ -94,6 +95,8 @@ class Grounds:
     def against_job(self, running: Running) -> bool:
         """Whether this job of such a tenant could be, once it has run for long enough."""
         job = running.job
+        if job.extends is not None:
+            return True
         if not job.preemptible:
             return False
         if job.tenant == self.job.tenant:
@@ -151,7 +154,7 @@ class Grounds:
         return total
 
     def _is_tolerable(self, victim: Running) -> bool:
-        if victim.job.tenant == self.job.tenant:
+        if victim.job.tenant == self.job.tenant or victim.job.extends is not None:
             return True
         ours, theirs = self._parting(victim.job.tenant)
         return any(
@@ -197,6 +200,8 @@ class Grounds:
 
     def ground(self, victim: Running, victims: Sequence[Running], charge: Charge) -> Ground:
         """With which right it is among them."""
+        if victim.job.extends is not None:
+            return Ground.SHRINK
         if victim.job.tenant == self.job.tenant:
             return Ground.PRIORITY
         ours, _ = self._parting(victim.job.tenant)
@@ -206,7 +211,7 @@ class Grounds:
 
     def _is_fair(self, victim: Running, charge: Charge) -> bool:
         """In the books everything has happened already."""
-        if victim.job.tenant == self.job.tenant:
+        if victim.job.tenant == self.job.tenant or victim.job.extends is not None:
             return True
         ours, theirs = self._parting(victim.job.tenant)
         keys = _both(victim, charge)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, NewType
 from gpupack_core.errors import InvalidRequest
 from gpupack_core.placement import Placement
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.request import Gang
+from gpupack_core.request import Gang, Spread
 from gpupack_core.units import Holder, NodeName
 
 JobId = NewType("JobId", str)
@@ -40,7 +40,8 @@ class Job:
     `preemptible` False: it is never stopped for another. `name`: as texts for its own tenant call
     it; empty: by its id. `preempts` False: nobody is stopped for it. `avoid`: nodes on which it
     broke of late; it goes there only if it fits nowhere else. `movable`: it loses little when it is
-    stopped and started again elsewhere.
+    stopped and started again elsewhere. `extra`: so many workers more may run beside its gang, each
+    a job of its own (elastic.py). `extends`: of such a job the gang beside which it runs.
     """
 
     id: JobId
@@ -56,11 +57,19 @@ class Job:
     estimate: float | None = None
     avoid: frozenset[NodeName] = frozenset()
     movable: bool = False
+    extra: int = 0
+    extends: JobId | None = None
 
     def __post_init__(self) -> None:
         for what, seconds in (("duration", self.duration), ("estimate", self.estimate)):
             if seconds is not None and not seconds > 0:
                 raise InvalidRequest(f"job {self.id}: {what} {seconds:g} s is not positive")
+        if self.extra < 0:
+            raise InvalidRequest(f"job {self.id}: {self.extra} extra workers are fewer than none")
+        if self.extra and self.extends is None and self.gang.spread != Spread():
+            raise InvalidRequest(
+                f"job {self.id}: an elastic gang cannot say how its workers are spread"
+            )
 
     def ends(self, start: float) -> float:
         """When it will be through at the latest if it starts then; infinity: nobody knows."""
@@ -92,7 +101,12 @@ class Running:
         return self.job.ends(self.started)
 
     def lost(self, now: float) -> float:
-        """Milli-GPU times seconds that it has had and would lose if it were stopped now."""
+        """Milli-GPU times seconds that it has had and would lose if it were stopped now.
+
+        An extra worker loses nothing: its gang goes on.
+        """
+        if self.job.extends is not None:
+            return 0.0
         return sum(self.charge.values()) * max(now - self.started, 0.0)
 
 

@@ -85,10 +85,12 @@ class Patience:
     def _stopping(
         self, job: Job, stopped: Sequence[Running], places: Places, charge: Charge
     ) -> Preemption:
+        extras = self._state.extras_of(stopped)
         victims = tuple(
             Victim(one.job.id, Ground.ESTIMATE, one.lost(self._now) / WHOLE_GPU) for one in stopped
         )
-        return Preemption(Preempt(job.id, victims, places), tuple(stopped), charge)
+        victims += tuple(Victim(one.job.id, Ground.SHRINK, 0.0) for one in extras)
+        return Preemption(Preempt(job.id, victims, places), (*stopped, *extras), charge)
 
 
 def _emptied(cluster: Cluster, guests: Sequence[Running]) -> Cluster:

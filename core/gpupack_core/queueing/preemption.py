@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """For whom others are stopped: seek victims, and decide where the job goes once they have ended."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, Victim
+from gpupack_core.queueing.foresight import Foresight
+from gpupack_core.queueing.future import take
 from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.job import Job, Running
+from gpupack_core.queueing.room import adopt
 from gpupack_core.queueing.search import Search
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
@@ -30,7 +35,10 @@ class Preemption:
 class Preemptor:
     """Belongs to one cycle."""
 
-    def __init__(self, state: State, sheet: Sheet, within: WithinQuota, now: float) -> None:
+    def __init__(
+        self, state: State, sheet: Sheet, within: WithinQuota, foresight: Foresight, now: float
+    ) -> None:
+        self._foresight = foresight
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
         self._rules = state.books.rules.preemption
         self._searches, self._most = 0, 0 if state.foresees_next else self._rules.searches
@@ -44,28 +52,143 @@ class Preemptor:
         return self._searches > 0
 
     def seek(self, entry: Entry) -> Preemption | None:
-        """Victims for the job, at the least cost that is found."""
-        if not (self._rules.any and entry.job.preempts and self._may_search(entry)):
+        """Victims for the job, at the least cost that is found.
+
+        Extra workers of elastic gangs alone, if that is enough; they are stopped for whoever waits.
+        """
+        extras = self._extras()
+        by_right = self._rules.any and entry.job.preempts
+        if not (by_right or extras) or (extras and self._foresight.is_unknown(entry.job)):
+            return None
+        if not self._may_search(entry):
             return None
         self._searches += 1
-        job, cluster = entry.job, self._sheet.cluster
-        keys = frozenset(self._state.books.keys.allowed(cluster, job.gang.request))
-        grounds = Grounds(self._state.books, job, keys, relieved=self._stops_own(job))
-        found = self._search(grounds, cluster)
+        job = entry.job
+        found = self._among_extras(job) if extras else None
+        if found is None and by_right:
+            found = self._beside_extras(job, extras) if extras else self._by_right(job)
         if found is None:
             entry.lane.searched = self._now
             return None
+        self._stopping |= {running.job.id for running in found.stopped}
+        return found
+
+    def _extras(self) -> list[Running]:
+        """Those that run on, the first first."""
+        running = self._state.running.extras.values()
+        alive = (one for one in running if one.job.id not in self._stopping)
+        return sorted(alive, key=lambda one: (one.started, one.job.id))
+
+    def _among_extras(self, job: Job) -> Preemption | None:
+        """In no place that is kept for somebody before it: anybody could take it otherwise."""
+        kinds = {
+            number: 0.0
+            for _, of_tenant in self._state.running.census.kinds()
+            for number, sample in of_tenant.items()
+            if sample.job.extends is not None
+        }
+        grounds = self._grounds(job, relieved=False)
+        found = self._search(grounds, self._sheet.cluster, kinds)
+        if found is not None and not self._foresight.lets(job, found.places):
+            beside = self._foresight.beside(job)
+            found = None if beside is None else self._search(grounds, beside, kinds)
+            if found is not None and not self._foresight.lets(job, found.places):
+                found = None
+        return None if found is None else self._preemption(grounds, found, ())
+
+    def _by_right(self, job: Job) -> Preemption | None:
+        grounds = self._grounds(job, relieved=self._stops_own(job))
+        found = self._search(grounds, self._sheet.cluster, self._protected(grounds))
+        return None if found is None else self._preemption(grounds, found, ())
+
+    def _beside_extras(self, job: Job, extras: Sequence[Running]) -> Preemption | None:
+        """As if no extra worker ran: of those who do, all are stopped who are in the way then."""
+        cluster = self._sheet.cluster.overlay()
+        for extra in extras:
+            for placement in extra.placements:
+                cluster.suppose_free(placement)
+        with self._uncounted(extras):
+            grounds = self._grounds(job, relieved=self._stops_own(job))
+            found = self._search(grounds, cluster, self._protected(grounds))
+            if found is None:
+                return None
+            in_the_way = self._in_the_way(job, found, extras, cluster)
+        gangs = {one.running.job.id for one in found.victims}
+        own = [extra for extra in extras if extra.job.extends in gangs]
+        if len(in_the_way) > len(own):
+            with self._uncounted(own):
+                alone = self._alone(grounds, found, own)
+            if alone is not None:
+                found, in_the_way = alone, own
+        return self._preemption(grounds, found, in_the_way)
+
+    def _alone(self, grounds: Grounds, found: Found, own: Sequence[Running]) -> Found | None:
+        """The same victims, if they and their own extra workers are enough."""
+        cluster = self._sheet.cluster.overlay()
+        stopped = [one.running for one in found.victims]
+        for running in (*stopped, *own):
+            for placement in running.placements:
+                cluster.suppose_free(placement)
+        for places, charge in self._within.ways(cluster, grounds.job):
+            if grounds.allow(stopped, charge):
+                return Found(found.victims, places, charge)
+        return None
+
+    def _in_the_way(
+        self, job: Job, found: Found, extras: Sequence[Running], cluster: Cluster
+    ) -> list[Running]:
+        """Those of the gangs that are stopped, and those beside whom it does not fit there."""
+        gangs = {one.running.job.id for one in found.victims}
+        for victim in found.victims:
+            for placement in victim.running.placements:
+                cluster.suppose_free(placement)
+        adopt(cluster, job, found.places)
+        usage, stopped = self._state.books.usage, list[Running]()
+        counted = [(one.running.job.tenant, one.running.charge, -1) for one in found.victims]
+        counted.append((job.tenant, found.charge, 1))
+        for tenant, charge, sign in counted:
+            usage.add(tenant, charge, sign=sign)
+        for extra in extras:
+            tenant, charge = extra.job.tenant, extra.charge
+            goes = extra.job.extends in gangs or not usage.fits(tenant, charge)
+            if goes or not take(cluster, extra.job, extra.placements):
+                stopped.append(extra)
+                continue
+            usage.add(tenant, charge)
+            counted.append((tenant, charge, 1))
+        for tenant, charge, sign in counted:
+            usage.add(tenant, charge, sign=-sign)
+        return stopped
+
+    @contextmanager
+    def _uncounted(self, extras: Sequence[Running]) -> Iterator[None]:
+        usage = self._state.books.usage
+        for extra in extras:
+            usage.add(extra.job.tenant, extra.charge, sign=-1)
+        self._within.forget()
+        try:
+            yield
+        finally:
+            for extra in extras:
+                usage.add(extra.job.tenant, extra.charge)
+            self._within.forget()
+
+    def _grounds(self, job: Job, *, relieved: bool) -> Grounds:
+        keys = frozenset(self._state.books.keys.allowed(self._sheet.cluster, job.gang.request))
+        return Grounds(self._state.books, job, keys, relieved=relieved)
+
+    def _preemption(self, grounds: Grounds, found: Found, extras: Sequence[Running]) -> Preemption:
         stopped = tuple(one.running for one in found.victims)
-        self._stopping |= {running.job.id for running in stopped}
         victims = tuple(
             Victim(
                 running.job.id,
                 grounds.ground(running, stopped, found.charge),
                 running.lost(self._now) / WHOLE_GPU,
             )
-            for running in stopped
+            for running in (*stopped, *extras)
         )
-        return Preemption(Preempt(job.id, victims, found.places), stopped, found.charge)
+        decision = Preempt(grounds.job.id, victims, found.places)
+        return Preemption(decision, (*stopped, *extras), found.charge)
 
     def _may_search(self, entry: Entry) -> bool:
         """Not twice at one instant, however short a time is to pass in between."""
@@ -81,8 +204,9 @@ class Preemptor:
             return False
         return True
 
-    def _search(self, grounds: Grounds, cluster: Cluster) -> Found | None:
-        protected = self._protected(grounds)
+    def _search(
+        self, grounds: Grounds, cluster: Cluster, protected: Mapping[int, float]
+    ) -> Found | None:
         if not protected:
             return None
         census = self._state.running.census
@@ -95,7 +219,7 @@ class Preemptor:
 
     def _stops_own(self, job: Job) -> bool:
         own = self._state.running.of(job.tenant) if self._rules.priority else ()
-        return any(running.job.priority < job.priority for running in own)
+        return any(one.job.priority < job.priority and one.job.extends is None for one in own)
 
     def _protected(self, grounds: Grounds) -> dict[int, float]:
         """The kinds of jobs that could be stopped now or later: each for how long it is not."""
@@ -104,5 +228,7 @@ class Preemptor:
             for tenant, kinds in self._state.running.census.kinds()
             if grounds.against(tenant)
             for number, sample in kinds.items()
-            if grounds.against_job(sample) and grounds.tolerate_one(sample)
+            if sample.job.extends is None
+            and grounds.against_job(sample)
+            and grounds.tolerate_one(sample)
         }

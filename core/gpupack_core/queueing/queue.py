@@ -23,6 +23,7 @@ from gpupack_core.queueing.charge import Key
 from gpupack_core.queueing.cycle import Cycle, Restrictions
 from gpupack_core.queueing.decisions import Decisions, Preempt
 from gpupack_core.queueing.drain import Drains
+from gpupack_core.queueing.elastic import Elastic
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
 from gpupack_core.queueing.quota import Quotas
@@ -52,7 +53,11 @@ class Queue:
     ) -> None:
         """`history`: what tenants used of late, by the queue before this one."""
         self.rules = rules
-        self._state = State(Books(quotas, rules), Waiting(by_priority=rules.by_priority))
+        self._state = State(
+            Books(quotas, rules),
+            Waiting(by_priority=rules.by_priority),
+            elastic=Elastic(by_priority=rules.by_priority),
+        )
         if history is not None:
             self._state.books.history = history
         self._look_at = -inf
@@ -62,6 +67,11 @@ class Queue:
     def __len__(self) -> int:
         """How many wait."""
         return len(self._state.waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Nobody waits, and no elastic gang that runs could grow: a cycle decides nothing."""
+        return not len(self) and not self._state.elastic and not self._state.reserved
 
     def jobs(self) -> list[Job]:
         """Those who wait, by priority and age."""
@@ -99,6 +109,8 @@ class Queue:
     ) -> None:
         """It runs there since `now`: its admission was written.
 
+        An extra worker is given as `extra_of` its gang, which runs.
+
         `since`: earlier than that, where its owner found it running.
         """
         state = self._state
@@ -115,6 +127,7 @@ class Queue:
         started = now if since is None else min(since, now)
         running = Running(job, places, started, state.books.charge(cluster, places))
         state.running.add(running)
+        state.elastic.starts(job, started)
         state.books.held.add(job.tenant, running.charge)
         if job.id not in state.stopping():
             state.books.usage.add(job.tenant, running.charge)
@@ -133,6 +146,8 @@ class Queue:
             raise NotHeld(f"job {job.id} does not run")
         running = Running(job, places, before.started, state.books.charge(cluster, places))
         state.running.add(running)
+        state.elastic.ends(before.job, now)
+        state.elastic.starts(job, now)
         state.books.held.add(before.job.tenant, before.charge, sign=-1)
         state.books.held.add(job.tenant, running.charge)
         if not stopping:
@@ -149,6 +164,7 @@ class Queue:
         running = state.running.remove(job)
         if running is None:
             raise NotHeld(f"job {job} does not run")
+        state.elastic.ends(running.job, now)
         state.stuck.discard(job)
         state.guests.leave(job)
         state.books.held.add(running.job.tenant, running.charge, sign=-1)

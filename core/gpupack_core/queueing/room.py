@@ -64,7 +64,7 @@ class KeptRoom:
         if self.guessed:
             return False
         for running in stopped:
-            if not running.until <= self.at:
+            if running.job.extends is None and not running.until <= self.at:
                 self.future.suppose_free(running.placements)
         return self.future.take(job, placements)
 

@@ -59,13 +59,16 @@ class Rules:
     guess_delay: float = 300.0
     """Who went past another because jobs like it took a short time is stopped for it when it would
     have fitted for so long without; infinity: nobody goes past on a guess."""
+    grow_after: float = 300.0
+    """An elastic gang grows beside its start, and then not sooner than so long after it began, grew
+    or shrank; infinity: only beside its start."""
     foreseen: int = 1
     """For so many of them it is worked out in one cycle at the most, so that it answers soon; the
     next is due at once."""
     preemption: Preemption = field(default_factory=Preemption)
 
     def __post_init__(self) -> None:
-        times = (self.half_life, self.keep_room_after, self.guess_delay)
+        times = (self.half_life, self.keep_room_after, self.guess_delay, self.grow_after)
         if min(*times, self.kept) < 0:
             raise InvalidQuota(f"a rule of the queue is negative: {self}")
         if self.half_life == inf:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from gpupack_core.errors import AlreadyHeld
 from gpupack_core.queueing.census import Census
 from gpupack_core.queueing.charge import Key
-from gpupack_core.queueing.job import JobId, Running, Tenant
+from gpupack_core.queueing.job import Job, JobId, Running, Tenant
 
 
 class RunningJobs:
@@ -16,6 +16,8 @@ class RunningJobs:
         self._jobs: dict[JobId, Running] = {}
         self.movable: dict[JobId, Running] = {}
         """Of them those who may be moved; to be read."""
+        self.extras: dict[JobId, Running] = {}
+        """Of them the extra workers of elastic gangs; to be read."""
         self._guessed = 0
         self._used: dict[Tenant, dict[Key, int]] = {}
         self._of: dict[Tenant, dict[JobId, Running]] = {}
@@ -60,8 +62,10 @@ class RunningJobs:
         self._jobs[job.id] = running
         if job.movable:
             self.movable[job.id] = running
+        if job.extends is not None:
+            self.extras[job.id] = running
         self._of.setdefault(job.tenant, {})[job.id] = running
-        self._guessed += job.duration is None
+        self._guessed += _is_guessed(job)
         self._count(running, sign=1)
         if self._census is not None:
             self._census.add(running)
@@ -72,7 +76,8 @@ class RunningJobs:
         if running is None:
             return None
         self.movable.pop(job, None)
-        self._guessed -= running.job.duration is None
+        self.extras.pop(job, None)
+        self._guessed -= _is_guessed(running.job)
         of_tenant = self._of[running.job.tenant]
         del of_tenant[job]
         if not of_tenant:
@@ -94,3 +99,8 @@ class RunningJobs:
                 del used[key]
         if not used:
             del self._used[running.job.tenant]
+
+
+def _is_guessed(job: Job) -> bool:
+    """Of extra workers it does not count: nobody waits for their end, since they can be stopped."""
+    return job.duration is None and job.extends is None

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that a queue knows between two cycles."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.drain import Drains
+from gpupack_core.queueing.elastic import Elastic
 from gpupack_core.queueing.guests import Guests
 from gpupack_core.queueing.job import Job, JobId, Places, Running
 from gpupack_core.queueing.room import KeptRoom, Reservation
@@ -30,6 +32,8 @@ class State:
     """Who went past those who wait, on a guess."""
     drains: Drains = field(default_factory=dict)
     """What movable jobs are to leave."""
+    elastic: Elastic = field(default_factory=Elastic)
+    """Which gangs that run may grow."""
     heads: tuple[JobId, ...] = ()
     """All of those, as of the last cycle."""
     foresees_next: bool = False
@@ -51,6 +55,11 @@ class State:
         """Those who have not ended yet."""
         found = map(self.running.get, reservation.victims)
         return tuple(running for running in found if running is not None)
+
+    def extras_of(self, running: Iterable[Running]) -> list[Running]:
+        """The extra workers of these gangs that run."""
+        ids = [extra for one in running for extra in sorted(self.elastic.extras_of(one.job.id))]
+        return [self.running.extras[extra] for extra in ids]
 
     def kept_for(self, job: Job) -> KeptRoom | None:
         """The room that is kept for a job that waits."""

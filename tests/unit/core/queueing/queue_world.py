@@ -32,6 +32,7 @@ from gpupack_core.queueing import (
     Quotas,
     Rules,
     Tenant,
+    extra_of,
     holder_of,
     places_by,
 )
@@ -108,6 +109,9 @@ class World:
     def _start(self, name, places):
         for worker, placement in enumerate(places):
             self.cluster.take(holder_of(name, worker), placement)
+        if name not in self.jobs:
+            gang, _, number = name.rpartition("+")
+            self.jobs[name] = extra_of(self.jobs[gang], int(number))
         self.queue.start(self.jobs[name], places, self.cluster, self.now)
         self.running[name] = places
 
@@ -133,6 +137,8 @@ class World:
         return self
 
     def _stop(self, name):
+        for extra in sorted(self.queue.state.elastic.extras_of(JobId(name))):
+            self._stop(extra)
         for worker in range(len(self.running[name])):
             self.cluster.give_back(holder_of(name, worker))
         del self.running[name]
@@ -146,7 +152,8 @@ class World:
         """All that is decided until nothing more is, at this time."""
         self.now = self.now if at is None else at
         for name in [name for name, when in self.ending.items() if when <= self.now]:
-            self._requeue(name)
+            if name in self.running:
+                self._requeue(name)
         for _ in range(1000):
             found = self.queue.cycle(self.cluster, self.now, self.plan)
             is_due = found.look_at is not None and found.look_at <= self.now
@@ -168,7 +175,7 @@ class World:
             for victim in preempt.victims:
                 if self.grace:
                     self.ending.setdefault(victim.job, self.now + self.grace)
-                else:
+                elif victim.job in self.running:
                     self._requeue(victim.job)
         for move in found.moves:
             self.log.append(f"{move.job} moves")
@@ -184,7 +191,8 @@ class World:
 
     def _requeue(self, name):
         self._stop(name)
-        self.queue.submit(self.jobs[name], self.now)
+        if self.jobs[name].extends is None:
+            self.queue.submit(self.jobs[name], self.now)
 
     @property
     def where(self):
@@ -200,3 +208,27 @@ class World:
 
 def with_rules(**kw):
     return replace(PATIENT, **kw)
+
+
+def used(world):
+    """Counted anew from what runs: milli-GPU by tenant and key."""
+    found = {}
+    for name, places in world.running.items():
+        charge = world.queue.state.books.charge(world.cluster, places)
+        tenant = found.setdefault(world.jobs[name].tenant, {})
+        for key, milli in charge.items():
+            tenant[key] = tenant.get(key, 0) + milli
+    return found
+
+
+def within_limits(world, usage):
+    """By the definition, node by node: what exceeds the promise is within the borrowing limit, and
+    what was never lent is not used by others."""
+    books = world.queue.state.books
+    for leaf in books.tree.all():
+        for key in books.keys.all():
+            borrowing = leaf.limit(key).borrowing
+            if borrowing is not None:
+                assert usage.borrowed(leaf, key) <= borrowing
+    for key in books.keys.all():
+        assert usage.available(books.tree.top, key) >= 0

@@ -5,37 +5,13 @@ from core_strategies import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from queue_strategies import TENANTS, quotas, submitted, worlds
-from queue_world import World, with_rules
+from queue_world import World, used, with_rules, within_limits
 
 from gpupack_core.queueing import NEVER, Quotas
 from gpupack_core.queueing.usage import Usage
 from gpupack_core.queueing.within import WithinQuota
 
 EASY = with_rules(by_share=False, by_priority=False, preemption=NEVER, keep_room_after=0.0, kept=1)
-
-
-def used(world):
-    """Counted anew from what runs: milli-GPU by tenant and key."""
-    found = {}
-    for name, places in world.running.items():
-        charge = world.queue.state.books.charge(world.cluster, places)
-        tenant = found.setdefault(world.jobs[name].tenant, {})
-        for key, milli in charge.items():
-            tenant[key] = tenant.get(key, 0) + milli
-    return found
-
-
-def within_limits(world, usage):
-    """By the definition, node by node: what exceeds the promise is within the borrowing limit, and
-    what was never lent is not used by others."""
-    books = world.queue.state.books
-    for leaf in books.tree.all():
-        for key in books.keys.all():
-            borrowing = leaf.limit(key).borrowing
-            if borrowing is not None:
-                assert usage.borrowed(leaf, key) <= borrowing
-    for key in books.keys.all():
-        assert usage.available(books.tree.top, key) >= 0
 
 
 @cases
