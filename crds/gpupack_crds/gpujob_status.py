@@ -104,6 +104,7 @@ Ground = Literal[
     "ReclaimedFairShare",
     "LowerPriority",
     "BackfilledOnEstimate",
+    "ElasticGangShrinks",
     "Maintenance",
 ]
 
@@ -111,6 +112,7 @@ GROUNDS: Final[dict[Ground, str]] = {
     "ReclaimedNominalQuota": "which takes back what a quota promises",
     "ReclaimedFairShare": "whose namespace has the smaller share",
     "LowerPriority": "which has a higher priority",
+    "ElasticGangShrinks": "which takes the place of a worker beyond the least",
     "BackfilledOnEstimate": "past which it was let in on an estimate of how long jobs take",
     "Maintenance": "for maintenance of node",
 }

@@ -61,6 +61,12 @@ class Job:
     preemptible: bool = True
     kind: str = ""
     """What its durations are learned by, beside the tenant; empty: its id without a number."""
+    min_workers: int | None = None
+    """With so many it starts, and grows to `workers`; None: it is as wide as asked for."""
+    efficiency: float = 1.0
+    """What each worker beyond `min_workers` adds to the speed; `duration` is with all of them."""
+    resize_pause: float = 0.0
+    """For so long an elastic job stands still when its width has changed."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -69,12 +75,28 @@ class Job:
             raise InvalidJob(f"job {self.id}: arrival {self.arrival:g} is not 0 or later")
         if not self.duration > 0:
             raise InvalidJob(f"job {self.id}: duration {self.duration:g} is not positive")
+        if not 1 <= self.least <= self.workers:
+            raise InvalidJob(
+                f"job {self.id}: minWorkers {self.min_workers} is not from 1 to {self.workers}"
+            )
+        if not (0 < self.efficiency <= 1 and 0 <= self.resize_pause < inf):
+            raise InvalidJob(
+                f"job {self.id}: efficiency {self.efficiency:g} is not above 0 and up to 1, or the "
+                f"pause {self.resize_pause:g} is negative or without end"
+            )
+        if self.least < self.workers and self.spread != ANYWHERE:
+            raise InvalidJob(f"job {self.id}: it is elastic, and cannot say how it is spread")
         Gang(self.workers, self.request, self.spread)
+
+    @property
+    def least(self) -> int:
+        """With so many workers it can run."""
+        return self.workers if self.min_workers is None else self.min_workers
 
     @property
     def gang(self) -> Gang:
         """As core plans it."""
-        return Gang(self.workers, self.request, self.spread)
+        return Gang(self.least, self.request, self.spread)
 
     @property
     def milli(self) -> MilliGpu:

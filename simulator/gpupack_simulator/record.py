@@ -78,6 +78,10 @@ class JobRecord:
     preemptions: int = 0
     """How often it was stopped for another."""
     wait: float | None = None
+    resizes: int = 0
+    """How often the width of an elastic job changed, in its last attempt."""
+    mean_width: float | None = None
+    """Workers of an elastic job over its last attempt; None: it is not elastic, or never ran."""
     reason: str = ""
     """Why it was dropped, or why it waits at the end where that was asked."""
 

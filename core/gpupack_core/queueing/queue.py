@@ -71,7 +71,7 @@ class Queue:
     @property
     def idle(self) -> bool:
         """Nobody waits, and no elastic gang that runs could grow: a cycle decides nothing."""
-        return not len(self) and not self._state.elastic and not self._state.reserved
+        return not len(self) and not self._state.elastic
 
     def jobs(self) -> list[Job]:
         """Those who wait, by priority and age."""

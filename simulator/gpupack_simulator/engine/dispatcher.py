@@ -2,6 +2,7 @@
 """Carries out what the queue decides: the cluster's books and the course of jobs."""
 
 from dataclasses import replace
+from typing import Final
 
 from gpupack_core import (
     Cluster,
@@ -15,6 +16,7 @@ from gpupack_core import (
 )
 from gpupack_core import queueing as q
 from gpupack_simulator.disciplines import Discipline, Known
+from gpupack_simulator.engine.course import Course
 from gpupack_simulator.engine.entry import Entry
 from gpupack_simulator.engine.events import (
     Cancelled,
@@ -29,6 +31,9 @@ from gpupack_simulator.engine.own_queue import JobQueue, OwnQueue
 from gpupack_simulator.engine.recorder import Recorder
 from gpupack_simulator.job import Job, JobId, holder_of, job_of
 from gpupack_simulator.record import Cause, End
+
+_LATE: Final = 1e-6
+"""An end that was scheduled may be so much before the end that is computed now."""
 
 
 class JobDispatcher:
@@ -58,6 +63,9 @@ class JobDispatcher:
         self._learning, self._recorder = learning, recorder
         self._grace = grace
         self._look_at: float | None = None
+        self._extras: dict[JobId, Entry] = {}
+        """The extra workers of elastic jobs that run: whose each is."""
+        self._since: dict[JobId, float] = {}
 
     def arrive(self, job: Job) -> None:
         """It joins the queue, unless it would wait for ever."""
@@ -68,10 +76,11 @@ class JobDispatcher:
             submitted=job.arrival,
             tenant=q.Tenant(job.tenant),
             priority=job.priority,
-            duration=job.duration if self._known is Known.EXACT else None,
+            duration=self._duration(job),
             number=len(self.entries),
             preemptible=job.preemptible,
             estimate=self._estimate(job),
+            extra=job.workers - job.least,
         )
         entry = self._by_id[job.id] = Entry(job, asked, since=self.now)
         self.entries.append(entry)
@@ -88,12 +97,12 @@ class JobDispatcher:
 
     def serve(self) -> None:
         """Do what the queue decides, until it decides nothing more at this instant."""
-        if not len(self.queue):
+        if self.queue.idle:
             return
         while True:
             decisions = self.queue.cycle(self.cluster, self.now, self._plan)
             for admit in decisions.admitted:
-                self._start(self._by_id[admit.job], admit.placements)
+                self._admit(admit)
             for preempt in decisions.preemptions:
                 self._preempt(preempt)
             for given_up in decisions.given_up:
@@ -109,6 +118,13 @@ class JobDispatcher:
             self._look_at = look_at
             self.events.add(look_at, EventKind.LOOK)
 
+    def _admit(self, admit: q.Admit) -> None:
+        entry = self._by_id.get(admit.job)
+        if entry is None:
+            self._widen(admit.job, admit.placements)
+        else:
+            self._start(entry, admit.placements)
+
     @property
     def guess_delays(self) -> tuple[float, ...]:
         """Of those who waited for others who were let in past them on a guess."""
@@ -121,7 +137,9 @@ class JobDispatcher:
     def finish(self, ended: Ended) -> None:
         """It is through, unless that attempt was killed."""
         entry = self.running.get(ended.job)
-        if entry is not None and entry.attempts == ended.attempt:
+        if entry is None or entry.attempts != ended.attempt:
+            return
+        if entry.course is None or entry.course.ends <= self.now + _LATE:
             self._learn(entry, ended=True)
             self._release(entry)
             entry.end, entry.ended = End.SUCCEEDED, self.now
@@ -129,6 +147,9 @@ class JobDispatcher:
 
     def stop(self, stop: Stop) -> None:
         """It was to end for another, and its grace period is over."""
+        entry = self._extras.get(stop.job)
+        if entry is not None and entry.attempts == stop.attempt:
+            self._narrow(stop.job)
         entry = self.running.get(stop.job)
         if entry is not None and entry.attempts == stop.attempt:
             self._stop(entry)
@@ -153,6 +174,9 @@ class JobDispatcher:
         else:
             holders = self.cluster.holders_of(node=component.node, uuid=component.device)
         jobs = dict.fromkeys(job_of(holder) for holder in holders)
+        for extra in [job for job in jobs if job in self._extras]:
+            if self._extras[extra].job.id not in jobs:
+                self._narrow(extra)
         return [self.running[job] for job in jobs if job in self.running]
 
     def kill(self, entry: Entry, node: NodeName, *, requeue: bool) -> None:
@@ -181,13 +205,58 @@ class JobDispatcher:
         entry.waited += self.now - entry.since
         entry.started, entry.placements, entry.end = self.now, placements, End.RUNNING
         entry.attempts += 1
-        self._recorder.allocated += job.milli
-        self.events.add(self.now + job.duration, EventKind.END, Ended(job.id, entry.attempts))
+        self._recorder.allocated += job.request.milli * job.least
+        entry.course = Course(job, self.now) if job.least < job.workers else None
+        ends = self.now + job.duration if entry.course is None else entry.course.ends
+        self.events.add(ends, EventKind.END, Ended(job.id, entry.attempts))
+
+    def _widen(self, extra: JobId, placements: tuple[Placement, ...]) -> None:
+        gang, _, number = extra.rpartition("+")
+        entry = self._by_id[JobId(gang)]
+        for worker, placement in enumerate(placements):
+            self.cluster.take(holder_of(extra, worker), placement)
+        asked = q.extra_of(entry.asked, int(number))
+        self.queue.start(asked, placements, self.cluster, self.now)
+        entry.beside[extra] = placements
+        self._extras[extra], self._since[extra] = entry, self.now
+        self._recorder.allocated += entry.job.request.milli
+        if entry.course is not None:
+            entry.course.resize(1, self.now)
+            self._schedule_end(entry, entry.course)
+
+    def _narrow(self, extra: JobId) -> None:
+        """An extra worker ends, and its gang goes on."""
+        entry = self._extras[extra]
+        self._end_extra(extra)
+        if entry.course is not None:
+            entry.course.resize(-1, self.now)
+            self._schedule_end(entry, entry.course)
+
+    def _end_extra(self, extra: JobId) -> None:
+        entry, since = self._extras.pop(extra), self._since.pop(extra)
+        placements = entry.beside.pop(extra)
+        self._recorder.vacate_extra(entry.job.id, placements, since, self.now)
+        for worker in range(len(placements)):
+            self.cluster.give_back(holder_of(extra, worker))
+        self.queue.end(extra, self.cluster, self.now)
+        self._recorder.allocated -= entry.job.request.milli
+
+    def _schedule_end(self, entry: Entry, course: Course) -> None:
+        """Ends that were scheduled before come too early, or to one who is through."""
+        self.events.add(course.ends, EventKind.END, Ended(entry.job.id, entry.attempts))
 
     def _preempt(self, decision: q.Preempt) -> None:
         self.queue.reserve(decision, self.cluster, self.now)
         for victim in decision.victims:
-            entry = self.running[victim.job]
+            extra = self._extras.get(victim.job)
+            if extra is not None and not self._grace:
+                self._narrow(victim.job)
+            if extra is not None and self._grace:
+                stop = Stop(victim.job, extra.attempts)
+                self.events.add(self.now + self._grace, EventKind.STOP, stop)
+            entry = self.running.get(victim.job)
+            if entry is None:
+                continue
             if self._grace:
                 stop = Stop(entry.job.id, entry.attempts)
                 self.events.add(self.now + self._grace, EventKind.STOP, stop)
@@ -206,6 +275,12 @@ class JobDispatcher:
         entry.asked = replace(entry.asked, estimate=self._estimate(entry.job))
         self.queue.submit(entry.asked, self.now)
 
+    def _duration(self, job: Job) -> float | None:
+        """Of an elastic job at the most: as long as it takes with the fewest workers."""
+        if self._known is not Known.EXACT:
+            return None
+        return job.duration * (1 + job.efficiency * (job.workers - job.least) / job.least)
+
     def _estimate(self, job: Job) -> float | None:
         if self._known is not Known.LEARNED:
             return None
@@ -221,9 +296,13 @@ class JobDispatcher:
         entry.end, entry.ended = End.DROPPED, self.now
 
     def _release(self, entry: Entry) -> None:
+        if entry.course is not None:
+            entry.course.pass_time(self.now)
+        for extra in tuple(entry.beside):
+            self._end_extra(extra)
         del self.running[entry.job.id]
         self._recorder.vacate(entry, self.now)
-        self._recorder.allocated -= entry.job.milli
+        self._recorder.allocated -= entry.job.request.milli * entry.job.least
         for worker in range(len(entry.placements)):
             self.cluster.give_back(holder_of(entry.job.id, worker))
         self.queue.end(entry.job.id, self.cluster, self.now)
@@ -253,7 +332,7 @@ class _Asks:
         """An identity stands for a request only as long as that exists."""
 
     def of(self, job: Job) -> tuple[Gang, str]:
-        seen = (id(job.request), job.workers, job.spread)
+        seen = (id(job.request), job.least, job.spread)
         known = self._known.get(seen)
         if known is None:
             self._kept.append(job.request)

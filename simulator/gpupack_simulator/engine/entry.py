@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job from its arrival to its end, and how it fares; becomes a record.JobRecord."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpupack_core import Placement
 from gpupack_core import queueing as q
-from gpupack_simulator.job import Job
+from gpupack_simulator.engine.course import Course
+from gpupack_simulator.job import Job, JobId
 from gpupack_simulator.record import End
 
 
@@ -26,3 +27,7 @@ class Entry:
     end: End = End.WAITING
     placements: tuple[Placement, ...] = ()
     reason: str = ""
+    course: Course | None = None
+    """Of the last attempt of an elastic job."""
+    beside: dict[JobId, tuple[Placement, ...]] = field(default_factory=dict)
+    """Where its extra workers run."""

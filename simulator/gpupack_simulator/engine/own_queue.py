@@ -57,6 +57,11 @@ class OwnQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def idle(self) -> bool:
+        """Nobody waits."""
+        return not self._waiting
+
     def jobs(self) -> list[q.Job]:
         """Those who wait."""
         return list(self._waiting.values())

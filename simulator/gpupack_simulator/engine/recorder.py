@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from gpupack_core import WHOLE_GPU, Cluster, IntArray, Node, NodeName
+from gpupack_core import WHOLE_GPU, Cluster, IntArray, Node, NodeName, Placement
 from gpupack_simulator.engine.entry import Entry
 from gpupack_simulator.job import JobId
 from gpupack_simulator.record import Cause, End, JobRecord, Loss, Occupancy
@@ -33,11 +33,25 @@ class Recorder:
         """What the attempt has done so far is done again."""
         done = now - (now if entry.started is None else entry.started)
         milli_time = entry.job.milli * done
+        if entry.course is not None:
+            entry.course.pass_time(now)
+            milli_time = entry.job.request.milli * entry.course.held
         self.losses.append(Loss(now, entry.job.id, node, cause, milli_time))
 
     def vacate(self, entry: Entry, end: float) -> None:
         """The attempt holds its devices no longer."""
         self.occupancy += self.held_by(entry, end)
+
+    def vacate_extra(
+        self, job: JobId, placements: tuple[Placement, ...], start: float, end: float
+    ) -> None:
+        """An extra worker of an elastic job holds its devices no longer."""
+        if self.keep_occupancy:
+            self.occupancy += [
+                Occupancy(placement.node, grant.uuid, job, start, end, grant.milli)
+                for placement in placements
+                for grant in placement.devices
+            ]
 
     def held_by(self, entry: Entry, end: float | None) -> list[Occupancy]:
         """For the Gantt picture: one for each device of each worker of this attempt."""
@@ -75,8 +89,20 @@ def job_record(entry: Entry, now: float) -> JobRecord:
         attempts=entry.attempts,
         preemptions=entry.preemptions,
         wait=None if entry.end is End.DROPPED else waited,
+        resizes=0 if entry.course is None else entry.course.resizes,
+        mean_width=_mean_width(entry, now),
         reason=entry.reason,
     )
+
+
+def _mean_width(entry: Entry, now: float) -> float | None:
+    course = entry.course
+    if course is None:
+        return None
+    if entry.end is End.RUNNING:
+        course.pass_time(now)
+    until = now if entry.ended is None else entry.ended
+    return course.held / (until - course.started) if until > course.started else None
 
 
 def capacity_of(cluster: Cluster) -> int:

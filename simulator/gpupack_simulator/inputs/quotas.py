@@ -85,6 +85,7 @@ class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
     keep_room_after: Time | UnsetType = UNSET
     kept: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
     guess_delay: Time | UnsetType = UNSET
+    grow_after: Time | UnsetType = UNSET
     durations: Known | UnsetType = UNSET
     preemption: PreemptionSpec = field(default_factory=PreemptionSpec)
 
@@ -103,6 +104,7 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
             "keep_room_after",
             "kept",
             "guess_delay",
+            "grow_after",
         ),
         preemption=replace(
             discipline.rules.preemption,

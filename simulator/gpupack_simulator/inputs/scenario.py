@@ -9,6 +9,7 @@
     jobs:
       - {name: train, arrival: 2, gpus: 2, minGpuMemory: 40, workers: 4, duration: 5}
       - {name: notebook, share: {percent: 30, memory: 8}, duration: 100, priority: 5}
+      - {name: wide, gpus: 1, workers: 8, minWorkers: 2, duration: 9, efficiency: 0.9}
     failures:
       - {node: node1-0, gpu: 2, at: 3, until: 6}
     failureRates: {gpuBetween: 5000, gpuRepair: 24}
@@ -20,6 +21,10 @@
     quotas:
       - {tenant: vision, cohort: research, gpus: {H100: {nominal: 8, lendingLimit: 4}, "*": 2}}
       - {tenant: speech, cohort: research, weight: 3}
+
+A job with `minWorkers` is elastic: it starts with so many, takes `duration` with all its `workers`,
+and each beyond the least adds `efficiency` of a worker's speed; a change of its width costs it
+`resizePause`, and with `growAfter` in `queue` it grows not sooner than that after it was resized.
 
 Jobs name their `tenant`; quotas count GPUs, "*" those of models that no quota names; a weight is 0,
 or 0.001 to 1000. What a node leaves out it has in plenty; `count` makes so many nodes, NAME-0 and

@@ -79,6 +79,9 @@ class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
     cpu: Cores = 0.0
     memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
     workers: Count = 1
+    min_workers: Count | None = None
+    efficiency: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    resize_pause: Time = 0.0
     spread: SpreadSpec = field(default_factory=SpreadSpec)
     arrival: Time = 0.0
     duration: Positive = inf
@@ -140,6 +143,9 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
             spread,
             spec.tenant,
             spec.preemptible,
+            min_workers=spec.min_workers,
+            efficiency=spec.efficiency,
+            resize_pause=spec.resize_pause,
         )
 
 

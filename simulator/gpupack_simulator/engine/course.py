@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far an elastic job is, whose width changes: its work is done at the speed of its workers.
+
+    speed(workers) = minWorkers + efficiency · (workers - minWorkers)
+    work           = duration · speed(workers asked for)
+
+So one that has all its workers from start to end takes its duration. Each change of the width costs
+a pause, in which nothing is done; a change within a pause begins it anew.
+"""
+
+from dataclasses import dataclass, field
+
+from gpupack_simulator.job import Job
+
+
+@dataclass(slots=True)
+class Course:
+    """Of one attempt; mutable. Times are in the run's unit."""
+
+    job: Job
+    started: float
+    width: int = field(init=False)
+    held: float = 0.0
+    """Worker-time that it has had."""
+    resizes: int = 0
+    _left: float = field(init=False)
+    _at: float = field(init=False)
+    _goes_on: float = field(init=False)
+    _resized: float | None = None
+
+    def __post_init__(self) -> None:
+        self.width = self.job.least
+        self._left = self.job.duration * self._speed(self.job.workers)
+        self._at = self._goes_on = self.started
+
+    @property
+    def ends(self) -> float:
+        """If its width does not change any more."""
+        return max(self._at, self._goes_on) + self._left / self._speed(self.width)
+
+    def resize(self, by: int, now: float) -> None:
+        """So many workers more or fewer from now on; beside its start that costs no pause."""
+        self.pass_time(now)
+        self.width += by
+        if now > self.started:
+            self.resizes += now != self._resized
+            self._resized, self._goes_on = now, now + self.job.resize_pause
+
+    def pass_time(self, now: float) -> None:
+        """It went on until now."""
+        self.held += self.width * (now - self._at)
+        done = max(now - max(self._at, self._goes_on), 0.0) * self._speed(self.width)
+        self._left = max(self._left - done, 0.0)
+        self._at = now
+
+    def _speed(self, workers: int) -> float:
+        return self.job.least + self.job.efficiency * (workers - self.job.least)
