@@ -10,11 +10,12 @@ import json
 import logging
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +25,7 @@ import gpu_images
 import gpu_report
 from gpu_bundle import BUNDLE, DEV, ROOT, SITE
 from gpu_jobs import Bench, Json, run_all, wait_for_gpus
+from gpu_limits import run_limits
 
 from gpupack_devcluster.build import KUBERNETES
 from gpupack_devcluster.host_images import HostStore
@@ -45,6 +47,9 @@ NO_MULTICAST = {
     "NVSHMEM_DISABLE_NVLS": "1",
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
 }
+
+AGENT = b"gpupack_agent\0run"
+"""In the agent's command line."""
 
 T = TypeVar("T")
 
@@ -109,6 +114,8 @@ def main() -> int:
             outcome["driver"] = bench.driver()
         for result in run_all(bench, clock.timed):
             outcome["results"].append(result)  # one by one: they stay if a later one fails
+        for result in run_limits(bench, clock.timed, kill_agent=kill_agent):
+            outcome["results"].append(result)
     except Exception as error:  # noqa: BLE001 - whatever it is goes into the report
         outcome["error"] = f"{type(error).__name__}: {error}"
         diagnose()
@@ -211,6 +218,14 @@ def commit() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
+def kill_agent() -> None:
+    """Kill -9, as somebody on the host would."""
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if folder.name.isdigit() and AGENT in (folder / "cmdline").read_bytes():
+                os.kill(int(folder.name), signal.SIGKILL)
+
+
 def diagnose() -> None:
     """Leave behind what tells why it failed."""
     folder = LOGS / "demo-gpu"
@@ -220,7 +235,7 @@ def diagnose() -> None:
         "events.txt": ["get", "events", "-A", "--sort-by=.lastTimestamp"],
         "pods.txt": ["describe", "pods", "-A"],
     }
-    for part in ("operator", "scheduler", "agent"):
+    for part in ("operator", "scheduler", "agent", "mps"):
         label = f"app.kubernetes.io/component={part}"
         questions[f"{part}.log"] = [
             *("logs", "-n", NAMESPACE, "-l", label, "--all-containers", "--tail=-1", "--prefix"),

@@ -57,7 +57,7 @@ def viewers(workers: int) -> Json:
         "image": IMAGE,
         "imagePullPolicy": "Never",
         "command": ["python", "-c", VIEW.read_text()],
-        "securityContext": {"runAsUser": 0},
+        "securityContext": {"runAsUser": 0, "capabilities": {"add": ["MKNOD"]}},
     }
     template = {"spec": {"containers": [container]}}
     return gpu_job("viewers", {"workers": workers, "gpus": 1, "template": template})
@@ -121,6 +121,20 @@ class Bench:
             raise Broken(f"pod {pod}: {phase(ended)}: {text[-800:]}")
         seen: Json = json.loads(text.strip().splitlines()[-1])
         return seen
+
+    def running(self, *pods: str) -> None:
+        """Wait until the containers of these pods run."""
+        for name in pods:
+            self._kubectl("wait", "pod", name, "--for=condition=Ready", f"--timeout={JOB_SECONDS}s")
+
+    def ended(self, pod: str) -> Json:
+        """A pod at its end."""
+        return self._ended("pod", pod)
+
+    def events(self, pod: str) -> list[Json]:
+        """What was said of a pod."""
+        said = self._list("events.v1.events.k8s.io")
+        return [each for each in said if each["regarding"].get("name") == pod]
 
     def pods_of(self, job: str) -> dict[int, str]:
         """Pods of a job by worker."""

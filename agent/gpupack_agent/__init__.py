@@ -19,7 +19,7 @@
 * `prestart`: observe, decide, act, at each container start.
 * `cdi`: specs for the container runtime; also the durable record of who was given what.
 * `housekeeping`: once a second: specs of dead pods go, the kubelet hears what there is.
-* `liveness`: signs of life for the kubelet, and an end for an agent that hangs.
+* `liveness`, `probe`: signs of life for the kubelet. `watchdog`: an end for an agent that hangs.
 """
 
 __version__ = "0.1.0"

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's command line: `python -m gpupack_agent run`, and `probe` for the kubelet."""
+"""The agent's command line: `run`, and `mps` for the daemons of limited shares."""
 
 import asyncio
 import contextlib
 import logging
 import os
+import pathlib
 import signal
 import sys
+from collections.abc import Coroutine
 
 import click
 
-from gpupack_agent import liveness
 from gpupack_agent.errors import AgentError
-from gpupack_agent.settings import HostSettings
+from gpupack_agent.settings import LimitSettings
 from gpupack_kube.environment import Environment, SettingsInvalid
 
 log = logging.getLogger("gpupack_agent")
@@ -44,21 +45,36 @@ def run() -> None:
     sys.exit(failed)
 
 
-@main.command(name="probe")
-@click.option("--ready", is_flag=True, help="Ask for readiness: registered with the kubelet.")
-def probe_command(*, ready: bool) -> None:
-    """Exit with 0 if the agent on this node is alive."""
-    problem = liveness.problem(HostSettings.from_environ(os.environ).probe, ready=ready)
-    if problem:
-        raise click.ClickException(problem)
+@main.command(name="mps")
+def mps_command() -> None:
+    """Supervise the MPS daemons of this node's GPUs until a signal."""
+    from gpupack_agent.mps import supervisor  # noqa: PLC0415 - as agent below
+    from gpupack_agent.mps.folder import MpsFolder  # noqa: PLC0415
+
+    logging.basicConfig(
+        level=Environment(os.environ).log_level(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    host_root = Environment(os.environ).path("GPUPACK_HOST_ROOT", "/")
+    folder = MpsFolder(LimitSettings.from_environ(os.environ).mps)
+    libraries = pathlib.Path("/run/gpupack-mps/lib")
+    asyncio.run(_supervise(supervisor.serve(folder, host_root, libraries)))
+
+
+async def _supervise(serving: Coroutine[None, None, None]) -> None:
+    """A signal ends the daemons in order."""
+    await _cancelled_by_signal(asyncio.create_task(serving))
 
 
 async def _until_signal() -> None:
     """A signal ends the agent in order: sockets are removed, the kubelet sees us go."""
-    from gpupack_agent import agent  # noqa: PLC0415 - costs a probe, every few seconds, 0.3 s
+    from gpupack_agent import agent  # noqa: PLC0415 - the whole agent, 40 MiB
 
     settings = agent.Settings.from_environ(os.environ)
-    serving = asyncio.create_task(agent.run(settings, os.environ))
+    await _cancelled_by_signal(asyncio.create_task(agent.run(settings, os.environ)))
+
+
+async def _cancelled_by_signal(serving: asyncio.Task[None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)

@@ -17,21 +17,24 @@ import logging
 import pathlib
 from collections.abc import Mapping
 
-import pynvml
-
-from gpupack_agent import liveness
+from gpupack_agent import watchdog
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.device_plugin import DevicePlugin
-from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.gpunode import GpuNodeWriter
+from gpupack_agent.holders import Record
 from gpupack_agent.housekeeping import Housekeeping
 from gpupack_agent.identity import Identities
+from gpupack_agent.idleness import Idleness
 from gpupack_agent.inventory.base import Inventory
-from gpupack_agent.inventory.nvml import NvmlInventory, open_nvml
+from gpupack_agent.inventory.driver import DriverInventory
 from gpupack_agent.inventory.simulated import SimulatedInventory
-from gpupack_agent.inventory.xids import XidWatcher
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.mps.asking import ProcessReader, command
+from gpupack_agent.mps.folder import MpsFolder
+from gpupack_agent.mps.guard import Guard, Tell
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.plugin_servicer import PluginServicer
@@ -43,6 +46,7 @@ from gpupack_agent.report import Report
 from gpupack_agent.settings import (
     HostSettings,
     InventorySettings,
+    LimitSettings,
     NodeSettings,
     ObservedSettings,
     PreStartSettings,
@@ -51,6 +55,8 @@ from gpupack_crds import names
 from gpupack_kube import heartbeat, metrics
 from gpupack_kube.client import Api
 from gpupack_kube.environment import Environment
+from gpupack_kube.events import About, EventWriter, Reporter, Said
+from gpupack_kube.objects import ObjectMeta
 from gpupack_kube.reflector import Reflector
 from gpupack_kube.resources import PODS
 
@@ -71,6 +77,7 @@ class Settings:
     observed: ObservedSettings
     host: HostSettings
     prestart: PreStartSettings
+    limits: LimitSettings
     holder: str
     metrics_port: int
 
@@ -84,21 +91,22 @@ class Settings:
             observed=ObservedSettings.from_environ(environ),
             host=HostSettings.from_environ(environ),
             prestart=PreStartSettings.from_environ(environ),
+            limits=LimitSettings.from_environ(environ),
             holder=environment.text("POD_NAME", node.name),
             metrics_port=environment.metrics_port(),
         )
 
 
 def open_inventory(settings: Settings) -> Inventory:
-    """Choose the backend; raises InventoryUnavailable."""
+    """Choose the backend."""
     chosen = settings.inventory
     if chosen.backend == "simulated":
         return SimulatedInventory(
             chosen.simulated_file, node=settings.node.name, scan_seconds=chosen.scan_seconds
         )
-    open_nvml(pynvml, host_root=chosen.host_root)
-    xids = XidWatcher(pynvml, scan_seconds=chosen.scan_seconds)
-    return NvmlInventory(pynvml, xids, host_root=chosen.host_root)
+    return DriverInventory(
+        chosen.host_root, scan_seconds=chosen.scan_seconds, answer_seconds=chosen.answer_seconds
+    )
 
 
 def boot_id() -> str:
@@ -118,8 +126,19 @@ async def run(settings: Settings, environ: Mapping[str, str]) -> None:
         ExceptionGroup: a part failed.
     """
     inventory = open_inventory(settings)
+    try:
+        await _with(inventory, settings, environ)
+    finally:
+        await inventory.close()
+
+
+async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, str]) -> None:
     known_devices = KnownDevices(boot_id=boot_id(), on_forget=inventory.forget)
-    known_devices.update(await asyncio.to_thread(inventory.scan))
+    try:
+        known_devices.update(await inventory.scan())
+    except DriverHangs as error:
+        # What runs here goes on; GPUNode says what there was.
+        known_devices.unseen(str(error))
     log.info("node %s has %d GPUs", settings.node.name, len(known_devices.devices))
     async with (
         Api.connect(environ) as api,
@@ -143,26 +162,40 @@ async def _serve(
     )
     node.specs.load()
     identities = Identities(node.pods, kubelet, api)
-    prestart = PreStart(node, identities, inventory, settings.prestart)
+    mps = MpsFolder(settings.limits.mps) if settings.inventory.backend == "nvml" else None
+    prestart = PreStart(node, identities, inventory, settings.prestart, mps)
     node_mode = NodeMode(settings.observed.resources)
     observer = Observer(node_mode, node.pods, kubelet, known_devices)
     device_plugins = _device_plugins(prestart, settings.host, node_mode)
-    housekeeping = Housekeeping(node, identities, device_plugins, node_mode, settings.host.probe)
+    housekeeping = Housekeeping(
+        node, identities, device_plugins, node_mode, settings.host.probe, mps
+    )
     watch = Reflector(
         api, PODS, node.pods, selectors={"fieldSelector": f"spec.nodeName={settings.node.name}"}
     )
-    writer = GpuNodeWriter(api, Report(node, node_mode, observer), node=settings.node.name)
+    idleness = Idleness(quiet_seconds=settings.inventory.idle_seconds)
+    report = Report(node, node_mode, observer, idleness, now=api.clock.now, mps=mps)
+    writer = GpuNodeWriter(api, report, node=settings.node.name)
     await observer.round()
     async with (
-        metrics.shown({"pods": watch}, port=settings.metrics_port),
+        metrics.shown(
+            {"pods": watch}, GpuMetrics(known_devices, node.pods), port=settings.metrics_port
+        ),
         asyncio.TaskGroup() as parts,
     ):
-        parts.create_task(liveness.watchdog(), name="watchdog")
+        parts.create_task(watchdog.watchdog(), name="watchdog")
         parts.create_task(watch.run(), name="pods")
         parts.create_task(_scan_forever(inventory, known_devices), name="inventory")
         parts.create_task(_beat_forever(api, settings), name="heartbeat")
         parts.create_task(observer.run(), name="observer")
         parts.create_task(writer.run(), name="gpunode")
+        if mps:
+            reader = ProcessReader(
+                command(settings.inventory.host_root),
+                answer_seconds=settings.inventory.answer_seconds,
+            )
+            guard = Guard(node, mps, reader, _teller(api, settings), settings.limits)
+            parts.create_task(guard.run(), name="limits")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GPUNODE_SECONDS):
                 await writer.written.wait()
@@ -190,6 +223,16 @@ def _device_plugins(
     )
 
 
+def _teller(api: Api, settings: Settings) -> Tell:
+    events = EventWriter(api, Reporter("gpupack.dev/agent", settings.holder, "LimitShare"))
+
+    async def tell(record: Record, said: Said) -> None:
+        meta = ObjectMeta(name=record.name, namespace=record.namespace, uid=record.uid)
+        await events.write(About("v1", "Pod", meta), said)
+
+    return tell
+
+
 async def _beat_forever(api: Api, settings: Settings) -> None:
     await heartbeat.beat_forever(
         api,
@@ -205,6 +248,7 @@ async def _scan_forever(inventory: Inventory, known_devices: KnownDevices) -> No
     while True:
         await inventory.changed()
         try:
-            known_devices.update(await asyncio.to_thread(inventory.scan))
+            known_devices.update(await inventory.scan())
         except InventoryUnavailable as error:
+            known_devices.unseen(str(error))
             log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text says it all

@@ -44,14 +44,23 @@ class _Written(msgspec.Struct, frozen=True):
 
 def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[str, str]:
     """What a container is told of its devices; void keeps NVIDIA's own runtime hook out."""
+    limits = (
+        {} if devices[0].isolation == "cooperative" else {"GPUPACK_DEVICE_LIMITS": _by(simulated)}
+    )
     return {
         "GPUPACK_DEVICES": ",".join(device.uuid for device in devices),
         "GPUPACK_DEVICE_PERCENT": str(devices[0].percent),
         "GPUPACK_DEVICE_MEMORY_MIB": str(devices[0].memory_mib),
-        "GPUPACK_DEVICE_ISOLATION": "exclusive" if devices[0].whole else "cooperative",
+        "GPUPACK_DEVICE_ISOLATION": "exclusive" if devices[0].whole else devices[0].isolation,
         "GPUPACK_SIMULATED": str(simulated).lower(),
         "NVIDIA_VISIBLE_DEVICES": "void",
+        **limits,
     }
+
+
+def _by(simulated: bool) -> str:  # noqa: FBT001 - private, of one caller
+    """What holds a share to its limits, as GPUNode spells it."""
+    return "Simulated" if simulated else "MPS"
 
 
 def render(record: Record, injection: Injection, *, simulated: bool) -> dict[str, Any]:

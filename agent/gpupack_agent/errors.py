@@ -3,6 +3,7 @@
 
 AgentError
 ├── InventoryUnavailable    the GPUs of this node cannot be listed
+│   └── DriverHangs         a call to their driver did not come back
 ├── KubeletUnavailable      the kubelet gave no answer; asking again may help
 ├── KubeletTooOld           the kubelet lacks a call that we need
 ├── CdiUnwritable           a CDI spec could not be written or removed
@@ -29,6 +30,18 @@ class AgentError(Exception):
 
 class InventoryUnavailable(AgentError):
     """The GPUs of this node cannot be listed."""
+
+
+class DriverHangs(InventoryUnavailable):
+    """A call to the driver did not come back within so many seconds.
+
+    Attributes:
+        index: of the GPU that it was about; None: of none, or of several.
+    """
+
+    def __init__(self, seconds: float, *, index: int | None) -> None:
+        super().__init__(f"the NVIDIA driver has not answered within {seconds:.0f} s")
+        self.index = index
 
 
 class KubeletUnavailable(AgentError):

@@ -165,6 +165,8 @@ def _excess(wanted: DeviceShare, held: list[DeviceShare], memory_mib: int) -> st
     """What would be too much of a device that others hold like this; empty where nothing is."""
     if wanted.whole or any(share.whole for share in held):
         return f"device {wanted.uuid} is held by another pod"
+    if any(_kept_apart(share) != _kept_apart(wanted) for share in held):
+        return f"other pods share device {wanted.uuid}, and their shares do not go with this one"
     percent = sum(share.percent for share in held)
     if percent + wanted.percent > WHOLE_PERCENT:
         return f"{percent}% of device {wanted.uuid} is held by other pods; {wanted.percent}% asked"
@@ -175,6 +177,10 @@ def _excess(wanted: DeviceShare, held: list[DeviceShare], memory_mib: int) -> st
             f"{wanted.memory_mib} MiB asked"
         )
     return ""
+
+
+def _kept_apart(share: DeviceShare) -> tuple[str, str]:
+    return share.isolation, share.only_with
 
 
 def annotated(pod: PodView) -> tuple[DeviceShare, ...]:

@@ -11,6 +11,8 @@ from gpupack_agent.device_plugin import DevicePlugin
 from gpupack_agent.errors import CdiUnwritable
 from gpupack_agent.holders import NodeView
 from gpupack_agent.identity import Identities
+from gpupack_agent.mps.excess import limited
+from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.prestart import NodeState
 
@@ -28,6 +30,7 @@ class Housekeeping:
     device_plugins: tuple[DevicePlugin, ...]
     node_mode: NodeMode
     probe_file: pathlib.Path
+    mps: MpsFolder | None = None
 
     async def run(self) -> None:
         """Do it every second, until cancelled."""
@@ -39,10 +42,22 @@ class Housekeeping:
         """Do everything once."""
         view = self.node.observe()
         self._collect(view)
+        if self.mps:
+            self._want(self.mps, view)
         self.identities.retain(view.pods.keys())
         for device_plugin in self.device_plugins:
             device_plugin.publish(view)
-        liveness.write(self.probe_file, liveness.State(registered=self._is_registered()))
+        liveness.write(self.probe_file, registered=self._is_registered())
+
+    def _want(self, mps: MpsFolder, view: NodeView) -> None:
+        """Have MPS for the GPUs of which limited shares are held, and for no others."""
+        held = {share.uuid for _, share in limited(holders.live_records(view))}
+        try:
+            for uuid in held - mps.wanted():
+                mps.want(uuid)
+            mps.retain(held)
+        except OSError as error:
+            log.warning("what is wanted of MPS cannot be written: %s", error)
 
     def _is_registered(self) -> bool:
         """On an observed node nothing is to be registered."""

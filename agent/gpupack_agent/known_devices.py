@@ -7,6 +7,9 @@ the node boots (`inventory.health` says why). Both outlive the agent for real GP
 itself; simulated ones are forgotten at a restart, since the file says what they are. A MIG slice is
 forgotten at once: nobody is handed any, and a GPU that is cut anew now and then would leave more of
 them behind than GPUNode takes.
+
+While no scan succeeds what is known stays, and GPUNode says since when. After a while the GPUs get
+no new work: whether they work nobody knows.
 """
 
 import asyncio
@@ -21,6 +24,12 @@ from gpupack_agent.inventory.base import Findings
 from gpupack_crds.gpunode import GpuDevice, GpuNodeStatus
 
 GONE = "the driver no longer finds this GPU; if it was taken out, delete this GPUNode"
+
+CAUSE_CHARACTERS = 256
+"""As many as GPUNode takes."""
+
+STALE_SECONDS = 30.0
+"""Three scans; one that fails by chance changes nothing."""
 
 
 def merge(known: Iterable[GpuDevice], seen: Iterable[GpuDevice]) -> tuple[GpuDevice, ...]:
@@ -42,6 +51,21 @@ def dated(
     return tuple(_dated(device, known.get(device.uuid), now) for device in seen)
 
 
+def unseen(
+    devices: Iterable[GpuDevice], since: dt.datetime, *, now: dt.datetime, reason: str
+) -> tuple[GpuDevice, ...]:
+    """What is known of GPUs that could not be looked at since then."""
+    if (now - since).total_seconds() < STALE_SECONDS:
+        return tuple(devices)
+    cause = f"not looked at since {_written(since)}: {reason}"[:CAUSE_CHARACTERS]
+    return tuple(
+        msgspec.structs.replace(device, health="Degraded", cause=cause)
+        if device.health == "Healthy"
+        else device
+        for device in devices
+    )
+
+
 def _gone(device: GpuDevice) -> GpuDevice:
     return msgspec.structs.replace(device, health="Failed", cause=GONE)
 
@@ -59,8 +83,12 @@ def _dated(device: GpuDevice, before: GpuDevice | None, now: dt.datetime) -> Gpu
     since: str | None = None
     if device.health != "Healthy":
         same = before and (before.health, before.cause) == (device.health, device.cause)
-        since = before.since if before and same else now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = before.since if before and same else _written(now)
     return msgspec.structs.replace(device, since=since)
+
+
+def _written(moment: dt.datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class KnownDevices:
@@ -74,8 +102,11 @@ class KnownDevices:
     def __init__(self, *, boot_id: str = "", on_forget: Callable[[], None] = lambda: None) -> None:
         self.boot_id = boot_id
         self.findings = Findings(devices=())
+        self.busy: Mapping[str, bool] = {}
+        """As the last scan found it; empty where that failed."""
         self._on_forget = on_forget
         self._xids: dict[str, frozenset[int]] = {}
+        self._unseen_since: dt.datetime | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -85,14 +116,30 @@ class KnownDevices:
 
     def update(self, found: Findings) -> None:
         """Take in a scan."""
+        self.busy, self._unseen_since = found.busy, None
         self._set(found, known=self.devices)
+
+    def unseen(self, reason: str) -> None:
+        """Take in that there was none."""
+        now = dt.datetime.now(dt.UTC)
+        self.busy, since = {}, self._unseen_since or now
+        self._unseen_since = since
+        known = unseen(self.findings.devices, since, now=now, reason=reason)
+        devices = dated(self.devices, known, now=now)
+        self._publish(
+            dataclasses.replace(self.findings, devices=devices, stale_since=_written(since))
+        )
 
     def recall(self, recorded: GpuNodeStatus) -> None:
         """Take in what GPUNode recorded before this agent started."""
         known = {device.uuid: device for device in remembered(recorded.devices)}
         if "" in {recorded.boot_id, self.boot_id} or recorded.boot_id == self.boot_id:
             self._xids = {uuid: frozenset(device.xids) for uuid, device in known.items()}
-        self._set(self.findings, known=known)
+        if self._unseen_since is None:
+            self._set(self.findings, known=known)
+        else:
+            devices = tuple(known.values())
+            self._publish(dataclasses.replace(self.findings, devices=devices))
 
     def forget(self) -> None:
         """Keep only what the last scan found, and hold nothing of the past against it."""
@@ -107,9 +154,11 @@ class KnownDevices:
         return self._changed
 
     def _set(self, found: Findings, *, known: Mapping[str, GpuDevice]) -> None:
-        blamed = (
+        blamed = [
             _blamed(device, self._xids.get(device.uuid, frozenset())) for device in found.devices
-        )
+        ]
+        # A process that asks the driver anew knows of no errors before it began.
+        self._xids |= {device.uuid: frozenset(device.xids) for device in blamed}
         devices = dated(known, merge(known.values(), blamed), now=dt.datetime.now(dt.UTC))
         self._publish(dataclasses.replace(found, devices=devices))
 

@@ -11,37 +11,33 @@ nothing else meanwhile, not even what its probes tell it: an agent that hangs on
 hang the node with it. So the watchdog ends it, with a traceback of where it hangs: that breaks the
 call, and the kubelet starts the agent anew. It is the interpreter's own thread, which needs no lock
 that the hanging call may hold.
+
+The kubelet starts a Python for each probe. That is most of what an agent at rest costs, so what
+`probe` imports of it is little: the watchdog is in a module of its own.
 """
 
-import asyncio
-import faulthandler
+import json
 import pathlib
 import time
 
-import msgspec
+FILE = pathlib.Path("/run/gpupack-agent/alive")
 
 FRESH_SECONDS = 15.0
 """Older than this, the main loop hangs or is gone. It writes once a second."""
 
-HANG_SECONDS = 30.0
-"""Longer than any stall of a busy machine; less than the three probes that it takes to fail."""
 
-REARMED_PER_HANG = 10
+def write(path: pathlib.Path, *, registered: bool, at: float | None = None) -> None:
+    """Write the file, whole, since a probe may read at any moment.
 
-
-class State(msgspec.Struct, frozen=True):
-    """What the file holds."""
-
-    registered: bool
-    at: float = msgspec.field(default_factory=time.monotonic)
-    """When it was written, monotonic seconds."""
-
-
-def write(path: pathlib.Path, state: State) -> None:
-    """Write the file, whole, since a probe may read at any moment."""
+    Args:
+        path: the file.
+        registered: whether the kubelet knows the plugins.
+        at: monotonic seconds; None: now.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(msgspec.json.encode(state))
+    moment = time.monotonic() if at is None else at
+    temporary.write_text(json.dumps({"registered": registered, "at": moment}))
     temporary.replace(path)
 
 
@@ -53,26 +49,12 @@ def problem(path: pathlib.Path, *, ready: bool) -> str:
         ready: ask for readiness too, not only for life.
     """
     try:
-        state = msgspec.json.decode(path.read_bytes(), type=State)
-    except (OSError, msgspec.MsgspecError) as error:
+        state = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
         return f"no sign of life: {error}"
-    age_seconds = time.monotonic() - state.at
+    age_seconds = time.monotonic() - state["at"]
     if age_seconds > FRESH_SECONDS:
         return f"the last sign of life is {age_seconds:.0f} s old: the agent hangs"
-    if ready and not state.registered:
+    if ready and not state["registered"]:
         return "not registered with the kubelet"
     return ""
-
-
-async def watchdog(hang_seconds: float = HANG_SECONDS) -> None:
-    """Put the end of the process off again and again, for as long as the loop turns.
-
-    Args:
-        hang_seconds: how long it may stand still.
-    """
-    try:
-        while True:
-            faulthandler.dump_traceback_later(hang_seconds, exit=True)
-            await asyncio.sleep(hang_seconds / REARMED_PER_HANG)
-    finally:
-        faulthandler.cancel_dump_traceback_later()

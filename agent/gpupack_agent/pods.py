@@ -32,6 +32,7 @@ class PodView:
         finished_at: when that was first seen, monotonic seconds; long ago where it was so before
             the agent started.
         started: a container of it that asks for devices runs or has run, says the API.
+        simulates_idle: simulated GPUs of it pass for idle.
     """
 
     namespace: str
@@ -42,6 +43,7 @@ class PodView:
     finished: bool = False
     finished_at: float = -math.inf
     started: bool = False
+    simulates_idle: bool = False
 
     @property
     def title(self) -> str:
@@ -59,6 +61,7 @@ def view(pod: objects.Pod, resources: Collection[str] = RESOURCES) -> PodView:
         annotation=pod.metadata.annotations.get(names.DEVICES_ANNOTATION),
         asks=asks,
         finished=pod.finished,
+        simulates_idle=pod.metadata.annotations.get(names.SIMULATED_IDLE_ANNOTATION) == "true",
         started=_has_started(pod, {ask.container for ask in asks}),
     )
 

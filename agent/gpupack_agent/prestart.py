@@ -35,6 +35,8 @@ from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Inventory
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.mps.folder import MpsFolder
+from gpupack_agent.mps.injection import is_limited, with_limits
 from gpupack_agent.pods import PodStore
 from gpupack_agent.settings import PreStartSettings
 
@@ -70,8 +72,10 @@ class PreStart:
         identities: Identities,
         inventory: Inventory,
         settings: PreStartSettings,
+        mps: MpsFolder | None = None,
     ) -> None:
         self._node = node
+        self._mps = mps
         self._identities = identities
         self._inventory = inventory
         self._settings = settings
@@ -125,6 +129,8 @@ class PreStart:
             raise
         if isinstance(first, Wait):
             return first
+        if wait := self._want_limits(first):
+            return wait
         uuids = [device.uuid for device in first.devices]
         injection = await asyncio.to_thread(self._inventory.injection, uuids)
         current = await self._identities.confirm(pod, resource, tickets)
@@ -138,8 +144,25 @@ class PreStart:
         if not active():
             raise Abandoned(f"the kubelet gave up starting pod {pod.title}")
         simulated = any(node.devices[uuid].simulated for uuid in uuids)
+        if self._mps and is_limited(verdict.devices[0]) and not simulated:
+            injection = with_limits(injection, verdict.devices[0], self._mps)
         self._node.specs.write(verdict, injection, simulated=simulated)
         return verdict
+
+    def _want_limits(self, record: Record) -> Wait | None:
+        """Have what is to limit a share, before it is given; simulated ones are not limited."""
+        share, devices = record.devices[0], self._node.known_devices.devices
+        if not is_limited(share) or (share.uuid in devices and devices[share.uuid].simulated):
+            return None
+        if self._mps is None or not self._mps.is_served():
+            return Wait("nothing limits shares on this node: the MPS supervisor is away")
+        try:
+            self._mps.want(share.uuid)
+        except OSError as error:
+            return Wait(f"the MPS supervisor cannot be asked: {error}")
+        if self._mps.is_ready(share.uuid):
+            return None
+        return Wait("the MPS daemon of the GPU is being started")
 
 
 def _report(record: Record, *, seconds: float) -> None:

@@ -2,16 +2,20 @@
 """What the GPUNode of this node should say, gathered from those who know a part of it."""
 
 import dataclasses
+import datetime as dt
+from collections.abc import Callable
 
 import msgspec
 
 from gpupack_agent import __version__, holders
+from gpupack_agent.idleness import Idleness
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.prestart import NodeState
 from gpupack_agent.usage import Usage, usage
-from gpupack_crds.gpunode import GpuHolder, GpuNodeStatus
+from gpupack_crds.gpunode import GpuDevice, GpuHolder, GpuNodeStatus
 
 MOST_HOLDERS = 1024
 """As many as GPUNode takes."""
@@ -24,6 +28,9 @@ class Report:
     node: NodeState
     node_mode: NodeMode
     observer: Observer
+    idleness: Idleness = dataclasses.field(default_factory=lambda: Idleness(quiet_seconds=60))
+    now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
+    mps: MpsFolder | None = None
 
     def status(self, recorded: GpuNodeStatus) -> GpuNodeStatus:
         """Describe the node as it is now, without the moment, so that equal states are equal.
@@ -38,9 +45,24 @@ class Report:
             self.node_mode,
             recorded.holders if held is None else held[:MOST_HOLDERS],
         )
-        return msgspec.structs.replace(
-            described, boot_id=self.node.known_devices.boot_id, **self._usage(described, recorded)
+        devices = self.idleness.see(
+            described.devices,
+            self.node.known_devices.busy,
+            self.node.pods.by_uid.values(),
+            self.now(),
         )
+        return msgspec.structs.replace(
+            described,
+            devices=tuple(map(self._limiting, devices)),
+            boot_id=self.node.known_devices.boot_id,
+            **self._usage(described, recorded),
+        )
+
+    def _limiting(self, device: GpuDevice) -> GpuDevice:
+        """Say what limits shares of a GPU that there is; of MIG slices there are none."""
+        if device.simulated or device.mig_parent or self.mps is None or not self.mps.is_served():
+            return device
+        return msgspec.structs.replace(device, limits="MPS")
 
     def recall(self, recorded: GpuNodeStatus) -> None:
         """Take in what an earlier agent wrote."""
@@ -86,6 +108,7 @@ def describe(
         healthy=sum(device.health == "Healthy" for device in devices),
         model=", ".join(sorted({device.model for device in devices})),
         simulated=any(device.simulated for device in devices),
+        stale_since=findings.stale_since,
         driver_version=findings.driver_version,
         cuda_version=findings.cuda_version,
         agent_version=__version__,

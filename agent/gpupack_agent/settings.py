@@ -6,10 +6,12 @@ import pathlib
 from collections.abc import Mapping
 from typing import Literal, get_args
 
+from gpupack_agent import liveness
 from gpupack_crds import names
 from gpupack_kube.environment import Environment
 
 Backend = Literal["simulated", "nvml"]
+Overrun = Literal["Event", "End"]
 LONGEST_WAIT_SECONDS = 29
 """After 30 s the kubelet gives up a PreStartContainer call."""
 SIMULATED_FILE = "/etc/gpupack/simulated.yaml"
@@ -55,6 +57,14 @@ class InventorySettings:
     """GPUPACK_SCAN_SECONDS: between two scans, more than 0; a driver's event brings the next one
     forward."""
 
+    answer_seconds: float = 10.0
+    """GPUPACK_DRIVER_SECONDS: within which the driver must have told of one GPU. A process whose
+    call does not come back is killed, and that GPU is Failed."""
+
+    idle_seconds: float = 60.0
+    """GPUPACK_IDLE_SECONDS: nothing must run for so long on a GPU that pods hold before GPUNode
+    says since when it is idle."""
+
     host_root: pathlib.Path = pathlib.Path("/")
     """GPUPACK_HOST_ROOT: where the agent sees the host's root, to find driver libraries."""
 
@@ -66,6 +76,8 @@ class InventorySettings:
             backend=environment.choice("GPUPACK_INVENTORY", get_args(Backend), "nvml"),
             simulated_file=environment.path("GPUPACK_SIMULATED_FILE", SIMULATED_FILE),
             scan_seconds=environment.seconds("GPUPACK_SCAN_SECONDS", 10.0),
+            answer_seconds=environment.seconds("GPUPACK_DRIVER_SECONDS", 10.0),
+            idle_seconds=environment.seconds("GPUPACK_IDLE_SECONDS", 60.0),
             host_root=environment.path("GPUPACK_HOST_ROOT", "/"),
         )
 
@@ -105,8 +117,8 @@ class HostSettings:
     cgroup: pathlib.Path = pathlib.Path("/sys/fs/cgroup")
     """GPUPACK_CGROUP_DIR: the node's cgroups, not the agent's own."""
 
-    probe: pathlib.Path = pathlib.Path("/run/gpupack-agent/alive")
-    """GPUPACK_PROBE_FILE: touched by the living agent, read by `python -m gpupack_agent probe`."""
+    probe: pathlib.Path = liveness.FILE
+    """GPUPACK_PROBE_FILE: touched by the living agent, read by `gpupack_agent.probe`."""
 
     @property
     def device_plugins(self) -> pathlib.Path:
@@ -126,7 +138,32 @@ class HostSettings:
             kubelet=environment.path("GPUPACK_KUBELET_DIR", "/var/lib/kubelet"),
             cdi=environment.path("GPUPACK_CDI_DIR", "/var/run/cdi"),
             cgroup=environment.path("GPUPACK_CGROUP_DIR", "/sys/fs/cgroup"),
-            probe=environment.path("GPUPACK_PROBE_FILE", "/run/gpupack-agent/alive"),
+            probe=environment.path("GPUPACK_PROBE_FILE", str(liveness.FILE)),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """What holds limited shares to their limits."""
+
+    mps: pathlib.Path = pathlib.Path("/run/gpupack/mps")
+    """GPUPACK_MPS_DIR: the folder by which the supervisor of MPS is known, the same on the host."""
+
+    overrun: Overrun = "End"
+    """GPUPACK_OVERRUN: what becomes of a pod whose processes take more memory than its share, or
+    leave MPS. `Event`: it is told. `End`: and then its processes on the GPU are ended."""
+
+    overrun_seconds: float = 2.0
+    """GPUPACK_OVERRUN_SECONDS: so long it may go on."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "LimitSettings":
+        """Read the settings; raises SettingsInvalid."""
+        environment = Environment(environ)
+        return cls(
+            mps=environment.path("GPUPACK_MPS_DIR", "/run/gpupack/mps"),
+            overrun=environment.choice("GPUPACK_OVERRUN", get_args(Overrun), "End"),
+            overrun_seconds=environment.seconds("GPUPACK_OVERRUN_SECONDS", 2.0),
         )
 
 

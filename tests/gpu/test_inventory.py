@@ -1,23 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's inventory on a host with NVIDIA GPUs, against what NVIDIA's own program says."""
 
+import asyncio
+import ctypes
 import pathlib
 import subprocess
+import time
 
-import pynvml
 import pytest
 
-from gpupack_agent.inventory.nvml import NvmlInventory, open_nvml
-from gpupack_agent.inventory.xids import XidWatcher
+from gpupack_agent.inventory.driver import DriverInventory
 
 pytestmark = pytest.mark.gpu
 
 
+class Asked:
+    """The agent's inventory, for tests that wait for it."""
+
+    def __init__(self, runner):
+        self._runner = runner
+        self._inventory = DriverInventory(pathlib.Path("/"), scan_seconds=10, answer_seconds=10)
+        self.injection, self.close = self._inventory.injection, self._inventory.close
+
+    def scan(self):
+        return self._runner.run(self._inventory.scan())
+
+
 @pytest.fixture
 def inventory():
-    root = pathlib.Path("/")
-    open_nvml(pynvml, host_root=root)
-    return NvmlInventory(pynvml, XidWatcher(pynvml, scan_seconds=10), host_root=root)
+    with asyncio.Runner() as runner:
+        asked = Asked(runner)
+        yield asked
+        runner.run(asked.close())
 
 
 def ask(fields):
@@ -61,3 +75,52 @@ def ask_minor(uuid):
     ((bus,),) = [(bus,) for other, bus in ask("uuid,pci.bus_id") if other == uuid]
     text = pathlib.Path(f"/proc/driver/nvidia/gpus/{bus[-12:].lower()}/information").read_text()
     return [line.split()[-1] for line in text.splitlines() if line.startswith("Device Minor")]
+
+
+@pytest.fixture
+def gibibyte():
+    """A GiB on the first GPU; writes it so many times, and returns when that is done."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context, memory = ctypes.c_void_p(), ctypes.c_ulonglong()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(1 << 30)) == 0
+
+    def write(times):
+        for _ in range(times):
+            assert cuda.cuMemsetD8_v2(memory, 0, ctypes.c_size_t(1 << 30)) == 0
+        assert cuda.cuCtxSynchronize() == 0
+
+    yield write
+    cuda.cuMemFree_v2(memory)
+    cuda.cuDevicePrimaryCtxRelease_v2(0)
+
+
+def test_milliseconds_of_work_ten_seconds_ago_make_a_gpu_busy_and_held_memory_does_not(
+    inventory, gibibyte
+):
+    uuid = inventory.scan().devices[0].uuid
+    time.sleep(8)
+    inventory.scan()
+    time.sleep(8)
+    assert inventory.scan().busy[uuid] is False
+    gibibyte(20)
+    time.sleep(9.5)
+    assert inventory.scan().busy[uuid] is True
+    time.sleep(9.5)
+    assert inventory.scan().busy[uuid] is False
+
+
+def test_the_part_of_the_gpu_that_worked_between_two_scans_is_told(inventory, gibibyte):
+    assert inventory.scan().facts[0].load.sm_active_percent is None
+    time.sleep(3)
+    rested = inventory.scan().facts[0].load
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        gibibyte(200)
+    worked = inventory.scan().facts[0].load
+    assert rested.sm_active_percent == pytest.approx(0, abs=1)
+    assert worked.sm_active_percent > 20
+    assert worked.dram_active_percent > 20
+    assert worked.tensor_active_percent == pytest.approx(0, abs=1)

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_crds.gpunode import GpuDevice
 
 
@@ -15,6 +16,14 @@ class Findings:
     devices: tuple[GpuDevice, ...]
     driver_version: str = ""
     cuda_version: str = ""
+    stale_since: str | None = None
+    """Since when the GPUs could not be looked at; what is said of them is from before."""
+    busy: Mapping[str, bool] = dataclasses.field(default_factory=dict, compare=False)
+    """Whether anything ran on a GPU since the last scan, by UUID; a missing one does not tell."""
+    facts: tuple[GpuFacts, ...] = dataclasses.field(default=(), compare=False)
+    """What the driver tells of each GPU, which changes from scan to scan."""
+    minors: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
+    """Of each GPU's device node, by UUID; a missing one is not told."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,9 +45,9 @@ class Injection:
 
 
 class Inventory(Protocol):
-    """A source of GPUs. `scan` and `injection` may block: call them from a thread."""
+    """A source of GPUs. `injection` reads files: call it from a thread."""
 
-    def scan(self) -> Findings:
+    async def scan(self) -> Findings:
         """List the GPUs as they are now; raises InventoryUnavailable."""
 
     def injection(self, uuids: Sequence[str]) -> Injection:
@@ -49,3 +58,6 @@ class Inventory(Protocol):
 
     async def changed(self) -> None:
         """Return when a scan may find something new."""
+
+    async def close(self) -> None:
+        """It is asked no more."""

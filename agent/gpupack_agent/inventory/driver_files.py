@@ -69,7 +69,7 @@ def preload(root: pathlib.Path, name: str) -> bool:
     Returns:
         Whether the host has it and it could be loaded.
     """
-    found = (path for library, path in _libraries(root) if library == name)
+    found = (path for library, path in libraries(root) if library == name)
     try:
         return any(ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL) for path in found)
     except OSError:
@@ -77,7 +77,7 @@ def preload(root: pathlib.Path, name: str) -> bool:
 
 
 def _mounts(root: pathlib.Path) -> Iterator[Mount]:
-    for name, path in _libraries(root):
+    for name, path in libraries(root):
         host_path = f"/{path.relative_to(root)}"
         for folder in CONTAINER_FOLDERS:
             yield Mount(host_path=host_path, container_path=f"{folder}/{name}")
@@ -86,7 +86,7 @@ def _mounts(root: pathlib.Path) -> Iterator[Mount]:
         yield Mount(host_path=f"/{program}", container_path="/usr/bin/nvidia-smi")
 
 
-def _libraries(root: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
+def libraries(root: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
     """Names and files; a link is followed within `root`, one step, as the installers make them."""
     for folder in HOST_FOLDERS:
         found = [

@@ -4,6 +4,7 @@
 Initialising NVML touches no GPU, asking for a handle does: every GPU is read behind a guard of its
 own, so that one that fell off the bus hides no other. A GPU that cannot be read is missing from the
 findings; `KnownDevices` notices and reports it. What a driver or board does not tell is left out.
+Any call may hang for ever: this runs in a process of its own (`prober`).
 """
 
 import contextlib
@@ -11,12 +12,15 @@ import dataclasses
 import functools
 import logging
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory import driver_files, health
-from gpupack_agent.inventory.base import Findings, Injection
+from gpupack_agent.inventory.activity import Activity
+from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.facts import GpuFacts
+from gpupack_agent.inventory.readings import Readings
 from gpupack_agent.inventory.xids import XidWatcher
 from gpupack_crds.devices import BYTES_PER_MIB
 from gpupack_crds.gpunode import GpuDevice
@@ -38,83 +42,88 @@ class _Gpu:
     uuid: str
 
 
-class NvmlInventory:
+class NvmlReader:
     """The GPUs that the driver shows.
 
     Args:
         nvml: the module `pynvml`, or anything with its functions.
         xids: collects the driver's events; started by the first scan.
-        host_root: where the host's root is seen, for driver libraries and sysfs.
+        host_root: where the host's root is seen, for sysfs.
     """
 
     def __init__(self, nvml: Any, xids: XidWatcher, *, host_root: pathlib.Path) -> None:
         self._nvml = nvml
         self._xids = xids
-        self._host_root = host_root
-        self._minors: dict[str, int] = {}
+        self._activity = Activity(nvml)
+        self._readings = Readings(nvml, host_root)
 
-    def scan(self) -> Findings:
-        """Read every GPU that answers."""
+    def scan(self, skip: Collection[int] = ()) -> Findings:
+        """Read every GPU that answers.
+
+        Args:
+            skip: indices of GPUs that are not to be asked about.
+
+        Raises:
+            InventoryUnavailable: the driver does not list its GPUs.
+        """
         with self._unavailable():
             count = self._nvml.nvmlDeviceGetCount()
             driver = self._nvml.nvmlSystemGetDriverVersion()
             # Not _v2, which fails where libcuda is not on our own search path.
             cuda = self._nvml.nvmlSystemGetCudaDriverVersion()
-        gpus = [gpu for index in range(count) if (gpu := self._guarded(self._open, index))]
+        asked = (index for index in range(count) if index not in skip)
+        gpus = [gpu for index in asked if (gpu := self._guarded(self._open, index))]
         self._xids.watch({gpu.uuid: gpu.handle for gpu in gpus})
-        self._minors = {
+        minors = {
             gpu.uuid: minor
             for gpu in gpus
             if (minor := self._told(self._nvml.nvmlDeviceGetMinorNumber, gpu.handle)) is not None
         }
+        self._readings.retain([gpu.uuid for gpu in gpus])
+        read = [
+            (gpu, facts) for gpu in gpus if (facts := self._guarded(self._facts, gpu)) is not None
+        ]
         return Findings(
-            devices=tuple(self._devices(gpus)),
+            devices=tuple(self._devices(read)),
+            facts=tuple(facts for _, facts in read),
             driver_version=driver,
+            busy=self._activity.busy({gpu.uuid: gpu.handle for gpu in gpus}),
+            minors=minors,
             cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}",
         )
 
-    def injection(self, uuids: Sequence[str]) -> Injection:
-        """Device nodes of these GPUs and the driver's libraries."""
-        minors = self._minors
-        if unknown := [uuid for uuid in uuids if uuid not in minors]:
-            raise InventoryUnavailable(
-                f"the driver does not tell the device node of {', '.join(unknown)}: it was not "
-                "found by the last scan, or gives no minor number"
-            )
-        return driver_files.injection(self._host_root, [minors[uuid] for uuid in uuids])
+    def _facts(self, gpu: _Gpu) -> GpuFacts:
+        name = self._nvml.nvmlDeviceGetName(gpu.handle)
+        return self._readings.facts(gpu.handle, uuid=gpu.uuid, index=gpu.index, name=name)
 
-    def forget(self) -> None:
-        """XIDs of the past do not count any more; the driver's recovery action does."""
-        self._xids.forget()
-
-    async def changed(self) -> None:
-        """Wait for an event of the driver, or until a scan is due."""
-        await self._xids.changed()
-
-    def _devices(self, gpus: Sequence[_Gpu]) -> Iterator[GpuDevice]:
-        handles = {gpu.index: gpu.handle for gpu in gpus}
+    def _devices(self, read: Sequence[tuple[_Gpu, GpuFacts]]) -> Iterator[GpuDevice]:
+        handles = {gpu.index: gpu.handle for gpu, _ in read}
         cliques = nvlink_cliques(
             sorted(handles), lambda low, high: self._linked(handles[low], handles[high])
         )
-        for gpu in gpus:
-            devices = self._guarded(self._read, gpu, cliques.get(gpu.index))
+        for gpu, facts in read:
+            devices = self._guarded(self._read, gpu, facts, cliques.get(gpu.index))
             yield from devices or ()
 
     def _open(self, index: int) -> _Gpu:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         return _Gpu(handle=handle, index=index, uuid=self._nvml.nvmlDeviceGetUUID(handle))
 
-    def _read(self, gpu: _Gpu, clique: int | None) -> list[GpuDevice]:
+    def _read(self, gpu: _Gpu, facts: GpuFacts, clique: int | None) -> list[GpuDevice]:
         """Describe a GPU, or its slices where it is cut into MIG devices."""
         xids = self._xids.seen(gpu.uuid)
-        grade, cause = health.grade(self._recovery_action(gpu.handle), xids)
+        grade, cause = health.grade(facts.errors.recovery_action, xids)
         describe = functools.partial(
             GpuDevice,
             index=gpu.index,
             health=grade,
             cause=cause,
             xids=tuple(sorted(xids)[:MOST_XIDS]),
-            numa_node=self._numa_node(gpu.handle),
+            numa_node=facts.board.numa_node,
+            architecture=facts.board.architecture or "",
+            serial=facts.board.serial or "",
+            pci_bus_id=facts.board.pci_bus_id or "",
+            compute_mode=facts.board.compute_mode or "",
         )
         slices = self._slices(gpu.handle)
         if slices is None:
@@ -139,27 +148,6 @@ class NvmlInventory:
             for index in range(most)
         )
         return [each for each in slices if each is not None]
-
-    def _recovery_action(self, handle: Any) -> int | None:
-        field = self._nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-        values = self._told(self._nvml.nvmlDeviceGetFieldValues, handle, [field])
-        if values is None or values[0].nvmlReturn != self._nvml.NVML_SUCCESS:
-            return None
-        action: int = values[0].value.uiVal
-        return action
-
-    def _numa_node(self, handle: Any) -> int | None:
-        """Ask sysfs: NVML's own call is unsupported on common boards (H200 among them)."""
-        pci = self._told(self._nvml.nvmlDeviceGetPciInfo, handle)
-        if pci is None:
-            return None
-        bus_id = pci.busId.decode() if isinstance(pci.busId, bytes) else pci.busId
-        path = self._host_root / "sys/bus/pci/devices" / bus_id[-12:].lower() / "numa_node"
-        try:
-            node = int(path.read_text())
-        except (OSError, ValueError):
-            return None
-        return node if node >= 0 else None
 
     def _linked(self, first: Any, second: Any) -> bool:
         status = self._told(

@@ -58,9 +58,9 @@ class SimulatedInventory:
         self._node = node
         self._scan_seconds = scan_seconds
 
-    def scan(self) -> Findings:
+    async def scan(self) -> Findings:
         """Read the file; a node that no entry fits has no GPUs."""
-        for entry in self._read().nodes:
+        for entry in (await asyncio.to_thread(self._read)).nodes:
             if fnmatch.fnmatchcase(self._node, entry.match):
                 return Findings(devices=tuple(self._devices(entry.devices)))
         return Findings(devices=())
@@ -75,6 +75,9 @@ class SimulatedInventory:
     async def changed(self) -> None:
         """Wait until the file is due to be read again."""
         await asyncio.sleep(self._scan_seconds)
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     def _read(self) -> SimulatedFile:
         try:
@@ -94,6 +97,7 @@ class SimulatedInventory:
                 cause=group.cause,
                 numa_node=group.numa_node,
                 nvlink_clique=group.nvlink_clique,
+                limits="Simulated",
                 simulated=True,
             )
 

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver's events: which XIDs each GPU has raised.
 
-NVML can only wait for events by blocking, so a thread of its own does; it wakes the event loop when
-something came. Nothing from before registration is seen. An XID that matters is remembered; for how
-long, `health` says.
+NVML can only wait for events by blocking, so a thread of its own does; it tells when something
+came. Nothing from before registration is seen. An XID that matters is remembered; for how long,
+`health` says.
 """
 
-import asyncio
 import collections
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpupack_agent.inventory import health
@@ -28,18 +26,16 @@ class XidWatcher:
 
     Args:
         nvml: the module `pynvml`, or anything with its functions.
-        scan_seconds: how long `changed` waits when there are no events.
+        notify: called, in the thread that waits, when something came.
     """
 
-    def __init__(self, nvml: Any, *, scan_seconds: float) -> None:
+    def __init__(self, nvml: Any, *, notify: Callable[[], None]) -> None:
         self._nvml = nvml
-        self._scan_seconds = scan_seconds
+        self._notify = notify
         self._events: Any = None
         self._watched: set[str] = set()
         self._seen: dict[str, set[int]] = collections.defaultdict(set)
         self._lock = threading.Lock()
-        self._wake = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def seen(self, uuid: str) -> frozenset[int]:
         """XIDs of one GPU."""
@@ -47,10 +43,9 @@ class XidWatcher:
             return frozenset(self._seen[uuid])
 
     def forget(self) -> None:
-        """The GPUs were mended: have them looked at anew."""
+        """The GPUs were mended."""
         with self._lock:
             self._seen.clear()
-        self._notify()
 
     def watch(self, handles: Mapping[str, Any]) -> None:
         """Register the GPUs that are new or were away; the first call starts the thread."""
@@ -63,14 +58,6 @@ class XidWatcher:
             except self._nvml.NVMLError as error:
                 log.info("GPU %s gives no events (%s): only scans tell its health", uuid, error)
             self._watched.add(uuid)
-
-    async def changed(self) -> None:
-        """Return at the next event, or after `scan_seconds`."""
-        self._loop = asyncio.get_running_loop()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._scan_seconds):
-                await self._wake.wait()
-        self._wake.clear()
 
     def _begin(self) -> bool:
         try:
@@ -120,7 +107,3 @@ class XidWatcher:
         except self._nvml.NVMLError:
             return "unknown"
         return uuid
-
-    def _notify(self) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake.set)

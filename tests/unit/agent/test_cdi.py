@@ -2,11 +2,14 @@
 import json
 import os
 
+import msgspec
 import pytest
 
 from gpupack_agent.cdi import SpecFolder, read, render
 from gpupack_agent.errors import CdiUnwritable
 from gpupack_agent.inventory.base import Injection, Mount
+from gpupack_agent.mps.folder import MpsFolder
+from gpupack_agent.mps.injection import with_limits
 
 
 def test_a_container_is_told_its_devices(build):
@@ -94,3 +97,27 @@ def test_a_foreign_or_garbled_file_is_left_alone(tmp_path, text):
     folder.load()
     assert folder.records == ()
     assert path.read_text() == text
+
+
+def test_a_limited_share_says_what_limits_it(build):
+    share = msgspec.structs.replace(build.share(0, 40, 100), isolation="limited")
+    for simulated, limits in ((True, "Simulated"), (False, "MPS")):
+        (device,) = render(build.record("a", share), Injection(), simulated=simulated)["devices"]
+        env = device["containerEdits"]["env"]
+        assert {"GPUPACK_DEVICE_ISOLATION=limited", f"GPUPACK_DEVICE_LIMITS={limits}"} <= set(env)
+
+
+def test_a_limited_share_gets_its_limits_and_of_the_daemon_one_socket(build):
+    share = msgspec.structs.replace(build.share(0, 40, 100), isolation="limited")
+    injection = Injection(device_nodes=("/dev/nvidia0",), environment={"A": "a"})
+    made = with_limits(injection, share, MpsFolder())
+    assert made.device_nodes == ("/dev/nvidia0",)
+    assert [(each.host_path, each.container_path) for each in made.mounts] == [
+        ("/run/gpupack/mps/gpus/GPU-0/control", "/run/gpupack/mps/control")
+    ]
+    assert made.environment == {
+        "A": "a",
+        "CUDA_MPS_PIPE_DIRECTORY": "/run/gpupack/mps",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "40",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=100M",
+    }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import contextlib
+import dataclasses
 
 import msgspec
 import pytest
@@ -10,12 +11,14 @@ from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.gpunode import GpuNodeWriter
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import NodeState
 from gpupack_agent.report import Report, describe
 from gpupack_crds import names
+from gpupack_crds.gpunode import GpuNodeStatus
 from gpupack_kube import heartbeat, objects
 
 PATH = f"{names.API_PREFIX}/gpunodes/node-1"
@@ -240,3 +243,21 @@ async def test_who_uses_the_gpus_is_written_soon_and_not_at_each_pod(
     await writer._refresh()
     status = cluster.server.objects[PATH]["status"]
     assert (status["held"], status["heldBy"]) == (1, "team/a")
+
+
+def test_gpus_have_limited_shares_while_their_supervisor_lives(writer, build, folder):
+    sliced = build.device(1, mig_parent="GPU-9")
+    writer._report.node.known_devices.update(
+        Findings(devices=(build.device(0), sliced, build.device(2, simulated=True)))
+    )
+    mps = MpsFolder(folder)
+    report = dataclasses.replace(writer._report, mps=mps)
+
+    def limits():
+        return [device.limits for device in report.status(GpuNodeStatus()).devices]
+
+    assert limits() == ["None", "None", "None"]
+    mps.beat()
+    assert limits() == ["MPS", "None", "None"]
+    mps.rest()
+    assert limits() == ["None", "None", "None"]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
+import os
+import time
 import types
 
 import msgspec
@@ -13,6 +15,7 @@ from gpupack_agent.housekeeping import Housekeeping
 from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.plugin_servicer import PluginServicer
 from gpupack_agent.pods import PodStore
@@ -126,3 +129,20 @@ def test_an_agent_that_only_observes_is_ready_without_a_registration(housekeepin
 def test_a_round_leaves_a_sign_of_life(housekeeping):
     housekeeping.round()
     assert liveness.problem(housekeeping.probe_file, ready=True) == ""
+
+
+def test_a_gpu_wants_mps_while_limited_shares_of_it_are_held(housekeeping, build, cgroups, folder):
+    mps = MpsFolder(folder)
+    tidy = dataclasses.replace(housekeeping, mps=mps)
+    limited = msgspec.structs.replace(build.share(0, 40, 100), isolation="limited")
+    give(tidy, build.record("a", limited, tickets=["share-0"]))
+    cgroups.add("a")
+    long_ago = time.time() - 100
+    for uuid in ("GPU-0", "GPU-1"):
+        mps.want(uuid)
+        os.utime(folder / "wanted" / uuid, (long_ago, long_ago))
+    tidy.round()
+    assert mps.wanted() == {"GPU-0"}
+    (folder / "wanted" / "GPU-0").unlink()
+    tidy.round()
+    assert mps.wanted() == {"GPU-0"}

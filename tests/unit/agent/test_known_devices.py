@@ -4,7 +4,14 @@ import datetime as dt
 import pytest
 
 from gpupack_agent.inventory.base import Findings
-from gpupack_agent.known_devices import KnownDevices, dated, merge, remembered
+from gpupack_agent.known_devices import (
+    STALE_SECONDS,
+    KnownDevices,
+    dated,
+    merge,
+    remembered,
+    unseen,
+)
 from gpupack_crds.gpunode import GpuNodeStatus
 
 
@@ -126,3 +133,54 @@ def test_ill_health_has_a_beginning_which_stays_until_it_changes(build):
     (changed,) = dated({first.uuid: first}, [worse], now=NOON.replace(hour=13))
     assert changed.since == "2026-01-01T13:00:00Z"
     assert dated({first.uuid: first}, [build.device(0)], now=NOON)[0].since is None
+
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def test_gpus_that_could_not_be_looked_at_for_a_while_get_no_new_work(build):
+    well, failed = build.device(0), build.device(1, health="Failed", cause="broken")
+    since = NOW - dt.timedelta(seconds=STALE_SECONDS)
+    first, second = unseen([well, failed], since, now=NOW, reason="the driver hangs")
+    assert first.health == "Degraded"
+    assert first.cause == "not looked at since 2025-12-31T23:59:30Z: the driver hangs"
+    assert second == failed
+
+
+def test_one_scan_that_fails_changes_no_grade(build):
+    since = NOW - dt.timedelta(seconds=STALE_SECONDS - 1)
+    assert unseen([build.device(0)], since, now=NOW, reason="no answer") == (build.device(0),)
+
+
+async def test_it_is_told_since_when_no_scan_succeeds_and_that_one_does_again(build):
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(build.device(0),)))
+    change = known_devices.next_change
+    known_devices.unseen("the driver hangs")
+    since = known_devices.findings.stale_since
+    assert (change.is_set(), since is not None) == (True, True)
+    change = known_devices.next_change
+    known_devices.unseen("the driver hangs")
+    assert (change.is_set(), known_devices.findings.stale_since) == (False, since)
+    assert known_devices.findings.devices == (build.device(0),)
+    known_devices.update(Findings(devices=(build.device(0),)))
+    assert known_devices.findings.stale_since is None
+
+
+def test_an_agent_that_begins_while_the_driver_hangs_keeps_what_the_last_one_recorded(build):
+    known_devices = KnownDevices()
+    known_devices.unseen("the driver hangs")
+    known_devices.recall(GpuNodeStatus(devices=(build.device(0),)))
+    assert known_devices.findings.devices == (build.device(0),)
+    assert known_devices.findings.stale_since is not None
+
+
+def test_errors_outlive_the_process_that_heard_of_them(build):
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(build.device(0, xids=(79,), health="Failed"),)))
+    known_devices.update(Findings(devices=(build.device(0),)))
+    (device,) = known_devices.findings.devices
+    assert (device.health, device.xids) == ("Failed", (79,))
+    known_devices.forget()
+    known_devices.update(Findings(devices=(build.device(0),)))
+    assert known_devices.findings.devices == (build.device(0),)

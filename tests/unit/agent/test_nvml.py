@@ -2,116 +2,23 @@
 # ruff: noqa: N802 - the fake carries pynvml's names
 """NVML is the one thing that is faked here: there is no GPU where unit tests run."""
 
-import asyncio
-import contextlib
-import queue
+import threading
 import types
 
 import pynvml
 import pytest
+from fake_nvml import FakeNvml, gpu
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupack_agent.errors import InventoryUnavailable
-from gpupack_agent.inventory.nvml import NvmlInventory, nvlink_cliques, open_nvml
+from gpupack_agent.inventory.nvml import NvmlReader, nvlink_cliques, open_nvml
 from gpupack_agent.inventory.xids import XidWatcher
 
 
-class FakeNvml:
-    """Handles are the GPUs' dictionaries; a GPU that lacks a key does not tell that fact."""
-
-    class NVMLError(Exception):
-        pass
-
-    class NVMLError_Timeout(NVMLError):  # noqa: N801 - pynvml's own name
-        pass
-
-    NVML_SUCCESS = 0
-    NVML_DEVICE_MIG_ENABLE = 1
-    NVML_FI_DEV_GET_GPU_RECOVERY_ACTION = 230
-    NVML_P2P_CAPS_INDEX_NVLINK = 2
-    NVML_P2P_STATUS_OK = 0
-    nvmlEventTypeXidCriticalError = 8  # noqa: N815 - pynvml's own name
-    nvmlEventTypeGpuRecoveryAction = 32768  # noqa: N815 - pynvml's own name
-
-    def __init__(self, *gpus):
-        self.gpus = gpus
-        self.events = queue.Queue()
-
-    def tell(self, gpu, fact):
-        if fact not in gpu:
-            raise self.NVMLError(f"{fact} is not told")
-        return gpu[fact]
-
-    def nvmlDeviceGetCount(self):
-        return len(self.gpus)
-
-    def nvmlSystemGetDriverVersion(self):
-        return "580.95.05"
-
-    def nvmlSystemGetCudaDriverVersion(self):
-        return 13010
-
-    def nvmlDeviceGetHandleByIndex(self, index):
-        self.tell(self.gpus[index], "uuid")
-        return self.gpus[index]
-
-    def nvmlDeviceGetUUID(self, gpu):
-        return self.tell(gpu, "uuid")
-
-    def nvmlDeviceGetName(self, gpu):
-        return self.tell(gpu, "name")
-
-    def nvmlDeviceGetMinorNumber(self, gpu):
-        return self.tell(gpu, "minor")
-
-    def nvmlDeviceGetMemoryInfo(self, gpu):
-        return types.SimpleNamespace(total=self.tell(gpu, "mib") * 2**20)
-
-    def nvmlDeviceGetMigMode(self, gpu):
-        return [self.tell(gpu, "mig"), 0]
-
-    def nvmlDeviceGetMaxMigDeviceCount(self, gpu):
-        return len(gpu["slices"]) + 1
-
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, index):
-        return self.tell(dict(enumerate(gpu["slices"])), index)
-
-    def nvmlDeviceGetFieldValues(self, gpu, fields):
-        assert fields == [230]
-        value = types.SimpleNamespace(uiVal=self.tell(gpu, "action"))
-        return [types.SimpleNamespace(nvmlReturn=0, value=value)]
-
-    def nvmlDeviceGetPciInfo(self, gpu):
-        return types.SimpleNamespace(busId=self.tell(gpu, "bus"))
-
-    def nvmlDeviceGetP2PStatus(self, first, second, index):
-        assert index == 2
-        return 0 if self.tell(first, "island") == self.tell(second, "island") else 5
-
-    def nvmlEventSetCreate(self):
-        return self.events
-
-    def nvmlDeviceGetSupportedEventTypes(self, gpu):
-        return self.tell(gpu, "events")
-
-    def nvmlDeviceRegisterEvents(self, gpu, mask, events):
-        gpu["mask"] = mask
-
-    def nvmlEventSetWait_v2(self, events, milliseconds):
-        with contextlib.suppress(queue.Empty):
-            return events.get(timeout=milliseconds / 1000)
-        raise self.NVMLError_Timeout
-
-
-def gpu(index, **facts):
-    plain = {"uuid": f"GPU-{index}", "name": "NVIDIA H200", "minor": index, "mib": 143771}
-    return plain | facts
-
-
-def inventory(tmp_path, *gpus):
+def inventory(tmp_path, *gpus, notify=lambda: None):
     nvml = FakeNvml(*gpus)
-    return nvml, NvmlInventory(nvml, XidWatcher(nvml, scan_seconds=5), host_root=tmp_path)
+    return nvml, NvmlReader(nvml, XidWatcher(nvml, notify=notify), host_root=tmp_path)
 
 
 def test_every_name_that_the_fake_has_is_pynvmls_own():
@@ -137,6 +44,15 @@ def test_a_scan_tells_what_the_driver_tells(tmp_path):
     assert not one.simulated
 
 
+def test_a_scan_tells_on_which_gpus_anything_ran(tmp_path):
+    sample = types.SimpleNamespace
+    ran = [sample(timeStamp=1, sampleValue=sample(uiVal=3))]
+    rested = [sample(timeStamp=1, sampleValue=sample(uiVal=0))]
+    gpus = gpu(0, samples=ran), gpu(1, samples=rested), gpu(2)
+    found = inventory(tmp_path, *gpus)[1].scan()
+    assert found.busy == {"GPU-0": True, "GPU-1": False}
+
+
 def test_a_gpu_that_fell_off_the_bus_hides_no_other(tmp_path):
     _, nvml = inventory(tmp_path, gpu(0), {}, gpu(2))
     assert [each.index for each in nvml.scan().devices] == [0, 2]
@@ -160,17 +76,14 @@ def test_a_gpu_that_is_cut_into_slices_is_listed_as_its_slices(tmp_path):
     assert (one.uuid, one.mig_parent, one.memory_mib) == ("MIG-1", "GPU-0", 16384)
 
 
-def test_a_container_gets_the_device_nodes_of_its_gpus_alone(tmp_path):
-    _, nvml = inventory(tmp_path, gpu(0, minor=4), gpu(1, minor=2))
-    nvml.scan()
-    assert nvml.injection(["GPU-1"]).device_nodes == ("/dev/nvidia2",)
+def test_a_gpu_whose_device_node_the_driver_does_not_tell_has_none(tmp_path):
+    _, nvml = inventory(tmp_path, gpu(0, minor=4), {"uuid": "GPU-1", "name": "H200", "mib": 1})
+    assert nvml.scan().minors == {"GPU-0": 4}
 
 
-def test_a_gpu_whose_device_node_the_driver_does_not_tell_is_named(tmp_path):
-    _, nvml = inventory(tmp_path, {"uuid": "GPU-0", "name": "NVIDIA H200", "mib": 143771})
-    nvml.scan()
-    with pytest.raises(InventoryUnavailable, match="device node of GPU-0, GPU-7"):
-        nvml.injection(["GPU-0", "GPU-7"])
+def test_gpus_that_are_to_be_skipped_are_not_asked_about(tmp_path):
+    _, nvml = inventory(tmp_path, gpu(0), gpu(1), gpu(2))
+    assert [each.index for each in nvml.scan(skip=(1,)).devices] == [0, 2]
 
 
 def test_a_driver_without_events_is_scanned_all_the_same(tmp_path):
@@ -179,7 +92,7 @@ def test_a_driver_without_events_is_scanned_all_the_same(tmp_path):
             raise self.NVMLError("Not Supported")
 
     fake = NoEvents(gpu(0))
-    nvml = NvmlInventory(fake, XidWatcher(fake, scan_seconds=5), host_root=tmp_path)
+    nvml = NvmlReader(fake, XidWatcher(fake, notify=lambda: None), host_root=tmp_path)
     assert len(nvml.scan().devices) == 1
 
 
@@ -194,29 +107,17 @@ def test_a_gpu_that_was_away_is_registered_for_events_again(tmp_path):
     assert back[0]["mask"] == 8
 
 
-async def test_an_xid_wakes_the_agent_and_fails_the_gpu(tmp_path):
-    fake, nvml = inventory(tmp_path, gpu(0, events=8))
+def test_an_xid_is_told_and_fails_the_gpu_until_somebody_says_that_it_was_mended(tmp_path):
+    told = threading.Event()
+    fake, nvml = inventory(tmp_path, gpu(0, events=8), notify=told.set)
     nvml.scan()
-    waiting = asyncio.create_task(nvml.changed())
-    await asyncio.sleep(0)
     fake.events.put(types.SimpleNamespace(eventType=8, eventData=79, device=fake.gpus[0]))
-    await asyncio.wait_for(waiting, 30)
+    assert told.wait(30)
     (device,) = nvml.scan().devices
     assert "XID 79" in device.cause
-    assert device.xids == (79,)
+    assert (device.health, device.xids) == ("Failed", (79,))
     assert fake.gpus[0]["mask"] == 8
-
-
-async def test_an_xid_counts_until_somebody_says_that_the_gpu_was_mended(tmp_path):
-    fake, nvml = inventory(tmp_path, gpu(0, events=8))
-    nvml.scan()
-    fake.events.put(types.SimpleNamespace(eventType=8, eventData=79, device=fake.gpus[0]))
-    await asyncio.wait_for(nvml.changed(), 30)
-    assert nvml.scan().devices[0].health == "Failed"
-    waiting = asyncio.create_task(nvml.changed())
-    await asyncio.sleep(0)
-    nvml.forget()
-    await asyncio.wait_for(waiting, 30)
+    nvml._xids.forget()
     assert nvml.scan().devices[0].health == "Healthy"
 
 

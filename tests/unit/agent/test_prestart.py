@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import json
+import socket
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from gpupack_agent.errors import Abandoned, InventoryUnavailable, StartRefused
 from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import NodeState, PreStart
@@ -35,12 +37,13 @@ class World:
         known_devices.update(Findings(devices=devices))
         self.node = NodeState(PodStore(), SpecFolder(cdi), Cgroups(cgroups.root), known_devices)
         self.identities = Identities(self.node.pods, resources, cluster.api)
+        self.mps = None
         self.wait(seconds=1.0)
 
     def wait(self, *, seconds):
         """How long a start may wait: long for what must come, short for what must not."""
         settings = PreStartSettings(wait_seconds=seconds, poll_seconds=0.02)
-        self.prestart = PreStart(self.node, self.identities, Plain(), settings)
+        self.prestart = PreStart(self.node, self.identities, Plain(), settings, self.mps)
 
     def bind(self, name, *shares, tickets, uid=None, resource=names.GPU):
         """A pod that is bound, admitted by the kubelet, and has its sandbox."""
@@ -346,3 +349,60 @@ async def test_no_refusal_names_a_pod(world, build):
             await world.start(ticket)
         assert not any(name in str(caught.value) for name in ("pod-", "team"))
         assert caught.value.pods
+
+
+def limited(world, name="a", slot="share-0"):
+    share = msgspec.structs.replace(world.build.share(0, 40, 100), isolation="limited")
+    world.bind(name, share, tickets=[slot], resource=names.GPU_SHARE)
+
+
+def real(world, mps):
+    """The GPUs are there, and their shares can be limited."""
+    devices = tuple(world.build.device(index) for index in range(4))
+    world.node.known_devices.update(Findings(devices=devices))
+    world.mps = mps
+    world.wait(seconds=0.3)
+
+
+async def test_a_simulated_share_is_limited_by_nothing_and_says_so(world):
+    limited(world)
+    await world.start_share("share-0")
+    (spec,) = world.specs()
+    env = spec["devices"][0]["containerEdits"]["env"]
+    assert "GPUPACK_DEVICE_LIMITS=Simulated" in env
+    assert not any(each.startswith("CUDA_MPS") for each in env)
+
+
+async def test_a_limited_share_waits_for_the_daemon_of_its_gpu(world, folder):
+    mps = MpsFolder(folder)
+    real(world, mps)
+    limited(world)
+    with pytest.raises(StartRefused, match="the MPS supervisor is away"):
+        await world.start_share("share-0")
+    mps.beat()
+    with pytest.raises(StartRefused, match="the MPS daemon of the GPU is being started"):
+        await world.start_share("share-0")
+    assert mps.wanted() == {"GPU-0"}
+    (folder / "wanted" / "GPU-0").unlink()
+    (folder / "wanted").rmdir()
+    (folder / "wanted").write_text("not a folder")
+    with pytest.raises(StartRefused, match="the MPS supervisor cannot be asked"):
+        await world.start_share("share-0")
+    (folder / "wanted").unlink()
+    mps.pipe("GPU-0").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(mps.control("GPU-0")))
+    await world.start_share("share-0")
+    (spec,) = world.specs()
+    edits = spec["devices"][0]["containerEdits"]
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40" in edits["env"]
+    assert [each["containerPath"] for each in edits["mounts"]] == ["/run/gpupack/mps/control"]
+
+
+async def test_shares_that_are_kept_apart_are_not_given_of_one_gpu(world):
+    world.wait(seconds=0.2)
+    limited(world, "a", "share-0")
+    await world.start_share("share-0")
+    world.bind_share("b", "share-1", percent=20, memory_mib=100)
+    with pytest.raises(StartRefused, match="their shares do not go with this one"):
+        await world.start_share("share-1")

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
+
 import pytest
 
 from gpupack_agent.errors import InventoryUnavailable
@@ -18,7 +20,7 @@ nodes:
 def scan(tmp_path, node, text=FILE):
     path = tmp_path / "simulated.yaml"
     path.write_text(text)
-    return SimulatedInventory(path, node=node, scan_seconds=1).scan().devices
+    return asyncio.run(SimulatedInventory(path, node=node, scan_seconds=1).scan()).devices
 
 
 def test_a_node_gets_the_gpus_of_the_first_entry_that_fits_its_name(tmp_path):
@@ -31,6 +33,7 @@ def test_a_node_gets_the_gpus_of_the_first_entry_that_fits_its_name(tmp_path):
 
 def test_every_simulated_gpu_says_that_it_is(tmp_path):
     assert all(each.simulated for each in scan(tmp_path, "gpu-7"))
+    assert {each.limits for each in scan(tmp_path, "gpu-7")} == {"Simulated"}
 
 
 def test_a_node_that_only_the_catch_all_fits_has_no_gpus(tmp_path):
@@ -52,4 +55,4 @@ def test_a_wrong_file_is_an_error_that_names_it(tmp_path, text):
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path):
     with pytest.raises(InventoryUnavailable, match="nothing-here"):
-        SimulatedInventory(tmp_path / "nothing-here", node="a", scan_seconds=1).scan()
+        asyncio.run(SimulatedInventory(tmp_path / "nothing-here", node="a", scan_seconds=1).scan())

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's GPUs as metrics, under the names that NVIDIA's dcgm-exporter has for them.
+
+Dashboards and alerts that are made for it work; what it has no name for is ours. One series a GPU
+and figure, and one for each pod that holds a GPU: both are bounded by the node. They are read when
+they are asked for, by a thread of its own, from values that are replaced as a whole. What the
+driver does not tell is missing, and simulated GPUs have no figures.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gpupack_agent.holders import annotated
+from gpupack_agent.inventory.facts import GpuFacts
+from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.pods import PodStore
+from gpupack_crds.devices import BYTES_PER_MIB
+from gpupack_crds.gpunode import GpuDevice
+
+GPU_LABELS: Final = ("gpu", "UUID", "pci_bus_id", "modelName")
+"""As dcgm-exporter labels them."""
+POD_LABELS: Final = ("UUID", "namespace", "pod")
+MILLIJOULES: Final = 1000.0
+PERCENT: Final = 100.0
+
+Read = Callable[[GpuFacts], float | None]
+
+GAUGES: Final[tuple[tuple[str, str, Read], ...]] = (
+    ("GPU_TEMP", "GPU temperature (in C).", lambda gpu: gpu.load.temperature_celsius),
+    ("MEMORY_TEMP", "Memory temperature (in C).", lambda gpu: gpu.load.memory_temperature_celsius),
+    ("POWER_USAGE", "Power draw (in W).", lambda gpu: gpu.load.power_watts),
+    ("SM_CLOCK", "SM clock frequency (in MHz).", lambda gpu: gpu.load.sm_clock_mhz),
+    ("MEM_CLOCK", "Memory clock frequency (in MHz).", lambda gpu: gpu.load.memory_clock_mhz),
+    ("GPU_UTIL", "GPU utilization (in %).", lambda gpu: gpu.load.utilization_percent),
+    (
+        "MEM_COPY_UTIL",
+        "Memory utilization (in %).",
+        lambda gpu: gpu.load.memory_utilization_percent,
+    ),
+    ("FB_USED", "Memory used (in MiB).", lambda gpu: _mib(gpu.load.memory_used_bytes)),
+    ("FB_RESERVED", "Memory reserved (in MiB).", lambda gpu: _mib(gpu.load.memory_reserved_bytes)),
+    ("FB_FREE", "Memory free (in MiB).", lambda gpu: _mib(_free_bytes(gpu))),
+    (
+        "ROW_REMAP_FAILURE",
+        "Whether remapping of rows has failed.",
+        lambda gpu: gpu.errors.remap_failed,
+    ),
+    (
+        "ROW_REMAP_PENDING",
+        "Whether a row is remapped at the next reset.",
+        lambda gpu: gpu.errors.remap_pending,
+    ),
+)
+PROFILED: Final[tuple[tuple[str, str, Read], ...]] = (
+    (
+        "SM_ACTIVE",
+        "Part of the multiprocessors that work.",
+        lambda gpu: _ratio(gpu.load.sm_active_percent),
+    ),
+    (
+        "PIPE_TENSOR_ACTIVE",
+        "Part of the time for which tensor cores work.",
+        lambda gpu: _ratio(gpu.load.tensor_active_percent),
+    ),
+    (
+        "DRAM_ACTIVE",
+        "Part of the memory's bandwidth that is used.",
+        lambda gpu: _ratio(gpu.load.dram_active_percent),
+    ),
+)
+COUNTERS: Final[tuple[tuple[str, str, Read], ...]] = (
+    (
+        "TOTAL_ENERGY_CONSUMPTION",
+        "Total energy consumption since boot (in mJ).",
+        lambda gpu: _times(gpu.load.energy_joules, MILLIJOULES),
+    ),
+    (
+        "ECC_SBE_VOL_TOTAL",
+        "Single-bit errors since boot.",
+        lambda gpu: gpu.errors.ecc_corrected_volatile,
+    ),
+    (
+        "ECC_DBE_VOL_TOTAL",
+        "Double-bit errors since boot.",
+        lambda gpu: gpu.errors.ecc_uncorrected_volatile,
+    ),
+    (
+        "ECC_SBE_AGG_TOTAL",
+        "Single-bit errors in its life.",
+        lambda gpu: gpu.errors.ecc_corrected_aggregate,
+    ),
+    (
+        "ECC_DBE_AGG_TOTAL",
+        "Double-bit errors in its life.",
+        lambda gpu: gpu.errors.ecc_uncorrected_aggregate,
+    ),
+    (
+        "CORRECTABLE_REMAPPED_ROWS",
+        "Rows remapped for correctable errors.",
+        lambda gpu: gpu.errors.remapped_corrected,
+    ),
+    (
+        "UNCORRECTABLE_REMAPPED_ROWS",
+        "Rows remapped for uncorrectable errors.",
+        lambda gpu: gpu.errors.remapped_uncorrected,
+    ),
+    ("PCIE_REPLAY_COUNTER", "PCIe retries.", lambda gpu: gpu.errors.pcie_replays),
+)
+HEALTHS: Final = ("Healthy", "Degraded", "Failed")
+
+
+class GpuMetrics(Collector):
+    """Of one node.
+
+    Args:
+        known_devices: the GPUs, and what the last scan told of each.
+        pods: who holds them.
+    """
+
+    def __init__(self, known_devices: KnownDevices, pods: PodStore) -> None:
+        self._known_devices, self._pods = known_devices, pods
+
+    def collect(self) -> Iterator[Metric]:
+        """All families; a family without a figure has no series."""
+        findings = self._known_devices.findings
+        for name, text, read in GAUGES:
+            gauge = GaugeMetricFamily(f"DCGM_FI_DEV_{name}", text, labels=GPU_LABELS)
+            yield _filled(gauge, findings.facts, read)
+        for name, text, read in PROFILED:
+            gauge = GaugeMetricFamily(f"DCGM_FI_PROF_{name}", text, labels=GPU_LABELS)
+            yield _filled(gauge, findings.facts, read)
+        for name, text, read in COUNTERS:
+            # As a counter the library would add _total, which dcgm-exporter's names do not end in.
+            counter = Metric(f"DCGM_FI_DEV_{name}", text, "unknown")
+            for facts in findings.facts:
+                if (value := read(facts)) is not None:
+                    labels = dict(zip(GPU_LABELS, _labels(facts), strict=True))
+                    counter.add_sample(counter.name, labels, float(value))
+            yield counter
+        yield _throttled(findings.facts)
+        yield _health(findings.devices)
+        yield self._granted()
+
+    def _granted(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_agent_pod_gpu_granted_percent",
+            "Part of a GPU that a pod was given.",
+            labels=POD_LABELS,
+        )
+        for pod in tuple(self._pods.by_uid.values()):
+            if not pod.finished:
+                for share in annotated(pod):
+                    family.add_metric([share.uuid, pod.namespace, pod.name], share.percent)
+        return family
+
+
+def _filled(family: GaugeMetricFamily, gpus: tuple[GpuFacts, ...], read: Read) -> Metric:
+    for facts in gpus:
+        if (value := read(facts)) is not None:
+            family.add_metric(_labels(facts), float(value))
+    return family
+
+
+def _throttled(gpus: tuple[GpuFacts, ...]) -> Metric:
+    family = GaugeMetricFamily(
+        "gpupack_agent_gpu_throttled",
+        "1: clocks are held down for this reason, by NVML's name.",
+        labels=(*GPU_LABELS, "reason"),
+    )
+    for facts in gpus:
+        for reason in sorted(facts.load.throttled_by):
+            family.add_metric([*_labels(facts), reason], 1)
+    return family
+
+
+def _health(devices: tuple[GpuDevice, ...]) -> Metric:
+    family = GaugeMetricFamily(
+        "gpupack_agent_gpu_health",
+        "1 for what the GPU is: Healthy, Degraded or Failed.",
+        labels=("gpu", "UUID", "modelName", "health"),
+    )
+    for device in devices:
+        for health in HEALTHS:
+            labels = [str(device.index), device.uuid, device.model, health]
+            family.add_metric(labels, device.health == health)
+    return family
+
+
+def _labels(facts: GpuFacts) -> list[str]:
+    return [str(facts.index), facts.uuid, facts.board.pci_bus_id or "", facts.name]
+
+
+def _free_bytes(gpu: GpuFacts) -> int | None:
+    load = gpu.load
+    told = (load.memory_total_bytes, load.memory_used_bytes, load.memory_reserved_bytes)
+    if None in told:
+        return None
+    total, used, reserved = (each or 0 for each in told)
+    return total - used - reserved
+
+
+def _mib(number: int | None) -> float | None:
+    return None if number is None else number / BYTES_PER_MIB
+
+
+def _ratio(percent: float | None) -> float | None:
+    return None if percent is None else percent / PERCENT
+
+
+def _times(number: float | None, factor: float) -> float | None:
+    return None if number is None else number * factor

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Since when GPUs that pods hold have been idle.
+
+The time of a GPU begins when it is first seen to run nothing, and anew whenever something ran, it
+was not known, or other pods hold it. An agent that starts anew begins anew: nobody has looked
+meanwhile. What it finds stands in GPUNode, so that whoever decides by it may restart.
+
+Nothing is said before a GPU has been idle for a while: a pod that works and rests by turns must not
+make a write of each.
+"""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gpupack_agent.holders import annotated
+from gpupack_agent.pods import PodView
+from gpupack_crds.gpunode import GpuDevice
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Idle:
+    since: dt.datetime
+    holders: frozenset[str]
+
+
+class Idleness:
+    """Of one node's GPUs.
+
+    Args:
+        quiet_seconds: how long a GPU is idle before that is told.
+    """
+
+    def __init__(self, *, quiet_seconds: float) -> None:
+        self._quiet = dt.timedelta(seconds=quiet_seconds)
+        self._idle: dict[str, _Idle] = {}
+
+    def see(
+        self,
+        devices: Iterable[GpuDevice],
+        busy: Mapping[str, bool],
+        pods: Iterable[PodView],
+        now: dt.datetime,
+    ) -> tuple[GpuDevice, ...]:
+        """The GPUs, those that have been idle for a while with the moment since when.
+
+        Args:
+            devices: the node's GPUs.
+            busy: of real ones, whether anything runs; one that is missing does not tell.
+            pods: of the node.
+            now: the API server's time.
+        """
+        holding = _holding(pods)
+        idle: dict[str, _Idle] = {}
+        for device in devices:
+            held = holding.get(device.uuid, ())
+            if held and _is_idle(device, busy, held):
+                idle[device.uuid] = self._since(device.uuid, held, now)
+        self._idle = idle
+        return tuple(self._told(device, now) for device in devices)
+
+    def _since(self, uuid: str, held: Iterable[PodView], now: dt.datetime) -> _Idle:
+        holders = frozenset(pod.uid for pod in held)
+        before = self._idle.get(uuid)
+        return before if before and before.holders == holders else _Idle(now, holders)
+
+    def _told(self, device: GpuDevice, now: dt.datetime) -> GpuDevice:
+        idle = self._idle.get(device.uuid)
+        since = None
+        if idle is not None and now - idle.since >= self._quiet:
+            since = idle.since.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return msgspec.structs.replace(device, idle_since=since)
+
+
+def _holding(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
+    """Pods that have started, by each GPU that they hold: who has not cannot use any yet."""
+    found: dict[str, list[PodView]] = {}
+    for pod in pods:
+        if pod.started and not pod.finished:
+            for share in annotated(pod):
+                found.setdefault(share.uuid, []).append(pod)
+    return found
+
+
+def _is_idle(device: GpuDevice, busy: Mapping[str, bool], held: Iterable[PodView]) -> bool:
+    if device.simulated:
+        return all(pod.simulates_idle for pod in held)
+    return busy.get(device.uuid) is False

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's real GPUs, asked for in a process of its own.
+
+A GPU that the driver cannot be asked about without hanging is left out, so that it hides no other,
+and asked about again now and then. Until it answers it is Failed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.inventory import driver_files
+from gpupack_agent.inventory.base import Findings, Injection
+from gpupack_agent.inventory.driver_process import DriverProcess, command
+from gpupack_crds.gpunode import GpuDevice
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 300.0
+"""Until a GPU that hung is asked about again."""
+
+HANGS = "a call to the driver about this GPU does not come back; look at the host's kernel log"
+
+
+class DriverInventory:
+    """The GPUs that NVIDIA's driver shows.
+
+    Args:
+        host_root: where the host's root is seen, for driver libraries and sysfs.
+        scan_seconds: how long `changed` waits when there are no events.
+        answer_seconds: within which the driver must answer.
+        run: what asks the driver; by default our own process.
+    """
+
+    def __init__(
+        self,
+        host_root: pathlib.Path,
+        *,
+        scan_seconds: float,
+        answer_seconds: float,
+        run: Sequence[str] = (),
+    ) -> None:
+        self._host_root, self._scan_seconds = host_root, scan_seconds
+        self._wake = asyncio.Event()
+        self._process = DriverProcess(
+            run or command(host_root), answer_seconds=answer_seconds, on_event=self._wake.set
+        )
+        self._hung: dict[int, float] = {}
+        """By index, when a GPU was last asked about in vain, monotonic seconds."""
+        self._known: dict[int, tuple[GpuDevice, ...]] = {}
+        """As each was last seen, by index; several where it is cut into slices."""
+        self._minors: Mapping[str, int] = {}
+        self._forgets = False
+
+    async def scan(self) -> Findings:
+        """Read every GPU that answers; those that hang are Failed."""
+        if self._forgets:
+            self._forgets = False
+            await self._process.forget()
+        while True:
+            try:
+                findings = await self._process.scan(self._skipped())
+            except DriverHangs as hang:
+                if hang.index is None:
+                    raise
+                log.error("GPU %d: %s", hang.index, hang)  # noqa: TRY400 - the text says it all
+                self._hung[hang.index] = time.monotonic()
+            else:
+                return self._merged(findings)
+
+    def injection(self, uuids: Sequence[str]) -> Injection:
+        """Device nodes of these GPUs and the driver's libraries; files alone are looked at."""
+        minors = self._minors
+        if unknown := [uuid for uuid in uuids if uuid not in minors]:
+            raise InventoryUnavailable(
+                f"the driver does not tell the device node of {', '.join(unknown)}: it was not "
+                "found by the last scan, or gives no minor number"
+            )
+        return driver_files.injection(self._host_root, [minors[uuid] for uuid in uuids])
+
+    def forget(self) -> None:
+        """XIDs of the past do not count any more; the driver's recovery action does."""
+        self._forgets = True
+        self._wake.set()
+
+    async def changed(self) -> None:
+        """Return at the next event of the driver, or when a scan is due."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._scan_seconds):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def close(self) -> None:
+        """End the process that asks the driver."""
+        await self._process.close()
+
+    def _skipped(self) -> tuple[int, ...]:
+        """No GPU is asked about again while the process that hung because of one has not ended."""
+        now, is_stuck = time.monotonic(), self._process.stuck > 0
+        return tuple(
+            index
+            for index, at in sorted(self._hung.items())
+            if is_stuck or now - at < AGAIN_SECONDS
+        )
+
+    def _merged(self, findings: Findings) -> Findings:
+        skipped = self._skipped()
+        self._hung = {index: at for index, at in self._hung.items() if index in skipped}
+        found: dict[int, list[GpuDevice]] = {}
+        for device in findings.devices:
+            found.setdefault(device.index, []).append(device)
+        self._known |= {index: tuple(devices) for index, devices in found.items()}
+        self._minors = findings.minors
+        silent = [
+            msgspec.structs.replace(device, health="Failed", cause=HANGS)
+            for index in self._hung
+            for device in self._known.get(index, ())
+        ]
+        return replace(findings, devices=(*findings.devices, *silent))

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's side of the process that asks the driver.
+
+A driver call that does not come back may hang in the kernel, where no signal ends it: such a
+process is killed, left alone, and another takes its place. How many are left alone has a bound; at
+the bound the driver is not asked any more until one of them has ended.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.messages import (
+    REPLIES,
+    Event,
+    Forget,
+    Found,
+    Reading,
+    Request,
+    Scan,
+    Unavailable,
+    line,
+)
+
+log = logging.getLogger(__name__)
+
+MOST_STUCK = 3
+"""Killed processes that have not ended."""
+
+LINE_BYTES = 4 * 1024 * 1024
+"""Of one reply; 128 GPUs take a tenth of it."""
+
+
+def command(host_root: Path) -> tuple[str, ...]:
+    """How the process is started."""
+    module = "gpupack_agent.inventory.prober"
+    return (sys.executable, "-m", module, "--host-root", str(host_root))
+
+
+class DriverProcess:
+    """Started when it is first asked, and anew when it has ended.
+
+    Args:
+        command: what is run.
+        answer_seconds: within which each GPU must have been read, and all that is none's.
+        on_event: called when the driver tells that something happened.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, answer_seconds: float, on_event: Callable[[], None]
+    ) -> None:
+        self._command, self._seconds, self._on_event = command, answer_seconds, on_event
+        self._process: Process | None = None
+        self._stuck: list[Process] = []
+        self._replies: asyncio.Queue[Reading | Found | Unavailable | None] = asyncio.Queue()
+        self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def stuck(self) -> int:
+        """How many killed processes have not ended: they hang in the driver."""
+        self._stuck = [each for each in self._stuck if each.returncode is None]
+        return len(self._stuck)
+
+    async def scan(self, skip: Sequence[int]) -> Findings:
+        """Look at the GPUs but those.
+
+        Raises:
+            DriverHangs: a call did not come back in time.
+            InventoryUnavailable: the driver answers otherwise than with GPUs.
+        """
+        await self._send(Scan(tuple(skip)))
+        reading: int | None = None
+        while True:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    reply = await self._replies.get()
+            except TimeoutError:
+                await self._abandon()
+                raise DriverHangs(self._seconds, index=reading) from None
+            match reply:
+                case Reading(index=reading):
+                    pass
+                case Found(findings=findings):
+                    return findings
+                case Unavailable(message=message):
+                    raise InventoryUnavailable(message)
+                case None:
+                    await self._abandon()
+                    raise InventoryUnavailable("the process that asks the driver has ended")
+
+    async def forget(self) -> None:
+        """Let no error of the past count any more; who begins anew knows of none."""
+        if self._process is not None:
+            await self._send(Forget())
+
+    async def close(self) -> None:
+        """End it, and forget those that hang."""
+        if self._process is not None:
+            await self._abandon()
+        self._stuck.clear()
+
+    async def _send(self, request: Request) -> None:
+        process = self._process or await self._start()
+        assert process.stdin is not None  # noqa: S101 - for the type checker
+        process.stdin.write(line(request))
+        with contextlib.suppress(ConnectionError):  # the end is told by the replies
+            await process.stdin.drain()
+
+    async def _start(self) -> Process:
+        if self.stuck >= MOST_STUCK:
+            raise InventoryUnavailable(
+                f"{self.stuck} calls to the NVIDIA driver hang and cannot be ended: look at the "
+                "host's kernel log, and restart the host"
+            )
+        process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES
+        )
+        self._process, self._replies = process, asyncio.Queue()
+        self._listening = asyncio.create_task(self._listen(process, self._replies))
+        return process
+
+    async def _listen(
+        self, process: Process, replies: asyncio.Queue[Reading | Found | Unavailable | None]
+    ) -> None:
+        assert process.stdout is not None  # noqa: S101 - for the type checker
+        try:
+            async for each in process.stdout:
+                reply = REPLIES.decode(each)
+                if isinstance(reply, Event):
+                    self._on_event()
+                else:
+                    replies.put_nowait(reply)
+        except (msgspec.MsgspecError, ValueError) as error:
+            log.error("the process that asks the driver said nonsense: %s", error)  # noqa: TRY400
+        replies.put_nowait(None)
+
+    async def _abandon(self) -> None:
+        process, self._process = self._process, None
+        if self._listening is not None:
+            self._listening.cancel()
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        self._stuck.append(process)
+        # One that is not in the kernel ends at once.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await process.wait()

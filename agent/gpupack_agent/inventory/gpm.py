@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a GPU's multiprocessors did between two scans, by NVML's performance monitoring (GPM).
+
+Utilisation says for which part of the time any kernel ran, however small; this says how much of the
+GPU worked. Boards from Hopper on tell it; a GPU that is cut into slices does not.
+"""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+METRICS: Final = (
+    "NVML_GPM_METRIC_SM_UTIL",
+    "NVML_GPM_METRIC_ANY_TENSOR_UTIL",
+    "NVML_GPM_METRIC_DRAM_BW_UTIL",
+)
+
+
+class Gpm:
+    """Keeps the last sample of each GPU.
+
+    Args:
+        nvml: the module `pynvml`, or anything with its functions.
+    """
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+        self._samples: dict[str, Any] = {}
+
+    def percents(self, uuid: str, handle: Any) -> dict[str, float]:
+        """Figures since the last call, by their names in METRICS, in percent.
+
+        Empty at the first call, and where the board does not tell.
+        """
+        before = self._samples.pop(uuid, None)
+        try:
+            sample = self._sampled(handle)
+            if sample is None:
+                return {}
+            self._samples[uuid] = sample
+            return self._between(before, sample) if before is not None else {}
+        except self._nvml.NVMLError:
+            return {}
+        finally:
+            if before is not None:
+                self._nvml.nvmlGpmSampleFree(before)
+
+    def retain(self, uuids: Collection[str]) -> None:
+        """Forget GPUs that are there no more."""
+        for uuid in self._samples.keys() - set(uuids):
+            self._nvml.nvmlGpmSampleFree(self._samples.pop(uuid))
+
+    def _sampled(self, handle: Any) -> Any:
+        if not self._nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
+            return None
+        sample = self._nvml.nvmlGpmSampleAlloc()
+        try:
+            return self._nvml.nvmlGpmSampleGet(handle, sample)
+        except self._nvml.NVMLError:
+            self._nvml.nvmlGpmSampleFree(sample)
+            raise
+
+    def _between(self, first: Any, second: Any) -> dict[str, float]:
+        asked = self._nvml.c_nvmlGpmMetricsGet_t()
+        asked.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+        asked.numMetrics = len(METRICS)
+        asked.sample1, asked.sample2 = first, second
+        for position, name in enumerate(METRICS):
+            asked.metrics[position].metricId = getattr(self._nvml, name)
+        told = self._nvml.nvmlGpmMetricsGet(asked).metrics
+        return {
+            name: float(told[position].value)
+            for position, name in enumerate(METRICS)
+            if told[position].nvmlReturn == self._nvml.NVML_SUCCESS
+        }

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that asks the driver, so that a call which does not come back stops nothing else.
+
+It does what it is told on standard input and answers on standard output, one request after the
+other; before each GPU it says which one it asks for. It ends with its standard input, and so with
+the agent.
+"""
+
+import argparse
+import logging
+import pathlib
+import sys
+import threading
+from typing import Any, BinaryIO
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.asking import Asking
+from gpupack_agent.inventory.messages import (
+    REQUESTS,
+    Event,
+    Forget,
+    Found,
+    Reading,
+    Reply,
+    Scan,
+    Unavailable,
+    line,
+)
+from gpupack_agent.inventory.nvml import NvmlReader, open_nvml
+from gpupack_agent.inventory.xids import XidWatcher
+
+
+class Prober:
+    """Serves one agent.
+
+    Args:
+        nvml: the module `pynvml`, or anything with its functions.
+        host_root: where the host's root is seen, for driver libraries and sysfs.
+        output: where to the replies are written.
+    """
+
+    def __init__(self, nvml: Any, host_root: pathlib.Path, output: BinaryIO) -> None:
+        self._host_root, self._output = host_root, output
+        self._lock = threading.Lock()
+        self._nvml = Asking(nvml, lambda index: self._reply(Reading(index)))
+        self._xids = XidWatcher(self._nvml, notify=lambda: self._reply(Event()))
+        self._reader: NvmlReader | None = None
+
+    def serve(self, requests: BinaryIO) -> None:
+        """Answer until the requests end."""
+        for each in requests:
+            match REQUESTS.decode(each):
+                case Scan(skip=skip):
+                    self._reply(self._scan(skip))
+                case Forget():
+                    self._xids.forget()
+
+    def _scan(self, skip: tuple[int, ...]) -> Reply:
+        self._nvml.begin()
+        try:
+            if self._reader is None:
+                open_nvml(self._nvml, host_root=self._host_root)
+                self._reader = NvmlReader(self._nvml, self._xids, host_root=self._host_root)
+            findings = self._reader.scan(skip)
+        except InventoryUnavailable as error:
+            return Unavailable(str(error))
+        return Found(findings)
+
+    def _reply(self, reply: Reply) -> None:
+        """The thread that waits for events writes too."""
+        with self._lock:
+            self._output.write(line(reply))
+            self._output.flush()
+
+
+def main() -> None:
+    """`python -m gpupack_agent.inventory.prober`."""
+    import pynvml  # noqa: PLC0415 - the tests' process has recordings instead
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host-root", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    Prober(pynvml, arguments.host_root, sys.stdout.buffer).serve(sys.stdin.buffer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a GPU's facts through NVML.
+
+What a driver or board does not tell is left out: each call is guarded on its own. Fields are read
+in one call, and each has a return code of its own.
+"""
+
+import pathlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from gpupack_agent.inventory.facts import Board, Errors, GpuFacts, GpuProcess, Links, Load
+from gpupack_agent.inventory.gpm import Gpm
+
+T = TypeVar("T")
+
+MILLI: Final = 1000.0
+CPUS_PER_WORD: Final = 64
+MOST_CPUS: Final = 1024
+MOST_LINKS: Final = 36
+"""NVML_NVLINK_MAX_LINKS of the newest library; an older one refuses the higher numbers."""
+
+ARCHITECTURES: Final = {2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing"} | {
+    7: "Ampere",
+    8: "Ada",
+    9: "Hopper",
+    10: "Blackwell",
+    13: "Rubin",
+}
+"""NVML_DEVICE_ARCH_*."""
+
+COMPUTE_MODES: Final = {
+    0: "default",
+    1: "exclusive_thread",
+    2: "prohibited",
+    3: "exclusive_process",
+}
+"""NVML_COMPUTEMODE_*."""
+
+THROTTLES: Final = (
+    "SwPowerCap",
+    "HwSlowdown",
+    "SyncBoost",
+    "SwThermalSlowdown",
+    "HwThermalSlowdown",
+    "HwPowerBrakeSlowdown",
+)
+"""Reasons that somebody may want to do something about: an idle GPU's clocks are low as well."""
+
+FIELDS: Final = {
+    "memory_temperature_celsius": "NVML_FI_DEV_MEMORY_TEMP",
+    "remapped_corrected": "NVML_FI_DEV_REMAPPED_COR",
+    "remapped_uncorrected": "NVML_FI_DEV_REMAPPED_UNC",
+    "remap_pending": "NVML_FI_DEV_REMAPPED_PENDING",
+    "remap_failed": "NVML_FI_DEV_REMAPPED_FAILURE",
+    "nvlink_crc": "NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+    "nvlink_replays": "NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+    "nvlink_recoveries": "NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+    "links": "NVML_FI_DEV_NVLINK_LINK_COUNT",
+    "recovery_action": "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
+}
+
+VALUE_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""By NVML_VALUE_TYPE_*."""
+
+
+class Readings:
+    """Of the GPUs of one node.
+
+    Args:
+        nvml: the module `pynvml`, or anything with its functions.
+        host_root: where the host's root is seen, for sysfs.
+    """
+
+    def __init__(self, nvml: Any, host_root: pathlib.Path) -> None:
+        self._nvml, self._host_root = nvml, host_root
+        self._gpm = Gpm(nvml)
+        self._boards: dict[str, Board] = {}
+        """By UUID: asking once in the life of this process is enough."""
+
+    def facts(self, handle: Any, *, uuid: str, index: int, name: str) -> GpuFacts:
+        """All that the driver tells now."""
+        board = self._boards.get(uuid)
+        if board is None:
+            board = self._boards[uuid] = self._board(handle)
+        fields = self._fields(handle)
+        return GpuFacts(
+            uuid=uuid,
+            index=index,
+            name=name,
+            board=board,
+            load=self._load(handle, fields, self._gpm.percents(uuid, handle)),
+            errors=self._errors(handle, fields),
+            links=self._links(handle, fields),
+            processes=self._processes(handle),
+        )
+
+    def _board(self, handle: Any) -> Board:
+        nvml, ask = self._nvml, self._told
+        capability = ask("nvmlDeviceGetCudaComputeCapability", handle)
+        pci = ask("nvmlDeviceGetPciInfo", handle)
+        bus_id = _text(pci.busId)[-12:].lower() if pci is not None else None
+        ecc = ask("nvmlDeviceGetEccMode", handle)
+        return Board(
+            serial=_or_none(_text, ask("nvmlDeviceGetSerial", handle)),
+            architecture=ARCHITECTURES.get(ask("nvmlDeviceGetArchitecture", handle)),
+            compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
+            pci_bus_id=bus_id,
+            pcie_generation_most=ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            pcie_width_most=ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
+            numa_node=self._numa_node(bus_id),
+            cpus=tuple(_bits(ask("nvmlDeviceGetCpuAffinity", handle, MOST_CPUS // CPUS_PER_WORD))),
+            compute_mode=COMPUTE_MODES.get(ask("nvmlDeviceGetComputeMode", handle)),
+            ecc_enabled=bool(ecc[0]) if ecc is not None else None,
+            power_limit_watts=_milli(ask("nvmlDeviceGetEnforcedPowerLimit", handle)),
+            slowdown_celsius=ask(
+                "nvmlDeviceGetTemperatureThreshold",
+                handle,
+                nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
+            ),
+            sm_clock_most_mhz=ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+        )
+
+    def retain(self, uuids: Collection[str]) -> None:
+        """Forget what was read of other GPUs."""
+        self._gpm.retain(uuids)
+
+    def _load(
+        self, handle: Any, fields: Mapping[str, int | float], active: Mapping[str, float]
+    ) -> Load:
+        nvml, ask = self._nvml, self._told
+        used = ask("nvmlDeviceGetUtilizationRates", handle)
+        # Version 2 tells what the driver keeps for itself apart from what processes hold.
+        memory = ask("nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
+        return Load(
+            utilization_percent=used.gpu if used is not None else None,
+            memory_utilization_percent=used.memory if used is not None else None,
+            sm_active_percent=active.get("NVML_GPM_METRIC_SM_UTIL"),
+            tensor_active_percent=active.get("NVML_GPM_METRIC_ANY_TENSOR_UTIL"),
+            dram_active_percent=active.get("NVML_GPM_METRIC_DRAM_BW_UTIL"),
+            memory_total_bytes=memory.total if memory is not None else None,
+            memory_used_bytes=memory.used if memory is not None else None,
+            memory_reserved_bytes=memory.reserved if memory is not None else None,
+            sm_clock_mhz=ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
+            throttled_by=self._throttles(ask("nvmlDeviceGetCurrentClocksEventReasons", handle)),
+            power_watts=_milli(ask("nvmlDeviceGetPowerUsage", handle)),
+            energy_joules=_milli(ask("nvmlDeviceGetTotalEnergyConsumption", handle)),
+            temperature_celsius=ask("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
+            memory_temperature_celsius=_int(fields.get("memory_temperature_celsius")),
+        )
+
+    def _errors(self, handle: Any, fields: Mapping[str, int | float]) -> Errors:
+        nvml, ask = self._nvml, self._told
+
+        def ecc(kind: int, counter: int) -> int | None:
+            told: int | None = ask("nvmlDeviceGetTotalEccErrors", handle, kind, counter)
+            return told
+
+        corrected = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
+        uncorrected = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+        volatile, aggregate = nvml.NVML_VOLATILE_ECC, nvml.NVML_AGGREGATE_ECC
+        return Errors(
+            ecc_corrected_volatile=ecc(corrected, volatile),
+            ecc_uncorrected_volatile=ecc(uncorrected, volatile),
+            ecc_corrected_aggregate=ecc(corrected, aggregate),
+            ecc_uncorrected_aggregate=ecc(uncorrected, aggregate),
+            remapped_corrected=_int(fields.get("remapped_corrected")),
+            remapped_uncorrected=_int(fields.get("remapped_uncorrected")),
+            remap_pending=_or_none(bool, fields.get("remap_pending")),
+            remap_failed=_or_none(bool, fields.get("remap_failed")),
+            pcie_replays=ask("nvmlDeviceGetPcieReplayCounter", handle),
+            nvlink_crc=_int(fields.get("nvlink_crc")),
+            nvlink_replays=_int(fields.get("nvlink_replays")),
+            nvlink_recoveries=_int(fields.get("nvlink_recoveries")),
+            recovery_action=_int(fields.get("recovery_action")),
+        )
+
+    def _links(self, handle: Any, fields: Mapping[str, int | float]) -> Links:
+        count = min(int(fields.get("links", 0)), MOST_LINKS)
+        states = [self._told("nvmlDeviceGetNvLinkState", handle, link) for link in range(count)]
+        return Links(
+            pcie_generation=self._told("nvmlDeviceGetCurrPcieLinkGeneration", handle),
+            pcie_width=self._told("nvmlDeviceGetCurrPcieLinkWidth", handle),
+            nvlinks=tuple(bool(state) for state in states if state is not None),
+        )
+
+    def _processes(self, handle: Any) -> tuple[GpuProcess, ...]:
+        """The largest figure of a process that has contexts of both kinds."""
+        found: dict[int, int | None] = {}
+        for call in (
+            "nvmlDeviceGetComputeRunningProcesses",
+            "nvmlDeviceGetMPSComputeRunningProcesses",
+            "nvmlDeviceGetGraphicsRunningProcesses",
+        ):
+            for process in self._told(call, handle) or ():
+                told, before = process.usedGpuMemory, found.get(process.pid)
+                found[process.pid] = before if told is None else max(told, before or 0)
+        return tuple(GpuProcess(pid, memory) for pid, memory in sorted(found.items()))
+
+    def _throttles(self, mask: int | None) -> frozenset[str]:
+        names = THROTTLES if mask else ()
+        bits = {name: getattr(self._nvml, f"nvmlClocksEventReason{name}") for name in names}
+        return frozenset(name for name, bit in bits.items() if mask and mask & bit)
+
+    def _fields(self, handle: Any) -> dict[str, int | float]:
+        ids = [getattr(self._nvml, name) for name in FIELDS.values()]
+        values = self._told("nvmlDeviceGetFieldValues", handle, ids) or ()
+        return {
+            name: getattr(value.value, VALUE_MEMBERS[value.valueType])
+            for name, value in zip(FIELDS, values, strict=False)
+            if value.nvmlReturn == self._nvml.NVML_SUCCESS
+        }
+
+    def _numa_node(self, bus_id: str | None) -> int | None:
+        """Ask sysfs: NVML's own call is unsupported on common boards (H200 among them)."""
+        if bus_id is None:
+            return None
+        path = self._host_root / "sys/bus/pci/devices" / bus_id / "numa_node"
+        try:
+            node = int(path.read_text())
+        except (OSError, ValueError):
+            return None
+        return node if node >= 0 else None
+
+    def _told(self, name: str, *arguments: Any) -> Any:
+        """Ask for something that not every driver or board tells."""
+        try:
+            return getattr(self._nvml, name)(*arguments)
+        except self._nvml.NVMLError:
+            return None
+
+
+def _bits(words: Iterable[int] | None) -> Iterable[int]:
+    for position, word in enumerate(words or ()):
+        for bit in range(CPUS_PER_WORD):
+            if word >> bit & 1:
+                yield position * CPUS_PER_WORD + bit
+
+
+def _text(told: str | bytes) -> str:
+    return told.decode() if isinstance(told, bytes) else told
+
+
+def _int(told: float | None) -> int | None:
+    return None if told is None else int(told)
+
+
+def _milli(told: int | None) -> float | None:
+    return None if told is None else told / MILLI
+
+
+def _or_none(make: Callable[[Any], T], told: Any) -> T | None:
+    return None if told is None else make(told)

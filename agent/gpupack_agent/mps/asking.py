@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which processes use a GPU, asked for in a process of its own: a driver call can hang.
+
+It is there while limited shares are held. One that does not answer is killed; until it has ended
+nobody is asked, so there are never two.
+"""
+
+import asyncio
+import contextlib
+import pathlib
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterable, Sequence
+from typing import Any, BinaryIO
+
+import msgspec
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.nvml import open_nvml
+from gpupack_agent.mps.processes import GpuProcess, read
+
+END_SECONDS = 0.5
+
+_REPLIES = msgspec.json.Decoder(tuple[GpuProcess, ...] | str)
+_REQUESTS = msgspec.json.Decoder(tuple[str, ...])
+
+
+def command(host_root: pathlib.Path) -> tuple[str, ...]:
+    """How the process is started."""
+    return (sys.executable, "-m", "gpupack_agent.mps.asking", str(host_root))
+
+
+class ProcessReader:
+    """Started when it is first asked.
+
+    Args:
+        command: what is run.
+        answer_seconds: within which it must answer.
+    """
+
+    def __init__(self, command: Sequence[str], *, answer_seconds: float) -> None:
+        self._command, self._seconds = command, answer_seconds
+        self._process: Process | None = None
+        self._killed: Process | None = None
+
+    async def read(self, uuids: Iterable[str]) -> tuple[GpuProcess, ...]:
+        """The processes that use these GPUs.
+
+        Raises:
+            InventoryUnavailable: the driver does not tell.
+        """
+        try:
+            async with asyncio.timeout(self._seconds):
+                answer = await self._ask(sorted(uuids))
+        except (TimeoutError, OSError, msgspec.MsgspecError) as error:
+            await self.stop()
+            raise InventoryUnavailable(f"{type(error).__name__} {error}".strip()) from error
+        if isinstance(answer, str):
+            raise InventoryUnavailable(answer)
+        return answer
+
+    async def stop(self) -> None:
+        """Nobody is asked any more; it is started anew by the next question."""
+        if self._process is None:
+            return
+        self._killed, self._process = self._process, None
+        if self._killed.stdin is not None:
+            self._killed.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._killed.kill()
+        # One that is not in the kernel ends at once.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await self._killed.communicate()
+
+    async def _ask(self, uuids: list[str]) -> tuple[GpuProcess, ...] | str:
+        process = self._process or await self._start()
+        assert process.stdin is not None  # noqa: S101 - for the type checker
+        assert process.stdout is not None  # noqa: S101 - likewise
+        process.stdin.write(msgspec.json.encode(uuids) + b"\n")
+        await process.stdin.drain()
+        answer: tuple[GpuProcess, ...] | str = _REPLIES.decode(await process.stdout.readline())
+        return answer
+
+    async def _start(self) -> Process:
+        if self._killed is not None and self._killed.returncode is None:
+            raise OSError("a call to the driver hangs and cannot be ended")
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=PIPE, stdout=PIPE
+        )
+        return self._process
+
+
+def serve(nvml: Any, requests: BinaryIO, output: BinaryIO) -> None:
+    """Answer until the requests end: processes, or why there is no answer."""
+    for each in requests:
+        reply: tuple[GpuProcess, ...] | str
+        try:
+            reply = read(nvml, _REQUESTS.decode(each))
+        except nvml.NVMLError as error:
+            reply = str(error)
+        output.write(msgspec.json.encode(reply) + b"\n")
+        output.flush()
+
+
+def main() -> None:
+    """`python -m gpupack_agent.mps.asking HOST_ROOT`."""
+    import pynvml  # noqa: PLC0415 - the tests' process has another
+
+    open_nvml(pynvml, host_root=pathlib.Path(sys.argv[1]))
+    serve(pynvml, sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

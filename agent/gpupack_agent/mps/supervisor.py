@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One MPS daemon for each GPU of which limited shares are held.
+
+It does what the folder says, asks nobody else, and has no right at the API server. Its daemons end
+with it, and with them whatever computes on their GPUs: it is restarted by hand alone (the
+DaemonSet's update strategy is OnDelete), and an agent that ends changes nothing here.
+
+The daemon serves users of all UIDs at once (`-multiuser-server`); without that it would serve one
+after the other. It knows one GPU, and the compute mode of that stays as it is.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Mapping
+
+from gpupack_agent.inventory import driver_files
+from gpupack_agent.mps.folder import MpsFolder
+from gpupack_agent.mps.log import LogReader
+
+log = logging.getLogger(__name__)
+
+ROUND_SECONDS = 0.5
+QUIT_SECONDS = 5.0
+LAST_WORDS_SECONDS = 1.0
+AGAIN_SECONDS = 5.0
+"""Until a daemon that ended by itself is started again."""
+
+LOOK_SECONDS = 60.0
+"""Until the host is looked at again that had no such programs."""
+
+CONTROL = "nvidia-cuda-mps-control"
+PROGRAM_FOLDERS = ("usr/local/nvidia/bin", "usr/bin")
+"""Where a host has the driver's programs."""
+
+
+@dataclasses.dataclass(slots=True)
+class Daemon:
+    """A daemon that runs."""
+
+    process: asyncio.subprocess.Process
+    reading: asyncio.Task[None]
+
+
+class Supervisor:
+    """Keeps the daemons equal to the wishes.
+
+    Args:
+        folder: the wishes.
+        program: the host's nvidia-cuda-mps-control.
+        libraries: a folder with the host's driver libraries and no others: of the host's C library
+            this process has one of its own.
+    """
+
+    def __init__(
+        self, folder: MpsFolder, program: pathlib.Path, libraries: pathlib.Path | None
+    ) -> None:
+        self._folder, self._program, self._libraries = folder, program, libraries
+        self._daemons: dict[str, Daemon] = {}
+        self._ended_at: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Until cancelled; then all daemons end."""
+        try:
+            while True:
+                self._folder.beat()
+                await self.round()
+                await asyncio.sleep(ROUND_SECONDS)
+        finally:
+            self._folder.rest()
+            await asyncio.gather(*(self._stop(uuid) for uuid in list(self._daemons)))
+
+    async def round(self) -> None:
+        """Start and stop what is to be."""
+        wanted = self._folder.wanted()
+        for uuid, daemon in list(self._daemons.items()):
+            if daemon.process.returncode is not None:
+                log.error("GPU %s: its daemon ended with %d", uuid, daemon.process.returncode)
+                self._ended_at[uuid] = time.monotonic()
+                await self._forget(uuid)
+            elif uuid not in wanted:
+                await self._stop(uuid)
+        for uuid in sorted(wanted - self._daemons.keys()):
+            if time.monotonic() - self._ended_at.get(uuid, -AGAIN_SECONDS) >= AGAIN_SECONDS:
+                await self._start(uuid)
+
+    async def _start(self, uuid: str) -> None:
+        pipe = self._folder.pipe(uuid)
+        shutil.rmtree(pipe, ignore_errors=True)
+        pipe.mkdir(parents=True)
+        process = await asyncio.create_subprocess_exec(
+            str(self._program),
+            "-f",
+            "-multiuser-server",
+            env=self._environment(uuid),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        self._daemons[uuid] = Daemon(process, asyncio.create_task(self._read(uuid, process)))
+        log.info("GPU %s: daemon %d", uuid, process.pid)
+
+    async def _read(self, uuid: str, process: asyncio.subprocess.Process) -> None:
+        reader, stream = LogReader(), process.stdout
+        while stream and (line := await stream.readline()):
+            text = line.decode(errors="replace").rstrip()
+            log.debug("GPU %s: %s", uuid, text)
+            if fault := reader.read(text, now=time.time()):
+                log.warning("GPU %s: clients %s failed together", uuid, fault.clients)
+                with contextlib.suppress(OSError):
+                    self._folder.record(uuid, fault)
+
+    async def _stop(self, uuid: str) -> None:
+        """«quit» waits for nobody; clients that are left fail."""
+        process = self._daemons[uuid].process
+        asked = await asyncio.create_subprocess_exec(
+            str(self._program),
+            env=self._environment(uuid),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            async with asyncio.timeout(QUIT_SECONDS):
+                await asked.communicate(b"quit\n")
+                await process.wait()
+        except TimeoutError:
+            for each in (asked, process):
+                with contextlib.suppress(ProcessLookupError):
+                    each.kill()
+            await process.wait()
+        await self._forget(uuid)
+        log.info("GPU %s: its daemon is gone", uuid)
+
+    async def _forget(self, uuid: str) -> None:
+        """Its last words are read; its server may keep the pipe open."""
+        reading = self._daemons.pop(uuid).reading
+        await asyncio.wait([reading], timeout=LAST_WORDS_SECONDS)
+        reading.cancel()
+        shutil.rmtree(self._folder.pipe(uuid), ignore_errors=True)
+
+    def _environment(self, uuid: str) -> Mapping[str, str]:
+        pipe = str(self._folder.pipe(uuid))
+        said = {
+            "CUDA_VISIBLE_DEVICES": uuid,
+            "CUDA_MPS_PIPE_DIRECTORY": pipe,
+            "CUDA_MPS_LOG_DIRECTORY": pipe,
+            # The daemon starts the server that lies beside it.
+            "PATH": f"{self._program.parent}:{os.environ.get('PATH', '')}",
+        }
+        return said | ({"LD_LIBRARY_PATH": str(self._libraries)} if self._libraries else {})
+
+
+async def serve(folder: MpsFolder, host_root: pathlib.Path, libraries: pathlib.Path) -> None:
+    """Supervise, once the host has the driver's programs; until then nobody is promised limits.
+
+    Args:
+        folder: the wishes.
+        host_root: where the host's root is seen.
+        libraries: a folder to be made, for links to the host's driver libraries.
+    """
+    while (found := program(host_root)) is None:
+        log.warning("the host has no %s below %s: no limited shares here", CONTROL, host_root)
+        await asyncio.sleep(LOOK_SECONDS)
+    await Supervisor(folder, found, link_libraries(host_root, libraries)).run()
+
+
+def program(host_root: pathlib.Path) -> pathlib.Path | None:
+    """The host's control program; None: it has none."""
+    paths = (host_root / folder / CONTROL for folder in PROGRAM_FOLDERS)
+    return next((path for path in paths if path.exists()), None)
+
+
+def link_libraries(host_root: pathlib.Path, into: pathlib.Path) -> pathlib.Path | None:
+    """Make a folder with the host's driver libraries; None where the host's root is our own."""
+    if host_root == pathlib.Path("/"):
+        return None
+    into.mkdir(parents=True, exist_ok=True)
+    for name, path in driver_files.libraries(host_root):
+        (into / name).unlink(missing_ok=True)
+        (into / name).symlink_to(path)
+    return into

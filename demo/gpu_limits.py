@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make demo-gpu` asks of limited shares: limits hold, and who goes beyond fails alone."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gpu_jobs import IMAGE, Bench, Broken
+
+from gpupack_devcluster.kubectl import wait_until
+
+Json = dict[str, Any]
+
+LOAD = Path(__file__).with_name("gpu_load.py")
+HALF = (50, "30Gi")
+EQUAL = 0.10
+"""Two equal shares compute alike within this."""
+ALONE = 0.9
+"""And together this part of what one alone has of the whole GPU, or more."""
+
+
+def pod(
+    name: str, *work: str, share: tuple[int, str] | None = HALF, isolation: str = "limited"
+) -> Json:
+    """A pod of its own that computes on a share, or on a whole GPU."""
+    limits = {"gpupack.dev/gpu": "1"}
+    if share:
+        percent, memory = share
+        limits = {
+            "gpupack.dev/gpu-share": "1",
+            "gpupack.dev/gpu-percent": str(percent),
+            "gpupack.dev/gpu-memory": memory,
+        }
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["python", "-c", LOAD.read_text(), *work],
+        "resources": {"limits": limits},
+    }
+    metadata: Json = {"name": name}
+    if share:
+        metadata["annotations"] = {"gpupack.dev/isolation": isolation}
+    spec = {"schedulerName": "gpupack", "restartPolicy": "Never", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def check_rates(bench: Bench, *, during: Callable[[], None]) -> Json:
+    """Two halves compute alike, and together as much as one alone, whatever befalls the agent."""
+    bench.apply(pod("alone", "gemm", "3", share=None))
+    alone = bench.view("alone")["tflops"]
+    bench.apply(pod("half-a", "gemm", "12"), pod("half-b", "gemm", "12"))
+    bench.running("half-a", "half-b")
+    during()
+    halves = [bench.view(name) for name in ("half-a", "half-b")]
+    rates = [half["tflops"] for half in halves]
+    seen: Json = {"alone": alone, "halves": rates, "sms": [half["sms"] for half in halves]}
+    seen["free_gib"] = [half["free_gib"] for half in halves]
+    if max(rates) > min(rates) * (1 + EQUAL) or sum(rates) < ALONE * alone:
+        raise Broken(f"two halves of a GPU compute {rates} TFLOP/s, one alone {alone}")
+    what = "two limited shares (50%, 30 GiB) compute alike, the agent killed meanwhile"
+    return {"check": what, "figures": seen}
+
+
+def check_memory(bench: Bench) -> Json:
+    """Who asks for more memory is refused it, and alone."""
+    bench.apply(pod("greedy", "allocate", "40"), pod("beside", "gemm", "6"))
+    greedy, beside = bench.view("greedy"), bench.view("beside")
+    if greedy["allocated_gib"] > 30 or "died" in beside:  # noqa: PLR2004 - of its share
+        raise Broken(f"a share of 30 GiB was given {greedy}; beside it {beside}")
+    return {
+        "check": "a share that asks for more memory is refused it",
+        "figures": {"asks for 40": greedy, "beside": beside},
+    }
+
+
+def check_overrun(bench: Bench) -> Json:
+    """Two processes with 20 GiB each exceed 30 GiB: they are ended, and nobody else."""
+    bench.apply(pod("double", "double", "20"), pod("beside", "gemm", "15"))
+    began = time.monotonic()
+    ended = bench.ended("double")
+    seconds = round(time.monotonic() - began, 1)
+    beside, said = bench.view("beside"), bench.events("double")
+    reasons = {each["reason"] for each in said}
+    if ended["status"]["phase"] != "Failed" or "died" in beside or "GpuShareEnded" not in reasons:
+        raise Broken(f"it ended as {ended['status']}; was told {said}; beside it {beside}")
+    notes = [each["note"] for each in said if each["reason"].startswith("GpuShare")]
+    seen = {"told": notes, "beside": beside, "seconds": seconds}
+    return {"check": "two processes that exceed a share together are ended alone", "figures": seen}
+
+
+def check_latency(bench: Bench) -> Json:
+    """How long small work of a 10 % share takes beside a 90 % trainer, with limits and without."""
+    seen: Json = {}
+    for isolation in ("limited", "cooperative"):
+        small = pod("small", "latency", "8", share=(10, "10Gi"), isolation=isolation)
+        large = pod("large", "gemm", "16", share=(90, "60Gi"), isolation=isolation)
+        bench.apply(small, large)
+        seen[isolation] = {"latency": bench.view("small"), "beside": bench.view("large")}
+    return {"check": "latency of a 10% share beside a 90% trainer", "figures": seen}
+
+
+def run_limits(
+    bench: Bench,
+    timed: Callable[[str, Callable[[], Json]], Json],
+    *,
+    kill_agent: Callable[[], None],
+) -> Iterator[Json]:
+    """All of it; the supervisor has said that it lives by now, or does so soon."""
+    wait_until(
+        lambda: all(gpu.get("limits") == "MPS" for gpu in bench.gpus()),
+        what="limited shares",
+        seconds=20,
+        pause_seconds=0.5,
+    )
+    yield timed("limited shares", lambda: check_rates(bench, during=kill_agent))
+    yield timed("a limit on memory", lambda: check_memory(bench))
+    yield timed("an overrun", lambda: check_overrun(bench))
+    yield timed("latency", lambda: check_latency(bench))

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: N802 - the fake carries pynvml's names
+"""NVML without a driver."""
+
+import contextlib
+import queue
+import types
+
+import pynvml
+
+
+class FakeNvml:
+    """Handles are the GPUs' dictionaries; a GPU that lacks a key does not tell that fact."""
+
+    class NVMLError(Exception):
+        pass
+
+    class NVMLError_Timeout(NVMLError):  # noqa: N801 - pynvml's own name
+        pass
+
+    class NVMLError_NotFound(NVMLError):  # noqa: N801 - pynvml's own name
+        pass
+
+    def __init__(self, *gpus):
+        self.gpus = gpus
+        self.events = queue.Queue()
+
+    def __getattr__(self, name):
+        """What it does not know of: the constants are pynvml's, and no call tells anything."""
+        found = getattr(pynvml, name)
+        return self._refuse if callable(found) else found
+
+    def _refuse(self, *_):
+        raise self.NVMLError("Not Supported")
+
+    def tell(self, gpu, fact):
+        if fact not in gpu:
+            raise self.NVMLError(f"{fact} is not told")
+        return gpu[fact]
+
+    def nvmlDeviceGetCount(self):
+        return len(self.gpus)
+
+    def nvmlSystemGetDriverVersion(self):
+        return "580.95.05"
+
+    def nvmlSystemGetCudaDriverVersion(self):
+        return 13010
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        self.tell(self.gpus[index], "uuid")
+        return self.gpus[index]
+
+    def nvmlDeviceGetSamples(self, gpu, kind, since):
+        return 1, self.tell(gpu, "samples")
+
+    def nvmlDeviceGetUUID(self, gpu):
+        return self.tell(gpu, "uuid")
+
+    def nvmlDeviceGetName(self, gpu):
+        return self.tell(gpu, "name")
+
+    def nvmlDeviceGetMinorNumber(self, gpu):
+        return self.tell(gpu, "minor")
+
+    def nvmlDeviceGetMemoryInfo(self, gpu, version=1):
+        total = self.tell(gpu, "mib") * 2**20
+        return types.SimpleNamespace(total=total, used=0, reserved=0)
+
+    def nvmlDeviceGetMigMode(self, gpu):
+        return [self.tell(gpu, "mig"), 0]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, gpu):
+        return len(gpu["slices"]) + 1
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, index):
+        return self.tell(dict(enumerate(gpu["slices"])), index)
+
+    def nvmlDeviceGetFieldValues(self, gpu, fields):
+        action = types.SimpleNamespace(uiVal=self.tell(gpu, "action"))
+        known = {230: types.SimpleNamespace(nvmlReturn=0, valueType=1, value=action)}
+        return [known.get(field, types.SimpleNamespace(nvmlReturn=3)) for field in fields]
+
+    def nvmlDeviceGetPciInfo(self, gpu):
+        return types.SimpleNamespace(busId=self.tell(gpu, "bus"))
+
+    def nvmlDeviceGetP2PStatus(self, first, second, index):
+        assert index == 2
+        return 0 if self.tell(first, "island") == self.tell(second, "island") else 5
+
+    def nvmlEventSetCreate(self):
+        return self.events
+
+    def nvmlDeviceGetSupportedEventTypes(self, gpu):
+        return self.tell(gpu, "events")
+
+    def nvmlDeviceRegisterEvents(self, gpu, mask, events):
+        gpu["mask"] = mask
+
+    def nvmlEventSetWait_v2(self, events, milliseconds):
+        with contextlib.suppress(queue.Empty):
+            return events.get(timeout=milliseconds / 1000)
+        raise self.NVMLError_Timeout
+
+
+def gpu(index, **facts):
+    plain = {"uuid": f"GPU-{index}", "name": "NVIDIA H200", "minor": index, "mib": 143771}
+    return plain | facts

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: N802 - the fake carries pynvml's names
+"""NVML is faked; what a real driver's samples show stands in the module's docstring."""
+
+import types
+
+import pytest
+
+from gpupack_agent.inventory.activity import MOST_IN_VAIN, Activity
+
+
+class NVMLError(Exception):
+    pass
+
+
+class NVMLError_NotFound(NVMLError):  # noqa: N801 - pynvml's own name
+    pass
+
+
+class FakeNvml:
+    """Handles are lists of (microseconds, percent); None: the GPU gives no samples."""
+
+    NVML_GPU_UTILIZATION_SAMPLES = 1
+
+    NVMLError, NVMLError_NotFound = NVMLError, NVMLError_NotFound
+
+    def nvmlDeviceGetSamples(self, handle, kind, since):
+        assert kind == self.NVML_GPU_UTILIZATION_SAMPLES
+        if handle is None:
+            raise NVMLError("not supported")
+        found = [
+            types.SimpleNamespace(timeStamp=at, sampleValue=types.SimpleNamespace(uiVal=percent))
+            for at, percent in handle
+            if at > since
+        ]
+        if not found:
+            raise NVMLError_NotFound("no new samples")
+        return 1, found
+
+
+@pytest.fixture
+def activity():
+    return Activity(FakeNvml())
+
+
+def test_one_sample_of_work_makes_a_gpu_busy(activity):
+    handles = {"a": [(1, 0), (2, 1), (3, 0)], "b": [(1, 0), (2, 0)]}
+    assert activity.busy(handles) == {"a": True, "b": False}
+
+
+def test_what_was_read_once_does_not_count_again(activity):
+    samples = [(1, 50)]
+    assert activity.busy({"a": samples}) == {"a": True}
+    samples.append((2, 0))
+    assert activity.busy({"a": samples}) == {"a": False}
+
+
+def test_a_gpu_that_never_gave_samples_does_not_tell(activity):
+    assert activity.busy({"a": [], "b": None}) == {}
+
+
+@pytest.mark.parametrize("percent", [0, 7])
+def test_a_scan_that_follows_too_soon_for_new_samples_changes_nothing(activity, percent):
+    handles = {"a": [(1, percent)]}
+    assert activity.busy(handles) == activity.busy(handles) == {"a": percent > 0}
+
+
+def test_a_gpu_that_was_away_is_read_from_the_beginning(activity):
+    activity.busy({"a": [(9, 50)]})
+    activity.busy({})
+    assert activity.busy({"a": [(9, 50)]}) == {"a": True}
+
+
+def test_a_driver_that_has_stopped_to_sample_does_not_tell_any_more(activity):
+    handles = {"a": [(1, 0)]}
+    told = [activity.busy(handles) for _ in range(MOST_IN_VAIN + 2)]
+    assert told == [{"a": False}] * (MOST_IN_VAIN + 1) + [{}]

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A driver that hangs, ends or comes back, asked by a real process of its own."""
+
+import asyncio
+import json
+import os
+import pathlib
+import signal
+import sys
+import types
+
+import faked_driver
+import pytest
+from fake_nvml import gpu
+
+from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.inventory import driver, driver_process
+from gpupack_agent.inventory.driver import DriverInventory
+
+FAKED = pathlib.Path(faked_driver.__file__)
+
+
+class Host:
+    """A file that says what the faked driver does, and the inventory that asks it."""
+
+    def __init__(self, folder):
+        self.folder, self._path = folder, folder / "state.json"
+        self.inventories = []
+
+    def is_now(self, *gpus, **state):
+        whole = json.dumps({"gpus": list(gpus), **state})
+        new = self._path.with_suffix(".new")
+        new.write_text(whole)
+        new.replace(self._path)
+
+    def inventory(self, *, answer_seconds=4.0, scan_seconds=30.0):
+        run = (sys.executable, "-B", str(FAKED), str(self._path))
+        made = DriverInventory(
+            self.folder, scan_seconds=scan_seconds, answer_seconds=answer_seconds, run=run
+        )
+        self.inventories.append(made)
+        return made
+
+
+@pytest.fixture
+async def host(tmp_path):
+    found = Host(tmp_path)
+    found.is_now(gpu(0), gpu(1), gpu(2))
+    yield found
+    for each in found.inventories:
+        await each.close()
+
+
+def health(findings):
+    return {device.index: device.health for device in findings.devices}
+
+
+async def test_what_the_driver_tells_arrives(host):
+    found = await host.inventory(answer_seconds=30).scan()
+    assert [device.uuid for device in found.devices] == ["GPU-0", "GPU-1", "GPU-2"]
+    assert (found.driver_version, found.minors["GPU-2"]) == ("580.95.05", 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetSamples",
+        "nvmlDeviceGetSupportedEventTypes",
+    ],
+)
+async def test_a_gpu_whose_call_hangs_is_failed_and_hides_no_other(host, call):
+    inventory = host.inventory()
+    await inventory.scan()
+    host.is_now(gpu(0), gpu(1), gpu(2), hangs={call: [1]})
+    if call == "nvmlDeviceGetSupportedEventTypes":
+        await ended(inventory)
+    found = await inventory.scan()
+    assert health(found) == {0: "Healthy", 1: "Failed", 2: "Healthy"}
+    assert next(each.cause for each in found.devices if each.index == 1) == driver.HANGS
+
+
+async def ended(inventory):
+    """The process that asked is killed from outside, and that has been seen."""
+    os.kill(inventory._process._process.pid, signal.SIGKILL)
+    with pytest.raises(InventoryUnavailable, match="has ended"):
+        await inventory.scan()
+
+
+async def test_a_gpu_that_hung_is_asked_about_again_after_a_while(host, monkeypatch):
+    inventory = host.inventory()
+    await inventory.scan()
+    host.is_now(gpu(0), gpu(1), gpu(2), hangs={"nvmlDeviceGetMemoryInfo": [1]})
+    await inventory.scan()
+    host.is_now(gpu(0), gpu(1), gpu(2))
+    assert health(await inventory.scan())[1] == "Failed"
+    monkeypatch.setattr(driver, "AGAIN_SECONDS", 0.0)
+    assert health(await inventory.scan()) == {0: "Healthy", 1: "Healthy", 2: "Healthy"}
+
+
+async def test_a_call_that_is_no_gpus_is_told_as_such_and_the_next_scan_asks_anew(host):
+    inventory = host.inventory()
+    host.is_now(gpu(0), hangs={"nvmlDeviceGetCount": None})
+    with pytest.raises(DriverHangs, match="has not answered within 4 s"):
+        await inventory.scan()
+    host.is_now(gpu(0))
+    assert health(await inventory.scan()) == {0: "Healthy"}
+
+
+async def test_where_killed_processes_do_not_end_no_more_are_started(host):
+    inventory = host.inventory()
+    hanging = types.SimpleNamespace(returncode=None)
+    inventory._process._stuck = [hanging] * driver_process.MOST_STUCK
+    with pytest.raises(InventoryUnavailable, match="3 calls to the NVIDIA driver hang"):
+        await inventory.scan()
+    inventory._process._stuck = []
+    assert len((await inventory.scan()).devices) == 3
+
+
+async def test_a_process_that_was_killed_is_started_again(host):
+    inventory = host.inventory(answer_seconds=30)
+    await inventory.scan()
+    await ended(inventory)
+    assert len((await inventory.scan()).devices) == 3
+
+
+async def test_a_missing_driver_is_an_error_that_says_what_to_do(host):
+    host.is_now(missing=True)
+    with pytest.raises(InventoryUnavailable, match="GPUPACK_INVENTORY=simulated"):
+        await host.inventory(answer_seconds=30).scan()
+
+
+async def test_an_xid_wakes_the_agent_and_counts_until_the_gpu_was_mended(host):
+    inventory = host.inventory(answer_seconds=30)
+    host.is_now(gpu(0, events=8), event=79)
+    await inventory.scan()
+    await asyncio.wait_for(inventory.changed(), 20)
+    (device,) = (await inventory.scan()).devices
+    assert (device.health, device.xids) == ("Failed", (79,))
+    inventory.forget()
+    await asyncio.wait_for(inventory.changed(), 20)
+    assert health(await inventory.scan()) == {0: "Healthy"}
+
+
+async def test_without_an_event_a_scan_is_due_after_a_while(host):
+    await asyncio.wait_for(host.inventory(scan_seconds=0.05).changed(), 20)
+
+
+async def test_a_container_gets_the_device_nodes_of_its_gpus_alone(host):
+    inventory = host.inventory(answer_seconds=30)
+    host.is_now(gpu(0, minor=4), gpu(1, minor=2))
+    await inventory.scan()
+    assert inventory.injection(["GPU-1"]).device_nodes == ("/dev/nvidia2",)
+    with pytest.raises(InventoryUnavailable, match="device node of GPU-7"):
+        inventory.injection(["GPU-0", "GPU-7"])

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import prometheus_client
+import pytest
+from nvml_recording import h200
+
+from gpupack_agent.gpu_metrics import GpuMetrics
+from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.facts import GpuFacts, Load
+from gpupack_agent.inventory.nvml import NvmlReader
+from gpupack_agent.inventory.xids import XidWatcher
+from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.pods import PodStore
+
+
+@pytest.fixture
+def shown(tmp_path, build):
+    """What is shown of a host like the recorded one, by name and labels."""
+
+    def of(state="load", *, gpus=1, pods=()):
+        nvml = h200(state, gpus=gpus)
+        watcher = XidWatcher(nvml, notify=lambda: None)
+        known_devices = KnownDevices()
+        known_devices.update(NvmlReader(nvml, watcher, host_root=tmp_path).scan())
+        store = PodStore(())
+        store.by_uid = {pod.uid: pod for pod in pods}
+        registry = prometheus_client.CollectorRegistry()
+        registry.register(GpuMetrics(known_devices, store))
+        return registry
+
+    return of
+
+
+def value(registry, name, **labels):
+    found = [
+        sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    ]
+    return found[0] if found else None
+
+
+def test_figures_have_the_names_and_units_of_dcgm_exporter(shown):
+    registry = shown()
+    of = {"gpu": "0", "modelName": "NVIDIA H200", "pci_bus_id": "0000:00:06.0"}
+    assert value(registry, "DCGM_FI_DEV_GPU_UTIL", **of) == 100
+    assert value(registry, "DCGM_FI_DEV_POWER_USAGE", **of) == pytest.approx(690, abs=10)
+    assert value(registry, "DCGM_FI_DEV_FB_USED", **of) == pytest.approx(882, abs=1)
+    energy = value(registry, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", **of)
+    assert energy > 1_000_000
+    text = prometheus_client.generate_latest(registry).decode()
+    assert "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{UUID=" in text
+
+
+def test_what_a_gpu_worked_is_a_ratio_as_dcgm_exporter_has_it(build):
+    known_devices = KnownDevices()
+    load = Load(sm_active_percent=96.0, dram_active_percent=16.0)
+    facts = GpuFacts(uuid="GPU-0", index=0, name="NVIDIA H200", load=load)
+    known_devices.update(Findings(devices=(build.device(0),), facts=(facts,)))
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(GpuMetrics(known_devices, PodStore(())))
+    assert value(registry, "DCGM_FI_PROF_SM_ACTIVE", UUID="GPU-0") == 0.96
+    assert value(registry, "DCGM_FI_PROF_DRAM_ACTIVE", UUID="GPU-0") == 0.16
+    assert value(registry, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE") is None
+
+
+def test_what_holds_the_clocks_down_is_told_by_its_name(shown):
+    assert value(shown(), "gpupack_agent_gpu_throttled", reason="SwPowerCap") == 1
+    assert value(shown("rest"), "gpupack_agent_gpu_throttled") is None
+
+
+def test_used_free_and_reserved_memory_are_all_there_is(shown):
+    registry = shown()
+    parts = (value(registry, f"DCGM_FI_DEV_FB_{part}") for part in ("USED", "FREE", "RESERVED"))
+    assert sum(parts) == pytest.approx(143771, abs=1)
+
+
+def test_each_pod_shows_what_it_was_given(shown, build):
+    pod = build.pod("a", build.share(percent=40))
+    assert value(shown(pods=[pod]), "gpupack_agent_pod_gpu_granted_percent", pod=pod.name) == 40
+
+
+def test_a_gpu_without_facts_has_its_health_and_no_figures(build):
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(build.device(0, health="Failed"),)))
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(GpuMetrics(known_devices, PodStore(())))
+    assert value(registry, "gpupack_agent_gpu_health", health="Failed") == 1
+    assert value(registry, "gpupack_agent_gpu_health", health="Healthy") == 0
+    assert value(registry, "DCGM_FI_DEV_GPU_TEMP") is None
+
+
+def test_eight_gpus_are_one_series_a_figure_each(shown):
+    registry = shown(gpus=8)
+    series = [
+        sample.labels["UUID"]
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "DCGM_FI_DEV_GPU_TEMP"
+    ]
+    assert len(set(series)) == len(series) == 8

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limited shares: who exceeds or leaves one, and who failed with whom."""
+
+import dataclasses
+import io
+import signal
+import sys
+import time
+import types
+
+import pytest
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.mps import guard as guards
+from gpupack_agent.mps.asking import ProcessReader, serve
+from gpupack_agent.mps.folder import Fault, MpsFolder
+from gpupack_agent.mps.guard import Guard
+from gpupack_agent.mps.processes import GpuProcess, pod_of, read
+from gpupack_agent.settings import LimitSettings
+from gpupack_crds.devices import DeviceShare
+
+MIB = 1 << 20
+
+
+def share(memory_mib=1000, isolation="limited"):
+    return DeviceShare(uuid="GPU-0", percent=50, memory_mib=memory_mib, isolation=isolation)
+
+
+@dataclasses.dataclass
+class Scene:
+    """A node with limited shares; `used`: PID → pod, MiB, whether it is a client."""
+
+    guard: Guard
+    folder: MpsFolder
+    told: list
+    used: dict
+    killed: list
+
+    def notes(self, pod):
+        return [(said.reason, said.note) for name, said in self.told if name == pod]
+
+    def reasons(self, pod):
+        return [reason for reason, _ in self.notes(pod)]
+
+
+@pytest.fixture
+def scene(build, folder, monkeypatch):
+    def make(*records, **settings):
+        used, told, killed = {}, [], []
+        view = build.node(records=records, cgroups={})
+        node = types.SimpleNamespace(observe=lambda: view)
+
+        async def tell(record, said):
+            told.append((record.name, said))
+
+        class Reader:
+            async def read(self, uuids):
+                assert uuids == {"GPU-0"}
+                return tuple(
+                    GpuProcess("GPU-0", pid, mib * MIB, client)
+                    for pid, (_, mib, client) in used.items()
+                )
+
+            async def stop(self):
+                pass
+
+        monkeypatch.setattr(guards.os, "kill", lambda *sent: killed.append(sent))
+        monkeypatch.setattr(guards, "DRAIN_SECONDS", 0.01)
+        mps = MpsFolder(folder)
+        mps.pipe("GPU-0").mkdir(parents=True)
+        guard = Guard(
+            node,
+            mps,
+            Reader(),
+            tell,
+            LimitSettings(**({"overrun_seconds": 0.05} | settings)),
+            pod_of=lambda pid: f"uid-{used[pid][0]}" if pid in used else None,
+        )
+        return Scene(guard, mps, told, used, killed)
+
+    return make
+
+
+@pytest.fixture
+def two(build):
+    return (
+        build.record("a", share(), tickets=["share-0"]),
+        build.record("b", share(), tickets=["share-1"]),
+    )
+
+
+async def test_two_processes_that_each_keep_the_limit_exceed_it_together(scene, two):
+    seen = scene(*two)
+    seen.used |= {1: ("a", 900, True), 2: ("a", 900, True), 3: ("b", 1000, True)}
+    await seen.guard.round()
+    assert seen.reasons("a") == ["GpuShareExceeded"]
+    assert "have 1800 MiB of GPU GPU-0, of which its share is 1000 MiB" in seen.told[0][1].note
+    assert seen.reasons("b") == []
+    assert seen.killed == []
+
+
+async def test_who_goes_on_is_stopped_then_killed_and_nobody_else(scene, two):
+    seen = scene(*two)
+    seen.used |= {1: ("a", 900, True), 2: ("a", 900, True), 3: ("b", 1000, True)}
+    await seen.guard.round()
+    time.sleep(0.06)  # noqa: ASYNC251 - the monotonic clock is what it waits for
+    await seen.guard.round()
+    stop, kill = signal.SIGSTOP, signal.SIGKILL
+    assert seen.killed == [(1, stop), (2, stop), (1, kill), (2, kill)]
+    assert seen.reasons("a") == ["GpuShareExceeded", "GpuShareEnded"]
+
+
+async def test_who_gives_back_in_time_goes_on(scene, two):
+    seen = scene(*two)
+    seen.used[1] = ("a", 1800, True)
+    await seen.guard.round()
+    seen.used[1] = ("a", 900, True)
+    time.sleep(0.06)  # noqa: ASYNC251 - as above
+    await seen.guard.round()
+    seen.used[1] = ("a", 1800, True)
+    await seen.guard.round()
+    assert seen.killed == []
+    assert seen.reasons("a") == ["GpuShareExceeded"] * 2
+
+
+async def test_an_administrator_can_have_it_told_and_no_more(scene, two):
+    seen = scene(*two, overrun="Event")
+    seen.used[1] = ("a", 1800, True)
+    await seen.guard.round()
+    time.sleep(0.06)  # noqa: ASYNC251 - as above
+    await seen.guard.round()
+    assert (seen.reasons("a"), seen.killed) == (["GpuShareExceeded"], [])
+
+
+async def test_who_computes_past_mps_has_left_his_limits(scene, two):
+    seen = scene(*two)
+    seen.used |= {1: ("a", 100, False), 2: ("b", 100, True)}
+    await seen.guard.round()
+    assert seen.reasons("b") == []
+    ((reason, note),) = seen.notes("a")
+    assert reason == "GpuShareExceeded"
+    assert "past MPS" in note
+
+
+async def test_shares_without_limits_are_not_looked_at(scene, build):
+    seen = scene(build.record("a", share(isolation="cooperative")), build.record("b"))
+    seen.used[1] = ("a", 9000, False)
+    await seen.guard.round()
+    assert seen.told == []
+
+
+async def test_a_driver_that_does_not_answer_ends_nobody(scene, two, caplog):
+    seen = scene(*two)
+
+    async def refuse(_):
+        raise InventoryUnavailable("no")
+
+    seen.guard._reader.read = refuse
+    await seen.guard.round()
+    assert (seen.told, seen.killed) == ([], [])
+    assert "limited shares are not watched" in caplog.text
+
+
+async def test_who_fails_together_is_told_so_and_nobody_is_blamed(scene, two):
+    seen = scene(*two)
+    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    await seen.guard.round()
+    seen.used.clear()
+    seen.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
+    for _ in range(2):
+        await seen.guard.round()
+    ((_, to_a),) = seen.notes("a")
+    assert "by a fault of this pod or of one that has a share of the same GPU: pod b" in to_a
+    assert seen.reasons("b") == ["GpuNeighboursFault"]
+
+
+async def test_who_ended_in_the_midst_of_kernels_is_named_to_both(scene, two):
+    seen = scene(*two)
+    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    await seen.guard.round()
+    del seen.used[1]
+    seen.folder.record("GPU-0", Fault(time.time() + 1, (2,), (1,)))
+    await seen.guard.round()
+    ((_, to_a),), ((_, to_b),) = seen.notes("a"), seen.notes("b")
+    assert to_a.startswith("a process of this pod ended in the midst of its kernels")
+    assert "since a process of pod a, which has a share" in to_b
+
+
+async def test_pods_of_other_namespaces_are_not_named(scene, two):
+    mine, theirs = two[0], dataclasses.replace(two[1], namespace="other")
+    seen = scene(mine, theirs)
+    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    await seen.guard.round()
+    seen.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
+    await seen.guard.round()
+    ((_, note),) = seen.notes("a")
+    assert "a pod of another namespace" in note
+    assert "pod b" not in note
+
+
+async def test_a_fault_of_before_is_not_told_again_by_a_new_agent(scene, two):
+    seen = scene(*two)
+    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    seen.folder.record("GPU-0", Fault(time.time() - 60, (1, 2)))
+    await seen.guard.round()
+    assert seen.told == []
+
+
+async def test_the_driver_is_asked_in_a_process_of_its_own_and_not_while_one_hangs():
+    answers = """
+import sys
+for line in sys.stdin:
+    print('[{"uuid": "GPU-0", "pid": 7, "bytes": 5, "is_client": true}]', flush=True)
+"""
+    reader = ProcessReader((sys.executable, "-S", "-c", answers), answer_seconds=5)
+    for _ in range(2):
+        assert await reader.read(["GPU-0"]) == (GpuProcess("GPU-0", 7, 5, is_client=True),)
+    await reader.stop()
+    ends = ProcessReader((sys.executable, "-S", "-c", "input()"), answer_seconds=5)
+    with pytest.raises(InventoryUnavailable, match="DecodeError"):
+        await ends.read(["GPU-0"])
+    silent = ProcessReader(("sleep", "60"), answer_seconds=0.1)
+    with pytest.raises(InventoryUnavailable, match="TimeoutError"):
+        await silent.read(["GPU-0"])
+
+
+def test_a_driver_that_refuses_says_why():
+    class NVMLError(Exception):
+        pass
+
+    def refuse(_):
+        raise NVMLError("GPU is lost")
+
+    nvml = types.SimpleNamespace(NVMLError=NVMLError, nvmlDeviceGetHandleByUUID=refuse)
+    output = io.BytesIO()
+    serve(nvml, io.BytesIO(b'["GPU-0"]\n'), output)
+    assert output.getvalue() == b'"GPU is lost"\n'
+
+
+def test_the_driver_says_who_is_a_client():
+    def process(pid, used):
+        return types.SimpleNamespace(pid=pid, usedGpuMemory=used)
+
+    nvml = types.SimpleNamespace(
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetComputeRunningProcesses=lambda _: [process(1, 5), process(2, None)],
+        nvmlDeviceGetMPSComputeRunningProcesses=lambda _: [process(1, 5)],
+    )
+    assert read(nvml, ["GPU-0"]) == (
+        GpuProcess("GPU-0", 1, 5, is_client=True),
+        GpuProcess("GPU-0", 2, 0, is_client=False),
+    )
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "uid"),
+    [
+        (
+            "0::/kubepods/besteffort/pod0a1b2c3d-0000-1111-2222-333344445555/ab",
+            "0a1b2c3d-0000-1111-2222-333344445555",
+        ),
+        (
+            "0::/kubepods.slice/kubepods-pod0a1b2c3d_0000_1111_2222_333344445555.slice/a.scope",
+            "0a1b2c3d-0000-1111-2222-333344445555",
+        ),
+        ("0::/user.slice", None),
+    ],
+)
+def test_the_kernel_says_whose_a_process_is(tmp_path, cgroup, uid):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/cgroup").write_text(cgroup)
+    assert pod_of(7, tmp_path) == uid
+    assert pod_of(8, tmp_path) is None

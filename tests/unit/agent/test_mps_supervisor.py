@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The supervisor, with a program that does as NVIDIA's daemon: it makes its socket and waits."""
+
+import asyncio
+import os
+import sys
+import time
+
+import pytest
+
+from gpupack_agent.mps import supervisor as supervisors
+from gpupack_agent.mps.folder import MpsFolder
+from gpupack_agent.mps.supervisor import Supervisor, link_libraries, program
+
+UUID = "GPU-5a"
+DAEMON = f"""\
+#!{sys.executable} -S
+import os, socket, sys
+path = os.environ["CUDA_MPS_PIPE_DIRECTORY"] + "/control"
+if "-f" not in sys.argv:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        client.send(sys.stdin.buffer.read())
+    sys.exit()
+assert "-multiuser-server" in sys.argv and os.environ["CUDA_VISIBLE_DEVICES"] == "{UUID}"
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen()
+print("[Server 1] Client {{PID: 7, Context: 1}} encountered a fatal GPU error.", flush=True)
+print("[Server 1] The following client process have a sticky error set:", flush=True)
+while listener.accept()[0].recv(99) != b"quit\\n":
+    pass
+"""
+
+
+@pytest.fixture
+def mps(folder):
+    return MpsFolder(folder)
+
+
+@pytest.fixture
+async def supervisor(mps, tmp_path, monkeypatch):
+    path = tmp_path / "nvidia-cuda-mps-control"
+    path.write_text(DAEMON)
+    path.chmod(0o755)
+    monkeypatch.setattr(supervisors, "ROUND_SECONDS", 0.02)
+    serving = asyncio.create_task(Supervisor(mps, path, None).run())
+    yield serving
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+async def until(truth, seconds=5):
+    async with asyncio.timeout(seconds):
+        while not truth():
+            await asyncio.sleep(0.02)
+
+
+def unwanted(mps, folder):
+    then = time.time() - 100
+    os.utime(folder / "wanted" / UUID, (then, then))
+    mps.retain(set())
+
+
+@pytest.mark.usefixtures("supervisor")
+async def test_a_daemon_starts_with_the_first_wish_and_stops_after_the_last(mps, folder):
+    await until(mps.is_served)
+    assert not mps.is_ready(UUID)
+    mps.want(UUID)
+    await until(lambda: mps.is_ready(UUID))
+    unwanted(mps, folder)
+    await until(lambda: not mps.pipe(UUID).exists())
+
+
+@pytest.mark.usefixtures("supervisor")
+async def test_what_the_daemon_says_of_clients_that_fail_is_written_down(mps):
+    mps.want(UUID)
+    await until(lambda: mps.faults(UUID))
+    assert mps.faults(UUID)[0].clients == (7,)
+
+
+async def test_the_daemons_end_with_the_supervisor(mps, supervisor):
+    mps.want(UUID)
+    await until(lambda: mps.is_ready(UUID))
+    supervisor.cancel()
+    await asyncio.gather(supervisor, return_exceptions=True)
+    assert not mps.is_served()
+    assert not mps.pipe(UUID).exists()
+
+
+async def test_a_daemon_that_ends_by_itself_is_started_again_after_a_while(mps, tmp_path, caplog):
+    path = tmp_path / "nvidia-cuda-mps-control"
+    path.write_text("#!/bin/sh\nexit 3\n")
+    path.chmod(0o755)
+    made = Supervisor(mps, path, None)
+    mps.want(UUID)
+    await made.round()
+    await asyncio.sleep(0.2)
+    await made.round()
+    assert f"GPU {UUID}: its daemon ended with 3" in caplog.text
+    assert made._daemons == {}
+
+
+async def test_a_host_without_the_program_serves_nobody_until_it_has_it(
+    mps, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(supervisors, "LOOK_SECONDS", 0.05)
+    serving = asyncio.create_task(supervisors.serve(mps, tmp_path, tmp_path / "lib"))
+    await asyncio.sleep(0.1)
+    assert "no limited shares here" in caplog.text
+    assert not mps.is_served()
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "usr/bin/nvidia-cuda-mps-control").touch()
+    await until(mps.is_served)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+def test_the_hosts_program_is_found_and_its_driver_libraries_and_no_others(tmp_path):
+    assert program(tmp_path) is None
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "usr/bin/nvidia-cuda-mps-control").touch()
+    assert program(tmp_path) == tmp_path / "usr/bin/nvidia-cuda-mps-control"
+    libraries = tmp_path / "usr/lib/x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    for name in ("libcuda.so.1", "libc.so.6"):
+        (libraries / name).touch()
+    made = link_libraries(tmp_path, tmp_path / "lib")
+    assert [path.name for path in made.iterdir()] == ["libcuda.so.1"]
