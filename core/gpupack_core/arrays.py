@@ -28,7 +28,8 @@ IntArray = NDArray[np.signedinteger[Any]]
 
 ABSENT = -1
 MIXED = -2
-"""In `node_kind`: GPUs of several kinds; in `node_resource`: devices of several resources."""
+"""In `node_kind`: GPUs of several kinds; in `node_resource`: devices of several resources; in
+`group`: shares of several groups."""
 
 SIZES = 10
 """Holders are counted by size: 0 a share, 1 to 8 as many whole GPUs, 9 more."""
@@ -56,6 +57,8 @@ _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "used_memory": (np.int64, 0),
     "free_milli": (np.int32, 0),
     "free_memory": (np.int32, 0),
+    "limits": (np.bool_, 0),
+    "group": (np.int32, ABSENT),
     "max_shares": (np.int32, 0),
     "used_shares": (np.int32, 0),
     "free_shares": (np.int32, 0),
@@ -84,6 +87,7 @@ _PER_NODE: dict[str, tuple[type[np.generic], int]] = {
 }
 
 _CHANGED_BY_HOLDERS = (
+    "group",
     "used_milli",
     "used_memory",
     "used_shares",
@@ -139,6 +143,11 @@ class Arrays:
     """In 64 bits: a sum over whatever others say that is held of one device."""
     free_milli: IntArray
     free_memory: IntArray
+    limits: BoolArray
+    """Whether shares of it can be limited."""
+    group: IntArray
+    """Index into the cluster's table of groups: whose shares there are of it. ABSENT: nobody's.
+    MIXED: of several, as nobody decides it; until all of them are gone nobody joins."""
     max_shares: IntArray
     used_shares: IntArray
     """Shares there are of the device; a whole GPU counts as none."""
@@ -225,7 +234,9 @@ class Arrays:
         self.holders[row] = 0
         self.version[row] = next(_VERSIONS)
 
-    def charge(self, row: int, column: int, *, milli: int, memory: int, shares: int) -> None:
+    def charge(
+        self, row: int, column: int, *, milli: int, memory: int, shares: int, group: int
+    ) -> None:
         """Book on one device; negative figures give back. `charge_node` must follow.
 
         Number by number: a take or a give-back touches a few, and each pass of numpy over a row of
@@ -234,7 +245,10 @@ class Arrays:
         at = row, column
         self.used_milli[at] = used = self.used_milli.item(at) + milli
         self.used_memory[at] = used_memory = self.used_memory.item(at) + memory
-        self.used_shares[at] = used_shares = self.used_shares.item(at) + shares
+        before_shares = self.used_shares.item(at)
+        self.used_shares[at] = used_shares = before_shares + shares
+        if shares:
+            self._join(at, group, before=before_shares, now=used_shares)
         if self.health.item(at) != Health.HEALTHY:
             return
         before, free = self.free_milli.item(at), max(self.capacity.item(at) - used, 0)
@@ -243,6 +257,13 @@ class Arrays:
         self.free_shares[at] = max(self.max_shares.item(at) - used_shares, 0)
         self.free_gpu_milli[row] += free - before
         self.idle_gpus[row] += (free == WHOLE_GPU) - (before == WHOLE_GPU)
+
+    def _join(self, at: tuple[int, int], group: int, *, before: int, now: int) -> None:
+        there = self.group.item(at)
+        if now <= 0:
+            self.group[at] = ABSENT
+        elif now > before and there != group:
+            self.group[at] = group if there == ABSENT else MIXED
 
     def charge_node(self, row: int, *, cpu: int, ram: int, pods: int) -> None:
         """As `charge`, for what the node itself has; the row has a new version then."""
@@ -258,8 +279,12 @@ class Arrays:
         """One more (`by` 1) or one less (-1) who holds so many whole GPUs; 0: a share."""
         self.holders[row, min(gpus, SIZES - 1)] += by
 
-    def has_room(self, row: int, column: int, *, milli: int, memory: int, shares: int) -> bool:
-        """Whether it fits by capacity, whatever the device's health."""
+    def has_room(
+        self, row: int, column: int, *, milli: int, memory: int, shares: int, group: int
+    ) -> bool:
+        """Whether it fits by capacity and beside whose shares there are, whatever its health."""
+        if shares and self.group[row, column] not in {ABSENT, group}:
+            return False
         milli_fits = self.used_milli[row, column] + milli <= WHOLE_GPU
         memory_fits = self.used_memory[row, column] + memory <= self.memory[row, column]
         shares_fit = self.used_shares[row, column] + shares <= self.max_shares[row, column]
@@ -277,6 +302,7 @@ class Arrays:
             used_milli=no_device,
             used_memory=np.zeros_like(self.used_memory),
             used_shares=no_device,
+            group=np.full_like(self.group, ABSENT),
             free_milli=self.capacity,
             free_memory=self.memory,
             free_shares=self.max_shares,

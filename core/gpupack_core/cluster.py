@@ -27,7 +27,7 @@ from gpupack_core.masks import SelectorMasks
 from gpupack_core.memo import RowMemo
 from gpupack_core.model import MOST_PODS, Device, Node, Taint
 from gpupack_core.narrowed import NarrowedViews
-from gpupack_core.placement import Placement
+from gpupack_core.placement import Grant, Placement
 from gpupack_core.table import Table
 from gpupack_core.taints import TaintSets
 from gpupack_core.units import WHOLE_GPU, DeviceUuid, Holder, MiB, MilliGpu, NodeName
@@ -50,6 +50,7 @@ _OWN = (
     "taint_sets",
     "resources",
     "profiles",
+    "groups",
     "room",
     "_ideal_room",
 )
@@ -77,6 +78,9 @@ class Cluster:
         self.taint_sets = TaintSets()
         self.resources: Table[str] = Table()
         self.profiles: Table[str] = Table()
+        self.groups: Table[str] = Table()
+        """Of shares. A number once given stays, since overlays share the table: there are no more
+        groups than whoever grants them has names for."""
         self.selectors = SelectorMasks()
         self.room, self._ideal_room = RowMemo(np.int32), RowMemo(np.int32)
         self.narrowed = NarrowedViews()
@@ -322,6 +326,7 @@ class Cluster:
                 a.max_shares[row, column] = device.max_shares
             if device.clique is not None:
                 a.clique[row, column] = cliques.take(device.clique)
+            a.limits[row, column] = device.limits
             a.numa[row, column] = ABSENT if device.numa_node is None else device.numa_node
         a.node_kind[row], a.node_resource[row] = _of_all(a.kind[row]), _of_all(a.resource[row])
         self._columns[name] = {device.uuid: column for column, device in enumerate(devices)}
@@ -358,6 +363,7 @@ class Cluster:
                     milli=sign * grant.milli,
                     memory=sign * grant.memory,
                     shares=sign * grant.shares,
+                    group=self._group(grant) if grant.shares else ABSENT,
                 )
         self.arrays.charge_node(
             row, cpu=sign * placement.cpu, ram=sign * placement.memory, pods=sign * placement.pods
@@ -365,6 +371,10 @@ class Cluster:
         if placement.devices and not self._is_slice(row, columns.get(placement.devices[0].uuid)):
             shared = bool(placement.devices[0].shares)
             self.arrays.count_holder(row, gpus=0 if shared else len(placement.devices), by=sign)
+
+    def _group(self, grant: Grant) -> int:
+        number = self.groups.number(grant.group)
+        return self.groups.take(grant.group) if number is None else number
 
     def _is_slice(self, row: int, column: int | None) -> bool:
         return column is not None and bool(self.arrays.profile[row, column] != ABSENT)
@@ -385,11 +395,18 @@ class Cluster:
             column = self._columns[placement.node].get(grant.uuid)
             if column is None:
                 raise UnknownDevice(f"node {placement.node} has no device {grant.uuid}")
-            room = {"milli": grant.milli, "memory": grant.memory, "shares": grant.shares}
-            if not a.has_room(row, column, **room):
+            fits = a.has_room(
+                row,
+                column,
+                milli=grant.milli,
+                memory=grant.memory,
+                shares=grant.shares,
+                group=self._group(grant) if grant.shares else ABSENT,
+            )
+            if not fits:
                 raise OverAllocated(
                     f"{grant.uuid} on {placement.node} has no {grant.milli} milli-GPU and "
-                    f"{grant.memory} MiB free, or no slot for a share"
+                    f"{grant.memory} MiB free, no slot for a share, or shares of another group"
                 )
 
 

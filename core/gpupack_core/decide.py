@@ -157,7 +157,7 @@ def place(
 def _grant(device: Device, request: Request) -> Grant:
     if request.share is None:
         return Grant(device.uuid, WHOLE_GPU, device.memory)
-    return Grant(device.uuid, request.share.milli, request.share.memory)
+    return Grant(device.uuid, request.share.milli, request.share.memory, request.share.group)
 
 
 def _best_candidate(

@@ -20,7 +20,7 @@ from gpupack_core.memo import ALL, Rows
 from gpupack_core.model import Health
 from gpupack_core.reasons import Reason
 from gpupack_core.request import Request, Share, Slices
-from gpupack_core.serving import serving_devices, serving_nodes
+from gpupack_core.serving import joinable_devices, serving_devices, serving_nodes
 from gpupack_core.units import WHOLE_GPU
 
 UNLIMITED = np.int64(1 << 30)
@@ -79,9 +79,19 @@ def eligible_devices(
 ) -> BoolArray | None:
     """Devices of an asked model, size and MIG profile, whatever is free on them; None: all GPUs.
 
-    By the asked resource they are told apart only on nodes that have any of it. `at`: the rows; for
-    one row the answer is a vector over the devices of its node.
+    Of a share, those that can limit it where it is to be limited, and not those of which another
+    group has shares. By the asked resource they are told apart only on nodes that have any of it.
+    `at`: the rows; for one row the answer is a vector over the devices of its node.
     """
+    eligible = _of_kind(cluster, request, at)
+    joinable = joinable_devices(cluster, request, at)
+    if eligible is None or joinable is None:
+        return joinable if eligible is None else eligible
+    return eligible & joinable
+
+
+def _of_kind(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolArray | None:
+    """As eligible_devices, whoever has shares of them."""
     a, eligible = cluster.arrays, serving_devices(cluster, request, at)
     if request.slices is not None:
         of_profile = _asked_profile(cluster, request.slices)[a.profile[at]]
@@ -92,6 +102,8 @@ def eligible_devices(
     if request.min_memory:
         large = a.memory[at] >= request.min_memory
         eligible = large if eligible is None else eligible & large
+    if request.share is not None and request.share.limited:
+        eligible = a.limits[at] if eligible is None else eligible & a.limits[at]
     return eligible
 
 
@@ -243,6 +255,9 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
     if request.models:
         here = here & _asked_models(cluster, request)[a.model]
         yield Check(Reason.MODEL_MISMATCH, _nowhere(here))
+    if request.share is not None and request.share.limited:
+        here = here & a.limits
+        yield Check(Reason.NO_LIMITED_SHARES, _nowhere(here))
     least = max(request.min_memory, request.share.memory if request.share else 0)
     largest = (a.memory * here).max(axis=1, initial=0)
     here = here & (a.memory >= least)
@@ -266,9 +281,12 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
     """What the present holders use up."""
     a, eligible = cluster.arrays, eligible_devices(cluster, request)
     if request.share is not None:
-        most = a.free_milli if eligible is None else a.free_milli * eligible
-        fitting = _fits(a, request.share, eligible)
+        alike = _of_kind(cluster, request)
+        most = a.free_milli if alike is None else a.free_milli * alike
+        fitting = _fits(a, request.share, alike)
         yield Check(Reason.SHARE_DOES_NOT_FIT, _nowhere(fitting), most.max(axis=1, initial=0))
+        fitting = fitting if eligible is None else fitting & eligible
+        yield Check(Reason.SHARED_BY_OTHERS, _nowhere(fitting))
         yield Check(Reason.TOO_MANY_SHARES, _nowhere(fitting & (a.free_shares > 0)))
     elif request.devices:
         idle = _per_node(idle_of(a, request, eligible))

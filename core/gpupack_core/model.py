@@ -69,7 +69,8 @@ class Device:
 
     `clique` names the NVLink clique within the node; None: no NVLink. Cliques that span nodes
     are not modelled. `index` is the order in which devices of a node are given out. `max_shares`:
-    how many shares of a GPU there can be at a time, however small; a slice has none.
+    how many shares of a GPU there can be at a time, however small; a slice has none. `limits`:
+    whether something holds shares of it to their percent and memory.
 
     `resource` is the name by which the device is asked for: it serves requests of that name and no
     others. Devices of one node may have different ones.
@@ -86,6 +87,7 @@ class Device:
     profile: str = ""
     parent: DeviceUuid = NO_PARENT
     resource: str = ""
+    limits: bool = False
 
     def __post_init__(self) -> None:
         if not self.uuid or not self.model:

@@ -18,11 +18,12 @@ from gpupack_core.units import (
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One device, wholly (1000 milli and all its memory) or in part."""
+    """One device, wholly (1000 milli and all its memory) or in part; `group` as in Share."""
 
     uuid: DeviceUuid
     milli: MilliGpu
     memory: MiB
+    group: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.milli <= WHOLE_GPU:

@@ -34,7 +34,9 @@ class Reason(StrEnum):
     TOO_FEW_FREE_GPUS = "TooFewFreeGpus"
     TOO_FEW_FREE_MIG_SLICES = "TooFewFreeMigSlices"
     NVLINK_CLIQUE_BUSY = "NvlinkCliqueBusy"
+    NO_LIMITED_SHARES = "NoLimitedShares"
     SHARE_DOES_NOT_FIT = "ShareDoesNotFit"
+    SHARED_BY_OTHERS = "SharedByOthers"
     TOO_MANY_SHARES = "TooManyShares"
     CPU_EXHAUSTED = "CpuExhausted"
     MEMORY_EXHAUSTED = "MemoryExhausted"
@@ -89,7 +91,10 @@ _TEXTS = {
     Reason.TOO_FEW_FREE_GPUS: "fewer than {free_gpus}",
     Reason.TOO_FEW_FREE_MIG_SLICES: "fewer than {free_gpus}",
     Reason.NVLINK_CLIQUE_BUSY: "no NVLink clique with {free_gpus}",
+    Reason.NO_LIMITED_SHARES: "no GPU of which shares are limited",
     Reason.SHARE_DOES_NOT_FIT: "no GPU has {share} free",
+    Reason.SHARED_BY_OTHERS: "GPUs with {share} free are shared by others, whose shares do not go "
+    "with this one",
     Reason.TOO_MANY_SHARES: "GPUs with {share} free hold as many shares as they can",
     Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU free",
     Reason.MEMORY_EXHAUSTED: "less than {ram} MiB of memory free",

@@ -21,10 +21,16 @@ class Interconnect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of one GPU. `memory` 0: unknown, as in traces that do not record it."""
+    """A part of one GPU. `memory` 0: unknown, as in traces that do not record it.
+
+    `group`: only shares of one group are on a GPU together. `limited`: it goes to a GPU of which
+    shares can be held to their limits (model.Device).
+    """
 
     milli: MilliGpu
     memory: MiB
+    group: str = ""
+    limited: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.milli < WHOLE_GPU:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices are asked for by a request's name for them.
+"""Which devices are asked for by a request's name for them, and which a share may join.
 
 Most clusters have one name, and most nodes: a device is looked at for its own only on nodes where
 there are several.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
-from gpupack_core.arrays import MIXED, Arrays, BoolArray
+from gpupack_core.arrays import ABSENT, MIXED, Arrays, BoolArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.memo import ALL, Rows
 from gpupack_core.request import Request
@@ -39,8 +41,23 @@ def serving_devices(cluster: Cluster, request: Request, at: int | Rows = ALL) ->
 def seen_for(cluster: Cluster, request: Request) -> Arrays:
     """The numbers by which nodes are compared for a request: of its GPUs and no others.
 
-    A request that takes nothing of GPUs sees all of them.
+    A request that takes nothing of GPUs sees all of them. Of GPUs that another group shares, a
+    share sees no room for it.
     """
+    a, joinable = _of_resource(cluster, request), joinable_devices(cluster, request)
+    return a if joinable is None else replace(a, free_shares=a.free_shares * joinable)
+
+
+def joinable_devices(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolArray | None:
+    """Devices of which no other group has shares; None: no share is asked, or there is no other."""
+    if request.share is None or not cluster.groups.has_others(request.share.group):
+        return None
+    number, there = cluster.groups.number(request.share.group), cluster.arrays.group[at]
+    free: BoolArray = there == ABSENT
+    return free if number is None else free | (there == number)
+
+
+def _of_resource(cluster: Cluster, request: Request) -> Arrays:
     a = cluster.arrays
     if not cluster.resources.has_others(request.resource) or not request.milli:
         return a

@@ -7,9 +7,11 @@
                 "ready": true, "cordoned": false, "pods": null,
                 "devices": [{"uuid": "GPU-1", "index": 0, "model": "H100", "memoryMiB": 81559,
                              "numaNode": 0, "clique": 0, "health": "Healthy", "maxShares": 1000,
-                             "profile": "", "parent": "", "resource": ""}]}],
+                             "profile": "", "parent": "", "resource": "",
+                             "limits": false}]}],
      "holders": [{"holder": "pod-1", "node": "a", "cpuMilli": 1000, "memoryMiB": 2048, "pods": 1,
-                  "devices": [{"uuid": "GPU-1", "milli": 500, "memoryMiB": 4096}]}]}
+                  "devices": [{"uuid": "GPU-1", "milli": 500, "memoryMiB": 4096,
+                               "group": ""}]}]}
 
 `load` and `dump` are inverse; order matters, since ties between nodes go to the first. Written by
 hand, a document may leave out whatever has a default: all but names, UUIDs, models, the memory of
@@ -145,6 +147,7 @@ def _device(fields: Fields, place: int, resource: str) -> Device:
         profile=fields.text("profile", ""),
         parent=DeviceUuid(fields.text("parent", "")),
         resource=fields.text("resource", resource),
+        limits=fields.truth("limits", default=False),
     )
 
 
@@ -159,11 +162,12 @@ def _placement(fields: Fields) -> Placement:
 
 
 def _grant(fields: Fields) -> Grant:
-    fields.only("uuid", "milli", "memoryMiB")
+    fields.only("uuid", "milli", "memoryMiB", "group")
     return Grant(
         DeviceUuid(fields.text("uuid")),
         MilliGpu(fields.number("milli", least=1, most=WHOLE_GPU)),
         MiB(fields.number("memoryMiB", most=_MOST_GPU_MEMORY)),
+        fields.text("group", ""),
     )
 
 
@@ -194,6 +198,7 @@ def _device_dict(device: Device) -> dict[str, Any]:
         "profile": device.profile,
         "parent": device.parent,
         "resource": device.resource,
+        "limits": device.limits,
     }
 
 
@@ -205,7 +210,12 @@ def _holder_dict(holder: Holder, placement: Placement) -> dict[str, Any]:
         "memoryMiB": placement.memory,
         "pods": placement.pods,
         "devices": [
-            {"uuid": grant.uuid, "milli": grant.milli, "memoryMiB": grant.memory}
+            {
+                "uuid": grant.uuid,
+                "milli": grant.milli,
+                "memoryMiB": grant.memory,
+                "group": grant.group,
+            }
             for grant in placement.devices
         ],
     }
@@ -235,4 +245,5 @@ _DEVICE_FIELDS = (
     "profile",
     "parent",
     "resource",
+    "limits",
 )

@@ -22,6 +22,16 @@ BYTES_PER_MIB = 1 << 20
 MAX_MEMORY_MIB = 1 << 24
 """16 TiB; no GPU has as much."""
 
+HeldIsolation = Annotated[
+    str,
+    described(
+        "cooperative or limited: what keeps a share within its percent and memory; as asked for.",
+        schema={"enum": ["cooperative", "limited"]},
+    ),
+]
+"""Of a share that is held; what is held whole is nobody else's. Text, since what a later release
+writes must not make the rest unreadable."""
+
 MAX_UUID = 64
 """NVIDIA's UUIDs have 40 characters, those of MIG slices of old drivers up to 48."""
 
@@ -39,6 +49,14 @@ class DeviceShare(Wire, frozen=True):
             "Memory of the GPU, in MiB.", ge=1, le=MAX_MEMORY_MIB, schema={"format": "int64"}
         ),
     ]
+    isolation: HeldIsolation = "cooperative"
+    only_with: Annotated[
+        str,
+        described(
+            "The namespace whose shares alone may be on the GPU beside it; absent: anyone's.",
+            max_length=63,
+        ),
+    ] = ""
 
     @property
     def whole(self) -> bool:

@@ -5,13 +5,34 @@ The one called `cluster` is the root of the tree. The extender makes it where av
 kept, for the namespaces that are in no other.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
+from gpupack_crds import names
 from gpupack_crds.quota import Cohort, Limits, Order, Weight
 from gpupack_crds.wire import Rule, Wire, described
 
 CLUSTER_NAME: Final = "cluster"
 """Of the GPUCohort that is the cluster itself, above all others."""
+
+
+class IdlePods(Wire, frozen=True):
+    """What becomes of pods of their own whose GPUs are idle."""
+
+    after_seconds: Annotated[
+        int,
+        described(
+            "For longer than so long none of a pod's GPUs ran anything: it is reported.",
+            ge=1,
+            le=31_536_000,
+        ),
+    ]
+    reclaim: Annotated[
+        Literal["Never", "OptedIn"],
+        described(
+            "Never: it is reported and goes on. OptedIn: pods that are annotated "
+            f"{names.RECLAIM_ANNOTATION}: true are evicted, as their PodDisruptionBudgets allow."
+        ),
+    ] = "Never"
 
 
 class GpuCohortSpec(Wire, frozen=True):
@@ -38,6 +59,16 @@ class GpuCohortSpec(Wire, frozen=True):
                 "above it.",
                 ge=0,
                 le=31_536_000,
+            ),
+        ]
+        | None
+    ) = None
+    idle_pods: (
+        Annotated[
+            IdlePods,
+            described(
+                "What becomes of pods of their own below it that hold GPUs and use none of them; "
+                "absent: as above it, and where nobody says anything they are left alone."
             ),
         ]
         | None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJob, the user's side: what to run, on how many GPUs, and what to do when it fails."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from gpupack_crds.names import EXTENDED_RESOURCE, GPU, GROUP, MAX_JOB_NAME
 from gpupack_crds.template import Template
@@ -37,9 +37,15 @@ WorkloadName = Literal[
     "vector-add",
 ]
 FailureAction = Literal["Retry", "Fail", "Ignore"]
-Isolation = Literal["cooperative"]
+Isolation = Literal["cooperative", "limited", "strict"]
+ShareWith = Literal["anyone", "namespace"]
+
+ELASTIC_WORKLOAD: Final = "transformer"
+"""Of the built-in ones: its workers may come and go."""
 
 MAX_WORKERS = 1024
+MAX_EXTRA_WORKERS = 64
+"""Of an elastic gang: each is a Job of its own."""
 MAX_GPUS = 4096
 """Of all workers of a job."""
 
@@ -58,8 +64,8 @@ Memory = Annotated[
 class Share(Wire, frozen=True):
     """A part of one GPU.
 
-    Percent and memory are what placement counts. While isolation is cooperative, nothing keeps a
-    process within them.
+    Percent and memory are what placement counts. What keeps a process within them is said by
+    isolation.
     """
 
     percent: Annotated[
@@ -70,9 +76,20 @@ class Share(Wire, frozen=True):
         Isolation,
         described(
             "cooperative: the GPU's time is sliced between its shares, and nothing but good "
-            "manners keeps one within its percent and memory."
+            "manners keeps one within its percent and memory. limited: CUDA MPS gives each process "
+            "its percent of the multiprocessors and its memory, the shares compute at the same "
+            "time, and a container that takes more memory than its share is ended; a program that "
+            "means harm can leave MPS, and one that faults takes the others of the GPU along. "
+            "strict: no share is; ask for whole GPUs."
         ),
     ] = "cooperative"
+    share_with: Annotated[
+        ShareWith,
+        described(
+            "namespace: no share of another namespace is on the same GPU. Shares of one isolation "
+            "and one choice here are on a GPU together, and no others."
+        ),
+    ] = "anyone"
 
     rules: ClassVar = (
         # Whoever writes 10 for 10 Gi would get 10 bytes of a GPU.
@@ -82,6 +99,12 @@ class Share(Wire, frozen=True):
             "memory of a GPU is 1Mi or more, and no more than one has; set share.memory to "
             "something like 10Gi",
             ".memory",
+        ),
+        Rule(
+            "self.isolation != 'strict'",
+            "nothing isolates shares of a GPU strictly from each other: ask for gpus: 1 instead of "
+            "a share, or set isolation to limited",
+            ".isolation",
         ),
     )
 
@@ -156,13 +179,28 @@ _ASKS_BY_HAND = (
 class GpuJobSpec(Wire, frozen=True):
     """What to run, on how many GPUs, and what to do when it fails.
 
-    Workers start together or not at all. Everything but suspend, movable, priority, maxRestarts,
-    activeDeadlineSeconds and ttlSecondsAfterFinished is fixed once the job exists.
+    Workers start together or not at all, minWorkers of them where that is said. Everything but
+    suspend, movable, priority, maxRestarts, activeDeadlineSeconds and ttlSecondsAfterFinished is
+    fixed once the job exists.
     """
 
     workers: Annotated[
         int, described("Number of worker pods, started all together.", ge=1, le=MAX_WORKERS)
     ] = 1
+    min_workers: (
+        Annotated[
+            int,
+            described(
+                "The job is elastic: so many workers start together or not at all, and the others, "
+                "up to workers, run beside them for as long as nobody else can use their GPUs. For "
+                "programs that go on when workers come and go, such as by torchrun's elastic "
+                "rendezvous.",
+                ge=1,
+                le=MAX_WORKERS,
+            ),
+        ]
+        | None
+    ) = None
     gpus: Annotated[int, described("Whole GPUs for each worker.", ge=1, le=64)] | None = None
     share: Annotated[
         Share | None,
@@ -284,6 +322,16 @@ class GpuJobSpec(Wire, frozen=True):
     ] = False
 
     @property
+    def least(self) -> int:
+        """Workers that start together or not at all: indices from 0."""
+        return min(self.min_workers or self.workers, self.workers)
+
+    @property
+    def extra(self) -> int:
+        """Workers that may run beside those: indices from `least`."""
+        return min(self.workers - self.least, MAX_EXTRA_WORKERS)
+
+    @property
     def ignores_failures(self) -> bool:
         """Whether there are exit codes with which a worker counts as succeeded."""
         return any(rule.action == "Ignore" for rule in self.failure_policy)
@@ -301,6 +349,28 @@ class GpuJobSpec(Wire, frozen=True):
         Rule(
             f"!has(self.gpus) || self.workers * self.gpus <= {MAX_GPUS}",
             f"a job can have at most {MAX_GPUS} GPUs in all (workers x gpus); lower one of them",
+        ),
+        Rule(
+            "!has(self.minWorkers) || self.minWorkers <= self.workers",
+            "minWorkers are among the workers; raise workers or lower minWorkers",
+            ".minWorkers",
+        ),
+        Rule(
+            f"!has(self.minWorkers) || self.workers - self.minWorkers <= {MAX_EXTRA_WORKERS}",
+            f"at most {MAX_EXTRA_WORKERS} workers can come and go; raise minWorkers",
+            ".minWorkers",
+        ),
+        Rule(
+            "!has(self.minWorkers) || self.minWorkers == self.workers || !has(self.spread)",
+            "workers that come and go are placed one by one; remove spread or minWorkers",
+            ".minWorkers",
+        ),
+        Rule(
+            "!has(self.minWorkers) || self.minWorkers == self.workers || !has(self.workload) || "
+            f"self.workload.name == '{ELASTIC_WORKLOAD}'",
+            "of the built-in workloads none but "
+            f"{ELASTIC_WORKLOAD} goes on when workers come and go; remove minWorkers",
+            ".minWorkers",
         ),
         Rule(
             "has(self.workload) || (has(self.template) && has(self.template.spec) && "
@@ -376,6 +446,7 @@ class GpuJobSpec(Wire, frozen=True):
 
 FIXED_FIELDS = (
     "workers",
+    "minWorkers",
     "gpus",
     "share",
     "resourceName",

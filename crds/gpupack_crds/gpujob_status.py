@@ -106,6 +106,7 @@ Ground = Literal[
     "BackfilledOnEstimate",
     "ElasticGangShrinks",
     "Maintenance",
+    "Consolidation",
 ]
 
 GROUNDS: Final[dict[Ground, str]] = {
@@ -115,6 +116,7 @@ GROUNDS: Final[dict[Ground, str]] = {
     "ElasticGangShrinks": "which takes the place of a worker beyond the least",
     "BackfilledOnEstimate": "past which it was let in on an estimate of how long jobs take",
     "Maintenance": "for maintenance of node",
+    "Consolidation": "which has room once what is free comes together",
 }
 """With which right somebody is stopped, told of the beneficiary; or for which node."""
 
@@ -128,7 +130,8 @@ class Victims(Wire, frozen=True):
             Annotated[
                 str,
                 described(
-                    "UID of a GPUJob and number of its attempt, as UID/NUMBER; or pod/UID.",
+                    "UID of a GPUJob and number of its attempt, as UID/NUMBER; of one of its "
+                    "workers beyond the least UID/NUMBER+WORKER, from 1; or pod/UID.",
                     min_length=3,
                     max_length=64,
                 ),
@@ -140,7 +143,7 @@ class Victims(Wire, frozen=True):
 
 
 class Preemption(Wire, frozen=True):
-    """Others are stopped for this job: written before they are, and until it has their places.
+    """Others are stopped or moved for this job: written before, and until it has their places.
 
     Or it is moved: its own last attempt is stopped for it.
     """
@@ -153,11 +156,68 @@ class Preemption(Wire, frozen=True):
         tuple[NodePlacement, ...],
         described("Where it will run: kept for it.", min_length=1, max_length=MAX_WORKERS),
     ]
+    lost_gpu_seconds: (
+        Annotated[int, described("What the moves of a consolidation cost at the most.", ge=0)]
+        | None
+    ) = None
+    gained_gpu_seconds: (
+        Annotated[int, described("What the job has earlier by them, as was foreseen.", ge=0)] | None
+    ) = None
 
     def names(self, job_uid: str, attempt: int) -> Ground | None:
         """With which right the attempt is stopped; None: it is not."""
         name = f"{job_uid}/{attempt}"
         return next((each.ground for each in self.victims if name in each.attempts), None)
+
+
+NodesState = Literal["", "Held", "Asking", "Asked", "Provisioned", "Failed", "Returned"]
+
+
+class NodesRequest(Wire, frozen=True):
+    """What the cluster's autoscaler was asked for this job."""
+
+    lacking_since: (
+        Annotated[
+            Timestamp,
+            described("Since when the job waits for nothing but room; absent: it does not."),
+        ]
+        | None
+    ) = None
+    number: Annotated[
+        int,
+        described("Of the last request, whose objects are called NAME-nodes-NUMBER.", ge=0),
+    ] = 0
+    state: Annotated[
+        NodesState,
+        described(
+            "Held: by a bound of namespace or cluster. Asking, Asked, Provisioned: a request is "
+            "open. Failed: it brought no place. Returned: it was given back."
+        ),
+    ] = ""
+    since: Annotated[Timestamp, described("When it came into this state.")] | None = None
+    message: Annotated[str, described("Why, in a sentence.", max_length=1024)] = ""
+    failures: Annotated[int, described("Requests in a row that brought no place.", ge=0)] = 0
+    generation: Annotated[
+        int, described("The generation of the spec that this is about.", ge=0)
+    ] = 0
+    objects: Annotated[bool, described("Whether objects of the last request may be there.")] = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nodes may come for it."""
+        return self.state in {"Asking", "Asked", "Provisioned"}
+
+
+class Width(Wire, frozen=True):
+    """Of an elastic gang: how many of its workers have places, and why not more or fewer."""
+
+    workers: Annotated[int, described("Workers that have places.", ge=0)] = 0
+    column: Annotated[str, described("The same for the column: 3 of 2-4.", max_length=32)] = ""
+    resized_at: Annotated[Timestamp, described("When workers last came or went.")] | None = None
+    reason: Annotated[str, described("Why they did, in a word.", max_length=128)] = ""
+    message: Annotated[
+        str, described("Why they did, and for whom, in a sentence.", max_length=1024)
+    ] = ""
 
 
 class GpuJobStatus(Wire, frozen=True):
@@ -178,7 +238,7 @@ class GpuJobStatus(Wire, frozen=True):
     conditions: Annotated[
         tuple[JobCondition, ...],
         described(
-            "Admitted, Running, Succeeded, Failed, ResultsValid, Stalled.",
+            "Admitted, Running, Succeeded, Failed, ResultsValid, Stalled; NodesRequested.",
             max_length=16,
             schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
@@ -197,6 +257,7 @@ class GpuJobStatus(Wire, frozen=True):
             "The attempts so far, newest last; the last 20 are kept.", max_length=ATTEMPTS_KEPT
         ),
     ] = ()
+    width: Annotated[Width, described("Of an elastic gang: how wide it is.")] | None = None
     preemption: (
         Annotated[
             Preemption,
@@ -205,6 +266,9 @@ class GpuJobStatus(Wire, frozen=True):
             ),
         ]
         | None
+    ) = None
+    nodes_request: (
+        Annotated[NodesRequest, described("What the cluster's autoscaler was asked for it.")] | None
     ) = None
     moves: Annotated[
         int,

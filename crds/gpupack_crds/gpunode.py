@@ -25,6 +25,7 @@ Resource = Annotated[
 ]
 Mode = Literal["owned", "observed"]
 Health = Literal["Healthy", "Degraded", "Failed"]
+Limits = Literal["None", "MPS", "Simulated"]
 Drain = Literal["Never", "Movable", "All"]
 
 
@@ -78,10 +79,47 @@ class GpuDevice(Wire, frozen=True):
         ]
         | None
     ) = None
+    architecture: Annotated[
+        str, described("As NVIDIA calls it, such as Hopper, where known.", max_length=32)
+    ] = ""
+    serial: Annotated[
+        str, described("The board's serial number, where the driver tells it.", max_length=64)
+    ] = ""
+    pci_bus_id: Annotated[
+        str,
+        described("Where it is plugged in: domain:bus:device.function.", max_length=32),
+    ] = ""
+    compute_mode: Annotated[
+        str,
+        described(
+            "Who may use it at once, as the driver says: default, exclusive_process, "
+            "exclusive_thread or prohibited; several pods share it in default mode alone.",
+            max_length=32,
+        ),
+    ] = ""
     resource: Annotated[
         str,
         described("The resource by which the kubelet hands it out.", min_length=1, max_length=253),
     ] = GPU
+    limits: Annotated[
+        Limits,
+        described(
+            "What holds limited shares of it to their percent and memory. MPS: CUDA's "
+            "Multi-Process Service, and the agent. Simulated: nothing does, and they say so. None: "
+            "it has no limited shares."
+        ),
+    ] = "None"
+    idle_since: (
+        Annotated[
+            Timestamp,
+            described(
+                "Since when nothing runs on the GPU although pods hold it, as this agent has seen "
+                "it; absent: something does, nobody holds it, or it is not known. Of a simulated "
+                "GPU its holders' pods say it."
+            ),
+        ]
+        | None
+    ) = None
     mig_parent: Annotated[
         str, described("UUID of the GPU that this MIG slice is part of.", max_length=128)
     ] = ""
@@ -147,6 +185,16 @@ class GpuNodeStatus(Wire, frozen=True):
         str, described("Model of the GPUs; several are joined by commas.", max_length=512)
     ] = ""
     simulated: Annotated[bool, described("True when any of the GPUs is simulated.")] = False
+    stale_since: (
+        Annotated[
+            Timestamp,
+            described(
+                "Since when the GPUs could not be looked at, because their driver hangs or has "
+                "failed; what is said of them is from before. Absent: they are looked at."
+            ),
+        ]
+        | None
+    ) = None
     driver_version: Annotated[str, described("Version of the GPU driver.", max_length=64)] = ""
     cuda_version: Annotated[
         str, described("Newest CUDA version that the driver supports.", max_length=64)

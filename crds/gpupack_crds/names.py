@@ -31,11 +31,25 @@ PLACE_ANNOTATION: Final = f"{GROUP}/place"
 """On a pod of its own: where the queue let it in, written as its gate is opened."""
 PREEMPTION_ANNOTATION: Final = f"{GROUP}/preemption"
 """On a pod of its own that waits: who is stopped for it, as a GPUJob's status has it."""
+RECLAIM_ANNOTATION: Final = f"{GROUP}/reclaim-when-idle"
+"""On a pod of its own: `true` where it may be evicted when its GPUs are idle for long."""
+ISOLATION_ANNOTATION: Final = f"{GROUP}/isolation"
+"""On a pod that asks for a share: `cooperative`, `limited` or `strict`, as of a GPUJob's share."""
+SHARE_WITH_ANNOTATION: Final = f"{GROUP}/share-with"
+"""On a pod that asks for a share: `anyone` or `namespace`, likewise."""
+IDLE_CONDITION: Final = f"{GROUP}/Idle"
+"""Of a pod: whether its GPUs are idle for longer than its cohort allows."""
+SIMULATED_IDLE_ANNOTATION: Final = f"simulated.{GROUP}/idle"
+"""On a pod, `true`: simulated GPUs that it holds pass for idle. Real ones do not."""
 JOB_LABEL: Final = f"{GROUP}/job"
 JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
 ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 """Set by the Job controller: the worker's index."""
+
+CONSUMED_REQUEST_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
+"""On a worker: the ProvisioningRequest that brought its node; cluster-autoscaler's own name."""
+PROVISIONING_CLASS_ANNOTATION: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 
 WORKER_CONTAINER: Final = "worker"
 RENDEZVOUS_PORT: Final = 29400
@@ -81,6 +95,16 @@ def foreign_resources(text: str) -> tuple[str, ...]:
 def job_name(gpujob: str, *, attempt: int) -> str:
     """Name of the Job that runs an attempt."""
     return f"{gpujob}-{attempt}"
+
+
+def nodes_request(gpujob: str, *, number: int) -> str:
+    """Name of the ProvisioningRequest, and of the PodTemplate, by which nodes are asked for."""
+    return f"{gpujob}-nodes-{number}"
+
+
+def extra_job_name(gpujob: str, *, attempt: int, worker: int) -> str:
+    """Name of the Job of one worker beyond the least; no attempt of a GPUJob has such a name."""
+    return f"{job_name(gpujob, attempt=attempt)}-x{worker}"
 
 
 def heartbeat_lease(node: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Annotated, Final
 
-from gpupack_crds.devices import MAX_UUID, WHOLE_PERCENT, DeviceShare
+from gpupack_crds.devices import MAX_UUID, WHOLE_PERCENT, DeviceShare, HeldIsolation
 from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
 from gpupack_crds.wire import Wire, described
 
@@ -54,6 +54,14 @@ class NodePlacement(Wire, frozen=True):
             max_length=MAX_GPUS,
         ),
     ] = ()
+    isolation: HeldIsolation = "cooperative"
+    only_with: Annotated[
+        str,
+        described(
+            "The namespace whose shares alone may be on these GPUs; absent: anyone's.",
+            max_length=63,
+        ),
+    ] = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,6 +114,8 @@ def _entry(node: str, percent: int, workers: list[WorkerPlacement]) -> NodePlace
         gpus=tuple(device.uuid for device in devices),
         percent=percent,
         memory_mib=memory[:1] if len(set(memory)) == 1 else memory,
+        isolation=devices[0].isolation if devices else "cooperative",
+        only_with=devices[0].only_with if devices else "",
     )
 
 
@@ -114,7 +124,13 @@ def _workers(entry: NodePlacement) -> Iterator[WorkerPlacement]:
     memory = entry.memory_mib * (len(entry.gpus) if len(entry.memory_mib) == 1 else 1)
     memory += (1,) * (len(entry.gpus) - len(memory))
     devices = [
-        DeviceShare(uuid=uuid, percent=entry.percent, memory_mib=each)
+        DeviceShare(
+            uuid=uuid,
+            percent=entry.percent,
+            memory_mib=each,
+            isolation=entry.isolation,
+            only_with=entry.only_with,
+        )
         for uuid, each in zip(entry.gpus, memory, strict=False)
     ]
     share = len(devices) // len(indices) if indices else 0

@@ -37,6 +37,8 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
         avoid: nodes on which it broke of late; it goes there only if it fits nowhere else.
         resource_version: the GPUJob's, under which the plan will be written: no other version takes
             the write, so that it is known when a plan cannot be written any more.
+        grows: the attempt runs; asked for are the places of its workers, old and new. Nothing of
+            it waits where there are none.
     """
 
     namespace: Name
@@ -47,6 +49,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     pod_spec: msgspec.Raw
     avoid: Annotated[tuple[Name, ...], msgspec.Meta(max_length=ATTEMPTS_KEPT)] = ()
     resource_version: str = ""
+    grows: bool = False
     priority: int = 0
     submitted_at: Timestamp | None = None
     seconds_left: Annotated[float, msgspec.Meta(gt=0)] | None = None
@@ -57,6 +60,19 @@ class PlanResponse(Wire, frozen=True):
 
     placement: tuple[NodePlacement, ...]
     expires_seconds: float
+
+
+class LacksRoom(Wire, frozen=True):
+    """Of a job that its quota allows, and for which there is no room on the nodes that there are.
+
+    Attributes:
+        starts_in_seconds: when it starts at the latest, where that is foreseen.
+        quota_gpus: how many GPUs its quota allows its namespace beyond what is used;
+            absent: without bound.
+    """
+
+    starts_in_seconds: float | None = None
+    quota_gpus: float | None = None
 
 
 class PlanRefusal(Wire, frozen=True):
@@ -74,6 +90,7 @@ class PlanRefusal(Wire, frozen=True):
         preemption: whom to stop for it. It is to be written into the GPUJob's status before anybody
             is stopped.
         expires_seconds: within what that is to be written.
+        lacks_room: where nothing but room is lacking.
     """
 
     reason: str
@@ -85,6 +102,7 @@ class PlanRefusal(Wire, frozen=True):
     lasting: str = ""
     preemption: Preemption | None = None
     expires_seconds: float = 0.0
+    lacks_room: LacksRoom | None = None
 
 
 class JobName(Wire, frozen=True):
@@ -98,7 +116,7 @@ class Stop(Wire, frozen=True):
     """An attempt that is to end for a pod of its own, whose annotation says so.
 
     Attributes:
-        attempt: as UID/NUMBER.
+        attempt: as UID/NUMBER, or as UID/NUMBER+WORKER one of its workers beyond the least.
         ground: with which right.
         namespace: of the pod.
         pod: its name.
@@ -114,7 +132,7 @@ class Drained(Wire, frozen=True):
     """An attempt that is to end since GPUs of it are in maintenance.
 
     Attributes:
-        attempt: as UID/NUMBER.
+        attempt: as in `Stop`.
         node: on which these are.
         why: the administrator's reason.
     """
@@ -130,7 +148,7 @@ class MoveOrder(Wire, frozen=True):
     Attributes:
         attempt: as UID/NUMBER.
         node: which it leaves.
-        why: the administrator's reason.
+        why: the administrator's reason; of a consolidation, who has room then.
         until: by then it is to be written into the GPUJob's status, in the write that ends the
             attempt, or it is over.
         preemption: what is to be written.
@@ -154,6 +172,7 @@ class TurnsResponse(Wire, frozen=True):
         stops: all attempts that are to end for pods; a change of them is a turn, too.
         drained: those that are to end for a maintenance, likewise.
         moves: those that are to go on elsewhere, likewise.
+        grows: those for which places of more workers are held, as UID/NUMBER, likewise.
     """
 
     queue: str
@@ -163,6 +182,7 @@ class TurnsResponse(Wire, frozen=True):
     stops: tuple[Stop, ...] = ()
     drained: tuple[Drained, ...] = ()
     moves: tuple[MoveOrder, ...] = ()
+    grows: tuple[str, ...] = ()
 
 
 class Problem(Wire, frozen=True):

@@ -21,7 +21,12 @@ from gpupack_extender.leadership import Leadership
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.placed_job import PLACED_JOBS
 from gpupack_extender.ledger.watched_pod import WATCHED_PODS
-from gpupack_extender.metrics import LedgerCollector, Metrics
+from gpupack_extender.metrics import (
+    ConsolidationCollector,
+    IdleCollector,
+    LedgerCollector,
+    Metrics,
+)
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
@@ -29,6 +34,7 @@ from gpupack_extender.queueing.admissions import Admissions
 from gpupack_extender.queueing.evictions import Evictions
 from gpupack_extender.queueing.gates import Gates
 from gpupack_extender.queueing.hears import Hears
+from gpupack_extender.queueing.idle_notes import IdleNotes
 from gpupack_extender.queueing.pod_notes import PodNotes
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.reporting import QuotaReporter
@@ -118,7 +124,16 @@ def build(settings: Settings, api: Api) -> App:
         decisions=decisions,
     )
     metrics = Metrics()
+    idle_notes = IdleNotes(
+        api,
+        ledger,
+        admissions.idle_pods,
+        EventWriter(api, reporter),
+        decides=readiness.decides,
+    )
+    metrics.registry.register(IdleCollector(idle_notes))
     metrics.registry.register(LedgerCollector(ledger, reflectors))
+    metrics.registry.register(ConsolidationCollector(admissions.consolidating))
     metrics.registry.register(UnreadableObjects(reflectors))
     verbs = Verbs(
         filter_pod=Filter(
@@ -161,6 +176,7 @@ def build(settings: Settings, api: Api) -> App:
             "evictions": Evictions(
                 api, admissions.evictions, EventWriter(api, reporter), decides=readiness.decides
             ),
+            "idle": idle_notes,
             "notes": PodNotes(api, ledger.pods, admissions, decides=readiness.decides),
             "endpoint": LeaderEndpoint(api=api, pod=_own_pod(settings), decides=readiness.decides),
         },

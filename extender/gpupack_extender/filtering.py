@@ -44,6 +44,7 @@ EVICTING_HELPS = frozenset(
         core.Reason.TOO_FEW_FREE_MIG_SLICES,
         core.Reason.NVLINK_CLIQUE_BUSY,
         core.Reason.SHARE_DOES_NOT_FIT,
+        core.Reason.SHARED_BY_OTHERS,
         core.Reason.TOO_MANY_SHARES,
         core.Reason.CPU_EXHAUSTED,
         core.Reason.MEMORY_EXHAUSTED,

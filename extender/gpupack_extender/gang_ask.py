@@ -21,6 +21,7 @@ from gpupack_kube import objects
 
 _TOLD: Final = (
     "workers",
+    "min_workers",
     "gpus",
     "share",
     "resource_name",
@@ -32,8 +33,10 @@ _TOLD: Final = (
 """Fields of a GPUJob's spec that decide where its workers may be."""
 
 
-def gang(spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str]) -> core.Gang:
-    """What all workers ask for; no API server has checked `pod_spec`.
+def gang(
+    spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str], *, namespace: str
+) -> core.Gang:
+    """What all workers that start together ask for; no API server has checked `pod_spec`.
 
     Raises:
         AskInvalid: a quantity or a selector in the pod spec cannot be read, or a resource is
@@ -42,7 +45,8 @@ def gang(spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str]) -> 
     worker, rules = _read(pod_spec)
     _require_no_others(worker, spec.resource_name, observed)
     try:
-        return core.Gang(spec.workers, _request(spec, worker, rules, observed), _spread(spec))
+        request = _request(spec, worker, rules, observed, namespace=namespace)
+        return core.Gang(spec.least, request, _spread(spec))
     except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
         raise AskInvalid(f"spec cannot be planned: {error}") from error
 
@@ -58,7 +62,8 @@ def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
         spec = msgspec.convert({k: v for k, v in told.items() if v is not None}, GpuJobSpec)
         worker = msgspec.json.decode(template.spec, type=dict[str, msgspec.Raw])
         rules = msgspec.json.decode(template.rules, type=dict[str, msgspec.Raw])
-        return gang(spec, msgspec.Raw(msgspec.json.encode(worker | rules)), observed)
+        pod_spec = msgspec.Raw(msgspec.json.encode(worker | rules))
+        return gang(spec, pod_spec, observed, namespace=job.metadata.namespace)
     except (AskInvalid, msgspec.MsgspecError, RecursionError):
         return None
 
@@ -74,12 +79,16 @@ def _read(pod_spec: msgspec.Raw) -> tuple[objects.PodSpec, NodeRules]:
 
 
 def _request(
-    spec: GpuJobSpec, worker: objects.PodSpec, rules: NodeRules, observed: Collection[str]
+    spec: GpuJobSpec,
+    worker: objects.PodSpec,
+    rules: NodeRules,
+    observed: Collection[str],
+    *,
+    namespace: str,
 ) -> core.Request:
     selector, tolerations = rules.parse()
-    of_pod = pod_ask.request(
-        worker, gpu_ask.of_job(spec, observed), selector=selector, tolerations=tolerations
-    )
+    ask = gpu_ask.of_job(spec, observed, namespace=namespace)
+    of_pod = pod_ask.request(worker, ask, selector=selector, tolerations=tolerations)
     return dataclasses.replace(
         of_pod,
         models=spec.gpu_models,

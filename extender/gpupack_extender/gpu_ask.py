@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 import gpupack_core as core
 from gpupack_crds import names, quantity
 from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_extender import sharing
 from gpupack_extender.errors import AskInvalid
 from gpupack_extender.limits import MOST_GPUS, believed_on_gpu
 
@@ -38,12 +39,18 @@ def asks(limits: Quantities, observed: Collection[str]) -> bool:
     return any(name in limits for name in OURS) or any(name in limits for name in observed)
 
 
-def read(limits: Quantities, observed: Collection[str]) -> GpuAsk:
-    """What the limits of one container ask for.
+def read(
+    limits: Quantities,
+    observed: Collection[str],
+    *,
+    annotations: Mapping[str, str],
+    namespace: str,
+) -> GpuAsk:
+    """What the limits of one container ask for, and its pod's annotations.
 
     Raises:
         AskInvalid: two kinds at once, more GPUs than any node may have, or a share that is
-            incomplete or out of bounds.
+            incomplete or out of bounds, or is to be isolated as no share is.
         QuantityInvalid: a quantity cannot be read.
     """
     asked = [name for name in (*OURS, *observed) if name in limits]
@@ -55,11 +62,12 @@ def read(limits: Quantities, observed: Collection[str]) -> GpuAsk:
         )
     (kind,) = kinds
     if kind == names.GPU_SHARE:
-        return GpuAsk(share=_share(limits))
+        share = sharing.of_annotations(_share(limits), annotations, namespace=namespace)
+        return GpuAsk(share=share)
     return GpuAsk(gpus=_whole(kind, limits[kind]), resource=resource_in_core(kind))
 
 
-def of_job(spec: GpuJobSpec, observed: Collection[str]) -> GpuAsk:
+def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> GpuAsk:
     """What one worker of a GPUJob asks for.
 
     Raises:
@@ -78,7 +86,13 @@ def of_job(spec: GpuJobSpec, observed: Collection[str]) -> GpuAsk:
         raise AskInvalid(f"GPUs of {resource} cannot be shared; ask for whole ones with gpus")
     memory = _share_memory("share.memory", spec.share.memory)
     share = core.Share(core.MilliGpu(spec.share.percent * MILLI_PER_PERCENT), memory)
-    return GpuAsk(gpus=spec.gpus, share=share)
+    asked = sharing.grouped(
+        share,
+        isolation=spec.share.isolation,
+        share_with=spec.share.share_with,
+        namespace=namespace,
+    )
+    return GpuAsk(gpus=spec.gpus, share=asked)
 
 
 def resource_in_core(name: str) -> str:

@@ -136,6 +136,7 @@ def _device(device: GpuDevice, index: int) -> core.Device:
         clique=device.nvlink_clique,
         health=_HEALTH[device.health],
         max_shares=names.SHARE_SLOTS_PER_GPU,
+        limits=device.limits != "None",
     )
 
 

@@ -5,6 +5,7 @@ import collections
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,6 +15,7 @@ import gpupack_core as core
 from gpupack_core.arrays import ABSENT
 from gpupack_extender.ledger.claims import State
 from gpupack_extender.ledger.ledger import Ledger
+from gpupack_extender.queueing.consolidating import HOUR, Consolidating
 from gpupack_extender.readiness import Watch
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
@@ -113,6 +115,54 @@ class LedgerCollector(Collector):
         for kind, watch in self._watches.items():
             family.add_metric([kind], watch.age_seconds())
         return family
+
+
+class ConsolidationCollector(Collector):
+    """What consolidations of this process cost and gained."""
+
+    def __init__(self, consolidating: Consolidating) -> None:
+        self._of = consolidating
+
+    def collect(self) -> Iterator[Metric]:
+        """Those whose moves have begun."""
+        for name, text, value in (
+            ("consolidations", "Consolidations whose moves have begun.", self._of.begun),
+            ("consolidation_moves", "Jobs that they move.", self._of.moved),
+            (
+                "consolidation_lost_gpu_hours",
+                "What the moves cost at the most, as they are taken to.",
+                self._of.lost / HOUR,
+            ),
+            (
+                "consolidation_gained_gpu_hours",
+                "What those that have room then have earlier, as was foreseen.",
+                self._of.gained / HOUR,
+            ),
+        ):
+            yield CounterMetricFamily(f"gpupack_extender_{name}", text, value=value)
+
+
+class Idle(Protocol):
+    """Who counts pods that use none of their GPUs."""
+
+    pods: int
+    gpus: int
+
+
+class IdleCollector(Collector):
+    """Pods that use none of their GPUs for longer than their cohort allows."""
+
+    def __init__(self, idle: Idle) -> None:
+        self._idle = idle
+
+    def collect(self) -> Iterator[Metric]:
+        """As they were at the last look."""
+        for name, what, value in (
+            ("pods", "Pods of their own", self._idle.pods),
+            ("gpus", "GPUs of pods", self._idle.gpus),
+        ):
+            text = f"{what} that are idle for longer than their cohort allows."
+            yield GaugeMetricFamily(f"gpupack_extender_idle_{name}", text, value=value)
 
 
 def _devices_by_state(cluster: core.Cluster) -> dict[str, int]:

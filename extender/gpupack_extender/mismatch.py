@@ -8,6 +8,7 @@ kube-scheduler and kubelet hold the pod to what it says itself.
 
 import gpupack_core as core
 from gpupack_crds import names
+from gpupack_extender import sharing
 from gpupack_extender.gpu_ask import MILLI_PER_PERCENT
 from gpupack_extender.ledger.claims import Allocation
 
@@ -22,20 +23,23 @@ def mismatch(request: core.Request, allocation: Allocation) -> str:
 
 def _asked(request: core.Request) -> str:
     if request.share is not None:
-        return _share(request.share.milli, request.share.memory)
+        return _share(request.share.milli, request.share.memory, request.share.group)
     return _whole(request.gpus or 0, request.resource or names.GPU)
 
 
 def _held(allocation: Allocation) -> str:
     grants = allocation.placement.devices
-    parts = [_share(grant.milli, grant.memory) for grant in grants if grant.shares]
+    parts = [_share(grant.milli, grant.memory, grant.group) for grant in grants if grant.shares]
     whole = len(grants) - len(parts)
     counts = ({names.GPU: whole} if whole else {}) | dict(allocation.tickets)
     return " and ".join([*parts, *(_whole(number, name) for name, number in counts.items())])
 
 
-def _share(milli: core.MilliGpu, memory: core.MiB) -> str:
-    return f"a share of {milli // MILLI_PER_PERCENT}% and {memory} MiB"
+def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
+    isolation, only_with = sharing.held_as(group)
+    kind = "" if isolation == "cooperative" else f"{isolation} "
+    alone = f" beside those of namespace {only_with} alone" if only_with else ""
+    return f"a {kind}share of {milli // MILLI_PER_PERCENT}% and {memory} MiB{alone}"
 
 
 def _whole(number: int, name: str) -> str:

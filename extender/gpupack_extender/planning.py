@@ -8,13 +8,14 @@ stands in a GPUJob's status is the operator's to change.
 
 import dataclasses
 import datetime as dt
+from typing import Final
 
 import msgspec
 
 import gpupack_core as core
 from gpupack_core.queueing import Wait
 from gpupack_crds.placement import WorkerPlacement, by_node
-from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
+from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanRequest, PlanResponse
 from gpupack_extender import gang_ask
 from gpupack_extender.errors import AskInvalid, QueueFull
 from gpupack_extender.ledger import claims
@@ -24,6 +25,9 @@ from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.queueing.admissions import Admissions
 from gpupack_extender.queueing.ask import GangAsk
 from gpupack_extender.settings import Decisions
+
+UNBOUNDED_GPUS: Final = 1e9
+"""A quota without a limit is not exactly infinite."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class Plan:
             AskInvalid: the spec or the pod spec cannot be read or served.
         """
         self.ledger.expire()
+        if call.grows:
+            return self._more(call)
         ask = self._ask(call)
         held = self.ledger.plan_of(ask.attempt)
         if held and self._stands(held, ask.gang):
@@ -57,18 +63,30 @@ class Plan:
         if admitted:
             return self._response(admitted)
         preemption = self.admissions.preemption(ask.attempt)
-        refusal = _refusal(self.admissions.why(ask.attempt))
+        refusal = _refusal(self.admissions.why(ask.attempt), self.admissions.now())
         if preemption is None:
             return refusal
         seconds = self.decisions.plan_hold_seconds
         return msgspec.structs.replace(refusal, preemption=preemption, expires_seconds=seconds)
 
+    def _more(self, call: PlanRequest) -> PlanResponse | PlanRefusal:
+        """The places of an attempt that runs, with those that it is to get."""
+        attempt = _attempt(call)
+        seconds, version = self.decisions.plan_hold_seconds, call.resource_version
+        self.ledger.renew_plan(attempt, seconds=seconds, version=version)
+        if held := self.ledger.plan_of(attempt):
+            return self._response(held)
+        return PlanRefusal(reason="NoPlaces", message=f"no places are held for {attempt}")
+
     def _ask(self, call: PlanRequest) -> GangAsk:
         return GangAsk(
-            attempt=AttemptKey(
-                namespace=call.namespace, job=call.name, job_uid=call.uid, number=call.attempt
+            attempt=_attempt(call),
+            gang=gang_ask.gang(
+                call.spec,
+                call.pod_spec,
+                self.decisions.observed_resources,
+                namespace=call.namespace,
             ),
-            gang=gang_ask.gang(call.spec, call.pod_spec, self.decisions.observed_resources),
             policy=call.spec.policy,
             priority=call.priority,
             submitted=_moment(call.submitted_at) if call.submitted_at else self.admissions.now(),
@@ -76,13 +94,15 @@ class Plan:
             version=call.resource_version,
             avoid=frozenset(map(core.NodeName, call.avoid)),
             movable=call.spec.movable,
+            extra=call.spec.extra,
         )
 
     def _stands(self, held: tuple[WorkerClaim, ...], gang: core.Gang) -> bool:
         if any(claim.state is State.WRITTEN for claim in held):
             return True
         obstacles = (self.ledger.claims.obstacle(claim.allocation) for claim in held)
-        return len(held) == gang.workers and not any(obstacles)
+        of_gang = sum(claim.worker.index < gang.workers for claim in held)
+        return of_gang == gang.workers and not any(obstacles)
 
     def _response(self, held: tuple[WorkerClaim, ...]) -> PlanResponse:
         return PlanResponse(
@@ -98,7 +118,13 @@ class Plan:
         )
 
 
-def _refusal(wait: Wait) -> PlanRefusal:
+def _attempt(call: PlanRequest) -> AttemptKey:
+    return AttemptKey(
+        namespace=call.namespace, job=call.name, job_uid=call.uid, number=call.attempt
+    )
+
+
+def _refusal(wait: Wait, now: float) -> PlanRefusal:
     refusal = wait.refusal
     if refusal is None:
         return PlanRefusal(
@@ -108,6 +134,8 @@ def _refusal(wait: Wait) -> PlanRefusal:
             waiting=wait.waiting,
             lasting=wait.lasting,
         )
+    starts_in = None if wait.earliest is None else max(wait.earliest - now, 0.0)
+    left = wait.left / core.WHOLE_GPU
     return PlanRefusal(
         reason=refusal.reason.value,
         message=wait.message,
@@ -116,6 +144,9 @@ def _refusal(wait: Wait) -> PlanRefusal:
         position=wait.position,
         waiting=wait.waiting,
         lasting=wait.lasting,
+        lacks_room=LacksRoom(
+            starts_in_seconds=starts_in, quota_gpus=left if left < UNBOUNDED_GPUS else None
+        ),
     )
 
 

@@ -125,7 +125,7 @@ def _ask(
 ) -> PodAsk:
     asked, refusal = None, ""
     try:
-        asked = _request(spec, rules, observed)
+        asked = _request(pod, spec, rules, observed)
     except (AskInvalid, QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
         refusal = f"pod {pod.metadata.name}: {error}"
     return PodAsk(
@@ -141,7 +141,10 @@ def _ask(
 
 
 def _request(
-    spec: objects.PodSpec, rules: RawRules | None, observed: Collection[str]
+    pod: CalledPod | objects.Pod,
+    spec: objects.PodSpec,
+    rules: RawRules | None,
+    observed: Collection[str],
 ) -> core.Request:
     asking = [c for c in pod_resources.long_running(spec) if _asks(c, observed)]
     if len(asking) != 1:
@@ -149,7 +152,12 @@ def _request(
             f"{len(asking)} of its containers ask for GPUs; exactly one container or sidecar may, "
             "and no plain init container"
         )
-    ask = gpu_ask.read(asking[0].resources.limits, observed)
+    ask = gpu_ask.read(
+        asking[0].resources.limits,
+        observed,
+        annotations=pod.metadata.annotations,
+        namespace=pod.metadata.namespace,
+    )
     selector, tolerations = rules.decode().parse() if rules else (None, _EVERY_TAINT)
     return request(spec, ask, selector=selector, tolerations=tolerations)
 

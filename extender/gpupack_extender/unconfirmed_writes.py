@@ -16,6 +16,7 @@ import logging
 from collections.abc import Sequence
 from typing import ClassVar, Generic, TypeVar
 
+from gpupack_crds.placement import by_worker
 from gpupack_extender import binding
 from gpupack_extender.ledger.claims import PodClaim, State, WorkerClaim
 from gpupack_extender.ledger.ledger import Ledger, Outcome
@@ -26,6 +27,9 @@ from gpupack_kube.client import Api
 log = logging.getLogger(__name__)
 
 GIVE_UP_SECONDS = 180.0
+
+FIRST_WORKER = 0
+"""Where it is among those whose places are to be written, the whole attempt is."""
 
 Plan = tuple[WorkerClaim, ...]
 """Of one attempt, by worker index; never empty."""
@@ -146,11 +150,17 @@ def judge_plan(job: PlacedJob | None, plan: Plan, *, may_land: bool) -> Outcome:
         may_land: a write that was sent in time may still arrive.
     """
     attempt, version = plan[0].worker.attempt, plan[0].version
+    planned = {claim.worker.index for claim in plan}
     if job is None or job.metadata.uid != attempt.job_uid:
         return Outcome.NOT_LANDED
-    if job.status.attempt >= attempt.number:
-        is_current = job.status.attempt == attempt.number and job.status.holds_placement
-        return Outcome.LANDED if is_current else Outcome.NOT_LANDED
+    if job.status.attempt > attempt.number:
+        return Outcome.NOT_LANDED
+    if job.status.attempt == attempt.number:
+        if not job.status.holds_placement:
+            return Outcome.NOT_LANDED
+        placed = {worker.worker for worker in by_worker(job.status.placement)}
+        if FIRST_WORKER in planned or planned <= placed:
+            return Outcome.LANDED
     if version and job.metadata.resource_version != version:
         return Outcome.NOT_LANDED
     return Outcome.UNKNOWN if may_land else Outcome.NOT_LANDED

@@ -45,11 +45,14 @@ class UnreadableObjects(Collector):
 
 
 @contextlib.asynccontextmanager
-async def shown(watches: Mapping[str, Watch], *, port: int) -> AsyncIterator[None]:
+async def shown(
+    watches: Mapping[str, Watch], *collectors: Collector, port: int
+) -> AsyncIterator[None]:
     """Answer GET /metrics on loopback meanwhile, in a thread.
 
     Args:
         watches: by the names of what they watch; more may come later.
+        collectors: of what else there is to show.
         port: TCP port; 0: listen nowhere.
 
     Raises:
@@ -59,7 +62,8 @@ async def shown(watches: Mapping[str, Watch], *, port: int) -> AsyncIterator[Non
         yield
         return
     registry = prometheus_client.CollectorRegistry()
-    registry.register(UnreadableObjects(watches))
+    for collector in (UnreadableObjects(watches), *collectors):
+        registry.register(collector)
     server, thread = prometheus_client.start_http_server(port, addr="127.0.0.1", registry=registry)
     log.info("metrics are on port %d of loopback", port)
     try:

@@ -246,5 +246,17 @@ class Lease(Object, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
+class ProvisioningRequestStatus(View, frozen=True):
+    """The status of a ProvisioningRequest, as cluster-autoscaler writes it."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class ProvisioningRequest(Object, frozen=True):
+    """Asks cluster-autoscaler for nodes."""
+
+    status: ProvisioningRequestStatus = ProvisioningRequestStatus()
+
+
 Json = dict[str, Any]
 """An object on its way to the API server."""

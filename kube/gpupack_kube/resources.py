@@ -47,11 +47,15 @@ class Resource(Generic[T]):
 
 PODS = Resource("/api/v1", "pods", objects.Pod)
 NODES = Resource("/api/v1", "nodes", objects.Node)
+POD_TEMPLATES = Resource("/api/v1", "podtemplates", objects.Object)
 SERVICES = Resource("/api/v1", "services", objects.Object)
 JOBS = Resource("/apis/batch/v1", "jobs", objects.Job)
 EVENTS = Resource("/apis/events.k8s.io/v1", "events", objects.Object)
 LEASES = Resource("/apis/coordination.k8s.io/v1", "leases", objects.Lease)
 PRIORITY_CLASSES = Resource("/apis/scheduling.k8s.io/v1", "priorityclasses", objects.PriorityClass)
+PROVISIONING_REQUESTS = Resource(
+    "/apis/autoscaling.x-k8s.io/v1", "provisioningrequests", objects.ProvisioningRequest
+)
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path, not a secret
 JWKS = "/openid/v1/jwks"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

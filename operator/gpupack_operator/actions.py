@@ -23,11 +23,16 @@ from gpupack_operator.decision import times
 from gpupack_operator.decision.model import (
     Answer,
     ApiWrite,
+    AskGrowth,
     AskPlan,
+    CreateBeside,
     CreateChildren,
     DeleteGpuJob,
     DeleteJob,
+    Grown,
     NotCreated,
+    NotCreatedBeside,
+    NotGrown,
     NotPlanned,
     NotYet,
     PlanLater,
@@ -36,12 +41,15 @@ from gpupack_operator.decision.model import (
     StopJob,
     Waits,
 )
+from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.decision.notices import Notice
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, TemplateInvalid
 from gpupack_operator.manifests import pod
 from gpupack_operator.manifests.job import job as job_manifest
+from gpupack_operator.manifests.job import job_beside
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
+from gpupack_operator.manifests.provisioning import consuming
 from gpupack_operator.manifests.service import service
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.pod_admission import PodAdmission
@@ -58,12 +66,19 @@ class Actor:
     """Writes to the API server and asks the plan API."""
 
     def __init__(
-        self, api: Api, plans: PlanClient, *, defaults: pod.PodDefaults, reporter: str
+        self,
+        api: Api,
+        plans: PlanClient,
+        *,
+        defaults: pod.PodDefaults,
+        reporter: str,
+        provisioning: Provisioning | None = None,
     ) -> None:
         self._api = api
         self._plans = plans
         self._admission = PodAdmission(api)
         self._defaults = defaults
+        self._provisioning = provisioning
         self._events = EventWriter(api, Reporter(CONTROLLER, reporter, "Reconcile"))
 
     async def write_status(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
@@ -91,7 +106,7 @@ class Actor:
         """
         job = seen.job
         try:
-            template = self._template(seen, action.attempt)
+            template = self.template(seen, action.attempt)
         except TemplateInvalid as error:
             return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
         no = await self._admission.refusal(
@@ -122,11 +137,39 @@ class Actor:
             )
         )
 
+    async def grow(self, seen: CachedGpuJob, action: AskGrowth) -> Answer:
+        """Ask for the places of an attempt that runs, with those that are held for it now."""
+        meta = seen.job.metadata
+        request = PlanRequest(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            attempt=action.attempt,
+            spec=msgspec.structs.replace(seen.job.spec, template=None),
+            pod_spec=msgspec.Raw(b"{}"),
+            resource_version=meta.resource_version,
+            grows=True,
+        )
+        asked_at = time.monotonic()
+        try:
+            answer = await self._plans.ask(request)
+        except PlanBusy:
+            return PlanLater()
+        except (PlanUnanswered, PlanInvalid) as error:
+            log.warning("%s/%s does not grow now: %s", meta.namespace, meta.name, error)
+            return NotGrown()
+        if isinstance(answer, PlanRefusal):
+            return NotGrown()
+        seconds = answer.expires_seconds - (time.monotonic() - asked_at) - PLAN_MARGIN_SECONDS
+        return Grown(answer.placement, seconds) if seconds > 0 else NotGrown()
+
     async def act(self, seen: CachedGpuJob, action: ApiWrite) -> Answer | None:
         """Carry out one action; an answer asks for another decision."""
         match action:
             case CreateChildren():
                 return await self._create(seen, action)
+            case CreateBeside():
+                return await self._create_beside(seen, action)
             case DeleteJob():
                 await self._delete(seen.job, action)
             case StopJob():
@@ -164,9 +207,11 @@ class Actor:
         A worker that is alone has nobody who looks for it.
         """
         try:
-            template = self._template(seen, action.attempt)
+            template = self.template(seen, action.attempt)
         except TemplateInvalid as error:
             return NotCreated(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
+        if self._provisioning is not None:
+            template = consuming(template, seen.job, self._provisioning)
         manifest = job_manifest(
             seen.job,
             template,
@@ -180,6 +225,21 @@ class Actor:
                 return problem
         self._admission.begins(seen.job.metadata.namespace)
         return await self._ensure(JOBS, manifest, seen.job)
+
+    async def _create_beside(self, seen: CachedGpuJob, action: CreateBeside) -> Answer | None:
+        """Where it cannot be created the attempt goes on without it."""
+        worker = action.worker
+        try:
+            template = self.template(seen, action.attempt)
+        except TemplateInvalid as error:
+            return NotCreatedBeside(JobReason.INVALID_TEMPLATE, str(error))
+        manifest = job_beside(
+            seen.job, template, attempt=action.attempt, worker=worker, node=action.node
+        )
+        problem = await self._ensure(JOBS, manifest, seen.job)
+        if isinstance(problem, NotCreated):
+            return NotCreatedBeside(problem.reason, problem.message)
+        return problem
 
     async def _ensure(
         self, resource: Resource[Any], body: Json, job: GpuJob
@@ -235,7 +295,12 @@ class Actor:
         except (errors.NotFound, errors.Conflict):
             log.debug("GPUJob %s is gone already", meta.name)
 
-    def _template(self, seen: CachedGpuJob, attempt: int) -> Json:
+    def template(self, seen: CachedGpuJob, attempt: int) -> Json:
+        """The pod template of an attempt, not pinned to nodes.
+
+        Raises:
+            TemplateInvalid: the user's cannot be merged over ours.
+        """
         return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
 
 
@@ -261,6 +326,7 @@ def _waits(answer: PlanRefusal, asked_at: float) -> Answer:
         position=answer.position,
         preemption=answer.preemption,
         seconds=seconds,
+        lacks_room=answer.lacks_room,
     )
 
 

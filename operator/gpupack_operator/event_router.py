@@ -5,6 +5,7 @@ from gpupack_crds import names
 from gpupack_crds.plan import TurnsResponse
 from gpupack_kube.objects import Job, Pod
 from gpupack_operator.cache import Cache, CachedGpuJob
+from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.work_queue import WorkQueue
@@ -14,12 +15,18 @@ class EventRouter:
     """Knows which GPUJobs an event is about."""
 
     def __init__(
-        self, queue: WorkQueue[Key], cache: Cache, line: PlanLine, preemptions: Preemptions
+        self,
+        queue: WorkQueue[Key],
+        cache: Cache,
+        line: PlanLine,
+        preemptions: Preemptions,
+        bounds: NodesBounds,
     ) -> None:
         self._queue = queue
         self._cache = cache
         self._line = line
         self._preemptions = preemptions
+        self._bounds = bounds
 
     def gpujob(self, seen: CachedGpuJob, *, gone: bool) -> None:
         """A GPUJob changed; the echo of our own write is nothing new."""
@@ -27,15 +34,17 @@ class EventRouter:
         key = Key(meta.namespace, meta.name)
         if gone or not self._cache.is_echo(key, meta.resource_version):
             self._queue.add(key)
+        self._bounds.saw(seen.job, gone=gone)
         for victim in self._preemptions.saw(seen.job, gone=gone):
             self._queue.add(victim)
         if gone:
             self._line.leave(key)
 
     def orders(self, heard: TurnsResponse) -> None:
-        """The extender says which attempts are to end."""
-        for victim in self._preemptions.told(heard.stops, heard.drained, heard.moves):
-            self._queue.add(victim)
+        """The extender says which attempts are to end, to move or to grow."""
+        told = self._preemptions.told(heard.stops, heard.drained, heard.moves, heard.grows)
+        for key in told:
+            self._queue.add(key)
 
     def job(self, job: Job, *, gone: bool) -> None:  # noqa: ARG002 - a callback's argument
         """A Job changed."""

@@ -17,7 +17,7 @@ from gpupack_operator.plan_line import Key
 
 
 class Preemptions:
-    """By attempt, written «UID/NUMBER»."""
+    """By attempt, written «UID/NUMBER», and by worker beyond the least, «UID/NUMBER+WORKER»."""
 
     def __init__(self) -> None:
         self._keys: dict[str, Key] = {}
@@ -32,6 +32,8 @@ class Preemptions:
         """By attempt."""
         self._moves: dict[str, Moved] = {}
         """By attempt."""
+        self._grows: frozenset[str] = frozenset()
+        """Attempts for which places of more workers are held."""
 
     def saw(self, job: GpuJob, *, gone: bool) -> tuple[Key, ...]:
         """A GPUJob changed; the answer is whom it stops that it did not stop before."""
@@ -55,8 +57,9 @@ class Preemptions:
         stops: Iterable[Stop],
         drained: Iterable[Drained] = (),
         moves: Iterable[MoveOrder] = (),
+        grows: Iterable[str] = (),
     ) -> tuple[Key, ...]:
-        """These and no others end for pods and maintenance; the answer is those that did not."""
+        """These and no others end for pods and maintenance, move or grow; the answer is news."""
         found = {
             stop.attempt: Preempted(
                 ground=stop.ground, beneficiary=(stop.namespace, stop.pod), kind="pod"
@@ -75,8 +78,21 @@ class Preemptions:
         }
         before = self._for_pods.keys() | self._drained.keys()
         news = ((found.keys() | left.keys()) - before) | (elsewhere.keys() - self._moves.keys())
+        wider = frozenset(grows)
+        news |= wider - self._grows
         self._for_pods, self._drained, self._moves = found, left, elsewhere
+        self._grows = wider
         return tuple(self._keys_of(news))
+
+    def grows(self, job: GpuJob, attempt: int) -> bool:
+        """Whether places are held for more workers of this attempt."""
+        return f"{job.metadata.uid}/{attempt}" in self._grows
+
+    def shrinks(self, job: GpuJob, attempt: int) -> dict[int, Preempted]:
+        """Which workers of this attempt beyond the least are to end, by index, and for whom."""
+        numbers = range(1, job.spec.extra + 1)
+        found = ((n, self._told(f"{job.metadata.uid}/{attempt}+{n}")) for n in numbers)
+        return {job.spec.least - 1 + number: by for number, by in found if by is not None}
 
     def move_of(self, job: GpuJob, attempt: int) -> Moved | None:
         """Where this attempt is to go on; None: it is not moved."""
@@ -84,7 +100,9 @@ class Preemptions:
 
     def of(self, job: GpuJob, attempt: int) -> Preempted | None:
         """For whom, or what, this attempt is to end; None: for nobody."""
-        victim = f"{job.metadata.uid}/{attempt}"
+        return self._told(f"{job.metadata.uid}/{attempt}")
+
+    def _told(self, victim: str) -> Preempted | None:
         found = self._for.get(victim, {})
         told = self._for_pods.get(victim) or self._drained.get(victim)
         return next((found[uid] for uid in sorted(found)), told)
@@ -100,12 +118,16 @@ class Preemptions:
 
 
 def _victims(job: GpuJob) -> dict[str, Preempted]:
-    """Nobody is stopped for who does not wait, or does not want to any more."""
+    """Nobody is stopped for who does not wait, or does not want to any more.
+
+    Who is moved for it ends when he is told where he goes on.
+    """
     preemption, leaves = job.status.preemption, job.metadata.deletion_timestamp is not None
     if preemption is None or leaves or job.spec.suspend or job.status.phase != "Pending":
         return {}
     return {
         attempt: Preempted(ground=each.ground, beneficiary=job.key)
         for each in preemption.victims
+        if each.ground != "Consolidation"
         for attempt in each.attempts
     }

@@ -21,8 +21,11 @@ from gpupack_operator.decision.conditions import Writer
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     Answer,
+    ApiWrite,
+    AskGrowth,
     AskPlan,
     Decision,
+    Grown,
     Limits,
     NotPlanned,
     Observation,
@@ -30,10 +33,13 @@ from gpupack_operator.decision.model import (
     Planned,
     Waits,
 )
+from gpupack_operator.decision.nodes import AskNodes, NodesAction, ReserveNodes, ReturnNodes
 from gpupack_operator.decision.notices import Notice, notices
 from gpupack_operator.decision.workers import is_given_up, is_overdue
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.owner import is_ours
+from gpupack_operator.nodes_bounds import NodesBounds
+from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities, Priority
@@ -51,6 +57,8 @@ class Sources:
     fence: Fence
     priorities: Priorities
     preemptions: Preemptions
+    nodes: NodesRequests
+    bounds: NodesBounds
 
 
 class Reconciler:
@@ -71,6 +79,8 @@ class Reconciler:
         self._fence = sources.fence
         self._priorities = sources.priorities
         self._preemptions = sources.preemptions
+        self._nodes = sources.nodes
+        self._bounds = sources.bounds
         self._line = line
         self._limits = limits
         self._creation = CreationBackoff()
@@ -98,6 +108,9 @@ class Reconciler:
         try:
             again_at = await self._steps(key, seen)
             await self._recovered(key)
+            newest = self._cache.gpujob(key)
+            if newest is not None:
+                self._bounds.settle(newest.job, self._now())
         except errors.KubeError:
             self._refetch.add(key)
             self._line.is_to_ask(key)
@@ -181,6 +194,7 @@ class Reconciler:
             now=now,
             refusals=self._line.refusals(key),
             asked_until=self._asked_until(job),
+            told=self._line.told(key),
         )
 
     def _asked_until(self, job: GpuJob) -> dt.datetime | None:
@@ -204,6 +218,10 @@ class Reconciler:
             told=self._line.told(key),
             preempted=self._preemptions.of(seen.job, seen.job.status.attempt),
             moved=self._preemptions.move_of(seen.job, seen.job.status.attempt),
+            provisioning=self._nodes.settings,
+            nodes=await self._nodes.see(seen.job),
+            shrinks=self._preemptions.shrinks(seen.job, seen.job.status.attempt),
+            grows=self._preemptions.grows(seen.job, seen.job.status.attempt),
         )
 
     async def _overlooked(self, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -227,7 +245,7 @@ class Reconciler:
         job, answer = observation.job, observation.answer
         if status == job.status:
             return job
-        seconds = answer.seconds if isinstance(answer, Planned | Waits) else None
+        seconds = answer.seconds if isinstance(answer, Planned | Waits | Grown) else None
         if observation.moved is not None and status.moves > job.status.moves:
             seconds = (observation.moved.until - observation.now).total_seconds()
         try:
@@ -259,9 +277,21 @@ class Reconciler:
         for action in decision.actions:
             if isinstance(action, AskPlan):
                 return priority.problem or await self._plan(seen, action, priority)
-            if answer := await self._actor.act(seen, action):
+            if isinstance(action, AskGrowth):
+                return await self._actor.grow(seen, action)
+            if answer := await self._carry_out(seen, action):
                 return answer
         return None
+
+    async def _carry_out(self, seen: CachedGpuJob, action: ApiWrite | NodesAction) -> Answer | None:
+        match action:
+            case ReserveNodes():
+                return self._bounds.reserve(seen.job, action, self._now())
+            case AskNodes():
+                return await self._nodes.ask(seen, action)
+            case ReturnNodes():
+                return await self._nodes.give_back(seen.job, action)
+        return await self._actor.act(seen, action)
 
     async def _plan(self, seen: CachedGpuJob, action: AskPlan, priority: Priority) -> Answer:
         self._line.asks(Key(*seen.job.key))

@@ -28,6 +28,8 @@ from gpupack_operator.cache import Cache
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.fencing import Fence
 from gpupack_operator.kopf_session import GpuJobStream
+from gpupack_operator.nodes_bounds import NodesBounds
+from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.preemptions import Preemptions
@@ -110,17 +112,25 @@ async def _lead(
     queue: WorkQueue[Key] = WorkQueue(call_later)
     cache, line = Cache(), PlanLine(queue.add)
     plans = PlanClient(settings.plan, on_free=line.next_turn)
-    actor = Actor(api, plans, defaults=settings.pods, reporter=settings.lease.holder)
+    actor = Actor(
+        api,
+        plans,
+        defaults=settings.pods,
+        reporter=settings.lease.holder,
+        provisioning=settings.provisioning,
+    )
     fence = Fence(api, namespace=settings.lease.namespace)
-    preemptions = Preemptions()
+    preemptions, bounds = Preemptions(), NodesBounds(settings.bounds, queue.add)
     sources = Sources(
         fence=fence,
         priorities=Priorities(api, most=settings.max_priority),
         preemptions=preemptions,
+        nodes=NodesRequests(api, settings.provisioning, actor.template),
+        bounds=bounds,
     )
     reconciler = Reconciler(api, actor, cache, line, settings.limits, sources)
     pool = WorkerPool(queue, reconciler.reconcile, reconciler.failed)
-    router = EventRouter(queue, cache, line, preemptions)
+    router = EventRouter(queue, cache, line, preemptions, bounds)
     gpujobs = watches.gpujobs_of(cache, router)
     audit = Audit(api, cache, gpujobs.drop, namespace=settings.namespace)
     watched = watches.reflectors(api, cache, router, namespace=settings.namespace)

@@ -5,11 +5,16 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
+import msgspec
+
 from gpupack_crds import names
 from gpupack_kube.environment import Environment
 from gpupack_operator.decision.model import Limits
+from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.liveness import heartbeat_path
 from gpupack_operator.manifests.pod import PodDefaults
+from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
+from gpupack_operator.nodes_bounds import Bounds
 
 DEFAULT_EXTENDER = f"https://gpupack-extender.{names.SYSTEM_NAMESPACE}.svc:8443"
 DEFAULT_TOKEN = "/var/run/secrets/gpupack/token"  # noqa: S105 - a path, not a secret
@@ -52,6 +57,8 @@ class Settings:
     """Everything that the operator is told.
 
     Attributes:
+        provisioning: how nodes are asked for; None: not at all.
+        bounds: for how many at once.
         namespace: serve this namespace only; empty: all.
         max_priority: the largest priority that a GPUJob may give itself as a number.
         reconcilers: how many GPUJobs are worked on at the same time.
@@ -64,6 +71,8 @@ class Settings:
     plan: PlanSettings
     pods: PodDefaults
     limits: Limits
+    provisioning: Provisioning | None
+    bounds: Bounds
     namespace: str
     max_priority: int
     reconcilers: int
@@ -84,6 +93,8 @@ class Settings:
             plan=_plan(environment),
             pods=_pods(environment),
             limits=_limits(environment),
+            provisioning=_provisioning(environment),
+            bounds=_bounds(environment),
             namespace=environment.text("GPUPACK_WATCH_NAMESPACE", ""),
             max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
             reconcilers=environment.whole("GPUPACK_RECONCILERS", 8),
@@ -133,3 +144,41 @@ def _limits(environment: Environment) -> Limits:
         image_seconds=environment.whole("GPUPACK_IMAGE_TIMEOUT_SECONDS", 120),
         avoid_seconds=environment.whole("GPUPACK_AVOID_NODE_SECONDS", 600, least=0),
     )
+
+
+def _provisioning(environment: Environment) -> Provisioning | None:
+    if not _switch(environment, "GPUPACK_PROVISIONING"):
+        return None
+    return Provisioning(
+        class_name=environment.text("GPUPACK_PROVISIONING_CLASS", ATOMIC_CLASS),
+        parameters=environment.parsed(
+            "GPUPACK_PROVISIONING_PARAMETERS", _texts, {}, "a JSON object of texts"
+        ),
+        after_seconds=environment.whole("GPUPACK_PROVISIONING_AFTER_SECONDS", 60, least=0),
+        soon_seconds=environment.whole("GPUPACK_PROVISIONING_SOON_SECONDS", 300, least=0),
+        answer_seconds=environment.whole("GPUPACK_PROVISIONING_ANSWER_SECONDS", 900),
+        place_seconds=environment.whole("GPUPACK_PROVISIONING_PLACE_SECONDS", 600),
+        again_seconds=environment.whole("GPUPACK_PROVISIONING_AGAIN_SECONDS", 60, least=0),
+        backoff_seconds=environment.whole("GPUPACK_PROVISIONING_BACKOFF_SECONDS", 60),
+        most_backoff_seconds=environment.whole("GPUPACK_PROVISIONING_MAX_BACKOFF_SECONDS", 1800),
+        most_failures=environment.whole("GPUPACK_PROVISIONING_MAX_FAILURES", 3),
+    )
+
+
+def _bounds(environment: Environment) -> Bounds:
+    return Bounds(
+        requests=environment.whole("GPUPACK_PROVISIONING_MAX_REQUESTS", 10, least=0),
+        gpus=environment.whole("GPUPACK_PROVISIONING_MAX_GPUS", 256, least=0),
+        namespace_requests=environment.whole(
+            "GPUPACK_PROVISIONING_NAMESPACE_MAX_REQUESTS", 2, least=0
+        ),
+        namespace_gpus=environment.whole("GPUPACK_PROVISIONING_NAMESPACE_MAX_GPUS", 64, least=0),
+        between_seconds=environment.whole(
+            "GPUPACK_PROVISIONING_NAMESPACE_BETWEEN_SECONDS", 60, least=0
+        ),
+    )
+
+
+def _texts(text: str) -> dict[str, str]:
+    """Read a JSON object of texts; msgspec's errors are ValueErrors."""
+    return msgspec.json.decode(text, type=dict[str, str])

@@ -216,9 +216,9 @@ def step(steps: int | None, every: float, seed: int, **given: Any) -> None:
 @click.option("--adopt", is_flag=True, help="What the snapshot holds is held, fit or not.")
 @click.option("--jobs", type=_FILE, help="YAML of jobs for --snapshot; times in seconds.")
 @_trace_options
-@click.option(
-    "--quotas", type=_FILE, required=True, help="YAML of the proposed quotas and cohorts."
-)
+@click.option("--quotas", type=_FILE, help="YAML of the proposed quotas and cohorts.")
+@click.option("--drain", metavar="NODE@TIME", help="Everybody leaves that node from then on.")
+@click.option("--more", metavar="NUMBER x MODEL", help="So many GPUs more: '8 x H100'.")
 @click.option(
     "--quotas-before",
     type=_FILE,
@@ -230,7 +230,7 @@ def step(steps: int | None, every: float, seed: int, **given: Any) -> None:
 @click.option("--out", type=_FOLDER, help="Write figures, plots and an HTML report here.")
 @click.option("-q", "--quiet", is_flag=True, help="No tables.")
 def quotas_what_if(**given: Any) -> None:
-    """Replay jobs under today's and under proposed quotas: what would have changed?"""
+    """Replay jobs as it is, and with other quotas, a node less or GPUs more: what would change?"""
     given["processes"] = 1
     output, source = _output(given), _source(given)
     what_if(WhatIf(source=source, **given), output)

@@ -169,6 +169,8 @@ class Scripted:
             occupancy=len(given.jobs) <= EXACT,
             requeue=given.requeue,
             breakdowns=(*given.breakdowns, *failures),
+            maintenance=given.maintenance,
+            presence=given.presence,
             parameters={"scenario": given.name, **self.parameters},
         )
         if self.snapshot is not None:

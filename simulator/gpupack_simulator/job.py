@@ -67,6 +67,14 @@ class Job:
     """What each worker beyond `min_workers` adds to the speed; `duration` is with all of them."""
     resize_pause: float = 0.0
     """For so long an elastic job stands still when its width has changed."""
+    movable: bool = False
+    """It may be stopped and started again elsewhere for maintenance, or so that another has room.
+    """
+    checkpoint: float = inf
+    """It saves its work every so much, and goes on from there when it was stopped; infinity: it
+    begins anew."""
+    restart: float = 0.0
+    """For so long it stands still when it starts again."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -86,6 +94,13 @@ class Job:
             )
         if self.least < self.workers and self.spread != ANYWHERE:
             raise InvalidJob(f"job {self.id}: it is elastic, and cannot say how it is spread")
+        if not (self.checkpoint > 0 and 0 <= self.restart < inf):
+            raise InvalidJob(
+                f"job {self.id}: checkpoint {self.checkpoint:g} is not positive, or restart "
+                f"{self.restart:g} is negative or without end"
+            )
+        if self.least < self.workers and (self.checkpoint < inf or self.restart):
+            raise InvalidJob(f"job {self.id}: of an elastic job checkpoints are not simulated")
         Gang(self.workers, self.request, self.spread)
 
     @property

@@ -57,6 +57,10 @@ class Cause(StrEnum):
     """Work that was lost with its node or GPU and is done again."""
     PREEMPTED = "preempted"
     """Work of jobs that were stopped for others and is done again."""
+    MOVED = "moved"
+    """Work of jobs that were moved and is done again, and their restarts."""
+    DRAINED = "drained"
+    """Work of jobs that were stopped for maintenance and is done again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class JobRecord:
     attempts: int = 0
     preemptions: int = 0
     """How often it was stopped for another."""
+    moves: int = 0
+    """How often it was moved."""
     wait: float | None = None
     resizes: int = 0
     """How often the width of an elastic job changed, in its last attempt."""
@@ -141,6 +147,20 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class Consolidation:
+    """Jobs were moved so that another has room; milli-GPU times the run's time unit.
+
+    `lost`: what the moves were taken to cost; `gained`: what the other was foreseen to gain.
+    """
+
+    time: float
+    job: JobId
+    moved: int
+    lost: float
+    gained: float
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One policy, one seed."""
 
@@ -164,6 +184,7 @@ class Run:
     """The clock at the end of the run."""
     events: int
     seconds_of_wall: float
+    consolidations: tuple[Consolidation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

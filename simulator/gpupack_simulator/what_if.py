@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpupack_core import policy_named
+from gpupack_simulator import cluster_trial
+from gpupack_simulator.cluster_trial import ClusterTrial, drained, grown
 from gpupack_simulator.commands import Output, console, prepared, show_tables, written
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.quotafile import QuotaFile, read_quotas
@@ -29,16 +31,26 @@ class WhatIf:
     adopt: bool
     jobs: Path | None
     source: TraceSource
-    quotas: Path
+    quotas: Path | None
     quotas_before: Path | None
+    drain: str | None
+    more: str | None
     policy: str
     seed: int
 
 
 def what_if(options: WhatIf, output: Output) -> None:
-    """Replay the jobs twice, and say what would have changed."""
+    """Replay the jobs twice, and say what would have changed.
+
+    Raises:
+        InvalidParameter: it asks nothing, or several things at once.
+    """
     policy_named(options.policy)
-    trial = _trial(options)
+    _one_question(options)
+    if options.quotas is None:
+        _changed_cluster(options, output)
+        return
+    trial = _trial(options, options.quotas)
     _tell_doubts(trial)
     prepared(output)
     runs = trial.runs()
@@ -58,17 +70,58 @@ def what_if(options: WhatIf, output: Output) -> None:
         show_tables(shown(tables(found), NOTE, verdict(found)))
 
 
-def _trial(options: WhatIf) -> QuotaTrial:
-    _one_cluster(options)
-    proposed = read_quotas(options.quotas)
-    today = None if options.quotas_before is None else read_quotas(options.quotas_before)
-    scenario, snapshot = _cluster(options)
+def _one_question(options: WhatIf) -> None:
+    asked = (options.quotas, options.drain, options.more)
+    if sum(each is not None for each in asked) != 1:
+        raise InvalidParameter("what if what? give one of --quotas, --drain and --more")
+    if options.quotas is None and (options.scenario is None or options.quotas_before is not None):
+        raise InvalidParameter("--drain and --more need a SCENARIO, and no --quotas-before")
+
+
+def _changed_cluster(options: WhatIf, output: Output) -> None:
+    """A node less, or GPUs more."""
+    if output.folder is not None:
+        raise InvalidParameter("--out is of --quotas; use --json")
+    scenario, named = _with_trace(options, _cluster(options)[0])
+    if options.drain is not None:
+        changed, name = drained(scenario, options.drain), f"without {options.drain}"
+    else:
+        changed, name = grown(scenario, options.more or ""), f"with {options.more}"
+    trial = ClusterTrial(
+        today=scenario,
+        changed=changed,
+        name=name,
+        policy=options.policy,
+        seed=options.seed,
+        parameters=named | {"changed": name},
+    )
+    prepared(output)
+    runs = trial.runs()
+    content = cluster_trial.told(runs, dict(trial.parameters))
+    if output.json is not None:
+        path = output.json
+        written(lambda: write_json(path, content))
+    if not output.quiet:
+        note, said = cluster_trial.NOTE, cluster_trial.verdict(runs)
+        show_tables(shown(cluster_trial.tables(runs), note, said))
+
+
+def _with_trace(options: WhatIf, scenario: Scenario) -> tuple[Scenario, Json]:
     named: Json = {"policy": options.policy}
     trace = read_source(options.source)
-    if trace is not None:
-        console(stderr=True).print(described(options.source, trace), soft_wrap=True)
-        scenario = replace(scenario, jobs=(*scenario.jobs, *trace.jobs))
-        named |= parameters(options.source, trace)
+    if trace is None:
+        return scenario, named
+    console(stderr=True).print(described(options.source, trace), soft_wrap=True)
+    jobs = (*scenario.jobs, *trace.jobs)
+    return replace(scenario, jobs=jobs), named | parameters(options.source, trace)
+
+
+def _trial(options: WhatIf, quotas: Path) -> QuotaTrial:
+    _one_cluster(options)
+    proposed = read_quotas(quotas)
+    today = None if options.quotas_before is None else read_quotas(options.quotas_before)
+    scenario, snapshot = _cluster(options)
+    scenario, named = _with_trace(options, scenario)
     return QuotaTrial(
         scenario=scenario,
         proposed=proposed,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who goes next, and where: quotas, fair shares, backfill and preemption over one cluster.
 
-Job, Quotas, Rules ─► Queue.cycle(cluster, now, plan) ─► Decisions: Admit, Preempt, GiveUp
+Job, Quotas, Rules ─► Queue.cycle(cluster, now, plan) ─► Decisions: Admit, Preempt, Move, …
 
 Pure, as all of core: the clock and all acts are its owner's, the extender or the simulator.
 """
@@ -9,6 +9,7 @@ Pure, as all of core: the clock and all acts are its owner's, the extender or th
 from gpupack_core.queueing.charge import ANY, Charge, Key, Keys
 from gpupack_core.queueing.decisions import (
     Admit,
+    Consolidate,
     Decisions,
     GiveUp,
     Ground,
@@ -35,7 +36,7 @@ from gpupack_core.queueing.quota import (
 )
 from gpupack_core.queueing.reasons import Wait, WaitReason
 from gpupack_core.queueing.room import Planner
-from gpupack_core.queueing.rules import NEVER, Preemption, Rules
+from gpupack_core.queueing.rules import NEVER, Consolidation, Preemption, Rules
 from gpupack_core.queueing.waiting import has_room
 
 __all__ = [
@@ -48,6 +49,8 @@ __all__ = [
     "Charge",
     "Cohort",
     "CohortName",
+    "Consolidate",
+    "Consolidation",
     "Decisions",
     "Drains",
     "Durations",

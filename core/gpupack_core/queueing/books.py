@@ -36,7 +36,9 @@ class Books:
     @property
     def counts(self) -> bool:
         """Whether anybody asks what is used; otherwise nothing is counted."""
-        return self.limits or self.rules.by_share or self.rules.preemption.any
+        rules = self.rules
+        moves = rules.consolidation.any
+        return self.limits or rules.by_share or rules.preemption.any or moves
 
     @property
     def keys(self) -> Keys:

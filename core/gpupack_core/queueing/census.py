@@ -7,7 +7,7 @@ have run. So rights are asked of each kind, and the rest is arithmetic over colu
 
 from collections.abc import Collection, ItemsView, Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,20 @@ class Kind(NamedTuple):
     preemptible: bool
     is_extra: bool
     """Worker of an elastic gang."""
+    movable: bool
+
+
+class Loss(NamedTuple):
+    """Of one that is stopped: seconds for which its GPUs have worked in vain.
+
+    Since it began, but no more than `most`; and `beside` that.
+    """
+
+    most: float = inf
+    beside: float = 0.0
+
+
+_ALL: Final = Loss()
 
 
 class Lines:
@@ -97,6 +111,7 @@ class Census:
                 job.priority,
                 job.preemptible,
                 job.extends is not None,
+                job.movable,
             )
         )
         self._of.setdefault(job.tenant, {})[kind] = running
@@ -150,7 +165,12 @@ class Census:
         return self._of.items()
 
     def candidates(
-        self, protected: Mapping[int, float], now: float, without: Collection[JobId] = ()
+        self,
+        protected: Mapping[int, float],
+        now: float,
+        without: Collection[JobId] = (),
+        *,
+        loss: Loss = _ALL,
     ) -> tuple[Candidates, float]:
         """Those who could be stopped now, and when the next one could be.
 
@@ -159,6 +179,7 @@ class Census:
                 of their jobs may not be.
             now: in seconds.
             without: who is left out.
+            loss: what each would lose.
         """
         jobs = self._jobs.columns
         seconds = np.full(max(len(self._kinds.values), 1), inf)
@@ -169,12 +190,13 @@ class Census:
         until[[self._at[job][0] for job in without if job in self._at]] = inf
         lines = np.flatnonzero(until <= now)
         later = until[until > now].min(initial=inf)
-        return self._listed(lines, now), float(later)
+        return self._listed(lines, now, loss), float(later)
 
-    def _listed(self, lines: NDArray[np.intp], now: float) -> Candidates:
+    def _listed(self, lines: NDArray[np.intp], now: float, loss: Loss) -> Candidates:
         jobs, parts = self._jobs.columns, self._parts.columns
         milli = jobs["milli"][lines]
-        lost = milli * np.maximum(now - jobs["started"][lines], 0.0) * jobs["loses"][lines]
+        had = np.clip(now - jobs["started"][lines], 0.0, loss.most)
+        lost = milli * (had + loss.beside) * jobs["loses"][lines]
         ids = np.array([self._running[line].job.id for line in lines.tolist()], np.str_)
         order = np.lexsort((ids, milli, lost))
         ranks = np.full(len(jobs["live"]), -1)

@@ -91,6 +91,18 @@ class Keys:
         }
         return tuple(sorted(keys))
 
+    def possible(self, cluster: Cluster, request: Request) -> tuple[Key, ...]:
+        """Those, and those under which GPUs that are yet to come could count, in a fixed order."""
+        if not request.models:
+            return self.all()
+        others = {self.of(asked) for asked in request.models}
+        others |= {
+            Key(name)
+            for name in self._names
+            if any(matches_model(asked, name) for asked in request.models)
+        }
+        return tuple(sorted(others.union(self.allowed(cluster, request))))
+
     def models_of(self, cluster: Cluster, key: Key) -> tuple[str, ...]:
         """The models in the cluster that count under the key."""
         return tuple(sorted(m for m in cluster.model_names.in_use if self.of(m) == key))

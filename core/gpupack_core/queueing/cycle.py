@@ -6,6 +6,7 @@
                                        │ fits the quota and the cluster ─────────► Admit
                                        │ others may be stopped, and then it fits ─► Preempt
                                        │ it has waited for long ──────────────────► room is kept
+                                       │  and movable jobs have places elsewhere ─► Consolidate
                                        └ otherwise it waits; in strict order all behind it do, too
                                  ─► elastic gangs: what is left and nobody else could use ─► Admit
 
@@ -20,7 +21,8 @@ from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.decisions import Admit, Decisions, GiveUp, Move, Preempt
+from gpupack_core.queueing.consolidation import Consolidator
+from gpupack_core.queueing.decisions import Admit, Consolidate, Decisions, GiveUp, Move, Preempt
 from gpupack_core.queueing.elastic import Growing
 from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
@@ -93,6 +95,7 @@ class Cycle:
         self._foresight = Foresight(state, self._sheet, plan, now, most=self._rules.foreseen)
         self._preemptor = Preemptor(state, self._sheet, self._within, self._foresight, now)
         self._patience = Patience(state, self._sheet, self._within, now)
+        self._consolidator = Consolidator(state, self._sheet, self._within, self._foresight, now)
         self._mover = Mover(state, self._sheet, self._within, plan, now)
         self._counted: list[tuple[Tenant, Charge, int]] = []
         self._held: list[tuple[Tenant, Charge]] = []
@@ -102,6 +105,7 @@ class Cycle:
         self._preemptions: list[Preempt] = []
         self._given_up: list[GiveUp] = []
         self._moves: list[Move] = []
+        self._consolidations: list[Consolidate] = []
         self._blocked: set[NodeId] = set()
         self._used_up: set[Tenant] = set()
         self._look_at = inf
@@ -128,12 +132,14 @@ class Cycle:
             self._preemptor.look_at,
             self._patience.look_at,
             self._mover.look_at,
+            self._consolidator.look_at,
         )
         return Decisions(
             tuple(self._admitted),
             tuple(self._preemptions),
             tuple(self._given_up),
             tuple(self._moves),
+            tuple(self._consolidations),
             None if look_at == inf else look_at,
             self._complete,
         )
@@ -249,7 +255,8 @@ class Cycle:
     def _leaving(self) -> set[JobId]:
         """Who is to end or to move, and the gangs of extra workers that are."""
         ids = self._state.stopping() | {move.job for move in self._moves}
-        ids |= {victim.job for preempt in self._preemptions for victim in preempt.victims}
+        made = [*self._preemptions, *(each.preempt for each in self._consolidations)]
+        ids |= {victim.job for preempt in made for victim in preempt.victims}
         extras = (self._state.running.extras.get(job) for job in tuple(ids))
         return ids | {one.job.extends for one in extras if one and one.job.extends is not None}
 
@@ -273,6 +280,7 @@ class Cycle:
             if outcome is Outcome.NO_ROOM:
                 self._block(entry.job.tenant)
                 self._foresight.lacks_room(entry)
+                self._consolidate(entry)
             else:
                 self._used_up.add(entry.job.tenant)
 
@@ -332,6 +340,23 @@ class Cycle:
             return False
         self._stop_for(entry, preemption)
         return True
+
+    def _consolidate(self, entry: Entry) -> None:
+        """Others are moved for it, if that is worth its cost."""
+        if not self._only.preempt:
+            return
+        found = self._consolidator.seek(entry, busy=self._preemptor.has_searched)
+        if found is None:
+            return
+        self._foresight.serves(entry.job)
+        self._count(entry.job.tenant, found.charge, 1)
+        self._sheet.book(entry.job, found.decision.preempt.placements)
+        for (running, charge), move in zip(found.moved, found.decision.moves, strict=True):
+            self._count(running.job.tenant, running.charge, -1)
+            self._count(running.job.tenant, charge, 1)
+            self._sheet.book(running.job, move.placements)
+        self._consolidations.append(found.decision)
+        self._foresight.reserves()
 
     def _stop_for(self, entry: Entry, preemption: Preemption) -> None:
         for running in preemption.stopped:

@@ -20,6 +20,8 @@ class Ground(StrEnum):
     """It is an extra worker of a gang that goes on without it, or that is stopped, too."""
     MAINTENANCE = "Maintenance"
     """Devices that it holds are to be left; it is its own beneficiary."""
+    CONSOLIDATION = "Consolidation"
+    """It is moved, so that what is free comes together where another has room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,25 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Consolidate:
+    """Move jobs, so that another has room: all of it together, or nothing.
+
+    `preempt`: for whom, and where it goes once all have left; of each victim `lost` is what its
+    move costs at the most. `moves`: of the same jobs, each to a place that is free by now.
+    `gained`: GPU-seconds that the other has earlier than it would have had without.
+    """
+
+    preempt: Preempt
+    moves: tuple[Move, ...]
+    gained: float
+
+    @property
+    def lost(self) -> float:
+        """GPU-seconds that the moves cost."""
+        return sum(victim.lost for victim in self.preempt.victims)
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """Those who were to end, or to come back, have not in time: the room is kept no longer."""
 
@@ -77,8 +98,11 @@ class Decisions:
     preemptions: tuple[Preempt, ...] = ()
     given_up: tuple[GiveUp, ...] = ()
     moves: tuple[Move, ...] = ()
+    consolidations: tuple[Consolidate, ...] = ()
     look_at: float | None = None
     complete: bool = True
 
     def __bool__(self) -> bool:
-        return bool(self.admitted or self.preemptions or self.given_up or self.moves)
+        return bool(
+            self.admitted or self.preemptions or self.given_up or self.moves or self.consolidations
+        )

@@ -47,6 +47,8 @@ class Foresight:
         """With how many who start in this cycle; without the guests of anybody."""
         self._beside: tuple[frozenset[JobId], Cluster] | None = None
         """The sheet with the places of these taken."""
+        self.has_foreseen = False
+        """Whether room was worked out in this cycle."""
         self.look_at = inf
         """When room will have to be kept for somebody."""
 
@@ -183,7 +185,8 @@ class Foresight:
 
     def beside(self, job: Job) -> Cluster | None:
         """To plan on with all places taken that are kept from the job; None: none is."""
-        kept = [room for room in self._rooms_before(job) if room.placements is not None]
+        rooms = (room for room in self._rooms_before(job) if room.job.id != job.id)
+        kept = [room for room in rooms if room.placements is not None]
         if not kept:
             return None
         whose = frozenset(room.job.id for room in kept)
@@ -227,6 +230,21 @@ class Foresight:
         waited = self._now - self._state.books.rules.keep_room_after
         heads = (self._state.waiting.get(room.job.id) for room in self._state.kept)
         return {head.job.id: head.job for head in heads if head and head.since <= waited}
+
+    def keeps_room_for(self, job: Job) -> bool:
+        """Whether it is among the heads by now."""
+        return any(head.job.id == job.id for head in self._heads)
+
+    def foreseen(self, job: Job) -> KeptRoom | None:
+        """When a head starts, and where; None: that is not known in this cycle."""
+        return next((room for room in self._rooms() if room.job.id == job.id), None)
+
+    def serves(self, job: Job) -> None:
+        """Other room is made for a head in this cycle."""
+        self._revise({job.id})
+        self._early.discard(job.id)
+        self._heads = [head for head in self._heads if head.job.id != job.id]
+        self._beside = None
 
     def foresee_anew(self, job: Job) -> None:
         """What is kept for the job is no longer so."""
@@ -278,6 +296,7 @@ class Foresight:
 
     def _foreseen(self, job: Job) -> KeptRoom:
         """Beside what is kept for those before it."""
+        self.has_foreseen = True
         cluster = self._sheet.cluster.overlay()
         guests = self._guests_of(job)
         extras = self._extras()

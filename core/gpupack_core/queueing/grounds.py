@@ -230,10 +230,7 @@ class Grounds:
         """Ours and theirs."""
         known = self._partings.get(other)
         if known is None:
-            tree = self.books.tree
-            paths = zip(tree.tenant(self.job.tenant).path, tree.tenant(other).path, strict=False)
-            ours, theirs = next((mine, its) for mine, its in paths if mine != its)
-            known = self._partings[other] = tree.node(ours), tree.node(theirs)
+            known = self._partings[other] = self.books.tree.parting(self.job.tenant, other)
         return known
 
     @contextmanager

@@ -4,13 +4,13 @@
     submit, withdraw ─────────────► waiting ─┐
     start (Admit, or found running) ► running ─┼─► cycle ─► Decisions
     reserve (Preempt), keep (Move),    ──────┤
-    release (GiveUp)                         │
+    consolidate, release (GiveUp)            │
     end, freed, changed, configure, drain ───┘
 
 A cycle decides and changes nothing. Its owner writes each decision down, acts, says here what
-became of it (`start`, `reserve`, `keep`, `release`; of nothing: `failed`), and asks again until
-nothing is decided and `look_at` is in the future. Where nothing was said since, a cycle costs next
-to nothing.
+became of it (`start`, `reserve`, `keep`, `consolidate`, `release`; of nothing: `failed`), and asks
+again until nothing is decided and `look_at` is in the future. Where nothing was said since, a cycle
+costs next to nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +21,7 @@ from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Key
 from gpupack_core.queueing.cycle import Cycle, Restrictions
-from gpupack_core.queueing.decisions import Decisions, Preempt
+from gpupack_core.queueing.decisions import Consolidate, Decisions, Preempt
 from gpupack_core.queueing.drain import Drains
 from gpupack_core.queueing.elastic import Elastic
 from gpupack_core.queueing.history import History
@@ -70,8 +70,8 @@ class Queue:
 
     @property
     def idle(self) -> bool:
-        """Nobody waits, and no elastic gang that runs could grow: a cycle decides nothing."""
-        return not len(self) and not self._state.elastic
+        """Nobody waits, no elastic gang could grow, nothing is drained: a cycle decides nothing."""
+        return not len(self) and not self._state.elastic and not self._state.drains
 
     def jobs(self) -> list[Job]:
         """Those who wait, by priority and age."""
@@ -213,6 +213,14 @@ class Queue:
             state.books.usage.add(running.job.tenant, running.charge, sign=-1)
         state.books.usage.add(job.tenant, charge)
         self._void()
+
+    def consolidate(self, decision: Consolidate, cluster: Cluster, now: float) -> None:
+        """The consolidation was written down: as `reserve` and `keep` of all its moves."""
+        self.reserve(decision.preempt, cluster, now)
+        for move in decision.moves:
+            running = self._state.running.get(move.job)
+            if running is not None:
+                self.keep(running.job, move.placements, cluster, now)
 
     def drain(self, drains: Drains) -> None:
         """These devices and no others are to be left by movable jobs, as soon as they can be."""

@@ -7,6 +7,7 @@ whenever it changes. Jobs of other tenants are not named.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from gpupack_core.queueing.charge import ANY, Key
@@ -38,7 +39,9 @@ class Wait:
 
     `lasting`: as `message`, without its position and without times: the same for the same state.
     `position` of `waiting`: 1 is the first. `earliest`: when it starts at the latest, where that is
-    foreseen; None: it is not. `first`: whom it waits for. `refusal`: of NO_ROOM.
+    foreseen; None: it is not. `first`: whom it waits for. `refusal`: of NO_ROOM, as is `left`: what
+    its quota allows its tenant beyond what is used, in milli-GPU of the models that it may use, of
+    those that the cluster does not have, too.
     """
 
     reason: WaitReason
@@ -49,6 +52,7 @@ class Wait:
     first: JobId | None = None
     refusal: Refusal | None = None
     lasting: str = ""
+    left: float = inf
 
 
 def gpus(milli: float, key: Key = ANY) -> str:

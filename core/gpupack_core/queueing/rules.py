@@ -41,6 +41,39 @@ NEVER = Preemption(nominal=False, fair_share=False, priority=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Consolidation:
+    """Movable jobs are moved for one who lacks room although enough is free, in too many places."""
+
+    ratio: float = 0.0
+    """GPU-hours that moves cost by GPU-hour gained, at the most; 0: nobody is moved for others."""
+    min_wait: float = 300.0
+    """Nobody is moved for who has waited for less."""
+    most: int = 8
+    """Jobs that are moved for one at the most."""
+    calm: float = 3600.0
+    """Nobody is moved who began less than so long ago: so nobody is twice in that time."""
+    restart: float = 60.0
+    """What a move is taken to cost each GPU of who is moved, beside the work that is done again."""
+    checkpoint: float = 600.0
+    """So much of its work is done again at the most."""
+    horizon: float = 3600.0
+    """A start is gained by so much at the most, however late it would have been, or if nobody knows
+    how late."""
+    retry: float = 30.0
+    """A search that found nothing is not repeated sooner."""
+
+    def __post_init__(self) -> None:
+        times = self.min_wait, self.calm, self.restart, self.checkpoint, self.horizon, self.retry
+        if not min(*times, self.ratio, self.most) >= 0 or not max(self.ratio, self.horizon) < inf:
+            raise InvalidQuota(f"a rule of consolidation is negative or without end: {self}")
+
+    @property
+    def any(self) -> bool:
+        """Whether anybody is ever moved."""
+        return self.ratio > 0 and self.most > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """The defaults are those of a cluster."""
 
@@ -66,6 +99,7 @@ class Rules:
     """For so many of them it is worked out in one cycle at the most, so that it answers soon; the
     next is due at once."""
     preemption: Preemption = field(default_factory=Preemption)
+    consolidation: Consolidation = field(default_factory=Consolidation)
 
     def __post_init__(self) -> None:
         times = (self.half_life, self.keep_room_after, self.guess_delay, self.grow_after)

@@ -106,6 +106,12 @@ class Tree:
         """By its id."""
         return self._nodes[of]
 
+    def parting(self, one: Tenant, other: Tenant) -> tuple[TreeNode, TreeNode]:
+        """Where the paths of two tenants part: the node of each, below the one they share."""
+        paths = zip(self.tenant(one).path, self.tenant(other).path, strict=False)
+        first, second = next((mine, its) for mine, its in paths if mine != its)
+        return self.node(first), self.node(second)
+
     def all(self) -> tuple[TreeNode, ...]:
         """Every node, parents before their children."""
         return tuple(sorted(self._nodes.values(), key=lambda node: (len(node.path), node.id)))

@@ -61,6 +61,8 @@ class Lane:
     """Nobody in it is known or expected to run for less; seconds."""
     searched: float | None = None
     """When victims were last sought in vain for its head."""
+    consolidated: float | None = None
+    """When movable jobs in the way of its head were last sought in vain."""
 
     @property
     def head(self) -> Entry:

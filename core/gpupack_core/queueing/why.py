@@ -33,6 +33,7 @@ class _Told(NamedTuple):
     refusal: Refusal | None = None
     lasting: str = ""
     """The text without times, where it has any."""
+    left: float = inf
 
 
 class Why:
@@ -58,6 +59,7 @@ class Why:
             None if told.first is None else told.first.id,
             told.refusal,
             told.lasting or told.text,
+            told.left,
         )
 
     def _told(self, entry: Entry) -> _Told:
@@ -90,7 +92,8 @@ class Why:
         why = refusal.message if refusal else ""
         text = reasons.no_room(why, starts_in)
         lasting = "" if starts is None else reasons.no_room_foreseen(why)
-        return _Told(WaitReason.NO_ROOM, text, None, starts, refusal, lasting)
+        left = self._within.left_if_grown(cluster, entry.job)
+        return _Told(WaitReason.NO_ROOM, text, None, starts, refusal, lasting, left)
 
     def _quota(self, job: Job, cluster: Cluster) -> _Told:
         leaf, asked = self._books.tree.tenant(job.tenant), least(job.gang)

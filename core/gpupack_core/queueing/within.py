@@ -13,7 +13,7 @@ from math import inf
 from gpupack_core.cluster import Cluster
 from gpupack_core.models import matches_model
 from gpupack_core.queueing.books import Books
-from gpupack_core.queueing.charge import Charge, least
+from gpupack_core.queueing.charge import Charge, Key, least
 from gpupack_core.queueing.job import Job, Places, Tenant
 from gpupack_core.queueing.room import Planner
 
@@ -57,15 +57,28 @@ class WithinQuota:
             left = self._left[asked] = self._left_of(cluster, job)
         return left >= needed
 
+    def left_if_grown(self, cluster: Cluster, job: Job) -> float:
+        """How much more the quota allows of models that it may use, were there GPUs enough of them.
+
+        Of models that the cluster does not have, too. Infinite: without bound.
+        """
+        if not self._books.limits:
+            return inf
+        keys = self._books.keys.possible(cluster, job.gang.request)
+        return self._sum_left(job, keys)
+
     def forget(self) -> None:
         """Something was counted in the books, or the cluster has other models."""
         self._left.clear()
 
     def _left_of(self, cluster: Cluster, job: Job) -> float:
         """Of the keys of all models that it may use."""
-        leaf, usage = self._books.tree.tenant(job.tenant), self._books.usage
         keys = self._books.keys.allowed(cluster, job.gang.request)
-        return sum(max(usage.available(leaf, key), 0) for key in keys) if keys else inf
+        return self._sum_left(job, keys) if keys else inf
+
+    def _sum_left(self, job: Job, keys: tuple[Key, ...]) -> float:
+        leaf, usage = self._books.tree.tenant(job.tenant), self._books.usage
+        return sum(max(usage.available(leaf, key), 0) for key in keys)
 
     def _on_one_key(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
         books, request = self._books, job.gang.request

@@ -10,6 +10,7 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_crds import devices
+from gpupack_extender import sharing
 from gpupack_extender.gpu_ask import MILLI_PER_PERCENT
 from gpupack_extender.ledger.workers import WorkerKey
 from gpupack_extender.limits import believed_on_gpu
@@ -110,11 +111,17 @@ class PodClaim:
 
 def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:
     """A placement's devices as annotation and status spell them."""
-    return tuple(
-        devices.DeviceShare(
-            uuid=grant.uuid, percent=grant.milli // MILLI_PER_PERCENT, memory_mib=grant.memory
-        )
-        for grant in placement.devices
+    return tuple(map(_share, placement.devices))
+
+
+def _share(grant: core.Grant) -> devices.DeviceShare:
+    isolation, only_with = sharing.held_as(grant.group)
+    return devices.DeviceShare(
+        uuid=grant.uuid,
+        percent=grant.milli // MILLI_PER_PERCENT,
+        memory_mib=grant.memory,
+        isolation=isolation,
+        only_with=only_with,
     )
 
 
@@ -144,6 +151,7 @@ def placement(
             core.DeviceUuid(share.uuid),
             core.MilliGpu(share.percent * MILLI_PER_PERCENT),
             core.MiB(share.memory_mib),
+            sharing.group_of(share),
         )
         for share in held
     )

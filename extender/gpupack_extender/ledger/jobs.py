@@ -31,6 +31,7 @@ class ShownJob:
         attempts: the last few, the newest last.
         tickets: what the kubelet counts for a worker whose devices the status does not name.
         movable: as it was shown, where it has places and may be moved to others.
+        least, extra: workers that start together, and those that may run beside them.
     """
 
     attempt: AttemptKey
@@ -43,6 +44,8 @@ class ShownJob:
     attempts: tuple[PlacedAttempt, ...]
     tickets: dict[str, int]
     movable: PlacedJob | None = None
+    least: int = 1
+    extra: int = 0
 
 
 class Jobs:
@@ -75,7 +78,9 @@ class Jobs:
         for worker in self._claims.workers_of(attempt.job_uid):
             was_written = self._claims.workers[worker].state is State.WRITTEN
             is_superseded = worker.attempt.number <= attempt.number
-            if worker not in written and (was_written or is_superseded):
+            comes_beside = bool(written) and worker.attempt == attempt
+            comes_beside = comes_beside and worker.index >= job.spec.least
+            if worker not in written and (was_written or (is_superseded and not comes_beside)):
                 self._claims.drop_worker(worker)
         for claim in written.values():
             self._see_written(claim)
@@ -143,6 +148,8 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         attempts=job.status.attempts[-ATTEMPTS_TOLD:],
         tickets=job.tickets,
         movable=job if job.may_move else None,
+        least=job.spec.least,
+        extra=job.spec.extra,
     )
 
 

@@ -23,6 +23,9 @@ Clock = Callable[[], float]
 ASK_AGAIN_SECONDS: Final = 5.0
 """After an answer that does not end an overdue plan."""
 
+UNTOLD: Final = "untold"
+"""Instead of the version under which a place will be written: nobody knows of it yet."""
+
 TIE_SEED: Final = 0
 """Ties between nodes go by an order drawn from this and the names: the same after every start,
 whatever order the API lists nodes in, and the same in gpupack-simulator."""
@@ -78,9 +81,7 @@ class Ledger:
 
     def is_planned(self, attempt: AttemptKey) -> bool:
         """Whether places are held for it that nobody has shown as written yet."""
-        workers = (w for w in self.claims.workers_of(attempt.job_uid) if w.attempt == attempt)
-        first = next(workers, None)
-        return first is not None and self.claims.workers[first].state is State.PLANNED
+        return bool(self._unwritten(attempt))
 
     def plan_of(self, attempt: AttemptKey) -> tuple[WorkerClaim, ...]:
         """What is held for an attempt, planned or written, by worker index."""
@@ -112,6 +113,24 @@ class Ledger:
             )
             self.claims.put_worker(claim)
 
+    def hold_beside(self, worker: WorkerKey, placement: core.Placement, *, seconds: float) -> None:
+        """Hold a place for one more worker of an attempt that is planned or written.
+
+        With what is still to be written of it; else for `seconds`, and under no version: nobody
+        has been told of it who could write it.
+        """
+        now = self._clock()
+        beside = next(iter(self._unwritten(worker.attempt)), None)
+        claim = WorkerClaim(
+            worker=worker,
+            allocation=self.claims.allocation(placement),
+            state=State.PLANNED,
+            since=beside.since if beside else now,
+            deadline=beside.deadline if beside else now + seconds,
+            version=beside.version if beside else UNTOLD,
+        )
+        self.claims.put_worker(claim)
+
     def renew_plan(self, attempt: AttemptKey, *, seconds: float, version: str = "") -> None:
         """Hold a plan for `seconds` from now; what is written needs no deadline."""
         now = self._clock()
@@ -123,23 +142,27 @@ class Ledger:
                 self.claims.put_worker(renewed)
 
     def overdue_plans(self) -> tuple[tuple[WorkerClaim, ...], ...]:
-        """Plans that should have been written by now, each by worker index."""
+        """What should have been written by now and is not, by attempt and worker index."""
         overdue = self.claims.overdue(self._clock())
-        return tuple(map(self.plan_of, dict.fromkeys(worker.attempt for worker in overdue)))
+        return tuple(map(self._unwritten, dict.fromkeys(worker.attempt for worker in overdue)))
 
     def settle_plan(self, plan: tuple[WorkerClaim, ...], outcome: Outcome) -> None:
         """Say what a read told about an overdue plan, unless it has changed meanwhile.
 
         What landed is held until the watch shows it, and asked about again, as the unknown is.
         """
-        if self.plan_of(plan[0].worker.attempt) != plan:
+        if self._unwritten(plan[0].worker.attempt) != plan:
             return
         later = self._clock() + ASK_AGAIN_SECONDS
-        for claim in (each for each in plan if each.state is State.PLANNED):
+        for claim in plan:
             if outcome is Outcome.NOT_LANDED:
                 self.claims.drop_worker(claim.worker)
             else:
                 self.claims.put_worker(dataclasses.replace(claim, deadline=later))
+
+    def _unwritten(self, attempt: AttemptKey) -> tuple[WorkerClaim, ...]:
+        held = self.plan_of(attempt)
+        return tuple(claim for claim in held if claim.state is State.PLANNED)
 
     def drop_plans(self, job_uid: str) -> None:
         """End the job's planned claims; written ones end with their attempt alone."""

@@ -12,6 +12,7 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_crds import names
+from gpupack_crds.gpujob import MAX_EXTRA_WORKERS, MAX_WORKERS
 from gpupack_crds.placement import NodePlacement
 from gpupack_extender import pod_resources
 from gpupack_extender.errors import AskInvalid
@@ -63,6 +64,7 @@ class PlacedJobSpec(objects.View, frozen=True):
 
     template: PlacedJobTemplate | None = None
     workers: int = 1
+    min_workers: int | None = None
     gpus: int | None = None
     share: dict[str, Any] | None = None
     resource_name: str = names.GPU
@@ -74,6 +76,17 @@ class PlacedJobSpec(objects.View, frozen=True):
     movable: bool = False
     active_deadline_seconds: float | None = None
     suspend: bool = False
+
+    @property
+    def least(self) -> int:
+        """Workers that start together or not at all, of whatever the spec says."""
+        workers = min(max(self.workers, 1), MAX_WORKERS)
+        return workers if self.min_workers is None else min(max(self.min_workers, 1), workers)
+
+    @property
+    def extra(self) -> int:
+        """Workers that may run beside those."""
+        return min(self.workers - self.least, MAX_EXTRA_WORKERS) if self.workers > 0 else 0
 
 
 class PlacedAttempt(objects.View, frozen=True):

@@ -58,6 +58,11 @@ class Pods:
         self._listed = listed
         self.gated: dict[str, objects.Pod] = {}
         """By UID, those that nothing but the queue's gate keeps from their scheduler."""
+        self.reclaimable: set[str] = set()
+        """UIDs of bound pods whose owners have them evicted where their GPUs are idle for long. No
+        part of a claim: whoever annotates a pod again and again makes the queue look at nothing."""
+        self.called_idle: set[str] = set()
+        """UIDs of bound pods whose condition says that their GPUs are."""
         self.let_in: dict[str, objects.Pod] = {}
         """By UID, those that a queue has let in and that are not bound yet."""
         self._waiting: dict[str, PodAsk] = {}
@@ -97,6 +102,7 @@ class Pods:
             self._seen_at.pop(pod.metadata.uid, None)
             self._leave_gate(pod.metadata.uid)
             self._see_bound(pod)
+            self._see_idleness(pod)
         elif ask:
             self._waiting[ask.uid] = ask
             self._seen_at.setdefault(ask.uid, self._clock())
@@ -129,6 +135,8 @@ class Pods:
             self._leave_gate(uid)
         self._seen_at = {uid: at for uid, at in self._seen_at.items() if uid in listed}
         self._arrivals.only(listed)
+        self.reclaimable &= listed
+        self.called_idle &= listed
         for pod in pods:
             self.upsert(pod)
         self._listed()
@@ -138,6 +146,8 @@ class Pods:
         self._seen_at.pop(uid, None)
         self._leave_gate(uid)
         self._arrivals.gone(uid)
+        self.reclaimable.discard(uid)
+        self.called_idle.discard(uid)
 
     def see_gates(self) -> None:
         """Whoever follows the changes is told of all pods that wait, and of those let in."""
@@ -203,6 +213,13 @@ class Pods:
             self._claims.put_pod(claim)
             name = f"pod {claim.namespace}/{claim.name}"
             self._claims.report_overbooked(claim.placement, of=name)
+
+    def _see_idleness(self, pod: objects.Pod) -> None:
+        uid, told = pod.metadata.uid, pod.status.conditions
+        wanted = pod.metadata.annotations.get(names.RECLAIM_ANNOTATION) == "true"
+        called = any(c.type == names.IDLE_CONDITION and c.status == "True" for c in told)
+        for is_so, uids in ((wanted, self.reclaimable), (called, self.called_idle)):
+            uids.add(uid) if is_so else uids.discard(uid)
 
     def _devices(self, pod: objects.Pod) -> tuple[devices.DeviceShare, ...]:
         try:

@@ -13,7 +13,14 @@ from gpupack_kube import objects
 from gpupack_kube.resources import PODS, Resource
 
 _LABELS = (names.JOB_LABEL, names.JOB_UID_LABEL, names.ATTEMPT_LABEL, names.INDEX_LABEL)
-_ANNOTATIONS = (names.DEVICES_ANNOTATION, names.PLACE_ANNOTATION, names.PREEMPTION_ANNOTATION)
+_ANNOTATIONS = (
+    names.DEVICES_ANNOTATION,
+    names.PLACE_ANNOTATION,
+    names.PREEMPTION_ANNOTATION,
+    names.RECLAIM_ANNOTATION,
+    names.ISOLATION_ANNOTATION,
+    names.SHARE_WITH_ANNOTATION,
+)
 
 
 class WatchedPod(objects.Pod, frozen=True):

@@ -2,8 +2,8 @@
 """Which worker of which attempt a pod is.
 
 A pod is a worker if its labels say so and its owner reference names the Job of that attempt as
-its controller. Its key holds the namespace and the GPUJob's UID: it gets a place only where that
-very GPUJob of its own namespace has one.
+its controller, or the Job that such a worker has for itself. Its key holds the namespace and the
+GPUJob's UID: it gets a place only where that very GPUJob of its own namespace has one.
 
 The namespace is the boundary of trust. Labels and owner references are the pod author's words,
 and the Job's UID is not known here: who may create pods in a namespace can take the place of a
@@ -82,10 +82,13 @@ def worker_of(pod: objects.Object) -> WorkerKey | None:
         worker = WorkerKey(attempt, int(labels[names.INDEX_LABEL]))
     except (KeyError, ValueError):
         return None
-    return worker if _names_its_job(pod, attempt) else None
+    return worker if _names_its_job(pod, worker) else None
 
 
-def _names_its_job(pod: objects.Object, attempt: AttemptKey) -> bool:
-    job = ("batch/v1", "Job", names.job_name(attempt.job, attempt=attempt.number))
+def _names_its_job(pod: objects.Object, worker: WorkerKey) -> bool:
+    attempt = worker.attempt
+    of_the_gang = names.job_name(attempt.job, attempt=attempt.number)
+    of_its_own = names.extra_job_name(attempt.job, attempt=attempt.number, worker=worker.index)
+    jobs = {("batch/v1", "Job", name) for name in (of_the_gang, of_its_own)}
     owners = pod.metadata.owner_references
-    return any(o.controller and (o.api_version, o.kind, o.name) == job for o in owners)
+    return any(o.controller and (o.api_version, o.kind, o.name) in jobs for o in owners)

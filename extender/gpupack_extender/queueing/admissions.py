@@ -26,10 +26,21 @@ from gpupack_extender.ledger.workers import AttemptKey
 from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing import averages, gate
-from gpupack_extender.queueing.ask import GangAsk, GatedAsk, job_id, pod_id, pod_uid, waiting_pod
+from gpupack_extender.queueing.ask import (
+    GangAsk,
+    GatedAsk,
+    extra_worker,
+    job_id,
+    pod_id,
+    pod_uid,
+    waiting_pod,
+)
+from gpupack_extender.queueing.consolidating import Consolidating
 from gpupack_extender.queueing.draining import Draining
 from gpupack_extender.queueing.evictions import Eviction
+from gpupack_extender.queueing.growing import Growing
 from gpupack_extender.queueing.hears import Hears
+from gpupack_extender.queueing.idling import IdlePod, Idling
 from gpupack_extender.queueing.learned import LearnedDurations
 from gpupack_extender.queueing.let_in import LetIn
 from gpupack_extender.queueing.moving import Moving
@@ -97,7 +108,10 @@ class Admissions:
         self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
         self._preempting = Preempting(ledger, self._waiting, hears, hold_seconds=self._hold_seconds)
         self._draining = Draining(ledger)
+        self._idling = Idling(ledger, quotas)
         self._moving = Moving(ledger, self._draining, hold_seconds=self._hold_seconds)
+        self._consolidating = Consolidating(ledger, self._preempting, self._moving)
+        self._growing = Growing(ledger, hold_seconds=self._hold_seconds)
         self._looked_at = -inf
         """When it was last looked beyond the pods that may be let in."""
         self._goes_on = False
@@ -108,6 +122,11 @@ class Admissions:
     def __len__(self) -> int:
         """How many wait."""
         return len(self._waiting)
+
+    @property
+    def consolidating(self) -> Consolidating:
+        """To be read."""
+        return self._consolidating
 
     @property
     def queue(self) -> Queue:
@@ -159,6 +178,7 @@ class Admissions:
         self._configured = -1
         self._unwritten.clear()
         self._moving.clear()
+        self._consolidating.clear()
         self._ledger.claims.see_all()
         self._ledger.jobs.see_all()
         self._hears.turns.begin()
@@ -190,6 +210,7 @@ class Admissions:
         self.see()
         self._preempting.end_overdue(self._queue, self.now())
         self._moving.end_overdue(self._queue, self.now())
+        self._consolidating.look(self._queue, self.now())
         self._queue.drain(self._draining.movable())
         self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
         most = self._most(asking)
@@ -215,6 +236,8 @@ class Admissions:
             self._preempting.decided(preempt, self._queue, self.now(), asking=asking)
         for move in () if held_back else found.moves:
             self._moving.decided(move, self._queue, self.now())
+        for each in () if held_back else found.consolidations:
+            self._consolidating.decided(each, self._queue, self.now(), asking=asking)
         is_due = found.look_at is not None and found.look_at <= self.now()
         self._order(settled=not (found or is_due) and may_stop)
         self.look_at = found.look_at
@@ -257,12 +280,20 @@ class Admissions:
         return self._preempting.told(attempt)
 
     def evictions(self) -> Iterable[Eviction]:
-        """Pods that are to end now: for others, maintenance, or as their node cannot take them."""
+        """Pods that are to end now.
+
+        For others, for maintenance, as their node cannot take them, or as they use no GPU.
+        """
         return (
             *self._preempting.evictions(self._queue),
             *self._draining.evictions(self._queue, self.now()),
             *self._let_in.displaced(),
+            *self._idling.evictions(self._queue, self.now()),
         )
+
+    def idle_pods(self) -> list[IdlePod]:
+        """Pods of their own that use none of their GPUs for longer than their cohort allows."""
+        return list(self._idling.pods(self._queue, self.now()))
 
     def why(self, attempt: AttemptKey) -> Wait:
         """Why it waits.
@@ -306,7 +337,8 @@ class Admissions:
         """Tell the operator which attempts are to end, where no status says so."""
         drained = self._draining.stopped(self._queue, self.now(), settled=settled)
         stops, moves = self._preempting.stops(), self._moving.orders()
-        self._hears.turns.order(Orders(stops, drained, moves))
+        grows = self._growing.orders(self._unwritten)
+        self._hears.turns.order(Orders(stops, drained, moves, grows))
 
     def _most(self, asking: AttemptKey | None) -> int:
         """How many to let in now; 0: nobody is to be looked at."""
@@ -318,6 +350,8 @@ class Admissions:
 
     def _admit(self, admit: Admit, asking: AttemptKey | None) -> bool:
         """Whether it is let in now; else there are enough whose places are to be written."""
+        if extra := extra_worker(admit.job):
+            return self._admit_beside(admit, *extra)
         ask = self._waiting[admit.job].ask
         if isinstance(ask, GatedAsk):
             return self._admit_pod(ask, admit.placements[0])
@@ -332,6 +366,15 @@ class Admissions:
         self._running.let_in(ask.job, attempt, self.now())
         if attempt != asking:
             self._hears.call(attempt)
+        return True
+
+    def _admit_beside(self, admit: Admit, gang: JobId, number: int) -> bool:
+        attempt = self._running.attempt_of(gang)
+        is_full = attempt not in self._unwritten and len(self._unwritten) >= MOST_UNWRITTEN
+        if attempt is None or is_full:
+            return False
+        self._growing.admit(admit, attempt, number, self._running, self.now())
+        self._unwritten.add(attempt)
         return True
 
     def _admit_pod(self, waiting: GatedAsk, place: core.Placement) -> bool:

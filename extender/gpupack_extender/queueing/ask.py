@@ -33,6 +33,7 @@ class GangAsk:
         version: the GPUJob's resourceVersion, under which a plan will be written.
         avoid: nodes on which it broke of late.
         movable: it may be stopped and started again elsewhere.
+        extra: so many workers more may run beside the gang.
     """
 
     attempt: AttemptKey
@@ -45,6 +46,7 @@ class GangAsk:
     version: str = ""
     avoid: frozenset[NodeName] = frozenset()
     movable: bool = False
+    extra: int = 0
 
     @property
     def namespace(self) -> str:
@@ -70,6 +72,7 @@ class GangAsk:
             name=self.attempt.job,
             avoid=self.avoid,
             movable=self.movable,
+            extra=self.extra,
         )
 
 
@@ -143,6 +146,12 @@ def pod_uid(job: str) -> str | None:
     return job.removeprefix(_POD) if job.startswith(_POD) else None
 
 
+def extra_worker(job: str) -> tuple[JobId, int] | None:
+    """Of an extra worker of a gang, as `gpupack_core` names it: the gang, and its number from 1."""
+    gang, plus, number = job.rpartition("+")
+    return (JobId(gang), int(number)) if plus and is_attempt(job) and number.isdecimal() else None
+
+
 def is_attempt(job: str) -> bool:
-    """Whether it is an attempt of a GPUJob."""
+    """Whether it is an attempt of a GPUJob, or an extra worker of one."""
     return not job.startswith((_POD, _LINGERING))

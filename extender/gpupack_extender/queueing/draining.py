@@ -18,7 +18,8 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_crds.plan import Drained
 from gpupack_extender.ledger.claims import State
 from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.queueing.ask import is_attempt, pod_uid
+from gpupack_extender.ledger.workers import WorkerKey
+from gpupack_extender.queueing.ask import extra_worker, is_attempt, pod_uid
 from gpupack_extender.queueing.evictions import Eviction
 
 GROUND: Final = "Maintenance"
@@ -68,8 +69,13 @@ class Draining:
 
     def _has_ended(self, attempt: str) -> bool:
         """Whether its status says so; its pods may not be gone yet."""
-        uid, _, number = attempt.partition("/")
+        extra = extra_worker(attempt)
+        uid, _, number = (extra[0] if extra else attempt).partition("/")
         shown = self._ledger.jobs.shown(uid)
+        if extra is not None and shown is not None:
+            worker = WorkerKey(shown.attempt, shown.least + extra[1] - 1)
+            is_placed = worker in self._ledger.claims.workers
+            return not is_placed or str(shown.attempt.number) != number
         attempts = shown.attempts if shown else ()
         return any(str(each.number) == number and each.finished_at for each in attempts)
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 import gpupack_core as core
 from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_crds import names
-from gpupack_extender import gang_ask
+from gpupack_extender import gang_ask, sharing
 from gpupack_extender.ledger.claims import Allocation, PodClaim, Tickets
 from gpupack_extender.ledger.jobs import ShownJob
 from gpupack_extender.ledger.lingering import Lingering
@@ -90,9 +90,10 @@ def gang_job(
     if shown and shown.ends_at and shown.started_at:
         duration = max((shown.ends_at - shown.started_at).total_seconds(), 1.0)
     created = shown.created_at if shown else None
+    found = asked if asked is not None and movable else _gang(places)
     return Job(
         id=job_id(attempt),
-        gang=asked if asked is not None and movable else _gang(places),
+        gang=found,
         submitted=created.timestamp() if created else 0.0,
         tenant=Tenant(attempt.namespace),
         priority=shown.priority if shown else 0,
@@ -100,6 +101,7 @@ def gang_job(
         estimate=estimate,
         name=attempt.job,
         movable=movable,
+        extra=shown.extra if shown and found.spread == core.Spread() else 0,
     )
 
 
@@ -119,12 +121,17 @@ def pod_job(job: JobId, pod: PodClaim | Lingering, place: core.Placement, *, evi
     )
 
 
+def _asked(held: core.Grant) -> core.Share:
+    isolation, _ = sharing.held_as(held.group)
+    return core.Share(held.milli, held.memory, held.group, limited=isolation == "limited")
+
+
 def _gang(places: tuple[core.Placement, ...]) -> core.Gang:
     """As far as what was given tells what was asked for."""
     first = places[0]
     share = next((grant for grant in first.devices if grant.milli < core.WHOLE_GPU), None)
     if share is not None:
-        asked = core.Request(share=core.Share(share.milli, share.memory))
+        asked = core.Request(share=_asked(share))
     else:
         asked = core.Request(gpus=len(first.devices))
     return core.Gang(len(places), dataclasses.replace(asked, cpu=first.cpu, memory=first.memory))

@@ -5,6 +5,7 @@ Their author can say it of any pod of his at any time, of one that is bound, too
 other GPUs than the worker that it names has to count beside it, or a quota would count it as none.
 """
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -13,6 +14,51 @@ from gpupack_extender.ledger.claims import Allocation, PodClaim
 from gpupack_extender.ledger.workers import WorkerKey
 
 Held = tuple[Allocation, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Part:
+    """What the queue knows as one job.
+
+    Attributes:
+        index: of an extra worker; None: the gang, which starts and ends together.
+        places: of its workers.
+        pods: that say to be its workers.
+    """
+
+    index: int | None
+    places: dict[WorkerKey, Allocation] = dataclasses.field(default_factory=dict)
+    pods: list[PodClaim] = dataclasses.field(default_factory=list)
+
+
+def parts(
+    least: int,
+    places: Mapping[WorkerKey, Allocation],
+    pods: Iterable[PodClaim],
+    known: Iterable[int | None],
+) -> list[Part]:
+    """An attempt's gang, then its extra workers: those who hold something, and who did.
+
+    Args:
+        least: how many workers the gang has; those with larger indices are extra ones.
+        places: of all workers.
+        pods: that say to be its workers.
+        known: indices of the extra workers that held something when somebody last looked.
+    """
+    found: dict[int | None, Part] = {None: Part(None)}
+    for index in known:
+        found.setdefault(index, Part(index))
+
+    def part(worker: WorkerKey) -> Part:
+        index = worker.index if worker.index >= least else None
+        return found.setdefault(index, Part(index))
+
+    for worker, allocation in places.items():
+        part(worker).places[worker] = allocation
+    for pod in pods:
+        if pod.worker is not None:
+            part(pod.worker).pods.append(pod)
+    return list(found.values())
 
 
 def divide(

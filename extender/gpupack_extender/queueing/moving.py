@@ -5,14 +5,19 @@
                  └ not in time: over     └ read back from there after a restart
             ─► the next attempt asks for its places: from here on it is served as a preemption is
 
-A move stands in the status as a preemption of which the job itself is the victim.
+A move stands in the status as a preemption of which the job itself is the victim. Those of a
+consolidation are held back until it stands in the status of the job that it is for
+(consolidating.py).
 """
 
 import dataclasses
 import datetime as dt
 import math
+from typing import Final
 
-from gpupack_core.queueing import GiveUp, Ground, JobId, Move, Preempt, Queue, Victim
+import gpupack_core as core
+from gpupack_core.queueing import GiveUp, Ground, Job, JobId, Move, Preempt, Queue, Victim
+from gpupack_core.queueing.reasons import name_of
 from gpupack_crds.plan import MoveOrder
 from gpupack_extender.ledger.jobs import ShownJob
 from gpupack_extender.ledger.ledger import Ledger
@@ -22,6 +27,8 @@ from gpupack_extender.queueing.ask import job_id
 from gpupack_extender.queueing.draining import Draining
 from gpupack_extender.queueing.preempting import MOST_UNWRITTEN
 
+_MOVES: Final = {Ground.MAINTENANCE, Ground.CONSOLIDATION}
+
 
 @dataclasses.dataclass(slots=True)
 class _Made:
@@ -29,6 +36,13 @@ class _Made:
     """None: it was found in the status."""
     deadline: float
     """By then it should be written; infinity: it is."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _HeldBack:
+    move: Move
+    node: core.NodeName
+    why: str
 
 
 class Moving:
@@ -44,10 +58,15 @@ class Moving:
         self._ledger, self._draining = ledger, draining
         self._hold_seconds = hold_seconds
         self._made: dict[JobId, _Made] = {}
+        self._held_back: dict[JobId, _HeldBack] = {}
+
+    def __contains__(self, job: JobId) -> bool:
+        return job in self._made or job in self._held_back
 
     def may_decide(self) -> bool:
         """Whether there may be another."""
-        return sum(made.deadline < math.inf for made in self._made.values()) < MOST_UNWRITTEN
+        unwritten = sum(made.deadline < math.inf for made in self._made.values())
+        return unwritten + len(self._held_back) < MOST_UNWRITTEN
 
     def decided(self, move: Move, queue: Queue, now: float) -> None:
         """Keep the room; the attempt is not ended before that is written down."""
@@ -56,7 +75,33 @@ class Moving:
             return
         node, why = self._draining.why(running)
         queue.keep(running.job, move.placements, self._ledger.cluster, now)
-        victims = (Victim(move.job, move.ground, running.lost(now)),)
+        self._orders(move, node, why, now)
+
+    def holds_back(self, move: Move, head: Job, preempt: Preempt, queue: Queue, now: float) -> None:
+        """Keep the room; the operator is not told of it before `begins`."""
+        running = queue.state.running.get(move.job)
+        if running is None:
+            return
+        queue.keep(running.job, move.placements, self._ledger.cluster, now)
+        needed = {place.node for place in preempt.placements}
+        left = (place.node for place in running.placements if place.node in needed)
+        node = next(left, running.placements[0].node)
+        self._held_back[move.job] = _HeldBack(move, node, name_of(head, to=running.job))
+
+    def begins(self, job: JobId, now: float) -> None:
+        """What it is for has been written."""
+        held = self._held_back.pop(job, None)
+        if held is not None:
+            self._orders(held.move, held.node, held.why, now)
+
+    def cancels(self, job: JobId, queue: Queue) -> None:
+        """It is for nobody any more: of no effect where it is written."""
+        made = self._made.get(job)
+        if job in self._held_back or (made is not None and made.deadline < math.inf):
+            self._release(job, queue)
+
+    def _orders(self, move: Move, node: str, why: str, now: float) -> None:
+        victims = (Victim(move.job, move.ground, 0.0),)
         told = preemptions.told(Preempt(move.job, victims, move.placements), now)
         until = now + self._hold_seconds
         order = MoveOrder(
@@ -76,7 +121,7 @@ class Moving:
 
     def gives_up(self, given_up: GiveUp, queue: Queue) -> bool:
         """Whether it is a move: who did not end, or did not come back, waits like others."""
-        if given_up.job not in self._made:
+        if given_up.job not in self:
             return False
         self._release(given_up.job, queue, given_up)
         return True
@@ -91,8 +136,11 @@ class Moving:
         shown = self._ledger.jobs.shown(uid)
         told = _own_move(shown) if shown else None
         for job in self._of(uid):
-            made = self._made[job]
-            if told is not None and shown is not None and job == job_id(shown.attempt):
+            made = self._made.get(job)
+            if made is None:
+                if shown is None or job != job_id(shown.attempt) or has_ended(shown):
+                    self._release(job, queue)
+            elif told is not None and shown is not None and job == job_id(shown.attempt):
                 if made.order is None or told.since == made.order.preemption.since:
                     made.deadline = math.inf
             elif made.deadline == math.inf or shown is None or not shown.may_wait:
@@ -103,9 +151,11 @@ class Moving:
     def clear(self) -> None:
         """The queue begins anew."""
         self._made.clear()
+        self._held_back.clear()
 
     def _of(self, uid: str) -> list[JobId]:
-        return [job for job in self._made if job.partition("/")[0] == uid]
+        made = (*self._made, *self._held_back)
+        return [job for job in made if job.partition("/")[0] == uid]
 
     def _waits_again(self, shown: ShownJob, queue: Queue) -> bool:
         following = dataclasses.replace(shown.attempt, number=shown.attempt.number + 1)
@@ -127,6 +177,7 @@ class Moving:
 
     def _release(self, job: JobId, queue: Queue, given_up: GiveUp | None = None) -> None:
         self._made.pop(job, None)
+        self._held_back.pop(job, None)
         stuck = given_up.stuck if given_up else ()
         queue.release(job, self._ledger.cluster, stuck=stuck)
 
@@ -136,14 +187,19 @@ def _own_move(shown: ShownJob) -> PlacedPreemption | None:
     told = shown.preemption
     if told is None or not shown.may_wait or not shown.attempts:
         return None
-    if shown.attempts[-1].finished_at is None:
+    if not has_ended(shown):
         return None
     named = (
         each
         for each in told.victims
-        if each.ground == Ground.MAINTENANCE and job_id(shown.attempt) in each.attempts
+        if each.ground in _MOVES and job_id(shown.attempt) in each.attempts
     )
     return told if next(named, None) else None
+
+
+def has_ended(shown: ShownJob) -> bool:
+    """Whether the status says so of the last attempt; its pods may not be gone yet."""
+    return bool(shown.attempts) and shown.attempts[-1].finished_at is not None
 
 
 def _moment(seconds: float) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 import gpupack_core as core
 from gpupack_core.feasibility import usable
-from gpupack_core.queueing import GiveUp, JobId, Preempt, Queue
+from gpupack_core.queueing import GiveUp, Ground, JobId, Preempt, Queue, Victim
 from gpupack_core.queueing.reasons import name_of
 from gpupack_crds.gpujob_status import GROUNDS, Preemption
 from gpupack_crds.plan import Stop
@@ -56,12 +56,28 @@ class Preempting:
         """Whether there may be another."""
         return self._made.unwritten < MOST_UNWRITTEN
 
+    def __contains__(self, job: JobId) -> bool:
+        return job in self._made
+
+    def is_written(self, job: JobId) -> bool:
+        """Whether victims may end."""
+        return self._made.is_written(job)
+
     def decided(
-        self, decision: Preempt, queue: Queue, now: float, *, asking: AttemptKey | None
+        self,
+        decision: Preempt,
+        queue: Queue,
+        now: float,
+        *,
+        asking: AttemptKey | None,
+        gained: float | None = None,
     ) -> None:
-        """Keep the room; nobody is stopped before it is written down."""
+        """Keep the room; nobody is stopped before it is written down.
+
+        `gained`: GPU-seconds, of a consolidation, whose victims are moved.
+        """
         queue.reserve(decision, self._ledger.cluster, now)
-        self._made.decided(decision, now, hold_seconds=self._hold_seconds)
+        self._made.decided(decision, now, hold_seconds=self._hold_seconds, gained=gained)
         ask = self._waiting[decision.job].ask
         if isinstance(ask, GatedAsk):
             self._hears.gates.record(ask.pod, self._made.told(decision.job))
@@ -124,7 +140,7 @@ class Preempting:
             for job, decision in self._made.written()
             if isinstance(ask := self._waiting[job].ask, GatedAsk)
             for victim in decision.victims
-            if pod_uid(victim.job) is None
+            if pod_uid(victim.job) is None and not _is_moved(victim)
         )
 
     def evictions(self, queue: Queue) -> Iterator[Eviction]:
@@ -156,6 +172,9 @@ class Preempting:
         if pod_uid(job) is not None and not self._is_possible(gang.request, held[0]):
             return
         decision = Preempt(job, victims, tuple(each.placement for each in held))
+        if not all(_leaves(victim, queue) for victim in victims):
+            self.release(job, queue)
+            return
         self._made.found(decision, now)
         queue.reserve(decision, self._ledger.cluster, now)
 
@@ -171,3 +190,15 @@ class Preempting:
             return gate.preemption_of(ask.pod)
         job = self._ledger.jobs.shown(ask.attempt.job_uid)
         return job.preemption if job else None
+
+
+def _is_moved(victim: Victim) -> bool:
+    """It ends by a move of its own."""
+    return victim.ground is Ground.CONSOLIDATION
+
+
+def _leaves(victim: Victim, queue: Queue) -> bool:
+    """False: it was to be moved, and where to was not written before this process began."""
+    if not _is_moved(victim) or victim.job not in queue.state.running:
+        return True
+    return victim.job in queue.state.reserved

@@ -31,6 +31,8 @@ class _Made:
     since: float
     deadline: float
     """By then it should be written; infinity: it is."""
+    gained: float | None = None
+    """GPU-seconds, of a consolidation."""
 
 
 class Preemptions:
@@ -44,9 +46,11 @@ class Preemptions:
     def __contains__(self, job: JobId) -> bool:
         return job in self._made
 
-    def decided(self, decision: Preempt, now: float, *, hold_seconds: float) -> None:
-        """It is to be written."""
-        self._made[decision.job] = _Made(decision, now, now + hold_seconds)
+    def decided(
+        self, decision: Preempt, now: float, *, hold_seconds: float, gained: float | None = None
+    ) -> None:
+        """It is to be written; `gained`: of a consolidation."""
+        self._made[decision.job] = _Made(decision, now, now + hold_seconds, gained)
 
     def found(self, decision: Preempt, now: float) -> None:
         """It stands in the beneficiary's status since before this process decided."""
@@ -72,7 +76,7 @@ class Preemptions:
         """It waits for something else; `shown`: what its status says still, or may yet say."""
         made = self._made.pop(job, None)
         if shown is None and made is not None:
-            builtins = msgspec.to_builtins(told(made.decision, made.since))
+            builtins = msgspec.to_builtins(told(made.decision, made.since, made.gained))
             shown = msgspec.convert(builtins, PlacedPreemption)
         if shown is not None:
             self._over[job] = shown
@@ -99,7 +103,7 @@ class Preemptions:
     def told(self, job: JobId) -> Preemption | None:
         """As the beneficiary's status has it."""
         made = self._made.get(job)
-        return None if made is None else told(made.decision, made.since)
+        return None if made is None else told(made.decision, made.since, made.gained)
 
 
 def shares(placements: Iterable[core.Placement]) -> Iterable[WorkerPlacement]:
@@ -147,8 +151,9 @@ def _is_same(shown: PlacedPreemption, made: Preemption) -> bool:
     return shown.since == made.since and ours == {e.ground: e.attempts for e in shown.victims}
 
 
-def told(decision: Preempt, since: float) -> Preemption:
-    """As a status has it."""
+def told(decision: Preempt, since: float, gained: float | None = None) -> Preemption:
+    """As a status has it; `gained`: GPU-seconds, of a consolidation."""
+    lost = None if gained is None else sum(victim.lost for victim in decision.victims)
     by_ground: dict[Ground, list[str]] = defaultdict(list)
     for victim in decision.victims:
         by_ground[victim.ground].append(victim.job)
@@ -159,4 +164,6 @@ def told(decision: Preempt, since: float) -> Preemption:
             for ground, attempts in sorted(by_ground.items())
         ),
         placement=by_node(shares(decision.placements)),
+        lost_gpu_seconds=None if lost is None else round(lost),
+        gained_gpu_seconds=None if gained is None else round(gained),
     )

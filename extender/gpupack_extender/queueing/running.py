@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells the queue who runs: whatever holds GPUs by the ledger's claims.
 
-    an attempt   from when its workers have places, planned or written, until its last pod is gone
+    an attempt   from when its workers have places, planned or written, until its last pod is gone;
+                 of an elastic one each worker beyond the least is a job of its own
     a pod        of its own; or one that only says to be a worker, of an attempt that has no places
                  or other ones; or one that is gone and whose processes hold GPUs still
 
@@ -15,16 +16,18 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import Job, JobId, Queue
+from gpupack_core.queueing import Job, JobId, Queue, extra_of
+from gpupack_crds.gpujob import MAX_WORKERS
 from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claims import Allocation, PodClaim
+from gpupack_extender.ledger.jobs import ShownJob
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.ledger.lingering import Lingering
-from gpupack_extender.ledger.workers import AttemptKey
+from gpupack_extender.ledger.workers import AttemptKey, WorkerKey
 from gpupack_extender.queueing import holders
 from gpupack_extender.queueing.ask import job_id, lingering_id, pod_id
 from gpupack_extender.queueing.learned import LearnedDurations
-from gpupack_extender.queueing.membership import Held, divide
+from gpupack_extender.queueing.membership import Held, divide, parts
 
 SAME_DEADLINE_SECONDS: Final = 5.0
 
@@ -46,6 +49,10 @@ class RunningHolders:
         self._evicts, self._observed = evicts, observed
         self._held: dict[JobId, Held] = {}
         self._attempts: dict[JobId, AttemptKey] = {}
+        self._least: dict[JobId, int] = {}
+        """Of each attempt: workers with larger indices are extra ones."""
+        self._beside: dict[JobId, dict[int, JobId]] = defaultdict(dict)
+        """Of an attempt the extra workers that hold something, by index."""
         self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
         """UIDs of pods that say to be workers of it, and count by themselves."""
         self.suppositions = holders.Suppositions(ledger.cluster)
@@ -55,9 +62,26 @@ class RunningHolders:
 
     def let_in(self, job: Job, attempt: AttemptKey, now: float) -> None:
         """Places were just held for it in the ledger."""
-        self._attempts[job.id] = attempt
+        self._attempts[job.id], self._least[job.id] = attempt, job.gang.workers
         held, _ = divide(self._ledger.claims.places_of(attempt), (), ())
         self._start(job, held, now)
+
+    def let_in_beside(self, worker: WorkerKey, now: float) -> None:
+        """A place was just held in the ledger for an extra worker of a gang that runs."""
+        place = self._ledger.claims.workers[worker].allocation
+        self._start_beside(worker.attempt, worker.index, (place,), now)
+
+    def attempt_of(self, gang: JobId) -> AttemptKey | None:
+        """Which attempt it is; None: it holds nothing."""
+        return self._attempts.get(gang)
+
+    def least(self, attempt: AttemptKey) -> int:
+        """How many workers it starts with: those with larger indices are extra ones."""
+        known = self._least.get(job_id(attempt))
+        if known is not None:
+            return known
+        shown = self._ledger.jobs.shown(attempt.job_uid)
+        return shown.least if shown else MAX_WORKERS
 
     def let_in_pod(self, job: Job, claim: PodClaim, now: float) -> None:
         """A place was just held for it in the ledger."""
@@ -95,25 +119,77 @@ class RunningHolders:
         if not is_known and (job in self._attempts or not claims.has_workers(attempt)):
             self._see_alone(attempt, pods, now)
             return False
-        before = self._held.get(job, ()) if is_known else ()
-        all_held, others = divide(claims.places_of(attempt), pods.values(), before)
+        self._attempts[job], self._least[job] = attempt, self.least(attempt)
+        ids: dict[int | None, JobId] = {None: job, **dict(self._beside.get(job, {}).items())}
+        found = parts(self._least[job], claims.places_of(attempt), pods.values(), ids.keys())
+        divided = {
+            part.index: divide(part.places, part.pods, self._before(ids.get(part.index)))
+            for part in found
+        }
+        others = {uid: pod for _, strangers in divided.values() for uid, pod in strangers.items()}
         self._see_alone(attempt, others, now)
-        self._attempts[job] = attempt
-        shown = self._ledger.jobs.shown(attempt.job_uid)
-        current = shown if shown and shown.attempt == attempt else None
-        held = self._counted(all_held)
+        has_ended = False
+        for index, (all_held, _) in divided.items():
+            held = self._counted(all_held)
+            if index is None:
+                has_ended = self._see_gang(attempt, held, now)
+            else:
+                self._see_beside(attempt, index, held, now)
+        if job not in self._held and job not in self._beside:
+            del self._attempts[job], self._least[job]
+        return has_ended
+
+    def _before(self, job: JobId | None) -> Held:
+        """What it held when somebody last looked."""
+        return self._held.get(job, ()) if job is not None else ()
+
+    def _see_gang(self, attempt: AttemptKey, held: Held, now: float) -> bool:
+        """Whether it held something and holds nothing now."""
+        job = job_id(attempt)
         if held and job not in self._held:
-            places = tuple(each.placement for each in held)
-            estimate = self._learned.estimate(attempt)
-            found = holders.gang_job(attempt, places, current, estimate, observed=self._observed)
-            began = current.started_at if current else None
-            self._start(found, held, now, since=began.timestamp() if began else None)
+            self._start(self._gang(attempt, held), held, now, since=self._began(attempt))
         elif held:
             self._move(job, held, now)
         else:
-            del self._attempts[job]
             return self._end(job, now)
         return False
+
+    def _see_beside(self, attempt: AttemptKey, index: int, held: Held, now: float) -> None:
+        beside = self._beside[job_id(attempt)]
+        if held and index not in beside:
+            self._start_beside(attempt, index, held, now, since=self._began(attempt))
+        elif held:
+            self._move(beside[index], held, now)
+        elif index in beside:
+            self._end(beside.pop(index), now)
+        if not beside:
+            del self._beside[job_id(attempt)]
+
+    def _start_beside(
+        self, attempt: AttemptKey, index: int, held: Held, now: float, *, since: float | None = None
+    ) -> None:
+        gang = self._queue.state.running.get(job_id(attempt))
+        found = gang.job if gang else self._gang(attempt, held)
+        job = extra_of(found, index - self.least(attempt) + 1)
+        self._beside[job_id(attempt)][index] = job.id
+        self._start(job, held, now, since=since)
+
+    def _gang(self, attempt: AttemptKey, held: Held) -> Job:
+        """An attempt that was found running."""
+        places = tuple(each.placement for each in held)
+        estimate = self._learned.estimate(attempt)
+        current = self._shown(attempt)
+        return holders.gang_job(attempt, places, current, estimate, observed=self._observed)
+
+    def _began(self, attempt: AttemptKey) -> float | None:
+        current = self._shown(attempt)
+        began = current.started_at if current else None
+        return began.timestamp() if began else None
+
+    def _shown(self, attempt: AttemptKey) -> ShownJob | None:
+        """What the watch shows of it, as long as it is the job's current one."""
+        shown = self._ledger.jobs.shown(attempt.job_uid)
+        return shown if shown and shown.attempt == attempt else None
 
     def _see_alone(self, attempt: AttemptKey, pods: Mapping[str, PodClaim], now: float) -> None:
         """These say to be its workers, and count by themselves."""

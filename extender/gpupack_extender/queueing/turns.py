@@ -26,11 +26,13 @@ class Orders:
         stops: attempts that are to end for pods.
         drained: attempts that are to end for a maintenance.
         moves: attempts that are to go on elsewhere.
+        grows: attempts for which places of more workers are held.
     """
 
     stops: tuple[Stop, ...] = ()
     drained: tuple[Drained, ...] = ()
     moves: tuple[MoveOrder, ...] = ()
+    grows: tuple[str, ...] = ()
 
 
 class Turns:
@@ -81,6 +83,7 @@ class Turns:
             stops=self._orders.stops,
             drained=self._orders.drained,
             moves=self._orders.moves,
+            grows=self._orders.grows,
         )
 
     def _count(self, turn: JobName | None) -> None:

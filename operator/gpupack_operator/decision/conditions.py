@@ -16,6 +16,7 @@ from gpupack_operator.decision import times
 from gpupack_operator.decision.reasons import JobReason
 
 MESSAGE_CHARACTERS = 2048
+LONGEST_CHARACTERS = 4096
 
 
 class Type(enum.StrEnum):
@@ -28,6 +29,8 @@ class Type(enum.StrEnum):
     RESULTS_VALID = "ResultsValid"
     STALLED = "Stalled"
     """True: the operator fails at this GPUJob and tries again; the message says at what."""
+    NODES_REQUESTED = "NodesRequested"
+    """True: the cluster's autoscaler was asked for nodes. Only where nodes were ever asked for."""
 
 
 class Writer:
@@ -41,7 +44,7 @@ class Writer:
         """Give a status all conditions: one that is missing would leave `kubectl wait` guessing."""
         there = {condition.type for condition in status.conditions}
         for kind in Type:
-            if kind not in there:
+            if kind not in there and kind is not Type.NODES_REQUESTED:
                 value: ConditionStatus = "False" if kind is Type.STALLED else "Unknown"
                 status = self.set(status, kind, value, JobReason.NOT_YET, "")
         return status
@@ -70,6 +73,13 @@ class Writer:
         changed = structs.replace(status, conditions=tuple((others | {kind.value: new}).values()))
         return summed_up(changed)
 
+    def without(self, status: GpuJobStatus, kind: Type) -> GpuJobStatus:
+        """Leave a condition out."""
+        kept = tuple(found for found in status.conditions if found.type != kind)
+        if len(kept) == len(status.conditions):
+            return status
+        return summed_up(structs.replace(status, conditions=kept))
+
 
 def get(status: GpuJobStatus, kind: Type) -> JobCondition | None:
     """The condition of a type, if it was ever set."""
@@ -91,8 +101,18 @@ def summed_up(status: GpuJobStatus) -> GpuJobStatus:
         status,
         phase=phase,
         reason=deciding.reason if deciding else "",
-        message=deciding.message if deciding else "",
+        message=clipped(_with_nodes(status, phase, deciding), LONGEST_CHARACTERS),
     )
+
+
+def _with_nodes(status: GpuJobStatus, phase: Phase, deciding: JobCondition | None) -> str:
+    """Of a job that waits: what became of asking for nodes, too."""
+    message = deciding.message if deciding else ""
+    nodes = get(status, Type.NODES_REQUESTED)
+    silent = nodes is None or nodes.reason == JobReason.NODES_GIVEN_BACK
+    if phase != "Pending" or nodes is None or silent:
+        return message
+    return f"{message}; {nodes.message}" if message else nodes.message
 
 
 ENDED_PHASES: frozenset[Phase] = frozenset({"Succeeded", "Failed"})

@@ -8,6 +8,8 @@
 | has an attempt that has not ended     | `running.py`: go on, restart, succeed, fail |
 | has none, suspended or not            | `waiting.py`: clear up, wait, plan, admit |
 
+Whoever lacks room may have asked for nodes beside that: `provisioning.py`.
+
 A pass may take several steps: where an action has an answer (a plan, a refused creation), decide
 is asked again with the answer in the observation. Everything else follows from the API objects, so
 an operator that starts anew at any point goes on from there.
@@ -16,7 +18,7 @@ an operator that starts anew at any point goes on from there.
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_operator.decision import attempts, ended, gpus, running, waiting
+from gpupack_operator.decision import attempts, ended, gpus, provisioning, running, waiting
 from gpupack_operator.decision.conditions import Writer
 from gpupack_operator.decision.model import Decision, Observation
 
@@ -28,6 +30,10 @@ def decide(observation: Observation) -> Decision:
         return Decision(status=job.status)
     write = Writer(now=observation.now, generation=job.metadata.generation)
     status = write.first(_up_to_date(observation))
+    return provisioning.beside(observation, _of_life(observation, status, write), write)
+
+
+def _of_life(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
     if status.finished:
         return ended.decide(observation, status)
     attempt = attempts.current(status)
@@ -37,9 +43,9 @@ def decide(observation: Observation) -> Decision:
 
 
 def _up_to_date(observation: Observation) -> GpuJobStatus:
-    spec = observation.job.spec
+    spec, width = observation.job.spec, observation.job.status.width
     return structs.replace(
         observation.job.status,
         observed_generation=observation.job.metadata.generation,
-        gpus=gpus.column(spec),
+        gpus=gpus.column(spec, workers=width.workers if width else None),
     )

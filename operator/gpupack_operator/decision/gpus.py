@@ -4,17 +4,23 @@
 from gpupack_crds.gpujob import GpuJobSpec
 
 
-def column(spec: GpuJobSpec) -> str:
-    """GPUs of all workers for a column: `8`, or `2x40%` of one GPU each."""
+def column(spec: GpuJobSpec, *, workers: int | None = None) -> str:
+    """GPUs of all workers, or of so many, for a column: `8`, or `2x40%` of one GPU each."""
+    count = spec.workers if workers is None else workers
     if spec.share is None:
-        return str(spec.workers * (spec.gpus or 1))
+        return str(count * (spec.gpus or 1))
     share = f"{spec.share.percent}%"
-    return share if spec.workers == 1 else f"{spec.workers}x{share}"
+    return share if count == 1 else f"{count}x{share}"
 
 
-def phrase(spec: GpuJobSpec) -> str:
+def number(spec: GpuJobSpec) -> int:
+    """Whole GPUs of all workers that start together; shares count as one each."""
+    return spec.least * (spec.gpus or 1)
+
+
+def phrase(spec: GpuJobSpec, *, workers: int | None = None) -> str:
     """The same in a sentence: `8 GPUs`, `40% of a GPU`."""
-    number = column(spec)
+    number = column(spec, workers=workers)
     if spec.share is not None:
         return f"{number} of a GPU"
     return "1 GPU" if number == "1" else f"{number} GPUs"

@@ -3,12 +3,15 @@
 
 import dataclasses
 import datetime as dt
+from collections.abc import Mapping
 from typing import Literal
 
 from gpupack_crds.gpujob_status import GpuJobStatus, Ground, Preemption
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import NodePlacement
+from gpupack_crds.plan import LacksRoom
 from gpupack_kube.objects import Job, Pod
+from gpupack_operator.decision.nodes import NodesAction, NodesAnswer, Provisioning, SeenRequest
 from gpupack_operator.decision.reasons import JobReason
 
 CREATED_PER_SECOND = 20
@@ -77,6 +80,7 @@ class Waits:
         position: in the queue, 1 for the first; 0: it is not known.
         preemption: who is stopped for it.
         seconds: how long that still stands for certain; by then it must be written.
+        lacks_room: where nothing but room is lacking.
     """
 
     reason: str
@@ -85,6 +89,7 @@ class Waits:
     position: int = 0
     preemption: Preemption | None = None
     seconds: float | None = None
+    lacks_room: LacksRoom | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,11 +130,53 @@ class NotCreated:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Grown:
+    """More workers of the attempt have places.
+
+    Attributes:
+        placement: of all its workers, as the status will have it.
+        seconds: how long the new places are still held for certain; by then they must be written.
+    """
+
+    placement: tuple[NodePlacement, ...]
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotGrown:
+    """There are no places of more workers, or no answer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotCreatedBeside:
+    """The API server refused the Job of a worker beyond the least.
+
+    Attributes:
+        reason: typed cause.
+        message: what the API server said.
+    """
+
+    reason: JobReason
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NotYet:
     """A child's name is free in a moment: what has it is on its way out."""
 
 
-Answer = Planned | Waits | NotPlanned | PlanLater | NotCreated | NotYet
+Answer = (
+    Planned
+    | Waits
+    | NotPlanned
+    | PlanLater
+    | NotCreated
+    | NotYet
+    | NodesAnswer
+    | Grown
+    | NotGrown
+    | NotCreatedBeside
+)
 """What came of the action of an earlier step of the same pass."""
 
 
@@ -156,7 +203,7 @@ class Moved:
 
     Attributes:
         node: which it leaves.
-        why: the administrator's reason.
+        why: the administrator's reason; of a consolidation, who has room then.
         until: by then it is to be written, or it is over.
         preemption: what the status is to say: where its places are kept.
     """
@@ -198,6 +245,10 @@ class Observation:
         told: what the status says of why the job waits; None: another operator wrote it.
         preempted: for whom the current attempt is to end.
         moved: where the current attempt is to go on.
+        provisioning: how nodes are asked for; None: not at all.
+        nodes: of the open request for nodes, as it is now; None: it was not looked at.
+        shrinks: workers of it that are to end, by index, and for whom.
+        grows: places are held for more workers of it.
         answer: of an action earlier in this pass.
     """
 
@@ -212,6 +263,10 @@ class Observation:
     told: Told | None = None
     preempted: Preempted | None = None
     moved: Moved | None = None
+    provisioning: Provisioning | None = None
+    nodes: SeenRequest | None = None
+    shrinks: Mapping[int, Preempted] = dataclasses.field(default_factory=dict)
+    grows: bool = False
     answer: Answer | None = None
 
 
@@ -226,6 +281,28 @@ class AskPlan:
 
     attempt: int
     avoid: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AskGrowth:
+    """Ask the plan API for the places of all workers of an attempt that runs."""
+
+    attempt: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreateBeside:
+    """Create the Job of a worker beyond the least.
+
+    Attributes:
+        attempt: its number.
+        worker: its index.
+        node: where its place is.
+    """
+
+    attempt: int
+    worker: int
+    node: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -264,10 +341,10 @@ class DeleteGpuJob:
     """The time to live after the end is over."""
 
 
-ApiWrite = CreateChildren | DeleteJob | StopJob | SetDeadline | DeleteGpuJob
+ApiWrite = CreateChildren | CreateBeside | DeleteJob | StopJob | SetDeadline | DeleteGpuJob
 """What is written to the API server."""
 
-Action = AskPlan | ApiWrite
+Action = AskPlan | AskGrowth | ApiWrite | NodesAction
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 """What a user would want to read in `kubectl describe`: the difference of two statuses."""
 
 import dataclasses
-from typing import Literal
+from typing import Final, Literal
 
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
 from gpupack_crds.kinds import GpuJob
+from gpupack_operator.decision.conditions import Type, get
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.stalls import is_stalled
+
+_HOUR: Final = 3600
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,9 +32,11 @@ def notices(job: GpuJob, new: GpuJobStatus) -> tuple[Notice, ...]:
     found = [
         _attempt_ended(old, new),
         _preempts(old, new),
+        _resized(old, new),
         _stalled(old, new),
         _phase_changed(old, new, is_alone=job.spec.workers == 1),
         _waits_for_another_reason(old, new),
+        _nodes_requested(old, new),
     ]
     return tuple(notice for notice in found if notice)
 
@@ -55,10 +60,38 @@ def _attempt_ended(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
 def _preempts(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     if new.preemption is None or old.preemption is not None or new.moves > old.moves:
         return None
-    count = sum(len(each.attempts) for each in new.preemption.victims)
-    jobs = "1 other job is" if count == 1 else f"{count} other jobs are"
+    victims = [name for each in new.preemption.victims for name in each.attempts]
+    workers = sum("+" in name for name in victims)
+    whom = [
+        _count(len(victims) - workers, "other job"),
+        _count(workers, "worker", of="of elastic gangs"),
+    ]
+    told = " and ".join(filter(None, whom))
+    are = "is" if len(victims) == 1 else "are"
     grounds = ", ".join(each.ground for each in new.preemption.victims)
-    return Notice(type="Normal", reason="Preempting", note=f"{jobs} told to end for it ({grounds})")
+    if new.preemption.gained_gpu_seconds is not None:
+        lost, gained = new.preemption.lost_gpu_seconds or 0, new.preemption.gained_gpu_seconds
+        hours = f"{lost / _HOUR:.2f} GPU-hours at the most, and gains {gained / _HOUR:.2f}"
+        note = f"{told} {are} moved so that it has room, which costs {hours}"
+        return Notice(type="Normal", reason="Consolidating", note=note)
+    note = f"{told} {are} told to end for it ({grounds})"
+    return Notice(type="Normal", reason="Preempting", note=note)
+
+
+def _count(number: int, noun: str, *, of: str = "") -> str:
+    """Empty for none."""
+    if not number:
+        return ""
+    return " ".join(filter(None, (str(number), noun if number == 1 else f"{noun}s", of)))
+
+
+def _resized(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
+    before, after = old.width, new.width
+    if before is None or after is None or old.attempt != new.attempt or before == after:
+        return None
+    reason = "Grew" if after.workers > before.workers else "Shrank"
+    note = f"{after.column} workers ({after.reason}): {after.message}"
+    return Notice(type="Normal", reason=reason, note=note)
 
 
 def _stalled(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
@@ -82,6 +115,16 @@ def _waits_for_another_reason(old: GpuJobStatus, new: GpuJobStatus) -> Notice | 
         return None
     note = f"waiting ({new.reason}): {new.message}"
     return Notice(type="Normal", reason="Waiting", note=note)
+
+
+def _nodes_requested(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
+    """What becomes of asking for nodes; that others keep it back is no event."""
+    before, after = (get(status, Type.NODES_REQUESTED) for status in (old, new))
+    silent = {JobReason.NODES_HELD_BACK, before.reason if before else ""}
+    if after is None or after.reason in silent:
+        return None
+    failed = after.reason in {JobReason.NODES_FAILED, JobReason.NODES_GIVEN_UP}
+    return Notice(type="Warning" if failed else "Normal", reason=after.reason, note=after.message)
 
 
 def _last_ended(status: GpuJobStatus) -> Attempt | None:

@@ -56,7 +56,7 @@ def completed(view: AttemptView) -> Finding | None:
 
     Where the Job says it first, the news of the pods, and with them the results, are waited for.
     """
-    count, complete = view.spec.workers, view.job_condition("Complete")
+    count, complete = view.count, view.job_condition("Complete")
     message = "the worker completed" if count == 1 else f"all {count} workers completed"
     verdict = _verdict("Succeeded", JobReason.COMPLETED, message)
     if _all_succeeded(view):
@@ -86,7 +86,7 @@ def failures_ignored(view: AttemptView) -> Finding | None:
     failed = [worker for worker in workers.values() if not worker.succeeded]
     found = [causes.cause_of(worker, view) for worker in failed]
     ignored = all(cause is not None and causes.is_ignored(cause, view) for cause in found)
-    if len(workers) < view.spec.workers or not failed or not ignored:
+    if len(workers) < view.count or not failed or not ignored:
         return None
     which = ", ".join(str(worker.index) for worker in failed)
     message = f"all workers ended; failurePolicy ignores the exit codes of workers {which}"
@@ -125,7 +125,7 @@ def not_created(view: AttemptView) -> Finding | None:
     if view.running or any(view.job_condition(kind) for kind in JOB_ENDS):
         return None
     creations = [worker.pod.metadata.creation_timestamp or began for worker in view.workers]
-    seconds = view.limits.create_seconds_of(view.spec.workers)
+    seconds = view.limits.create_seconds_of(view.count)
     due = times.after(max([began, *creations]), seconds)
     message = _why_not_created(view, len(by_index(view.workers)))
     return Finding(due, _verdict("Infrastructure", JobReason.CREATION_FORBIDDEN, message))
@@ -140,18 +140,18 @@ def not_bound(view: AttemptView) -> Finding | None:
     """
     workers = by_index(view.workers)
     bound = sum(worker.bound for worker in workers.values())
-    if bound >= view.spec.workers:
+    if bound >= view.count:
         return None
-    seconds = view.limits.bind_seconds_of(view.spec.workers)
+    seconds = view.limits.bind_seconds_of(view.count)
     due = times.after(max(view.started_at, _begun_at(view)), seconds)
     if view.running:
-        gone = view.spec.workers - bound
-        message = f"{gone} of {view.spec.workers} pods are gone, and with them why they ended"
+        gone = view.count - bound
+        message = f"{gone} of {view.count} pods are gone, and with them why they ended"
         return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
     unbound = next((worker for worker in workers.values() if not worker.bound), None)
     why = _why_unbound(unbound) if unbound else "see the events of the Job"
     within = f"within {seconds:.0f} s"
-    message = f"{bound} of {view.spec.workers} workers were bound {within}: {why}"
+    message = f"{bound} of {view.count} workers were bound {within}: {why}"
     message += view.told_of_strangers
     return Finding(due, _verdict("Infrastructure", JobReason.BIND_TIMEOUT, message))
 
@@ -218,15 +218,15 @@ def _verdict(
 
 def _all_succeeded(view: AttemptView) -> bool:
     workers = by_index(view.workers)
-    return all(index in workers and workers[index].succeeded for index in range(view.spec.workers))
+    return all(index in workers and workers[index].succeeded for index in view.indices)
 
 
 def _why_not_created(view: AttemptView, created: int) -> str:
     """The refusal stands in an event, which the operator has no right to read."""
     name = view.job.metadata.name if view.job else ""
-    seconds = view.limits.create_seconds_of(view.spec.workers)
+    seconds = view.limits.create_seconds_of(view.count)
     return (
-        f"{created} of {view.spec.workers} pods exist and for {seconds:.0f} s "
+        f"{created} of {view.count} pods exist and for {seconds:.0f} s "
         "no other was created: a quota or admission forbids them. What forbids them is told by "
         f"kubectl get events --field-selector reason=FailedCreate,involvedObject.name={name}"
         f"{view.told_of_strangers}"

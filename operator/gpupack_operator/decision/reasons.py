@@ -25,6 +25,14 @@ class JobReason(enum.StrEnum):
     WORKERS_REMAIN = "WorkersRemain"
     SUSPENDED = "Suspended"
 
+    # Nodes are asked for
+    NODES_ASKED = "NodesAsked"
+    NODES_PROVISIONED = "NodesProvisioned"
+    NODES_FAILED = "NodesFailed"
+    NODES_GIVEN_UP = "NodesGivenUp"
+    NODES_HELD_BACK = "NodesHeldBack"
+    NODES_GIVEN_BACK = "NodesGivenBack"
+
     # The operator itself
     API_ERROR = "ApiError"
     INTERNAL_ERROR = "InternalError"
@@ -34,6 +42,8 @@ class JobReason(enum.StrEnum):
     ADMITTED = "Admitted"
     STARTING = "Starting"
     ALL_WORKERS_RUNNING = "AllWorkersRunning"
+    GREW = "Grew"
+    """More workers of an elastic gang have places."""
     ENDED = "Ended"
 
     # Ended well

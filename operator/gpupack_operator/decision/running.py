@@ -6,22 +6,23 @@ import math
 
 from msgspec import structs
 
-from gpupack_crds.gpujob_status import GROUNDS, Attempt, GpuJobStatus
+from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
 from gpupack_kube.objects import Job
-from gpupack_operator.decision import attempts, ended, outcome, readings, restarts, times
+from gpupack_operator.decision import attempts, beside, ended, outcome, readings, restarts, times
 from gpupack_operator.decision.cleanup import deletion
 from gpupack_operator.decision.conditions import Type, Writer, get
 from gpupack_operator.decision.model import (
     Action,
     CreateChildren,
     Decision,
+    Moved,
     NotCreated,
     NotYet,
     Observation,
-    Preempted,
     SetDeadline,
     StopJob,
 )
+from gpupack_operator.decision.preempted import preempted
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.restarts import Step
 from gpupack_operator.decision.view import AttemptView, Verdict, view
@@ -51,7 +52,12 @@ def decide(
     if seen.job is None:
         return _created(observation, status, seen, again_at)
     status = _progress(seen, status, write)
-    return Decision(status=status, actions=_deadline(seen, seen.job), again_at=again_at)
+    others = beside.decide(observation, status, seen)
+    return Decision(
+        status=others.status,
+        actions=(*_deadline(seen, seen.job), *others.actions),
+        again_at=times.earliest(again_at, others.again_at),
+    )
 
 
 def _created(
@@ -86,23 +92,19 @@ def _verdict(
         return Verdict(outcome="Suspended", reason=JobReason.SUSPENDED, message=message), None
     moved = observation.moved
     if verdict is None and moved is not None and observation.now < moved.until:
-        message = f"moved from node {moved.node} for its maintenance: {moved.why}"
-        return Verdict(outcome="Moved", reason="Maintenance", message=message), None
+        return _moved(moved), None
     if verdict is None and observation.preempted is not None:
-        return _preempted(observation, observation.preempted), None
+        return preempted(observation, observation.preempted), None
     return verdict, again_at
 
 
-def _preempted(observation: Observation, by: Preempted) -> Verdict:
-    """It ends by no fault of its own; its workers have their grace period."""
-    namespace, name = by.beneficiary
-    if by.kind == "node":
-        message = f"stopped {GROUNDS[by.ground]} {name}: {by.why}"
-        return Verdict(outcome="Preempted", reason=by.ground, message=message)
-    near = namespace == observation.job.metadata.namespace
-    whom = f"{by.kind} {name}" if near else "a job of another namespace"
-    message = f"stopped for {whom}, {GROUNDS[by.ground]}"
-    return Verdict(outcome="Preempted", reason=by.ground, message=message)
+def _moved(moved: Moved) -> Verdict:
+    """It goes on elsewhere."""
+    ground = moved.preemption.victims[0].ground
+    why = f"so that {moved.why} has room there"
+    if ground == "Maintenance":
+        why = f"for its maintenance: {moved.why}"
+    return Verdict(outcome="Moved", reason=ground, message=f"moved from node {moved.node} {why}")
 
 
 def _refused(answer: NotCreated) -> Verdict:
@@ -118,7 +120,7 @@ def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobS
     if seen.running:
         return status
     started = sum(worker.started for worker in by_index(seen.workers).values())
-    if started < seen.spec.workers:
+    if started < seen.count:
         trouble = outcome.not_starting(seen)
         if trouble is None:
             message = STARTING_MESSAGE + seen.told_of_strangers
@@ -159,6 +161,7 @@ def _ended(
         status,
         placement=(),
         nodes="",
+        width=None,
         restarts=status.restarts + (step is Step.RETRY_COUNTED),
         preemptions=status.preemptions + (verdict.outcome == "Preempted"),
         moves=status.moves + (verdict.outcome == "Moved"),
@@ -168,7 +171,9 @@ def _ended(
     status = _waiting_again(status, verdict, write)
     wait = JOB_GOING_SECONDS if seen.job else 0.0
     again_at = times.after(observation.now, wait)
-    return Decision(status=status, actions=_left_behind(seen, verdict), again_at=again_at)
+    left = [a for job in beside.jobs_of(observation, seen.number) for a in deletion(job)]
+    actions = (*_left_behind(seen, verdict), *left)
+    return Decision(status=status, actions=actions, again_at=again_at)
 
 
 def _left_behind(seen: AttemptView, verdict: Verdict) -> tuple[Action, ...]:

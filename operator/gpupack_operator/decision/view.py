@@ -18,7 +18,7 @@ from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Limits, Observation
 from gpupack_operator.decision.workers import Worker, by_index
 from gpupack_operator.manifests.limits import asks_for, limits
-from gpupack_operator.manifests.owner import is_controlled_by
+from gpupack_operator.manifests.owner import index_of, is_controlled_by
 
 STRANGERS_NAMED = 3
 
@@ -56,7 +56,10 @@ class Finding:
 class AttemptView:
     """One attempt: its Job, its pods, and the rules that it is judged by.
 
+    Of an elastic gang the workers that start together; or one of those beside them, by itself.
+
     Attributes:
+        indices: of the workers that there are to be.
         workers: the pods that count.
         strangers: names of those that say to be the Job's and are no workers of it.
     """
@@ -64,6 +67,7 @@ class AttemptView:
     number: int
     started_at: dt.datetime
     running: bool
+    indices: range
     job: Job | None
     workers: tuple[Worker, ...]
     strangers: tuple[str, ...]
@@ -75,7 +79,12 @@ class AttemptView:
     @property
     def all_created(self) -> bool:
         """Whether there is a pod of each worker, or what is left of one that ended."""
-        return len(by_index(self.workers)) >= self.spec.workers
+        return len(by_index(self.workers)) >= self.count
+
+    @property
+    def count(self) -> int:
+        """How many workers there are to be."""
+        return len(self.indices)
 
     @property
     def told_of_strangers(self) -> str:
@@ -104,30 +113,56 @@ class AttemptView:
 
 
 def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> AttemptView:
-    """Look at one attempt of what was observed."""
+    """Look at one attempt of what was observed: at those of its workers that start together."""
     name = names.job_name(observation.job.metadata.name, attempt=attempt.number)
     job = next((job for job in observation.jobs if job.metadata.name == name), None)
     spec = observation.job.spec
-    wanted = limits(spec)
+    indices = range(spec.least)
+    workers, strangers = _workers(observation, job, indices)
+    return AttemptView(
+        number=attempt.number,
+        started_at=times.read(attempt.started_at),
+        running=status.phase == "Running",
+        indices=indices,
+        job=job,
+        workers=workers,
+        strangers=strangers,
+        spec=spec,
+        deadline=times.deadline(spec, status),
+        now=observation.now,
+        limits=observation.limits,
+    )
+
+
+def view_beside(observation: Observation, attempt: AttemptView, job: Job) -> AttemptView:
+    """Look at the worker of a Job of its own, which began when that was created."""
+    indices = range(index_of(job), index_of(job) + 1)
+    workers, strangers = _workers(observation, job, indices)
+    return dataclasses.replace(
+        attempt,
+        started_at=job.metadata.creation_timestamp or attempt.started_at,
+        running=any(worker.started for worker in workers),
+        indices=indices,
+        job=job,
+        workers=workers,
+        strangers=strangers,
+        deadline=None,
+    )
+
+
+def _workers(
+    observation: Observation, job: Job | None, indices: range
+) -> tuple[tuple[Worker, ...], tuple[str, ...]]:
+    """The pods that are a Job's workers, and the names of those that only say so."""
+    wanted = limits(observation.job.spec)
     workers: list[Worker] = []
     strangers: list[str] = []
     for pod in observation.pods:
         if job is None or not is_controlled_by(pod, job):
             continue
         worker = Worker(pod)
-        if worker.index in range(spec.workers) and asks_for(pod, wanted):
+        if worker.index in indices and asks_for(pod, wanted):
             workers.append(worker)
         else:
             strangers.append(pod.metadata.name)
-    return AttemptView(
-        number=attempt.number,
-        started_at=times.read(attempt.started_at),
-        running=status.phase == "Running",
-        job=job,
-        workers=tuple(workers),
-        strangers=tuple(sorted(strangers)),
-        spec=spec,
-        deadline=times.deadline(spec, status),
-        now=observation.now,
-        limits=observation.limits,
-    )
+    return tuple(workers), tuple(sorted(strangers))

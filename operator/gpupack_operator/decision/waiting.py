@@ -8,13 +8,24 @@ When both are silent it is waited for no longer, not even for its grace period, 
 has not heard; the ledger does not hand out its devices before it is gone.
 """
 
+import dataclasses
 import datetime as dt
 
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.placement import by_worker
 from gpupack_kube.objects import Pod
-from gpupack_operator.decision import attempts, cleanup, ended, gpus, readings, running, times
+from gpupack_operator.decision import (
+    attempts,
+    beside,
+    cleanup,
+    ended,
+    gpus,
+    readings,
+    running,
+    times,
+)
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.model import (
     AskPlan,
@@ -157,6 +168,10 @@ def told(observation: Observation) -> Told:
             return Told(observation.now, lasting, position)
         case NotPlanned(message=message):
             return Told(observation.now, message)
+        case None:
+            return Told(observation.now)
+    if observation.told is not None:
+        return dataclasses.replace(observation.told, at=observation.now)
     return Told(observation.now)
 
 
@@ -181,7 +196,8 @@ def _admitted(
 ) -> Decision:
     status = attempts.opened(status, plan.placement, observation.now)
     status = structs.replace(status, priority=plan.priority, preemption=None)
-    held = gpus.phrase(observation.job.spec)
+    status = beside.widened(observation.job.spec, status)
+    held = gpus.phrase(observation.job.spec, workers=len(by_worker(plan.placement)))
     message = f"attempt {status.attempt} has {held} on {status.nodes}"
     status = write.set(status, Type.ADMITTED, "True", JobReason.ADMITTED, message)
     status = write.set(status, Type.RUNNING, "False", JobReason.STARTING, running.STARTING_MESSAGE)
@@ -190,7 +206,7 @@ def _admitted(
         status=status,
         actions=(running.creation(seen),),
         again_at=times.after(
-            observation.now, observation.limits.bind_seconds_of(observation.job.spec.workers)
+            observation.now, observation.limits.bind_seconds_of(observation.job.spec.least)
         ),
     )
 

@@ -13,6 +13,7 @@ from gpupack_kube.objects import (
     ContainerWaiting,
     Pod,
 )
+from gpupack_operator.manifests import owner
 
 GIVEN_UP = "DeletionByTaintManager"
 """Kubernetes' word where a node was not ready or unreachable for longer than the pod tolerates."""
@@ -41,9 +42,8 @@ class Worker:
 
     @property
     def index(self) -> int:
-        """The worker's index; the Job controller writes it."""
-        text = self.pod.metadata.labels.get(names.INDEX_LABEL, "")
-        return int(text) if text.isdecimal() else -1
+        """The worker's index; the Job controller writes it, or we, where it has its own Job."""
+        return owner.index_of(self.pod)
 
     @property
     def main_container(self) -> str:

@@ -5,6 +5,8 @@ A new Job for each attempt, because a Job's own retries neither see a kubelet's 
 on while a pod hangs on a dead node. So within a Job nothing is retried: the first failed worker
 fails the Job, and its controller stops the others. Where the failure policy ignores some exit
 codes, each index fails alone instead and the others run on; the operator judges the outcome.
+
+A worker of an elastic gang beyond the least has a Job of its own, which may come and go.
 """
 
 from gpupack_crds import names
@@ -32,7 +34,7 @@ def job(
         nodes: planned nodes; the pods are pinned to them where they are few.
         deadline_seconds: what is left of the GPUJob's deadline.
     """
-    workers = gpujob.spec.workers
+    workers = gpujob.spec.least
     spec: Json = {
         "completionMode": "Indexed",
         "completions": workers,
@@ -49,6 +51,36 @@ def job(
         "kind": "Job",
         "metadata": owner.metadata(gpujob, name=name, attempt=attempt),
         "spec": spec,
+    }
+
+
+def job_beside(gpujob: GpuJob, template: Json, *, attempt: int, worker: int, node: str) -> Json:
+    """The Job NAME-n-xI of one worker beyond the least; the operator ends it with the attempt.
+
+    Args:
+        gpujob: its owner.
+        template: pod template, not pinned yet.
+        attempt: n.
+        worker: I, its index.
+        node: where its place is.
+    """
+    meta = template["metadata"]
+    labels = meta["labels"] | owner.labels(gpujob, attempt=attempt, worker=worker)
+    name = names.extra_job_name(gpujob.metadata.name, attempt=attempt, worker=worker)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": owner.metadata(gpujob, name=name, attempt=attempt, worker=worker),
+        "spec": {
+            "completions": 1,
+            "parallelism": 1,
+            "podReplacementPolicy": "Failed",
+            "backoffLimit": 0,
+            "template": {
+                "metadata": meta | {"labels": labels},
+                "spec": pinned(template["spec"], (node,)),
+            },
+        },
     }
 
 

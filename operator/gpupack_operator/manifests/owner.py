@@ -12,12 +12,14 @@ from gpupack_crds.kinds import GpuJob
 from gpupack_kube.objects import Job, Json, Object, OwnerReference, Pod
 
 
-def metadata(job: GpuJob, *, name: str, attempt: int | None = None) -> Json:
+def metadata(
+    job: GpuJob, *, name: str, attempt: int | None = None, worker: int | None = None
+) -> Json:
     """Metadata of a child; garbage collection removes it with the GPUJob, operator or not."""
     return {
         "name": name,
         "namespace": job.metadata.namespace,
-        "labels": labels(job, attempt=attempt),
+        "labels": labels(job, attempt=attempt, worker=worker),
         "ownerReferences": [
             {
                 "apiVersion": names.API_VERSION,
@@ -31,10 +33,11 @@ def metadata(job: GpuJob, *, name: str, attempt: int | None = None) -> Json:
     }
 
 
-def labels(job: GpuJob, *, attempt: int | None = None) -> dict[str, str]:
-    """Labels by which children are found again."""
+def labels(job: GpuJob, *, attempt: int | None = None, worker: int | None = None) -> dict[str, str]:
+    """Labels by which children are found again; `worker`: of one that has a Job of its own."""
     found = {names.JOB_LABEL: job.metadata.name, names.JOB_UID_LABEL: job.metadata.uid}
-    return found | ({} if attempt is None else {names.ATTEMPT_LABEL: str(attempt)})
+    found |= {} if attempt is None else {names.ATTEMPT_LABEL: str(attempt)}
+    return found | ({} if worker is None else {names.INDEX_LABEL: str(worker)})
 
 
 def is_ours(child: Object, job: GpuJob) -> bool:
@@ -65,8 +68,9 @@ def is_worker(pod: Pod, job: GpuJob, jobs: Collection[Job]) -> bool:
         return False
     if any(owner.uid == found.metadata.uid for found in jobs):
         return True
-    name = names.job_name(job.metadata.name, attempt=attempt_of(pod))
-    return (owner.kind, owner.name) == ("Job", name)
+    name, attempt = job.metadata.name, attempt_of(pod)
+    beside = names.extra_job_name(name, attempt=attempt, worker=index_of(pod))
+    return owner.kind == "Job" and owner.name in {names.job_name(name, attempt=attempt), beside}
 
 
 def controller(child: Object) -> OwnerReference | None:
@@ -78,6 +82,12 @@ def is_controlled_by(pod: Pod, job: Job) -> bool:
     """Whether a pod is this Job's, and not of another of its name."""
     owner = controller(pod)
     return owner is not None and owner.uid == job.metadata.uid
+
+
+def index_of(child: Object) -> int:
+    """The worker's index, of a pod or of the Job that a worker has for itself; -1: it has none."""
+    text = child.metadata.labels.get(names.INDEX_LABEL, "")
+    return int(text) if text.isdecimal() else -1
 
 
 def attempt_of(child: Object) -> int:

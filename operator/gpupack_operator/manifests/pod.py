@@ -7,6 +7,7 @@ import hashlib
 import msgspec
 
 from gpupack_crds import names
+from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube.objects import Json
 from gpupack_operator.manifests import owner
@@ -52,7 +53,7 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     """
     metadata = user.get("metadata") or {}
     labels = metadata.get("labels", {}) | owner.labels(job, attempt=attempt)
-    annotations = metadata.get("annotations", {})
+    annotations = metadata.get("annotations", {}) | sharing(job.spec)
     container = _worker(job, attempt=attempt, defaults=defaults)
     container["name"] = worker_container(job, user)
     ours = _pod_spec(job, container, defaults=defaults)
@@ -60,6 +61,17 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": _with_last_words(merged(ours, user.get("spec") or {})),
     }
+
+
+def sharing(spec: GpuJobSpec) -> dict[str, str]:
+    """What a worker's annotations say of its share; nothing where that is as usual."""
+    if spec.share is None:
+        return {}
+    said = {
+        names.ISOLATION_ANNOTATION: (spec.share.isolation, "cooperative"),
+        names.SHARE_WITH_ANNOTATION: (spec.share.share_with, "anyone"),
+    }
+    return {name: value for name, (value, usual) in said.items() if value != usual}
 
 
 def kind(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:

@@ -10,6 +10,9 @@ RESULT_PATH = "/dev/termination-log"
 INDEX_VARIABLES = ("GPUPACK_WORKER_INDEX", "PET_NODE_RANK", "RANK")
 """They hold the worker's index."""
 
+RESIZES = 1_000_000
+"""torchrun counts each worker that comes or goes as a restart."""
+
 LOOPBACK = "127.0.0.1"
 """A worker that is alone has no name, and waits for no name service."""
 
@@ -62,6 +65,7 @@ def _about_the_job(job: GpuJob, *, attempt: int) -> dict[str, str]:
         "GPUPACK_NAMESPACE": job.metadata.namespace,
         "GPUPACK_ATTEMPT": str(attempt),
         "GPUPACK_WORKERS": str(job.spec.workers),
+        **({"GPUPACK_MIN_WORKERS": str(job.spec.least)} if job.spec.extra else {}),
         "GPUPACK_GPUS": str(job.spec.gpus or 1),
         "GPUPACK_RENDEZVOUS": f"{rendezvous_host(job, attempt=attempt)}:{names.RENDEZVOUS_PORT}",
         "GPUPACK_PROCESSES_PER_WORKER": str(processes(job.spec)),
@@ -86,6 +90,19 @@ def _for_torch(job: GpuJob, *, attempt: int) -> dict[str, str]:
         "WORLD_SIZE": workers,
         "MASTER_ADDR": host,
         "MASTER_PORT": port,
+        **(_for_elastic_torch(job, f"{host}:{port}", attempt=attempt) if job.spec.extra else {}),
+    }
+
+
+def _for_elastic_torch(job: GpuJob, meeting_point: str, *, attempt: int) -> dict[str, str]:
+    """Workers that come and go meet by torchrun's c10d rendezvous, which gives out the ranks."""
+    return {
+        "PET_NNODES": f"{job.spec.least}:{job.spec.workers}",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": meeting_point,
+        "PET_RDZV_ID": names.job_name(job.metadata.name, attempt=attempt),
+        "PET_MAX_RESTARTS": str(RESIZES),
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
 
 

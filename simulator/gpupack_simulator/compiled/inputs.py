@@ -48,7 +48,7 @@ def can_do(nodes: Sequence[Node], jobs: Sequence[Job], policy: Policy, settings:
         and settings.discipline in DISCIPLINES
         and settings.queue is None
         and settings.quotas is None
-        and not settings.breakdowns
+        and not (settings.breakdowns or settings.maintenance or settings.presence)
         and not settings.occupancy
         and not (sampling.each_instant or sampling.fragmentation)
         and not (sampling.causes or sampling.by_node)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpupack_core import (
+    WHOLE_GPU,
     Cluster,
     Gang,
     NodeName,
@@ -30,7 +31,7 @@ from gpupack_simulator.engine.learning import Learning
 from gpupack_simulator.engine.own_queue import JobQueue, OwnQueue
 from gpupack_simulator.engine.recorder import Recorder
 from gpupack_simulator.job import Job, JobId, holder_of, job_of
-from gpupack_simulator.record import Cause, End
+from gpupack_simulator.record import Cause, Consolidation, End
 
 _LATE: Final = 1e-6
 """An end that was scheduled may be so much before the end that is computed now."""
@@ -81,6 +82,7 @@ class JobDispatcher:
             preemptible=job.preemptible,
             estimate=self._estimate(job),
             extra=job.workers - job.least,
+            movable=job.movable,
         )
         entry = self._by_id[job.id] = Entry(job, asked, since=self.now)
         self.entries.append(entry)
@@ -90,6 +92,10 @@ class JobDispatcher:
             entry.reason, entry.end, entry.ended = never, End.DROPPED, self.now
         else:
             self.queue.submit(asked, self.now)
+
+    def expect(self, whole: Cluster) -> None:
+        """There will be these nodes: who fits there once waits."""
+        self._asks = _Asks(whole, self._learning if self._keeps else None)
 
     def knows(self, job: JobId) -> bool:
         """Whether it has arrived."""
@@ -101,13 +107,7 @@ class JobDispatcher:
             return
         while True:
             decisions = self.queue.cycle(self.cluster, self.now, self._plan)
-            for admit in decisions.admitted:
-                self._admit(admit)
-            for preempt in decisions.preemptions:
-                self._preempt(preempt)
-            for given_up in decisions.given_up:
-                self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
-            again = bool(decisions.preemptions or decisions.given_up)
+            again = self._carry_out(decisions)
             look_at = decisions.look_at
             if not again and (look_at is None or look_at > self.now):
                 break
@@ -117,6 +117,22 @@ class JobDispatcher:
         elif look_at is not None and look_at != self._look_at:
             self._look_at = look_at
             self.events.add(look_at, EventKind.LOOK)
+
+    def _carry_out(self, decisions: q.Decisions) -> bool:
+        """Whether something comes free by it."""
+        for admit in decisions.admitted:
+            self._admit(admit)
+        for preempt in decisions.preemptions:
+            self._preempt(preempt)
+        for consolidation in decisions.consolidations:
+            self._consolidate(consolidation)
+        for move in decisions.moves:
+            self._keep(move)
+            self._leave(move.job)
+        for given_up in decisions.given_up:
+            self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
+        stopped = decisions.preemptions or decisions.moves or decisions.consolidations
+        return bool(stopped or decisions.given_up)
 
     def _admit(self, admit: q.Admit) -> None:
         entry = self._by_id.get(admit.job)
@@ -152,7 +168,7 @@ class JobDispatcher:
             self._narrow(stop.job)
         entry = self.running.get(stop.job)
         if entry is not None and entry.attempts == stop.attempt:
-            self._stop(entry)
+            self._stop(entry, stop.cause)
 
     def cancel(self, cancelled: Cancelled) -> None:
         """It leaves the queue or its places; of no effect for one that is through."""
@@ -189,6 +205,16 @@ class JobDispatcher:
             entry.end, entry.ended = End.KILLED, self.now
             self._learning.departed(entry.job)
 
+    def drain(self, drains: q.Drains) -> None:
+        """Movable jobs are to leave these devices and no others."""
+        if isinstance(self.queue, q.Queue):
+            self.queue.drain(drains)
+
+    def stop_for_maintenance(self, component: Component) -> None:
+        """Who holds it waits again."""
+        for entry in self.hit(component):
+            self._tell_to_end(entry, Cause.DRAINED)
+
     def changed(self, name: NodeName) -> None:
         """The node broke or was repaired."""
         self.queue.changed(name, self.cluster)
@@ -204,10 +230,11 @@ class JobDispatcher:
         self.running[job.id] = entry
         entry.waited += self.now - entry.since
         entry.started, entry.placements, entry.end = self.now, placements, End.RUNNING
+        left = entry.left
         entry.attempts += 1
         self._recorder.allocated += job.request.milli * job.least
         entry.course = Course(job, self.now) if job.least < job.workers else None
-        ends = self.now + job.duration if entry.course is None else entry.course.ends
+        ends = self.now + left if entry.course is None else entry.course.ends
         self.events.add(ends, EventKind.END, Ended(job.id, entry.attempts))
 
     def _widen(self, extra: JobId, placements: tuple[Placement, ...]) -> None:
@@ -255,24 +282,55 @@ class JobDispatcher:
                 stop = Stop(victim.job, extra.attempts)
                 self.events.add(self.now + self._grace, EventKind.STOP, stop)
             entry = self.running.get(victim.job)
-            if entry is None:
-                continue
-            if self._grace:
-                stop = Stop(entry.job.id, entry.attempts)
-                self.events.add(self.now + self._grace, EventKind.STOP, stop)
-            else:
-                self._stop(entry)
+            if entry is not None:
+                self._tell_to_end(entry, Cause.PREEMPTED)
 
-    def _stop(self, entry: Entry) -> None:
-        self._recorder.lose(entry, self.now, entry.placements[0].node, Cause.PREEMPTED)
-        entry.preemptions += 1
+    def _consolidate(self, decision: q.Consolidate) -> None:
+        """Nobody leaves before all of it is known to the queue."""
+        self.queue.reserve(decision.preempt, self.cluster, self.now)
+        for move in decision.moves:
+            self._keep(move)
+        for move in decision.moves:
+            self._leave(move.job)
+        self._recorder.consolidations.append(
+            Consolidation(
+                self.now,
+                decision.preempt.job,
+                len(decision.moves),
+                decision.lost * WHOLE_GPU,
+                decision.gained * WHOLE_GPU,
+            )
+        )
+
+    def _keep(self, move: q.Move) -> None:
+        entry = self.running[move.job]
+        if isinstance(self.queue, q.Queue):
+            self.queue.keep(entry.asked, move.placements, self.cluster, self.now)
+
+    def _leave(self, job: JobId) -> None:
+        self._tell_to_end(self.running[job], Cause.MOVED)
+
+    def _tell_to_end(self, entry: Entry, cause: Cause) -> None:
+        if self._grace:
+            stop = Stop(entry.job.id, entry.attempts, cause)
+            self.events.add(self.now + self._grace, EventKind.STOP, stop)
+        else:
+            self._stop(entry, cause)
+
+    def _stop(self, entry: Entry, cause: Cause) -> None:
+        self._recorder.lose(entry, self.now, entry.placements[0].node, cause)
+        entry.preemptions += cause is Cause.PREEMPTED
+        entry.moves += cause is Cause.MOVED
         self._learn(entry, ended=False)
         self._release(entry)
         self._requeue(entry)
 
     def _requeue(self, entry: Entry) -> None:
         entry.end, entry.since = End.WAITING, self.now
-        entry.asked = replace(entry.asked, estimate=self._estimate(entry.job))
+        lasts = entry.asked.duration
+        if entry.saved or entry.job.restart:
+            lasts = None if lasts is None else entry.left
+        entry.asked = replace(entry.asked, estimate=self._estimate(entry.job), duration=lasts)
         self.queue.submit(entry.asked, self.now)
 
     def _duration(self, job: Job) -> float | None:

@@ -2,6 +2,7 @@
 """A job from its arrival to its end, and how it fares; becomes a record.JobRecord."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from gpupack_core import Placement
 from gpupack_core import queueing as q
@@ -22,6 +23,9 @@ class Entry:
     """Time in earlier stays in the queue."""
     attempts: int = 0
     preemptions: int = 0
+    moves: int = 0
+    saved: float = 0.0
+    """What it need not do again, of its duration."""
     started: float | None = None
     ended: float | None = None
     end: End = End.WAITING
@@ -31,3 +35,22 @@ class Entry:
     """Of the last attempt of an elastic job."""
     beside: dict[JobId, tuple[Placement, ...]] = field(default_factory=dict)
     """Where its extra workers run."""
+
+    @property
+    def pause(self) -> float:
+        """For so long the current attempt stands still first."""
+        return self.job.restart if self.attempts > 1 else 0.0
+
+    @property
+    def left(self) -> float:
+        """How long the next attempt takes, or the current one."""
+        return self.job.duration - self.saved + (self.job.restart if self.attempts else 0.0)
+
+    def stops(self, now: float) -> float:
+        """It saves what it can; the answer is how long it has worked in vain."""
+        if self.started is None:
+            return 0.0
+        done = max(now - self.started - self.pause, 0.0)
+        kept = done - done % self.job.checkpoint if self.job.checkpoint < inf else 0.0
+        self.saved += kept
+        return done - kept + self.job.restart

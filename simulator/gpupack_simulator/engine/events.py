@@ -14,7 +14,9 @@ from math import inf
 from typing import NamedTuple
 
 from gpupack_core import DeviceUuid, NodeName
+from gpupack_simulator.engine.maintenance import Turned
 from gpupack_simulator.job import Job, JobId
+from gpupack_simulator.record import Cause
 
 
 class EventKind(IntEnum):
@@ -25,10 +27,12 @@ class EventKind(IntEnum):
     CANCEL = 2
     REPAIR = 3
     FAIL = 4
-    ARRIVE = 5
-    LOOK = 6
+    TURN = 5
+    """Of a node something begins or ends: maintenance, or its being there."""
+    ARRIVE = 6
+    LOOK = 7
     """Time alone may have made a decision due."""
-    SAMPLE = 7
+    SAMPLE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Stop:
 
     job: JobId
     attempt: int
+    cause: Cause = Cause.PREEMPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class Component:
     device: DeviceUuid | None = None
 
 
-Subject = Job | Ended | Stop | Cancelled | Component | None
+Subject = Job | Ended | Stop | Cancelled | Component | Turned | None
 
 
 class Event(NamedTuple):

@@ -8,8 +8,9 @@ that is down takes its devices with it: it is not ready, and its devices keep th
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from gpupack_core import Cluster, Health, Node, NodeName
+from gpupack_core import Cluster, Device, DeviceUuid, Health, Node, NodeName
 from gpupack_simulator.engine.events import Component
+from gpupack_simulator.engine.maintenance import Calendar
 from gpupack_simulator.record import Outage
 
 
@@ -18,6 +19,7 @@ class Outages:
     """Mutable; belongs to one engine. `well`: the nodes as the scenario gives them."""
 
     well: dict[NodeName, Node]
+    calendar: Calendar = field(default_factory=lambda: Calendar((), ()))
     _hits: Counter[Component] = field(default_factory=Counter)
     _since: dict[Component, float] = field(default_factory=dict)
     over: list[Outage] = field(default_factory=list)
@@ -28,7 +30,7 @@ class Outages:
         if self._hits[component] > 1:
             return False
         self._since[component] = now
-        self._show(cluster, component.node)
+        self.show(cluster, component.node, now)
         return True
 
     def repair(self, cluster: Cluster, component: Component, now: float) -> bool:
@@ -39,7 +41,7 @@ class Outages:
         if self._hits[component]:
             return False
         self.over.append(Outage(component.node, component.device, self._since.pop(component), now))
-        self._show(cluster, component.node)
+        self.show(cluster, component.node, now)
         return True
 
     def all(self) -> tuple[Outage, ...]:
@@ -50,13 +52,26 @@ class Outages:
         ]
         return tuple(sorted(self.over + lasting, key=lambda outage: outage.start))
 
-    def _show(self, cluster: Cluster, name: NodeName) -> None:
+    def show(self, cluster: Cluster, name: NodeName, now: float) -> None:
+        """The node as it is now."""
+        if not self.calendar.is_there(name, now):
+            if name in cluster:
+                cluster.remove_node(name)
+            return
         node = self.well[name]
+        maintained = self.calendar.maintained(name, now)
         devices = tuple(
-            replace(device, health=Health.FAILED)
-            if self._hits[Component(name, device.uuid)]
-            else device
+            replace(device, health=self._health(name, device, maintained))
             for device in node.devices
         )
         ready = node.ready and not self._hits[Component(name)]
         cluster.set_node(replace(node, devices=devices, ready=ready))
+
+    def _health(
+        self, node: NodeName, device: Device, maintained: frozenset[DeviceUuid] | None
+    ) -> Health:
+        if self._hits[Component(node, device.uuid)]:
+            return Health.FAILED
+        if maintained is None or device.uuid in maintained:
+            return Health.MAINTENANCE if device.health is Health.HEALTHY else device.health
+        return device.health

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from gpupack_core import WHOLE_GPU, Cluster, IntArray, Node, NodeName, Placement
 from gpupack_simulator.engine.entry import Entry
 from gpupack_simulator.job import JobId
-from gpupack_simulator.record import Cause, End, JobRecord, Loss, Occupancy
+from gpupack_simulator.record import Cause, Consolidation, End, JobRecord, Loss, Occupancy
 
 
 @dataclass(slots=True)
@@ -22,6 +22,7 @@ class Recorder:
     events: int = 0
     occupancy: list[Occupancy] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+    consolidations: list[Consolidation] = field(default_factory=list)
 
     def pass_time(self, start: float, end: float) -> None:
         """Nothing happened in between."""
@@ -30,9 +31,8 @@ class Recorder:
             self.area += self.allocated * (end - since)
 
     def lose(self, entry: Entry, now: float, node: NodeName, cause: Cause) -> None:
-        """What the attempt has done so far is done again."""
-        done = now - (now if entry.started is None else entry.started)
-        milli_time = entry.job.milli * done
+        """The attempt ends, and what it has not saved is done again."""
+        milli_time = entry.job.milli * entry.stops(now)
         if entry.course is not None:
             entry.course.pass_time(now)
             milli_time = entry.job.request.milli * entry.course.held
@@ -88,6 +88,7 @@ def job_record(entry: Entry, now: float) -> JobRecord:
         placements=entry.placements,
         attempts=entry.attempts,
         preemptions=entry.preemptions,
+        moves=entry.moves,
         wait=None if entry.end is End.DROPPED else waited,
         resizes=0 if entry.course is None else entry.course.resizes,
         mean_width=_mean_width(entry, now),

@@ -8,7 +8,7 @@ from gpupack_core import Cluster, Mix, NodeName
 from gpupack_core.fragmentation import Fragmentation
 from gpupack_simulator.engine.causes import free_by_cause
 from gpupack_simulator.engine.dispatcher import JobDispatcher
-from gpupack_simulator.engine.recorder import Recorder, allocated_of
+from gpupack_simulator.engine.recorder import Recorder, allocated_of, capacity_of
 from gpupack_simulator.engine.settings import Sampling
 from gpupack_simulator.job import Job
 from gpupack_simulator.record import Sample
@@ -22,7 +22,7 @@ class Sampler:
     ) -> None:
         """`jobs`: all of the run, so that every policy's fragmentation is measured alike."""
         self.samples: list[Sample] = []
-        self._cluster, self._sampling, self._capacity = cluster, sampling, capacity
+        self._cluster, self._sampling = cluster, sampling
         self._measure = _measure(jobs) if sampling.fragmentation else None
         self._step = sampling.demand_step * capacity
         self._next_demand = self._step
@@ -52,7 +52,7 @@ class Sampler:
             time=dispatcher.now,
             arrived_milli=recorder.arrived,
             allocated_milli=recorder.allocated,
-            capacity_milli=self._capacity,
+            capacity_milli=capacity_of(self._cluster),
             fragmented_milli=fragmented,
             queued_jobs=len(dispatcher.queue),
             running_jobs=len(dispatcher.running),

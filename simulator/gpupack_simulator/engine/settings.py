@@ -8,6 +8,7 @@ from math import inf
 from gpupack_core import Mix
 from gpupack_core.queueing import Quotas
 from gpupack_simulator.disciplines import Discipline
+from gpupack_simulator.engine.maintenance import Maintenance, Presence
 from gpupack_simulator.engine.own_queue import JobQueue
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.failures import Breakdown
@@ -65,6 +66,9 @@ class Settings:
     requeue: bool = True
     """Whether jobs that lose a node or GPU are queued again; otherwise they are killed."""
     breakdowns: tuple[Breakdown, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
+    presence: tuple[Presence, ...] = ()
+    """Of nodes that are not there from the start to the end."""
     mix: Mix | None = None
     """Known to the policy from the start; None: it learns the mix from arrivals."""
     parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)

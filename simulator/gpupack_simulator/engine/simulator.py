@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from math import inf
 from time import perf_counter
 
-from gpupack_core import Cluster, Node, Policy, policy_named
+from gpupack_core import Cluster, Node, NodeName, Policy, policy_named
 from gpupack_simulator.disciplines import discipline_named
 from gpupack_simulator.engine.dispatcher import JobDispatcher
 from gpupack_simulator.engine.events import (
@@ -25,6 +25,7 @@ from gpupack_simulator.engine.events import (
     Stop,
 )
 from gpupack_simulator.engine.learning import Learning
+from gpupack_simulator.engine.maintenance import Calendar, Turned
 from gpupack_simulator.engine.outages import Outages
 from gpupack_simulator.engine.recorder import (
     Recorder,
@@ -70,6 +71,7 @@ class Simulator:
         self._recorder.allocated = int(allocated_of(self.cluster).sum())
         if settings.occupancy:
             self._recorder.occupancy += held_before(self.cluster)
+        self._calendar = Calendar(settings.maintenance, settings.presence)
         learning = Learning(self._policy, settings.mix)
         self._dispatcher = JobDispatcher(
             self.cluster,
@@ -79,7 +81,11 @@ class Simulator:
             quotas=settings.quotas,
             grace=settings.grace,
         )
-        self._outages = Outages({node.name: node for node in self.cluster.nodes()})
+        self._outages = Outages({node.name: node for node in self.cluster.nodes()}, self._calendar)
+        if self._calendar.changes_nodes:
+            self._dispatcher.expect(self.cluster.fork())
+        for each in settings.presence:
+            self._outages.show(self.cluster, each.node, 0.0)
         self._sampler = Sampler(
             self.cluster, settings.sampling, capacity_of(self.cluster), self._expected.values()
         )
@@ -204,6 +210,7 @@ class Simulator:
             ended=self.now,
             events=recorder.events,
             seconds_of_wall=self._wall,
+            consolidations=tuple(recorder.consolidations),
         )
 
     def _schedule(self, events: EventQueue) -> None:
@@ -212,6 +219,8 @@ class Simulator:
         for breakdown in self.settings.breakdowns:
             events.add(breakdown.at, EventKind.FAIL, breakdown.component)
             events.add(breakdown.until, EventKind.REPAIR, breakdown.component)
+        for time, turned in self._calendar.turns():
+            events.add(time, EventKind.TURN, turned)
         if self.settings.sampling.each_instant or self.settings.sampling.every < inf:
             # At 0 whatever happens then: what is free before the first arrival has its cause too.
             events.add(0.0, EventKind.SAMPLE)
@@ -245,6 +254,8 @@ class Simulator:
                 self._dispatcher.finish(ended)
             case Stop() as stop:
                 self._dispatcher.stop(stop)
+            case Turned() as turned:
+                self._turn(turned.node)
             case Component() as component if event.kind is EventKind.FAIL:
                 self._fail(component)
             case Component() as component:
@@ -255,6 +266,19 @@ class Simulator:
     def _repair(self, component: Component) -> None:
         if self._outages.repair(self.cluster, component, self.now):
             self._dispatcher.changed(component.node)
+
+    def _turn(self, node: NodeName) -> None:
+        """Who is there leaves before the node does."""
+        dispatcher, calendar = self._dispatcher, self._calendar
+        if not calendar.is_there(node, self.now):
+            for entry in dispatcher.hit(Component(node)):
+                dispatcher.kill(entry, node, requeue=self.settings.requeue)
+        self._outages.show(self.cluster, node, self.now)
+        dispatcher.changed(node)
+        dispatcher.drain(calendar.drains(self.now))
+        for devices in calendar.stopped(node, self.now):
+            for device in (None,) if devices is None else sorted(devices):
+                dispatcher.stop_for_maintenance(Component(node, device))
 
     def _fail(self, component: Component) -> None:
         if self._outages.fail(self.cluster, component, self.now):

@@ -75,6 +75,19 @@ class PreemptionSpec(Struct, rename="camel", forbid_unknown_fields=True):
     grace: Time = 0.0
 
 
+class ConsolidationSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """`queue.consolidation`; what is left out is as in core's rules."""
+
+    ratio: Annotated[float, Meta(ge=0, le=1000)] | UnsetType = UNSET
+    min_wait: Time | UnsetType = UNSET
+    most: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
+    calm: Time | UnsetType = UNSET
+    restart: Time | UnsetType = UNSET
+    checkpoint: Time | UnsetType = UNSET
+    horizon: Time | UnsetType = UNSET
+    retry: Time | UnsetType = UNSET
+
+
 class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
     """`queue`: what differs from the rules of the discipline."""
 
@@ -88,6 +101,7 @@ class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
     grow_after: Time | UnsetType = UNSET
     durations: Known | UnsetType = UNSET
     preemption: PreemptionSpec = field(default_factory=PreemptionSpec)
+    consolidation: ConsolidationSpec = field(default_factory=ConsolidationSpec)
 
 
 def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
@@ -110,6 +124,20 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
             discipline.rules.preemption,
             **_given(
                 preemption, "nominal", "fair_share", "priority", "min_runtime", "patience", "retry"
+            ),
+        ),
+        consolidation=replace(
+            discipline.rules.consolidation,
+            **_given(
+                spec.consolidation,
+                "ratio",
+                "min_wait",
+                "most",
+                "calm",
+                "restart",
+                "checkpoint",
+                "horizon",
+                "retry",
             ),
         ),
     )

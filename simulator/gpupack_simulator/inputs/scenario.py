@@ -10,12 +10,16 @@
       - {name: train, arrival: 2, gpus: 2, minGpuMemory: 40, workers: 4, duration: 5}
       - {name: notebook, share: {percent: 30, memory: 8}, duration: 100, priority: 5}
       - {name: wide, gpus: 1, workers: 8, minWorkers: 2, duration: 9, efficiency: 0.9}
+      - {name: saves, gpus: 2, duration: 50, movable: true, checkpoint: 5, restart: 1}
     failures:
       - {node: node1-0, gpu: 2, at: 3, until: 6}
+    maintenance:
+      - {node: node1-1, gpus: [0, 1], at: 4, until: 9, drain: All, stopAt: 6}
     failureRates: {gpuBetween: 5000, gpuRepair: 24}
     queue:                    # what differs from the discipline
       {halfLife: 3600, fifo: strict, keepRoomAfter: 300, preemption: {minRuntime: 60, grace: 30},
-       durations: learned, guessDelay: 300}     # exact, learned from those that ended, or none
+       durations: learned, guessDelay: 300,     # exact, learned from those that ended, or none
+       consolidation: {ratio: 0.25, minWait: 300, most: 8, calm: 3600}}
     cohorts:
       - {name: research, gpus: {H100: 8}}
     quotas:
@@ -25,6 +29,13 @@
 A job with `minWorkers` is elastic: it starts with so many, takes `duration` with all its `workers`,
 and each beyond the least adds `efficiency` of a worker's speed; a change of its width costs it
 `resizePause`, and with `growAfter` in `queue` it grows not sooner than that after it was resized.
+
+A job that is `movable` is moved for maintenance, and for others by `consolidation` in `queue`. When
+it was stopped, for whatever reason, it goes on from what it saved: every `checkpoint`, or nothing;
+and stands still for `restart` first. `maintenance` is that of a GPUNode: `gpus` (left out: all) get
+no new work from `at` to `until`; with `drain: Movable` movable jobs leave them, with `All` the
+others are stopped, too, at `stopAt` or at once. Nodes may come later (`joins`), and leave
+(`leaves`): who runs there then waits again.
 
 Jobs name their `tenant`; quotas count GPUs, "*" those of models that no quota names; a weight is 0,
 or 0.001 to 1000. What a node leaves out it has in plenty; `count` makes so many nodes, NAME-0 and
@@ -43,6 +54,7 @@ from msgspec import Struct, field
 from gpupack_core import CoreError, Node
 from gpupack_core.queueing import Quotas
 from gpupack_simulator.disciplines import Discipline, discipline_named
+from gpupack_simulator.engine.maintenance import Maintenance, Presence
 from gpupack_simulator.errors import SimulatorError
 from gpupack_simulator.failures import NEVER, Breakdown, FailureRates
 from gpupack_simulator.inputs.faults import Faults
@@ -57,13 +69,16 @@ from gpupack_simulator.inputs.quotas import (
 from gpupack_simulator.inputs.specs import (
     FailureSpec,
     JobSpec,
+    MaintenanceSpec,
     Name,
     NodeSpec,
     Positive,
     RatesSpec,
     breakdown_of,
     jobs_of,
+    maintenance_of,
     nodes_of,
+    presence_of,
 )
 from gpupack_simulator.inputs.typed import fields_of, items, one
 from gpupack_simulator.inputs.yamlfile import Document
@@ -98,6 +113,8 @@ class Scenario:
     discipline: str = "fifo"
     requeue: bool = True
     breakdowns: tuple[Breakdown, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
+    presence: tuple[Presence, ...] = ()
     rates: FailureRates = NEVER
     queue: QueueSpec = with_default(default_factory=QueueSpec)
     quotas: Quotas = with_default(default_factory=Quotas)
@@ -109,7 +126,7 @@ class Scenario:
 
 MOST_GPUS: Final = 1_000_000
 """A node without any counts as one."""
-_LISTS = ("nodes", "jobs", "failures", "quotas", "cohorts")
+_LISTS = ("nodes", "jobs", "failures", "maintenance", "quotas", "cohorts")
 
 
 def read_scenario(path: Path, *, jobs_from_elsewhere: bool = False) -> Scenario:
@@ -152,6 +169,7 @@ class Reading:
 
     def __init__(self, document: Document, faults: Faults) -> None:
         self._document, self._faults = document, faults
+        self._presence: list[Presence] = []
 
     def scenario(self, name: str) -> Scenario:
         """All of it."""
@@ -181,6 +199,8 @@ class Reading:
             discipline=frame.discipline,
             requeue=frame.requeue,
             breakdowns=self._breakdowns(top.get("failures"), nodes),
+            maintenance=self._maintenance(top.get("maintenance"), nodes),
+            presence=tuple(self._presence),
             rates=rates,
             queue=frame.queue,
             quotas=self.quotas(top),
@@ -214,6 +234,7 @@ class Reading:
                 if node.name in found:
                     self._fault(f"{path}.name", f"there is a node {node.name} above")
                 found[node.name] = node
+            self._presence += self._attempt(path, lambda spec=spec: tuple(presence_of(spec))) or ()
         return tuple(found.values())
 
     def quotas(self, top: dict[str, Any]) -> Quotas:
@@ -249,6 +270,22 @@ class Reading:
             else:
                 broken = self._attempt(path, lambda spec=spec, node=node: breakdown_of(spec, node))
                 found += [] if broken is None else [broken]
+        return tuple(found)
+
+    def _maintenance(self, data: Any, nodes: tuple[Node, ...]) -> tuple[Maintenance, ...]:
+        by_name = {str(node.name): node for node in nodes}
+        found = []
+        for path, spec in items(data, MaintenanceSpec, "maintenance", self._document, self._faults):
+            node = by_name.get(spec.node)
+            last = max(spec.gpus or [0])
+            if node is None:
+                self._fault(f"{path}.node", f"there is no node {spec.node}")
+            elif spec.gpus is not None and last >= len(node.devices):
+                has = f"{spec.node} has GPUs 0 to {len(node.devices) - 1}"
+                self._fault(f"{path}.gpus", f"{has}, not {last}" if node.devices else "no GPUs")
+            else:
+                made = self._attempt(path, lambda spec=spec, node=node: maintenance_of(spec, node))
+                found += [] if made is None else [made]
         return tuple(found)
 
     def _attempt(self, path: str, make: Any) -> Any:

@@ -21,6 +21,7 @@ from gpupack_core import (
     Spread,
 )
 from gpupack_simulator.engine.events import Component
+from gpupack_simulator.engine.maintenance import Drain, Maintenance, Presence
 from gpupack_simulator.failures import Breakdown
 from gpupack_simulator.job import Job, JobId
 
@@ -50,6 +51,8 @@ class NodeSpec(Struct, rename="camel", forbid_unknown_fields=True):
     count: Count = 1
     clique_size: Gpus = 0
     labels: dict[str, str] = {}
+    joins: Time = 0.0
+    leaves: Positive = inf
 
 
 class ShareSpec(Struct, rename="camel", forbid_unknown_fields=True):
@@ -88,6 +91,9 @@ class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
     priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
     tenant: str = ""
     preemptible: bool = True
+    movable: bool = False
+    checkpoint: Positive = inf
+    restart: Time = 0.0
     count: Count = 1
 
 
@@ -98,6 +104,17 @@ class FailureSpec(Struct, rename="camel", forbid_unknown_fields=True):
     at: Time
     gpu: Annotated[int, Meta(ge=0)] | None = None
     until: Positive = inf
+
+
+class MaintenanceSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """One entry of `maintenance`. `gpus`: their indices; left out: the whole node."""
+
+    node: Name
+    at: Time
+    gpus: list[Annotated[int, Meta(ge=0)]] | None = None
+    until: Positive = inf
+    drain: Drain = Drain.NEVER
+    stop_at: Time | None = None
 
 
 class RatesSpec(Struct, rename="camel", forbid_unknown_fields=True):
@@ -146,6 +163,9 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
             min_workers=spec.min_workers,
             efficiency=spec.efficiency,
             resize_pause=spec.resize_pause,
+            movable=spec.movable,
+            checkpoint=spec.checkpoint,
+            restart=spec.restart,
         )
 
 
@@ -170,6 +190,21 @@ def breakdown_of(spec: FailureSpec, node: Node) -> Breakdown:
     """Of the node or of its GPU."""
     uuid = None if spec.gpu is None else node.devices[spec.gpu].uuid
     return Breakdown(Component(node.name, uuid), spec.at, spec.until)
+
+
+def maintenance_of(spec: MaintenanceSpec, node: Node) -> Maintenance:
+    """Of the node or of some of its GPUs."""
+    devices = None
+    if spec.gpus is not None:
+        devices = frozenset(node.devices[gpu].uuid for gpu in spec.gpus)
+    return Maintenance(node.name, devices, spec.at, spec.until, spec.drain, spec.stop_at)
+
+
+def presence_of(spec: NodeSpec) -> Iterator[Presence]:
+    """Of as many nodes as it counts, where they are not there all the time."""
+    if spec.joins or spec.leaves < inf:
+        for node in nodes_of(spec):
+            yield Presence(node.name, spec.joins, spec.leaves)
 
 
 def _mib(gib: float) -> MiB:

@@ -37,7 +37,7 @@ def waste(run: Run) -> Waste:
     told = run.samples if sampled else ()
     at_end = run.time_unit is TimeUnit.ARRIVAL
     free = _at_end(told) if at_end else _over_time(run, told)
-    for cause in (Cause.KILLED_WORK, Cause.PREEMPTED):
+    for cause in (Cause.KILLED_WORK, Cause.PREEMPTED, Cause.MOVED, Cause.DRAINED):
         free[cause] = 0.0 if at_end else sum(loss.milli_time for loss in losses(run, cause))
     known = {cause: free[cause] / unit.per_gpu_time for cause in Cause if free.get(cause)}
     return Waste(unit.gpu_time, unit.gpu_time_key, known, _total(run, unit))

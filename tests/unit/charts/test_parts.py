@@ -13,6 +13,10 @@ from gpupack_crds import names
 from gpupack_devcluster.build import KUBERNETES
 from gpupack_extender import leader_endpoint, limits, node_rules
 from gpupack_kube.client import LARGEST_MIB
+from gpupack_operator.decision.nodes import Provisioning
+from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
+from gpupack_operator.nodes_bounds import Bounds
+from gpupack_operator.settings import Settings
 
 PARTS = [
     ("Deployment", "gpupack-operator", "operator"),
@@ -72,7 +76,27 @@ def test_the_agent_is_privileged_only_where_it_opens_real_gpus(render):
 def test_the_agent_sees_cgroups_and_the_host_without_the_right_to_write(render):
     mounts = render().container("DaemonSet", "gpupack-agent", "agent")["volumeMounts"]
     writable = {mount["name"] for mount in mounts if not mount.get("readOnly")}
-    assert writable == {"device-plugins", "cdi", "run"}
+    assert writable == {"device-plugins", "cdi", "run", "mps"}
+
+
+def test_mps_is_supervised_without_rights_and_by_no_upgrade_ended(render):
+    supervisor = render().objects["DaemonSet", "gpupack-mps"]["spec"]
+    pod = supervisor["template"]["spec"]
+    assert supervisor["updateStrategy"] == {"type": "OnDelete"}
+    assert pod["automountServiceAccountToken"] is False
+    bound = {
+        subject["name"]
+        for (kind, _), each in render().objects.items()
+        if kind in {"RoleBinding", "ClusterRoleBinding"}
+        for subject in each["subjects"]
+    }
+    assert "gpupack-mps" not in bound
+
+
+@pytest.mark.parametrize("given", [{"files": DEV}, {}])
+def test_mps_runs_where_there_are_gpus_and_it_is_wanted(render, given):
+    rendered = render(**given) if given else render("shares.limits=false")
+    assert ("DaemonSet", "gpupack-mps") not in rendered.objects
 
 
 def test_the_operator_gets_the_certificate_but_not_its_key(render):
@@ -255,6 +279,29 @@ def test_one_part_alone_may_do_what_is_its_own(render, resource, verb, holder):
         if resource in rule.get("resources", []) and verb in rule["verbs"]
     }
     assert holders == {holder}
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_the_operator_may_ask_for_nodes_only_where_that_is_on(render, enabled):
+    rendered = render(*(["provisioning.enabled=true"] if enabled else []))
+    asked = [
+        set(rule["verbs"])
+        for _, rule in rules(rendered)
+        if {"provisioningrequests", "podtemplates"} & set(rule.get("resources", []))
+    ]
+    assert asked == [{"get", "create", "delete"}] * (2 if enabled else 0)
+    operator = rendered.container("Deployment", "gpupack-operator", "operator")
+    told = {each["name"]: each.get("value") for each in operator["env"]}
+    assert ("GPUPACK_PROVISIONING" in told) == enabled
+
+
+def test_the_operator_reads_what_the_chart_says_of_asking_for_nodes(render):
+    values = ("provisioning.enabled=true", 'provisioning.parameters={"zone": "a, b"}')
+    operator = render(*values).container("Deployment", "gpupack-operator", "operator")
+    told = {each["name"]: each["value"] for each in operator["env"] if "value" in each}
+    read = Settings.from_environ(told | {"POD_NAME": "o"})
+    assert read.provisioning == Provisioning(class_name=ATOMIC_CLASS, parameters={"zone": "a, b"})
+    assert read.bounds == Bounds()
 
 
 @pytest.mark.parametrize("part", ["operator", "scheduler"])

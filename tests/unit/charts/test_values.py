@@ -40,6 +40,7 @@ FREE = (
     ".limits",
     ".outlook",
     ".metricsFrom[]",
+    ".parameters",
 )
 """Maps whose keys are the user's or Kubernetes'."""
 

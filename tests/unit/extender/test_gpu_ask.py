@@ -118,13 +118,13 @@ def test_a_resource_that_is_not_observed_is_no_ask():
 )
 def test_a_job_that_asks_wrongly_is_told_what_to_write(spec, text):
     with pytest.raises(AskInvalid) as refused:
-        gpu_ask.of_job(plan_request("train", **spec).spec, (OBSERVED,))
+        gpu_ask.of_job(plan_request("train", **spec).spec, (OBSERVED,), namespace="default")
     assert text in str(refused.value)
 
 
 def test_a_job_asks_for_a_share_or_for_whole_gpus_and_not_for_both(world):
     share = plan_request("train", share={"percent": 30, "memory": "8Gi"})
-    assert gpu_ask.of_job(share.spec, ()).share == core.Share(300, 8192)
+    assert gpu_ask.of_job(share.spec, (), namespace="default").share == core.Share(300, 8192)
     neither = msgspec.structs.replace(share.spec, share=None)
     both = msgspec.structs.replace(share.spec, gpus=1)
     for spec in (neither, both):

@@ -9,7 +9,7 @@ import pytest
 from extender_builders import gpu_node, job, node, part, places, plan_request, pod, whole
 
 from gpupack_crds import names
-from gpupack_crds.plan import PlanRefusal
+from gpupack_crds.plan import LacksRoom, PlanRefusal
 from gpupack_extender.errors import AskInvalid, BindRefused
 from gpupack_extender.ledger.ledger import Outcome
 
@@ -353,3 +353,7 @@ def test_an_annotation_nested_3000_deep_holds_no_device(world, caplog):
 def test_a_job_that_asks_for_memory_beyond_any_gpu_is_refused(world):
     refusal = world.plan(plan_request("train", minMemory="8000000Ti"))
     assert refusal.counts == {"GpuMemoryTooSmall": 2}
+
+
+def test_a_gang_that_lacks_nothing_but_room_says_so_for_whoever_could_ask_for_nodes(world):
+    assert world.plan(plan_request("train", workers=9)).lacks_room == LacksRoom()

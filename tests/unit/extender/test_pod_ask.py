@@ -118,7 +118,7 @@ def test_a_gang_is_bound_to_as_many_rules():
     pod_spec = {"containers": [{"name": "worker"}], "affinity": affinity([{}] * 513)}
     raw = msgspec.Raw(msgspec.json.encode(pod_spec))
     with pytest.raises(AskInvalid, match="have 513 labels, tolerations, terms"):
-        gang_ask.gang(plan_request("train").spec, raw, ())
+        gang_ask.gang(plan_request("train").spec, raw, (), namespace="default")
 
 
 def decoded(raw, kind):

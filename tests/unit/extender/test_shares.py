@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shares of a GPU: several pods on one, each with its percent and memory."""
 
+import msgspec
 import pytest
 from extender_builders import (
     MEMORY_MIB,
@@ -16,6 +17,7 @@ from extender_builders import (
     whole,
 )
 
+from gpupack_crds import names
 from gpupack_crds.devices import decode_devices
 from gpupack_crds.names import DEVICES_ANNOTATION, SHARE_SLOTS_PER_GPU
 from gpupack_extender.errors import BindRefused
@@ -136,3 +138,81 @@ def test_a_node_that_lacks_one_of_the_kubelets_tickets_gets_no_work(world, missi
     for asking in (pod("p"), sharing("q")):
         result = world.filter(asking, nodes=["a"])
         assert result.failed_and_unresolvable_nodes == {"a": "node is not ready"}
+
+
+def annotated(name, *, isolation=None, share_with=None, **changes):
+    said = {names.ISOLATION_ANNOTATION: isolation, names.SHARE_WITH_ANNOTATION: share_with}
+    annotations = {key: value for key, value in said.items() if value is not None}
+    return sharing(name, annotations=annotations, **changes)
+
+
+def limiting(world, name, limits="MPS"):
+    shown = gpu_node(name)
+    devices = tuple(msgspec.structs.replace(d, limits=limits) for d in shown.status.devices)
+    status = msgspec.structs.replace(shown.status, devices=devices)
+    world.ledger.gpus.upsert(msgspec.structs.replace(shown, status=status))
+
+
+def test_a_limited_share_is_said_to_be_one_in_its_binding(world):
+    limiting(world, "b")
+    (share,) = placed(world, annotated("p", isolation="limited"))
+    assert (share.uuid, share.isolation, share.only_with) == (uuid("b", 0), "limited", "")
+
+
+def test_a_limited_share_goes_nowhere_where_nothing_limits_it(world):
+    result = world.filter(annotated("p", isolation="limited"))
+    text = "no GPU of which shares are limited"
+    assert set(result.failed_and_unresolvable_nodes.values()) == {text}
+
+
+def test_limited_and_cooperative_shares_are_not_on_one_gpu(world):
+    limiting(world, "a")
+    found = [
+        placed(world, annotated(f"p{number}", isolation=isolation), nodes=["a"])[0].uuid
+        for number, isolation in enumerate(["limited", "cooperative", "limited", None])
+    ]
+    assert found == [uuid("a", number) for number in (0, 1, 0, 1)]
+
+
+def test_a_namespace_that_shares_with_nobody_else_is_alone_on_its_gpus(world):
+    first = placed(world, annotated("p", share_with="namespace", namespace="team-a"))
+    assert first[0].only_with == "team-a"
+    for name, changes in {
+        "q": {"share_with": "namespace", "namespace": "team-b"},
+        "r": {"namespace": "team-a"},
+    }.items():
+        assert placed(world, annotated(name, **changes))[0].uuid != first[0].uuid
+    again = annotated("s", share_with="namespace", namespace="team-a")
+    assert placed(world, again)[0].uuid == first[0].uuid
+
+
+def test_who_shares_with_whom_is_known_after_a_restart(world):
+    spec = {"percent": 30, "memory": "8Gi", "shareWith": "namespace"}
+    (worker,) = places(world.plan(plan_request("train", share=spec, namespace="team-a")))
+    assert (worker.devices[0].uuid, worker.devices[0].only_with) == (uuid("a", 0), "team-a")
+    written = job("train", attempt=1, phase="Admitted", placed=[("a", worker.devices)])
+    world.use(world.new_ledger())
+    for name in ("a", "b"):
+        world.add_node(name)
+    world.ledger.jobs.upsert(written)
+    assert placed(world, sharing("q"))[0].uuid == uuid("a", 1)
+
+
+def test_a_worker_has_the_share_that_was_planned_for_it(world):
+    spec = {"percent": 30, "memory": "8Gi", "shareWith": "namespace"}
+    world.plan(plan_request("train", share=spec))
+    with pytest.raises(BindRefused, match="beside those of namespace team alone"):
+        world.reserve(sharing("p", worker=("train", 1, 0)), "a")
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ({"isolation": "strict"}, "nothing isolates shares of a GPU strictly"),
+        ({"isolation": "total"}, "is 'total'; set it to cooperative or limited or strict"),
+        ({"share_with": "friends"}, "is 'friends'; set it to anyone or namespace"),
+    ],
+)
+def test_what_no_share_can_be_is_refused(world, said, text):
+    result = world.filter(annotated("p", **said))
+    assert text in str(result)

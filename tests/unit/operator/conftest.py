@@ -168,6 +168,8 @@ def see(
     told=None,
     silent=(),
     asked_until=None,
+    provisioning=None,
+    nodes=None,
 ):
     return Observation(
         job=gpujob_,
@@ -178,6 +180,8 @@ def see(
         refusals=refusals,
         asked_until=asked_until,
         silent=frozenset(silent),
+        provisioning=provisioning,
+        nodes=nodes,
         told=Told(at(told)) if isinstance(told, int) else told,
     )
 

@@ -7,6 +7,7 @@ from gpupack_operator import handlers, watches
 from gpupack_operator.cache import Cache
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.kopf_session import GpuJobStream
+from gpupack_operator.nodes_bounds import Bounds, NodesBounds
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.work_queue import WorkQueue
@@ -31,7 +32,12 @@ async def cache():
 
 @pytest.fixture
 async def gpujobs(queue, cache):
-    return watches.gpujobs_of(cache, EventRouter(queue, cache, PlanLine(queue.add), Preemptions()))
+    return watches.gpujobs_of(
+        cache,
+        EventRouter(
+            queue, cache, PlanLine(queue.add), Preemptions(), NodesBounds(Bounds(), queue.add)
+        ),
+    )
 
 
 async def test_an_event_brings_the_world_up_to_date_and_its_job_into_the_queue(

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
+import json
 
 import pytest
 from msgspec import structs
 
 from gpupack_crds import names
 from gpupack_operator.manifests.affinity import REQUIRED, pinned
-from gpupack_operator.manifests.job import job
+from gpupack_operator.manifests.job import job, job_beside
 from gpupack_operator.manifests.pod import PodDefaults, kind, template
 from gpupack_operator.manifests.service import service
 
@@ -173,6 +174,49 @@ def test_torchrun_without_arguments_makes_one_training_of_all_workers(pod_templa
     assert env["PET_MASTER_PORT"] == "29400"
     rank = next(each for each in worker["env"] if each["name"] == "PET_NODE_RANK")
     assert names.INDEX_LABEL in rank["valueFrom"]["fieldRef"]["fieldPath"]
+
+
+def test_torchrun_of_an_elastic_gang_gives_ranks_to_as_many_as_there_are(pod_template):
+    _, worker = pod_template(workers=4, minWorkers=2)
+    env = {each["name"]: each.get("value") for each in worker["env"]}
+    assert (env["PET_NNODES"], env["GPUPACK_MIN_WORKERS"], env["GPUPACK_WORKERS"]) == (
+        "2:4",
+        "2",
+        "4",
+    )
+    assert (env["PET_RDZV_BACKEND"], env["PET_RDZV_ID"]) == ("c10d", "train-2")
+    assert env["PET_RDZV_ENDPOINT"] == "train-2-0.train.team.svc:29400"
+
+
+def test_a_gang_that_keeps_its_width_meets_as_before(pod_template):
+    _, worker = pod_template(workers=4, minWorkers=4)
+    env = {each["name"]: each.get("value") for each in worker["env"]}
+    assert env["PET_NNODES"] == "4"
+    assert not {"GPUPACK_MIN_WORKERS", "PET_RDZV_BACKEND"} & env.keys()
+
+
+def test_the_gang_s_job_has_the_least_and_each_other_worker_a_job_of_its_own(build, pod_template):
+    gpujob = build.gpujob(workers=4, minWorkers=2)
+    found, _ = pod_template(workers=4, minWorkers=2)
+    gang = job(gpujob, found, attempt=2, nodes=("a",), deadline_seconds=None)
+    assert gang["spec"]["completions"] == 2
+    beside = job_beside(gpujob, found, attempt=2, worker=3, node="b")
+    assert beside["metadata"]["name"] == "train-2-x3"
+    assert beside["spec"]["completions"] == 1
+    assert beside["spec"]["backoffLimit"] == 0
+    labels = beside["spec"]["template"]["metadata"]["labels"]
+    assert (labels[names.INDEX_LABEL], labels[names.ATTEMPT_LABEL]) == ("3", "2")
+    assert labels == beside["metadata"]["labels"]
+    assert '"b"' in json.dumps(beside["spec"]["template"]["spec"]["affinity"])
+
+
+def test_no_attempt_of_any_gpujob_has_the_name_of_a_worker_s_own_job():
+    mine = names.extra_job_name("a", attempt=1, worker=3)
+    assert mine not in {
+        names.job_name(name, attempt=n) for name in ("a", "a-1", "a-1-x") for n in range(40)
+    }
+    longest = names.extra_job_name("a" * names.MAX_JOB_NAME, attempt=9999, worker=1023)
+    assert len(longest) <= 63
 
 
 def test_one_process_for_each_worker_finds_the_others_by_env(pod_template):

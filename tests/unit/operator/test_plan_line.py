@@ -7,6 +7,7 @@ from gpujobs import read_gpujob
 from gpupack_operator.cache import Cache
 from gpupack_operator.decision.model import Told
 from gpupack_operator.event_router import EventRouter
+from gpupack_operator.nodes_bounds import Bounds, NodesBounds
 from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
 from gpupack_operator.preemptions import Preemptions
 
@@ -99,6 +100,8 @@ def test_a_job_that_is_gone_stands_in_no_line(build, line, woken):
             pass
 
     line.line_up(TurnOrder(0, build.at(0), JOB))
-    EventRouter(Queue(), Cache(), line, Preemptions()).gpujob(seen, gone=True)
+    EventRouter(Queue(), Cache(), line, Preemptions(), NodesBounds(Bounds(), woken.append)).gpujob(
+        seen, gone=True
+    )
     line.next_turn()
     assert woken == []

@@ -13,6 +13,7 @@ from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     AskPlan,
     DeleteJob,
+    Moved,
     NotPlanned,
     Planned,
     Preempted,
@@ -257,3 +258,74 @@ def test_a_move_is_told_once_and_until_it_is_over(build):
     assert known.told((), (), (order(build),)) == ()
     known.told(())
     assert known.move_of(job, 1) is None
+
+
+def test_who_is_to_be_moved_for_a_job_does_not_end_by_its_status(build):
+    """It ends by the order that says where it goes on."""
+    known = Preemptions()
+    victim = named(build, "victim")
+    known.saw(victim, gone=False)
+    told = preemption(build, "uid-victim/1", ground="Consolidation")
+    assert known.saw(named(build, "large", preemption=told), gone=False) == ()
+    assert known.of(victim, 1) is None
+
+
+def test_who_is_moved_so_that_another_has_room_says_so(build):
+    own = preemption(build, f"{build.UID}/1", ground="Consolidation")
+    by = Moved("a", "large", build.at(60), own)
+    seen = build.see(build.admitted(), jobs=(build.job(),), pods=(build.pod(),), now=5)
+    status = decide(dataclasses.replace(seen, moved=by)).status
+    (attempt,) = status.attempts
+    assert (attempt.outcome, attempt.reason) == ("Moved", "Consolidation")
+    assert attempt.message == "moved from node a so that large has room there"
+    assert (status.moves, status.preemptions, status.restarts) == (1, 0, 0)
+
+
+def test_for_whom_others_are_moved_an_event_says_what_it_costs_and_gains(build):
+    told = structs.replace(
+        preemption(build, "uid-one/1", "uid-two/1", ground="Consolidation"),
+        lost_gpu_seconds=720,
+        gained_gpu_seconds=14400,
+    )
+    waits = Waits("VictimsEnd", "room is made for it", preemption=told, seconds=10)
+    job = build.gpujob()
+    told_of = notices(job, decide(build.see(job, answer=waits)).status)
+    (notice,) = [each for each in told_of if each.reason == "Consolidating"]
+    assert notice.note == (
+        "2 other jobs are moved so that it has room, which costs 0.20 GPU-hours at the most, and "
+        "gains 4.00"
+    )
+
+
+def test_workers_beyond_the_least_end_by_themselves_and_their_attempt_goes_on(build):
+    known, job = Preemptions(), build.gpujob(workers=4, minWorkers=2)
+    known.saw(job, gone=False)
+    names = tuple(f"{build.UID}/1+{number}" for number in (1, 2))
+    stopped = preemption(build, names[1], ground="ElasticGangShrinks")
+    urgent = named(build, "urgent", preemption=stopped)
+    assert known.saw(urgent, gone=False) == (Key("team", "train"),)
+    drained = Drained(attempt=names[0], node="a", why="fan")
+    assert known.told((), (drained,)) == (Key("team", "train"),)
+    found = known.shrinks(job, 1)
+    assert {index: by.beneficiary for index, by in found.items()} == {
+        2: ("", "a"),
+        3: ("team", "urgent"),
+    }
+    assert (known.of(job, 1), known.shrinks(job, 2)) == (None, {})
+
+
+def test_an_attempt_that_may_grow_is_looked_at_once_and_until_it_has(build):
+    known, job = Preemptions(), build.gpujob(workers=4, minWorkers=2)
+    known.saw(job, gone=False)
+    assert known.told((), (), (), (f"{build.UID}/1",)) == (Key("team", "train"),)
+    assert known.told((), (), (), (f"{build.UID}/1",)) == ()
+    assert (known.grows(job, 1), known.grows(job, 2)) == (True, False)
+    known.told(())
+    assert not known.grows(job, 1)
+
+
+def test_the_beneficiary_s_event_tells_jobs_from_workers(build):
+    job = build.gpujob()
+    told = preemption(build, "v/1", "w/1+1", "w/1+2")
+    (notice,) = notices(job, structs.replace(job.status, preemption=told))
+    assert notice.note.startswith("1 other job and 2 workers of elastic gangs are told to end")

@@ -9,14 +9,17 @@ from gpujobs import read_gpujob
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_kube.errors import Conflict, NotFound, Refused, Unreachable
+from gpupack_kube.objects import Job
 from gpupack_operator import pod_admission
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache
 from gpupack_operator.creation_backoff import CreationBackoff
 from gpupack_operator.decision.model import Limits
-from gpupack_operator.errors import PlanBusy
+from gpupack_operator.errors import PlanBusy, PlanUnanswered
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
+from gpupack_operator.nodes_bounds import Bounds, NodesBounds
+from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
@@ -52,7 +55,7 @@ class Plans:
 class Scene:
     """A GPUJob in the API server, in the watch's index, and one reconciler."""
 
-    def __init__(self, server, build, *, max_priority=1000, workers=1):
+    def __init__(self, server, build, *, max_priority=1000, workers=1, provisioning=None):
         meta = {"name": "train", "namespace": "team", "uid": build.UID, "resourceVersion": "7"}
         template = {"spec": {"volumes": [{"name": "data", "emptyDir": {}}]}}
         spec = {"gpus": 1, "workload": {"name": "matmul"}, "template": template, "workers": workers}
@@ -65,12 +68,16 @@ class Scene:
         self.plan = PlanResponse(placement=build.placement(*nodes), expires_seconds=10)
         self.plans = Plans(self.plan)
         defaults = PodDefaults(workload_image="x")
-        actor = Actor(server.api, self.plans, defaults=defaults, reporter="me")
+        actor = Actor(
+            server.api, self.plans, defaults=defaults, reporter="me", provisioning=provisioning
+        )
         fence = Fence(server.api, namespace="gpupack-system")
         sources = Sources(
             fence=fence,
             priorities=Priorities(server.api, most=max_priority),
             preemptions=Preemptions(),
+            nodes=NodesRequests(server.api, provisioning, actor.template),
+            bounds=NodesBounds(Bounds(between_seconds=0), self.woken.append),
         )
         self.reconciler = Reconciler(server.api, actor, self.cache, self.line, Limits(), sources)
 
@@ -490,3 +497,64 @@ async def test_events_are_listed_in_the_order_in_which_things_happened(gang):
 async def test_a_gpujob_that_is_gone_needs_nothing(scene):
     scene.cache.gpujobs = {}
     assert await scene.reconcile() is None
+
+
+@pytest.fixture
+async def elastic(server, build):
+    """An elastic gang of 2 to 4 that runs with 2 workers."""
+    scene = Scene(server, build, workers=2)
+    spec = {"workers": 4, "minWorkers": 2, "workload": {"name": "transformer"}}
+    server.objects[GPUJOB]["spec"] |= spec
+    scene.restart()
+    await scene.reconcile()
+    scene.jobs = [msgspec.convert(server.objects[f"{JOBS}/train-1"], Job)]
+    scene.cache.jobs = {build.UID: scene.jobs}
+    server.writes.clear()
+    scene.preemptions = scene.reconciler._preemptions
+    scene.preemptions.told((), (), (), (f"{build.UID}/1",))
+    return scene
+
+
+async def test_more_places_are_written_before_a_job_is_created_there(elastic, build):
+    elastic.plans.answer = PlanResponse(build.placement("a", "b", "c"), expires_seconds=10)
+    await elastic.reconcile()
+    assert elastic.plans.request.grows
+    assert elastic.plans.request.attempt == 1
+    paths = [path for _, path in elastic.server.writes if "/events" not in path]
+    assert paths == [f"{GPUJOB}/status", JOBS]
+    assert [each["node"] for each in elastic.status["placement"]] == ["a", "b", "c"]
+    assert f"{JOBS}/train-1-x2" in elastic.server.objects
+
+
+async def test_an_operator_that_starts_between_the_two_creates_the_job(elastic, build):
+    elastic.plans.answer = PlanResponse(build.placement("a", "b", "c"), expires_seconds=10)
+    await elastic.reconcile()
+    del elastic.server.objects[f"{JOBS}/train-1-x2"]
+    elastic.restart()
+    elastic.cache.jobs = {build.UID: elastic.jobs}
+    elastic.preemptions.told(())
+    await elastic.reconcile()
+    assert f"{JOBS}/train-1-x2" in elastic.server.objects
+
+
+@pytest.mark.parametrize("answer", [PlanBusy(), PlanUnanswered("down"), FULL])
+async def test_without_an_answer_it_does_not_grow_and_goes_on(elastic, answer):
+    elastic.plans.answer = answer
+    assert await elastic.reconcile() <= 5
+    assert elastic.status["phase"] == "Admitted"
+    assert not [path for _, path in elastic.server.writes if path == JOBS]
+
+
+async def test_places_that_are_held_no_longer_are_not_written(elastic, build):
+    elastic.plans.answer = PlanResponse(build.placement("a", "b", "c"), expires_seconds=0.5)
+    await elastic.reconcile()
+    assert [each["node"] for each in elastic.status["placement"]] == ["a", "b"]
+
+
+async def test_a_worker_that_a_quota_forbids_does_not_end_the_attempt(elastic, build):
+    elastic.plans.answer = PlanResponse(build.placement("a", "b", "c"), expires_seconds=10)
+    elastic.server.refuse["jobs"] = (403, "Forbidden", "exceeded quota: one")
+    await elastic.reconcile()
+    assert [each["node"] for each in elastic.status["placement"]] == ["a", "b"]
+    assert elastic.status["phase"] == "Admitted"
+    assert elastic.status["width"]["reason"] == "CreationForbidden"

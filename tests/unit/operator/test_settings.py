@@ -61,6 +61,18 @@ def test_nvlink_multicast_is_the_administrators_to_allow(text, allowed):
     assert Settings.from_environ(environ).pods.multicast is allowed
 
 
+def test_nobody_is_asked_for_nodes_unless_the_administrator_says_so():
+    assert Settings.from_environ(NEEDED).provisioning is None
+    assert Settings.from_environ(NEEDED | {"GPUPACK_PROVISIONING": "true"}).provisioning is not None
+
+
+@pytest.mark.parametrize("text", ["zone", '["a"]', '{"a": 1}'])
+def test_parameters_of_a_provisioning_class_that_are_no_texts_are_refused(text):
+    environ = {"GPUPACK_PROVISIONING": "true", "GPUPACK_PROVISIONING_PARAMETERS": text}
+    with pytest.raises(SettingsInvalid, match="GPUPACK_PROVISIONING_PARAMETERS"):
+        Settings.from_environ(NEEDED | environ)
+
+
 def test_a_switch_that_is_neither_on_nor_off_is_named_with_its_value():
     with pytest.raises(SettingsInvalid, match="GPUPACK_NVLINK_MULTICAST='yes' is not valid"):
         Settings.from_environ(NEEDED | {"GPUPACK_NVLINK_MULTICAST": "yes"})

@@ -10,7 +10,7 @@ from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.wire import stored_bytes
-from gpupack_operator.decision import attempts, readings
+from gpupack_operator.decision import attempts, beside, readings
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.view import Verdict
 from gpupack_operator.decision.workers import Worker
@@ -56,6 +56,12 @@ def largest(build, *, name_length):
     writer = Writer(now=build.at(0), generation=1)
     for kind in Type:
         status = writer.set(status, kind, "True", "R" * 128, LONGEST)
+    status = beside.widened(
+        build.gpujob(workers=MAX_WORKERS, minWorkers=MAX_WORKERS - 1).spec,
+        status,
+        why=beside.Why("R" * 128, LONGEST),
+        at=build.at(0),
+    )
     return structs.replace(status, results=results)
 
 

@@ -9,6 +9,7 @@ from gpupack_crds import names
 from gpupack_operator import watches
 from gpupack_operator.cache import Cache, ReadableGpuJob
 from gpupack_operator.event_router import EventRouter
+from gpupack_operator.nodes_bounds import Bounds, NodesBounds
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.work_queue import WorkQueue
@@ -34,7 +35,7 @@ async def watching(server):
     """All watches have synced; yields the cache and the queue of what was heard."""
     queue = WorkQueue(asyncio.get_running_loop().call_later)
     cache, line = Cache(), PlanLine(queue.add)
-    router = EventRouter(queue, cache, line, Preemptions())
+    router = EventRouter(queue, cache, line, Preemptions(), NodesBounds(Bounds(), queue.add))
     gpujobs = watches.gpujobs_of(cache, router)
     found = watches.reflectors(server.api, cache, router, namespace="")
     tasks = [asyncio.create_task(reflector.run()) for reflector in found.values()]

@@ -26,8 +26,12 @@ WORDS = {
     Cause.NO_DEMAND: "nobody waits",
     Cause.FAILED: "out of order",
     Cause.KILLED_WORK: "work lost with a GPU",
+    Cause.MOVED: "work lost by moves",
+    Cause.DRAINED: "work lost for maintenance",
 }
-COLOURS = dict(zip(WORDS, (*PALETTE[:4], "#d0d0d0", GREY, "#000000"), strict=True))
+COLOURS = dict(
+    zip(WORDS, (*PALETTE[:4], "#d0d0d0", GREY, "#000000", "#5a5a5a", "#808080"), strict=True)
+)
 HATCHES = {Cause.FAILED: "////"}
 
 

@@ -75,6 +75,7 @@ class World:
         self.queue = Queue(rules, Quotas(tuple(quotas), tuple(cohorts), **more))
         self.now, self.grace = 0.0, grace
         self.jobs, self.running, self.ending, self.log = {}, {}, {}, []
+        self.consolidations = []
         self.kept = {}
         """Where those go who were moved."""
 
@@ -177,17 +178,28 @@ class World:
                     self.ending.setdefault(victim.job, self.now + self.grace)
                 elif victim.job in self.running:
                     self._requeue(victim.job)
+        self._apply_moves(found)
+        for given_up in found.given_up:
+            self.log.append(f"{given_up.job} gives up")
+            self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
+
+    def _apply_moves(self, found):
+        moves = list(found.moves)
+        for each in found.consolidations:
+            victims = " ".join(sorted(victim.job for victim in each.preempt.victims))
+            self.log.append(f"{each.preempt.job} moves {victims}")
+            self.consolidations.append(each)
+            self.queue.consolidate(each, self.cluster, self.now)
+            moves += each.moves
         for move in found.moves:
             self.log.append(f"{move.job} moves")
             self.queue.keep(self.jobs[move.job], move.placements, self.cluster, self.now)
+        for move in moves:
             self.kept[move.job] = move.placements
             if self.grace:
                 self.ending.setdefault(move.job, self.now + self.grace)
             else:
                 self._requeue(move.job)
-        for given_up in found.given_up:
-            self.log.append(f"{given_up.job} gives up")
-            self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
 
     def _requeue(self, name):
         self._stop(name)

@@ -7,7 +7,7 @@ from extender_builders import MEMORY_MIB, OBSERVED, OTHER, World, gpu_node, node
 
 from gpupack_core.queueing import ANY, Fifo
 from gpupack_crds.kinds import GpuCohort, GpuQuota
-from gpupack_crds.plan import PlanRefusal, PlanResponse
+from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanResponse
 from gpupack_extender.queueing.quotas import DefaultQuota, QuotaStores
 from gpupack_extender.queueing.usage import UsageReport
 
@@ -127,6 +127,26 @@ def test_a_limit_on_borrowing_holds_and_says_what_would_help(world):
     world.quotas.quotas.upsert(quota("team", of(nominal=2, borrowingLimit=1), version="2"))
     world.decide()
     assert world.called() == ["second"]
+
+
+def test_a_job_that_lacks_room_is_told_what_its_quota_leaves_and_one_that_lacks_quota_is_not(world):
+    world.quotas.quotas.upsert(quota("team", of(nominal=12, borrowingLimit=2)))
+    world.asks("first", gpus=4)
+    assert world.asks("second", workers=2, gpus=4).lacks_room == LacksRoom(quota_gpus=10)
+    assert world.asks("third", workers=3, gpus=4).lacks_room is None
+
+
+@pytest.mark.parametrize(
+    ("model", "left"), [("A100", 3), ("A100 80GB", 5), ("B200", 1)], ids=["named", "longer", "any"]
+)
+def test_the_quota_bounds_what_may_be_asked_for_of_models_that_the_cluster_does_not_have(
+    world, model, left
+):
+    limits = [of("A100", 3, borrowingLimit=0), of("*", 1, borrowingLimit=0)]
+    limits += [of("A100 80GB", 5, borrowingLimit=0)] if "80GB" in model else []
+    world.quotas.quotas.upsert(quota("team", *limits))
+    refusal = world.asks("train", gpus=8, gpuModels=[model])
+    assert refusal.lacks_room == LacksRoom(quota_gpus=left)
 
 
 def test_who_is_within_its_promise_goes_before_who_borrows(world):

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For whom movable jobs are moved, and whether that is worth its cost.
+
+    a head lacks room ─► enough is free in all, and it has waited for so long
+                      ─► when it would start without: so much is gained
+                      ─► who could leave, and where to (compaction.py), for a part of that
+
+    gained = the job's GPUs · (its foreseen start - now; its duration or the horizon at most)
+    lost   = GPUs of each who is moved · (restart + what it did since it began, or since its last
+             checkpoint at most)
+
+Only for those for whom room is kept: the first who lack it and have waited for so long.
+"""
+
+from dataclasses import dataclass
+from math import inf
+
+from gpupack_core.queueing.candidates import Candidates
+from gpupack_core.queueing.census import Loss
+from gpupack_core.queueing.charge import Charge, least
+from gpupack_core.queueing.compaction import Compacted, Compaction, Leaving, Placing
+from gpupack_core.queueing.decisions import Consolidate, Ground, Move, Preempt, Victim
+from gpupack_core.queueing.foresight import Foresight
+from gpupack_core.queueing.job import Job, Running
+from gpupack_core.queueing.move_rights import MoveRights
+from gpupack_core.queueing.room import KeptRoom
+from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.state import State
+from gpupack_core.queueing.waiting import Entry
+from gpupack_core.queueing.within import WithinQuota
+from gpupack_core.serving import seen_for
+from gpupack_core.units import WHOLE_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """The decision, and what it means in the books."""
+
+    decision: Consolidate
+    charge: Charge
+    moved: tuple[tuple[Running, Charge], ...]
+    """Each with what it will count."""
+
+
+class Consolidator:
+    """Belongs to one cycle; searches once in it at the most."""
+
+    def __init__(
+        self, state: State, sheet: Sheet, within: WithinQuota, foresight: Foresight, now: float
+    ) -> None:
+        self._state, self._sheet, self._within, self._now = state, sheet, within, now
+        self._foresight, self._rules = foresight, state.books.rules.consolidation
+        self._has_searched = False
+        self.look_at = inf
+        """When somebody could be moved who is not now."""
+
+    def seek(self, entry: Entry, *, busy: bool) -> Consolidation | None:
+        """Who is moved for the job, which lacks room; `busy`: there is no time for it now."""
+        if not self._may_seek(entry):
+            return None
+        room = self._foresight.foreseen(entry.job)
+        if room is None:
+            return None
+        if busy or self._has_searched or self._foresight.has_foreseen:
+            self.look_at = self._now
+            return None
+        gained = self._gain(entry.job, room)
+        found = self._search(entry.job, self._rules.ratio * gained) if gained > 0 else None
+        if found is None:
+            entry.lane.consolidated = self._now
+            return None
+        return self._consolidation(entry.job, found, gained)
+
+    def _may_seek(self, entry: Entry) -> bool:
+        if not self._rules.any or not entry.job.preempts or not self._state.running.movable:
+            return False
+        if not self._foresight.keeps_room_for(entry.job) or not self._is_due(entry):
+            return False
+        return self._is_enough_free(entry.job)
+
+    def _is_due(self, entry: Entry) -> bool:
+        due, searched = entry.since + self._rules.min_wait, entry.lane.consolidated
+        if searched is not None:
+            due = max(due, searched + self._rules.retry)
+        if due > self._now:
+            self.look_at = min(self.look_at, due)
+        return due <= self._now and (searched is None or searched < self._now)
+
+    def _is_enough_free(self, job: Job) -> bool:
+        """Moves bring together what is free: they make no more of it."""
+        free = seen_for(self._sheet.cluster, job.gang.request).free_gpu_milli
+        return int(free.sum()) >= least(job.gang)
+
+    def _gain(self, job: Job, room: KeptRoom) -> float:
+        """Milli-GPU times seconds, by a start now."""
+        if room.placements is None:
+            return 0.0
+        lasts = job.is_expected(0.0)
+        return least(job.gang) * min(room.at - self._now, lasts, self._rules.horizon)
+
+    def _search(self, job: Job, budget: float) -> Compacted | None:
+        self._has_searched = True
+        books, cluster = self._state.books, self._sheet.cluster
+        keys = frozenset(books.keys.allowed(cluster, job.gang.request))
+        rights = MoveRights(books, job, keys)
+        candidates = self._candidates(rights)
+        if not candidates:
+            return None
+        beside = self._foresight.beside(job)
+        compaction = Compaction(
+            job,
+            cluster if beside is None else beside,
+            candidates,
+            Placing(books, self._within),
+            most=self._rules.most,
+            budget=budget,
+        )
+        found = compaction.run()
+        if found is None or not books.may_hold(job.tenant, found.charge):
+            return None
+        if sum(map(self._cost, found.leaving)) > budget:
+            return None
+        fair = all(rights.allow(one.running, found.charge) for one in found.leaving)
+        return found if fair else None
+
+    def _cost(self, leaving: Leaving) -> float:
+        """With the extra workers of an elastic gang, which end with it."""
+        extras = self._state.extras_of([leaving.running])
+        beside = sum(milli for extra in extras for milli in extra.charge.values())
+        return leaving.cost + beside * self._rules.restart
+
+    def _candidates(self, rights: MoveRights) -> Candidates:
+        census, state = self._state.running.census, self._state
+        kinds = {
+            number: self._rules.calm
+            for _, of_tenant in census.kinds()
+            for number, sample in of_tenant.items()
+            if rights.may_be_moved(sample)
+        }
+        candidates, later = census.candidates(
+            kinds,
+            self._now,
+            state.stopping() | state.stuck,
+            loss=Loss(self._rules.checkpoint, self._rules.restart),
+        )
+        self.look_at = min(self.look_at, later)
+        return candidates
+
+    def _consolidation(self, job: Job, found: Compacted, gained: float) -> Consolidation:
+        leaving = found.leaving
+        victims = tuple(
+            Victim(one.running.job.id, Ground.CONSOLIDATION, self._cost(one) / WHOLE_GPU)
+            for one in leaving
+        )
+        decision = Consolidate(
+            Preempt(job.id, victims, found.places),
+            tuple(Move(one.running.job.id, one.places, Ground.CONSOLIDATION) for one in leaving),
+            gained / WHOLE_GPU,
+        )
+        return Consolidation(
+            decision, found.charge, tuple((one.running, one.charge) for one in leaving)
+        )

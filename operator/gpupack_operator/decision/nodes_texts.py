@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the condition NodesRequested says."""
+
+from gpupack_crds import names
+from gpupack_crds.gpujob_status import NodesRequest
+from gpupack_crds.kinds import GpuJob
+from gpupack_operator.decision import gpus, times
+from gpupack_operator.decision.nodes import Provisioning
+from gpupack_operator.decision.reasons import JobReason
+
+
+def told(
+    request: NodesRequest, job: GpuJob, settings: Provisioning | None
+) -> tuple[JobReason, str] | None:
+    """A word for programs and a sentence for people; None: nodes were never asked for."""
+    name = names.nodes_request(job.metadata.name, number=request.number)
+    match request.state:
+        case "Asking" | "Asked":
+            held = gpus.phrase(job.spec, workers=job.spec.least)
+            asked = f"ProvisioningRequest {name} asks for nodes for {held}"
+            return JobReason.NODES_ASKED, f"{asked}; the cluster's autoscaler has not answered yet"
+        case "Provisioned":
+            said = f"the cluster's autoscaler says that the nodes of {name} are there"
+            then = "the job starts when their agents report their GPUs and its turn has come"
+            return JobReason.NODES_PROVISIONED, f"{said}; {then}"
+        case "Failed":
+            return _failed(request, settings)
+        case "Held":
+            return JobReason.NODES_HELD_BACK, request.message
+        case "Returned":
+            return JobReason.NODES_GIVEN_BACK, f"{name} was given back: {request.message}"
+        case _:
+            return None
+
+
+def _failed(request: NodesRequest, settings: Provisioning | None) -> tuple[JobReason, str]:
+    if settings is None or request.since is None:
+        return JobReason.NODES_FAILED, request.message
+    if request.failures >= settings.most_failures:
+        vain = f"{request.failures} requests in a row brought no place"
+        then = "nodes are not asked for again before the job is changed"
+        return JobReason.NODES_GIVEN_UP, f"{request.message}; {vain}: {then}"
+    pause = settings.backoff_after(request.failures)
+    retry_at = times.write(times.after(times.read(request.since), pause))
+    count = f"failure {request.failures} of {settings.most_failures}"
+    return JobReason.NODES_FAILED, f"{request.message}; asked again not before {retry_at} ({count})"

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPUJob for which there is no room on the nodes that there are: ask for more, and give back.
+
+    (none) ─► Asking ─► Asked ─► Provisioned ─► Returned: it runs
+      ▲         │         │           │
+      └─ Failed ◄─────────┴───────────┘    from any open state: Returned, when nodes are of no use
+
+`status.nodesRequest` is written before anything acts on it, and the objects' names follow from its
+number: an operator that starts anew at any point creates what is there already, and asks nothing
+twice. Objects that may be there are deleted until that has been done.
+
+Only the queue's own word that nothing but room is lacking counts, and it is asked anew before nodes
+are asked for. What stands here goes on beside the rest of the job's life and changes nothing of it.
+"""
+
+import dataclasses
+import datetime as dt
+
+from msgspec import structs
+
+from gpupack_crds import names
+from gpupack_crds.gpujob_status import (
+    ConditionStatus,
+    GpuJobStatus,
+    NodesRequest,
+    NodesState,
+)
+from gpupack_operator.decision import attempts, gpus, nodes_texts, times
+from gpupack_operator.decision.conditions import Type, Writer, clipped
+from gpupack_operator.decision.model import Action, AskPlan, Decision, Observation, Waits
+from gpupack_operator.decision.nodes import (
+    AskNodes,
+    MayAskNodes,
+    MayNotAskNodes,
+    NodesAsked,
+    NodesNotAsked,
+    NodesReturned,
+    Provisioning,
+    ReserveNodes,
+    ReturnNodes,
+)
+
+LOOK_SECONDS = 1.0
+"""How often to look at a ProvisioningRequest. So few are open at a time that a watch, with the
+right to read everybody's, would be no gain."""
+
+SAID_CHARACTERS = 512
+
+HELD_SECONDS = 600.0
+"""How long it may stand there which bound holds a job back, while others do."""
+
+QUOTA_REASONS = frozenset({"BorrowingLimit", "QuotaUsed"})
+"""The queue's: more nodes would be of no use."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Step:
+    request: NodesRequest
+    actions: tuple[Action, ...] = ()
+    again_at: dt.datetime | None = None
+
+
+def beside(observation: Observation, decision: Decision, write: Writer) -> Decision:
+    """The decision with what it takes to ask for nodes, or to give them back."""
+    before = decision.status.nodes_request
+    if before is None and observation.provisioning is None:
+        return decision
+    step = _step(observation, decision, before or NodesRequest())
+    status = _written(observation, decision.status, step.request, write)
+    return Decision(
+        status=status,
+        actions=decision.actions or step.actions,
+        again_at=times.earliest(decision.again_at, step.again_at),
+    )
+
+
+def _step(observation: Observation, decision: Decision, request: NodesRequest) -> _Step:
+    if isinstance(observation.answer, NodesReturned):
+        request = structs.replace(request, objects=False)
+    settings, phase = observation.provisioning, decision.status.phase
+    if phase == "Pending" and settings is not None:
+        step = _waiting(observation, request, settings)
+    elif phase == "Admitted" and _brought(observation, request):
+        is_told = request.state == "Provisioned"
+        step = _Step(request if is_told else _in_state(observation, request, "Provisioned"))
+    else:
+        step = _Step(_not_waiting(observation, request, decision.status))
+    if step.request.is_open or not step.request.objects or decision.actions:
+        return step
+    return dataclasses.replace(step, actions=(ReturnNodes(request.number),))
+
+
+def _brought(observation: Observation, request: NodesRequest) -> bool:
+    """Whether the job may have been placed on the nodes that were asked for."""
+    seen = observation.nodes
+    says_yes = seen is not None and seen.state == "Provisioned"
+    return request.state == "Provisioned" or (request.state == "Asked" and says_yes)
+
+
+def _not_waiting(
+    observation: Observation, request: NodesRequest, status: GpuJobStatus
+) -> NodesRequest:
+    request = structs.replace(request, lacking_since=None)
+    runs = status.phase in {"Admitted", "Running"}
+    if request.state == "Held" or (runs and request.state == "Failed"):
+        request = structs.replace(request, state="", message="", failures=0)
+    if not request.is_open:
+        return request
+    why = "the job has its places" if runs else f"the job is {status.phase.lower()}"
+    if status.phase == "Pending":
+        why = "nodes are not asked for any more"
+    return _closed(observation, request, "Returned", why, failures=0)
+
+
+def _waiting(observation: Observation, request: NodesRequest, settings: Provisioning) -> _Step:
+    request = _lacking(observation, _of_spec(observation, request), settings)
+    if request.is_open:
+        request = _followed(observation, request, settings)
+    if not request.is_open:
+        return _to_ask(observation, request, settings)
+    actions = (AskNodes(request.number),) if request.state == "Asking" else ()
+    return _Step(request, actions, times.after(observation.now, LOOK_SECONDS))
+
+
+def _of_spec(observation: Observation, request: NodesRequest) -> NodesRequest:
+    """What was asked for another spec is given back, and what was learned by it forgotten."""
+    generation = observation.job.metadata.generation
+    if request.generation == generation:
+        return request
+    if request.is_open:
+        request = _closed(observation, request, "Returned", "the job was changed")
+    return structs.replace(request, generation=generation, failures=0, lacking_since=None)
+
+
+def _lacking(
+    observation: Observation, request: NodesRequest, settings: Provisioning
+) -> NodesRequest:
+    """Take in what the queue says."""
+    answer = observation.answer
+    if not isinstance(answer, Waits):
+        return request
+    lacks = answer.lacks_room if observation.job.spec.share is None else None
+    starts_in = lacks.starts_in_seconds if lacks else None
+    if lacks and (starts_in is None or starts_in > settings.soon_seconds):
+        since = request.lacking_since or times.write(observation.now)
+        return structs.replace(request, lacking_since=since)
+    if request.is_open and answer.reason in QUOTA_REASONS:
+        why = "the namespace's quota does not allow the job any more"
+        request = _closed(observation, request, "Returned", why)
+    if request.state == "Held":
+        request = structs.replace(request, state="", message="")
+    return structs.replace(request, lacking_since=None)
+
+
+def _followed(
+    observation: Observation, request: NodesRequest, settings: Provisioning
+) -> NodesRequest:
+    """What became of the open request."""
+    match observation.answer:
+        case NodesAsked() if request.state == "Asking":
+            return _in_state(observation, request, "Asked")
+        case NodesNotAsked(message=message) if request.state == "Asking":
+            return _failed(observation, request, message)
+    trouble = _trouble(observation, request, settings)
+    if trouble:
+        return _failed(observation, request, trouble)
+    seen = observation.nodes
+    if request.state == "Asked" and seen is not None and seen.state == "Provisioned":
+        return _in_state(observation, request, "Provisioned")
+    return request
+
+
+def _trouble(observation: Observation, request: NodesRequest, settings: Provisioning) -> str:
+    """Why nothing comes of it any more; empty: it may."""
+    name = names.nodes_request(observation.job.metadata.name, number=request.number)
+    seen, waits = observation.nodes, request.state != "Provisioned"
+    if seen is not None and seen.state == "Gone":
+        return f"somebody deleted ProvisioningRequest {name}"
+    if seen is not None and seen.state == "Failed":
+        return f"ProvisioningRequest {name}: {seen.message}"
+    seconds = settings.answer_seconds if waits else settings.place_seconds
+    since = times.read(request.since or times.write(observation.now))
+    if observation.now < times.after(since, seconds):
+        return ""
+    if request.state == "Asking":
+        return f"ProvisioningRequest {name} could not be created within {seconds:.0f} s"
+    if waits and (seen is None or seen.state == "Open"):
+        return f"no autoscaler answered ProvisioningRequest {name} within {seconds:.0f} s"
+    gave = f"the nodes of ProvisioningRequest {name} gave the job no place within {seconds:.0f} s"
+    return "" if waits else gave
+
+
+def _to_ask(observation: Observation, request: NodesRequest, settings: Provisioning) -> _Step:
+    """Ask now, or when it is time."""
+    since = request.lacking_since
+    if since is None or request.objects or request.failures >= settings.most_failures:
+        return _Step(request)
+    due_at = _due_at(request, settings, since)
+    if observation.now < due_at:
+        return _Step(request, again_at=due_at)
+    return _due(observation, request)
+
+
+def _due(observation: Observation, request: NodesRequest) -> _Step:
+    """By the bounds, then by what the queue says now, then once more by the bounds."""
+    asked, again_at = gpus.number(observation.job.spec), None
+    actions: tuple[Action, ...] = ()
+    match observation.answer:
+        case MayAskNodes(is_fresh=True):
+            request = _in_state(observation, request, "Asking")
+            request = structs.replace(request, number=request.number + 1, objects=True)
+            actions = (AskNodes(request.number),)
+        case MayAskNodes():
+            actions = (_ask_plan(observation),)
+        case MayNotAskNodes(message=message, retry_seconds=seconds):
+            if message and _is_news(observation, request):
+                request = _in_state(observation, request, "Held", message)
+            again_at = times.after(observation.now, seconds)
+        case Waits(lacks_room=lacks, position=position) if lacks is not None:
+            actions = (ReserveNodes(asked, position, lacks.quota_gpus, is_fresh=True),)
+        case None | NodesReturned():
+            position = observation.told.position if observation.told else 0
+            actions = (ReserveNodes(asked, position),)
+    return _Step(request, actions, again_at)
+
+
+def _is_news(observation: Observation, request: NodesRequest) -> bool:
+    """Bounds change often, and each text is a write."""
+    if request.state != "Held" or request.since is None:
+        return True
+    return observation.now >= times.after(times.read(request.since), HELD_SECONDS)
+
+
+def _ask_plan(observation: Observation) -> AskPlan:
+    """Ask the queue for the next attempt."""
+    status = observation.job.status
+    avoid = attempts.to_avoid(status, observation.now, observation.limits.avoid_seconds)
+    return AskPlan(status.attempt + 1, avoid)
+
+
+def _due_at(request: NodesRequest, settings: Provisioning, lacking_since: str) -> dt.datetime:
+    due_at = times.after(times.read(lacking_since), settings.after_seconds)
+    if request.since is None or request.state not in {"Failed", "Returned"}:
+        return due_at
+    failed = request.state == "Failed" and request.failures
+    pause = settings.backoff_after(request.failures) if failed else settings.again_seconds
+    return max(due_at, times.after(times.read(request.since), pause))
+
+
+def _failed(observation: Observation, request: NodesRequest, why: str) -> NodesRequest:
+    return _closed(observation, request, "Failed", why, failures=request.failures + 1)
+
+
+def _closed(
+    observation: Observation,
+    request: NodesRequest,
+    state: NodesState,
+    why: str,
+    *,
+    failures: int | None = None,
+) -> NodesRequest:
+    request = _in_state(observation, request, state, why)
+    return request if failures is None else structs.replace(request, failures=failures)
+
+
+def _in_state(
+    observation: Observation, request: NodesRequest, state: NodesState, message: str = ""
+) -> NodesRequest:
+    since = times.write(observation.now)
+    said = clipped(message, SAID_CHARACTERS)
+    return structs.replace(request, state=state, since=since, message=said)
+
+
+def _written(
+    observation: Observation, status: GpuJobStatus, request: NodesRequest, write: Writer
+) -> GpuJobStatus:
+    is_used = request.number or request.lacking_since or request.state
+    status = structs.replace(status, nodes_request=request if is_used else None)
+    told = nodes_texts.told(request, observation.job, observation.provisioning)
+    if told is None:
+        return write.without(status, Type.NODES_REQUESTED)
+    value: ConditionStatus = "True" if request.is_open else "False"
+    return write.set(status, Type.NODES_REQUESTED, value, *told)

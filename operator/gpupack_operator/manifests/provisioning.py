@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objects by which nodes are asked for: a PodTemplate, and the ProvisioningRequest of it.
+
+The pods are those of the next attempt, without a placement. The autoscaler knows of gpupack neither
+the ledger nor spread rules; that each worker wants a node of its own it is told in its own terms.
+"""
+
+from typing import Any, Final
+
+from gpupack_crds import names
+from gpupack_crds.kinds import GpuJob
+from gpupack_kube.objects import Json
+from gpupack_operator.decision.nodes import Provisioning
+from gpupack_operator.manifests import owner
+
+API_VERSION: Final = "autoscaling.x-k8s.io/v1"
+
+ATOMIC_CLASS: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+VALID_SECONDS: Final = "ValidUntilSeconds"
+"""Of the atomic class: for so long the autoscaler tries."""
+
+
+def pod_template(job: GpuJob, template: Json, *, number: int) -> Json:
+    """The PodTemplate NAME-nodes-n.
+
+    Args:
+        job: its owner.
+        template: pod template of the next attempt, not pinned to nodes.
+        number: n.
+    """
+    spread = job.spec.spread
+    if spread is not None and spread.one_worker_per_node:
+        template = template | {"spec": _apart(template["spec"], job)}
+    name = names.nodes_request(job.metadata.name, number=number)
+    return {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": owner.metadata(job, name=name),
+        "template": template,
+    }
+
+
+def provisioning_request(job: GpuJob, settings: Provisioning, *, number: int) -> Json:
+    """The ProvisioningRequest of that PodTemplate, for all workers that start together."""
+    parameters = dict(settings.parameters)
+    if settings.class_name == ATOMIC_CLASS:
+        parameters.setdefault(VALID_SECONDS, f"{settings.answer_seconds:.0f}")
+    name = names.nodes_request(job.metadata.name, number=number)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ProvisioningRequest",
+        "metadata": owner.metadata(job, name=name),
+        "spec": {
+            "provisioningClassName": settings.class_name,
+            "parameters": parameters,
+            "podSets": [{"podTemplateRef": {"name": name}, "count": job.spec.least}],
+        },
+    }
+
+
+def consuming(template: Json, job: GpuJob, settings: Provisioning) -> Json:
+    """The pod template of an attempt whose pods go to the nodes that were asked for."""
+    request = job.status.nodes_request
+    if request is None or request.state != "Provisioned":
+        return template
+    name = names.nodes_request(job.metadata.name, number=request.number)
+    metadata = template["metadata"]
+    annotations = metadata["annotations"] | {
+        names.CONSUMED_REQUEST_ANNOTATION: name,
+        names.PROVISIONING_CLASS_ANNOTATION: settings.class_name,
+    }
+    return template | {"metadata": metadata | {"annotations": annotations}}
+
+
+def _apart(pod_spec: Json, job: GpuJob) -> Json:
+    term: dict[str, Any] = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": owner.labels(job)},
+    }
+    affinity = pod_spec.get("affinity") or {}
+    anti = affinity.get("podAntiAffinity") or {}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = {required: [*(anti.get(required) or ()), term]}
+    return pod_spec | {"affinity": affinity | {"podAntiAffinity": anti | terms}}

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ProvisioningRequests as the API server has them: makes, reads and deletes those of GPUJobs.
+
+The PodTemplate is made first and deleted last: cluster-autoscaler takes a request without one for
+an error. The cluster may not have the kind at all: that is an answer, not a failure.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from gpupack_crds import names
+from gpupack_crds.kinds import GpuJob
+from gpupack_kube import errors
+from gpupack_kube.client import Api
+from gpupack_kube.objects import Condition, Json, ProvisioningRequest
+from gpupack_kube.resources import POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
+from gpupack_operator.cache import CachedGpuJob
+from gpupack_operator.decision.nodes import (
+    AskNodes,
+    NodesAsked,
+    NodesNotAsked,
+    NodesReturned,
+    Provisioning,
+    ReturnNodes,
+    SeenRequest,
+)
+from gpupack_operator.errors import TemplateInvalid
+from gpupack_operator.manifests import provisioning
+from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
+
+log = logging.getLogger(__name__)
+
+NO_KIND = (
+    "the cluster has no ProvisioningRequests (autoscaling.x-k8s.io/v1): install the CRD of its "
+    "cluster-autoscaler, or set provisioning.enabled to false"
+)
+
+ENDS = ("Failed", "CapacityRevoked", "BookingExpired")
+"""Conditions of which nothing comes any more."""
+
+
+class NodesRequests:
+    """Of all GPUJobs.
+
+    Args:
+        api: the API server.
+        settings: how nodes are asked for; None: not at all, only given back.
+        template: the pod template of a GPUJob's attempt.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        settings: Provisioning | None,
+        template: Callable[[CachedGpuJob, int], Json],
+    ) -> None:
+        self._api = api
+        self.settings = settings
+        self._template = template
+
+    async def see(self, job: GpuJob) -> SeenRequest | None:
+        """What became of the open request; None: none is to be looked at.
+
+        Raises:
+            KubeError: it could not be read.
+        """
+        request = job.status.nodes_request
+        if (
+            self.settings is None
+            or request is None
+            or request.state not in {"Asked", "Provisioned"}
+        ):
+            return None
+        name = names.nodes_request(job.metadata.name, number=request.number)
+        try:
+            namespace = job.metadata.namespace
+            found = await self._api.get(PROVISIONING_REQUESTS, name, namespace=namespace)
+        except errors.NotFound:
+            return SeenRequest("Gone")
+        if not is_ours(found, job) or found.metadata.deletion_timestamp is not None:
+            return SeenRequest("Gone")
+        return _seen(found)
+
+    async def ask(self, seen: CachedGpuJob, action: AskNodes) -> NodesAsked | NodesNotAsked | None:
+        """Create both objects; that they exist already is fine if they are ours.
+
+        None: something of that name is on its way out.
+        """
+        job = seen.job
+        try:
+            bodies = self._bodies(seen, action)
+            for resource, body in bodies:
+                if not await self._ensure(resource, body, job):
+                    return None
+        except errors.NotFound:
+            return NodesNotAsked(NO_KIND)
+        except (errors.Invalid, errors.Forbidden) as error:
+            return NodesNotAsked(f"the API server refuses: {error.said}")
+        except (TemplateInvalid, _NameTaken) as error:
+            return NodesNotAsked(str(error))
+        return NodesAsked()
+
+    def _bodies(
+        self, seen: CachedGpuJob, action: AskNodes
+    ) -> tuple[tuple[Resource[Any], Json], ...]:
+        job, settings = seen.job, self.settings
+        if settings is None:
+            return ()
+        template = self._template(seen, job.status.attempt + 1)
+        of_pods = provisioning.pod_template(job, template, number=action.number)
+        request = provisioning.provisioning_request(job, settings, number=action.number)
+        return (POD_TEMPLATES, of_pods), (PROVISIONING_REQUESTS, request)
+
+    async def give_back(self, job: GpuJob, action: ReturnNodes) -> NodesReturned:
+        """Delete both objects, if they are ours.
+
+        Where the right has been taken away, garbage collection deletes them with the GPUJob.
+        """
+        name = names.nodes_request(job.metadata.name, number=action.number)
+        for resource in (PROVISIONING_REQUESTS, POD_TEMPLATES):
+            try:
+                await self._delete(resource, name, job)
+            except errors.Forbidden as error:
+                log.warning("%s/%s stays: %s", job.metadata.namespace, name, error)
+        return NodesReturned()
+
+    async def _delete(self, resource: Resource[Any], name: str, job: GpuJob) -> None:
+        namespace = job.metadata.namespace
+        try:
+            found = await self._api.get(resource, name, namespace=namespace)
+            if is_ours(found, job):
+                await self._api.delete(resource, name, namespace=namespace, uid=found.metadata.uid)
+        except (errors.NotFound, errors.Conflict):
+            log.debug("%s %s is gone already", resource.plural, name)
+
+    async def _ensure(self, resource: Resource[Any], body: Json, job: GpuJob) -> bool:
+        """Whether it is there; False: a predecessor's is still on its way out."""
+        name, namespace = body["metadata"]["name"], job.metadata.namespace
+        try:
+            await self._api.create(resource, body, namespace=namespace)
+        except errors.AlreadyExists:
+            try:
+                found = await self._api.get(resource, name, namespace=namespace)
+            except errors.NotFound:
+                return False
+            if found.metadata.deletion_timestamp or is_predecessor_s(found, job):
+                return False
+            if not is_ours(found, job):
+                raise _NameTaken(
+                    f"{body['kind']} {name} exists and belongs to something else; delete it, or "
+                    "apply the GPUJob under another name"
+                ) from None
+        return True
+
+
+class _NameTaken(Exception):
+    """Something else has the name."""
+
+
+def _seen(request: ProvisioningRequest) -> SeenRequest:
+    true = {each.type: each for each in request.status.conditions if each.status == "True"}
+    for kind in ENDS:
+        if kind in true:
+            return SeenRequest("Failed", _said(true[kind]))
+    return SeenRequest("Provisioned" if "Provisioned" in true else "Open")
+
+
+def _said(condition: Condition) -> str:
+    words = f"{condition.type} ({condition.reason})" if condition.reason else condition.type
+    return f"{words}: {condition.message}" if condition.message else words

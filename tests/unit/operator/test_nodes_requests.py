@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPUJob, an API server, the plan API and an autoscaler that answers when the test says so."""
+
+import msgspec
+import pytest
+from gpujobs import read_gpujob
+
+from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanResponse
+from gpupack_kube.errors import Unreachable
+from gpupack_operator.actions import Actor
+from gpupack_operator.cache import Cache
+from gpupack_operator.decision.model import Limits
+from gpupack_operator.decision.nodes import Provisioning
+from gpupack_operator.fencing import Fence
+from gpupack_operator.manifests.pod import PodDefaults
+from gpupack_operator.nodes_bounds import Bounds, NodesBounds
+from gpupack_operator.nodes_requests import NO_KIND, NodesRequests
+from gpupack_operator.plan_line import Key, PlanLine
+from gpupack_operator.preemptions import Preemptions
+from gpupack_operator.priorities import Priorities
+from gpupack_operator.reconcile import Reconciler, Sources
+
+KEY = Key("team", "train")
+GPUJOB = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/train"
+REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/team/provisioningrequests"
+TEMPLATES = "/api/v1/namespaces/team/podtemplates"
+JOB = "/apis/batch/v1/namespaces/team/jobs/train-1"
+ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+NO_ROOM = PlanRefusal(reason="TooFewFreeGpus", message="full", lacks_room=LacksRoom())
+
+
+class Cluster:
+    """Restarts of the operator leave nothing but what the API server holds."""
+
+    def __init__(self, server, build, **spec):
+        meta = {"name": "train", "namespace": "team", "uid": build.UID, "resourceVersion": "7"}
+        body = {"gpus": 8, "workers": 2, "workload": {"name": "matmul"}} | spec
+        server.put(GPUJOB, {"metadata": meta, "spec": body})
+        self.server, self.build = server, build
+        self.settings = Provisioning(
+            class_name=ATOMIC, after_seconds=0, backoff_seconds=1, again_seconds=1
+        )
+        self.answer = NO_ROOM
+        self.restart()
+
+    async def ask(self, _request):
+        return self.answer
+
+    def restart(self):
+        cache = Cache(gpujobs={KEY: [read_gpujob(self.server.objects[GPUJOB])]})
+        api, defaults = self.server.api, PodDefaults(workload_image="x")
+        actor = Actor(api, self, defaults=defaults, reporter="me", provisioning=self.settings)
+        self.nodes = NodesRequests(api, self.settings, actor.template)
+        sources = Sources(
+            fence=Fence(api, namespace="gpupack-system"),
+            priorities=Priorities(api, most=1000),
+            preemptions=Preemptions(),
+            nodes=self.nodes,
+            bounds=NodesBounds(Bounds(between_seconds=0), print),
+        )
+        self.reconciler = Reconciler(api, actor, cache, PlanLine(print), Limits(), sources)
+
+    async def reconcile(self):
+        return await self.reconciler.reconcile(KEY)
+
+    def says(self, kind, message=""):
+        """The autoscaler's condition."""
+        (name,) = (name for name in self.server.objects if name.startswith(REQUESTS))
+        condition = {"type": kind, "status": "True", "reason": "Test", "message": message}
+        self.server.objects[name]["status"] = {"conditions": [condition]}
+
+    def places(self):
+        places = self.build.placement("a", "b")
+        self.answer = PlanResponse(placement=places, expires_seconds=10)
+
+    @property
+    def status(self):
+        return self.server.objects[GPUJOB]["status"]
+
+    @property
+    def asked(self):
+        """Names of all objects by which nodes were ever asked for."""
+        return [path for path in self.server.names("POST") if path in {REQUESTS, TEMPLATES}]
+
+
+@pytest.fixture
+def cluster(server, build):
+    return Cluster(server, build)
+
+
+async def test_the_status_comes_before_the_template_and_the_template_before_the_request(cluster):
+    await cluster.reconcile()
+    paths = [path for _, path in cluster.server.writes if "/events" not in path]
+    assert paths[:4] == [f"{GPUJOB}/status", f"{GPUJOB}/status", TEMPLATES, REQUESTS]
+    assert cluster.status["nodesRequest"]["state"] == "Asked"
+
+
+async def test_the_request_is_for_all_workers_as_they_will_be_and_belongs_to_the_job(cluster):
+    await cluster.reconcile()
+    request = cluster.server.objects[f"{REQUESTS}/train-nodes-1"]
+    assert request["spec"] == {
+        "provisioningClassName": ATOMIC,
+        "parameters": {"ValidUntilSeconds": "900"},
+        "podSets": [{"podTemplateRef": {"name": "train-nodes-1"}, "count": 2}],
+    }
+    template = cluster.server.objects[f"{TEMPLATES}/train-nodes-1"]
+    (container,) = template["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"gpupack.dev/gpu": "8"}
+    assert "affinity" not in template["template"]["spec"]
+    for item in (request, template):
+        (owner,) = item["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("GPUJob", cluster.build.UID)
+
+
+async def test_an_elastic_job_asks_for_those_who_start_together(server, build):
+    cluster = Cluster(server, build, workers=8, minWorkers=2)
+    await cluster.reconcile()
+    (pods,) = cluster.server.objects[f"{REQUESTS}/train-nodes-1"]["spec"]["podSets"]
+    assert pods["count"] == 2
+    assert "asks for nodes for 16 GPUs" in cluster.status["message"]
+
+
+async def test_workers_that_want_a_node_each_say_so_to_the_autoscaler(server, build):
+    cluster = Cluster(server, build, spread={"oneWorkerPerNode": True})
+    await cluster.reconcile()
+    spec = cluster.server.objects[f"{TEMPLATES}/train-nodes-1"]["template"]["spec"]
+    (term,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize("lost", [TEMPLATES, REQUESTS])
+async def test_nothing_is_asked_for_twice_when_the_operator_dies_between_two_writes(
+    cluster, monkeypatch, lost
+):
+    create = cluster.server.api.create
+
+    async def dies(resource, body, *, namespace="", **options):
+        if resource.collection(namespace) == lost:
+            raise Unreachable("killed")
+        return await create(resource, body, namespace=namespace, **options)
+
+    monkeypatch.setattr(cluster.server.api, "create", dies)
+    with pytest.raises(Unreachable):
+        await cluster.reconcile()
+    monkeypatch.undo()
+    cluster.restart()
+    await cluster.reconcile()
+    assert cluster.status["nodesRequest"]["number"] == 1
+    assert sorted(name for name in cluster.server.objects if "-nodes-" in name) == [
+        f"{TEMPLATES}/train-nodes-1",
+        f"{REQUESTS}/train-nodes-1",
+    ]
+
+
+async def test_a_request_whose_reply_was_lost_is_found_again_after_a_restart(cluster, monkeypatch):
+    create = cluster.server.api.create
+
+    async def loses(resource, body, *, namespace="", **options):
+        found = await create(resource, body, namespace=namespace, **options)
+        if resource.plural == "provisioningrequests":
+            raise Unreachable("lost")
+        return found
+
+    monkeypatch.setattr(cluster.server.api, "create", loses)
+    with pytest.raises(Unreachable):
+        await cluster.reconcile()
+    monkeypatch.undo()
+    cluster.restart()
+    await cluster.reconcile()
+    assert cluster.status["nodesRequest"]["state"] == "Asked"
+    assert cluster.asked == [TEMPLATES, REQUESTS, TEMPLATES, REQUESTS]
+    assert len([name for name in cluster.server.objects if name.startswith(REQUESTS)]) == 1
+
+
+async def test_after_the_autoscaler_s_yes_a_restart_changes_nothing(cluster):
+    await cluster.reconcile()
+    cluster.says("Provisioned")
+    await cluster.reconcile()
+    cluster.restart()
+    await cluster.reconcile()
+    assert cluster.status["nodesRequest"]["state"] == "Provisioned"
+    assert cluster.asked == [TEMPLATES, REQUESTS]
+
+
+async def test_workers_on_the_new_nodes_name_the_request_that_brought_them(cluster):
+    await cluster.reconcile()
+    cluster.says("Provisioned")
+    await cluster.reconcile()
+    cluster.places()
+    cluster.restart()
+    await cluster.reconcile()
+    annotations = cluster.server.objects[JOB]["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {
+        "autoscaling.x-k8s.io/consume-provisioning-request": "train-nodes-1",
+        "autoscaling.x-k8s.io/provisioning-class-name": ATOMIC,
+    }
+
+
+async def test_a_failed_request_is_deleted_with_its_template_and_says_why(cluster):
+    await cluster.reconcile()
+    cluster.says("Failed", "no machines")
+    await cluster.reconcile()
+    assert not [name for name in cluster.server.objects if "-nodes-" in name]
+    assert (
+        "ProvisioningRequest train-nodes-1: Failed (Test): no machines" in cluster.status["message"]
+    )
+    assert not cluster.status["nodesRequest"].get("objects")
+
+
+@pytest.mark.parametrize("kind", ["BookingExpired", "CapacityRevoked"])
+async def test_what_is_taken_back_before_the_job_is_placed_is_a_failure(cluster, kind):
+    await cluster.reconcile()
+    cluster.says(kind)
+    await cluster.reconcile()
+    assert cluster.status["nodesRequest"]["failures"] == 1
+
+
+async def test_without_the_kind_the_job_says_so_and_nothing_is_left(cluster):
+    cluster.server.refuse["provisioningrequests"] = (404, "NotFound", "no such resource")
+    await cluster.reconcile()
+    assert NO_KIND in cluster.status["message"]
+    assert not [name for name in cluster.server.objects if "-nodes-" in name]
+    assert cluster.status["reason"] == "TooFewFreeGpus"
+
+
+async def test_what_admission_refuses_is_told_in_its_words(cluster):
+    cluster.server.refuse["provisioningrequests"] = (403, "Forbidden", "exceeded quota: objects")
+    await cluster.reconcile()
+    assert "exceeded quota: objects" in cluster.status["message"]
+
+
+@pytest.mark.parametrize("path", [TEMPLATES, REQUESTS])
+async def test_somebody_else_s_object_of_that_name_is_left_alone_and_named(cluster, path):
+    meta = {"name": "train-nodes-1", "uid": "theirs", "resourceVersion": "1", "namespace": "team"}
+    cluster.server.put(f"{path}/train-nodes-1", {"metadata": meta})
+    await cluster.reconcile()
+    assert "train-nodes-1 exists and belongs to something else" in cluster.status["message"]
+    assert [name for name in cluster.server.objects if "-nodes-" in name] == [
+        f"{path}/train-nodes-1"
+    ]
+
+
+async def test_what_a_tenant_says_in_a_request_of_his_own_is_not_heard(cluster):
+    await cluster.reconcile()
+    name = f"{REQUESTS}/train-nodes-1"
+    theirs = msgspec.json.decode(msgspec.json.encode(cluster.server.objects[name]))
+    theirs["metadata"]["ownerReferences"] = []
+    cluster.server.objects[name] = theirs
+    cluster.says("Provisioned")
+    await cluster.reconcile()
+    assert "somebody deleted" in cluster.status["message"]
+    assert name in cluster.server.objects
+
+
+async def test_rights_that_were_taken_away_do_not_keep_a_job_from_going_on(cluster):
+    await cluster.reconcile()
+    cluster.settings = None
+    cluster.restart()
+    await cluster.reconcile()
+    assert cluster.status["nodesRequest"]["state"] == "Returned"
+    assert not [name for name in cluster.server.objects if "-nodes-" in name]
