@@ -137,7 +137,8 @@ BAD = [
     Bad(
         "a share kept within its bounds, which nothing does",
         share(isolation="strict"),
-        'spec.share.isolation: Unsupported value: "strict": supported values: "cooperative"',
+        "nothing isolates shares of a GPU strictly from each other: ask for gpus: 1 instead of a "
+        "share, or set isolation to limited",
     ),
     Bad(
         "NVLink between the GPUs of a worker that has a share",
@@ -311,6 +312,37 @@ BAD = [
         "oneWorkerPerNode needs maxNodes of at least workers; raise maxNodes or remove it",
     ),
     Bad(
+        "fewer workers than its least",
+        {"spec.workers": 2, "spec.minWorkers": 3},
+        "minWorkers are among the workers; raise workers or lower minWorkers",
+    ),
+    Bad(
+        "no worker at the least",
+        {"spec.workers": 2, "spec.minWorkers": 0},
+        "spec.minWorkers in body should be greater than or equal to 1",
+    ),
+    Bad(
+        "more workers that come and go than there may be",
+        {"spec.workers": 66, "spec.minWorkers": 1, "spec.workload.name": "transformer"},
+        "at most 64 workers can come and go; raise minWorkers",
+    ),
+    Bad(
+        "workers that come and go, and rules about all of them",
+        {
+            "spec.workers": 4,
+            "spec.minWorkers": 2,
+            "spec.workload.name": "transformer",
+            "spec.spread": {"maxNodes": 4},
+        },
+        "workers that come and go are placed one by one; remove spread or minWorkers",
+    ),
+    Bad(
+        "a workload that cannot go on when workers come and go",
+        {"spec.workers": 4, "spec.minWorkers": 2, "spec.workload.name": "allreduce"},
+        "of the built-in workloads none but transformer goes on when workers come and go; remove "
+        "minWorkers",
+    ),
+    Bad(
         "all workers in one NVLink clique and each on a node of its own",
         {"spec.workers": 2, "spec.spread": {"oneWorkerPerNode": True, "oneClique": True}},
         "oneClique puts all workers on one node; remove oneClique or oneWorkerPerNode",
@@ -356,6 +388,8 @@ BAD = [
 GOOD_TOO = [
     Bad("a share", share(), ""),
     Bad("a share that says how it is kept apart", share(isolation="cooperative"), ""),
+    Bad("a share that is limited", share(isolation="limited"), ""),
+    Bad("a share beside those of its namespace alone", share(shareWith="namespace"), ""),
     Bad("the smallest share", share(percent=1, memory="1Mi"), ""),
     Bad("the largest share", share(percent=99, memory="0.5Ti"), ""),
     Bad("our own resource by name", {"spec.resourceName": "gpupack.dev/gpu"}, ""),
@@ -369,5 +403,6 @@ FIXED = [
     ("share", share(), {"share": None, "gpus": 1}),
     ("resourceName", {}, {"resourceName": "nvidia.com/gpu"}),
     ("gpus", {}, {"gpus": 2}),
+    ("minWorkers", {}, {"minWorkers": 1}),
 ]
 """A field, a job, and a patch of its spec that would change the field once the job exists."""

@@ -71,6 +71,7 @@ KUBE_SCHEDULER = {
 
 IN_ANY_NAMESPACE = {
     "gpupack-agent": {
+        ("events.events.k8s.io", "", "create"),
         ("gpunodes.gpupack.dev", "", "create get"),
         ("gpunodes.gpupack.dev/status", "", "update"),
         ("pods", "", READ),
@@ -82,6 +83,8 @@ IN_ANY_NAMESPACE = {
         ("gpujobs.gpupack.dev/status", "", "update"),
         ("jobs.batch", "", "create delete get list patch watch"),
         ("pods", "", "create list watch"),
+        ("podtemplates", "", "create delete get"),
+        ("provisioningrequests.autoscaling.x-k8s.io", "", "create delete get"),
         ("priorityclasses.scheduling.k8s.io", "", "get"),
         ("services", "", "create get"),
     },

@@ -10,6 +10,8 @@ import pytest
 from admission import GPU, asking, pod
 from manifests import gpujob
 
+from gpupack_crds.names import SHARE_WITH_ANNOTATION as SHARE_WITH
+
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 MAX_VALUES = 4096
@@ -134,6 +136,13 @@ def test_a_pod_that_exists_is_narrowed_down_within_the_bounds_too(gated, change)
 
 def test_a_pod_that_exists_may_tolerate_more(gated):
     assert change_pod(gated, LATER["tolerations"][:1]) == ""
+
+
+def test_how_the_share_of_a_pod_that_exists_is_kept_apart_is_fixed(gated):
+    change = [{"op": "add", "path": "/metadata/annotations", "value": {SHARE_WITH: "namespace"}}]
+    assert "is fixed once the pod exists" in change_pod(gated, change)
+    other = [{"op": "add", "path": "/metadata/annotations", "value": {"example.com/a": "b"}}]
+    assert change_pod(gated, other) == ""
 
 
 def test_a_template_does_not_change_by_a_key_that_its_schema_does_not_know(resident):

@@ -43,12 +43,30 @@ def service(*owners, name="train"):
     }
 
 
+def pod_template(*owners, name="train-nodes-1"):
+    container = {"name": "worker", "image": JUDGE_IMAGE}
+    return {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": name, "ownerReferences": list(owners)},
+        "template": {"spec": {"containers": [container]}},
+    }
+
+
 def create(kube, manifest, *flags):
     flags = ("--dry-run=server", "-f", "-", AS_OPERATOR, *flags)
     return kube.kubectl("create", *flags, stdin=json.dumps(manifest)).stderr
 
 
-@pytest.mark.parametrize("manifest", [job(owner()), service(owner())], ids=["job", "service"])
+MADE = {
+    "job": job(owner()),
+    "worker": job(owner(), name="train-1-x2"),
+    "service": service(owner()),
+    "template": pod_template(owner()),
+}
+
+
+@pytest.mark.parametrize("manifest", MADE.values(), ids=MADE)
 def test_the_operator_makes_what_a_gpujob_controls(kube, manifest):
     assert create(kube, manifest) == ""
 
@@ -60,6 +78,11 @@ FOREIGN = {
     "a Job that a GPUJob owns and does not control": job(owner(controller=False)),
     "a Job of another name": job(owner(), name="other-1"),
     "a Job without a number": job(owner(), name="train-x"),
+    "a worker's Job without an attempt": job(owner(), name="train-x2"),
+    "a worker's Job without a number": job(owner(), name="train-1-x"),
+    "a Job that is named like a request for nodes": job(owner(), name="train-nodes-1"),
+    "a PodTemplate of nobody's": pod_template(),
+    "a PodTemplate of another name": pod_template(owner(), name="train-1"),
     "a Service of nobody's": service(),
     "a Service of another name": service(owner(), name="database"),
 }

@@ -10,6 +10,8 @@ import pytest
 from admission import asking, pod, sharing
 from harness import DEVICES_ANNOTATION, wait_for
 
+from gpupack_crds.names import ISOLATION_ANNOTATION
+
 KEPT = (
     "GPUPACK_DEVICES",
     "GPUPACK_DEVICE_PERCENT",
@@ -21,11 +23,16 @@ KEPT = (
 TELL = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
-def telling(container):
+def telling(container, annotations=None):
     """A pod whose container prints its environment, with one that somebody has set up for it."""
     command = {"command": ["python3", "-S", "-c", TELL]}
     source = {"envFrom": [{"configMapRef": {"name": "forged"}}]}
-    return pod(container | command | source, schedulerName="gpupack", restartPolicy="Never")
+    return pod(
+        container | command | source,
+        annotations=annotations,
+        schedulerName="gpupack",
+        restartPolicy="Never",
+    )
 
 
 def forged_settings():
@@ -42,12 +49,16 @@ def one(kube, name="idle"):
 
 
 @pytest.mark.parametrize(
-    ("container", "isolation"),
-    [(asking(), "exclusive"), (sharing(), "cooperative")],
-    ids=["whole", "share"],
+    ("container", "isolation", "annotations"),
+    [
+        (asking(), "exclusive", {}),
+        (sharing(), "cooperative", {}),
+        (sharing(), "limited", {ISOLATION_ANNOTATION: "limited"}),
+    ],
+    ids=["whole", "share", "limited"],
 )
-def test_variables_from_elsewhere_are_replaced_by_ours(kube, container, isolation):
-    kube.submit(forged_settings(), telling(container))
+def test_variables_from_elsewhere_are_replaced_by_ours(kube, container, isolation, annotations):
+    kube.submit(forged_settings(), telling(container, annotations))
     ended = "--for=jsonpath={.status.phase}=Succeeded"
     done = kube.kubectl("wait", "pod/idle", ended, "--timeout=60s")
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,9 @@ from admission import (
 )
 from manifests import JUDGE_IMAGE
 
+from gpupack_crds.names import ISOLATION_ANNOTATION as ISOLATION
+from gpupack_crds.names import SHARE_WITH_ANNOTATION as SHARE_WITH
+
 SIDECAR = {"restartPolicy": "Always"}
 GOOD = {
     "a GPU": ((asking(),), {}),
@@ -49,6 +52,9 @@ GOOD = {
         {},
     ),
     "narrowed to nodes": ((sharing(),), {"nodeSelector": {"zone": "a"}}),
+    "limited": ((sharing(),), {"annotations": {ISOLATION: "limited"}}),
+    "within the namespace": ((sharing(),), {"annotations": {SHARE_WITH: "namespace"}}),
+    "strictly a GPU": ((asking(),), {"annotations": {ISOLATION: "strict"}}),
     "held back by a gate": ((asking(),), {"schedulingGates": [{"name": "example.test/later"}]}),
 }
 NOT_OURS = {
@@ -75,6 +81,26 @@ def test_a_pod_that_asks_for_nothing_of_gpupacks_is_nobodys_business(tenant, con
 
 
 WAYS_ROUND = {
+    "a share that is isolated strictly": (
+        (sharing(),),
+        {"annotations": {ISOLATION: "strict"}},
+        "nothing isolates shares of a GPU strictly from each other",
+    ),
+    "whole GPUs that are limited": (
+        (asking(),),
+        {"annotations": {ISOLATION: "limited"}},
+        "whole GPUs are nobody else's: remove the annotation gpupack.dev/isolation",
+    ),
+    "an isolation that there is not": (
+        (sharing(),),
+        {"annotations": {ISOLATION: "total"}},
+        "there is no isolation total",
+    ),
+    "a share with friends": (
+        (sharing(),),
+        {"annotations": {SHARE_WITH: "friends"}},
+        "shared with anyone or within the namespace",
+    ),
     "another scheduler": ((asking(),), {"schedulerName": "a"}, '"gpupack" (it is "a")'),
     "the default scheduler": (
         (asking(),),

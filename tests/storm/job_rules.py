@@ -9,14 +9,14 @@ from storm_views import SeenJob, SeenPod
 BIND_SECONDS = 60.0
 """The operator's bind timeout (bindTimeoutSeconds), and so many workers have a second more."""
 BIND_WORKERS_PER_SECOND = 10
-NOT_COUNTED = {"Infrastructure", "Preempted", "Suspended"}
+NOT_COUNTED = {"Infrastructure", "Moved", "Preempted", "Suspended"}
 """Outcomes that cost no restart."""
 KEPT = 20
 """Attempts that a status remembers."""
 
 
 class WholeGangs:
-    """All workers of an attempt have places, and all get nodes in time, or the attempt ends.
+    """All workers of an attempt that start together have places and get nodes in time, or it ends.
 
     Args:
         slack_seconds: how much later than the bind timeout an attempt may end: its operator may
@@ -39,20 +39,21 @@ class WholeGangs:
             yield f"{job.key} has attempts {numbers} at once by its status"
         workers, gpus = job.placed
         if workers and job.phase in {"Admitted", "Running"}:
-            if workers != tuple(range(job.workers)):
+            if not set(range(job.least)) <= set(workers) <= set(range(job.workers)):
                 yield f"{job.key} has places for workers {list(workers)} of {job.workers}"
-            elif gpus != job.workers * job.gpus:
-                yield f"{job.key} has {gpus} GPUs for {job.workers} workers of {job.gpus}"
+            elif gpus != len(workers) * job.gpus:
+                yield f"{job.key} has {gpus} GPUs for {len(workers)} workers of {job.gpus}"
 
     def tick(self, jobs: Mapping[str, SeenJob], at: float) -> Iterator[str]:
         """Time passed."""
         for job in jobs.values():
             for attempt in () if job.has_ended else job.running:
-                bound = len(self._bound.get((job.uid, attempt.number), ()))
+                indices = self._bound.get((job.uid, attempt.number), set())
+                bound = len(indices & set(range(job.least)))
                 patience = BIND_SECONDS + job.workers / BIND_WORKERS_PER_SECOND + self._slack
-                if 0 < bound < job.workers and at > attempt.started + patience:
+                if 0 < bound < job.least and at > attempt.started + patience:
                     name = f"attempt {attempt.number} of {job.key}"
-                    yield f"{name} has nodes for {bound} of {job.workers} for too long"
+                    yield f"{name} has nodes for {bound} of {job.least} for too long"
 
 
 class NothingLost:

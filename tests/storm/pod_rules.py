@@ -55,6 +55,17 @@ class NoGpuTwice:
             if holders
         }
 
+    @property
+    def holders(self) -> list[str]:
+        """Who they are, and where."""
+        found = {
+            f"{pod.namespace}/{pod.name} on {pod.node}"
+            f"{'' if pod.deleted_by is None else ', being deleted'}"
+            for holders in self._holders.values()
+            for pod, _ in holders.values()
+        }
+        return sorted(found)
+
     def _judge(self, uuid: str) -> Iterator[str]:
         holders, gpu = self._holders[uuid].values(), self._gpus.get(uuid)
         who = " and ".join(sorted(f"{pod.namespace}/{pod.name}" for pod, _ in holders))

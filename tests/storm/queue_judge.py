@@ -8,6 +8,7 @@
     all workers of an attempt or none                    job_rules.WholeGangs
     preemption: named before, by right, not in turn      preemption_rules.FairPreemptions
     nothing is lost, and nothing runs too often          job_rules.NothingLost
+    out of service: nobody comes, who goes was there     service_rules.OutOfService
 
 Events of one kind come in the order in which they happened. Those of pods and those of GPUJobs come
 by two watches, so no rule asks which of two happened first where they are of different kinds.
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from job_rules import NothingLost, WholeGangs
 from pod_rules import Gpu, Limit, NoGpuTwice, OneAttemptAtATime, WithinLimits
 from preemption_rules import FairPreemptions
+from service_rules import OutOfService
 from storm_views import SeenJob, SeenPod
 
 
@@ -54,6 +56,7 @@ class Judge:
         self._attempts = OneAttemptAtATime()
         self._gangs = WholeGangs(slack_seconds=terms.slack_seconds)
         self._lives = NothingLost(terms.deletable)
+        self.service = OutOfService(slack_seconds=terms.slack_seconds)
 
     def pod(self, pod: SeenPod, at: float, *, gone: bool = False) -> None:
         """A pod changed."""
@@ -76,6 +79,7 @@ class Judge:
         self.jobs[job.uid] = job
         self._note(self._lives.job(before, job), at)
         self._note(self._gangs.job(job), at)
+        self._note(self.service.job(job, at), at)
         known = self._gone | self.jobs
         self._note(self.preemptions.job(job, known, at, blind=blind), at)
 

@@ -14,6 +14,7 @@ import queue_tenants
 import simulated_gpus
 from background import running
 from chaos import killing
+from growing_pool import Pool, WithGrown
 from harness import Kube, StillWaiting, wait_for
 from manifests import Judged
 from parts import Ledger
@@ -24,6 +25,7 @@ from queue_watcher import Watcher, watching
 from storm_views import SeenJob
 from storms import Server
 from truth_fleet import Shape
+from upkeep import Upkeep
 
 from gpupack_devcluster.driver import ClusterDriver
 
@@ -35,6 +37,7 @@ SLACK_SECONDS = 90.0
 SCALE_EVERY_SECONDS = (1.0, 4.0)
 MEDDLE_EVERY_SECONDS = (0.5, 2.0)
 OUTAGE_EVERY_SECONDS = (5.0, 15.0)
+UPKEEP_EVERY_SECONDS = (1.0, 3.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,8 @@ class Scale:
     servers: int
     parts: Sequence[str]
     rounds: int
+    upkeep: int
+    """So many times a node, or a GPU, is taken out of service."""
     kill_every_seconds: tuple[float, float]
     patience_seconds: float
 
@@ -63,8 +68,14 @@ class Report:
     outcomes: dict[str, int]
     killed: dict[str, int]
     outages: int
+    upkeep: dict[str, int]
+    nodes_that_came: int
+    moves: int
+    stopped_for_maintenance: int
     seconds: dict[str, float]
     preemptions: int
+    consolidations: int
+    shrinks: int
     unseen_preemptions: int
     meddled: int
     scaled: int
@@ -87,6 +98,8 @@ class QueueStormRun:
     ledger: Ledger
     nodes: Mapping[str, Shape]
     """The simulated ones."""
+    pool: Pool
+    """Of simulated ones that come and go."""
 
     def __call__(self, scale: Scale) -> Report:
         """Let it loose; fails where something was wrong at any time, or ends otherwise."""
@@ -96,7 +109,9 @@ class QueueStormRun:
             ends = storm.ends(tenants)
             models = (queue_tenants.H100, queue_tenants.A100, queue_tenants.T4)
             terms = Terms(
-                gpus=simulated_gpus.inventory(self.kube.gpunodes(), models),
+                gpus=WithGrown(
+                    simulated_gpus.inventory(self.kube.gpunodes(), models), queue_tenants.A100
+                ),
                 limits=queue_tenants.limits(namespaces),
                 deletable=frozenset(key for key, end in ends.items() if end is None),
                 slack_seconds=SLACK_SECONDS,
@@ -108,6 +123,7 @@ class QueueStormRun:
                     return self._storm(scale, storm, tenants, watcher, ends)
                 except BaseException as error:
                     error.add_note(f"the watcher saw: {list(judge.violations)}")
+                    error.add_note(f"GPUs are held by: {self._described(watcher)}")
                     raise
 
     def _storm(
@@ -120,8 +136,10 @@ class QueueStormRun:
     ) -> Report:
         begun = time.monotonic()
         meddling = Meddling(storm, tenants, scale.seed)
+        upkeep = Upkeep(self.kube, watcher, list(self.nodes), times=scale.upkeep, seed=scale.seed)
         storm.serve(tenants)
-        with self._killing(scale, watcher) as killed:
+        upkept = running(upkeep.act, _pauses(scale.seed, UPKEEP_EVERY_SECONDS))
+        with self._killing(scale, watcher) as killed, upkept:
             with (
                 running(meddling.act, _pauses(scale.seed, MEDDLE_EVERY_SECONDS)),
                 self._outages(scale, watcher) as outages,
@@ -136,9 +154,11 @@ class QueueStormRun:
             calm = time.monotonic()
             meddling.finish()
             set_scale(tenants, storm.servers, to_most=False)
+            wait_for(lambda: upkeep.is_over, seconds=scale.patience_seconds, what="no more upkeep")
             self._all_ended(scale, watcher, ends)
             finished = time.monotonic()
         self._all_free(watcher)
+        self.pool.wait_given_back(list(tenants.values()))
         self._all_served(scale, storm, tenants, watcher)
         wrong = watcher.look(lambda judge: list(judge.violations))
         assert wrong == [], json.dumps(wrong, indent=1)
@@ -148,12 +168,18 @@ class QueueStormRun:
             outcomes=Counter(each.outcome for job in jobs for each in job.attempts),
             killed=Counter(killed()),
             outages=outages(),
+            upkeep=upkeep.done,
+            nodes_that_came=len(self.pool.came),
+            moves=watcher.look(lambda judge: judge.service.moves),
+            stopped_for_maintenance=watcher.look(lambda judge: judge.service.stops),
             seconds={
                 "kills": round(calm - begun),
                 "all_ended": round(finished - begun),
                 "all": round(time.monotonic() - begun),
             },
             preemptions=watcher.look(lambda judge: judge.preemptions.count),
+            consolidations=watcher.look(lambda judge: judge.preemptions.consolidations),
+            shrinks=watcher.look(lambda judge: judge.preemptions.shrinks),
             unseen_preemptions=watcher.look(lambda judge: judge.preemptions.unseen),
             meddled=meddling.done,
             scaled=scaled(),
@@ -204,6 +230,16 @@ class QueueStormRun:
         wait_for(ended, seconds=scale.patience_seconds, what="all jobs ended", every_seconds=1.0)
         otherwise = ended_otherwise(watcher.look(_jobs), ends)
         assert otherwise == [], json.dumps(otherwise, indent=1)
+
+    def _described(self, watcher: Watcher) -> list[str]:
+        """Who holds GPUs, with what the API server says of the first of them."""
+        holders = watcher.look(lambda judge: judge.gpus.holders)
+        shown = ("--output=jsonpath={.metadata} {.status.phase} {.status.reason}",)
+        told = [
+            self.kube.kubectl("get", "pod", "--namespace", *each.split(" ")[0].split("/"), *shown)
+            for each in holders[:3]
+        ]
+        return [*holders, *(f"{each.stdout}{each.stderr}" for each in told)]
 
     def _all_free(self, watcher: Watcher) -> None:
         """By the pods and by the ledger."""

@@ -24,6 +24,8 @@ Manifest = dict[str, Any]
 SUCCEEDED = End("Succeeded", "Completed")
 TOO_LATE = End("Failed", "DeadlineExceeded")
 REAL_EVERY = 5
+MOVABLE, ELASTIC = 0.4, 0.4
+"""Parts of the jobs, and of the gangs of whole GPUs."""
 FATES = {
     "ends": 66,
     "fails": 12,
@@ -100,7 +102,8 @@ class Meddling:
 
     def __init__(self, storm: QueueStorm, tenants: Mapping[str, Kube], seed: int) -> None:
         self._tenants = tenants
-        self._left = [(job, job.acts) for job in storm.jobs if job.acts]
+        self._jobs = [job for job in storm.jobs if job.acts]
+        self._left = [(job, job.acts) for job in self._jobs]
         random.Random(seed).shuffle(self._left)
         self.done = 0
 
@@ -116,9 +119,17 @@ class Meddling:
             self._left.insert(TURN_AFTER, (job, acts))
 
     def finish(self) -> None:
-        """Do all that is left; all jobs are there."""
+        """Do all that is left; all jobs are there.
+
+        An apply whose answer was lost was done again, and so may have undone what was done here.
+        """
         while self._left:
             self.act()
+        for tenant in {job.tenant for job in self._jobs}:
+            there = {each["metadata"]["name"]: each for each in self._tenants[tenant].gpujobs()}
+            for job in self._jobs:
+                if job.tenant == tenant and _is_undone(there.get(job.name), job.acts[-1]):
+                    _do(self._tenants[tenant], job.name, job.acts[-1])
 
 
 def drawn(judged: Judged, *, jobs: int, servers: int, seed: int) -> QueueStorm:
@@ -139,6 +150,7 @@ def _job(judged: Judged, index: int, fate: str, chance: random.Random) -> StormJ
     tenant, name, real = chance.choice(list(QUOTAS)), f"storm-{index}", index % REAL_EVERY == 0
     models = (REAL,) if real else chance.choices(((A100,), (T4,), (A100, T4)), (7, 2, 1))[0]
     spec: Manifest = {"gpuModels": list(models)} | _priority(chance) | _size(tenant, models, chance)
+    spec |= _going_along(name, spec)
     if fate == "fails":
         spec["maxRestarts"] = chance.randint(0, 2)
     elif fate == "ignored":
@@ -164,6 +176,15 @@ def _job(judged: Judged, index: int, fate: str, chance: random.Random) -> StormJ
         end = None
     acts = {"resumed": ("resume",), "suspended": ("suspend", "resume"), "deleted": ("delete",)}
     return StormJob(tenant, manifest, end, acts.get(fate, ()))
+
+
+def _going_along(name: str, spec: Manifest) -> Manifest:
+    """How it lets itself be moved and resized."""
+    chance = random.Random(name)
+    found: Manifest = {"movable": True} if chance.random() < MOVABLE else {}
+    if "gpus" in spec and spec["workers"] > 1 and chance.random() < ELASTIC:
+        found["minWorkers"] = chance.randint(1, spec["workers"] - 1)
+    return found
 
 
 def _seconds(chance: random.Random, *, real: bool) -> float:
@@ -214,6 +235,12 @@ def _do(kube: Kube, name: str, act: str) -> bool:
         patch = json.dumps({"spec": {"suspend": act == "suspend"}})
         kube.insist("patch", "gpujob", name, "--type=merge", "--patch", patch)
     return True
+
+
+def _is_undone(job: Manifest | None, act: str) -> bool:
+    if job is None:
+        return False
+    return act == "delete" or bool(job["spec"].get("suspend"))
 
 
 def _turn(batches: list[tuple[str, list[Manifest]]], index: int) -> tuple[int, int]:

@@ -115,9 +115,10 @@ def tenants(kube: Kube, make: Callable[[str], Kube]) -> Iterator[dict[str, Kube]
         for name, value in PRIORITIES.items()
     ]
     cohorts = [_object("GPUCohort", name, spec) for name, spec in COHORTS.items()]
+    found: dict[str, Kube] = {}
     try:
         kube.submit(*classes, *cohorts)
-        found = {name: make(name) for name in QUOTAS}
+        found |= {name: make(name) for name in QUOTAS}
         for name, quota in QUOTAS.items():
             if quota:
                 spec: Manifest = {"weight": quota.weight, "gpus": quota.limits()}
@@ -125,6 +126,9 @@ def tenants(kube: Kube, make: Callable[[str], Kube]) -> Iterator[dict[str, Kube]
                 found[name].submit(_object("GPUQuota", "default", spec))
         yield found
     finally:
+        for each in found.values():
+            # Namespaces take their time to go, and the models that quotas name count for all.
+            each.kubectl("delete", "gpuquotas", "--all")
         kube.kubectl("delete", "gpucohorts", "--ignore-not-found", *COHORTS)
         kube.kubectl("delete", "priorityclasses", "--ignore-not-found", *PRIORITIES)
 

@@ -7,6 +7,7 @@ Names are written out here on purpose: none of the code that is judged says what
 import dataclasses
 import datetime as dt
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -57,11 +58,13 @@ class SeenPod:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SeenAttempt:
-    """One attempt of a GPUJob; `outcome` is empty while it runs."""
+    """One attempt of a GPUJob; `outcome` is empty while it runs, and `ended` infinite."""
 
     number: int
     started: float
     outcome: str = ""
+    reason: str = ""
+    ended: float = math.inf
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +72,24 @@ class SeenJob:
     """A GPUJob.
 
     Attributes:
+        least: workers that start together; others up to `workers` come and go.
         gpus: for each worker; 1 where it asks for a share.
         placed: workers that have a place by its status, and how many GPUs these have together.
-        victims: attempts that are to end for it, as UID/NUMBER, and by which right.
+        places: the nodes and GPUs of those.
+        kept: the nodes and GPUs that are kept for it while others end.
+        victims: attempts that are to end for it, as UID/NUMBER, and by which right; of workers that
+            come and go UID/NUMBER+WORKER.
+        resized: why workers came or went last.
     """
 
     uid: str
     namespace: str
     name: str
     workers: int = 1
+    least: int = 1
     gpus: int = 1
     priority: int = 0
+    movable: bool = False
     max_restarts: int = 0
     phase: str = ""
     reason: str = ""
@@ -87,7 +97,10 @@ class SeenJob:
     restarts: int = 0
     attempts: tuple[SeenAttempt, ...] = ()
     placed: tuple[tuple[int, ...], int] = ((), 0)
+    places: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
     victims: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    resized: str = ""
 
     @property
     def key(self) -> str:
@@ -98,6 +111,12 @@ class SeenJob:
     def has_ended(self) -> bool:
         """For good."""
         return self.phase in ENDED
+
+    @property
+    def beside(self) -> frozenset[int]:
+        """Workers that have places, and come and go."""
+        workers, _ = self.placed
+        return frozenset(index for index in workers if index >= self.least)
 
     @property
     def running(self) -> tuple[SeenAttempt, ...]:
@@ -139,25 +158,38 @@ def read_job(job: Json, priorities: Mapping[str, int]) -> SeenJob:
         namespace=metadata["namespace"],
         name=metadata["name"],
         workers=spec.get("workers", 1),
+        least=spec.get("minWorkers", spec.get("workers", 1)),
         gpus=spec.get("gpus", 1),
         priority=spec.get("priority", 0) if by_class is None else by_class,
+        movable=spec.get("movable", False),
         max_restarts=spec.get("maxRestarts", 0),
         phase=status.get("phase", ""),
         reason=status.get("reason", ""),
         attempt=status.get("attempt", 0),
         restarts=status.get("restarts", 0),
-        attempts=tuple(
-            SeenAttempt(each["number"], seconds(each["startedAt"]), each.get("outcome", ""))
-            for each in status.get("attempts", ())
-        ),
+        attempts=tuple(map(_attempt, status.get("attempts", ()))),
         placed=_placed(status.get("placement", ())),
+        places=_places(status.get("placement", ())),
+        kept=_places(status.get("preemption", {}).get("placement", ())),
         victims=_victims(status.get("preemption", {})),
+        resized=status.get("width", {}).get("reason", ""),
     )
 
 
 def seconds(text: str) -> float:
     """POSIX seconds of a Kubernetes timestamp."""
     return dt.datetime.fromisoformat(text).timestamp()
+
+
+def _attempt(told: Json) -> SeenAttempt:
+    ended = told.get("finishedAt")
+    return SeenAttempt(
+        number=told["number"],
+        started=seconds(told["startedAt"]),
+        outcome=told.get("outcome", ""),
+        reason=told.get("reason", ""),
+        ended=seconds(ended) if ended else math.inf,
+    )
 
 
 def _victims(preemption: Json) -> dict[str, str]:
@@ -176,3 +208,8 @@ def _placed(placement: list[Json]) -> tuple[tuple[int, ...], int]:
         for index in range(int(first), int(last or first) + 1)
     ]
     return tuple(sorted(workers)), sum(len(entry.get("gpus", ())) for entry in placement)
+
+
+def _places(placement: list[Json]) -> frozenset[str]:
+    nodes = {entry["node"] for entry in placement}
+    return frozenset(nodes.union(*(entry.get("gpus", ()) for entry in placement)))

@@ -277,6 +277,19 @@ def told_to_end(options):
 
 
 @on_cpus
+def test_the_losses_of_all_starts_lie_beside_the_checkpoints(alone, tmp_path):
+    kept = replace(SMALL, steps=3, checkpoint=tmp_path, checkpoint_every=2)
+    begun = measure(kept, "auto")
+    measure(replace(kept, steps=5), "auto")
+    files = [tmp_path / f"attempt-{number}" / "losses.jsonl" for number in (1, 2)]
+    found = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+    assert [[(each["step"], each["ranks"]) for each in of] for of in found] == [
+        [(0, 1), (1, 1), (2, 1)],
+        [(3, 1), (4, 1)],
+    ]
+    assert [each["loss"] for each in found[0]] == [row["loss"] for row in begun.rows]
+
+
 def test_a_signal_to_one_rank_ends_all_of_them_with_a_checkpoint(gang, tmp_path):
     options = replace(SMALL, steps=50, checkpoint=tmp_path, checkpoint_every=50)
     answers = gang(2, told_to_end, options)

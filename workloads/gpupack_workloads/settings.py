@@ -51,6 +51,7 @@ class Gang:
         port: the port there.
         processes: processes of this worker; None means one per GPU.
         backend: auto, nccl or gloo.
+        least: so many workers train where the others are not (yet, any more) there; None: all are.
     """
 
     run: str = "local"
@@ -60,6 +61,7 @@ class Gang:
     port: int = 29400
     processes: int | None = None
     backend: str = "auto"
+    least: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a place that cannot be."""
@@ -67,6 +69,8 @@ class Gang:
             raise BadArgument(f"worker index {self.index} is not among {self.workers} workers")
         if self.processes is not None and self.processes < 1:
             raise BadArgument(f"{self.processes} processes per worker: there must be at least 1")
+        if self.least is not None and not 1 <= self.least <= self.workers:
+            raise BadArgument(f"{self.least} workers at the least are not among {self.workers}")
         if self.backend not in BACKENDS:
             raise BadArgument(f"backend {self.backend!r} is none of {', '.join(BACKENDS)}")
 
@@ -84,7 +88,13 @@ class Gang:
             port=port,
             processes=_number(environ, "GPUPACK_PROCESSES_PER_WORKER", default=0) or None,
             backend=environ.get("GPUPACK_BACKEND") or "auto",
+            least=_number(environ, "GPUPACK_MIN_WORKERS", default=0) or None,
         )
+
+    @property
+    def elastic(self) -> bool:
+        """Whether workers come and go while the others train."""
+        return self.least is not None and self.least < self.workers
 
 
 def prepare(environ: MutableMapping[str, str]) -> None:

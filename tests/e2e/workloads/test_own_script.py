@@ -2,11 +2,11 @@
 """The example of a user's own script: all of its processes are one training, which goes on."""
 
 import json
-import shutil
 
 import pytest
 import yaml
-from harness import ROOT, STATE
+from harness import ROOT
+from volumes import shared_folder
 from workload_jobs import RUN_SECONDS, logs
 
 NAME = "train-torchrun"
@@ -15,28 +15,8 @@ DOCUMENTS = list(yaml.safe_load_all((ROOT / "examples" / f"{NAME}.yaml").read_te
 
 @pytest.fixture
 def volume(kube):
-    """What a class of storage would provide: a folder that all nodes of this host reach."""
-    folder = STATE / "volumes" / kube.namespace
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
-    claim = {"namespace": kube.namespace, "name": NAME}
-    kube.submit(
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": f"{kube.namespace}-{NAME}"},
-            "spec": {
-                "accessModes": ["ReadWriteMany"],
-                "capacity": {"storage": "1Gi"},
-                "claimRef": claim,
-                "hostPath": {"path": str(folder.resolve())},
-                "persistentVolumeReclaimPolicy": "Retain",
-            },
-        }
-    )
-    yield folder
-    kube.kubectl("delete", "pv", f"{kube.namespace}-{NAME}", "--wait=false")
-    shutil.rmtree(folder)
+    with shared_folder(kube, NAME) as folder:
+        yield folder
 
 
 def metrics(kube):

@@ -7,6 +7,7 @@ started outlives it.
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -68,7 +69,7 @@ def folder(tmp_path):
 
 def run(command, folder):
     """Run a command in a session of its own; whatever is left of that is ended and told."""
-    arguments = command.replace("…", REPLAYED).split()
+    arguments = shlex.split(command.replace("…", REPLAYED))
     with subprocess.Popen(
         [SCRIPTS / arguments[0], *arguments[1:]],
         cwd=folder,

@@ -46,6 +46,7 @@ def job(uid="j", *attempts, **more):
         SeenAttempt(number, 0.0, outcome) for number, outcome in enumerate(attempts, start=1)
     )
     told = {"namespace": "x", "name": uid, "attempt": len(attempts), **more}
+    told.setdefault("least", told.get("workers", 1))
     return SeenJob(uid=uid, attempts=numbered, **told)
 
 
@@ -170,7 +171,7 @@ def test_a_victim_that_nobody_names_is_seen(judge):
     judge.tick(10)
     assert judge.violations == {}
     judge.tick(11)
-    assert wrong(judge) == "x/j was stopped, and nobody named its attempt j/1"
+    assert wrong(judge) == "x/j was stopped or shrunk, and nobody named its attempt j/1"
 
 
 def test_a_victim_that_a_job_names_only_afterwards_is_seen(judge):
@@ -307,20 +308,37 @@ def test_a_job_is_read_from_the_api_s_json():
     found = read_job(
         {
             "metadata": {"uid": "u", "namespace": "x", "name": "j"},
-            "spec": {"workers": 4, "gpus": 2, "priorityClassName": "high", "maxRestarts": 1},
+            "spec": {
+                "workers": 4,
+                "minWorkers": 3,
+                "gpus": 2,
+                "priorityClassName": "high",
+                "maxRestarts": 1,
+                "movable": True,
+            },
             "status": {
                 "phase": "Running",
                 "attempt": 2,
                 "restarts": 1,
                 "attempts": [
-                    {"number": 1, "startedAt": "1970-01-01T00:00:01Z", "outcome": "Failed"},
+                    {
+                        "number": 1,
+                        "startedAt": "1970-01-01T00:00:01Z",
+                        "finishedAt": "1970-01-01T00:00:02Z",
+                        "outcome": "Preempted",
+                        "reason": "Maintenance",
+                    },
                     {"number": 2, "startedAt": "1970-01-01T00:00:02Z"},
                 ],
                 "placement": [
                     {"node": "n", "workers": "0-1,3", "gpus": ["a", "b", "c", "d", "e", "f"]},
                     {"node": "m", "workers": "2", "gpus": ["g", "h"]},
                 ],
-                "preemption": {"victims": [{"ground": "LowerPriority", "attempts": ["v/1"]}]},
+                "width": {"workers": 4, "reason": "ElasticGangShrinks"},
+                "preemption": {
+                    "victims": [{"ground": "LowerPriority", "attempts": ["v/1"]}],
+                    "placement": [{"node": "k", "workers": "0", "gpus": ["i"]}],
+                },
             },
         },
         {"high": 7},
@@ -330,4 +348,150 @@ def test_a_job_is_read_from_the_api_s_json():
         ((0, 1, 2, 3), 8),
         {"v/1": "LowerPriority"},
     )
+    assert found.attempts[0] == SeenAttempt(1, 1.0, "Preempted", "Maintenance", 2.0)
     assert found.running == (SeenAttempt(2, 2.0),)
+    assert (found.least, found.beside, found.resized) == (3, {3}, "ElasticGangShrinks")
+    assert found.movable
+    assert (found.places, found.kept) == (frozenset("nmabcdefgh"), frozenset("ki"))
+
+
+def attempts_of(seen, *attempts):
+    return dataclasses.replace(seen, attempts=attempts)
+
+
+def on(*places):
+    return {"places": frozenset(places)}
+
+
+def test_who_moves_or_is_stopped_for_a_maintenance_of_his_node_is_no_violation(judge):
+    for uid in ("Moved", "Preempted"):
+        judge.job(attempts_of(job(uid, "", **on("n", "a")), SeenAttempt(1, 10.0)), 10)
+    judge.service.out(judge.service.ask("n", "All", 50), 61)
+    judge.service.back("n", 61)
+    for uid in ("Moved", "Preempted"):
+        ends = SeenAttempt(1, 10.0, uid, "Maintenance")
+        judge.job(attempts_of(job(uid, uid, movable=True), ends), 62)
+    judge.tick(100)
+    assert (judge.violations, judge.service.moves, judge.service.stops) == ({}, 1, 1)
+
+
+def test_a_drain_may_act_before_it_is_heard_that_it_is_written(judge):
+    judge.job(attempts_of(job("j", "", **on("n")), SeenAttempt(1, 10.0)), 10)
+    judge.service.ask("n", "All", 50)
+    judge.job(
+        attempts_of(job("j", "Preempted"), SeenAttempt(1, 10.0, "Preempted", "Maintenance")), 51
+    )
+    assert (judge.violations, judge.service.stops) == ({}, 1)
+
+
+@pytest.mark.parametrize(
+    ("drain", "node", "ended", "outcome", "said"),
+    [
+        ("Never", "n", 60.0, "Moved", "attempt 1 of x/j was moved for no maintenance of"),
+        ("Movable", "n", 60.0, "Preempted", "attempt 1 of x/j was stopped for no maintenance"),
+        ("All", "elsewhere", 60.0, "Moved", "attempt 1 of x/j was moved for no maintenance"),
+        ("All", "n", 40.0, "Moved", "attempt 1 of x/j was moved for no maintenance"),
+        ("All", "n", 99.0, "Preempted", "attempt 1 of x/j was stopped for no maintenance"),
+    ],
+    ids=["no drain", "not all", "another node", "before", "long after"],
+)
+def test_who_leaves_for_no_maintenance_is_seen(judge, drain, node, ended, outcome, said):
+    judge.service.out(judge.service.ask("n", drain, 50), 50)
+    judge.service.back("n", 80)
+    judge.job(attempts_of(job("j", "", **on(node)), SeenAttempt(1, 10.0)), 10)
+    attempt = SeenAttempt(1, 10.0, outcome, "Maintenance", ended)
+    judge.job(attempts_of(job("j", outcome, movable=True), attempt), ended)
+    assert said in wrong(judge)
+
+
+def test_a_job_that_is_moved_and_does_not_say_that_it_may_be_is_seen(judge):
+    judge.job(job("j", "Moved", phase="Pending"), 10)
+    assert wrong(judge) == "x/j was moved, and does not say that it may be"
+
+
+@pytest.mark.parametrize("out", ["n", "a"], ids=["node", "GPU"])
+def test_who_is_let_in_where_no_work_is_to_go_is_seen(judge, out):
+    judge.service.out(judge.service.ask(out, "Never", 50), 50)
+    judge.job(attempts_of(job("j", "", **on("n", "a")), SeenAttempt(1, 56.0)), 57)
+    text = f"attempt 1 of x/j was let in on {out}, which was out of service for 6 s"
+    assert wrong(judge) == text
+
+
+@pytest.mark.parametrize("started", [49.0, 54.0, 69.0, 71.0])
+def test_who_was_let_in_before_or_after_is_no_violation(judge, started):
+    judge.service.out(judge.service.ask("n", "Never", 50), 50)
+    judge.service.back("n", 69.9)
+    judge.job(attempts_of(job("j", "", **on("n")), SeenAttempt(1, started)), 72)
+    assert judge.violations == {}
+
+
+def test_who_gets_places_that_were_kept_for_him_before_is_no_violation(judge):
+    judge.job(job("j", phase="Pending", kept=frozenset({"n"})), 40)
+    judge.service.out(judge.service.ask("n", "Never", 50), 50)
+    judge.job(attempts_of(job("j", "", **on("n")), SeenAttempt(1, 60.0)), 61)
+    assert judge.violations == {}
+
+
+def elastic(*workers, resized="", attempts=("",), **more):
+    """A gang of two to four workers, with places for some."""
+    placed = (workers, len(workers))
+    return job(
+        "j", *attempts, phase="Running", workers=4, least=2, placed=placed, resized=resized, **more
+    )
+
+
+def test_a_gang_that_grows_and_shrinks_for_somebody_is_no_violation(judge):
+    judge.job(elastic(0, 1), 0)
+    judge.job(elastic(0, 1, 2, 3, resized="GangGrew"), 1)
+    judge.job(job("k", namespace="y", phase="Pending", victims={"j/1+2": "ElasticGangShrinks"}), 2)
+    judge.job(elastic(0, 1, 2, resized="ElasticGangShrinks"), 3)
+    judge.job(elastic(0, 1, resized="WorkerFailed"), 4)
+    judge.tick(100)
+    assert (judge.violations, judge.preemptions.shrinks) == ({}, 1)
+
+
+def test_a_gang_that_shrinks_for_nobody_is_seen(judge):
+    judge.job(elastic(0, 1, 2, 3), 0)
+    judge.job(elastic(0, 1, 3, resized="ElasticGangShrinks"), 1)
+    judge.tick(11)
+    assert wrong(judge) == "x/j was stopped or shrunk, and nobody named its attempt j/1+1"
+
+
+def test_workers_that_end_with_their_attempt_are_no_violation(judge):
+    judge.job(elastic(0, 1, 2, 3, resized="ElasticGangShrinks"), 0)
+    judge.job(elastic(attempts=("Succeeded",), resized="ElasticGangShrinks"), 1)
+    judge.tick(100)
+    assert judge.violations == {}
+
+
+def test_an_elastic_gang_without_one_of_its_least_workers_is_seen(judge):
+    judge.job(elastic(0, 2), 0)
+    assert wrong(judge) == "x/j has places for workers [0, 2] of 4"
+
+
+def consolidated(priority=0):
+    """Job j moves, by its status."""
+    moved = SeenAttempt(1, 0.0, "Moved", "Consolidation", 5.0)
+    seen = job("j", "Moved", phase="Pending", movable=True, priority=priority)
+    return attempts_of(seen, moved)
+
+
+def test_who_moves_for_a_job_that_names_him_is_no_violation(judge):
+    judge.job(job("j", "", phase="Running", movable=True), 0)
+    judge.job(job("k", phase="Pending", victims={"j/1": "Consolidation"}), 1)
+    judge.job(consolidated(), 5)
+    judge.tick(100)
+    assert (judge.violations, judge.preemptions.consolidations) == ({}, 1)
+
+
+def test_who_moves_for_nobody_is_seen(judge):
+    judge.job(job("j", "", phase="Running", movable=True), 0)
+    judge.job(consolidated(), 5)
+    judge.tick(20)
+    assert wrong(judge) == "x/j was stopped or shrunk, and nobody named its attempt j/1"
+
+
+def test_who_is_to_move_for_a_job_of_lower_priority_is_seen(judge):
+    judge.job(job("j", "", phase="Running", movable=True, priority=1), 0)
+    judge.job(job("k", phase="Pending", victims={"j/1": "Consolidation"}), 1)
+    assert wrong(judge) == "x/j of priority 1 is to end for x/k of priority 0"

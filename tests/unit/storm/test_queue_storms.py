@@ -53,8 +53,11 @@ def test_every_cohort_of_a_quota_exists_and_there_are_two_trees():
 class Kubectl:
     """Notes what is done; the job comes to be only when it was asked for a second time."""
 
-    def __init__(self):
-        self.asked, self.done = 0, []
+    def __init__(self, *there):
+        self.asked, self.done, self.there = 0, [], there
+
+    def gpujobs(self):
+        return [{"metadata": {"name": name}, "spec": spec} for name, spec in self.there]
 
     def insist(self, verb, *rest):
         if verb == "get":
@@ -72,3 +75,20 @@ def test_a_job_is_suspended_before_it_is_resumed_though_it_is_not_there_at_first
     patches = [patch for _, patch in kubectl.done]
     assert patches == ['{"spec": {"suspend": true}}', '{"spec": {"suspend": false}}']
     assert meddling.done == 2
+
+
+@pytest.mark.parametrize(
+    ("acts", "there", "again"),
+    [
+        (("resume",), ("job", {"suspend": True}), [("patch", '{"spec": {"suspend": false}}')]),
+        (("resume",), ("job", {}), []),
+        (("delete",), ("job", {}), [("delete", "--ignore-not-found")]),
+        (("delete",), ("another", {}), []),
+    ],
+    ids=["suspended again", "resumed", "made again", "gone"],
+)
+def test_what_a_repeated_apply_undid_is_done_again(acts, there, again):
+    job = StormJob("vision", {"metadata": {"name": "job"}}, acts=acts)
+    kubectl = Kubectl(there)
+    Meddling(QueueStorm([job], []), {"vision": kubectl}, seed=1).finish()
+    assert kubectl.done[1:] == again

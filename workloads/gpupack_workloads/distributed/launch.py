@@ -33,6 +33,13 @@ from gpupack_workloads.settings import Gang
 logger = logging.getLogger(__name__)
 
 JOIN_SECONDS = 300
+STORE_OF_EACH_ROUND = ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+"""In a store that outlives a round, ranks find addresses of those who were there before them."""
+RESIZES = 1_000_000
+"""Processes end with each worker that comes or goes, and are started again as often as that."""
+ELASTIC = {"last_call_timeout": 3, "keep_alive_interval": 1, "keep_alive_max_attempt": 3}
+"""Seconds: how long those who are enough await the others; how often workers show that they are
+there, and how often one may not."""
 
 
 def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, gang: Gang) -> Result:
@@ -56,6 +63,8 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
     if gang.index == 0:
         os.environ[peers.SERVES_RENDEZVOUS] = "1"
     try:
+        if gang.elastic:
+            os.environ.setdefault(*STORE_OF_EACH_ROUND)
         meeting_point = wait_for_name(gang.host, Patience())
         config = launch_config(gang, local, address=own_address(meeting_point))
         logger.info("worker %d of %d starts %d process(es)", gang.index, gang.workers, local)
@@ -73,15 +82,19 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
 def launch_config(gang: Gang, local: int, *, address: str) -> LaunchConfig:
     """Return torchrun's settings for this worker."""
     return LaunchConfig(
-        min_nodes=gang.workers,
+        min_nodes=gang.least or gang.workers,
         max_nodes=gang.workers,
         nproc_per_node=local,
         run_id=gang.run,
         rdzv_backend="c10d",
         rdzv_endpoint=f"{gang.host}:{gang.port}",
-        rdzv_configs={"is_host": gang.index == 0, "join_timeout": JOIN_SECONDS},
+        rdzv_configs={
+            "is_host": gang.index == 0,
+            "join_timeout": JOIN_SECONDS,
+            **(ELASTIC if gang.elastic else {}),
+        },
         local_addr=address,
-        max_restarts=0,
+        max_restarts=RESIZES if gang.elastic else 0,
         monitor_interval=0.1,
         start_method="spawn",
     )

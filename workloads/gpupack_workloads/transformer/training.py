@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import Interrupted
+from gpupack_workloads.transformer.checkpoint.course import note
 from gpupack_workloads.transformer.checkpoint.folder import Checkpoint
 from gpupack_workloads.transformer.checkpoint.state import load, save
 from gpupack_workloads.transformer.parallel import Learner
@@ -92,6 +93,7 @@ class Training:
         self.words: deque[torch.Tensor] = deque(maxlen=2)
         self.save_seconds = 0.0
         self.saved_at: int | None = None
+        self.noted = 0
 
     def run(self) -> Trained:
         """Take all steps."""
@@ -137,6 +139,7 @@ class Training:
         # The next attempt must not go on from a network that has lost its numbers.
         self.fetch()
         start = time.perf_counter()
+        self.note_losses()
         save(
             self.learner,
             self.keeping.folder,
@@ -145,6 +148,15 @@ class Training:
         )
         self.save_seconds = max(self.save_seconds, time.perf_counter() - start)
         self.saved_at = done
+
+    def note_losses(self) -> None:
+        """Leave those that stand in no file yet beside the checkpoints."""
+        keeping, rank = self.keeping, self.learner.world_rank
+        with all_or_none():
+            if rank.index == 0 and keeping.folder is not None:
+                fresh, first = self.losses[self.noted :], self.first + self.noted
+                note(keeping.folder, keeping.attempt, fresh, first=first, ranks=rank.ranks)
+        self.noted = len(self.losses)
 
     def where(self) -> str:
         """Say what is kept of the training."""

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs out of service: rules of the outside watcher about maintenance and failed GPUs."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator
+from math import inf
+from typing import Final
+
+from storm_views import SeenAttempt, SeenJob
+
+MAINTENANCE: Final = "Maintenance"
+MOVED: Final = "Moved"
+LATE_SECONDS: Final = 5.0
+"""So long after a GPU is out of service somebody may still be let in there: nobody was told yet."""
+WHOLE_SECONDS: Final = 1.0
+"""Statuses tell times without their fractions."""
+
+
+@dataclasses.dataclass(slots=True)
+class Window:
+    """A node, or one GPU, is out of service.
+
+    Attributes:
+        drain: who is to leave it, as GPUNodes say it; Never for a failed GPU.
+        asked: before that was written.
+        since: after; infinite where that is not known to be written.
+    """
+
+    name: str
+    drain: str
+    asked: float
+    since: float = inf
+    until: float = inf
+
+
+class OutOfService:
+    """Nobody is let in where no work is to go, and who is moved or stopped for that was there.
+
+    Args:
+        slack_seconds: how long after the end of a window somebody may still be told to have left
+            for it: he has his grace period, and the operator may be dead.
+    """
+
+    def __init__(self, *, slack_seconds: float) -> None:
+        self._slack = slack_seconds
+        self._windows: list[Window] = []
+        self._places: dict[tuple[str, int], set[str]] = defaultdict(set)
+        """By attempt, its nodes and GPUs."""
+        self._kept: dict[str, dict[str, float]] = defaultdict(dict)
+        """By job, since when a node or GPU is kept for it."""
+        self._told: set[tuple[str, int]] = set()
+        self.moves = 0
+        self.stops = 0
+
+    def ask(self, name: str, drain: str, at: float) -> Window:
+        """It is about to be written that no work is to go to this node, or GPU."""
+        self._windows.append(window := Window(name, drain, at))
+        return window
+
+    def out(self, window: Window, at: float) -> None:
+        """That is written."""
+        window.since = at
+
+    def back(self, name: str, at: float) -> None:
+        """It is in service again."""
+        for window in self._windows:
+            if window.name == name:
+                window.until = min(window.until, at)
+
+    def job(self, job: SeenJob, at: float) -> Iterator[str]:
+        """A GPUJob changed."""
+        kept = self._kept[job.uid]
+        self._kept[job.uid] = {name: kept.get(name, at) for name in job.kept | job.places}
+        for attempt in job.running:
+            self._places[job.uid, attempt.number] |= job.places
+            yield from self._let_in(job, attempt)
+        for attempt in job.attempts:
+            name = job.uid, attempt.number
+            of_upkeep = attempt.outcome == MOVED or attempt.reason == MAINTENANCE
+            if not of_upkeep or name in self._told:
+                continue
+            self._told.add(name)
+            moved = attempt.outcome == MOVED
+            self.moves += moved
+            self.stops += not moved
+            if moved and not job.movable:
+                yield f"{job.key} was moved, and does not say that it may be"
+            if attempt.reason == MAINTENANCE and not self._was_asked(name, attempt, at):
+                what = "moved" if moved else "stopped"
+                of = ", ".join(sorted(self._places[name]))
+                text = f"attempt {attempt.number} of {job.key} was {what}"
+                yield f"{text} for no maintenance of {of}"
+
+    def _let_in(self, job: SeenJob, attempt: SeenAttempt) -> Iterator[str]:
+        for window in self._windows:
+            until = window.until - WHOLE_SECONDS
+            if window.name in job.places and window.since < attempt.started < until:
+                since = min(attempt.started, self._kept[job.uid][window.name])
+                late = since - window.since
+                if late > LATE_SECONDS:
+                    text = f"attempt {attempt.number} of {job.key} was let in on {window.name}"
+                    yield f"{text}, which was out of service for {late:.0f} s"
+
+    def _was_asked(self, name: tuple[str, int], attempt: SeenAttempt, at: float) -> bool:
+        """Where its places were never seen, any maintenance of the time will do."""
+        drains = {"Movable", "All"} if attempt.outcome == MOVED else {"All"}
+        places, ended = self._places[name], min(attempt.ended, at)
+        return any(
+            window.drain in drains
+            and (not places or window.name in places)
+            and window.asked <= ended + WHOLE_SECONDS
+            and attempt.started <= window.until + LATE_SECONDS
+            and ended <= window.until + self._slack
+            for window in self._windows
+        )
