@@ -8,6 +8,9 @@ that follow until nothing is due, and one after nothing has changed. And the fir
 submitted in a lane that there is, or in a new one, after a node failed or was repaired, and after
 other quotas were configured (with the configuring itself).
 
+With `--consolidation` all jobs are movable, only those that need whole nodes wait, and others are
+moved for them where that costs less than so many GPU-hours by GPU-hour gained.
+
     python benchmarks/queue_cycle.py [--ends 200] [--changes 20] [--nodes 5000] [--jobs 10000]
 """
 
@@ -38,6 +41,7 @@ from gpupack_core import (
 )
 from gpupack_core.queueing import (
     ANY,
+    Consolidation,
     Decisions,
     Job,
     JobId,
@@ -97,6 +101,7 @@ class Owner:
         self.jobs: dict[JobId, Job] = {}
         self.running: dict[JobId, tuple[Placement, ...]] = {}
         self.ends: dict[JobId, float] = {}
+        self.moved = 0
 
     def submit(self, job: Job, now: float) -> None:
         """It waits."""
@@ -114,8 +119,16 @@ class Owner:
         for preempt in decisions.preemptions:
             self.queue.reserve(preempt, self.cluster, now)
             for victim in preempt.victims:
-                self.end(victim.job, now)
-                self.queue.submit(self.jobs[victim.job], now)
+                self._stop(victim.job, now)
+        for each in decisions.consolidations:
+            self.moved += len(each.moves)
+            self.queue.consolidate(each, self.cluster, now)
+            for move in each.moves:
+                self._stop(move.job, now)
+
+    def _stop(self, job: JobId, now: float) -> None:
+        self.end(job, now)
+        self.queue.submit(self.jobs[job], now)
 
     def end(self, job: JobId, now: float) -> None:
         """Its GPUs are free."""
@@ -151,10 +164,12 @@ def quotas(milli: int) -> Quotas:
     return Quotas(tuple(Quota(Tenant(f"t{n}"), promised) for n in range(0, TENANTS, 5)))
 
 
-def world(node_count: int, job_count: int, policy: str) -> Owner:
+def world(node_count: int, job_count: int, policy: str, consolidation: float) -> Owner:
     """Full, with so many who wait."""
     random = Random(1)  # noqa: S311  # not for secrets
-    queue = Queue(Rules(), quotas(PROMISED))
+    movable = consolidation > 0
+    moves = Consolidation(ratio=consolidation, calm=600.0)
+    queue = Queue(Rules(consolidation=moves), quotas(PROMISED))
     owner = Owner(Cluster(nodes(node_count)), queue, planner(policy))
     kinds = [(Tenant(f"t{n}"), gang) for n in range(TENANTS) for gang in KINDS]
     filled = 0
@@ -162,7 +177,7 @@ def world(node_count: int, job_count: int, policy: str) -> Owner:
         number = len(owner.jobs)
         tenant, gang = kinds[number % len(kinds)]
         duration = 1000 + random.expovariate(1 / 7200)
-        job = Job(JobId(f"run-{number}"), gang, 0.0, tenant, duration=duration)
+        job = Job(JobId(f"run-{number}"), gang, 0.0, tenant, duration=duration, movable=movable)
         places = owner.plan(owner.cluster, job)
         if places is None:
             break
@@ -173,10 +188,12 @@ def world(node_count: int, job_count: int, policy: str) -> Owner:
         owner.ends[job.id] = duration
         owner.running[job.id] = places
         filled += gang.workers * gang.request.milli
+    if movable:
+        kinds = [(tenant, gang) for tenant, gang in kinds if gang.request.gpus == GPUS]
     for number in range(job_count):
         tenant, gang = kinds[number % len(kinds)]
         job = Job(JobId(f"wait-{number}"), gang, float(number), tenant, duration=3600.0)
-        owner.submit(job, 0.0)
+        owner.submit(replace(job, movable=movable), 0.0)
     return owner
 
 
@@ -204,8 +221,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--policy", default="best-fit")
+    parser.add_argument("--consolidation", type=float, default=0.0, metavar="RATIO")
     given = parser.parse_args()
-    owner = world(given.nodes, given.jobs, given.policy)
+    owner = world(given.nodes, given.jobs, given.policy, given.consolidation)
     now = 1000.0
     print(f"{len(owner.running)} run, {len(owner.queue)} wait")
     print(f"first: {sum(owner.settle(now)):.0f} ms until nothing more is due")
@@ -225,6 +243,8 @@ def main() -> None:
             took = 1000 * (process_time() - begun)
             costs = owner.settle(now)
             table.setdefault(what, []).append(took + costs[0])
+    if given.consolidation:
+        print(f"{owner.moved} jobs were moved")
     for name, figures in ((name, sorted(found)) for name, found in table.items() if found):
         middle, high = figures[len(figures) // 2], figures[int(len(figures) * 0.99)]
         print(f"{name}: median {middle:.2f} ms, p99 {high:.2f}, largest {figures[-1]:.2f}")
