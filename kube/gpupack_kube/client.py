@@ -242,7 +242,7 @@ class Api:
                 async for line in lines.lines(chunks, most_bytes=self._largest_bytes):
                     yield _event(line, call=f"WATCH {path}")
             finally:
-                response.close()
+                _hang_up(response)
 
     async def _send(
         self,
@@ -268,7 +268,7 @@ class Api:
             parts.append(chunk)
             size += len(chunk)
             if size > self._largest_bytes:
-                response.close()
+                _hang_up(response)
                 raise errors.Oversized(
                     f"{call}: the answer is larger than {self._largest_bytes >> 20} MiB; "
                     "GPUPACK_LARGEST_OBJECT_MIB says how much is read"
@@ -311,6 +311,16 @@ class Api:
                     call=f"{method} {path}",
                 )
         return response
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """Leave an answer that has not ended, without waiting for TLS's goodbye from the other end.
+
+    `close` alone waits for it, up to 30 seconds; a loop that ends before leaves an open socket.
+    """
+    if (connection := response.connection) and connection.transport:
+        connection.transport.abort()
+    response.close()
 
 
 def decode(data: bytes | msgspec.Raw, kind: type[D]) -> D:

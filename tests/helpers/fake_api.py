@@ -173,13 +173,13 @@ async def serving(app):
 
 
 @contextlib.contextmanager
-def kubeconfig(address):
+def kubeconfig(address, **cluster):
     """A kubeconfig for the server at an address, with the token `secret`; yields its path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {"server": address}}],
+        "clusters": [{"name": "test", "cluster": {"server": address} | cluster}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         "users": [{"name": "test", "user": {"token": "secret"}}],
     }

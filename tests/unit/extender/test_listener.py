@@ -3,18 +3,14 @@
 
 import asyncio
 import contextlib
-import datetime as dt
 import ssl
 import time
 
 import aiohttp
 import pytest
 import uvloop
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from listening import listening
+from self_signed import self_signed
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -41,24 +37,8 @@ class Ready:
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory):
     """A certificate of its own."""
-    folder, key = tmp_path_factory.mktemp("tls"), ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "tls.crt").write_bytes(certificate.public_bytes(pem))
-    (folder / "tls.key").write_bytes(key.private_bytes(pem, form, secret))
-    return Serving(tls_cert=str(folder / "tls.crt"), tls_key=str(folder / "tls.key"))
+    certificate, key = self_signed(tmp_path_factory.mktemp("tls"))
+    return Serving(tls_cert=str(certificate), tls_key=str(key))
 
 
 def on_both_loops(scenario):

@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
+import gc
+import socket
+import ssl
+import threading
+
 import pytest
 from aiohttp import web
+from fake_api import kubeconfig
+from self_signed import self_signed
 
 from gpupack_kube import errors
+from gpupack_kube.client import Api, Opened
 from gpupack_kube.resources import LEASES, PODS
 
 
@@ -51,3 +60,34 @@ async def test_a_watch_that_is_too_old_is_expired(serve):
     async with serve(handler) as api:
         with pytest.raises(errors.Expired):
             [event async for event in api.watch(PODS, resourceVersion="1")]
+
+
+def test_a_watch_that_is_left_keeps_no_connection_to_a_server_that_says_no_goodbye(tmp_path):
+    """Left open, its socket is found when the loop is gone, as a warning of a later test."""
+    certificate, key = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    left = threading.Event()
+
+    def answer(listening):
+        with context.wrap_socket(listening.accept()[0], server_side=True) as connection:
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            left.wait()
+
+    async def watch_and_leave(path):
+        async with Api.connect({"KUBECONFIG": path}) as api:
+            async for event in api.watch(PODS, resourceVersion="1"):
+                assert isinstance(event, Opened)
+                asyncio.current_task().cancel()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=answer, args=(listening,))
+        server.start()
+        address = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        trusting = {"insecure-skip-tls-verify": True}
+        with kubeconfig(address, **trusting) as path, pytest.raises(asyncio.CancelledError):
+            asyncio.run(watch_and_leave(path))
+        left.set()
+        server.join()
+    gc.collect()

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A certificate for servers of tests."""
+
+import datetime as dt
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+def self_signed(folder):
+    """Write tls.crt and tls.key, for `localhost`, into a folder; returns both paths."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "tls.crt").write_bytes(certificate.public_bytes(pem))
+    (folder / "tls.key").write_bytes(key.private_bytes(pem, form, secret))
+    return folder / "tls.crt", folder / "tls.key"
