@@ -133,7 +133,11 @@ async def run(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, str]) -> None:
-    known_devices = KnownDevices(boot_id=boot_id(), on_forget=inventory.forget)
+    known_devices = KnownDevices(
+        boot_id=boot_id(),
+        hold_seconds=settings.inventory.hysteresis_seconds,
+        on_forget=inventory.forget,
+    )
     try:
         known_devices.update(await inventory.scan())
     except DriverHangs as error:

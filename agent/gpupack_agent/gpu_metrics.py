@@ -13,6 +13,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gpupack_agent.grading.grade import ORDER
 from gpupack_agent.holders import annotated
 from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_agent.known_devices import KnownDevices
@@ -109,7 +110,6 @@ COUNTERS: Final[tuple[tuple[str, str, Read], ...]] = (
     ),
     ("PCIE_REPLAY_COUNTER", "PCIe retries.", lambda gpu: gpu.errors.pcie_replays),
 )
-HEALTHS: Final = ("Healthy", "Degraded", "Failed")
 
 
 class GpuMetrics(Collector):
@@ -179,11 +179,11 @@ def _throttled(gpus: tuple[GpuFacts, ...]) -> Metric:
 def _health(devices: tuple[GpuDevice, ...]) -> Metric:
     family = GaugeMetricFamily(
         "gpupack_agent_gpu_health",
-        "1 for what the GPU is: Healthy, Degraded or Failed.",
+        "1 for what the GPU is: Healthy, Degraded, Draining or Failed.",
         labels=("gpu", "UUID", "modelName", "health"),
     )
     for device in devices:
-        for health in HEALTHS:
+        for health in ORDER:
             labels = [str(device.index), device.uuid, device.model, health]
             family.add_metric(labels, device.health == health)
     return family

@@ -3,10 +3,12 @@
 
 A GPU that a scan no longer finds is not forgotten: pods may hold it, and its owner must hear of it.
 It stays, as Failed, until the GPUNode is deleted. So does what the driver reported of a GPU, until
-the node boots (`inventory.health` says why). Both outlive the agent for real GPUs, through GPUNode
+the node boots (`grading.rules` says why). Both outlive the agent for real GPUs, through GPUNode
 itself; simulated ones are forgotten at a restart, since the file says what they are. A MIG slice is
 forgotten at once: nobody is handed any, and a GPU that is cut anew now and then would leave more of
 them behind than GPUNode takes.
+
+Of what gets better that is said once it has stayed so (`grading.hysteresis`).
 
 While no scan succeeds what is known stays, and GPUNode says since when. After a while the GPUs get
 no new work: whether they work nobody knows.
@@ -19,11 +21,16 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from gpupack_agent.inventory import health
+from gpupack_agent.grading import hysteresis, rules
+from gpupack_agent.grading.grade import is_worse
+from gpupack_agent.grading.hysteresis import written
 from gpupack_agent.inventory.base import Findings
-from gpupack_crds.gpunode import GpuDevice, GpuNodeStatus
+from gpupack_crds.gpunode import MAX_CAUSES, GpuDevice, GpuNodeStatus
 
 GONE = "the driver no longer finds this GPU; if it was taken out, delete this GPUNode"
+
+GONE_RULE = "Gone"
+NOT_SEEN_RULE = "NotLookedAt"
 
 CAUSE_CHARACTERS = 256
 """As many as GPUNode takes."""
@@ -57,38 +64,38 @@ def unseen(
     """What is known of GPUs that could not be looked at since then."""
     if (now - since).total_seconds() < STALE_SECONDS:
         return tuple(devices)
-    cause = f"not looked at since {_written(since)}: {reason}"[:CAUSE_CHARACTERS]
+    cause = f"not looked at since {written(since)}: {reason}"[:CAUSE_CHARACTERS]
     return tuple(
-        msgspec.structs.replace(device, health="Degraded", cause=cause)
-        if device.health == "Healthy"
+        msgspec.structs.replace(device, health="Draining", cause=cause, causes=(NOT_SEEN_RULE,))
+        if not is_worse(device.health, "Degraded")
         else device
         for device in devices
     )
 
 
 def _gone(device: GpuDevice) -> GpuDevice:
-    return msgspec.structs.replace(device, health="Failed", cause=GONE)
+    return msgspec.structs.replace(device, health="Failed", cause=GONE, causes=(GONE_RULE,))
 
 
 def _blamed(device: GpuDevice, xids: frozenset[int]) -> GpuDevice:
     """Hold against a GPU what was reported of it before this agent started, too."""
     counted = tuple(sorted(xids.union(device.xids)))
-    grade, cause = health.grade(None, counted)
-    if health.is_worse(grade, device.health):
-        return msgspec.structs.replace(device, xids=counted, health=grade, cause=cause)
-    return msgspec.structs.replace(device, xids=counted)
+    past = rules.judge(None, counted)
+    if is_worse(past.health, device.health):
+        causes = tuple(dict.fromkeys(past.causes + device.causes))[:MAX_CAUSES]
+        return msgspec.structs.replace(
+            device, xids=counted, health=past.health, cause=past.cause, causes=causes
+        )
+    causes = tuple(dict.fromkeys(device.causes + past.causes))[:MAX_CAUSES]
+    return msgspec.structs.replace(device, xids=counted, causes=causes)
 
 
 def _dated(device: GpuDevice, before: GpuDevice | None, now: dt.datetime) -> GpuDevice:
     since: str | None = None
     if device.health != "Healthy":
         same = before and (before.health, before.cause) == (device.health, device.cause)
-        since = before.since if before and same else _written(now)
+        since = before.since if before and same else written(now)
     return msgspec.structs.replace(device, since=since)
-
-
-def _written(moment: dt.datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class KnownDevices:
@@ -96,11 +103,21 @@ class KnownDevices:
 
     Args:
         boot_id: which boot of the node this is; what was reported in another one does not count.
+        hold_seconds: for how long a GPU must be better before that is said.
         on_forget: told when what was reported in this one does not count any more either.
     """
 
-    def __init__(self, *, boot_id: str = "", on_forget: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        *,
+        boot_id: str = "",
+        hold_seconds: float = 0.0,
+        on_forget: Callable[[], None] = lambda: None,
+    ) -> None:
         self.boot_id = boot_id
+        self._hold_seconds = hold_seconds
+        self._judged: dict[str, GpuDevice] = {}
+        """As the last scan that succeeded, or the agent before, left them."""
         self.findings = Findings(devices=())
         self.busy: Mapping[str, bool] = {}
         """As the last scan found it; empty where that failed."""
@@ -127,12 +144,15 @@ class KnownDevices:
         known = unseen(self.findings.devices, since, now=now, reason=reason)
         devices = dated(self.devices, known, now=now)
         self._publish(
-            dataclasses.replace(self.findings, devices=devices, stale_since=_written(since))
+            dataclasses.replace(self.findings, devices=devices, stale_since=written(since))
         )
 
     def recall(self, recorded: GpuNodeStatus) -> None:
         """Take in what GPUNode recorded before this agent started."""
         known = {device.uuid: device for device in remembered(recorded.devices)}
+        self._judged = {
+            uuid: device for uuid, device in known.items() if NOT_SEEN_RULE not in device.causes
+        }
         if "" in {recorded.boot_id, self.boot_id} or recorded.boot_id == self.boot_id:
             self._xids = {uuid: frozenset(device.xids) for uuid, device in known.items()}
         if self._unseen_since is None:
@@ -143,7 +163,7 @@ class KnownDevices:
 
     def forget(self) -> None:
         """Keep only what the last scan found, and hold nothing of the past against it."""
-        self._xids = {}
+        self._xids, self._judged = {}, {}
         self._on_forget()
         found = tuple(device for device in self.findings.devices if device.cause != GONE)
         self._publish(dataclasses.replace(self.findings, devices=found))
@@ -159,7 +179,15 @@ class KnownDevices:
         ]
         # A process that asks the driver anew knows of no errors before it began.
         self._xids |= {device.uuid: frozenset(device.xids) for device in blamed}
-        devices = dated(known, merge(known.values(), blamed), now=dt.datetime.now(dt.UTC))
+        now = dt.datetime.now(dt.UTC)
+        steady = [
+            hysteresis.steady(
+                device, self._judged.get(device.uuid), now=now, hold_seconds=self._hold_seconds
+            )
+            for device in blamed
+        ]
+        devices = dated(known, merge(known.values(), steady), now=now)
+        self._judged = {device.uuid: device for device in devices}
         self._publish(dataclasses.replace(found, devices=devices))
 
     def _publish(self, findings: Findings) -> None:

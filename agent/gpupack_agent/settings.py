@@ -61,6 +61,10 @@ class InventorySettings:
     """GPUPACK_DRIVER_SECONDS: within which the driver must have told of one GPU. A process whose
     call does not come back is killed, and that GPU is Failed."""
 
+    hysteresis_seconds: float = 60.0
+    """GPUPACK_HYSTERESIS_SECONDS: for how long a GPU must be better before GPUNode says so; worse
+    it is at once."""
+
     idle_seconds: float = 60.0
     """GPUPACK_IDLE_SECONDS: nothing must run for so long on a GPU that pods hold before GPUNode
     says since when it is idle."""
@@ -77,6 +81,7 @@ class InventorySettings:
             simulated_file=environment.path("GPUPACK_SIMULATED_FILE", SIMULATED_FILE),
             scan_seconds=environment.seconds("GPUPACK_SCAN_SECONDS", 10.0),
             answer_seconds=environment.seconds("GPUPACK_DRIVER_SECONDS", 10.0),
+            hysteresis_seconds=environment.seconds("GPUPACK_HYSTERESIS_SECONDS", 60.0),
             idle_seconds=environment.seconds("GPUPACK_IDLE_SECONDS", 60.0),
             host_root=environment.path("GPUPACK_HOST_ROOT", "/"),
         )

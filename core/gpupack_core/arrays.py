@@ -7,7 +7,7 @@ node and a column without a device have nothing free, so no mask has to exclude 
 Neither has a MIG slice: its capacity in milli-GPU is 0, so policies see GPUs alone (slices are
 found by feasibility.py).
 
-`free_*` is what new work may take, never negative, zero on a device that is not HEALTHY.
+`free_*` is what new work may take, never negative, zero on a device that takes no new work.
 It is derived from `used_*`: of a whole row by `refresh`, after each charge by `charge`.
 """
 
@@ -169,7 +169,7 @@ class Arrays:
     gpus: IntArray
     """GPUs of the node, whatever their health; MIG slices do not count."""
     idle_gpus: IntArray
-    """Healthy ones of which nothing is used."""
+    """Those of which nothing is used, and that take new work."""
     free_gpu_milli: IntArray
     """Sum of free_milli."""
     cpu: IntArray
@@ -249,7 +249,7 @@ class Arrays:
         self.used_shares[at] = used_shares = before_shares + shares
         if shares:
             self._join(at, group, before=before_shares, now=used_shares)
-        if self.health.item(at) != Health.HEALTHY:
+        if self.health.item(at) > Health.DEGRADED:
             return
         before, free = self.free_milli.item(at), max(self.capacity.item(at) - used, 0)
         self.free_milli[at] = free
@@ -325,13 +325,13 @@ class Arrays:
 
     def refresh(self, rows: slice) -> None:
         """Derive what is free from what is used."""
-        healthy = self.health[rows] == Health.HEALTHY
-        free = np.maximum(self.capacity[rows] - self.used_milli[rows], 0) * healthy
+        working = takes_work(self.health[rows])
+        free = np.maximum(self.capacity[rows] - self.used_milli[rows], 0) * working
         self.free_milli[rows] = free
         left = np.maximum(self.memory[rows] - self.used_memory[rows], 0)
-        self.free_memory[rows] = left * healthy
+        self.free_memory[rows] = left * working
         slots = np.maximum(self.max_shares[rows] - self.used_shares[rows], 0)
-        self.free_shares[rows] = slots * healthy
+        self.free_shares[rows] = slots * working
         self.free_gpu_milli[rows] = free.sum(axis=1)
         self.idle_gpus[rows] = (free == WHOLE_GPU).sum(axis=1)
         self.free_cpu[rows] = np.maximum(self.cpu[rows] - self.used_cpu[rows], 0)
@@ -339,6 +339,12 @@ class Arrays:
         self.free_pods[rows] = np.maximum(self.pods[rows] - self.used_pods[rows], 0)
         changed = len(free)
         self.version[rows] = np.fromiter(islice(_VERSIONS, changed), np.int64, changed)
+
+
+def takes_work(health: IntArray) -> BoolArray:
+    """Devices, by their model.Health, to which new work may go."""
+    taking: BoolArray = (health >= Health.HEALTHY) & (health <= Health.DEGRADED)
+    return taking
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -198,7 +198,7 @@ class Cluster:
         return tuple(who for who, what in held if any(g.uuid == uuid for g in what.devices))
 
     def free_devices(self, name: NodeName) -> tuple[Free, ...]:
-        """By device index; nothing is free on a device that is not healthy."""
+        """By device index; nothing is free on a device that takes no new work."""
         row = self._rows.get(name)
         if row is None:
             raise UnknownNode(f"node {name} is not in the cluster")

@@ -4,6 +4,8 @@
     worker_slots ─► nodes with room for one ─► policy.score ─► largest, ties to the first node in
     the cluster's fixed order ─► devices within the node
 
+Degraded devices serve only where no others could: nodes with room on sound ones go first.
+
 Nothing here is random and nothing is changed: the caller takes the placement.
 """
 
@@ -26,7 +28,7 @@ from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Reason, Refusal
 from gpupack_core.refuse import never_fits, node_reasons, refusal
 from gpupack_core.request import Request
-from gpupack_core.serving import seen_for
+from gpupack_core.serving import only_sound, seen_for
 from gpupack_core.units import WHOLE_GPU, NodeName
 
 _FEW = 64
@@ -65,10 +67,9 @@ def choose(
 ) -> Placement | None:
     """As decide, for those who do not ask why not: that costs several times as much."""
     names = None if candidates is None else tuple(candidates)
-    rows = np.flatnonzero(worker_slots(cluster, request))
-    scores = scores_of(cluster, request, policy, rows)
-    row = _best_candidate(cluster, rows, scores, names)
-    return None if row is None else place(cluster, row, request, policy)
+    sound = only_sound(cluster, request)
+    placement = None if sound is None else _choose(cluster, sound, policy, names)
+    return placement or _choose(cluster, request, policy, names)
 
 
 def rank(
@@ -84,9 +85,20 @@ def rank(
     if candidates is not None:
         among = cluster.among(candidates)[rows]
         rows, scores = rows[among], scores[among]
-    best_first = np.lexsort((cluster.arrays.order[rows], -scores))
+    sound = only_sound(cluster, request)
+    last = np.zeros(len(rows)) if sound is None else worker_slots(cluster, sound)[rows] < 1
+    best_first = np.lexsort((cluster.arrays.order[rows], -scores, last))
     ordered = zip(rows[best_first].tolist(), scores[best_first].tolist(), strict=True)
     return tuple(Ranked(cluster.name_at(row), score) for row, score in ordered)
+
+
+def _choose(
+    cluster: Cluster, request: Request, policy: Policy, names: tuple[NodeName, ...] | None
+) -> Placement | None:
+    rows = np.flatnonzero(worker_slots(cluster, request))
+    scores = scores_of(cluster, request, policy, rows)
+    row = _best_candidate(cluster, rows, scores, names)
+    return None if row is None else place(cluster, row, request, policy)
 
 
 def explain(

@@ -176,7 +176,7 @@ def _from_groups(groups: list[Columns], number: int) -> Columns:
 def _slices(arrays: Arrays, row: int, allowed: Columns, number: int) -> tuple[int, ...]:
     health, held = arrays.health[row].tolist(), arrays.used_milli[row].tolist()
     parents, used = arrays.parent[row].tolist(), arrays.used_memory[row].tolist()
-    free = [c for c in allowed if health[c] == Health.HEALTHY and not held[c]]
+    free = [c for c in allowed if 0 <= health[c] <= Health.DEGRADED and not held[c]]
     load = {parents[c]: 0 for c in range(len(held)) if held[c]}
     for column, memory in enumerate(used):
         if held[column]:

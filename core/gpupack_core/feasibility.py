@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpupack_core.arrays import ABSENT, Arrays, BoolArray, IntArray
+from gpupack_core.arrays import ABSENT, Arrays, BoolArray, IntArray, takes_work
 from gpupack_core.cluster import Cluster
 from gpupack_core.masks import models_mask
 from gpupack_core.memo import ALL, Rows
@@ -80,8 +80,9 @@ def eligible_devices(
     """Devices of an asked model, size and MIG profile, whatever is free on them; None: all GPUs.
 
     Of a share, those that can limit it where it is to be limited, and not those of which another
-    group has shares. By the asked resource they are told apart only on nodes that have any of it.
-    `at`: the rows; for one row the answer is a vector over the devices of its node.
+    group has shares; where sound ones are asked for, those alone. By the asked resource they are
+    told apart only on nodes that have any of it. `at`: the rows; for one row the answer is a vector
+    over the devices of its node.
     """
     eligible = _of_kind(cluster, request, at)
     joinable = joinable_devices(cluster, request, at)
@@ -104,6 +105,9 @@ def _of_kind(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolAr
         eligible = large if eligible is None else eligible & large
     if request.share is not None and request.share.limited:
         eligible = a.limits[at] if eligible is None else eligible & a.limits[at]
+    if request.sound:
+        sound = a.health[at] == Health.HEALTHY
+        eligible = sound if eligible is None else eligible & sound
     return eligible
 
 
@@ -212,7 +216,7 @@ def idle_of(
     if request.slices is None:
         idle = a.free_milli[at] == WHOLE_GPU
     else:
-        idle = (a.health[at] == Health.HEALTHY) & (a.used_milli[at] == 0)
+        idle = takes_work(a.health[at]) & (a.used_milli[at] == 0)
     return idle if eligible is None else idle & eligible
 
 
@@ -265,9 +269,10 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
     yield Check(Reason.TOO_FEW_GPUS, _per_node(here) < needed, _per_node(here))
     if request.needs_clique:
         yield Check(Reason.NO_NVLINK_CLIQUE, _clique_slots(a, here, needed) < 1)
-    works = (a.health == Health.HEALTHY) | (a.health == Health.MAINTENANCE)
+    taking = takes_work(a.health)
+    works = taking | (a.health == Health.MAINTENANCE)
     yield _too_few(a, request, here & works, Reason.GPU_FAILED)
-    yield _too_few(a, request, here & (a.health == Health.HEALTHY), Reason.GPU_IN_MAINTENANCE)
+    yield _too_few(a, request, here & taking, Reason.GPU_IN_MAINTENANCE)
 
 
 def _too_few(a: Arrays, request: Request, devices: BoolArray, reason: Reason) -> Check:

@@ -7,7 +7,8 @@ Workers are identical, so whether the gang fits is a sum: each node has room for
 worker gets cannot spoil the sum: whichever they are, it takes the room of one. The plan is
 therefore found exactly when there is one, and the policy is free to choose: workers are placed one
 by one on an overlay of the cluster, each on the best node from which the rest can still be placed.
-Trying several node orders was rejected: it costs more and misses plans under `max_nodes`.
+Trying several node orders was rejected: it costs more and misses plans under `max_nodes`. Of
+these nodes those with room on sound devices go first: a worker there takes the room of one as well.
 """
 
 import dataclasses
@@ -32,6 +33,7 @@ from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Refusal, counted, request_text
 from gpupack_core.refuse import refusal
 from gpupack_core.request import Gang, Request, Spread
+from gpupack_core.serving import only_sound
 from gpupack_core.units import Holder, NodeName
 
 
@@ -95,11 +97,13 @@ class _Plan:
         self, cluster: Cluster, gang: Gang, policy: Policy, room: IntArray, *, workers: int
     ) -> None:
         self.cluster = cluster
-        self._request, self._policy = gang.request, policy
+        self._request, self._policy, self._gang = gang.request, policy, gang
         self._max_nodes, self._workers = gang.spread.most_nodes, workers
         self._same_clique = gang.spread.same_clique
         self._clique: BoolArray | None = None
         self._room, self._slots = room, room.copy()
+        self._sound = self._prefer_sound(workers)
+        self._sound_slots = self._slots_of_sound()
         self._used = np.zeros(len(room), np.bool_)
         self._placed = 0
         rows = np.flatnonzero(room)
@@ -108,18 +112,43 @@ class _Plan:
             self._scores[rows] = self._score(rows)
 
     def next_worker(self) -> Placement:
-        rows = np.flatnonzero(self._allowed())
+        allowed = self._allowed()
+        preferred = allowed & (self._sound_slots > 0)
+        rows = np.flatnonzero(preferred if preferred.any() else allowed)
         row = best_row(self.cluster.arrays, rows, self._scores_of(rows))
         if self._same_clique and self._clique is None:
             self._clique = self._clique_on(row)
-        placement = place(self.cluster, row, self._request, self._policy, among=self._clique)
+        request = self._sound if self._sound and preferred[row] else self._request
+        placement = place(self.cluster, row, request, self._policy, among=self._clique)
         self.cluster.take(Holder(f"planned worker {self._placed}"), placement)
         self._placed += 1
         self._slots[row] -= 1
+        self._sound_slots = self._slots_of_sound()
         self._used[row] = True
         if self._slots[row] and not self._policy.relative:
             self._scores[row] = self._score(np.array([row]))[0]
         return placement
+
+    def _prefer_sound(self, workers: int) -> Request | None:
+        """Workers go to sound devices first; all of a clique's, or none of them.
+
+        None: there is nothing to prefer, or it is settled for all of them.
+        """
+        sound = only_sound(self.cluster, self._request)
+        if sound is None or not self._same_clique:
+            return sound
+        room = _room(self.cluster, dataclasses.replace(self._gang, request=sound)) * (
+            self._room > 0
+        )
+        if _reach(room, self._max_nodes) >= workers:
+            self._request, self._room, self._slots = sound, room, room.copy()
+        return None
+
+    def _slots_of_sound(self) -> IntArray:
+        """Worked out anew for the rows that have changed alone."""
+        if self._sound is None:
+            return np.zeros_like(self._slots)
+        return worker_slots(self.cluster, self._sound)
 
     def _scores_of(self, rows: IntArray) -> FloatArray:
         return self._score(rows) if self._policy.relative else self._scores[rows]

@@ -24,17 +24,23 @@ MOST_PODS = 1 << 30
 
 
 class Health(IntEnum):
-    """Only HEALTHY devices get new work.
+    """How far a device may be used.
 
-    DEGRADED differs from FAILED for those who hold the device: they may go on. Giving it out
-    last was rejected: a gang runs at the speed of its slowest GPU. In MAINTENANCE they may go on as
-    well: it works, and an administrator wants no new work on it.
+    DEGRADED ones work, and get new work where no HEALTHY one could take it. DRAINING ones get none,
+    and who holds one may go on; from FAILED ones they leave. In MAINTENANCE a device works, and an
+    administrator wants no new work on it.
     """
 
     HEALTHY = 0
     DEGRADED = 1
-    FAILED = 2
-    MAINTENANCE = 3
+    DRAINING = 2
+    FAILED = 3
+    MAINTENANCE = 4
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether new work may go there."""
+        return self <= Health.DEGRADED
 
 
 class Effect(StrEnum):

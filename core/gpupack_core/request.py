@@ -64,7 +64,8 @@ class Request:
     `models` empty: any; otherwise each GPU must match one of them (models.matches_model).
     `min_memory` asks for devices of at least this capacity. NVLINK: all GPUs of the worker in
     one clique; one GPU needs no link. `cpu` and `memory` are the pod's requests. `resource`: the
-    name by which GPUs are asked for, as of model.Device.
+    name by which GPUs are asked for, as of model.Device. `sound`: DEGRADED devices do not serve it;
+    who places a request prefers that (serving.only_sound).
     """
 
     gpus: int | None = None
@@ -78,6 +79,7 @@ class Request:
     tolerations: tuple[Toleration, ...] = ()
     resource: str = ""
     slices: Slices | None = None
+    sound: bool = False
 
     def __post_init__(self) -> None:
         if (self.gpus, self.share, self.slices).count(None) != _KINDS - 1:

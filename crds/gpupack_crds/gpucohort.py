@@ -73,6 +73,18 @@ class GpuCohortSpec(Wire, frozen=True):
         ]
         | None
     ) = None
+    failed_gpu_pods: (
+        Annotated[
+            Literal["Keep", "Evict"],
+            described(
+                "What becomes of pods of their own below it one of whose GPUs failed. Keep: they "
+                "are told and go on as well as they can. Evict: they are evicted, as their "
+                "PodDisruptionBudgets allow. Absent: as above it, and Keep where nobody says "
+                "anything."
+            ),
+        ]
+        | None
+    ) = None
 
 
 NAME_RULES: Final = (

@@ -107,6 +107,7 @@ Ground = Literal[
     "ElasticGangShrinks",
     "Maintenance",
     "Consolidation",
+    "GpuFailed",
 ]
 
 GROUNDS: Final[dict[Ground, str]] = {
@@ -116,6 +117,7 @@ GROUNDS: Final[dict[Ground, str]] = {
     "ElasticGangShrinks": "which takes the place of a worker beyond the least",
     "BackfilledOnEstimate": "past which it was let in on an estimate of how long jobs take",
     "Maintenance": "for maintenance of node",
+    "GpuFailed": "since a GPU failed on node",
     "Consolidation": "which has room once what is free comes together",
 }
 """With which right somebody is stopped, told of the beneficiary; or for which node."""

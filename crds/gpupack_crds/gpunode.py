@@ -10,8 +10,14 @@ from gpupack_crds.wire import Rule, Timestamp, Wire, described
 MAX_GPUS = 128
 """Of one node."""
 
+MAX_CAUSES = 16
+"""Rules that speak against one GPU."""
+
 MAX_MAINTENANCE = 16
 """Entries about one node."""
+
+MAX_RELAPSES = 16
+"""Of one GPU on probation that are counted."""
 
 MAX_RESOURCES = 32
 """Names by which one node's GPUs are handed out."""
@@ -24,7 +30,7 @@ Resource = Annotated[
     str, described("A resource by which the kubelet hands out GPUs.", min_length=1, max_length=253)
 ]
 Mode = Literal["owned", "observed"]
-Health = Literal["Healthy", "Degraded", "Failed"]
+Health = Literal["Healthy", "Degraded", "Draining", "Failed"]
 Limits = Literal["None", "MPS", "Simulated"]
 Drain = Literal["Never", "Movable", "All"]
 
@@ -47,12 +53,26 @@ class GpuDevice(Wire, frozen=True):
     health: Annotated[
         Health,
         described(
-            "Healthy; Degraded: what holds it goes on, and it gets no new work; Failed: it does "
-            "not work."
+            "Healthy; Degraded: it is used where no other could be; Draining: what holds it goes "
+            "on, and it gets no new work; Failed: it does not work, and what holds it leaves."
         ),
     ] = "Healthy"
     cause: Annotated[str, described("Why the GPU is not Healthy.", max_length=256)] = ""
+    causes: Annotated[
+        tuple[Annotated[str, described("Name of a rule.", min_length=1, max_length=64)], ...],
+        described("The rules that speak against it, the worst first.", max_length=MAX_CAUSES),
+    ] = ()
     since: Annotated[Timestamp, described("Since when it is as unhealthy as that.")] | None = None
+    well_since: (
+        Annotated[
+            Timestamp,
+            described(
+                "Since when it is better than its health says: that follows once it has been so "
+                "for agent.hysteresisSeconds."
+            ),
+        ]
+        | None
+    ) = None
     xids: Annotated[
         tuple[Annotated[int, described("An XID of NVIDIA's catalogue.", ge=0)], ...],
         described(
@@ -256,10 +276,39 @@ class Maintenance(Wire, frozen=True):
         return mode == "observed" or not self.gpus or uuid in self.gpus
 
 
+class Quarantine(Wire, frozen=True):
+    """A GPU that was not well, and gets no new work until that is settled."""
+
+    gpu: Annotated[str, described("UUID of the GPU.", min_length=1, max_length=MAX_UUID)]
+    phase: Annotated[
+        Literal["Quarantined", "Probation"],
+        described(
+            "Quarantined: it gets no new work. Probation: it is well again, and used where no "
+            "other could be, until it has stayed so for operator.probationSeconds."
+        ),
+    ] = "Quarantined"
+    cause: Annotated[str, described("What was wrong with it.", max_length=256)] = ""
+    since: Annotated[Timestamp, described("Since when it is in this phase.")] | None = None
+    relapses: Annotated[
+        int,
+        described(
+            "How often it fell ill on probation; each doubles the next one.", ge=0, le=MAX_RELAPSES
+        ),
+    ] = 0
+
+
 class GpuNodeSpec(Wire, frozen=True):
     """What the cluster's administrators want of the node; agents write the status alone."""
 
     maintenance: Annotated[
         tuple[Maintenance, ...],
         described("GPUs that are to get no new work.", max_length=MAX_MAINTENANCE),
+    ] = ()
+    quarantine: Annotated[
+        tuple[Quarantine, ...],
+        described(
+            "GPUs that were Draining or Failed, written by the operator: what an agent says after "
+            "a restart heals none. Remove an entry to use its GPU again at once.",
+            max_length=MAX_GPUS,
+        ),
     ] = ()

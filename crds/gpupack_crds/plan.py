@@ -129,17 +129,19 @@ class Stop(Wire, frozen=True):
 
 
 class Drained(Wire, frozen=True):
-    """An attempt that is to end since GPUs of it are in maintenance.
+    """An attempt that is to end since GPUs of it are in maintenance, or failed.
 
     Attributes:
         attempt: as in `Stop`.
         node: on which these are.
-        why: the administrator's reason.
+        why: the administrator's reason; or which GPU failed, and how.
+        failed: whether one failed.
     """
 
     attempt: str
     node: str
     why: str
+    failed: bool = False
 
 
 class MoveOrder(Wire, frozen=True):
@@ -170,7 +172,7 @@ class TurnsResponse(Wire, frozen=True):
         jobs: in order.
         anew: too much was missed, or the queue begins anew: all who wait ask.
         stops: all attempts that are to end for pods; a change of them is a turn, too.
-        drained: those that are to end for a maintenance, likewise.
+        drained: those that are to end for a maintenance or as a GPU failed, likewise.
         moves: those that are to go on elsewhere, likewise.
         grows: those for which places of more workers are held, as UID/NUMBER, likewise.
     """

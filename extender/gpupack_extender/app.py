@@ -31,10 +31,10 @@ from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.planning import Plan
 from gpupack_extender.policies import Policies
 from gpupack_extender.queueing.admissions import Admissions
+from gpupack_extender.queueing.condition_notes import FAILED, IDLE, ConditionNotes
 from gpupack_extender.queueing.evictions import Evictions
 from gpupack_extender.queueing.gates import Gates
 from gpupack_extender.queueing.hears import Hears
-from gpupack_extender.queueing.idle_notes import IdleNotes
 from gpupack_extender.queueing.pod_notes import PodNotes
 from gpupack_extender.queueing.quotas import QuotaStores
 from gpupack_extender.queueing.reporting import QuotaReporter
@@ -124,11 +124,21 @@ def build(settings: Settings, api: Api) -> App:
         decisions=decisions,
     )
     metrics = Metrics()
-    idle_notes = IdleNotes(
+    events = EventWriter(api, reporter)
+    idle_notes = ConditionNotes(
         api,
         ledger,
-        admissions.idle_pods,
-        EventWriter(api, reporter),
+        IDLE,
+        lambda: [pod.note for pod in admissions.idle_pods()],
+        events,
+        decides=readiness.decides,
+    )
+    failure_notes = ConditionNotes(
+        api,
+        ledger,
+        FAILED,
+        admissions.failed_pods,
+        events,
         decides=readiness.decides,
     )
     metrics.registry.register(IdleCollector(idle_notes))
@@ -173,10 +183,9 @@ def build(settings: Settings, api: Api) -> App:
             "queue": QueueRunner(admissions, turns, ledger, quotas, readiness),
             "quotas": QuotaReporter(api, quotas, admissions, decides=readiness.decides),
             "gates": gates,
-            "evictions": Evictions(
-                api, admissions.evictions, EventWriter(api, reporter), decides=readiness.decides
-            ),
+            "evictions": Evictions(api, admissions.evictions, events, decides=readiness.decides),
             "idle": idle_notes,
+            "failed": failure_notes,
             "notes": PodNotes(api, ledger.pods, admissions, decides=readiness.decides),
             "endpoint": LeaderEndpoint(api=api, pod=_own_pod(settings), decides=readiness.decides),
         },

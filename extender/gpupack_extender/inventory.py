@@ -20,6 +20,7 @@ _UNKNOWN = ("unknown", 1)
 _HEALTH = {
     "Healthy": core.Health.HEALTHY,
     "Degraded": core.Health.DEGRADED,
+    "Draining": core.Health.DRAINING,
     "Failed": core.Health.FAILED,
 }
 
@@ -36,9 +37,7 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
     try:
         return core.Node(
             name=core.NodeName(node.metadata.name),
-            devices=_maintained(
-                _counted(node, gpus, resources) if resources else _named(gpus), gpus
-            ),
+            devices=_decided(_counted(node, gpus, resources) if resources else _named(gpus), gpus),
             cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
             memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
             pods=min(quantity.count(allocatable.get("pods", 0)), MOST_PODS),
@@ -51,13 +50,27 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
         raise InventoryInvalid(f"its inventory is wrong: {error}") from error
 
 
-def _maintained(devices: tuple[core.Device, ...], gpus: GpuNode) -> tuple[core.Device, ...]:
-    """What works is in maintenance where an administrator says so."""
+def _decided(devices: tuple[core.Device, ...], gpus: GpuNode) -> tuple[core.Device, ...]:
+    """What works is in maintenance where an administrator says so, else as a quarantine has it."""
     mode, entries = gpus.status.mode, gpus.spec.maintenance
+    phases = {each.gpu: each.phase for each in gpus.spec.quarantine} if mode == "owned" else {}
+
+    def health(device: core.Device) -> core.Health:
+        if device.health is core.Health.FAILED:
+            return device.health
+        if any(entry.covers(device.uuid, mode) for entry in entries):
+            return core.Health.MAINTENANCE
+        match phases.get(device.uuid):
+            case "Quarantined":
+                return core.Health.DRAINING
+            case "Probation":
+                return max(device.health, core.Health.DEGRADED)
+            case _:
+                return device.health
+
     return tuple(
-        dataclasses.replace(device, health=core.Health.MAINTENANCE)
-        if device.health is not core.Health.FAILED
-        and any(entry.covers(device.uuid, mode) for entry in entries)
+        dataclasses.replace(device, health=found)
+        if (found := health(device)) is not device.health
         else device
         for device in devices
     )

@@ -3,7 +3,7 @@
 
 What stands in the status of a job that waits is the order; it is looked up by victim here. Of pods
 the order stands in their annotations, which the extender writes and reads, and of a maintenance in
-the spec of a GPUNode, which it reads as well.
+the spec of a GPUNode, which it reads as well; as does that a GPU failed, in its status.
 """
 
 from collections import defaultdict
@@ -59,7 +59,7 @@ class Preemptions:
         moves: Iterable[MoveOrder] = (),
         grows: Iterable[str] = (),
     ) -> tuple[Key, ...]:
-        """These and no others end for pods and maintenance, move or grow; the answer is news."""
+        """These and no others end for pods and nodes, move or grow; the answer is news."""
         found = {
             stop.attempt: Preempted(
                 ground=stop.ground, beneficiary=(stop.namespace, stop.pod), kind="pod"
@@ -68,7 +68,10 @@ class Preemptions:
         }
         left = {
             each.attempt: Preempted(
-                ground="Maintenance", beneficiary=("", each.node), kind="node", why=each.why
+                ground="GpuFailed" if each.failed else "Maintenance",
+                beneficiary=("", each.node),
+                kind="node",
+                why=each.why,
             )
             for each in drained
         }

@@ -16,6 +16,7 @@ from typing import Any
 
 import kopf
 
+from gpupack_crds.kinds import GPUNODES
 from gpupack_kube import metrics
 from gpupack_kube.client import Api
 from gpupack_kube.leader import Election
@@ -34,6 +35,7 @@ from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
+from gpupack_operator.quarantines import Quarantines
 from gpupack_operator.reconcile import Reconciler, Sources
 from gpupack_operator.settings import Settings
 from gpupack_operator.turns import TurnListener
@@ -135,8 +137,15 @@ async def _lead(
     audit = Audit(api, cache, gpujobs.drop, namespace=settings.namespace)
     watched = watches.reflectors(api, cache, router, namespace=settings.namespace)
     listing = watches.list_once(api, gpujobs, namespace=settings.namespace)
+    quarantines = Quarantines(
+        api,
+        reporter=settings.lease.holder,
+        probation_seconds=settings.probation_seconds,
+        now=api.clock.now,
+    )
+    gpunodes = Reflector(api, GPUNODES, quarantines)
     stream = GpuJobStream()
-    counted |= {"gpujobs": stream, **watched}
+    counted |= {"gpujobs": stream, **watched, "gpunodes": gpunodes}
     registry = handlers.registry(gpujobs, stream, in_cluster=_in_cluster(environ))
     async with contextlib.aclosing(plans):
         await _until_first_ends(
@@ -144,7 +153,8 @@ async def _lead(
             TurnListener(settings.plan, line, router.orders).run(),
             audit.run(lambda: pool.add_all(cache.keys())),
             _work(pool, listing, watched.values(), settings.reconcilers),
-            *(reflector.run() for reflector in watched.values()),
+            *(reflector.run() for reflector in (*watched.values(), gpunodes)),
+            quarantines.run(),
             _listen(settings, registry, stop),
         )
 

@@ -60,6 +60,7 @@ class Settings:
         provisioning: how nodes are asked for; None: not at all.
         bounds: for how many at once.
         namespace: serve this namespace only; empty: all.
+        probation_seconds: how long a GPU that fell ill must have stayed well.
         max_priority: the largest priority that a GPUJob may give itself as a number.
         reconcilers: how many GPUJobs are worked on at the same time.
         heartbeat: file by which the probe knows that the operator is well.
@@ -74,6 +75,7 @@ class Settings:
     provisioning: Provisioning | None
     bounds: Bounds
     namespace: str
+    probation_seconds: float
     max_priority: int
     reconcilers: int
     heartbeat: pathlib.Path
@@ -96,6 +98,7 @@ class Settings:
             provisioning=_provisioning(environment),
             bounds=_bounds(environment),
             namespace=environment.text("GPUPACK_WATCH_NAMESPACE", ""),
+            probation_seconds=environment.seconds("GPUPACK_PROBATION_SECONDS", 600.0),
             max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
             reconcilers=environment.whole("GPUPACK_RECONCILERS", 8),
             heartbeat=heartbeat_path(environ),

@@ -81,6 +81,7 @@ IN_ANY_NAMESPACE = {
         ("gpujobs.gpupack.dev", "", "delete get list watch"),
         ("gpujobs.gpupack.dev/plan", "", "create watch"),
         ("gpujobs.gpupack.dev/status", "", "update"),
+        ("gpunodes.gpupack.dev", "", "list patch watch"),
         ("jobs.batch", "", "create delete get list patch watch"),
         ("pods", "", "create list watch"),
         ("podtemplates", "", "create delete get"),

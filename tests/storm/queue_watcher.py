@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows a storm from outside: a thread of its own with its own watches of pods and GPUJobs."""
+"""Follows a storm from outside: a thread with its own watches of pods, GPUJobs and nodes."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from storm_views import read_job, read_pod
 
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api, Event
-from gpupack_kube.resources import PODS, Resource
+from gpupack_kube.resources import NODES, PODS, Resource
 
 GPUJOBS = Resource("/apis/gpupack.dev/v1alpha1", "gpujobs", objects.Object)
 PAGE = "500"
@@ -38,6 +38,7 @@ class Watcher:
     events: int = 0
     lists: int = 0
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    _known_nodes: set[str] = dataclasses.field(default_factory=set)
 
     def look(self, question: Callable[[Judge], Any]) -> Any:
         """Ask the judge something while it is told nothing."""
@@ -45,10 +46,11 @@ class Watcher:
             return question(self.judge)
 
     async def watch(self, api: Api) -> None:
-        """Follow both kinds for ever."""
+        """Follow all kinds for ever."""
         async with asyncio.TaskGroup() as group:
             group.create_task(_follow(api, PODS, self._pods, self._pod))
             group.create_task(_follow(api, GPUJOBS, self._jobs, self._job))
+            group.create_task(_follow(api, NODES, self._nodes, self._node))
             group.create_task(self._tick())
 
     def _pods(self, listed: list[Any]) -> None:
@@ -84,6 +86,23 @@ class Watcher:
             self.events += 1
             job = read_job(seen, self.priorities)
             self.judge.job(job, time.time(), gone=kind == "DELETED")
+
+    def _nodes(self, listed: list[Any]) -> None:
+        """Nothing runs on a node that was taken away, as an autoscaler does."""
+        names = {node["metadata"]["name"] for node in listed}
+        with self.lock:
+            for name in self._known_nodes - names:
+                self.judge.lost_power(name, time.time())
+        self._known_nodes = names
+
+    def _node(self, kind: str, seen: Any) -> None:
+        name = seen["metadata"]["name"]
+        if kind == "DELETED":
+            self._known_nodes.discard(name)
+            with self.lock:
+                self.judge.lost_power(name, time.time())
+        else:
+            self._known_nodes.add(name)
 
     async def _tick(self) -> None:
         while True:

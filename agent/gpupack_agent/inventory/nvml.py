@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gpupack_agent.errors import InventoryUnavailable
-from gpupack_agent.inventory import driver_files, health
+from gpupack_agent.grading import rules
+from gpupack_agent.inventory import driver_files
 from gpupack_agent.inventory.activity import Activity
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import GpuFacts
@@ -112,12 +113,13 @@ class NvmlReader:
     def _read(self, gpu: _Gpu, facts: GpuFacts, clique: int | None) -> list[GpuDevice]:
         """Describe a GPU, or its slices where it is cut into MIG devices."""
         xids = self._xids.seen(gpu.uuid)
-        grade, cause = health.grade(facts.errors.recovery_action, xids)
+        grade = rules.judge(facts, xids)
         describe = functools.partial(
             GpuDevice,
             index=gpu.index,
-            health=grade,
-            cause=cause,
+            health=grade.health,
+            cause=grade.cause,
+            causes=grade.causes,
             xids=tuple(sorted(xids)[:MOST_XIDS]),
             numa_node=facts.board.numa_node,
             architecture=facts.board.architecture or "",

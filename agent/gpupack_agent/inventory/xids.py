@@ -3,7 +3,7 @@
 
 NVML can only wait for events by blocking, so a thread of its own does; it tells when something
 came. Nothing from before registration is seen. An XID that matters is remembered; for how long,
-`health` says.
+`grading.rules` says.
 """
 
 import collections
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpupack_agent.inventory import health
+from gpupack_agent.grading import catalogue
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class XidWatcher:
         if event.eventType == self._nvml.nvmlEventTypeXidCriticalError:
             uuid = self._uuid(event.device)
             log.warning("GPU %s raised XID %d", uuid, event.eventData)
-            if health.matters(event.eventData):
+            if catalogue.matters(event.eventData):
                 with self._lock:
                     self._seen[uuid].add(event.eventData)
         self._notify()

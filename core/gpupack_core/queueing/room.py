@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import usable
-from gpupack_core.model import Health
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.future import Chances, Future, take
 from gpupack_core.queueing.job import Job, JobId, Places, Running, holder_of
@@ -70,13 +69,13 @@ class KeptRoom:
 
 
 def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
-    """Whether the job can start exactly there: nobody is there, and all of it is well."""
+    """Whether the job can start exactly there: nobody is there, and all of it takes work."""
     rows = usable(cluster, job.gang.request)
     for placement in placements:
         row, node = cluster.row(placement.node), cluster.node(placement.node)
         if row is None or node is None or not rows[row]:
             return False
-        well = {device.uuid for device in node.devices if device.health is Health.HEALTHY}
+        well = {device.uuid for device in node.devices if device.health.takes_work}
         if not {grant.uuid for grant in placement.devices} <= well:
             return False
     if not take(cluster, job, placements):

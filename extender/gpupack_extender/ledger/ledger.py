@@ -50,6 +50,7 @@ class Ledger:
         claims: who claims what.
         nodes, gpus, jobs, pods: stores for reflectors.
         maintained: GPUNodes of which something is in maintenance, by name; to be read.
+        failed: GPUs that failed, by node, and why; to be read.
         learner: what pods have asked for so far.
         changes: what has changed since somebody last looked.
     """
@@ -67,7 +68,7 @@ class Ledger:
         self.claims = ClaimTable(self.cluster, self.changes)
         stores = NodeStores(self.cluster, self.claims, observed_resources)
         self.nodes, self.gpus = stores.nodes, stores.gpus
-        self.maintained = stores.maintained
+        self.maintained, self.failed = stores.maintained, stores.failed
         self.jobs = Jobs(self.claims)
         self.learner = core.Learner()
         arrivals = Arrivals(self.learner)

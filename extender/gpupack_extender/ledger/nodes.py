@@ -73,6 +73,8 @@ class NodeStores:
         self._listings = Listings()
         self.maintained: dict[str, GpuNode] = {}
         """GPUNodes of which something is in maintenance, by name."""
+        self.failed: dict[core.NodeName, dict[core.DeviceUuid, str]] = {}
+        """GPUs that failed, on nodes whose GPUs we hand out, and why."""
         self.nodes: ByName[objects.Node] = ByName(self._join)
         self.gpus: ByName[GpuNode] = ByName(self._gpus_changed)
 
@@ -85,6 +87,7 @@ class NodeStores:
             gpus = self.gpus.items.get(name)
             self._listings.put(name, gpus)
             self._see_maintenance(name, gpus)
+            self._see_failures(core.NodeName(name), gpus)
             self._claims.lingering_on(core.NodeName(name), lingering(gpus) if gpus else {})
         self._join(names)
 
@@ -95,6 +98,15 @@ class NodeStores:
             self.maintained[name] = gpus
         if (before.spec if before else GpuNodeSpec()) != (gpus.spec if gpus else GpuNodeSpec()):
             self._claims.changes.node(core.NodeName(name))
+
+    def _see_failures(self, name: core.NodeName, gpus: GpuNode | None) -> None:
+        """Who holds such a GPU is looked at again when the cause is another one, too."""
+        before = self.failed.pop(name, {})
+        failed = _failed(gpus) if gpus else {}
+        if failed:
+            self.failed[name] = failed
+        if failed != before:
+            self._claims.changes.node(name)
 
     def _join(self, names: Collection[str]) -> None:
         for name in names:
@@ -150,3 +162,13 @@ class NodeStores:
         if name in self._cluster:
             self._cluster.remove_node(core.NodeName(name))
             self._claims.node_changed(core.NodeName(name))
+
+
+def _failed(gpus: GpuNode) -> dict[core.DeviceUuid, str]:
+    if gpus.status.mode == "observed":
+        return {}
+    return {
+        core.DeviceUuid(device.uuid): device.cause
+        for device in gpus.status.devices
+        if device.health == "Failed"
+    }

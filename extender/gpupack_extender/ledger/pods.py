@@ -63,6 +63,8 @@ class Pods:
         part of a claim: whoever annotates a pod again and again makes the queue look at nothing."""
         self.called_idle: set[str] = set()
         """UIDs of bound pods whose condition says that their GPUs are."""
+        self.called_failed: set[str] = set()
+        """The same of their condition that a GPU failed."""
         self.let_in: dict[str, objects.Pod] = {}
         """By UID, those that a queue has let in and that are not bound yet."""
         self._waiting: dict[str, PodAsk] = {}
@@ -102,7 +104,7 @@ class Pods:
             self._seen_at.pop(pod.metadata.uid, None)
             self._leave_gate(pod.metadata.uid)
             self._see_bound(pod)
-            self._see_idleness(pod)
+            self._see_notes(pod)
         elif ask:
             self._waiting[ask.uid] = ask
             self._seen_at.setdefault(ask.uid, self._clock())
@@ -137,6 +139,7 @@ class Pods:
         self._arrivals.only(listed)
         self.reclaimable &= listed
         self.called_idle &= listed
+        self.called_failed &= listed
         for pod in pods:
             self.upsert(pod)
         self._listed()
@@ -148,6 +151,7 @@ class Pods:
         self._arrivals.gone(uid)
         self.reclaimable.discard(uid)
         self.called_idle.discard(uid)
+        self.called_failed.discard(uid)
 
     def see_gates(self) -> None:
         """Whoever follows the changes is told of all pods that wait, and of those let in."""
@@ -214,11 +218,15 @@ class Pods:
             name = f"pod {claim.namespace}/{claim.name}"
             self._claims.report_overbooked(claim.placement, of=name)
 
-    def _see_idleness(self, pod: objects.Pod) -> None:
+    def _see_notes(self, pod: objects.Pod) -> None:
         uid, told = pod.metadata.uid, pod.status.conditions
         wanted = pod.metadata.annotations.get(names.RECLAIM_ANNOTATION) == "true"
-        called = any(c.type == names.IDLE_CONDITION and c.status == "True" for c in told)
-        for is_so, uids in ((wanted, self.reclaimable), (called, self.called_idle)):
+        true = {condition.type for condition in told if condition.status == "True"}
+        for is_so, uids in (
+            (wanted, self.reclaimable),
+            (names.IDLE_CONDITION in true, self.called_idle),
+            (names.FAILED_CONDITION in true, self.called_failed),
+        ):
             uids.add(uid) if is_so else uids.discard(uid)
 
     def _devices(self, pod: objects.Pod) -> tuple[devices.DeviceShare, ...]:

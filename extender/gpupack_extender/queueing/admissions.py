@@ -35,9 +35,11 @@ from gpupack_extender.queueing.ask import (
     pod_uid,
     waiting_pod,
 )
+from gpupack_extender.queueing.condition_notes import Note
 from gpupack_extender.queueing.consolidating import Consolidating
 from gpupack_extender.queueing.draining import Draining
 from gpupack_extender.queueing.evictions import Eviction
+from gpupack_extender.queueing.failing import Failing
 from gpupack_extender.queueing.growing import Growing
 from gpupack_extender.queueing.hears import Hears
 from gpupack_extender.queueing.idling import IdlePod, Idling
@@ -61,6 +63,10 @@ held for some seconds alone."""
 
 MOST_ADMITTED: Final = 64
 """By one cycle: other calls are answered in between."""
+
+MOST_TOLD: Final = 512
+"""Attempts that are to end of which the operator is told at once; those that it has ended make room
+for others."""
 
 LOOK_SECONDS: Final = 1.0
 """While as many pods are let in as there may be, those behind the next ones are looked at as often:
@@ -108,7 +114,7 @@ class Admissions:
         self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
         self._preempting = Preempting(ledger, self._waiting, hears, hold_seconds=self._hold_seconds)
         self._draining = Draining(ledger)
-        self._idling = Idling(ledger, quotas)
+        self._idling, self._failing = Idling(ledger, quotas), Failing(ledger, quotas)
         self._moving = Moving(ledger, self._draining, hold_seconds=self._hold_seconds)
         self._consolidating = Consolidating(ledger, self._preempting, self._moving)
         self._growing = Growing(ledger, hold_seconds=self._hold_seconds)
@@ -282,14 +288,20 @@ class Admissions:
     def evictions(self) -> Iterable[Eviction]:
         """Pods that are to end now.
 
-        For others, for maintenance, as their node cannot take them, or as they use no GPU.
+        For others, for maintenance, as their node cannot take them, as they use no GPU, or as one
+        of theirs failed.
         """
         return (
             *self._preempting.evictions(self._queue),
             *self._draining.evictions(self._queue, self.now()),
             *self._let_in.displaced(),
             *self._idling.evictions(self._queue, self.now()),
+            *self._failing.evictions(self._queue),
         )
+
+    def failed_pods(self) -> list[Note]:
+        """Pods of their own one of whose GPUs failed."""
+        return list(self._failing.notes(self._queue))
 
     def idle_pods(self) -> list[IdlePod]:
         """Pods of their own that use none of their GPUs for longer than their cohort allows."""
@@ -335,10 +347,14 @@ class Admissions:
 
     def _order(self, *, settled: bool) -> None:
         """Tell the operator which attempts are to end, where no status says so."""
-        drained = self._draining.stopped(self._queue, self.now(), settled=settled)
+        drained = itertools.chain(
+            self._failing.attempts(self._queue),
+            self._draining.stopped(self._queue, self.now(), settled=settled),
+        )
         stops, moves = self._preempting.stops(), self._moving.orders()
         grows = self._growing.orders(self._unwritten)
-        self._hears.turns.order(Orders(stops, drained, moves, grows))
+        told = tuple(itertools.islice(drained, MOST_TOLD))
+        self._hears.turns.order(Orders(stops, told, moves, grows))
 
     def _most(self, asking: AttemptKey | None) -> int:
         """How many to let in now; 0: nobody is to be looked at."""

@@ -7,7 +7,6 @@ decides reads it again. Attempts of GPUJobs are ended by the operator, pods of t
 
 import datetime as dt
 from collections.abc import Iterator
-from itertools import islice
 from math import inf
 from typing import Final
 
@@ -18,14 +17,11 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_crds.plan import Drained
 from gpupack_extender.ledger.claims import State
 from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.ledger.workers import WorkerKey
-from gpupack_extender.queueing.ask import extra_worker, is_attempt, pod_uid
+from gpupack_extender.queueing.ask import is_attempt, pod_uid
+from gpupack_extender.queueing.ended import has_ended
 from gpupack_extender.queueing.evictions import Eviction
 
 GROUND: Final = "Maintenance"
-
-MOST_TOLD: Final = 512
-"""Attempts of which the operator is told at once; those that it has ended make room for others."""
 
 
 class Draining:
@@ -44,19 +40,18 @@ class Draining:
         node = node_to_leave(running.placements, drains)
         return (core.NodeName(""), "") if node is None else (node, self._why(running, node, inf))
 
-    def stopped(self, queue: Queue, now: float, *, settled: bool) -> tuple[Drained, ...]:
+    def stopped(self, queue: Queue, now: float, *, settled: bool) -> Iterator[Drained]:
         """Attempts that are to end and have not been ended yet.
 
         `settled` False: the queue may still find that movable ones have another place.
         """
-        found = (
+        return (
             Drained(attempt=running.job.id, node=node, why=self._why(running, node, now))
             for running, node in self._to_stop(queue, now)
             if is_attempt(running.job.id)
-            and not self._has_ended(running.job.id)
+            and not has_ended(self._ledger, running.job.id)
             and (settled or not running.job.movable)
         )
-        return tuple(islice(found, MOST_TOLD))
 
     def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
         """Pods of their own that are to end, and are not being deleted yet."""
@@ -66,18 +61,6 @@ class Draining:
                 continue
             why = f"for maintenance of node {node}: {self._why(running, node, now)}"
             yield Eviction(claim.uid, claim.namespace, claim.name, GROUND, why)
-
-    def _has_ended(self, attempt: str) -> bool:
-        """Whether its status says so; its pods may not be gone yet."""
-        extra = extra_worker(attempt)
-        uid, _, number = (extra[0] if extra else attempt).partition("/")
-        shown = self._ledger.jobs.shown(uid)
-        if extra is not None and shown is not None:
-            worker = WorkerKey(shown.attempt, shown.least + extra[1] - 1)
-            is_placed = worker in self._ledger.claims.workers
-            return not is_placed or str(shown.attempt.number) != number
-        attempts = shown.attempts if shown else ()
-        return any(str(each.number) == number and each.finished_at for each in attempts)
 
     def _to_stop(self, queue: Queue, now: float) -> Iterator[tuple[Running, core.NodeName]]:
         """Who holds what is to be left by now, and on which node."""

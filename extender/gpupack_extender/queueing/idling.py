@@ -13,16 +13,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from gpupack_core.queueing import MOST_LEVELS, Queue
-from gpupack_crds.gpucohort import CLUSTER_NAME, IdlePods
-from gpupack_crds.gpuquota import QUOTA_NAME
+from gpupack_core.queueing import Queue
+from gpupack_crds import names
+from gpupack_crds.gpucohort import IdlePods
 from gpupack_extender.ledger.claims import PodClaim, State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.queueing.ask import pod_id
+from gpupack_extender.queueing.condition_notes import IDLE, Note
 from gpupack_extender.queueing.evictions import Eviction
 from gpupack_extender.queueing.quotas import QuotaStores
 
-REASON: Final = "GpuIdle"
 MOST_AT_ONCE: Final = 20
 """Evictions of one namespace, whose budgets may hold them up; others come when these have gone."""
 
@@ -52,6 +52,14 @@ class IdlePod:
             f"its GPUs have been idle since {moment}, longer than the {self.rule.after_seconds} s "
             f"that GPUCohort {self.cohort} allows"
         )
+
+    @property
+    def note(self) -> Note:
+        """What its owner is told."""
+        if self.is_reclaimed:
+            return Note(self.claim, self.text, "; it is evicted, as its owner wants")
+        advice = f"; delete it, or annotate it {names.RECLAIM_ANNOTATION}=true to have that done"
+        return Note(self.claim, self.text, advice)
 
 
 class Idling:
@@ -84,7 +92,7 @@ class Idling:
             if pod is not None and pod.is_reclaimed and told[pod.claim.namespace] < MOST_AT_ONCE:
                 claim, why = pod.claim, f"since {pod.text}"
                 told[claim.namespace] += 1
-                yield Eviction(claim.uid, claim.namespace, claim.name, REASON, why)
+                yield Eviction(claim.uid, claim.namespace, claim.name, IDLE.reason, why)
 
     def _has_rules(self) -> bool:
         return any(each.spec.idle_pods for each in self._quotas.cohorts.items.values())
@@ -111,20 +119,7 @@ class Idling:
         return IdlePod(claim, since, rule, cohort, is_reclaimed)
 
     def _rule(self, namespace: str) -> tuple[str, IdlePods] | None:
-        """Of the nearest cohort above it that has one; cohorts may stand in a ring."""
-        cohorts = self._quotas.cohorts.items
-        quota = self._quotas.quotas.items.get((namespace, QUOTA_NAME))
-        name = quota.spec.cohort if quota else None
-        for _ in range(MOST_LEVELS + 1):
-            found = cohorts.get(("", name)) if name else None
-            if found is None or name is None:
-                break
-            if found.spec.idle_pods is not None:
-                return name, found.spec.idle_pods
-            name = found.spec.parent
-        root = cohorts.get(("", CLUSTER_NAME))
-        rule = root.spec.idle_pods if root else None
-        return None if rule is None else (CLUSTER_NAME, rule)
+        return self._quotas.rule_for(namespace, lambda cohort: cohort.idle_pods)
 
     def _idle_since(self, claim: PodClaim) -> float | None:
         """None: something runs on one of them, or it is not known."""

@@ -27,13 +27,14 @@ from gpupack_core.queueing import (
     Tenant,
 )
 from gpupack_core.units import WHOLE_GPU
-from gpupack_crds.gpucohort import CLUSTER_NAME
+from gpupack_crds.gpucohort import CLUSTER_NAME, GpuCohortSpec
 from gpupack_crds.gpuquota import QUOTA_NAME
 from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_crds.quota import ANY_MODEL, MAX_MODELS, ModelLimit, Weight
 from gpupack_crds.wire import Wire
 
 Q = TypeVar("Q", GpuQuota, GpuCohort)
+R = TypeVar("R")
 
 ORDERS: Final = {"Strict": Fifo.STRICT, "BestEffort": Fifo.BEST_EFFORT}
 
@@ -105,6 +106,27 @@ class QuotaStores:
     def _changed(self) -> None:
         self.changes += 1
         self.told()
+
+    def rule_for(
+        self, namespace: str, pick: Callable[[GpuCohortSpec], R | None]
+    ) -> tuple[str, R] | None:
+        """What the nearest cohort above a namespace says of something, and which one it is.
+
+        Cohorts may stand in a ring.
+        """
+        cohorts = self.cohorts.items
+        quota = self.quotas.items.get((namespace, QUOTA_NAME))
+        name = quota.spec.cohort if quota else None
+        for _ in range(MOST_LEVELS + 1):
+            found = cohorts.get(("", name)) if name else None
+            if found is None or name is None:
+                break
+            if (rule := pick(found.spec)) is not None:
+                return name, rule
+            name = found.spec.parent
+        root = cohorts.get(("", CLUSTER_NAME))
+        rule = pick(root.spec) if root else None
+        return None if rule is None else (CLUSTER_NAME, rule)
 
     def read(self, default: DefaultQuota) -> Reading:
         """All of them."""

@@ -24,7 +24,7 @@ class Orders:
 
     Attributes:
         stops: attempts that are to end for pods.
-        drained: attempts that are to end for a maintenance.
+        drained: attempts that are to end for a maintenance, or as a GPU failed.
         moves: attempts that are to go on elsewhere.
         grows: attempts for which places of more workers are held.
     """

@@ -182,13 +182,13 @@ Answer = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preempted:
-    """The attempt is to end for another GPUJob, for a pod of its own, or for a maintenance.
+    """The attempt is to end for another GPUJob or a pod of its own, or for what its node is like.
 
     Attributes:
         ground: with which right.
         beneficiary: namespace and name.
-        kind: of the beneficiary; node: it is in maintenance.
-        why: of a maintenance, as the administrator says it.
+        kind: of the beneficiary; node: it is in maintenance, or a GPU of it failed.
+        why: of a maintenance, as the administrator says it; of a GPU, which, and how it failed.
     """
 
     ground: Ground

@@ -2,13 +2,21 @@
 """What is said of those who are stopped for somebody else, by no fault of their own."""
 
 from gpupack_crds.gpujob_status import GROUNDS
+from gpupack_crds.placement import by_worker
 from gpupack_operator.decision.model import Observation, Preempted
+from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import Verdict
 
 
 def preempted(observation: Observation, by: Preempted) -> Verdict:
     """For whom, or what, and with which right; nobody is told names of other namespaces."""
     namespace, name = by.beneficiary
+    if by.ground == "GpuFailed":
+        message = f"a GPU of node {name} failed, {by.why}"
+        worker = _first_on(observation, name)
+        return Verdict(
+            outcome="Infrastructure", reason=JobReason.GPU_FAILED, message=message, worker=worker
+        )
     if by.kind == "node":
         message = f"stopped {GROUNDS[by.ground]} {name}: {by.why}"
         return Verdict(outcome="Preempted", reason=by.ground, message=message)
@@ -16,3 +24,9 @@ def preempted(observation: Observation, by: Preempted) -> Verdict:
     whom = f"{by.kind} {name}" if near else "a job of another namespace"
     message = f"stopped for {whom}, {GROUNDS[by.ground]}"
     return Verdict(outcome="Preempted", reason=by.ground, message=message)
+
+
+def _first_on(observation: Observation, node: str) -> int | None:
+    """Index of a worker on a node; of several the first."""
+    placed = by_worker(observation.job.status.placement)
+    return next((place.worker for place in placed if place.node == node), None)

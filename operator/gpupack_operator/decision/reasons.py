@@ -65,6 +65,7 @@ class JobReason(enum.StrEnum):
     POD_DELETED = "PodDeleted"
     POD_LOST = "PodLost"
     JOB_DELETED = "JobDeleted"
+    GPU_FAILED = "GpuFailed"
     BIND_TIMEOUT = "BindTimeout"
     CANNOT_START = "CannotStart"
     NAME_TAKEN = "NameTaken"

@@ -142,7 +142,7 @@ def test_gpus_that_could_not_be_looked_at_for_a_while_get_no_new_work(build):
     well, failed = build.device(0), build.device(1, health="Failed", cause="broken")
     since = NOW - dt.timedelta(seconds=STALE_SECONDS)
     first, second = unseen([well, failed], since, now=NOW, reason="the driver hangs")
-    assert first.health == "Degraded"
+    assert first.health == "Draining"
     assert first.cause == "not looked at since 2025-12-31T23:59:30Z: the driver hangs"
     assert second == failed
 

@@ -28,7 +28,8 @@ def choices(cluster, request, here):
 
 def serves(device, free, request):
     asked = request.models
-    if device.health is not Health.HEALTHY or device.resource != request.resource:
+    usable = {Health.HEALTHY} if request.sound else {Health.HEALTHY, Health.DEGRADED}
+    if device.health not in usable or device.resource != request.resource:
         return False
     is_asked = not asked or any(matches_model(m, device.model) for m in asked)
     if device.memory < request.min_memory or not is_asked:

@@ -99,12 +99,30 @@ def test_minimum_memory_counts_per_device():
     assert place(cluster, whole(1, min_memory=40_000)) == "b/0"
 
 
-@pytest.mark.parametrize("health", [Health.DEGRADED, Health.FAILED])
+@pytest.mark.parametrize("health", [Health.DRAINING, Health.FAILED])
 def test_sick_devices_get_no_work(health):
     cluster = cluster_of(with_health(node("a", 2), 0, health))
     assert place(cluster, whole(1)) == "a/1"
     assert place(cluster, share(100)) == "a/1"
     assert decide(cluster, whole(2), BEST_FIT).reason is Reason.GPU_FAILED
+
+
+def test_a_degraded_device_serves_where_no_other_could():
+    cluster = cluster_of(with_health(node("a", 2), 0, Health.DEGRADED), node("b", 2))
+    taken(cluster, "b", 0)
+    assert place(cluster, share(100)) == "b/1"
+    assert place(cluster, whole(1)) == "b/1"
+    assert place(cluster, whole(2)) == "a/0 a/1"
+    taken(cluster, "b", 1)
+    assert place(cluster, whole(1)) == "a/1"
+    taken(cluster, "a", 1)
+    assert place(cluster, share(100)) == "a/0"
+    assert place(cluster, whole(1)) == "a/0"
+
+
+def test_nodes_that_fit_are_ranked_behind_others_where_only_degraded_devices_are_free():
+    cluster = cluster_of(with_health(node("a", 1), 0, Health.DEGRADED), node("b", 4))
+    assert [each.node for each in rank(cluster, whole(1), BEST_FIT)] == ["b", "a"]
 
 
 def test_a_gang_asking_for_nvlink_stays_in_one_clique():

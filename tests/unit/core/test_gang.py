@@ -13,9 +13,10 @@ from core_builders import (
     slices,
     taken,
     whole,
+    with_health,
 )
 
-from gpupack_core import POLICIES, Interconnect, Reason, plan_gang, policy_named
+from gpupack_core import POLICIES, Health, Interconnect, Reason, plan_gang, policy_named
 
 
 def plan(cluster, asked, policy=BEST_FIT):
@@ -140,3 +141,18 @@ def test_a_policy_that_compares_nodes_plans_gangs_too():
     cluster = cluster_of(node("a", 2), node("b", 2))
     placements = plan_gang(cluster, gang(4, whole(1)), policy_named("0.5*best-fit+0.5*worst-fit"))
     assert sorted(p.node for p in placements) == list("aabb")
+
+
+def test_a_gang_takes_degraded_gpus_for_as_few_workers_as_it_can():
+    full = with_health(with_health(node("a", 4), 0, Health.DEGRADED), 1, Health.DEGRADED)
+    cluster = cluster_of(full, node("b", 1))
+    assert sorted(plan(cluster, gang(3, whole(1)))) == ["a/2", "a/3", "b/0"]
+    assert sorted(plan(cluster, gang(5, whole(1)))) == ["a/0", "a/1", "a/2", "a/3", "b/0"]
+
+
+def test_a_gang_of_one_clique_takes_the_clique_that_is_sound():
+    sick = with_health(node("a", 8, cliques=[0, 0, 0, 0, 1, 1, 1, 1]), 1, Health.DEGRADED)
+    cluster = cluster_of(sick)
+    assert plan(cluster, gang(4, whole(1), same_clique=True)) == ["a/4", "a/5", "a/6", "a/7"]
+    taken(cluster, "a", 4)
+    assert plan(cluster, gang(4, whole(1), same_clique=True)) == ["a/0", "a/1", "a/2", "a/3"]

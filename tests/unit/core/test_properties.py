@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpupack_core import (
     POLICIES,
+    Health,
     Holder,
     Placement,
     Refusal,
@@ -48,6 +49,41 @@ def test_a_decision_is_one_of_the_choices_and_changes_nothing(cluster, request, 
         cluster.take(Holder("new"), answer)
         assert cluster.give_back(Holder("new")) == answer
     assert books(cluster) == before
+
+
+@st.composite
+def worn_clusters(draw):
+    """Some of the devices are degraded, whoever holds them."""
+    cluster = draw(clusters())
+    for n in cluster.nodes():
+        worn = [d.health is Health.HEALTHY and draw(st.booleans()) for d in n.devices]
+        devices = (
+            replace(d, health=Health.DEGRADED) if is_worn else d
+            for d, is_worn in zip(n.devices, worn, strict=True)
+        )
+        cluster.set_node(replace(n, devices=tuple(devices)))
+    return cluster
+
+
+@cases
+@given(worn_clusters(), requests(), policies)
+def test_degraded_devices_serve_only_where_no_node_has_sound_ones_for_it(cluster, request, policy):
+    sound = replace(request, sound=True)
+    able = {n.name for n in cluster.nodes() if choices(cluster, request, n)}
+    best = {n.name for n in cluster.nodes() if choices(cluster, sound, n)}
+    placement = choose(cluster, request, policy)
+    assert (placement is not None) is bool(able)
+    if placement is not None and best:
+        health = {d.uuid: d.health for d in cluster.node(placement.node).devices}
+        assert all(health[grant.uuid] is Health.HEALTHY for grant in placement.devices)
+    ranked = [each.node in best for each in rank(cluster, request, policy)]
+    assert ranked == [True] * len(best) + [False] * (len(able) - len(best))
+
+
+@cases
+@given(worn_clusters(), gangs(), policies)
+def test_degraded_devices_spoil_no_gang(cluster, gang, policy):
+    assert (choose_gang(cluster, gang, policy) is not None) is gang_fits(cluster, gang)
 
 
 @cases

@@ -270,15 +270,22 @@ def gpu_node(
     sliced=(),
     lingering=None,
     maintenance=(),
+    quarantine=(),
+    health=None,
 ):
-    """`lingering`: devices by the name of a pod that is gone and whose processes are not."""
+    """`health`: by number, of those that are not well.
+
+    `lingering`: devices by the name of a pod that is gone and whose processes are not.
+    """
+    graded = dict.fromkeys(failed, "Failed") | (health or {})
     devices = [
         {
             "uuid": uuid(prefix or name, number),
             "index": number,
             "model": "NVIDIA H100 80GB HBM3",
             "memoryMiB": MEMORY_MIB,
-            "health": "Failed" if number in failed else "Healthy",
+            "health": graded.get(number, "Healthy"),
+            "cause": "XID 79" if number in graded else "",
             "resource": resource,
         }
         for number in range(gpus)
@@ -302,7 +309,7 @@ def gpu_node(
         "devices": devices + slices,
         "holders": holders,
     }
-    spec = {"maintenance": list(maintenance)}
+    spec = {"maintenance": list(maintenance), "quarantine": list(quarantine)}
     built = {"metadata": {"name": name}, "spec": spec, "status": status}
     return msgspec.convert(built, GpuNode)
 

@@ -187,6 +187,18 @@ def test_an_attempt_on_gpus_in_maintenance_is_told_once_and_until_that_is_over(b
     assert known.of(job, 1) is None
 
 
+def test_an_attempt_whose_gpu_failed_starts_elsewhere_and_names_node_and_gpu(build):
+    by = Preempted(ground="GpuFailed", beneficiary=("", "a"), kind="node", why="GPU-1: XID 79")
+    seen = build.see(build.admitted(), jobs=(build.job(),), pods=(build.pod(),))
+    decision = decide(dataclasses.replace(seen, preempted=by))
+    assert [type(action) for action in decision.actions] == [DeleteJob]
+    (attempt,) = decision.status.attempts
+    assert (attempt.outcome, attempt.reason) == ("Infrastructure", "GpuFailed")
+    assert attempt.message == "a GPU of node a failed, GPU-1: XID 79"
+    assert (attempt.fault.node, attempt.fault.devices) == ("a", "GPU-1")
+    assert (decision.status.restarts, decision.status.preemptions) == (0, 0)
+
+
 def test_a_job_that_is_drained_says_of_which_node_and_why(build):
     job = build.admitted()
     by = Preempted(ground="Maintenance", beneficiary=("", "a"), kind="node", why="fan is broken")

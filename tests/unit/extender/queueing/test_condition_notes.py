@@ -7,7 +7,12 @@ from extender_builders import pod, whole
 
 from gpupack_crds import names
 from gpupack_crds.gpucohort import IdlePods
-from gpupack_extender.queueing.idle_notes import AGAIN_SECONDS, MOST_WRITES, IdleNotes
+from gpupack_extender.queueing.condition_notes import (
+    AGAIN_SECONDS,
+    IDLE,
+    MOST_WRITES,
+    ConditionNotes,
+)
 from gpupack_extender.queueing.idling import IdlePod
 from gpupack_kube.events import EventWriter, Reporter
 
@@ -20,11 +25,15 @@ class Notes:
     def __init__(self, world, api, server):
         self.world, self.server, self.idle, self.now = world, server, [], 0.0
         events = EventWriter(api, Reporter("gpupack.dev/scheduler", "s", "Tell"))
-        self.notes = IdleNotes(api, world.ledger, self.idlers, events, decides=lambda: True)
+        self.notes = ConditionNotes(
+            api, world.ledger, IDLE, self.idlers, events, decides=lambda: True
+        )
 
     def idlers(self):
         return [
-            IdlePod(self.world.ledger.claims.pods[f"uid-{name}"], 0.0, RULE, "cluster", reclaimed)
+            IdlePod(
+                self.world.ledger.claims.pods[f"uid-{name}"], 0.0, RULE, "cluster", reclaimed
+            ).note
             for name, reclaimed in self.idle
         ]
 

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of rules: which of the driver's facts speak against a GPU.
+
+States are over when the driver says so. XIDs are events, and a GPU may look well after one without
+being so: they count until the node boots, or until somebody says that the GPU was mended, by
+deleting the node's GPUNode.
+
+What is left out on purpose: utilisation, power below its limit and clocks that the power limit
+holds down (that is a GPU at work), corrected memory errors (that is ECC at work), and the PCIe
+generation (an idle link slows down).
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from gpupack_agent.grading import catalogue
+from gpupack_agent.grading.grade import Finding, Grade, graded
+from gpupack_agent.inventory.facts import GpuFacts
+from gpupack_crds.gpunode import Health
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One row.
+
+    Attributes:
+        name: CamelCase, as in GPUNode's causes.
+        health: how far a GPU may be used of which it holds.
+        source: where NVIDIA says so.
+        says: the text where it holds; empty: it does not, or the driver does not tell.
+    """
+
+    name: str
+    health: Health
+    source: str
+    says: Callable[[GpuFacts], str]
+
+
+_NVML: Final = "https://docs.nvidia.com/deploy/nvml-api"
+_MEMORY: Final = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt"
+
+RECOVERY_ACTIONS: Final[dict[int, tuple[Health, str]]] = {
+    1: ("Failed", "the driver asks for a reset of the GPU"),
+    2: ("Failed", "the driver asks for a reboot of the node"),
+    3: ("Draining", "the driver asks to drain peer-to-peer work"),
+    4: ("Draining", "the driver asks to drain the GPU, then to reset it"),
+    5: ("Draining", "the driver asks to recover the IMEX domain"),
+    6: ("Failed", "the driver asks for a reset of the bus"),
+    7: ("Failed", "the driver asks for a reboot of the system"),
+}
+"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; 0: none. Source: nvml.h, nvmlDeviceGpuRecoveryAction_t."""
+
+SLOWDOWNS: Final = {
+    "HwThermalSlowdown": "it is too hot: look at its cooling",
+    "SwThermalSlowdown": "it is close to too hot: look at its cooling",
+    "HwPowerBrakeSlowdown": "its power supply asked it to slow down: look at the host's power",
+}
+"""Reasons by NVML's names for clocks that are held down by what surrounds the GPU."""
+
+
+def _slowed(reason: str) -> Rule:
+    def says(facts: GpuFacts) -> str:
+        held = reason in facts.load.throttled_by
+        return f"its clocks are held down, {SLOWDOWNS[reason]}" if held else ""
+
+    source = f"{_NVML}/group__nvmlClocksEventReasons.html"
+    return Rule(f"Throttled{reason}", "Degraded", source, says)
+
+
+def _uncorrected(facts: GpuFacts) -> str:
+    count = facts.errors.ecc_uncorrected_volatile or 0
+    return f"{count} uncorrected memory errors since it was reset: reset the GPU" if count else ""
+
+
+def _remap_failed(facts: GpuFacts) -> str:
+    return "a row of its memory could not be remapped: replace it" if _failed(facts) else ""
+
+
+def _failed(facts: GpuFacts) -> bool:
+    return facts.errors.remap_failed is True
+
+
+def _remap_pending(facts: GpuFacts) -> str:
+    pending = facts.errors.remap_pending is True and not _failed(facts)
+    return "a row of its memory is remapped at the next reset: reset the GPU" if pending else ""
+
+
+def _links_down(facts: GpuFacts) -> str:
+    links = facts.links.nvlinks
+    down = [str(number) for number, up in enumerate(links) if not up]
+    # All of them are down where nothing is at the other end.
+    if not down or len(down) == len(links):
+        return ""
+    return f"NVLink {', '.join(down)} of {len(links)} is down: look at its links"
+
+
+def _narrow(facts: GpuFacts) -> str:
+    width, most = facts.links.pcie_width, facts.board.pcie_width_most
+    if not width or not most or width >= most:
+        return ""
+    return f"its PCIe link has {width} of {most} lanes: seat it anew"
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule("RowRemapFailed", "Failed", f"{_MEMORY}/row-remapping.html", _remap_failed),
+    Rule("RowRemapPending", "Draining", f"{_MEMORY}/row-remapping.html", _remap_pending),
+    Rule("EccUncorrected", "Draining", f"{_MEMORY}/error-containment.html", _uncorrected),
+    Rule("NvlinkDown", "Degraded", f"{_NVML}/group__NvLink.html", _links_down),
+    Rule("PcieLinkNarrow", "Degraded", f"{_NVML}/group__nvmlDeviceQueries.html", _narrow),
+    *(_slowed(reason) for reason in SLOWDOWNS),
+)
+
+
+def judge(facts: GpuFacts | None, xids: Iterable[int]) -> Grade:
+    """The grade of a GPU; `facts` None: only what it raised is known."""
+    return graded([*_of_facts(facts), *_of_xids(xids)] if facts else list(_of_xids(xids)))
+
+
+def _of_facts(facts: GpuFacts) -> Iterator[Finding]:
+    action = facts.errors.recovery_action
+    if action:
+        unknown: tuple[Health, str] = ("Draining", f"the driver asks for unknown action {action}")
+        health, text = RECOVERY_ACTIONS.get(action, unknown)
+        yield Finding("RecoveryAction", health, text)
+    for rule in RULES:
+        if text := rule.says(facts):
+            yield Finding(rule.name, rule.health, text)
+
+
+def _of_xids(xids: Iterable[int]) -> Iterator[Finding]:
+    for number in sorted(xids):
+        if found := catalogue.finding(number):
+            yield found

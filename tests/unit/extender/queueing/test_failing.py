@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs that are not well: who gets nothing there, who leaves, and who is told."""
+
+import msgspec
+import pytest
+from extender_builders import OBSERVED, gpu_node, job, pod, uuid, whole
+
+from gpupack_crds.kinds import GpuCohort
+
+
+def grade(world, name, quarantine=(), **health):
+    """The watch shows these GPUs, as gpu0="Failed", and quarantines, as (0, "Probation")."""
+    graded = {int(gpu.removeprefix("gpu")): said for gpu, said in health.items()}
+    entries = [{"gpu": uuid(name, number), "phase": phase} for number, phase in quarantine]
+    world.ledger.gpus.upsert(gpu_node(name, health=graded, quarantine=entries))
+    world.decide()
+
+
+def runs(world, name, on, *numbers):
+    world.ledger.jobs.upsert(job(name, attempt=1, phase="Running", placed=[(on, numbers)]))
+    world.decide()
+
+
+def stands(world, name, on, *numbers):
+    world.ledger.pods.upsert(pod(name, on=on, devices=whole(on, *numbers), gpus=len(numbers)))
+    world.decide()
+
+
+def told(world):
+    return [(each.attempt, each.node, each.failed) for each in world.turns._orders.drained]
+
+
+def evicted(world):
+    return [(each.name, each.reason) for each in world.admissions.evictions()]
+
+
+def evict_from(world, rule):
+    meta = {"name": "cluster", "uid": "cluster", "resourceVersion": "1"}
+    spec = {"failedGpuPods": rule}
+    world.quotas.cohorts.upsert(msgspec.convert({"metadata": meta, "spec": spec}, GpuCohort))
+
+
+@pytest.mark.parametrize("health", ["Draining", "Failed"])
+def test_a_gpu_that_is_not_well_gets_no_new_work(world, health):
+    grade(world, "a", gpu0=health, gpu1=health)
+    assert world.free("a") == [2, 3]
+
+
+def test_a_degraded_gpu_is_free_and_used_last(world):
+    grade(world, "a", gpu0="Degraded", gpu1="Degraded", gpu2="Degraded")
+    assert world.free("a") == [0, 1, 2, 3]
+    planned = world.asks("train", gpus=4)
+    assert [each.node for each in planned.placement] == ["b"]
+
+
+def test_a_gpu_in_quarantine_gets_no_new_work_although_its_agent_calls_it_well(world):
+    grade(world, "a", quarantine=[(0, "Quarantined")])
+    assert world.free("a") == [1, 2, 3]
+
+
+def test_a_gpu_on_probation_is_used_last(world):
+    grade(world, "a", quarantine=[(0, "Probation")])
+    assert world.free("a") == [0, 1, 2, 3]
+    planned = world.asks("train", gpus=4)
+    assert [each.node for each in planned.placement] == ["b"]
+
+
+def test_probation_makes_no_ill_gpu_better(world):
+    grade(
+        world, "a", quarantine=[(0, "Probation"), (1, "Probation")], gpu0="Failed", gpu1="Draining"
+    )
+    assert world.free("a") == [2, 3]
+
+
+def test_who_holds_a_gpu_that_failed_leaves_and_its_neighbours_stay(world):
+    runs(world, "train", "a", 0, 1)
+    runs(world, "beside", "a", 2)
+    grade(world, "a", gpu0="Failed")
+    assert told(world) == [("uid-train/1", "a", True)]
+    (order,) = world.turns._orders.drained
+    assert order.why == f"{uuid('a', 0)}: XID 79"
+
+
+def test_who_holds_one_that_is_but_draining_or_in_quarantine_goes_on(world):
+    runs(world, "train", "a", 0, 1)
+    grade(world, "a", quarantine=[(1, "Quarantined")], gpu0="Draining")
+    assert told(world) == []
+
+
+def test_an_attempt_that_has_been_ended_is_told_of_no_more(world):
+    runs(world, "train", "a", 0)
+    grade(world, "a", gpu0="Failed")
+    ended = msgspec.to_builtins(job("train", attempt=1, phase="Pending"))
+    finished = "1970-01-01T12:00:00Z"
+    ended["status"]["attempts"] = [{"number": 1, "finishedAt": finished}]
+    world.ledger.jobs.upsert(msgspec.convert(ended, type(job("train"))))
+    world.decide()
+    assert told(world) == []
+
+
+def test_a_pod_of_its_own_is_told_and_left_alone_where_nobody_says_anything(world):
+    stands(world, "notebook", "a", 0)
+    grade(world, "a", gpu0="Failed")
+    (note,) = world.admissions.failed_pods()
+    assert note.text == f"its GPU {uuid('a', 0)} failed: XID 79"
+    assert note.advice == "; delete it to have it placed anew"
+    assert evicted(world) == []
+
+
+def test_it_is_evicted_where_its_cohort_wants_that(world):
+    stands(world, "notebook", "a", 0)
+    stands(world, "neighbour", "a", 1)
+    evict_from(world, "Evict")
+    grade(world, "a", gpu0="Failed")
+    assert evicted(world) == [("notebook", "GpuFailed")]
+    assert world.admissions.failed_pods()[0].advice == "; it is evicted"
+
+
+def test_nobody_is_told_any_more_when_the_gpu_works_again(world):
+    stands(world, "notebook", "a", 0)
+    runs(world, "train", "a", 1)
+    grade(world, "a", gpu0="Failed", gpu1="Failed")
+    assert told(world)
+    grade(world, "a")
+    assert (told(world), world.admissions.failed_pods()) == ([], [])
+
+
+def test_a_node_that_is_gone_leaves_nothing_behind(world):
+    runs(world, "train", "a", 0)
+    grade(world, "a", gpu0="Failed")
+    world.ledger.gpus.remove(gpu_node("a"))
+    assert world.ledger.failed == {}
+
+
+def test_of_an_observed_node_the_other_plugin_judges_the_gpus(world):
+    world.add_observed_node("c")
+    shown = pod("web", on="c", asking={OBSERVED: "2"})
+    world.ledger.pods.upsert(shown)
+    told_of = gpu_node("c", mode="observed", resource=OBSERVED, failed=(0, 1))
+    world.ledger.gpus.upsert(told_of)
+    world.decide()
+    assert world.admissions.failed_pods() == []
