@@ -30,7 +30,7 @@ from typing import Any, Final
 from documents import replaced
 
 from gpupack_core import WHOLE_GPU, Node
-from gpupack_core.queueing import Consolidation
+from gpupack_core.queueing import NEVER, Consolidation
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.disciplines import DISCIPLINES, Known
 from gpupack_simulator.inputs.openb import Pod, read_nodes, read_pods
@@ -79,8 +79,10 @@ def run(
 ) -> Run:
     """Until the last lifetime is over."""
     fair = DISCIPLINES["fair-share"]
+    # Of one tenant, and of one priority: there is nobody whom a search for victims could find.
     rules = replace(
         fair.rules,
+        preemption=NEVER,
         consolidation=Consolidation(
             ratio=ratio,
             restart=options.restart,

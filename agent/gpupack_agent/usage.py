@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from gpupack_agent.holders import annotated
 from gpupack_agent.pods import PodView
-from gpupack_crds.gpunode import GpuDevice, GpuHolder
+from gpupack_crds.gpunode import TAKES_WORK, GpuDevice, GpuHolder
 
 HELD_BY_CHARACTERS = 256
 """As many as GPUNode takes."""
@@ -51,7 +51,7 @@ def usage(
     used = {share.uuid for share in shares}
     names = sorted({title for title, theirs in held.values() if theirs})
     return Usage(
-        free=sum(each.health == "Healthy" and each.uuid not in used for each in devices),
+        free=sum(each.health in TAKES_WORK and each.uuid not in used for each in devices),
         shared=len(used - whole),
         held=len(whole),
         held_by=shortened(names),

@@ -25,7 +25,7 @@ from gpupack_core.errors import (
 from gpupack_core.holdings import Holdings
 from gpupack_core.masks import SelectorMasks
 from gpupack_core.memo import RowMemo
-from gpupack_core.model import MOST_PODS, Device, Node, Taint
+from gpupack_core.model import MOST_PODS, Device, Health, Node, Taint
 from gpupack_core.narrowed import NarrowedViews
 from gpupack_core.placement import Grant, Placement
 from gpupack_core.table import Table
@@ -43,6 +43,7 @@ _OWN = (
     "_columns",
     "_device_node",
     "_spare",
+    "worn",
     "_holdings",
     "row_nodes",
     "arrays",
@@ -90,6 +91,8 @@ class Cluster:
         self._rows: dict[NodeName, int] = {}
         self._columns: dict[NodeName, dict[DeviceUuid, int]] = {}
         self._device_node: dict[DeviceUuid, NodeName] = {}
+        self.worn: set[NodeName] = set()
+        """Nodes with degraded devices."""
         self._holdings = Holdings()
         given = list(nodes)
         self.row_nodes: list[Node | None] = [None] * len(given)
@@ -142,6 +145,9 @@ class Cluster:
         before = self._numbers_of(row)
         self._forget_devices(node.name)
         self._write_row(row, node)
+        self.worn.discard(node.name)
+        if any(device.health is Health.DEGRADED for device in node.devices):
+            self.worn.add(node.name)
         _give_back(before)
         self.selectors.correct(row, node)
 
@@ -152,6 +158,7 @@ class Cluster:
             raise UnknownNode(f"node {name} is not in the cluster")
         self._ideal = None
         self._forget_devices(name)
+        self.worn.discard(name)
         del self._columns[name]
         self.row_nodes[row] = None
         before = self._numbers_of(row)

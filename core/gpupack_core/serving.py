@@ -12,7 +12,6 @@ import numpy as np
 from gpupack_core.arrays import ABSENT, MIXED, Arrays, BoolArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.memo import ALL, Rows
-from gpupack_core.model import Health
 from gpupack_core.request import Request
 
 
@@ -41,7 +40,7 @@ def serving_devices(cluster: Cluster, request: Request, at: int | Rows = ALL) ->
 
 def only_sound(cluster: Cluster, request: Request) -> Request | None:
     """The same request for devices that are not degraded; None: it makes no difference here."""
-    if request.sound or not request.needs_gpu or not np.any(_is_degraded(cluster)):
+    if request.sound or not request.needs_gpu or not cluster.worn:
         return None
     return replace(request, sound=True)
 
@@ -73,11 +72,6 @@ def _of_resource(cluster: Cluster, request: Request) -> Arrays:
     if number is None or not np.any(a.node_resource == MIXED):
         return a
     return cluster.narrowed.of(a, number)
-
-
-def _is_degraded(cluster: Cluster) -> BoolArray:
-    degraded: BoolArray = cluster.arrays.health == Health.DEGRADED
-    return degraded
 
 
 def _by_number(cluster: Cluster, request: Request) -> BoolArray:

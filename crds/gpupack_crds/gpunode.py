@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUNode: the GPUs of one node as that node's agent sees them, and what is under maintenance."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from gpupack_crds.devices import MAX_MEMORY_MIB, MAX_UUID, DeviceShare
 from gpupack_crds.names import GPU
@@ -31,6 +31,10 @@ Resource = Annotated[
 ]
 Mode = Literal["owned", "observed"]
 Health = Literal["Healthy", "Degraded", "Draining", "Failed"]
+
+TAKES_WORK: Final[frozenset[Health]] = frozenset({"Healthy", "Degraded"})
+"""How a GPU must be to get new work, whatever was decided about it beside."""
+
 Limits = Literal["None", "MPS", "Simulated"]
 Drain = Literal["Never", "Movable", "All"]
 
@@ -190,7 +194,9 @@ class GpuNodeStatus(Wire, frozen=True):
     ] = ()
     gpus: Annotated[int, described("How many GPUs there are.", ge=0, le=MAX_GPUS)] = 0
     healthy: Annotated[int, described("How many of them are Healthy.", ge=0, le=MAX_GPUS)] = 0
-    free: Annotated[int, described("Healthy GPUs of which nothing is held.", ge=0, le=MAX_GPUS)] = 0
+    free: Annotated[
+        int, described("GPUs of which nothing is held, Healthy or Degraded.", ge=0, le=MAX_GPUS)
+    ] = 0
     shared: Annotated[int, described("GPUs of which shares are held.", ge=0, le=MAX_GPUS)] = 0
     held: Annotated[int, described("GPUs that are held whole.", ge=0, le=MAX_GPUS)] = 0
     held_by: Annotated[

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 import gpupack_core as core
-from gpupack_core.arrays import ABSENT
+from gpupack_core.arrays import ABSENT, takes_work
 from gpupack_extender.ledger.claims import State
 from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.queueing.consolidating import HOUR, Consolidating
@@ -169,13 +169,13 @@ def _devices_by_state(cluster: core.Cluster) -> dict[str, int]:
     """Over arrays: 40,000 devices one by one would hold up the loop for 70 ms at each scrape."""
     health, left = cluster.arrays.health, cluster.arrays.free_milli
     known = int((health != ABSENT).sum())
-    healthy = int((health == core.Health.HEALTHY).sum())
+    working = int(takes_work(health).sum())
     maintained = int((health == core.Health.MAINTENANCE).sum())
     free, usable = int((left == core.WHOLE_GPU).sum()), int((left > 0).sum())
     return {
         "free": free,
         "shared": usable - free,
-        "held": healthy - usable,
-        "unhealthy": known - healthy - maintained,
+        "held": working - usable,
+        "unhealthy": known - working - maintained,
         "maintenance": maintained,
     }

@@ -114,7 +114,7 @@ class WithinLimits:
 class OneAttemptAtATime:
     """No two attempts of a GPUJob have pods that may run.
 
-    A pod that is deleted, on a node that has lost power or was taken away meanwhile, cannot.
+    A pod that is deleted, on a node that has lost power meanwhile, cannot.
     """
 
     def __init__(self) -> None:

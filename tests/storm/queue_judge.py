@@ -50,6 +50,8 @@ class Judge:
         self.pods: dict[str, SeenPod] = {}
         self.jobs: dict[str, SeenJob] = {}
         self._gone: dict[str, SeenJob] = {}
+        self._taken: set[str] = set()
+        """Nodes that were there."""
         self.gpus = NoGpuTwice(terms.gpus)
         self.preemptions = FairPreemptions()
         self._limits = WithinLimits(terms.gpus, terms.limits)
@@ -61,9 +63,11 @@ class Judge:
     def pod(self, pod: SeenPod, at: float, *, gone: bool = False) -> None:
         """A pod changed."""
         before, after = self.pods.pop(pod.uid, None), None if gone else pod
+        self._gangs.pod(after)
+        if after and after.node in self._taken:
+            after = dataclasses.replace(after, node="")
         if after:
             self.pods[pod.uid] = after
-        self._gangs.pod(after)
         self._note(self.gpus.pod(before, after), at)
         self._note(self._limits.pod(before, after), at)
         self._note(self._attempts.pod(before, after, at), at)
@@ -86,6 +90,19 @@ class Judge:
     def lost_power(self, node: str, at: float) -> None:
         """A node is off: what should be gone there cannot run."""
         self._attempts.lost_power(node, at)
+
+    def taken_away(self, node: str, at: float) -> None:
+        """A node is there no more, as when an autoscaler has ended it: nothing runs or holds there.
+
+        Its pods are deleted by Kubernetes after a while.
+        """
+        self._taken.add(node)
+        for pod in [pod for pod in self.pods.values() if pod.node == node]:
+            self.pod(pod, at)
+
+    def there(self, node: str) -> None:
+        """A node is there."""
+        self._taken.discard(node)
 
     def tick(self, at: float) -> None:
         """Time passed."""

@@ -92,17 +92,20 @@ class Watcher:
         names = {node["metadata"]["name"] for node in listed}
         with self.lock:
             for name in self._known_nodes - names:
-                self.judge.lost_power(name, time.time())
+                self.judge.taken_away(name, time.time())
+            for name in names:
+                self.judge.there(name)
         self._known_nodes = names
 
     def _node(self, kind: str, seen: Any) -> None:
         name = seen["metadata"]["name"]
-        if kind == "DELETED":
-            self._known_nodes.discard(name)
-            with self.lock:
-                self.judge.lost_power(name, time.time())
-        else:
-            self._known_nodes.add(name)
+        with self.lock:
+            if kind == "DELETED":
+                self._known_nodes.discard(name)
+                self.judge.taken_away(name, time.time())
+            elif name not in self._known_nodes:
+                self._known_nodes.add(name)
+                self.judge.there(name)
 
     async def _tick(self) -> None:
         while True:

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpupack_core import BoolArray, Cluster, Health, Request
+from gpupack_core import BoolArray, Cluster, Request
+from gpupack_core.arrays import takes_work
 from gpupack_core.feasibility import worker_slots
 from gpupack_core.units import NO_CPU, NO_MEMORY
 from gpupack_simulator.record import Cause
@@ -21,7 +22,7 @@ def free_by_cause(cluster: Cluster, waiting: Iterable[Request]) -> dict[str, int
     """Milli-GPU by cause; the sum is what nobody holds. `waiting`: one request of each kind."""
     a = cluster.arrays
     unused = np.maximum(a.capacity - a.used_milli, 0)
-    works = (a.health == Health.HEALTHY) & a.ready[:, None]
+    works = takes_work(a.health) & a.ready[:, None]
     free = (unused * works).sum(axis=1)
     found = {str(Cause.FAILED): int(unused.sum() - free.sum())}
     open_rows = np.ones(len(free), np.bool_)

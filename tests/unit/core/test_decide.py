@@ -215,3 +215,14 @@ class Saying(Policy):
 def test_a_policy_that_gives_no_number_for_each_node_is_named(says, told):
     with pytest.raises(InvalidScores, match=told):
         decide(cluster_of(node("a"), node("b")), whole(1), Saying(says))
+
+
+def test_a_fork_knows_its_own_degraded_devices():
+    cluster = cluster_of(with_health(node("a", 2), 0, Health.DEGRADED), node("b", 1))
+    fork = cluster.fork()
+    cluster.set_node(node("a", 2))
+    assert place(fork, share(100)) == "b/0"
+    assert fork.worn == {"a"}
+    assert cluster.worn == set()
+    fork.remove_node("a")
+    assert fork.worn == set()

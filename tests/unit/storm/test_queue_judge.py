@@ -141,6 +141,22 @@ def test_a_pod_may_run_on_a_node_with_power_and_anywhere_before_it_is_deleted(
     assert "attempts [1, 2]" in wrong(judge)
 
 
+def test_nothing_runs_or_holds_on_a_node_that_was_taken_away(judge):
+    judge.pod(worker(0, 1, *whole("a", "b"), node="grown"), 1)
+    judge.taken_away("grown", 2)
+    judge.pod(worker(0, 2, *whole("a", "b")), 3)
+    judge.pod(worker(0, 1, *whole("a", "b"), node="grown", deleted_by=4), 4)
+    assert judge.violations == {}
+
+
+def test_on_one_that_is_there_again_pods_run_and_hold(judge):
+    judge.taken_away("grown", 1)
+    judge.there("grown")
+    judge.pod(worker(0, 1, *whole("a"), node="grown"), 2)
+    judge.pod(pod("other", *whole("a"), node="grown"), 3)
+    assert "GPU a is held 200 %" in wrong(judge)
+
+
 def test_two_attempts_that_a_status_calls_running_are_seen(judge):
     judge.job(job("j", "", "", max_restarts=1), 0)
     assert wrong(judge) == "x/j has attempts [1, 2] at once by its status"
