@@ -30,7 +30,7 @@ from gpupack_core.gang import choose_gang, plan_gang, why_not
 from gpupack_core.learner import Learner
 from gpupack_core.miss import Miss, Resource
 from gpupack_core.model import Device, Effect, Health, Node, Taint
-from gpupack_core.models import matches_model
+from gpupack_core.models import matches_model, require_model
 from gpupack_core.outlook import Demand, Mix, Outlook
 from gpupack_core.outlook_document import dump_outlook, load_outlook
 from gpupack_core.placement import Grant, Placement
@@ -134,5 +134,6 @@ __all__ = [
     "plan_gang",
     "policy_named",
     "rank",
+    "require_model",
     "why_not",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpupack_core.arrays import ABSENT, Arrays, BoolArray, IntArray, takes_work
 from gpupack_core.cluster import Cluster
-from gpupack_core.masks import models_mask
+from gpupack_core.masks import kinds_mask, models_mask
 from gpupack_core.memo import ALL, Rows
 from gpupack_core.model import Health
 from gpupack_core.reasons import Reason
@@ -98,7 +98,7 @@ def _of_kind(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolAr
         of_profile = _asked_profile(cluster, request.slices)[a.profile[at]]
         eligible = of_profile if eligible is None else eligible & of_profile
     if request.models:
-        of_model = _asked_models(cluster, request)[a.model[at]]
+        of_model = _asked_models(cluster, request, at)
         eligible = of_model if eligible is None else eligible & of_model
     if request.min_memory:
         large = a.memory[at] >= request.min_memory
@@ -111,9 +111,17 @@ def _of_kind(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolAr
     return eligible
 
 
-def _asked_models(cluster: Cluster, request: Request) -> BoolArray:
-    """One truth value per model number; the last one stands for ABSENT."""
-    return np.append(models_mask(request.models, cluster.model_names), False)
+def _asked_models(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolArray:
+    """GPUs, or slices where these are asked for, of an asked model.
+
+    Of a slice its name tells what it is cut from; its memory is its own.
+    """
+    a = cluster.arrays
+    # The last truth value stands for ABSENT.
+    if request.slices is not None:
+        by_name = models_mask(request.models, cluster.model_names)
+        return np.append(by_name, False)[a.model[at]]
+    return np.append(kinds_mask(request.models, a.kinds), False)[a.kind[at]]
 
 
 def _asked_profile(cluster: Cluster, slices: Slices) -> BoolArray:
@@ -257,7 +265,7 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
         lacking = _nowhere(here)
     yield Check(lacks, lacking)
     if request.models:
-        here = here & _asked_models(cluster, request)[a.model]
+        here = here & _asked_models(cluster, request)
         yield Check(Reason.MODEL_MISMATCH, _nowhere(here))
     if request.share is not None and request.share.limited:
         here = here & a.limits

@@ -197,5 +197,5 @@ def _cpu_figures(demands: Sequence[tuple[Request, int]]) -> IntArray:
 def accepts(request: Request, kind: Kind) -> bool:
     """Whether a GPU of this kind, were it idle, would do."""
     memory = max(request.min_memory, request.share.memory if request.share else 0)
-    wanted = not request.models or any(matches_model(m, kind.model) for m in request.models)
+    wanted = not request.models or any(matches_model(m, *kind) for m in request.models)
     return wanted and kind.memory >= memory

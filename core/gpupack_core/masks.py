@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from gpupack_core.arrays import BoolArray
+from gpupack_core.arrays import BoolArray, Kind
 from gpupack_core.model import Node
 from gpupack_core.models import matches_model
 from gpupack_core.selector import NodeSelector, Operator, Requirement, Term
@@ -145,6 +145,11 @@ class SelectorMasks:
 def models_mask(models: Iterable[str], table: Table[str]) -> BoolArray:
     """Which model names are one of the models asked for."""
     return table.where(lambda model: any(matches_model(asked, model) for asked in models))
+
+
+def kinds_mask(models: Iterable[str], table: Table[Kind]) -> BoolArray:
+    """Which kinds of GPUs are of one of the models asked for."""
+    return table.where(lambda kind: any(matches_model(asked, *kind) for asked in models))
 
 
 def _holds(requirement: Requirement, values: Mapping[str, set[int]], rows: int) -> BoolArray:

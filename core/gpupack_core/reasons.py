@@ -45,14 +45,15 @@ class Reason(StrEnum):
     NO_NODES = "NoNodes"
 
     def describe(
-        self, request: Request, nearest: int | None = None, *, resources: Sequence[str] = ()
+        self, request: Request, nearest: int | None = None, *, there: Sequence[str] = ()
     ) -> str:
         """The reason in words.
 
         Args:
             request: what was asked for.
             nearest: the most that one of these nodes has of it.
-            resources: the names by which the GPUs of these nodes are asked for.
+            there: what the GPUs of these nodes are instead: the names by which they are asked for,
+                or the models most like the one that is.
         """
         text = _TEXTS[self].format(
             gpus=devices_text(request),
@@ -64,8 +65,10 @@ class Reason(StrEnum):
             gpu_memory=max(request.min_memory, request.share.memory if request.share else 0),
             cpu=request.cpu,
             ram=request.memory,
-            resources=" or ".join(name or "the default one" for name in resources),
+            resources=" or ".join(name or "the default one" for name in there),
         )
+        if self is Reason.MODEL_MISMATCH and there:
+            return f"{text} (nearest: {', '.join(there)})"
         if nearest is None:
             return text
         shown = f"{nearest / 10:g}" if self is Reason.SHARE_DOES_NOT_FIT else nearest
@@ -119,16 +122,16 @@ _NEAREST = {
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """So many nodes failed for this reason; `nearest` and `resources` as in Reason.describe."""
+    """So many nodes failed for this reason; `nearest` and `there` as in Reason.describe."""
 
     reason: Reason
     nodes: int
     nearest: int | None = None
-    resources: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
 
     def describe(self, request: Request) -> str:
         """The reason in words."""
-        return self.reason.describe(request, self.nearest, resources=self.resources)
+        return self.reason.describe(request, self.nearest, there=self.there)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from gpupack_core.arrays import ABSENT, BoolArray, IntArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import Check, reasons, worker_slots
 from gpupack_core.miss import Miss
+from gpupack_core.models import nearest_models
 from gpupack_core.nearest import nearest_node
 from gpupack_core.reasons import Count, Reason, Refusal
 from gpupack_core.request import Request
+from gpupack_core.serving import serving_devices
 from gpupack_core.units import NodeName
 
 
@@ -31,7 +33,9 @@ def refusal(
     checks = [*reasons(cluster, request), _spread(cluster)]
     among = cluster.among(candidates)
     first = _first_failing(checks, among)
-    counts = [_count(cluster, check, first == number) for number, check in enumerate(checks)]
+    counts = [
+        _count(cluster, request, check, first == number) for number, check in enumerate(checks)
+    ]
     unknown = 0 if candidates is None else sum(name not in cluster for name in set(candidates))
     counts.append(Count(Reason.NODE_UNKNOWN, unknown))
     total = sum(count.nodes for count in counts)
@@ -83,11 +87,16 @@ def _first_failing(checks: Sequence[Check], among: BoolArray) -> IntArray:
     return first
 
 
-def _count(cluster: Cluster, check: Check, rows: BoolArray) -> Count:
+def _count(cluster: Cluster, request: Request, check: Check, rows: BoolArray) -> Count:
     nodes = int(rows.sum())
     nearest = None if check.nearest is None or not nodes else int(check.nearest[rows].max())
-    resources: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
     if check.reason is Reason.OTHER_RESOURCE:
         numbers = set(cluster.arrays.resource[rows].ravel().tolist()) - {ABSENT}
-        resources = tuple(sorted(cluster.resources.values[number] for number in numbers))
-    return Count(check.reason, nodes, nearest, resources)
+        there = tuple(sorted(cluster.resources.values[number] for number in numbers))
+    elif check.reason is Reason.MODEL_MISMATCH:
+        a, serving = cluster.arrays, serving_devices(cluster, request)
+        kinds = a.kind if serving is None else np.where(serving, a.kind, ABSENT)
+        numbers = set(kinds[rows].ravel().tolist()) - {ABSENT}
+        there = nearest_models(request.models, (a.kinds.values[number] for number in numbers))
+    return Count(check.reason, nodes, nearest, there)

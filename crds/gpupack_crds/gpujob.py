@@ -220,8 +220,9 @@ class GpuJobSpec(Wire, frozen=True):
             Annotated[str, described("A model, such as H100.", min_length=1, max_length=64)], ...
         ],
         described(
-            "GPU models to choose from: a word of the product name is enough, case does not "
-            "matter. Empty: any.",
+            "GPU models to choose from, as people write them: V100, A100-80GB, h100 sxm, MI300X. "
+            "Words of the product name are enough, case does not matter, and a size in GB is the "
+            "data sheet's. Empty: any.",
             max_length=16,
         ),
     ] = ()
@@ -400,6 +401,13 @@ class GpuJobSpec(Wire, frozen=True):
             "gpupack does not choose the devices that another device plugin hands out; remove "
             "oneClique or resourceName",
             ".spread",
+        ),
+        Rule(
+            "!has(self.gpuModels) || self.gpuModels.all(m, "
+            "!m.matches('[:=]|^ *[0-9]+ *[xX*]|[.][a-z]+/'))",
+            "gpuModels are models alone, such as A100-80GB; write how many as gpus: 2, and a "
+            "resource such as nvidia.com/gpu as resourceName",
+            ".gpuModels",
         ),
         Rule(
             "self.interconnect != 'nvlink' || (has(self.gpus) && self.gpus >= 2)",

@@ -158,14 +158,16 @@ class Filter:
 
         @functools.cache
         def text(reason: core.Reason, resources: tuple[str, ...]) -> str:
-            return reason.describe(request, resources=resources)
+            return reason.describe(request, there=resources)
 
         failed: dict[str, str] = {}
         lasting: dict[str, str] = {}
         why = core.explain(cluster, request, candidates=nodes)
         for name, reason in why.items():
             group = failed if reason in EVICTING_HELPS else lasting
-            group[name] = text(reason, _resources(cluster.node(name))) + less * (name in near)
+            is_other = reason is core.Reason.OTHER_RESOURCE
+            resources = _resources(cluster.node(name)) if is_other else ()
+            group[name] = text(reason, resources) + less * (name in near)
         failed |= dict.fromkeys((name for name in nodes if name not in why), RESERVED)
         return FilterResult(
             node_names=[], failed_nodes=failed, failed_and_unresolvable_nodes=lasting

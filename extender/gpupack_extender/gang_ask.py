@@ -86,6 +86,8 @@ def _request(
     *,
     namespace: str,
 ) -> core.Request:
+    for model in spec.gpu_models:
+        core.require_model(model)
     selector, tolerations = rules.parse()
     ask = gpu_ask.of_job(spec, observed, namespace=namespace)
     of_pod = pod_ask.request(worker, ask, selector=selector, tolerations=tolerations)
@@ -99,17 +101,14 @@ def _request(
 
 def _require_no_others(worker: objects.PodSpec, resource: str, observed: Collection[str]) -> None:
     """No node has GPUs of two names: such a worker would hold its place and never start."""
-    asked = {
-        name
-        for container in (*worker.containers, *worker.init_containers)
-        for name in container.resources.limits
-        if name in observed and name != resource
-    }
-    if asked:
-        raise AskInvalid(
-            f"the template asks for {', '.join(sorted(asked))}, but the job's GPUs are {resource}; "
-            "remove it from the container's resources, or set resourceName"
-        )
+    for container in (*worker.containers, *worker.init_containers):
+        for name, count in sorted(container.resources.limits.items()):
+            if name in observed and name != resource:
+                raise AskInvalid(
+                    f"container {container.name} asks for {name}: {count}, but the job's GPUs are "
+                    f"{resource}; remove that from its resources, and if those are the GPUs that "
+                    f"you want write resourceName: {name} and gpus: {count} in spec"
+                )
 
 
 def _spread(spec: GpuJobSpec) -> core.Spread:

@@ -190,6 +190,16 @@ BAD = [
         },
         "ask for GPUs by spec.gpus, not for resourceName in the container's resources",
     ),
+    Bad(
+        "a resource as a model",
+        {"spec.gpuModels": ["nvidia.com/gpu: 2"]},
+        "write how many as gpus: 2, and a resource such as nvidia.com/gpu as resourceName",
+    ),
+    Bad(
+        "a count with a model",
+        {"spec.gpuModels": ["H100", "2x A100-80GB"]},
+        "gpuModels are models alone, such as A100-80GB",
+    ),
     Bad("no GPUs", {"spec.gpus": 0}, "spec.gpus: Invalid value: 0: spec.gpus in body should be "),
     Bad("GPUs in words", {"spec.gpus": "two"}, "spec.gpus: Invalid value: "),
     Bad("half a GPU", {"spec.gpus": 0.5}, "spec.gpus: Invalid value: "),

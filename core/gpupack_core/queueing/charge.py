@@ -19,7 +19,7 @@ import numpy as np
 from gpupack_core.arrays import ABSENT
 from gpupack_core.cluster import Cluster
 from gpupack_core.model import Device
-from gpupack_core.models import matches_model, words
+from gpupack_core.models import matches_model, may_match, words
 from gpupack_core.placement import Grant, Placement
 from gpupack_core.request import Gang, Request
 from gpupack_core.units import WHOLE_GPU
@@ -87,7 +87,7 @@ class Keys:
         keys = {
             self.of(model)
             for model in cluster.model_names.in_use
-            if not request.models or any(matches_model(asked, model) for asked in request.models)
+            if not request.models or any(may_match(asked, model) for asked in request.models)
         }
         return tuple(sorted(keys))
 

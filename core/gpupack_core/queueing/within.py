@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.models import matches_model
+from gpupack_core.models import both
 from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Charge, Key, least
 from gpupack_core.queueing.job import Job, Places, Tenant
@@ -95,4 +95,5 @@ def _both(asked: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:
     """Those of the models that were asked for."""
     if not asked:
         return models
-    return tuple(m for m in models if any(matches_model(name, m) for name in asked))
+    found = (both(name, model) for model in models for name in asked)
+    return tuple(dict.fromkeys(each for each in found if each is not None))

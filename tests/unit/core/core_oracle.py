@@ -31,7 +31,7 @@ def serves(device, free, request):
     usable = {Health.HEALTHY} if request.sound else {Health.HEALTHY, Health.DEGRADED}
     if device.health not in usable or device.resource != request.resource:
         return False
-    is_asked = not asked or any(matches_model(m, device.model) for m in asked)
+    is_asked = not asked or any(matches_model(m, device.model, device.memory) for m in asked)
     if device.memory < request.min_memory or not is_asked:
         return False
     if request.slices:

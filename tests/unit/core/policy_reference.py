@@ -53,7 +53,7 @@ def is_seen(device, request):
 
 def does(gpu, request):
     wanted = request.models
-    if wanted and not any(matches_model(m, gpu.model) for m in wanted):
+    if wanted and not any(matches_model(m, gpu.model, gpu.memory) for m in wanted):
         return False
     return gpu.memory >= request.min_memory
 

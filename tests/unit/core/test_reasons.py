@@ -22,7 +22,8 @@ def test_causes_are_counted_the_most_frequent_first():
     taken(taken(cluster, "a", *range(6)), "c", *range(7))
     assert place(cluster, whole(4, models=("H100",))) == (
         "0 of 3 nodes fit: 2 nodes: fewer than 4 free GPUs (most free on one node: 2); "
-        "1 node: model is not H100; 1 node would fit with 2 GPUs less"
+        "1 node: model is not H100 (nearest: NVIDIA-A100-SXM4-40GB (40000 MiB)); "
+        "1 node would fit with 2 GPUs less"
     )
 
 

@@ -185,8 +185,22 @@ def test_a_job_for_a_resource_that_is_not_observed_is_told_which_are(world):
 
 def test_a_template_that_asks_for_the_gpus_of_another_resource_is_not_planned(world):
     by_hand = {"name": "helper", "resources": {"limits": {OBSERVED: "1"}}}
-    with pytest.raises(AskInvalid, match="the template asks for nvidia"):
+    instead = (
+        r"helper asks for nvidia\.com/gpu: 1, .* write resourceName: nvidia\.com/gpu and gpus: 1"
+    )
+    with pytest.raises(AskInvalid, match=instead):
         world.plan(plan_request("train", pod_spec={"containers": [by_hand]}))
+
+
+@pytest.mark.parametrize("model", ["nvidia.com/gpu: 2", "A100:8"])
+def test_a_model_that_is_none_is_not_planned(world, model):
+    with pytest.raises(AskInvalid, match=f"{model!r} is a"):
+        world.plan(plan_request("train", gpuModels=[model]))
+
+
+def test_a_refusal_names_the_models_that_the_cluster_has(world):
+    answer = planned(world, gpus=1, gpuModels=["H100-40GB"])
+    assert "model is not H100-40GB (nearest: NVIDIA H100" in answer.message
 
 
 def test_holders_that_the_agent_reports_are_no_claims(world):
