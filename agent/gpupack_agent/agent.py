@@ -22,14 +22,17 @@ from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.device_plugin import DevicePlugin
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.foreign import ForeignDevices, VendorLibrary
 from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.gpunode import GpuNodeWriter
 from gpupack_agent.holders import Record
 from gpupack_agent.housekeeping import Housekeeping
 from gpupack_agent.identity import Identities
 from gpupack_agent.idleness import Idleness
+from gpupack_agent.inventory import amd_prober
 from gpupack_agent.inventory.base import Inventory
 from gpupack_agent.inventory.driver import DriverInventory
+from gpupack_agent.inventory.driver_process import DriverProcess
 from gpupack_agent.inventory.simulated import SimulatedInventory
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.mps.asking import ProcessReader, command
@@ -58,7 +61,7 @@ from gpupack_kube.environment import Environment
 from gpupack_kube.events import About, EventWriter, Reporter, Said
 from gpupack_kube.objects import ObjectMeta
 from gpupack_kube.reflector import Reflector
-from gpupack_kube.resources import PODS
+from gpupack_kube.resources import NODES, PODS
 
 log = logging.getLogger(__name__)
 
@@ -168,8 +171,9 @@ async def _serve(
     identities = Identities(node.pods, kubelet, api)
     mps = MpsFolder(settings.limits.mps) if settings.inventory.backend == "nvml" else None
     prestart = PreStart(node, identities, inventory, settings.prestart, mps)
-    node_mode = NodeMode(settings.observed.resources)
-    observer = Observer(node_mode, node.pods, kubelet, known_devices)
+    node_mode = NodeMode(settings.observed.resources, settings.observed.of_other_vendors)
+    foreign = _foreign(settings, api)
+    observer = Observer(node_mode, node.pods, kubelet, known_devices, foreign)
     device_plugins = _device_plugins(prestart, settings.host, node_mode)
     housekeeping = Housekeeping(
         node, identities, device_plugins, node_mode, settings.host.probe, mps
@@ -192,6 +196,7 @@ async def _serve(
         parts.create_task(_scan_forever(inventory, known_devices), name="inventory")
         parts.create_task(_beat_forever(api, settings), name="heartbeat")
         parts.create_task(observer.run(), name="observer")
+        parts.create_task(foreign.run(), name="other vendors")
         parts.create_task(writer.run(), name="gpunode")
         if mps:
             reader = ProcessReader(
@@ -208,6 +213,21 @@ async def _serve(
         parts.create_task(housekeeping.run(), name="housekeeping")
         for device_plugin in device_plugins:
             parts.create_task(device_plugin.registration.run(), name=device_plugin.plugin.resource)
+
+
+def _foreign(settings: Settings, api: Api) -> ForeignDevices:
+    async def labels() -> Mapping[str, str]:
+        return (await api.get(NODES, settings.node.name)).metadata.labels
+
+    libraries: dict[str, VendorLibrary] = {}
+    if settings.inventory.backend == "nvml" and amd_prober.is_there():
+        libraries[amd_prober.MODULE] = DriverProcess(
+            amd_prober.COMMAND,
+            answer_seconds=settings.inventory.answer_seconds,
+            on_event=lambda: None,
+            vendor="AMD",
+        )
+    return ForeignDevices(settings.observed.vendors, labels, libraries)
 
 
 def _device_plugins(

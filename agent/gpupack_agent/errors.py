@@ -39,8 +39,8 @@ class DriverHangs(InventoryUnavailable):
         index: of the GPU that it was about; None: of none, or of several.
     """
 
-    def __init__(self, seconds: float, *, index: int | None) -> None:
-        super().__init__(f"the NVIDIA driver has not answered within {seconds:.0f} s")
+    def __init__(self, seconds: float, *, index: int | None, vendor: str = "NVIDIA") -> None:
+        super().__init__(f"the {vendor} driver has not answered within {seconds:.0f} s")
         self.index = index
 
 

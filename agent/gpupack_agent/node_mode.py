@@ -26,10 +26,11 @@ class NodeMode:
 
     Args:
         observed: resources of other plugins.
+        others: which of them are not of GPUs that our inventory shows, but of other vendors'.
     """
 
-    def __init__(self, observed: tuple[str, ...]) -> None:
-        self._observed = observed
+    def __init__(self, observed: tuple[str, ...], others: Collection[str] = ()) -> None:
+        self._observed, self._others = observed, frozenset(others)
         self._asked = not observed
         self._theirs: tuple[str, ...] = ()
         self._resource_of: dict[str, str] = {}
@@ -51,9 +52,14 @@ class NodeMode:
         return bool(self._observed)
 
     def resource_of(self, uuid: str) -> str:
-        """By which resource a GPU is handed out; the first, if no plugin has ever shown it."""
+        """By which resource a GPU of our inventory is handed out.
+
+        The first that it can be of, if no plugin has ever shown it; where all plugins are of other
+        vendors, ours, which nobody serves.
+        """
+        possible = [name for name in self.resources if name not in self._others]
         known = self._resource_of.get(uuid)
-        return known if known in self.resources else self.resources[0]
+        return known if known in possible else next(iter(possible), names.GPU)
 
     def may_register(self) -> bool:
         """Whether our plugins may: the kubelet was asked, and nobody else serves GPUs here."""

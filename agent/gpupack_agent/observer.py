@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from gpupack_agent.errors import AgentError, KubeletTooOld, KubeletUnavailable
+from gpupack_agent.foreign import ForeignDevices
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.podresources import PodResources
@@ -34,13 +35,20 @@ class Observer:
         pods: PodStore,
         kubelet: PodResources,
         known_devices: KnownDevices,
+        foreign: ForeignDevices | None = None,
     ) -> None:
+        self._foreign = foreign or ForeignDevices.none()
         self._node_mode = node_mode
         self._pods = pods
         self._kubelet = kubelet
         self._known_devices = known_devices
         self._read: dict[str, GpuHolder] | None = None
         self._answered = True
+
+    @property
+    def foreign(self) -> ForeignDevices:
+        """The GPUs of other vendors."""
+        return self._foreign
 
     @property
     def holders(self) -> tuple[GpuHolder, ...] | None:
@@ -59,7 +67,10 @@ class Observer:
         """Look once. What a kubelet that is away does not tell stays as it was."""
         try:
             if self._node_mode.observes:
-                self._node_mode.see(await self._kubelet.served())
+                served = await self._kubelet.served()
+                self._node_mode.see(served)
+                observed = self._node_mode.resources if self._node_mode.mode == "observed" else ()
+                self._foreign.see(served, observed)
             await self._read_back()
         except (KubeletUnavailable, KubeletTooOld) as error:
             self._complain(error)
@@ -84,7 +95,8 @@ class Observer:
                 listed = await self._kubelet.tickets(pod.namespace, pod.name, *resources)
                 if listed:
                     ids = frozenset[str]().union(*listed.values())
-                    read[pod.uid] = holder(pod, ids, self._known_devices.devices)
+                    theirs = {device.uuid: device for device in self._foreign.devices}
+                    read[pod.uid] = holder(pod, ids, theirs | self._known_devices.devices)
         self._read = read
 
     def _complain(self, error: AgentError) -> None:

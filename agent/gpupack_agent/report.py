@@ -15,7 +15,7 @@ from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.prestart import NodeState
 from gpupack_agent.usage import Usage, usage
-from gpupack_crds.gpunode import GpuDevice, GpuHolder, GpuNodeStatus
+from gpupack_crds.gpunode import MAX_GPUS, GpuDevice, GpuHolder, GpuNodeStatus
 
 MOST_HOLDERS = 1024
 """As many as GPUNode takes."""
@@ -44,6 +44,7 @@ class Report:
             self.node.known_devices.findings,
             self.node_mode,
             recorded.holders if held is None else held[:MOST_HOLDERS],
+            foreign=self.observer.foreign.devices,
         )
         devices = self.idleness.see(
             described.devices,
@@ -62,11 +63,15 @@ class Report:
         """Say what limits shares of a GPU that there is; of MIG slices there are none."""
         if device.simulated or device.mig_parent or self.mps is None or not self.mps.is_served():
             return device
+        if self.observer.foreign.is_theirs(device):
+            return device
         return msgspec.structs.replace(device, limits="MPS")
 
     def recall(self, recorded: GpuNodeStatus) -> None:
         """Take in what an earlier agent wrote."""
-        self.node.known_devices.recall(recorded)
+        is_theirs = self.observer.foreign.is_theirs
+        ours = tuple(device for device in recorded.devices if not is_theirs(device))
+        self.node.known_devices.recall(msgspec.structs.replace(recorded, devices=ours))
         self.node_mode.recall(recorded)
 
     def forget(self) -> None:
@@ -92,13 +97,19 @@ def usage_in(status: GpuNodeStatus) -> Usage:
 
 
 def describe(
-    findings: Findings, node_mode: NodeMode, held: tuple[GpuHolder, ...] = ()
+    findings: Findings,
+    node_mode: NodeMode,
+    held: tuple[GpuHolder, ...] = (),
+    *,
+    foreign: tuple[GpuDevice, ...] = (),
 ) -> GpuNodeStatus:
     """Put a status together."""
-    devices = tuple(
-        msgspec.structs.replace(each, resource=node_mode.resource_of(each.uuid))
+    shown = {
+        each.uuid: msgspec.structs.replace(each, resource=node_mode.resource_of(each.uuid))
         for each in findings.devices
-    )
+    }
+    others = (each for each in foreign if each.uuid not in shown)
+    devices = (*shown.values(), *others)[:MAX_GPUS]
     return GpuNodeStatus(
         mode=node_mode.mode,
         resources=node_mode.resources,

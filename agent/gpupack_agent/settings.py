@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from gpupack_agent import liveness
 from gpupack_crds import names
+from gpupack_crds.vendors import Vendors, parse_vendors
 from gpupack_kube.environment import Environment
 
 Backend = Literal["simulated", "nvml"]
@@ -96,16 +97,26 @@ class ObservedSettings:
     kubelet has devices of one of them, the agent registers nothing and only reports. Empty: it asks
     for no such thing."""
 
+    vendors: Vendors = dataclasses.field(default_factory=Vendors)
+    """GPUPACK_VENDORS, JSON, the chart's table: how the GPUs of those resources are known."""
+
+    @property
+    def of_other_vendors(self) -> tuple[str, ...]:
+        """Resources of GPUs that NVIDIA's driver does not show."""
+        return tuple(name for name in self.resources if not self.vendors.driver_shows(name))
+
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "ObservedSettings":
         """Read the settings; raises SettingsInvalid."""
+        environment = Environment(environ)
         return cls(
-            resources=Environment(environ).parsed(
+            resources=environment.parsed(
                 "GPUPACK_OBSERVED_RESOURCES",
                 names.foreign_resources,
                 (),
                 names.FOREIGN_RESOURCES,
-            )
+            ),
+            vendors=environment.stated("GPUPACK_VENDORS", parse_vendors, Vendors()),
         )
 
 

@@ -4,7 +4,8 @@
 ApiGroupError
 ├── DevicesAnnotationInvalid   a pod's device annotation is not what a Binding writes
 ├── ResultUnreadable           a termination message is not a result
-└── QuantityInvalid            a quantity such as 30Gi cannot be read
+├── QuantityInvalid            a quantity such as 30Gi cannot be read
+└── VendorsInvalid             the chart's table of vendors is wrong
 """
 
 
@@ -22,3 +23,7 @@ class ResultUnreadable(ApiGroupError):
 
 class QuantityInvalid(ApiGroupError):
     """A quantity such as 30Gi cannot be read."""
+
+
+class VendorsInvalid(ApiGroupError):
+    """The chart's table of vendors is wrong; the message says where and how."""

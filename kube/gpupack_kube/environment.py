@@ -104,6 +104,22 @@ class Environment:
         except (ValueError, KeyError) as error:
             raise _invalid(name, text, allowed) from error
 
+    def stated(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        """Read a document.
+
+        Args:
+            name: of the variable.
+            parse: raises ValueError, whose text says what in the document cannot be used.
+            default: where it is not set.
+        """
+        text = self._variables.get(name, "")
+        if not text:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise SettingsInvalid(f"{name} is not valid: {error}") from error
+
 
 def _invalid(name: str, text: str, allowed: str) -> SettingsInvalid:
     return SettingsInvalid(f"{name}={text!r} is not valid; set it to {allowed}")

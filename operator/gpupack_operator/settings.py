@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gpupack_crds import names
+from gpupack_crds.vendors import Vendors, parse_vendors
 from gpupack_kube.environment import Environment
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.decision.nodes import Provisioning
@@ -132,6 +133,7 @@ def _pods(environment: Environment) -> PodDefaults:
         shm_size=environment.text("GPUPACK_SHM_SIZE", "8Gi"),
         evict_seconds=environment.whole("GPUPACK_EVICT_SECONDS", 20, least=0),
         multicast=_switch(environment, "GPUPACK_NVLINK_MULTICAST"),
+        vendors=environment.stated("GPUPACK_VENDORS", parse_vendors, Vendors()),
     )
 
 

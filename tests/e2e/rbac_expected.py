@@ -74,6 +74,7 @@ IN_ANY_NAMESPACE = {
         ("events.events.k8s.io", "", "create"),
         ("gpunodes.gpupack.dev", "", "create get"),
         ("gpunodes.gpupack.dev/status", "", "update"),
+        ("nodes", "", "get"),
         ("pods", "", READ),
     },
     "gpupack-operator": {

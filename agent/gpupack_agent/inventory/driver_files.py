@@ -45,6 +45,10 @@ SMI = ("usr/local/nvidia/bin/nvidia-smi", "usr/bin/nvidia-smi")
 counts: where a driver has a folder of its own, what stands in /usr/bin can be a script that leads
 there."""
 
+NVIDIA_PCI = "0x10de"
+DISPLAY_CLASS = "0x03"
+"""Of sysfs' `vendor` and `class`; data centre GPUs are 3D controllers of this class."""
+
 TRITON_FOLDER = "TRITON_LIBCUDA_PATH"
 """Triton, and with it torch.compile, looks for libcuda in the loader's cache unless this is set."""
 
@@ -57,6 +61,17 @@ def injection(root: pathlib.Path, minors: Iterable[int]) -> Injection:
         device_nodes=tuple(f"/dev/{node}" for node in nodes),
         mounts=tuple(_mounts(root)),
         environment={TRITON_FOLDER: CONTAINER_FOLDERS[0]},
+    )
+
+
+def has_nvidia_gpu(root: pathlib.Path) -> bool | None:
+    """Whether one is plugged in, with a driver or without; None: the host lists no PCI devices."""
+    devices = list((root / "sys/bus/pci/devices").glob("*"))
+    if not devices:
+        return None
+    return any(
+        _line(device / "vendor") == NVIDIA_PCI and _line(device / "class").startswith(DISPLAY_CLASS)
+        for device in devices
     )
 
 
@@ -101,3 +116,10 @@ def libraries(root: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
 
 def _followed(path: pathlib.Path) -> pathlib.Path:
     return path.parent / path.readlink() if path.is_symlink() else path
+
+
+def _line(path: pathlib.Path) -> str:
+    try:
+        return path.read_text().strip().lower()
+    except OSError:
+        return ""

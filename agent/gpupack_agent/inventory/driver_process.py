@@ -52,12 +52,19 @@ class DriverProcess:
         command: what is run.
         answer_seconds: within which each GPU must have been read, and all that is none's.
         on_event: called when the driver tells that something happened.
+        vendor: whose driver it is, for messages.
     """
 
     def __init__(
-        self, command: Sequence[str], *, answer_seconds: float, on_event: Callable[[], None]
+        self,
+        command: Sequence[str],
+        *,
+        answer_seconds: float,
+        on_event: Callable[[], None],
+        vendor: str = "NVIDIA",
     ) -> None:
         self._command, self._seconds, self._on_event = command, answer_seconds, on_event
+        self._vendor = vendor
         self._process: Process | None = None
         self._stuck: list[Process] = []
         self._replies: asyncio.Queue[Reading | Found | Unavailable | None] = asyncio.Queue()
@@ -84,7 +91,7 @@ class DriverProcess:
                     reply = await self._replies.get()
             except TimeoutError:
                 await self._abandon()
-                raise DriverHangs(self._seconds, index=reading) from None
+                raise DriverHangs(self._seconds, index=reading, vendor=self._vendor) from None
             match reply:
                 case Reading(index=reading):
                     pass
@@ -117,8 +124,8 @@ class DriverProcess:
     async def _start(self) -> Process:
         if self.stuck >= MOST_STUCK:
             raise InventoryUnavailable(
-                f"{self.stuck} calls to the NVIDIA driver hang and cannot be ended: look at the "
-                "host's kernel log, and restart the host"
+                f"{self.stuck} calls to the {self._vendor} driver hang and cannot be ended: look "
+                "at the host's kernel log, and restart the host"
             )
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES

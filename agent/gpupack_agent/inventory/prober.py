@@ -14,7 +14,9 @@ import threading
 from typing import Any, BinaryIO
 
 from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory import driver_files
 from gpupack_agent.inventory.asking import Asking
+from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.messages import (
     REQUESTS,
     Event,
@@ -63,6 +65,9 @@ class Prober:
                 self._reader = NvmlReader(self._nvml, self._xids, host_root=self._host_root)
             findings = self._reader.scan(skip)
         except InventoryUnavailable as error:
+            if driver_files.has_nvidia_gpu(self._host_root) is False:
+                # A node of another vendor's GPUs, or of none.
+                return Found(Findings(devices=()))
             return Unavailable(str(error))
         return Found(findings)
 

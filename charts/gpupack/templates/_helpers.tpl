@@ -194,3 +194,13 @@ mode, and would have nothing left to choose from.
 {{- fail (printf "scheduler.kubeScheduler.leaderElection: leaseDurationSeconds (%v) must be more than renewDeadlineSeconds (%v), or a second leader starts before the first one has given up" $election.leaseDurationSeconds $election.renewDeadlineSeconds) }}
 {{- end }}
 {{- end }}
+
+{{/* Not empty: GPUs are observed that NVIDIA's driver does not show. */}}
+{{- define "gpupack.otherVendors" -}}
+{{- $observed := .Values.observedResources }}
+{{- range $vendor := .Values.vendors }}
+{{- if and $vendor (ne ($vendor.library | default "") "nvml") }}
+{{- range $resource := $vendor.resources }}{{ if has $resource $observed }}yes{{ end }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}

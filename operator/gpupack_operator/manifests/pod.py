@@ -9,11 +9,12 @@ import msgspec
 from gpupack_crds import names
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
+from gpupack_crds.vendors import Vendors
 from gpupack_kube.objects import Json
 from gpupack_operator.manifests import owner
 from gpupack_operator.manifests.limits import limits
 from gpupack_operator.manifests.merge import merged
-from gpupack_operator.manifests.variables import RESULT_PATH, variables
+from gpupack_operator.manifests.variables import NO_VENDORS, RESULT_PATH, variables
 
 GRACE_SECONDS = 30
 """Between SIGTERM and SIGKILL, where the template says nothing."""
@@ -33,6 +34,7 @@ class PodDefaults:
         shm_size: size limit of /dev/shm, where NCCL and data loaders keep their buffers.
         evict_seconds: how long a worker stays bound to a node that does not answer.
         multicast: let workers use NVLink multicast; for clusters that one team has to itself.
+        vendors: what is known of each vendor's GPUs.
     """
 
     workload_image: str
@@ -40,6 +42,7 @@ class PodDefaults:
     shm_size: str = "8Gi"
     evict_seconds: int = 20
     multicast: bool = False
+    vendors: Vendors = NO_VENDORS
 
 
 def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) -> Json:
@@ -138,7 +141,9 @@ def _confined(job: GpuJob) -> Json:
 def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
     container: Json = {
         "name": names.WORKER_CONTAINER,
-        "env": variables(job, attempt=attempt, multicast=defaults.multicast),
+        "env": variables(
+            job, attempt=attempt, multicast=defaults.multicast, vendors=defaults.vendors
+        ),
         "resources": {"limits": limits(job.spec)},
         "securityContext": {
             "allowPrivilegeEscalation": False,

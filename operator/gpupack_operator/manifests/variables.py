@@ -4,6 +4,7 @@
 from gpupack_crds import names
 from gpupack_crds.gpujob import Backend, Distributed, GpuJobSpec
 from gpupack_crds.kinds import GpuJob
+from gpupack_crds.vendors import Vendors
 from gpupack_kube.objects import Json
 
 RESULT_PATH = "/dev/termination-log"
@@ -12,6 +13,8 @@ INDEX_VARIABLES = ("GPUPACK_WORKER_INDEX", "PET_NODE_RANK", "RANK")
 
 RESIZES = 1_000_000
 """torchrun counts each worker that comes or goes as a restart."""
+
+NO_VENDORS = Vendors()
 
 LOOPBACK = "127.0.0.1"
 """A worker that is alone has no name, and waits for no name service."""
@@ -30,16 +33,20 @@ MULTICAST_ON = {
 }
 
 
-def variables(job: GpuJob, *, attempt: int, multicast: bool = False) -> list[Json]:
+def variables(
+    job: GpuJob, *, attempt: int, multicast: bool = False, vendors: Vendors = NO_VENDORS
+) -> list[Json]:
     """Variables of one attempt; the index alone differs between workers.
 
     Args:
         job: the GPUJob.
         attempt: its number.
         multicast: whether libraries may use NVLink multicast.
+        vendors: the chart's table.
     """
     values = _about_the_job(job, attempt=attempt) | _for_torch(job, attempt=attempt)
     values |= MULTICAST_ON if multicast else MULTICAST_OFF
+    values |= _about_the_vendor(job.spec.resource_name, vendors)
     return [{"name": name, "value": value} for name, value in values.items()] + [
         _index(name) for name in INDEX_VARIABLES
     ]
@@ -72,6 +79,22 @@ def _about_the_job(job: GpuJob, *, attempt: int) -> dict[str, str]:
         "GPUPACK_BACKEND": _backend(job.spec, job.spec.distributed or Distributed()),
         "GPUPACK_RESULT_PATH": RESULT_PATH,
     }
+
+
+def _about_the_vendor(resource: str, vendors: Vendors) -> dict[str, str]:
+    """Whose GPUs they are, and how a process narrows down which of its worker's it uses.
+
+    Where another device plugin hands them out alone: it sets what its containers need, and which
+    GPUs they are nobody knows before.
+    """
+    vendor = vendors.of(resource)
+    if vendor is None:
+        return {}
+    told = {
+        "GPUPACK_VENDOR": vendors.name_of(resource),
+        "GPUPACK_VISIBLE_DEVICES_VARIABLE": vendor.visible_devices,
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def _for_torch(job: GpuJob, *, attempt: int) -> dict[str, str]:

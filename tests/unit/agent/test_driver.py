@@ -154,3 +154,35 @@ async def test_a_container_gets_the_device_nodes_of_its_gpus_alone(host):
     assert inventory.injection(["GPU-1"]).device_nodes == ("/dev/nvidia2",)
     with pytest.raises(InventoryUnavailable, match="device node of GPU-7"):
         inventory.injection(["GPU-0", "GPU-7"])
+
+
+def plug_in(root, *devices):
+    for number, (vendor, kind) in enumerate(devices):
+        folder = root / f"sys/bus/pci/devices/0000:0{number}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text(f"{vendor}\n")
+        (folder / "class").write_text(f"{kind}\n")
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [(("0x1002", "0x120000"),), (("0x10de", "0x020700"), ("0x1002", "0x030000"))],
+    ids=["a GPU of AMD's", "a network card of NVIDIA's"],
+)
+async def test_a_node_without_nvidias_gpus_needs_no_driver(host, devices):
+    plug_in(host.folder, *devices)
+    host.is_now(missing=True)
+    assert (await host.inventory().scan()).devices == ()
+
+
+async def test_a_gpu_of_nvidias_without_a_driver_is_said(host):
+    plug_in(host.folder, ("0x10de", "0x030200"), ("0x1002", "0x120000"))
+    host.is_now(missing=True)
+    with pytest.raises(InventoryUnavailable, match="is the NVIDIA driver installed"):
+        await host.inventory().scan()
+
+
+async def test_where_the_host_lists_no_pci_devices_a_missing_driver_is_said(host):
+    host.is_now(missing=True)
+    with pytest.raises(InventoryUnavailable, match="is the NVIDIA driver installed"):
+        await host.inventory().scan()

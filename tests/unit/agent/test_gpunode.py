@@ -8,6 +8,7 @@ import pytest
 
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
+from gpupack_agent.foreign import ForeignDevices
 from gpupack_agent.gpunode import GpuNodeWriter
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.known_devices import KnownDevices
@@ -19,6 +20,7 @@ from gpupack_agent.prestart import NodeState
 from gpupack_agent.report import Report, describe
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuNodeStatus
+from gpupack_crds.vendors import Vendor, Vendors
 from gpupack_kube import heartbeat, objects
 
 PATH = f"{names.API_PREFIX}/gpunodes/node-1"
@@ -261,3 +263,27 @@ def test_gpus_have_limited_shares_while_their_supervisor_lives(writer, build, fo
     assert limits() == ["MPS", "None", "None"]
     mps.rest()
     assert limits() == ["None", "None", "None"]
+
+
+def test_gpus_of_other_vendors_stand_beside_those_of_the_driver(build):
+    theirs = msgspec.structs.replace(build.device(7), resource="amd.com/gpu", model="MI300X")
+    node_mode = NodeMode(("amd.com/gpu",), others=("amd.com/gpu",))
+    node_mode.see({"amd.com/gpu": {"GPU-7"}})
+    found = describe(Findings(devices=(build.device(0),)), node_mode, foreign=(theirs,))
+    assert [each.resource for each in found.devices] == [names.GPU, "amd.com/gpu"]
+    assert found.model == "MI300X, NVIDIA H200"
+
+
+def test_gpus_of_other_vendors_that_gpunode_recorded_are_not_missed_by_the_driver(agents, build):
+    report = agents()._report
+    amd = Vendor(resources=("amd.com/gpu",))
+    foreign = ForeignDevices(Vendors({"amd": amd}), dict)
+    report = dataclasses.replace(
+        report,
+        observer=Observer(
+            report.node_mode, report.node.pods, None, report.node.known_devices, foreign
+        ),
+    )
+    theirs = msgspec.structs.replace(build.device(7), resource="amd.com/gpu")
+    report.recall(GpuNodeStatus(devices=(build.device(0), theirs)))
+    assert set(report.node.known_devices.devices) == {"GPU-0"}

@@ -143,3 +143,17 @@ def test_deleting_the_gpunode_of_our_node_leaves_our_plugins_registered():
     asked = node_mode(*OURS)
     asked.forget()
     assert asked.may_register()
+
+
+def test_a_gpu_of_our_inventory_is_of_no_other_vendors_resource():
+    amd = "amd.com/gpu"
+    asked = NodeMode((amd, NVIDIA), others=(amd,))
+    asked.see({amd: {"0000:c1:00.0"}, NVIDIA: {"GPU-0"}})
+    assert [asked.resource_of(each) for each in ("GPU-0", "GPU-1")] == [NVIDIA, NVIDIA]
+
+
+def test_beside_plugins_of_other_vendors_alone_a_gpu_of_ours_is_handed_out_by_nobody():
+    amd = "amd.com/gpu"
+    asked = NodeMode((amd, NVIDIA), others=(amd,))
+    asked.see({amd: {"0000:c1:00.0"}})
+    assert (asked.mode, asked.resource_of("GPU-0")) == ("observed", names.GPU)

@@ -2,6 +2,7 @@
 import msgspec
 import pytest
 
+from gpupack_agent.foreign import ForeignDevices
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.node_mode import NodeMode
@@ -10,10 +11,12 @@ from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.gpunode import GpuHolder
+from gpupack_crds.vendors import Vendor, Vendors
 from gpupack_kube import objects
 
 NVIDIA = "nvidia.com/gpu"
 OTHER = "example.org/gpu"
+VENDORS = Vendors({"other": Vendor(resources=(OTHER,), model_labels=("other",))})
 RUNNING = {"containerStatuses": [{"name": "worker", "state": {"running": {}}}]}
 
 
@@ -28,7 +31,12 @@ class Observed:
         self._build = build
         known_devices = KnownDevices()
         known_devices.update(Findings(devices=(build.device(0), build.device(1))))
-        self.observer = Observer(self.node_mode, self.pods, resources, known_devices)
+        self.labels = {"other": "Model_1"}
+        self.foreign = ForeignDevices(VENDORS, self._labels)
+        self.observer = Observer(self.node_mode, self.pods, resources, known_devices, self.foreign)
+
+    async def _labels(self):
+        return self.labels
 
     def pod(self, name="a", *, resource=NVIDIA, **changes):
         """A pod that asks for GPUs of another plugin and runs."""
@@ -143,3 +151,15 @@ async def test_while_the_kubelet_is_away_what_was_read_stays_and_one_line_says_s
         assert await observed.holders() == (held("a", "GPU-0"),)
     said = [record for record in caplog.records if record.name == "gpupack_agent.observer"]
     assert len(said) == 1
+
+
+async def test_gpus_of_another_vendor_are_described_and_read_back(observed):
+    observed.kubelet.allocatable = {OTHER: ["npu-0", "npu-1"]}
+    observed.kubelet.resource = OTHER
+    observed.kubelet.tickets = {"a": ["npu-1"]}
+    await observed.observer.round()
+    await observed.foreign.look()
+    observed.pods.upsert(observed.pod("a", resource=OTHER))
+    (holder,) = await observed.holders()
+    assert [share.uuid for share in holder.devices] == ["npu-1"]
+    assert {each.model for each in observed.foreign.devices} == {"Model 1"}

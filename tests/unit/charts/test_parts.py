@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gpupack_crds import names
+from gpupack_crds.vendors import parse_vendors
 from gpupack_devcluster.build import KUBERNETES
 from gpupack_extender import leader_endpoint, limits, node_rules
 from gpupack_kube.client import LARGEST_MIB
@@ -134,6 +135,43 @@ def test_extender_and_agent_know_the_same_resources_of_other_plugins(render, par
     (extender,) = scheduler_config(rendered)["extenders"]
     managed = [resource["name"] for resource in extender["managedResources"]]
     assert told.split(",") == managed[len(OWN) :] == ["nvidia.com/gpu", "amd.com/gpu"]
+
+
+def vendors_of(rendered, *part):
+    return parse_vendors(environment(rendered.container(*part))["GPUPACK_VENDORS"])
+
+
+@pytest.mark.parametrize("part", [PARTS[0], PARTS[3]], ids=lambda part: part[2])
+def test_operator_and_agent_are_told_the_table_of_vendors(render, part):
+    vendors = vendors_of(render(), *part)
+    assert vendors.of("amd.com/gpu").visible_devices == "ROCR_VISIBLE_DEVICES"
+    assert vendors.driver_shows("nvidia.com/gpu")
+    assert not vendors.driver_shows("huawei.com/Ascend910")
+    taken_out = vendors_of(render("vendors.amd=null"), *part)
+    assert taken_out.of("amd.com/gpu") is None
+
+
+def test_a_vendor_of_ones_own_is_an_entry_more(render):
+    mine = '{"resources": ["mine.example/npu"], "modelLabels": ["mine.example/model"]}'
+    vendors = vendors_of(render(f"vendors.mine={mine}"), *PARTS[3])
+    assert vendors.name_of("mine.example/npu") == "mine"
+    assert vendors.name_of("amd.com/gpu") == "amd"
+
+
+@pytest.mark.parametrize(
+    ("observed", "reads"), [('["nvidia.com/gpu"]', False), ('["amd.com/gpu"]', True)]
+)
+def test_agents_may_read_nodes_only_where_their_labels_are_needed(render, observed, reads):
+    rendered = render(f"observedResources={observed}")
+    rules = rendered.objects["ClusterRole", "gpupack-agent"]["rules"]
+    assert ({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]} in rules) is reads
+
+
+def test_the_variables_of_the_runtimes_of_observed_vendors_are_refused(render):
+    amd = render('observedResources=["nvidia.com/gpu","amd.com/gpu"]').text
+    assert "['NVIDIA_VISIBLE_DEVICES', 'AMD_VISIBLE_DEVICES']" in amd
+    assert "ASCEND_VISIBLE_DEVICES'" not in amd
+    assert "'AMD_VISIBLE_DEVICES'" not in render().text
 
 
 def test_without_other_plugins_nothing_but_ours_is_managed(render):

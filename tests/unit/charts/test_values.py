@@ -41,6 +41,7 @@ FREE = (
     ".outlook",
     ".metricsFrom[]",
     ".parameters",
+    ".vendors",
 )
 """Maps whose keys are the user's or Kubernetes'."""
 
@@ -77,6 +78,8 @@ def test_every_value_of_the_values_file_has_a_comment():
     explained_by_parent |= {"priorityClassName", "nodeSelector", "tolerations", "affinity"}
     explained_by_parent |= {"kubeScheduler", "extender", "leaderElection", "simulated"}
     explained_by_parent |= {"crds", "admission", "networkPolicy"}
+    explained_by_parent |= {key for row in VALUES["vendors"].values() for key in row}
+    explained_by_parent |= VALUES["vendors"].keys()
     silent = [
         line
         for before, line in itertools.pairwise(lines)
@@ -112,6 +115,10 @@ def test_the_grades_of_simulated_gpus_are_those_of_the_api():
         ('observedResources=["gpu"]', "does not match pattern"),
         ('observedResources=["gpupack.dev/gpu"]', "'not' failed"),
         ('observedResources=["nvidia.com/gpu","nvidia.com/gpu"]', "items at 0 and 1 are equal"),
+        ('vendors.amd.resource="amd.com/gpu"', "additional properties 'resource' not allowed"),
+        ('vendors.amd.library="rocm-smi"', "'', 'nvml', 'amdsmi'"),
+        ('vendors.mine={"models": []}', "missing property 'resources'"),
+        ('vendors.amd.pciVendor="0x1002"', "does not match pattern"),
         ("scheduler.replicas=0", "minimum: got 0, want 1"),
         ("largestObjectMib=15", "minimum: got 15, want 16"),
         ("largestObjectMib=1025", "maximum: got 1,025, want 1,024"),

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from gpupack_crds import names
+from gpupack_crds.vendors import Vendor, Vendors
 from gpupack_operator.manifests.affinity import REQUIRED, pinned
 from gpupack_operator.manifests.job import job, job_beside
 from gpupack_operator.manifests.pod import PodDefaults, kind, template
@@ -329,3 +330,22 @@ def test_children_go_with_the_gpujob_even_if_the_operator_is_down(build):
 def test_workers_find_each_other_before_they_are_ready(build):
     spec = service(build.gpujob())["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+
+
+def environment_of(pod):
+    (worker,) = pod["spec"]["containers"]
+    return {each["name"]: each.get("value") for each in worker["env"]}
+
+
+def test_a_worker_on_another_vendors_gpus_is_told_whose_they_are(pod_template):
+    amd = Vendor(resources=("amd.com/gpu",), visible_devices="ROCR_VISIBLE_DEVICES")
+    defaults = PodDefaults(workload_image="x", vendors=Vendors({"amd": amd}))
+    found, _ = pod_template(defaults=defaults, resourceName="amd.com/gpu", gpus=1)
+    told = environment_of(found)
+    assert told["GPUPACK_VENDOR"] == "amd"
+    assert told["GPUPACK_VISIBLE_DEVICES_VARIABLE"] == "ROCR_VISIBLE_DEVICES"
+
+
+def test_a_worker_on_gpus_that_gpupack_hands_out_is_told_no_vendor(pod_template):
+    found, _ = pod_template()
+    assert not environment_of(found).keys() & {"GPUPACK_VENDOR", "ROCR_VISIBLE_DEVICES"}

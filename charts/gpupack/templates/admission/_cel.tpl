@@ -32,11 +32,31 @@ c.?env.orValue([]).map(e, e.name).filter(name, name in ['NVIDIA_VISIBLE_DEVICES'
 {{- end }}
 
 {{/*
-Whether a container without GPUs of its own wants to see some by NVIDIA's runtime, which on many
-nodes obeys this variable. A value from elsewhere (valueFrom) cannot be judged, so it counts.
+Variables by which container runtimes show GPUs to whoever names them, by commas: NVIDIA's, and those
+of the vendors of which a resource is observed.
+*/}}
+{{- define "gpupack.runtimeVariables" -}}
+{{- $found := list "NVIDIA_VISIBLE_DEVICES" }}
+{{- $observed := .Values.observedResources }}
+{{- range $vendor := .Values.vendors }}
+{{- range $resource := ($vendor | default dict).resources }}
+{{- if has $resource $observed }}{{ $found = concat $found ($vendor.runtimeVariables | default list) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $found | uniq | join "," }}
+{{- end }}
+
+{{/*
+Whether a container without GPUs of its own wants to see some by its runtime, which on many nodes
+obeys such a variable. A value from elsewhere (valueFrom) cannot be judged, so it counts.
 */}}
 {{- define "gpupack.cel.wantsVisibleDevices" -}}
-c.?env.orValue([]).exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES' && (has(e.valueFrom) || !(e.?value.orValue('') in ['', 'void', 'none'])))
+c.?env.orValue([]).exists(e, e.name in {{ include "gpupack.cel.texts" (include "gpupack.runtimeVariables" . | splitList ",") }} && (has(e.valueFrom) || !(e.?value.orValue('') in ['', 'void', 'none'])))
+{{- end }}
+
+{{/* The first such variable, of a list of containers that is the name's argument. */}}
+{{- define "gpupack.cel.visibleDevicesWanted" -}}
+{{ index . 1 }}.map(c, c.?env.orValue([]).filter(e, e.name in {{ include "gpupack.cel.texts" (include "gpupack.runtimeVariables" (index . 0) | splitList ",") }} && (has(e.valueFrom) || !(e.?value.orValue('') in ['', 'void', 'none']))).map(e, e.name)).filter(found, found.size() > 0)[0][0]
 {{- end }}
 
 {{/* What the scheduler alone writes, and this request changes: names of annotations. */}}

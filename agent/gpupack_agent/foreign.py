@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs of other vendors on this node: the kubelet's ids, with what labels and libraries tell.
+
+    kubelet: GetAllocatableResources ─► observer ─► see ─┐
+    API: labels of our Node, every LABELS_SECONDS ───────┼─► devices ─► GPUNode
+    amdsmi, where it can be loaded ──────────────────────┘
+
+What a plugin that restarts does not show, and labels that cannot be read, stay as they were.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory import labelled
+from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.labelled import Labels
+from gpupack_crds.gpunode import GpuDevice
+from gpupack_crds.vendors import Vendors
+from gpupack_kube.errors import KubeError
+
+log = logging.getLogger(__name__)
+
+LABELS_SECONDS = 60.0
+"""Between two looks at labels and library: they change when somebody changes the machine."""
+FIRST_SECONDS = 5.0
+"""Until the first look that failed is made again."""
+
+
+class VendorLibrary(Protocol):
+    """A vendor's library, asked in a process of its own."""
+
+    async def scan(self, skip: Sequence[int]) -> Findings:
+        """Look at the GPUs but those; raises InventoryUnavailable."""
+
+
+class ForeignDevices:
+    """The GPUs of this node that NVIDIA's driver does not show.
+
+    Args:
+        vendors: the chart's table.
+        read_labels: of our Node; raises KubeError.
+        libraries: by the table's name for them.
+    """
+
+    def __init__(
+        self,
+        vendors: Vendors,
+        read_labels: Callable[[], Awaitable[Labels]],
+        libraries: Mapping[str, VendorLibrary] | None = None,
+    ) -> None:
+        self._vendors, self._read_labels = vendors, read_labels
+        self._libraries = dict(libraries or {})
+        self._ids: dict[str, frozenset[str]] = {}
+        self._labels: Labels | None = None
+        self._told: dict[str, Mapping[str, GpuDevice]] = {}
+        """By library, then by PCI address."""
+        self._needed = asyncio.Event()
+
+    @classmethod
+    def none(cls) -> "ForeignDevices":
+        """Where the table is empty."""
+
+        async def no_labels() -> Labels:
+            return {}
+
+        return cls(Vendors(), no_labels)
+
+    @property
+    def devices(self) -> tuple[GpuDevice, ...]:
+        """As they are known; an id that two plugins have counts once, for the first of them."""
+        found: dict[str, GpuDevice] = {}
+        for resource, ids in self._ids.items():
+            for device in self._of(resource, ids):
+                found.setdefault(device.uuid, device)
+        return tuple(found.values())
+
+    def see(self, served: Mapping[str, Collection[str]], resources: Collection[str]) -> None:
+        """Take in which ids the kubelet has of the node's resources."""
+        theirs = [name for name in resources if not self._vendors.driver_shows(name)]
+        known = {name: frozenset(served.get(name, ())) for name in theirs}
+        self._ids = {name: ids or self._ids.get(name, ids) for name, ids in known.items()}
+        if theirs:
+            self._needed.set()
+        else:
+            self._needed.clear()
+
+    def is_theirs(self, device: GpuDevice) -> bool:
+        """Whether GPUNode has the GPU from here."""
+        return not self._vendors.driver_shows(device.resource)
+
+    async def run(self) -> None:
+        """Look again and again, for as long as there is anything to know; until cancelled."""
+        while True:
+            await self._needed.wait()
+            await self.look()
+            await asyncio.sleep(FIRST_SECONDS if self._labels is None else LABELS_SECONDS)
+
+    async def look(self) -> None:
+        """Read labels and ask libraries, once."""
+        try:
+            self._labels = await self._read_labels()
+        except KubeError as error:
+            log.warning("cannot read this node's labels: %s; those known before stay", error)
+        wanted = {vendor.library for name in self._ids if (vendor := self._vendors.of(name))}
+        for name in sorted(wanted & self._libraries.keys()):
+            try:
+                found = await self._libraries[name].scan(())
+            except InventoryUnavailable as error:
+                log.warning("%s tells nothing: %s; what is known stays", name, error)
+            else:
+                self._told[name] = {each.pci_bus_id: each for each in found.devices}
+
+    def _of(self, resource: str, ids: frozenset[str]) -> tuple[GpuDevice, ...]:
+        vendor = self._vendors.of(resource)
+        if vendor is None:
+            return ()
+        by_address = self._told.get(vendor.library, {})
+        told = [by_address.get(each.lower()) for each in sorted(ids)]
+        if ids and all(told):
+            return tuple(
+                msgspec.structs.replace(device, uuid=name, resource=resource)
+                for name, device in zip(sorted(ids), told, strict=True)
+                if device is not None
+            )
+        return labelled.devices(vendor, resource, ids, self._labels or {})

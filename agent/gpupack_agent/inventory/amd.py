@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AMD's GPUs through AMD SMI, for nodes that AMD's device plugin serves.
+
+Written by the library's documentation, of ROCm 6 and 7, and tried against a stand-in of it: there
+was no GPU of AMD's. It adds to what node labels tell the model and memory of each GPU by itself.
+Any call may hang for ever: this runs in a process of its own (`amd_prober`).
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.base import Findings
+from gpupack_crds.gpunode import GpuDevice
+
+log = logging.getLogger(__name__)
+
+RESOURCE = "amd.com/gpu"
+SIZES = ("vram_size", "vram_size_mb")
+"""MiB; the second in ROCm 6.0 and 6.1."""
+
+
+class AmdReader:
+    """The GPUs that AMD's driver shows.
+
+    Args:
+        smi: the module `amdsmi`, or anything with its functions.
+        asks: told the index of the GPU that is asked about next.
+    """
+
+    def __init__(self, smi: Any, asks: Callable[[int | None], None] = lambda _: None) -> None:
+        self._smi, self._asks = smi, asks
+        self._begun = False
+
+    def scan(self) -> Findings:
+        """Read every GPU that answers.
+
+        Raises:
+            InventoryUnavailable: there is no driver, or it does not list its GPUs.
+        """
+        self._asks(None)
+        try:
+            if not self._begun:
+                self._smi.amdsmi_init()
+                self._begun = True
+            handles = self._smi.amdsmi_get_processor_handles()
+        except self._smi.AmdSmiException as error:
+            raise InventoryUnavailable(f"AMD SMI: {error}") from error
+        found = (self._device(index, handle) for index, handle in enumerate(handles))
+        return Findings(devices=tuple(device for device in found if device is not None))
+
+    def _device(self, index: int, handle: Any) -> GpuDevice | None:
+        self._asks(index)
+        try:
+            asic = self._smi.amdsmi_get_gpu_asic_info(handle)
+            memory = _memory(self._smi.amdsmi_get_gpu_vram_info(handle))
+            address = self._smi.amdsmi_get_gpu_device_bdf(handle).lower()
+        except self._smi.AmdSmiException as error:
+            log.warning("AMD's GPU %d does not answer: %s", index, error)
+            return None
+        if memory is None:
+            log.warning("AMD's GPU %d at %s does not tell its memory", index, address)
+            return None
+        return GpuDevice(
+            uuid=address,
+            index=index,
+            model=str(asic["market_name"]).strip(),
+            memory_mib=memory,
+            serial=str(asic.get("asic_serial", "")),
+            pci_bus_id=address,
+            numa_node=self._numa_node(handle),
+            resource=RESOURCE,
+        )
+
+    def _numa_node(self, handle: Any) -> int | None:
+        try:
+            node = int(self._smi.amdsmi_topo_get_numa_node_number(handle))
+        except self._smi.AmdSmiException:
+            return None
+        return node if node >= 0 else None
+
+
+def _memory(info: Mapping[str, Any]) -> int | None:
+    """A size that the driver does not know is a text, `N/A`."""
+    told = next((info[name] for name in SIZES if name in info), None)
+    return told if isinstance(told, int) and told > 0 else None

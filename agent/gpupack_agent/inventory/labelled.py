@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What GPUs another device plugin hands out, by the kubelet's ids and the node's labels.
+
+The kubelet says how many there are. Of which model they are say labels of the vendor's plugin or
+labeller, or those of Node Feature Discovery:
+
+    amd.com/gpu.product-name=AMD_Instinct_MI300X_OAM    KEY=VALUE: all GPUs of the node
+    amd.com/gpu.vram.64G=4                              KEY.VALUE=COUNT: so many of them
+    gpu.intel.com/device-id.0380-0bd5.count=2           the same, with a PCI id
+    feature.node.kubernetes.io/pci-1200_1da3_1060.present=true
+
+Which id is of which model labels do not tell where a node has several: they are counted. A size
+that no label tells is the table's; 1 MiB where that lacks it too.
+"""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from gpupack_crds.devices import BYTES_PER_MIB, MAX_MEMORY_MIB, MAX_UUID
+from gpupack_crds.gpunode import MAX_GPUS, GpuDevice
+from gpupack_crds.vendors import Vendor, VendorModel
+
+Labels = Mapping[str, str]
+
+UNKNOWN_MIB: Final = 1
+NFD_PCI: Final = "feature.node.kubernetes.io/pci-"
+MODEL_CHARACTERS: Final = 128
+"""As many as GPUNode takes."""
+
+PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+_PCI_ID: Final = re.compile(r"[0-9a-f]{4}")
+_SIZE: Final = re.compile(r"(\d+)(?:([GM])i?B?)?", re.IGNORECASE)
+_MIB: Final = {"G": 1024, "M": 1}
+_LEAST_BYTES: Final = 1 << 24
+"""A bare number from here on is bytes, below it MiB: 16 MiB against 16 TiB."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """GPUs of one model; `count` None: all of the node, or the rest."""
+
+    model: str
+    memory_mib: int
+    count: int | None = None
+
+
+def devices(
+    vendor: Vendor, resource: str, ids: Iterable[str], labels: Labels
+) -> tuple[GpuDevice, ...]:
+    """The GPUs with these ids; none, where no label names a model of theirs."""
+    kinds = list(_spread(_kinds(vendor, labels)))
+    if not kinds:
+        return ()
+    # Of the last kind are all the others.
+    of_each = itertools.chain(kinds, itertools.repeat(kinds[-1]))
+    ordered = sorted(ids, key=_natural)[:MAX_GPUS]
+    return tuple(
+        _device(kind, resource, each, index)
+        for index, (each, kind) in enumerate(zip(ordered, of_each, strict=False))
+    )
+
+
+def _device(kind: Kind, resource: str, name: str, index: int) -> GpuDevice:
+    return GpuDevice(
+        uuid=name[-MAX_UUID:],
+        index=index,
+        model=kind.model[:MODEL_CHARACTERS],
+        memory_mib=min(kind.memory_mib or UNKNOWN_MIB, MAX_MEMORY_MIB),
+        pci_bus_id=name.lower() if PCI_ADDRESS.fullmatch(name) else "",
+        resource=resource,
+    )
+
+
+def _kinds(vendor: Vendor, labels: Labels) -> Sequence[Kind]:
+    named = _told(labels, vendor.model_labels)
+    sizes = {size for value, _ in _told(labels, vendor.memory_labels) if (size := _mib(value))}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    if named:
+        return [_of_label(vendor, value, size, count) for value, count in named]
+    by_pci = _by_pci(vendor, labels) or list(_by_nfd(vendor, labels))
+    return [Kind(model.name, size or model.memory_mib, count) for model, count in by_pci]
+
+
+def _of_label(vendor: Vendor, value: str, size: int, count: int | None) -> Kind:
+    known = vendor.model_of_label(value)
+    said = known is not None and value.casefold() in map(str.casefold, known.labels)
+    name = known.name if known and said else value.replace("_", " ")
+    return Kind(name, size or (known.memory_mib if known else 0), count)
+
+
+def _told(labels: Labels, keys: Iterable[str]) -> list[tuple[str, int | None]]:
+    """What the first of these keys tells, with how many GPUs it is of."""
+    for key in keys:
+        if value := labels.get(key):
+            return [(value, None)]
+        counted: list[tuple[str, int | None]] = [
+            (label.removeprefix(f"{key}."), min(int(count), MAX_GPUS))
+            for label, count in sorted(labels.items())
+            if label.startswith(f"{key}.") and count.isdecimal()
+        ]
+        if counted:
+            return counted
+    return []
+
+
+def _by_pci(vendor: Vendor, labels: Labels) -> list[tuple[VendorModel, int | None]]:
+    """Labels may have the class before the id, and what they tell behind it."""
+    return [
+        (model, count)
+        for value, count in _told(labels, vendor.pci_labels)
+        for each in _PCI_ID.findall(value.lower())
+        if (model := vendor.model_of_pci(each))
+    ]
+
+
+def _by_nfd(vendor: Vendor, labels: Labels) -> Iterator[tuple[VendorModel, int | None]]:
+    """Of Node Feature Discovery, where its deviceLabelFields have vendor and device."""
+    for label in sorted(labels):
+        if vendor.pci_vendor and label.startswith(NFD_PCI) and labels[label] == "true":
+            fields = label.removeprefix(NFD_PCI).removesuffix(".present").split("_")
+            models = map(vendor.model_of_pci, fields)
+            if vendor.pci_vendor in fields and (model := next(filter(None, models), None)):
+                yield model, None
+
+
+def _spread(kinds: Iterable[Kind]) -> Iterator[Kind]:
+    """One for each GPU that is counted, then those of which the number is not known."""
+    for kind in sorted(kinds, key=lambda each: each.count is None):
+        yield from [kind] * (1 if kind.count is None else kind.count)
+
+
+def _mib(value: str) -> int:
+    """0: it tells no size."""
+    found = _SIZE.fullmatch(value)
+    if not found:
+        return 0
+    number, unit = int(found[1]), found[2]
+    if unit:
+        return number * _MIB[unit.upper()]
+    return number // BYTES_PER_MIB if number >= _LEAST_BYTES else number
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Ascend910-10 comes after Ascend910-9."""
+    parts = re.split(r"(\d+)", text)
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
