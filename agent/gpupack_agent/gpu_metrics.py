@@ -10,9 +10,10 @@ driver does not tell is missing, and simulated GPUs have no figures.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gpupack_agent.energy import PodEnergy
 from gpupack_agent.grading.grade import ORDER
 from gpupack_agent.holders import annotated
 from gpupack_agent.inventory.facts import GpuFacts
@@ -118,10 +119,11 @@ class GpuMetrics(Collector):
     Args:
         known_devices: the GPUs, and what the last scan told of each.
         pods: who holds them.
+        energy: what they took.
     """
 
-    def __init__(self, known_devices: KnownDevices, pods: PodStore) -> None:
-        self._known_devices, self._pods = known_devices, pods
+    def __init__(self, known_devices: KnownDevices, pods: PodStore, energy: PodEnergy) -> None:
+        self._known_devices, self._pods, self._energy = known_devices, pods, energy
 
     def collect(self) -> Iterator[Metric]:
         """All families; a family without a figure has no series."""
@@ -143,6 +145,19 @@ class GpuMetrics(Collector):
         yield _throttled(findings.facts)
         yield _health(findings.devices)
         yield self._granted()
+        yield self._joules()
+
+    def _joules(self) -> Metric:
+        family = CounterMetricFamily(
+            "gpupack_agent_pod_energy_joules",
+            "What the GPUs of a pod took, by its part of them, since the agent began.",
+            labels=("namespace", "pod", "job"),
+        )
+        pods = self._pods.by_uid
+        for uid, joules in self._energy.joules.items():
+            if (pod := pods.get(uid)) is not None:
+                family.add_metric([pod.namespace, pod.name, pod.job], joules)
+        return family
 
     def _granted(self) -> Metric:
         family = GaugeMetricFamily(

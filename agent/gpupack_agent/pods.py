@@ -33,6 +33,7 @@ class PodView:
             the agent started.
         started: a container of it that asks for devices runs or has run, says the API.
         simulates_idle: simulated GPUs of it pass for idle.
+        job: the GPUJob whose worker it says to be; empty: none.
     """
 
     namespace: str
@@ -44,6 +45,7 @@ class PodView:
     finished_at: float = -math.inf
     started: bool = False
     simulates_idle: bool = False
+    job: str = ""
 
     @property
     def title(self) -> str:
@@ -61,6 +63,7 @@ def view(pod: objects.Pod, resources: Collection[str] = RESOURCES) -> PodView:
         annotation=pod.metadata.annotations.get(names.DEVICES_ANNOTATION),
         asks=asks,
         finished=pod.finished,
+        job=pod.metadata.labels.get(names.JOB_LABEL, ""),
         simulates_idle=pod.metadata.annotations.get(names.SIMULATED_IDLE_ANNOTATION) == "true",
         started=_has_started(pod, {ask.container for ask in asks}),
     )

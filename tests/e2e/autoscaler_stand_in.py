@@ -148,6 +148,7 @@ class StandIn:
             return
         _, pods = await self._api.page(PODS)
         for name in unneeded - {pod.spec.node_name for pod in pods if not pod.finished}:
+            self._agents.pop(name, None)
             for resource in (GPUNODES, NODES):
                 with contextlib.suppress(NotFound):
                     await self._api.delete(resource, name)

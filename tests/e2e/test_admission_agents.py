@@ -87,11 +87,18 @@ def test_an_agent_makes_no_gpunode_but_its_nodes(system):
     assert 'may write gpunodes "a", not "b"' in refused
 
 
-def test_an_agent_says_nothing_about_maintenance(system):
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"maintenance": [{"reason": "mine", "drain": "All"}]},
+        {"quarantine": [{"gpu": "GPU-0", "phase": "Probation"}]},
+    ],
+    ids=["maintenance", "quarantine"],
+)
+def test_an_agent_says_nothing_about_maintenance(system, spec):
     flags = ("create", "--dry-run=server", "-f", "-", *as_agent_of("a"))
-    maintained = gpunode("a") | {"spec": {"maintenance": [{"reason": "mine", "drain": "All"}]}}
-    refused = system.kubectl(*flags, stdin=json.dumps(maintained)).stderr
-    assert "an agent says nothing about maintenance" in refused
+    refused = system.kubectl(*flags, stdin=json.dumps(gpunode("a") | {"spec": spec})).stderr
+    assert "an agent says nothing about maintenance or quarantine" in refused
 
 
 def test_an_agent_changes_no_spec(system):

@@ -120,3 +120,23 @@ def test_the_operator_deletes_no_gpujob_that_has_not_ended_or_is_to_stay(kube):
     kube.submit(gpujob("keep", workload={"name": "matmul"}, suspend=True))
     told = kube.kubectl("delete", "gpujob", "keep", AS_OPERATOR).stderr
     assert "only when it is over and has ttlSecondsAfterFinished" in told
+
+
+SPEC_OF_OTHERS = {
+    "maintenance": {"spec": {"maintenance": [{"reason": "mine"}]}},
+    "a label": {"metadata": {"labels": {"mine": "true"}}},
+    "an annotation": {"metadata": {"annotations": {"mine": "true"}}},
+    "a finalizer": {"metadata": {"finalizers": ["mine.dev/stays"]}},
+}
+
+
+@pytest.mark.parametrize("patch", SPEC_OF_OTHERS.values(), ids=SPEC_OF_OTHERS)
+def test_of_a_gpunode_the_operator_writes_the_quarantine_alone(system, patch):
+    (node, *_) = (each["metadata"]["name"] for each in system.gpunodes())
+    flags = ("--type=merge", "--dry-run=server", AS_OPERATOR)
+    kept = {"spec": {"quarantine": [{"gpu": "GPU-0", "cause": "XID 79"}]}}
+    assert (
+        system.kubectl("patch", "gpunode", node, *flags, f"--patch={json.dumps(kept)}").stderr == ""
+    )
+    told = system.kubectl("patch", "gpunode", node, *flags, f"--patch={json.dumps(patch)}").stderr
+    assert "of a GPUNode the operator writes spec.quarantine alone" in told
