@@ -134,9 +134,7 @@ SPEC_OF_OTHERS = {
 def test_of_a_gpunode_the_operator_writes_the_quarantine_alone(system, patch):
     (node, *_) = (each["metadata"]["name"] for each in system.gpunodes())
     flags = ("--type=merge", "--dry-run=server", AS_OPERATOR)
-    kept = {"spec": {"quarantine": [{"gpu": "GPU-0", "cause": "XID 79"}]}}
-    assert (
-        system.kubectl("patch", "gpunode", node, *flags, f"--patch={json.dumps(kept)}").stderr == ""
-    )
+    kept = json.dumps({"spec": {"quarantine": [{"gpu": "GPU-0", "cause": "XID 79"}]}})
+    assert system.kubectl("patch", "gpunode", node, *flags, f"--patch={kept}").stderr == ""
     told = system.kubectl("patch", "gpunode", node, *flags, f"--patch={json.dumps(patch)}").stderr
     assert "of a GPUNode the operator writes spec.quarantine alone" in told
