@@ -21,10 +21,10 @@ from collections.abc import Iterator
 
 import prometheus_client
 
-from gpupack_agent.energy import PodEnergy
 from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.inventory.driver import DriverInventory
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.pod_use import PodUse
 from gpupack_agent.pods import PodStore, PodView
 from gpupack_crds.devices import DeviceShare, encode_devices
 
@@ -103,7 +103,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         percent = 100 * (other.cpu_seconds - one.cpu_seconds) / took
         print(f"{name}: {percent:.2f} % of a core, {other.memory_mib:.0f} MiB")
     registry = prometheus_client.CollectorRegistry()
-    registry.register(GpuMetrics(known, store, PodEnergy()))
+    registry.register(GpuMetrics(known, store, PodUse()))
     times = sorted(scrape(registry) for _ in range(SCRAPES))
     print(
         f"a scrape of {arguments.gpus} GPUs, {arguments.pods} pods: "

@@ -21,7 +21,6 @@ from gpupack_agent import watchdog
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.device_plugin import DevicePlugin
-from gpupack_agent.energy import PodEnergy
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
 from gpupack_agent.foreign import ForeignDevices, VendorLibrary
 from gpupack_agent.gpu_metrics import GpuMetrics
@@ -42,6 +41,7 @@ from gpupack_agent.mps.guard import Guard, Tell
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.plugin_servicer import PluginServicer
+from gpupack_agent.pod_use import PodUse
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import NodeState, PreStart
@@ -185,19 +185,19 @@ async def _serve(
     idleness = Idleness(quiet_seconds=settings.inventory.idle_seconds)
     report = Report(node, node_mode, observer, idleness, now=api.clock.now, mps=mps)
     writer = GpuNodeWriter(api, report, node=settings.node.name)
-    energy = PodEnergy()
+    use = PodUse()
     await observer.round()
     async with (
         metrics.shown(
             {"pods": watch},
-            GpuMetrics(known_devices, node.pods, energy),
+            GpuMetrics(known_devices, node.pods, use),
             port=settings.metrics_port,
         ),
         asyncio.TaskGroup() as parts,
     ):
         parts.create_task(watchdog.watchdog(), name="watchdog")
         parts.create_task(watch.run(), name="pods")
-        parts.create_task(_scan_forever(inventory, node, energy), name="inventory")
+        parts.create_task(_scan_forever(inventory, node, use), name="inventory")
         parts.create_task(_beat_forever(api, settings), name="heartbeat")
         parts.create_task(observer.run(), name="observer")
         parts.create_task(foreign.run(), name="other vendors")
@@ -271,14 +271,14 @@ async def _beat_forever(api: Api, settings: Settings) -> None:
     )
 
 
-async def _scan_forever(inventory: Inventory, node: NodeState, energy: PodEnergy) -> None:
+async def _scan_forever(inventory: Inventory, node: NodeState, use: PodUse) -> None:
     """Look again whenever something may have changed; keep what is known where that fails."""
     known_devices = node.known_devices
     while True:
         await inventory.changed()
         try:
             known_devices.update(await inventory.scan())
-            energy.see(known_devices.findings.facts, node.pods.by_uid.values())
+            use.see(known_devices.findings.facts, node.pods.by_uid.values())
         except InventoryUnavailable as error:
             known_devices.unseen(str(error))
             log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text says it all

@@ -28,6 +28,9 @@ _PARENT = re.compile(
 )
 """Folders that can hold pods' cgroups, as the cgroupfs and systemd drivers name them."""
 
+_POD = re.compile(r"pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
+PROC = pathlib.Path("/proc")
+
 _HIERARCHIES_V1 = ("pids", "memory", "cpu", "systemd")
 
 
@@ -124,3 +127,15 @@ def _populated_v1(cgroup: pathlib.Path) -> bool:
         return _exists(cgroup)
     except ValueError:
         return True
+
+
+def pod_of(pid: int, proc: pathlib.Path = PROC) -> str | None:
+    """The UID of the pod that a process belongs to; None: of none, or it is gone.
+
+    The PID is of the host's namespace, which the agent shares.
+    """
+    try:
+        found = _POD.search((proc / str(pid) / "cgroup").read_text())
+    except OSError:
+        return None
+    return found[1].replace("_", "-") if found else None

@@ -13,11 +13,11 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gpupack_agent.energy import PodEnergy
 from gpupack_agent.grading.grade import ORDER
 from gpupack_agent.holders import annotated
 from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.pod_use import PodUse
 from gpupack_agent.pods import PodStore
 from gpupack_crds.devices import BYTES_PER_MIB
 from gpupack_crds.gpunode import GpuDevice
@@ -119,11 +119,11 @@ class GpuMetrics(Collector):
     Args:
         known_devices: the GPUs, and what the last scan told of each.
         pods: who holds them.
-        energy: what they took.
+        use: what they use.
     """
 
-    def __init__(self, known_devices: KnownDevices, pods: PodStore, energy: PodEnergy) -> None:
-        self._known_devices, self._pods, self._energy = known_devices, pods, energy
+    def __init__(self, known_devices: KnownDevices, pods: PodStore, use: PodUse) -> None:
+        self._known_devices, self._pods, self._use = known_devices, pods, use
 
     def collect(self) -> Iterator[Metric]:
         """All families; a family without a figure has no series."""
@@ -146,6 +146,7 @@ class GpuMetrics(Collector):
         yield _health(findings.devices)
         yield self._granted()
         yield self._joules()
+        yield self._memory()
 
     def _joules(self) -> Metric:
         family = CounterMetricFamily(
@@ -154,9 +155,21 @@ class GpuMetrics(Collector):
             labels=("namespace", "pod", "job"),
         )
         pods = self._pods.by_uid
-        for uid, joules in self._energy.joules.items():
+        for uid, joules in self._use.joules.items():
             if (pod := pods.get(uid)) is not None:
                 family.add_metric([pod.namespace, pod.name, pod.job], joules)
+        return family
+
+    def _memory(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_agent_pod_gpu_memory_used_bytes",
+            "What the processes of a pod have of a GPU's memory.",
+            labels=POD_LABELS,
+        )
+        pods = self._pods.by_uid
+        for (uuid, uid), used in self._use.memory_bytes.items():
+            if (pod := pods.get(uid)) is not None:
+                family.add_metric([uuid, pod.namespace, pod.name], used)
         return family
 
     def _granted(self) -> Metric:

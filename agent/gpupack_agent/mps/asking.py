@@ -17,11 +17,11 @@ import msgspec
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.nvml import open_nvml
-from gpupack_agent.mps.processes import GpuProcess, read
+from gpupack_agent.mps.processes import DeviceProcess, read
 
 END_SECONDS = 0.5
 
-_REPLIES = msgspec.json.Decoder(tuple[GpuProcess, ...] | str)
+_REPLIES = msgspec.json.Decoder(tuple[DeviceProcess, ...] | str)
 _REQUESTS = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -43,7 +43,7 @@ class ProcessReader:
         self._process: Process | None = None
         self._killed: Process | None = None
 
-    async def read(self, uuids: Iterable[str]) -> tuple[GpuProcess, ...]:
+    async def read(self, uuids: Iterable[str]) -> tuple[DeviceProcess, ...]:
         """The processes that use these GPUs.
 
         Raises:
@@ -73,13 +73,13 @@ class ProcessReader:
             async with asyncio.timeout(END_SECONDS):
                 await self._killed.communicate()
 
-    async def _ask(self, uuids: list[str]) -> tuple[GpuProcess, ...] | str:
+    async def _ask(self, uuids: list[str]) -> tuple[DeviceProcess, ...] | str:
         process = self._process or await self._start()
         assert process.stdin is not None  # noqa: S101 - for the type checker
         assert process.stdout is not None  # noqa: S101 - likewise
         process.stdin.write(msgspec.json.encode(uuids) + b"\n")
         await process.stdin.drain()
-        answer: tuple[GpuProcess, ...] | str = _REPLIES.decode(await process.stdout.readline())
+        answer: tuple[DeviceProcess, ...] | str = _REPLIES.decode(await process.stdout.readline())
         return answer
 
     async def _start(self) -> Process:
@@ -94,7 +94,7 @@ class ProcessReader:
 def serve(nvml: Any, requests: BinaryIO, output: BinaryIO) -> None:
     """Answer until the requests end: processes, or why there is no answer."""
     for each in requests:
-        reply: tuple[GpuProcess, ...] | str
+        reply: tuple[DeviceProcess, ...] | str
         try:
             reply = read(nvml, _REQUESTS.decode(each))
         except nvml.NVMLError as error:

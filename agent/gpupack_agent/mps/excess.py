@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gpupack_agent.holders import Record
 from gpupack_agent.mps.injection import is_limited
-from gpupack_agent.mps.processes import GpuProcess
+from gpupack_agent.mps.processes import DeviceProcess
 from gpupack_crds.devices import BYTES_PER_MIB, DeviceShare
 
 SLACK_MIB = 256
@@ -47,7 +47,7 @@ def limited(records: Iterable[Record]) -> Iterator[tuple[Record, DeviceShare]]:
 
 def excesses(
     records: Iterable[Record],
-    processes: Iterable[GpuProcess],
+    processes: Iterable[DeviceProcess],
     pod_of: Callable[[int], str | None],
 ) -> tuple[Excess, ...]:
     """The shares that are.
@@ -57,7 +57,7 @@ def excesses(
         processes: that use the GPUs now.
         pod_of: the UID of a process' pod.
     """
-    by_holder: dict[tuple[str | None, str], list[GpuProcess]] = {}
+    by_holder: dict[tuple[str | None, str], list[DeviceProcess]] = {}
     for process in processes:
         by_holder.setdefault((pod_of(process.pid), process.uuid), []).append(process)
     found = (
@@ -67,7 +67,7 @@ def excesses(
     return tuple(each for each in found if each)
 
 
-def _excess(record: Record, share: DeviceShare, theirs: list[GpuProcess]) -> Excess | None:
+def _excess(record: Record, share: DeviceShare, theirs: list[DeviceProcess]) -> Excess | None:
     used = sum(process.bytes for process in theirs) // BYTES_PER_MIB
     has_left = any(not process.is_client for process in theirs)
     if used <= share.memory_mib + SLACK_MIB and not has_left:

@@ -16,13 +16,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from gpupack_agent import holders
+from gpupack_agent import cgroups, holders
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.holders import Record
-from gpupack_agent.mps import processes, texts
+from gpupack_agent.mps import texts
 from gpupack_agent.mps.excess import Excess, excesses, limited
 from gpupack_agent.mps.folder import Fault, MpsFolder
-from gpupack_agent.mps.processes import GpuProcess
+from gpupack_agent.mps.processes import DeviceProcess
 from gpupack_agent.prestart import NodeState
 from gpupack_agent.settings import LimitSettings
 from gpupack_kube.events import Said
@@ -41,7 +41,7 @@ Tell = Callable[[Record, Said], Awaitable[None]]
 class Reader(Protocol):
     """Who knows which processes use a GPU."""
 
-    async def read(self, uuids: Iterable[str]) -> tuple[GpuProcess, ...]:
+    async def read(self, uuids: Iterable[str]) -> tuple[DeviceProcess, ...]:
         """The processes that use these; raises InventoryUnavailable."""
 
     async def stop(self) -> None:
@@ -68,7 +68,7 @@ class Guard:
         tell: Tell,
         settings: LimitSettings,
         *,
-        pod_of: Callable[[int], str | None] = processes.pod_of,
+        pod_of: Callable[[int], str | None] = cgroups.pod_of,
     ) -> None:
         self._node, self._folder, self._reader = node, folder, reader
         self._tell, self._settings, self._pod_of = tell, settings, pod_of
@@ -136,7 +136,7 @@ class Guard:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
 
-    def _remember(self, records: Iterable[Record], found: Iterable[GpuProcess]) -> None:
+    def _remember(self, records: Iterable[Record], found: Iterable[DeviceProcess]) -> None:
         now, by_uid = time.time(), {record.uid: record for record in records}
         for pid in {process.pid for process in found}:
             if record := by_uid.get(self._pod_of(pid) or ""):

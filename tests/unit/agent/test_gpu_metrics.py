@@ -4,13 +4,13 @@ import prometheus_client
 import pytest
 from nvml_recording import h200
 
-from gpupack_agent.energy import PodEnergy
 from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import GpuFacts, Load
 from gpupack_agent.inventory.nvml import NvmlReader
 from gpupack_agent.inventory.xids import XidWatcher
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.pod_use import PodUse
 from gpupack_agent.pods import PodStore, PodView
 
 
@@ -26,7 +26,7 @@ def shown(tmp_path, build):
         store = PodStore(())
         store.by_uid = {pod.uid: pod for pod in pods}
         registry = prometheus_client.CollectorRegistry()
-        registry.register(GpuMetrics(known_devices, store, PodEnergy()))
+        registry.register(GpuMetrics(known_devices, store, PodUse()))
         return registry
 
     return of
@@ -60,7 +60,7 @@ def test_what_a_gpu_worked_is_a_ratio_as_dcgm_exporter_has_it(build):
     facts = GpuFacts(uuid="GPU-0", index=0, name="NVIDIA H200", load=load)
     known_devices.update(Findings(devices=(build.device(0),), facts=(facts,)))
     registry = prometheus_client.CollectorRegistry()
-    registry.register(GpuMetrics(known_devices, PodStore(()), PodEnergy()))
+    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse()))
     assert value(registry, "DCGM_FI_PROF_SM_ACTIVE", UUID="GPU-0") == 0.96
     assert value(registry, "DCGM_FI_PROF_DRAM_ACTIVE", UUID="GPU-0") == 0.16
     assert value(registry, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE") is None
@@ -86,7 +86,7 @@ def test_a_gpu_without_facts_has_its_health_and_no_figures(build):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0, health="Failed"),)))
     registry = prometheus_client.CollectorRegistry()
-    registry.register(GpuMetrics(known_devices, PodStore(()), PodEnergy()))
+    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse()))
     assert value(registry, "gpupack_agent_gpu_health", health="Failed") == 1
     assert value(registry, "gpupack_agent_gpu_health", health="Healthy") == 0
     assert value(registry, "DCGM_FI_DEV_GPU_TEMP") is None
@@ -103,11 +103,15 @@ def test_eight_gpus_are_one_series_a_figure_each(shown):
     assert len(set(series)) == len(series) == 8
 
 
-def test_what_a_pod_took_is_shown_by_pod_and_job(build):
-    registry, energy, store = prometheus_client.CollectorRegistry(), PodEnergy(), PodStore(())
+def test_what_a_pod_uses_is_shown_by_pod_and_job(build):
+    registry, use, store = prometheus_client.CollectorRegistry(), PodUse(), PodStore(())
     store.by_uid = {"uid-w": PodView("team", "train-1-0-x", "uid-w", job="train")}
-    energy.joules = {"uid-w": 1500.0, "uid-unknown": 3.0}
-    registry.register(GpuMetrics(KnownDevices(), store, energy))
+    use.joules = {"uid-w": 1500.0, "uid-unknown": 3.0}
+    use.memory_bytes = {("GPU-0", "uid-w"): 4096, ("GPU-0", "uid-unknown"): 1}
+    registry.register(GpuMetrics(KnownDevices(), store, use))
     name, labels = "gpupack_agent_pod_energy_joules_total", {"pod": "train-1-0-x", "job": "train"}
     assert value(registry, name, **labels) == 1500.0
-    assert prometheus_client.generate_latest(registry).decode().count(f"{name}{{") == 1
+    used = "gpupack_agent_pod_gpu_memory_used_bytes"
+    assert value(registry, used, UUID="GPU-0", namespace="team") == 4096
+    text = prometheus_client.generate_latest(registry).decode()
+    assert [text.count(f"{each}{{") for each in (name, used)] == [1, 1]

@@ -10,12 +10,13 @@ import types
 
 import pytest
 
+from gpupack_agent.cgroups import pod_of
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.mps import guard as guards
 from gpupack_agent.mps.asking import ProcessReader, serve
 from gpupack_agent.mps.folder import Fault, MpsFolder
 from gpupack_agent.mps.guard import Guard
-from gpupack_agent.mps.processes import GpuProcess, pod_of, read
+from gpupack_agent.mps.processes import DeviceProcess, read
 from gpupack_agent.settings import LimitSettings
 from gpupack_crds.devices import DeviceShare
 
@@ -57,7 +58,7 @@ def scene(build, folder, monkeypatch):
             async def read(self, uuids):
                 assert uuids == {"GPU-0"}
                 return tuple(
-                    GpuProcess("GPU-0", pid, mib * MIB, client)
+                    DeviceProcess("GPU-0", pid, mib * MIB, client)
                     for pid, (_, mib, client) in used.items()
                 )
 
@@ -214,7 +215,7 @@ for line in sys.stdin:
 """
     reader = ProcessReader((sys.executable, "-S", "-c", answers), answer_seconds=5)
     for _ in range(2):
-        assert await reader.read(["GPU-0"]) == (GpuProcess("GPU-0", 7, 5, is_client=True),)
+        assert await reader.read(["GPU-0"]) == (DeviceProcess("GPU-0", 7, 5, is_client=True),)
     await reader.stop()
     ends = ProcessReader((sys.executable, "-S", "-c", "input()"), answer_seconds=5)
     with pytest.raises(InventoryUnavailable, match="DecodeError"):
@@ -247,8 +248,8 @@ def test_the_driver_says_who_is_a_client():
         nvmlDeviceGetMPSComputeRunningProcesses=lambda _: [process(1, 5)],
     )
     assert read(nvml, ["GPU-0"]) == (
-        GpuProcess("GPU-0", 1, 5, is_client=True),
-        GpuProcess("GPU-0", 2, 0, is_client=False),
+        DeviceProcess("GPU-0", 1, 5, is_client=True),
+        DeviceProcess("GPU-0", 2, 0, is_client=False),
     )
 
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose pod took how much energy, and how much memory."""
+
+import dataclasses
+
+import pytest
+
+from gpupack_agent.inventory.facts import GpuFacts, GpuProcess, Load
+from gpupack_agent.pod_use import PodUse
+from gpupack_agent.pods import PodView
+from gpupack_crds.devices import DeviceShare, encode_devices
+
+
+def gpus(*joules):
+    return [
+        GpuFacts(uuid=f"GPU-{n}", index=n, name="H200", load=Load(energy_joules=told))
+        for n, told in enumerate(joules)
+    ]
+
+
+def pod(name, *shares, finished=False):
+    """Shares as (GPU, percent)."""
+    held = [DeviceShare(uuid=f"GPU-{n}", percent=part, memory_mib=100) for n, part in shares]
+    annotation = encode_devices(held)
+    return PodView("team", name, f"uid-{name}", annotation=annotation, finished=finished)
+
+
+@pytest.fixture
+def use():
+    return PodUse({1: "uid-train", 2: "uid-train", 3: "uid-gone"}.get)
+
+
+def test_a_pod_takes_what_its_gpus_took_between_two_scans(use):
+    train = pod("train", (0, 100), (1, 100))
+    use.see(gpus(1000.0, 50.0), [train])
+    assert use.joules == {}
+    use.see(gpus(1700.0, 350.0), [train])
+    use.see(gpus(1800.0, 350.0), [train])
+    assert use.joules == {"uid-train": 1100.0}
+
+
+def test_who_share_a_gpu_share_what_it_took_by_their_parts(use):
+    both = [pod("small", (0, 10)), pod("large", (0, 30))]
+    use.see(gpus(0.0), both)
+    use.see(gpus(400.0), both)
+    assert use.joules == {"uid-small": 100.0, "uid-large": 300.0}
+
+
+def test_what_nobody_holds_is_nobodys_and_the_dead_take_nothing(use):
+    use.see(gpus(0.0, 0.0), [])
+    use.see(gpus(100.0, 100.0), [pod("over", (0, 100), finished=True)])
+    assert use.joules == {}
+
+
+def test_a_counter_that_begins_anew_takes_nothing_away(use):
+    train = [pod("train", (0, 100))]
+    use.see(gpus(900.0), train)
+    use.see(gpus(1000.0), train)
+    use.see(gpus(5.0), train)
+    use.see(gpus(25.0), train)
+    assert use.joules == {"uid-train": 120.0}
+
+
+def test_a_gpu_that_does_not_tell_for_a_while_is_not_counted_for_it(use):
+    train = [pod("train", (0, 100))]
+    for told in (100.0, None, 500.0, 600.0):
+        use.see(gpus(told), train)
+    assert use.joules == {"uid-train": 100.0}
+
+
+def test_a_pod_that_has_ended_keeps_its_sum_until_it_is_gone(use):
+    train = pod("train", (0, 100))
+    use.see(gpus(0.0), [train])
+    use.see(gpus(10.0), [train])
+    use.see(gpus(20.0), [dataclasses.replace(train, finished=True)])
+    assert use.joules == {"uid-train": 10.0}
+    use.see(gpus(30.0), [])
+    assert use.joules == {}
+
+
+def test_memory_is_that_of_all_processes_of_a_pod_and_of_none_beside(use):
+    processes = (
+        GpuProcess(1, 500),
+        GpuProcess(2, 300),
+        GpuProcess(3, 70),
+        GpuProcess(4, 9),
+        GpuProcess(1, None),
+    )
+    facts = [dataclasses.replace(gpu, processes=processes) for gpu in gpus(None)]
+    use.see(facts, [pod("train", (0, 100)), pod("idle", (1, 100))])
+    assert use.memory_bytes == {("GPU-0", "uid-train"): 800}
+    use.see(gpus(None), [pod("train", (0, 100))])
+    assert use.memory_bytes == {}
