@@ -75,6 +75,9 @@ class Target:
     """Versions that the linker writes: without them they read v0.0.0."""
     links: tuple[str, ...] = ()
     """Other names of the (only) binary."""
+    stages: tuple[str, ...] = field(default=(), repr=False)
+    """Files of kwok's module that say what becomes of simulated nodes and pods. Not in the repr, by
+    which targets without any would be built anew."""
 
 
 TARGETS = {
@@ -105,7 +108,12 @@ TARGETS = {
             variables={"github.com/containerd/containerd/v2/version.Version": CONTAINERD},
         ),
         Target("helm", module="go-tools", packages={"helm": "helm.sh/helm/v3/cmd/helm"}),
-        Target("kwok", module="go-tools", packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
+        Target(
+            "kwok",
+            module="go-tools",
+            packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
+            stages=KWOK_STAGES,
+        ),
         Target(
             "kubeconform",
             module="go-tools",
@@ -138,14 +146,14 @@ def build_target(target: Target, binaries: Path) -> None:
             compile_package(target, package, binaries / binary)
         for link in target.links:
             make_link(binaries / link, next(iter(target.packages)))
-        if target.name == "kwok":
-            write_kwok_stages(binaries / "kwok-stages.yaml")
+        if target.stages:
+            write_kwok_stages(target.stages, binaries / "kwok-stages.yaml")
     stamp.write_text(inputs)
 
 
 def hash_inputs(target: Target, module: Path) -> str:
     """Hash of all that a target is made from."""
-    digest = hashlib.sha256(repr(target).encode())
+    digest = hashlib.sha256("".join((repr(target), *target.stages)).encode())
     sources = [module / "go.mod", module / "go.sum", *sorted(module.rglob("*.go"))]
     for source in sources:
         digest.update(source.read_bytes())
@@ -211,12 +219,12 @@ def make_link(link: Path, binary: str) -> None:
     link.symlink_to(binary)
 
 
-def write_kwok_stages(output: Path) -> None:
-    """Collect the stages from kwok's module, whose version go.sum pins."""
+def write_kwok_stages(wanted: Sequence[str], output: Path) -> None:
+    """Collect stages from kwok's module, whose version go.sum pins."""
     module_folder = MODULES / "go-tools"
     command = ["go", "-C", str(module_folder), "list", "-m", "-f={{.Dir}}", "sigs.k8s.io/kwok"]
     module = run(command, environment=go_environment())
-    stages = [(Path(module.strip()) / stage).read_text() for stage in KWOK_STAGES]
+    stages = [(Path(module.strip()) / stage).read_text() for stage in wanted]
     output.write_text("---\n".join(stages))
 
 
