@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from gpupack_core import matches_model
 from gpupack_crds.errors import VendorsInvalid
 from gpupack_crds.names import EXTENDED_RESOURCE, GROUP
 from gpupack_crds.wire import wire_name
@@ -69,6 +68,9 @@ class Vendor(
 
     def model_of_label(self, value: str) -> VendorModel | None:
         """The model that a label's value means, or whose name is in it."""
+        # numpy comes with it, and an agent whose GPUs are NVIDIA's needs neither.
+        from gpupack_core import matches_model  # noqa: PLC0415
+
         said = (each for each in self.models if value.casefold() in map(str.casefold, each.labels))
         named = (each for each in self.models if matches_model(each.name, value))
         return next(said, None) or next(named, None)

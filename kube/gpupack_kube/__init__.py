@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asynchronous, typed access to the Kubernetes API.
 
-The official client brings configuration, TLS, tokens and connections; this package adds what
-it lacks for a scheduler: decoding straight from bytes into small typed views, a reflector that
-says how fresh it is, and one error tree.
+The official client reads kubeconfigs; this package adds what it lacks for a scheduler: a transport
+that loads nothing else in a cluster, decoding straight from bytes into small typed views, a
+reflector that says how fresh it is, and one error tree.
 
 * `client.Api`: one connection; get, list, create, replace, patch, delete, watch.
+* `transport`: how requests reach the API server.
 * `clock.ServerClock`: the API server's time, for whoever compares moments that it wrote.
 * `resources.Resource`: where a kind lives and how it is decoded.
 * `objects`: typed views of the built-in objects, holding only the fields that gpupack reads.

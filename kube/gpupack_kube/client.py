@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection to the API server.
 
-Requests go through the official client's transport (configuration, TLS, bearer tokens that are
-read anew as they rotate), but neither through its models nor its JSON: those cost most of a
-scheduler's time. Answers are decoded from bytes straight into the views of `objects`.
+Requests go through `transport`, and neither through the official client's models nor its JSON:
+those cost most of a scheduler's time. Answers are decoded from bytes straight into the views of
+`objects`.
 
 No answer takes more memory than `largest_bytes`, whatever a tenant wrote into an object: a longer
 answer is Oversized, a longer line of a watch is told by name. `listing` reads lists around such
@@ -20,10 +20,8 @@ from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
-from kubernetes.aio import client as official
-from kubernetes.aio import config as official_config
 
-from gpupack_kube import errors, lines, objects
+from gpupack_kube import errors, lines, objects, transport
 from gpupack_kube.clock import ServerClock
 from gpupack_kube.environment import Environment
 from gpupack_kube.resources import Resource
@@ -89,9 +87,9 @@ class Api:
     """Typed calls to the API server. Errors are those of `gpupack_kube.errors`."""
 
     def __init__(
-        self, transport: official.ApiClient, *, largest_bytes: int = LARGEST_MIB << 20
+        self, sender: transport.Transport, *, largest_bytes: int = LARGEST_MIB << 20
     ) -> None:
-        self._transport = transport
+        self._sender = sender
         self._largest_bytes = largest_bytes
         self.clock = ServerClock()
         """The API server's time, as its answers tell it."""
@@ -105,21 +103,13 @@ class Api:
         take; an object that is larger is passed over.
 
         Raises:
-            SettingsInvalid: that is no such size.
+            SettingsInvalid: that is no such size, or the service account's files cannot be read.
         """
         largest = Environment(environ).whole(
             "GPUPACK_LARGEST_OBJECT_MIB", LARGEST_MIB, least=LARGEST_MIB, most=1024
         )
-        configuration = official.Configuration()
-        configuration.connection_pool_maxsize = 64
-        if "KUBERNETES_SERVICE_HOST" in environ and "KUBECONFIG" not in environ:
-            official_config.load_incluster_config(client_configuration=configuration)
-        else:
-            await official_config.load_kube_config(
-                config_file=environ.get("KUBECONFIG"), client_configuration=configuration
-            )
-        async with official.ApiClient(configuration) as transport:
-            yield cls(transport, largest_bytes=largest << 20)
+        async with transport.connect(environ) as sender:
+            yield cls(sender, largest_bytes=largest << 20)
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
         """Read one object."""
@@ -285,23 +275,17 @@ class Api:
         body: objects.Json | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> aiohttp.ClientResponse:
-        transport = self._transport
-        url = f"{transport.configuration.host}{path}"
-        if query:
-            url = f"{url}?{urllib.parse.urlencode(query)}"
-        sent: dict[str, str] = {
-            **transport.default_headers,
+        target = f"{path}?{urllib.parse.urlencode(query)}" if query else path
+        sent = {
             "Accept": JSON,
             "Content-Type": JSON,
             "Accept-Encoding": "identity",
             **(headers or {}),
         }
-        await transport.update_params_for_auth(sent, [], ["BearerToken"], path, method, body)
         asked = self.clock.reading()
-        answer = await transport.rest_client.request(
-            method, url, headers=sent, body=body, _request_timeout=timeout
+        response = await self._sender.request(
+            method, target, headers=sent, body=body, timeout=timeout
         )
-        response: aiohttp.ClientResponse = answer.response
         self.clock.observe(response.headers.get("Date", ""), asked=asked)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
             async with response:

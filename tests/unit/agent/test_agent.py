@@ -179,3 +179,11 @@ async def test_beside_another_device_plugin_nothing_registers_and_the_agent_is_r
         status = cluster.server.objects[f"{names.API_PREFIX}/gpunodes/node-1"]["status"]
         assert (status["mode"], status["resources"]) == ("observed", ["nvidia.com/gpu"])
         assert len(status["devices"]) == 4
+
+
+def test_an_agent_loads_neither_the_official_client_nor_numpy_of_which_it_needs_nothing():
+    loaded = "import sys, gpupack_agent.agent; print(*sys.modules)"
+    modules = subprocess.run(
+        [sys.executable, "-c", loaded], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert not {"kubernetes", "numpy", "gpupack_core", "requests"} & set(modules)
