@@ -8,6 +8,7 @@
            pods, podresources ─► identity ─► prestart ─► admission, holders ─► cdi
 
 * `inventory`: what GPUs there are: simulated, or from NVML.
+* `dcgm`: what DCGM exporter adds to that, where it runs.
 * `known_devices`: what was ever seen; a GPU that disappears stays, as Failed.
 * `tickets`, `device_plugin`, `plugin_servicer`, `registration`: the kubelet's device plugin API,
   for each resource.

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from gpupack_agent import watchdog
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
+from gpupack_agent.dcgm.address import Beside, ExporterPods
+from gpupack_agent.dcgm.exporter import Exporter
 from gpupack_agent.device_plugin import DevicePlugin
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
 from gpupack_agent.foreign import ForeignDevices, VendorLibrary
@@ -48,6 +50,7 @@ from gpupack_agent.prestart import NodeState, PreStart
 from gpupack_agent.registration import Registration
 from gpupack_agent.report import Report
 from gpupack_agent.settings import (
+    DcgmSettings,
     HostSettings,
     InventorySettings,
     LimitSettings,
@@ -82,6 +85,7 @@ class Settings:
     host: HostSettings
     prestart: PreStartSettings
     limits: LimitSettings
+    dcgm: DcgmSettings
     holder: str
     metrics_port: int
 
@@ -96,6 +100,7 @@ class Settings:
             host=HostSettings.from_environ(environ),
             prestart=PreStartSettings.from_environ(environ),
             limits=LimitSettings.from_environ(environ),
+            dcgm=DcgmSettings.from_environ(environ),
             holder=environment.text("POD_NAME", node.name),
             metrics_port=environment.metrics_port(),
         )
@@ -137,10 +142,16 @@ async def run(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, str]) -> None:
+    exporter = Exporter(settings.dcgm.exporter, ExporterPods(settings.dcgm.namespaces))
+
+    def forget() -> None:
+        inventory.forget()
+        exporter.forget()
+
     known_devices = KnownDevices(
         boot_id=boot_id(),
         hold_seconds=settings.inventory.hysteresis_seconds,
-        on_forget=inventory.forget,
+        on_forget=forget,
     )
     try:
         known_devices.update(await inventory.scan())
@@ -152,7 +163,7 @@ async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, 
         Api.connect(environ) as api,
         PodResources.connect(settings.host.pod_resources_socket) as kubelet,
     ):
-        await _serve(settings, api, kubelet, inventory, known_devices)
+        await _serve(settings, api, kubelet, inventory, known_devices, exporter)
 
 
 async def _serve(
@@ -161,6 +172,7 @@ async def _serve(
     kubelet: PodResources,
     inventory: Inventory,
     known_devices: KnownDevices,
+    exporter: Exporter,
 ) -> None:
     node = NodeState(
         pods=PodStore(settings.observed.resources),
@@ -180,7 +192,10 @@ async def _serve(
         node, identities, device_plugins, node_mode, settings.host.probe, mps
     )
     watch = Reflector(
-        api, PODS, node.pods, selectors={"fieldSelector": f"spec.nodeName={settings.node.name}"}
+        api,
+        PODS,
+        Beside(node.pods, exporter.pods),
+        selectors={"fieldSelector": f"spec.nodeName={settings.node.name}"},
     )
     idleness = Idleness(quiet_seconds=settings.inventory.idle_seconds)
     report = Report(node, node_mode, observer, idleness, now=api.clock.now, mps=mps)
@@ -197,7 +212,9 @@ async def _serve(
     ):
         parts.create_task(watchdog.watchdog(), name="watchdog")
         parts.create_task(watch.run(), name="pods")
-        parts.create_task(_scan_forever(inventory, node, use), name="inventory")
+        parts.create_task(_scan_forever(inventory, node, use, exporter), name="inventory")
+        if settings.dcgm.exporter:
+            parts.create_task(exporter.run(), name="DCGM exporter")
         parts.create_task(_beat_forever(api, settings), name="heartbeat")
         parts.create_task(observer.run(), name="observer")
         parts.create_task(foreign.run(), name="other vendors")
@@ -271,13 +288,15 @@ async def _beat_forever(api: Api, settings: Settings) -> None:
     )
 
 
-async def _scan_forever(inventory: Inventory, node: NodeState, use: PodUse) -> None:
+async def _scan_forever(
+    inventory: Inventory, node: NodeState, use: PodUse, exporter: Exporter
+) -> None:
     """Look again whenever something may have changed; keep what is known where that fails."""
     known_devices = node.known_devices
     while True:
         await inventory.changed()
         try:
-            known_devices.update(await inventory.scan())
+            known_devices.update(exporter.merged(await inventory.scan()))
             use.see(known_devices.findings.facts, node.pods.by_uid.values())
         except InventoryUnavailable as error:
             known_devices.unseen(str(error))

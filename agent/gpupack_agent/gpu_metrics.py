@@ -110,6 +110,21 @@ COUNTERS: Final[tuple[tuple[str, str, Read], ...]] = (
         lambda gpu: gpu.errors.remapped_uncorrected,
     ),
     ("PCIE_REPLAY_COUNTER", "PCIe retries.", lambda gpu: gpu.errors.pcie_replays),
+    (
+        "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+        "NVLink flow-control CRC errors.",
+        lambda gpu: gpu.errors.nvlink_crc,
+    ),
+    (
+        "NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+        "NVLink retries.",
+        lambda gpu: gpu.errors.nvlink_replays,
+    ),
+    (
+        "NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+        "NVLink recovery errors.",
+        lambda gpu: gpu.errors.nvlink_recoveries,
+    ),
 )
 
 

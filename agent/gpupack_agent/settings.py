@@ -3,13 +3,15 @@
 
 import dataclasses
 import pathlib
+import urllib.parse
 from collections.abc import Mapping
 from typing import Literal, get_args
 
 from gpupack_agent import liveness
+from gpupack_agent.dcgm import address
 from gpupack_crds import names
 from gpupack_crds.vendors import Vendors, parse_vendors
-from gpupack_kube.environment import Environment
+from gpupack_kube.environment import Environment, SettingsInvalid
 
 Backend = Literal["simulated", "nvml"]
 Overrun = Literal["Event", "End"]
@@ -181,6 +183,46 @@ class LimitSettings:
             overrun=environment.choice("GPUPACK_OVERRUN", get_args(Overrun), "End"),
             overrun_seconds=environment.seconds("GPUPACK_OVERRUN_SECONDS", 2.0),
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DcgmSettings:
+    """NVIDIA's DCGM exporter as a second source of the GPUs' state."""
+
+    exporter: str = ""
+    """GPUPACK_DCGM_EXPORTER: the URL of its figures; `auto`: of a pod of this node; empty: it is
+    not asked."""
+
+    namespaces: tuple[str, ...] = ()
+    """GPUPACK_DCGM_NAMESPACES, separated by commas: where `auto` looks for that pod. In others
+    anybody could make one."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "DcgmSettings":
+        """Read the settings; raises SettingsInvalid."""
+        environment = Environment(environ)
+        exporter = environment.parsed(
+            "GPUPACK_DCGM_EXPORTER",
+            _exporter,
+            "",
+            "auto, or a URL such as http://10.0.0.1:9400/metrics",
+        )
+        named = environment.text("GPUPACK_DCGM_NAMESPACES", "").split(",")
+        namespaces = tuple(name for name in map(str.strip, named) if name)
+        if exporter == address.AUTO and not namespaces:
+            raise SettingsInvalid(
+                "GPUPACK_DCGM_NAMESPACES is not set; with GPUPACK_DCGM_EXPORTER=auto set it to the "
+                "namespaces where DCGM exporter runs, such as gpu-operator"
+            )
+        return cls(exporter=exporter, namespaces=namespaces)
+
+
+def _exporter(text: str) -> str:
+    """What can be asked; raises ValueError."""
+    parts = urllib.parse.urlsplit(text)
+    if text == address.AUTO or (parts.scheme in {"http", "https"} and parts.hostname):
+        return text
+    raise ValueError(text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -151,6 +151,7 @@ class PodStatus(View, frozen=True):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
     start_time: dt.datetime | None = None
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()

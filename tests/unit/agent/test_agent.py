@@ -10,9 +10,12 @@ import sys
 
 import aiohttp
 import pytest
+from aiohttp import web
+from fake_api import serving
 
 from gpupack_agent import agent, liveness
 from gpupack_agent.api import deviceplugin_pb2 as api
+from gpupack_agent.inventory.simulated import simulated_uuid
 from gpupack_crds import names
 
 SIMULATED = "nodes: [{match: node-1, devices: [{model: H200, memoryMiB: 1000, count: 4}]}]"
@@ -99,6 +102,38 @@ async def test_a_simulated_gpu_that_fails_leaves_allocatable(environ, kubelet, t
         (tmp_path / "simulated.yaml").write_text(failed)
         tickets = (await asyncio.wait_for(stream.read(), 5)).devices
         assert [ticket.health for ticket in tickets] == ["Unhealthy"] * 4
+
+
+async def test_what_dcgm_exporter_says_of_a_gpu_reaches_gpunode(environ, cluster, kubelet):
+    uuid = simulated_uuid("node-1", 1)
+
+    async def shown(_request):
+        return web.Response(text=f'DCGM_FI_DEV_XID_ERRORS{{UUID="{uuid}"}} 79\n')
+
+    app = web.Application()
+    app.router.add_get("/metrics", shown)
+    async with serving(app) as address:
+        port = address.rpartition(":")[2]
+        pod = {
+            "metadata": {
+                "namespace": "gpu-operator",
+                "name": "dcgm-exporter-x",
+                "uid": "uid-exporter",
+                "resourceVersion": "1",
+                "annotations": {names.DCGM_EXPORTER_ANNOTATION: port},
+            },
+            "status": {"phase": "Running", "podIP": "127.0.0.1"},
+        }
+        cluster.server.add_pod(pod)
+        found = {"GPUPACK_DCGM_EXPORTER": "auto", "GPUPACK_DCGM_NAMESPACES": "gpu-operator"}
+        async with running(environ | found):
+            await registered(kubelet)
+            node = cluster.server.objects[f"{names.API_PREFIX}/gpunodes/node-1"]
+            async with asyncio.timeout(30):
+                while node["status"]["healthy"] != 3:
+                    await asyncio.sleep(0.05)
+                    node = cluster.server.objects[f"{names.API_PREFIX}/gpunodes/node-1"]
+    assert [device.get("health") for device in node["status"]["devices"]].index("Failed") == 1
 
 
 async def test_pods_that_could_not_be_read_are_counted_where_the_administrator_asks_for_it(

@@ -7,6 +7,7 @@ import pytest
 
 from gpupack_agent.agent import Settings
 from gpupack_agent.settings import (
+    DcgmSettings,
     HostSettings,
     InventorySettings,
     NodeSettings,
@@ -94,3 +95,23 @@ def test_resources_of_other_plugins_are_separated_by_commas_and_none_is_needed()
 def test_a_name_that_no_other_plugin_can_have_is_named(wrong):
     with pytest.raises(SettingsInvalid, match="set it to names of extended resources"):
         ObservedSettings.from_environ({"GPUPACK_OBSERVED_RESOURCES": wrong})
+
+
+def test_dcgm_exporter_is_not_asked_unless_that_is_said():
+    assert DcgmSettings.from_environ({}).exporter == ""
+
+
+def test_dcgm_exporter_is_found_in_the_namespaces_that_are_named():
+    environ = {"GPUPACK_DCGM_EXPORTER": "auto", "GPUPACK_DCGM_NAMESPACES": "gpu-operator, dcgm,"}
+    assert DcgmSettings.from_environ(environ).namespaces == ("gpu-operator", "dcgm")
+
+
+def test_without_a_namespace_anybody_could_be_dcgm_exporter():
+    with pytest.raises(SettingsInvalid, match="GPUPACK_DCGM_NAMESPACES is not set"):
+        DcgmSettings.from_environ({"GPUPACK_DCGM_EXPORTER": "auto"})
+
+
+@pytest.mark.parametrize("url", ["yes", "file:///etc/passwd", "http://", "unix:///x", "http://[x"])
+def test_dcgm_exporter_is_a_url_or_auto(url):
+    with pytest.raises(SettingsInvalid, match="GPUPACK_DCGM_EXPORTER"):
+        DcgmSettings.from_environ({"GPUPACK_DCGM_EXPORTER": url})

@@ -80,6 +80,19 @@ def test_the_agent_sees_cgroups_and_the_host_without_the_right_to_write(render):
     assert writable == {"device-plugins", "cdi", "run", "mps"}
 
 
+def test_the_agent_asks_dcgm_exporter_only_where_that_is_said_and_with_no_further_right(render):
+    agent = ("DaemonSet", "gpupack-agent", "agent")
+    asked = render('agent.dcgmExporter={"url": "auto"}')
+    environ = environment(asked.container(*agent))
+    assert (environ["GPUPACK_DCGM_EXPORTER"], environ["GPUPACK_DCGM_NAMESPACES"]) == (
+        "auto",
+        "gpu-operator",
+    )
+    assert "GPUPACK_DCGM_EXPORTER" not in environment(render().container(*agent))
+    role = ("ClusterRole", "gpupack-agent")
+    assert asked.objects[role] == render().objects[role]
+
+
 def test_mps_is_supervised_without_rights_and_by_no_upgrade_ended(render):
     supervisor = render().objects["DaemonSet", "gpupack-mps"]["spec"]
     pod = supervisor["template"]["spec"]

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks the exporter again and again, beside the scans: none waits for it.
+
+What it told counts for STALE_SECONDS. A time limit, a limit on the answer's size and no redirects,
+compression or proxies bound what it costs; it is read in a thread.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import aiohttp
+
+from gpupack_agent.dcgm import fields
+from gpupack_agent.dcgm.address import AUTO, ExporterPods
+from gpupack_agent.dcgm.fields import Figures
+from gpupack_agent.inventory.base import Findings
+
+log = logging.getLogger(__name__)
+
+ASK_SECONDS: Final = 15.0
+"""Between two questions: by default the exporter looks every 30 s itself."""
+LOOK_SECONDS: Final = 1.0
+"""Between two looks for the pod to ask, in memory, while there is none."""
+ANSWER_SECONDS: Final = 5.0
+STALE_SECONDS: Final = 60.0
+"""For so long an answer counts."""
+MOST_BYTES: Final = 4 << 20
+"""Of one answer; one of 8 GPUs with their pods takes 100 KB."""
+OK: Final = 200
+
+
+class ExporterSilent(Exception):
+    """The exporter gave no answer that can be used; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """One answer.
+
+    Attributes:
+        at: when it came, monotonic seconds.
+    """
+
+    figures: Figures
+    at: float
+
+
+class Exporter:
+    """The exporter of this node.
+
+    Args:
+        url: where it listens; `auto`: as one of the node's pods; empty: there is none.
+        pods: who may be it.
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        url: str = "",
+        pods: ExporterPods | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.pods = pods or ExporterPods(())
+        self._url, self._now = url, now
+        self._told = Told({}, float("-inf"))
+        self._forgiven: dict[str, int] = {}
+        self._answered = True
+
+    @property
+    def figures(self) -> Figures:
+        """What it told, while that counts."""
+        is_fresh = self._now() - self._told.at < STALE_SECONDS
+        return self._told.figures if is_fresh else {}
+
+    def merged(self, findings: Findings) -> Findings:
+        """A scan, with what the exporter adds to it."""
+        return fields.merged(findings, self.figures, self._forgiven)
+
+    def forget(self) -> None:
+        """The GPUs were mended: an XID counts again once the exporter has shown another value.
+
+        It goes on showing the last one until DCGM itself begins anew.
+        """
+        self._forgiven |= _xids(self._told.figures)
+
+    async def run(self) -> None:
+        """Ask again and again, until cancelled."""
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
+            while True:
+                await self.ask(session)
+                await asyncio.sleep(ASK_SECONDS if self._where() else LOOK_SECONDS)
+
+    async def ask(self, session: aiohttp.ClientSession) -> None:
+        """Ask once; what it told before stands until it is too old."""
+        url = self._where()
+        if not url:
+            return
+        try:
+            answer = await answered(session, url)
+        except ExporterSilent as error:
+            if self._answered:
+                log.warning("DCGM exporter at %s: %s; the driver's own figures count", url, error)
+            self._answered = False
+            return
+        if not self._answered:
+            log.info("DCGM exporter at %s answers again", url)
+        self._answered = True
+        self._take(answer)
+
+    def _where(self) -> str | None:
+        return self.pods.url if self._url == AUTO else self._url
+
+    def _take(self, figures: Figures) -> None:
+        shown = _xids(figures)
+        self._forgiven = {
+            uuid: number for uuid, number in self._forgiven.items() if shown.get(uuid) == number
+        }
+        self._told = Told(figures, self._now())
+
+
+async def answered(session: aiohttp.ClientSession, url: str) -> Figures:
+    """What the exporter at a URL tells; raises ExporterSilent."""
+    from gpupack_agent.dcgm import text  # noqa: PLC0415 - the parser, where there is what to parse
+
+    try:
+        async with session.get(
+            url, allow_redirects=False, headers={"Accept": "text/plain", "Accept-Encoding": ""}
+        ) as response:
+            if response.status != OK:
+                raise ExporterSilent(f"it answers with status {response.status}")
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise ExporterSilent(f"its answer is larger than {MOST_BYTES >> 20} MiB")
+        told = bytes(body).decode(errors="replace")
+        return await asyncio.to_thread(text.figures, told, fields.NAMES)
+    except TimeoutError as error:
+        raise ExporterSilent(f"no answer within {ANSWER_SECONDS:.0f} s") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise ExporterSilent(str(error) or type(error).__name__) from error
+
+
+def _xids(figures: Figures) -> Mapping[str, int]:
+    found = {uuid: of_gpu.get(fields.XIDS.dcgm) for uuid, of_gpu in figures.items()}
+    return {uuid: int(number) for uuid, number in found.items() if number}

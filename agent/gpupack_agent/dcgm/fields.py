@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table: which source counts for which fact of a GPU, and what follows for its grade.
+
+Where the driver tells a fact itself, that counts: it is asked at each scan, the exporter's figure
+is as old as its own interval. What the driver does not tell, the exporter adds. XIDs count from
+both, since neither sees those from before it began. So an exporter that lies or fails changes what
+the driver leaves open, and no GPU is better for what it says: it can only add causes.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from gpupack_agent.grading import catalogue, rules
+from gpupack_agent.grading.grade import is_worse
+from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.facts import GpuFacts
+from gpupack_crds.devices import BYTES_PER_MIB
+from gpupack_crds.gpunode import MAX_CAUSES, GpuDevice
+
+Figures = Mapping[str, Mapping[str, float]]
+"""What an exporter tells, by UUID, then by DCGM's name of the field."""
+
+Source = Literal["NVML, else DCGM", "both"]
+MOST_XIDS: Final = 32
+"""As many as GPUNode takes."""
+LARGEST: Final = 2.0**63
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """One row.
+
+    Attributes:
+        fact: of `inventory.facts`, as part.name; `xids` is of the device.
+        dcgm: DCGM's name, as the exporter shows it.
+        source: which one counts.
+        why: that one.
+        most: a larger figure is none.
+        make: from DCGM's unit to ours.
+    """
+
+    fact: str
+    dcgm: str
+    source: Source
+    why: str
+    most: float
+    make: Callable[[float], Any]
+
+
+def _row(
+    fact: str, dcgm: str, why: str, make: Callable[[float], Any] = int, most: float = LARGEST
+) -> Field:
+    return Field(fact, f"DCGM_FI_{dcgm}", "NVML, else DCGM", why, most, make)
+
+
+def _percent(ratio: float) -> float:
+    return 100 * ratio
+
+
+def _bytes(mebibytes: float) -> int:
+    return int(mebibytes * BYTES_PER_MIB)
+
+
+def _joules(millijoules: float) -> float:
+    return millijoules / 1000
+
+
+_PROFILED: Final = "NVML's is of the time between two scans; boards before Hopper have none there"
+_NOW: Final = "NVML is asked at the scan; the exporter's figure is up to 30 s old"
+_COUNTED: Final = "the same counter of the driver's; NVML's is the newer one"
+_HEALTH: Final = "it decides over a grade: the driver itself is asked first"
+
+FIELDS: Final[tuple[Field, ...]] = (
+    Field(
+        "xids",
+        "DCGM_FI_DEV_XID_ERRORS",
+        "both",
+        "events from before a listener began are not told to it; the exporter shows the last one",
+        1023,
+        int,
+    ),
+    _row("load.sm_active_percent", "PROF_SM_ACTIVE", _PROFILED, _percent, 1),
+    _row("load.tensor_active_percent", "PROF_PIPE_TENSOR_ACTIVE", _PROFILED, _percent, 1),
+    _row("load.dram_active_percent", "PROF_DRAM_ACTIVE", _PROFILED, _percent, 1),
+    _row("load.utilization_percent", "DEV_GPU_UTIL", _NOW, most=100),
+    _row("load.memory_utilization_percent", "DEV_MEM_COPY_UTIL", _NOW, most=100),
+    _row("load.memory_used_bytes", "DEV_FB_USED", _NOW, _bytes, 2**24),
+    _row("load.memory_reserved_bytes", "DEV_FB_RESERVED", _NOW, _bytes, 2**24),
+    _row("load.sm_clock_mhz", "DEV_SM_CLOCK", _NOW, most=100_000),
+    _row("load.memory_clock_mhz", "DEV_MEM_CLOCK", _NOW, most=100_000),
+    _row("load.power_watts", "DEV_POWER_USAGE", _NOW, float, 100_000),
+    _row("load.temperature_celsius", "DEV_GPU_TEMP", _NOW, most=1000),
+    _row("load.memory_temperature_celsius", "DEV_MEMORY_TEMP", _NOW, most=1000),
+    _row("load.energy_joules", "DEV_TOTAL_ENERGY_CONSUMPTION", _COUNTED, _joules),
+    _row("errors.ecc_corrected_volatile", "DEV_ECC_SBE_VOL_TOTAL", _COUNTED),
+    _row("errors.ecc_uncorrected_volatile", "DEV_ECC_DBE_VOL_TOTAL", _HEALTH),
+    _row("errors.ecc_corrected_aggregate", "DEV_ECC_SBE_AGG_TOTAL", _COUNTED),
+    _row("errors.ecc_uncorrected_aggregate", "DEV_ECC_DBE_AGG_TOTAL", _COUNTED),
+    _row("errors.remapped_corrected", "DEV_CORRECTABLE_REMAPPED_ROWS", _COUNTED),
+    _row("errors.remapped_uncorrected", "DEV_UNCORRECTABLE_REMAPPED_ROWS", _COUNTED),
+    _row("errors.remap_pending", "DEV_ROW_REMAP_PENDING", _HEALTH, bool, 1),
+    _row("errors.remap_failed", "DEV_ROW_REMAP_FAILURE", _HEALTH, bool, 1),
+    _row("errors.pcie_replays", "DEV_PCIE_REPLAY_COUNTER", _COUNTED),
+    _row("errors.nvlink_crc", "DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", _COUNTED),
+    _row("errors.nvlink_replays", "DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", _COUNTED),
+    _row("errors.nvlink_recoveries", "DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", _COUNTED),
+)
+
+XIDS: Final = FIELDS[0]
+NAMES: Final = frozenset(field.dcgm for field in FIELDS)
+
+
+def merged(findings: Findings, told: Figures, forgiven: Mapping[str, int]) -> Findings:
+    """A scan, with what the exporter adds.
+
+    Args:
+        findings: of the driver; a GPU that it does not name stays unknown.
+        told: by the exporter.
+        forgiven: the XID that the exporter showed when the GPU was called mended, by UUID.
+    """
+    if not told:
+        return findings
+    facts = {gpu.uuid: _filled(gpu, told.get(gpu.uuid, {})) for gpu in findings.facts}
+    devices = tuple(
+        _judged(device, facts.get(uuid), xid_of(told, uuid, forgiven))
+        for device in findings.devices
+        for uuid in [device.mig_parent or device.uuid]
+    )
+    return dataclasses.replace(findings, devices=devices, facts=tuple(facts.values()))
+
+
+def xid_of(told: Figures, uuid: str, forgiven: Mapping[str, int]) -> int | None:
+    """The XID that counts against a GPU, of those that the exporter shows."""
+    number = _value(XIDS, told.get(uuid, {}))
+    if number is None or number == forgiven.get(uuid) or not catalogue.matters(number):
+        return None
+    found: int = number
+    return found
+
+
+def _filled(gpu: GpuFacts, figures: Mapping[str, float]) -> GpuFacts:
+    parts: dict[str, dict[str, Any]] = {"load": {}, "errors": {}}
+    for field in FIELDS:
+        part, _, name = field.fact.partition(".")
+        if part in parts and getattr(getattr(gpu, part), name) is None:
+            value = _value(field, figures)
+            if value is not None:
+                parts[part][name] = value
+    return dataclasses.replace(
+        gpu,
+        load=dataclasses.replace(gpu.load, **parts["load"]),
+        errors=dataclasses.replace(gpu.errors, **parts["errors"]),
+    )
+
+
+def _value(field: Field, figures: Mapping[str, float]) -> Any:
+    value = figures.get(field.dcgm)
+    return None if value is None or value > field.most else field.make(value)
+
+
+def _judged(device: GpuDevice, facts: GpuFacts | None, xid: int | None) -> GpuDevice:
+    """The device with what speaks against it beside; never a better one."""
+    numbers = () if xid is None else (xid,)
+    grade = rules.judge(facts, numbers)
+    xids = tuple(dict.fromkeys((*device.xids, *numbers)))[:MOST_XIDS]
+    if is_worse(grade.health, device.health):
+        causes = (*grade.causes, *device.causes)
+        device = msgspec.structs.replace(device, health=grade.health, cause=grade.cause)
+    else:
+        causes = (*device.causes, *grade.causes)
+    return msgspec.structs.replace(
+        device, xids=xids, causes=tuple(dict.fromkeys(causes))[:MAX_CAUSES]
+    )
+
+
+def rendered() -> str:
+    """The table as docs/dcgm.md has it."""
+    return "\n".join(_rendered())
+
+
+def _rendered() -> Iterator[str]:
+    yield "| fact | DCGM's field | which counts | why |"
+    yield "|---|---|---|---|"
+    for field in FIELDS:
+        yield f"| `{field.fact}` | `{field.dcgm}` | {field.source} | {field.why} |"
