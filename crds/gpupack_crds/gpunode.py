@@ -22,6 +22,9 @@ MAX_RELAPSES = 16
 MAX_RESOURCES = 32
 """Names by which one node's GPUs are handed out."""
 
+MAX_NVLINKS = 36
+"""Of one GPU; NVML knows no more."""
+
 MAX_NUMBER = 1023
 """What GPUs, NUMA nodes and NVLink cliques of one node are numbered up to; Linux has no more NUMA
 nodes."""
@@ -103,6 +106,29 @@ class GpuDevice(Wire, frozen=True):
         ]
         | None
     ) = None
+    p2p_clique: (
+        Annotated[
+            int,
+            described(
+                "GPUs of one number read each other's memory without the host's, over NVLink or "
+                "PCIe; absent: it reads no other's.",
+                ge=0,
+                le=MAX_NUMBER,
+            ),
+        ]
+        | None
+    ) = None
+    nvlinks: Annotated[int, described("How many NVLinks it has.", ge=0, le=MAX_NVLINKS)] = 0
+    nvlinks_down: Annotated[
+        tuple[Annotated[int, described("Number of a link.", ge=0, le=MAX_NVLINKS)], ...],
+        described("Which of them are down.", max_length=MAX_NVLINKS),
+    ] = ()
+    cpus: Annotated[
+        str,
+        described(
+            "CPUs of the host that are near it, as Linux lists them: 0-47,96-143.", max_length=256
+        ),
+    ] = ""
     architecture: Annotated[
         str, described("As NVIDIA calls it, such as Hopper, where known.", max_length=32)
     ] = ""

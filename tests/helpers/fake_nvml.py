@@ -24,6 +24,7 @@ class FakeNvml:
     def __init__(self, *gpus):
         self.gpus = gpus
         self.events = queue.Queue()
+        self.asked_peers = 0
 
     def __getattr__(self, name):
         """What it does not know of: the constants are pynvml's, and no call tells anything."""
@@ -79,14 +80,26 @@ class FakeNvml:
     def nvmlDeviceGetFieldValues(self, gpu, fields):
         action = types.SimpleNamespace(uiVal=self.tell(gpu, "action"))
         known = {230: types.SimpleNamespace(nvmlReturn=0, valueType=1, value=action)}
+        if "links" in gpu:
+            count = types.SimpleNamespace(uiVal=len(gpu["links"]))
+            known[91] = types.SimpleNamespace(nvmlReturn=0, valueType=1, value=count)
         return [known.get(field, types.SimpleNamespace(nvmlReturn=3)) for field in fields]
+
+    def nvmlDeviceGetNvLinkState(self, gpu, link):
+        return self.tell(gpu, "links")[link]
 
     def nvmlDeviceGetPciInfo(self, gpu):
         return types.SimpleNamespace(busId=self.tell(gpu, "bus"))
 
     def nvmlDeviceGetP2PStatus(self, first, second, index):
-        assert index == 2
+        self.asked_peers += 1
+        if index == pynvml.NVML_P2P_CAPS_INDEX_READ:
+            return 0 if second["uuid"] in self.tell(first, "peers") else 3
+        assert index == pynvml.NVML_P2P_CAPS_INDEX_NVLINK
         return 0 if self.tell(first, "island") == self.tell(second, "island") else 5
+
+    def nvmlDeviceGetCpuAffinity(self, gpu, words):
+        return self.tell(gpu, "cpus")[:words]
 
     def nvmlEventSetCreate(self):
         return self.events

@@ -6,6 +6,10 @@ slices these are the whole GPU's.
 """
 
 import dataclasses
+from collections.abc import Iterable
+
+CPU_LIST_CHARACTERS = 256
+"""As many as GPUNode takes: those of a NUMA node are a few ranges."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +131,15 @@ class GpuFacts:
     errors: Errors = Errors()
     links: Links = Links()
     processes: tuple[GpuProcess, ...] = ()
+
+
+def cpu_list(cpus: Iterable[int]) -> str:
+    """Numbers as Linux writes a list of CPUs, `0-47,96-143`; empty where that is too long."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and ranges[-1][1] == cpu - 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    text = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+    return text if len(text) <= CPU_LIST_CHARACTERS else ""

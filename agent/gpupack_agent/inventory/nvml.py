@@ -20,7 +20,8 @@ from gpupack_agent.grading import rules
 from gpupack_agent.inventory import driver_files
 from gpupack_agent.inventory.activity import Activity
 from gpupack_agent.inventory.base import Findings
-from gpupack_agent.inventory.facts import GpuFacts
+from gpupack_agent.inventory.facts import GpuFacts, cpu_list
+from gpupack_agent.inventory.peers import Peers
 from gpupack_agent.inventory.readings import Readings
 from gpupack_agent.inventory.xids import XidWatcher
 from gpupack_crds.devices import BYTES_PER_MIB
@@ -57,6 +58,7 @@ class NvmlReader:
         self._xids = xids
         self._activity = Activity(nvml)
         self._readings = Readings(nvml, host_root)
+        self._peers = Peers(nvml)
 
     def scan(self, skip: Collection[int] = ()) -> Findings:
         """Read every GPU that answers.
@@ -98,19 +100,16 @@ class NvmlReader:
         return self._readings.facts(gpu.handle, uuid=gpu.uuid, index=gpu.index, name=name)
 
     def _devices(self, read: Sequence[tuple[_Gpu, GpuFacts]]) -> Iterator[GpuDevice]:
-        handles = {gpu.index: gpu.handle for gpu, _ in read}
-        cliques = nvlink_cliques(
-            sorted(handles), lambda low, high: self._linked(handles[low], handles[high])
-        )
+        self._peers.see({gpu.index: (gpu.handle, facts) for gpu, facts in read})
         for gpu, facts in read:
-            devices = self._guarded(self._read, gpu, facts, cliques.get(gpu.index))
+            devices = self._guarded(self._read, gpu, facts)
             yield from devices or ()
 
     def _open(self, index: int) -> _Gpu:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         return _Gpu(handle=handle, index=index, uuid=self._nvml.nvmlDeviceGetUUID(handle))
 
-    def _read(self, gpu: _Gpu, facts: GpuFacts, clique: int | None) -> list[GpuDevice]:
+    def _read(self, gpu: _Gpu, facts: GpuFacts) -> list[GpuDevice]:
         """Describe a GPU, or its slices where it is cut into MIG devices."""
         xids = self._xids.seen(gpu.uuid)
         grade = rules.judge(facts, xids)
@@ -126,10 +125,19 @@ class NvmlReader:
             serial=facts.board.serial or "",
             pci_bus_id=facts.board.pci_bus_id or "",
             compute_mode=facts.board.compute_mode or "",
+            cpus=cpu_list(facts.board.cpus),
+            nvlinks=len(facts.links.nvlinks),
+            nvlinks_down=tuple(link for link, up in enumerate(facts.links.nvlinks) if not up),
         )
         slices = self._slices(gpu.handle)
         if slices is None:
-            return [describe(**self._identity(gpu.handle), nvlink_clique=clique)]
+            return [
+                describe(
+                    **self._identity(gpu.handle),
+                    nvlink_clique=self._peers.nvlink.get(gpu.index),
+                    p2p_clique=self._peers.p2p.get(gpu.index),
+                )
+            ]
         return [describe(**self._identity(each), mig_parent=gpu.uuid) for each in slices]
 
     def _identity(self, handle: Any) -> dict[str, Any]:
@@ -150,12 +158,6 @@ class NvmlReader:
             for index in range(most)
         )
         return [each for each in slices if each is not None]
-
-    def _linked(self, first: Any, second: Any) -> bool:
-        status = self._told(
-            self._nvml.nvmlDeviceGetP2PStatus, first, second, self._nvml.NVML_P2P_CAPS_INDEX_NVLINK
-        )
-        return bool(status == self._nvml.NVML_P2P_STATUS_OK)
 
     def _told(self, call: Callable[..., T], *arguments: Any) -> T | None:
         """Ask for something that not every driver or board tells."""
@@ -195,34 +197,3 @@ def open_nvml(nvml: Any, *, host_root: pathlib.Path) -> None:
             f"libnvidia-ml.so.1 in one of its usual folders below {host_root}? Without GPUs set "
             "GPUPACK_INVENTORY=simulated"
         ) from error
-
-
-def nvlink_cliques(indices: Sequence[int], linked: Callable[[int, int], bool]) -> dict[int, int]:
-    """Group GPUs that reach each other over NVLink, by union-find.
-
-    Pairs are asked for their peer-to-peer status, not for the far end of each link: behind NVSwitch
-    the far end is the switch.
-
-    Args:
-        indices: the GPUs, in ascending order.
-        linked: whether two of them reach each other.
-
-    Returns:
-        For each GPU with a peer the lowest index of its group; GPUs without one are left out.
-    """
-    parent = {index: index for index in indices}
-
-    def root(index: int) -> int:
-        while parent[index] != index:
-            parent[index] = parent[parent[index]]
-            index = parent[index]
-        return index
-
-    grouped: set[int] = set()
-    for position, low in enumerate(indices):
-        for high in indices[position + 1 :]:
-            if linked(low, high):
-                first, second = sorted((root(low), root(high)))
-                parent[second] = first
-                grouped |= {low, high}
-    return {index: root(index) for index in sorted(grouped)}

@@ -8,11 +8,9 @@ import types
 import pynvml
 import pytest
 from fake_nvml import FakeNvml, gpu
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpupack_agent.errors import InventoryUnavailable
-from gpupack_agent.inventory.nvml import NvmlReader, nvlink_cliques, open_nvml
+from gpupack_agent.inventory.nvml import NvmlReader, open_nvml
 from gpupack_agent.inventory.xids import XidWatcher
 
 
@@ -128,24 +126,3 @@ def test_a_missing_driver_is_an_error_that_says_what_to_do(tmp_path):
 
     with pytest.raises(InventoryUnavailable, match="GPUPACK_INVENTORY=simulated"):
         open_nvml(NoDriver(), host_root=tmp_path)
-
-
-def test_two_islands_are_named_after_their_lowest_gpu():
-    pairs = {(0, 1), (2, 3)}
-    assert nvlink_cliques(range(5), lambda low, high: (low, high) in pairs) == {
-        0: 0,
-        1: 0,
-        2: 2,
-        3: 2,
-    }
-
-
-def test_a_gpu_without_peers_is_in_no_clique():
-    assert nvlink_cliques([0, 1], lambda _low, _high: False) == {}
-
-
-@given(st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda p: p[0] < p[1])))
-def test_linked_gpus_always_share_a_clique_named_after_a_member(pairs):
-    found = nvlink_cliques(range(8), lambda low, high: (low, high) in pairs)
-    assert all(found[low] == found[high] for low, high in pairs)
-    assert all(found[name] == name and name <= member for member, name in found.items())
