@@ -24,8 +24,10 @@ import gpu_bundle
 import gpu_images
 import gpu_report
 from gpu_bundle import BUNDLE, DEV, ROOT, SITE
+from gpu_fault import check_fault
 from gpu_jobs import Bench, Json, run_all, wait_for_gpus
 from gpu_limits import run_limits
+from gpu_queue import run_queue
 
 from gpupack_devcluster.build import KUBERNETES
 from gpupack_devcluster.host_images import HostStore
@@ -112,10 +114,8 @@ def main() -> int:
         with clock.phase("agent reports GPUs"):
             outcome["gpus"] = wait_for_gpus(bench, seconds=30)
             outcome["driver"] = bench.driver()
-        for result in run_all(bench, clock.timed):
+        for result in check_all(bench, clock):
             outcome["results"].append(result)  # one by one: they stay if a later one fails
-        for result in run_limits(bench, clock.timed, kill_agent=kill_agent):
-            outcome["results"].append(result)
     except Exception as error:  # noqa: BLE001 - whatever it is goes into the report
         outcome["error"] = f"{type(error).__name__}: {error}"
         diagnose()
@@ -123,6 +123,14 @@ def main() -> int:
     path = gpu_report.write(report, arguments.reports)
     print(f"\n{path.with_suffix('.md').read_text()}\nreport: {path}")
     return 1 if outcome["error"] else 0
+
+
+def check_all(bench: Bench, clock: Clock) -> Iterator[Json]:
+    """Everything that is promised, one after the other; the fault last."""
+    yield from run_all(bench, clock.timed)
+    yield from run_queue(bench, clock.timed)
+    yield from run_limits(bench, clock.timed, kill_agent=kill_agent)
+    yield clock.timed("a GPU that fails", lambda: check_fault(bench, kill_agent=kill_agent))
 
 
 def start_cluster(clock: Clock) -> None:

@@ -104,6 +104,37 @@ class Bench:
         self._kubectl("delete", "--ignore-not-found", "--timeout=60s", "-f", "-", text_input=text)
         self._kubectl("apply", "-f", "-", text_input=text)
 
+    def create(self, *manifests: Json) -> None:
+        """Create objects that are not there, or are as they are to be."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+        self._kubectl("apply", "-f", "-", text_input=text)
+
+    def delete(self, *what: str) -> None:
+        """Delete objects and wait until they are gone."""
+        self._kubectl("delete", *what, "--ignore-not-found", "--timeout=60s")
+
+    def until(self, holds: Callable[[], object], *, what: str, seconds: float = 30.0) -> None:
+        """Wait until something holds; what is not there yet does not."""
+
+        def is_so() -> bool:
+            try:
+                return bool(holds())
+            except (KeyError, ValueError):
+                return False
+
+        wait_until(is_so, what=what, seconds=seconds, pause_seconds=0.25)
+
+    def job(self, name: str) -> Json:
+        """A GPUJob as it is."""
+        found: Json = json.loads(self._kubectl("get", "gpujob", name, "-o", "json"))
+        return found
+
+    def decided(self) -> Json:
+        """What was decided about the one GPUNode."""
+        (node,) = self._list("gpunodes")
+        spec: Json = node.get("spec", {})
+        return spec
+
     def finished(self, *names: str) -> list[Json]:
         """Wait until jobs have succeeded; raises Broken where one has not."""
         jobs = [self._ended("gpujob", name) for name in names]
@@ -144,10 +175,14 @@ class Bench:
 
     def span_of(self, job: str) -> tuple[str, str]:
         """From when to when the container of a job's one pod ran."""
-        (pod,) = self._list("pods", "--selector", f"gpupack.dev/job={job}")
-        (container,) = pod["status"]["containerStatuses"]
-        ended = container["state"]["terminated"]
-        return ended["startedAt"], ended["finishedAt"]
+        (span,) = self.spans_of(job)
+        return span
+
+    def spans_of(self, job: str) -> list[tuple[str, str]]:
+        """From when to when the container of each of a job's pods ran."""
+        pods = self._list("pods", "--selector", f"gpupack.dev/job={job}")
+        states = [pod["status"]["containerStatuses"][0]["state"]["terminated"] for pod in pods]
+        return [(ended["startedAt"], ended["finishedAt"]) for ended in states]
 
     def _ended(self, kind: str, name: str) -> Json:
         last: Json = {}

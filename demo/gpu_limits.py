@@ -94,8 +94,8 @@ def check_latency(bench: Bench) -> Json:
     """How long small work of a 10 % share takes beside a 90 % trainer, with limits and without."""
     seen: Json = {}
     for isolation in ("limited", "cooperative"):
-        small = pod("small", "latency", "8", share=(10, "10Gi"), isolation=isolation)
-        large = pod("large", "gemm", "16", share=(90, "60Gi"), isolation=isolation)
+        small = pod("small", "latency", "5", share=(10, "10Gi"), isolation=isolation)
+        large = pod("large", "gemm", "9", share=(90, "60Gi"), isolation=isolation)
         bench.apply(small, large)
         seen[isolation] = {"latency": bench.view("small"), "beside": bench.view("large")}
     return {"check": "latency of a 10% share beside a 90% trainer", "figures": seen}

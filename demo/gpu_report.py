@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of `make demo-gpu`: JSON for programs, Markdown for people."""
+"""The report of `make demo-gpu`: JSON for programs, Markdown and HTML for people."""
 
 import datetime as dt
+import html
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
+Row = tuple[str, str]
 LIMIT_SECONDS = 300
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; }}
+table {{ border-collapse: collapse; margin: 1rem 0; }}
+th, td {{ border: 1px solid #888; padding: .3rem .6rem; text-align: left; vertical-align: top; }}
+td {{ overflow-wrap: anywhere; }}
+</style>
+<h1>{title}</h1>"""
 
 
 def build(outcome: Json, phases: Mapping[str, float], *, seconds: float, versions: Json) -> Json:
@@ -29,12 +43,13 @@ def build(outcome: Json, phases: Mapping[str, float], *, seconds: float, version
 
 
 def write(report: Json, folder: Path) -> Path:
-    """Write both forms; returns the path of the JSON."""
+    """Write all forms; returns the path of the JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"demo-gpu-{len(report['gpus'])}x{short_model(report)}"
     path = folder / f"{name}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
     path.with_suffix(".md").write_text(render(report))
+    path.with_suffix(".html").write_text(render_html(report))
     return path
 
 
@@ -46,25 +61,56 @@ def short_model(report: Json) -> str:
 
 
 def render(report: Json) -> str:
-    """The report for people."""
+    """The report in Markdown."""
+    lines = [f"# {title(report)}", "", *between(opening(report)), ""]
+    for head, rows in tables(report):
+        lines += [row(head), row("---" for _ in head), *map(row, rows), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def render_html(report: Json) -> str:
+    """The same as one page that loads nothing."""
+    parts = [PAGE.format(title=html.escape(title(report)))]
+    parts += [f"<p>{html.escape(text)}</p>" for text in opening(report)]
+    for head, rows in tables(report):
+        cells = [html_row("th", head), *(html_row("td", each) for each in rows)]
+        parts += ["<table>", *cells, "</table>"]
+    return "\n".join(parts) + "\n"
+
+
+def title(report: Json) -> str:
+    """Of the report."""
+    return f"demo-gpu on {gpus_in_words(report)}"
+
+
+def opening(report: Json) -> tuple[str, str]:
+    """How it went, and what the figures depend on."""
     outcome = "succeeded" if report["succeeded"] else f"failed: {report['error']}"
-    lines = [
-        f"# demo-gpu on {gpus_in_words(report)}",
-        "",
-        f"{report['written']}: {outcome}; {report['seconds']:.0f} s of {LIMIT_SECONDS} s allowed.",
-        "",
-        f"Driver {report['driver']}; "
-        + ", ".join(f"{key} {value}" for key, value in report["versions"].items()),
-        "",
-        "| phase | seconds |",
-        "|---|---|",
-        *(f"| {name} | {seconds:.1f} |" for name, seconds in report["phases"].items()),
-        "",
-        "| what was checked | what came out |",
-        "|---|---|",
-        *(f"| {result['check']} | {in_words(result)} |" for result in report["results"]),
-    ]
-    return "\n".join(lines) + "\n"
+    seconds = f"{report['seconds']:.0f} s of {LIMIT_SECONDS} s allowed"
+    versions = ", ".join(f"{key} {value}" for key, value in report["versions"].items())
+    return f"{report['written']}: {outcome}; {seconds}.", f"Driver {report['driver']}; {versions}"
+
+
+def tables(report: Json) -> list[tuple[Row, list[Row]]]:
+    """Seconds of each phase, and what came of each check: a head and rows."""
+    phases = [(name, f"{seconds:.1f}") for name, seconds in report["phases"].items()]
+    checks = [(str(result["check"]), in_words(result)) for result in report["results"]]
+    return [(("phase", "seconds"), phases), (("what was checked", "what came out"), checks)]
+
+
+def between(texts: Iterable[str]) -> list[str]:
+    """Paragraphs, an empty line between two."""
+    return "\n\n".join(texts).splitlines()
+
+
+def row(cells: Iterable[str]) -> str:
+    """Of a table in Markdown."""
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def html_row(tag: str, cells: Iterable[str]) -> str:
+    """Of a table in HTML."""
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def gpus_in_words(report: Json) -> str:
@@ -83,7 +129,7 @@ def in_words(result: Json) -> str:
         each = result["results"].items()
         return "; ".join(f"{name}: {headline(measured)}" for name, measured in each)
     if "figures" in result:
-        return json.dumps(result["figures"])
+        return figures_in_words(result["figures"])
     return "yes"
 
 
@@ -91,3 +137,16 @@ def headline(measured: Json) -> str:
     """The headline, and our Triton kernel's figure where there is one."""
     triton = measured["metrics"].get("triton_tflops")
     return str(measured["headline"]) + (f" (Triton {triton:.0f})" if triton else "")
+
+
+def figures_in_words(figures: Any) -> str:
+    """`halves: 318.0, 318.0; told: …` of nested figures."""
+    if isinstance(figures, dict):
+        parts = ((key, figures_in_words(value)) for key, value in figures.items())
+        return "; ".join(
+            f"{key}: ({text})" if isinstance(figures[key], dict) else f"{key}: {text}"
+            for key, text in parts
+        )
+    if isinstance(figures, list):
+        return ", ".join(map(figures_in_words, figures))
+    return str(figures)

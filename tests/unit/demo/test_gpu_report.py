@@ -35,3 +35,12 @@ def test_results_are_told_by_their_headlines():
     )
     assert "| shares | a: 760 TFLOP/s (Triton 673); b: 318 GB/s |" in text
     assert "| none | yes |" in text
+
+
+def test_the_page_says_the_same_and_lets_no_text_be_markup(tmp_path):
+    checks = [{"check": "<b>", "figures": {"halves": [318.0, 317], "told": {"why": "a|b"}}}]
+    path = gpu_report.write(report(results=checks), tmp_path)
+    page = path.with_suffix(".html").read_text()
+    assert "<td>&lt;b&gt;</td><td>halves: 318.0, 317; told: (why: a|b)</td>" in page
+    assert "2 x NVIDIA H200 (143771 MiB)" in page
+    assert "| <b> | halves: 318.0, 317; told: (why: a/b) |" in path.with_suffix(".md").read_text()

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make demo-gpu` asks of a GPU that fails: its job leaves it, and it is quarantined.
+
+No GPU is harmed: a stand-in of DCGM exporter, found as the agent finds a real one, shows an XID.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpu_jobs import IMAGE, Bench, Broken, gpu_job, phase
+
+Json = dict[str, Any]
+
+EXPORTER_NAMESPACE = "gpu-operator"
+"""Where the chart's agent.dcgmExporter.namespaces lets it look."""
+EXPORTER_POD = "dcgm-stand-in"
+EXPORTER = Path(__file__).with_name("gpu_exporter.py")
+LOAD = Path(__file__).with_name("gpu_load.py")
+XID = 79
+"""The GPU has fallen off the bus."""
+TRAINER = "trainer"
+WORK_SECONDS = 14
+SECONDS = 60
+
+
+def exporter(uuid: str) -> list[Json]:
+    """The stand-in, and its namespace."""
+    container = {
+        "name": "exporter",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["python", "-c", EXPORTER.read_text(), uuid, str(XID)],
+        "readinessProbe": {"tcpSocket": {"port": 9400}, "periodSeconds": 1},
+    }
+    labels = {"app.kubernetes.io/name": "dcgm-exporter"}
+    metadata = {"name": EXPORTER_POD, "namespace": EXPORTER_NAMESPACE, "labels": labels}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": EXPORTER_NAMESPACE}}
+    return [namespace, pod]
+
+
+def trainer() -> Json:
+    """Products on one GPU for some seconds."""
+    container = {
+        "name": "worker",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["python", "-c", LOAD.read_text(), "gemm", str(WORK_SECONDS)],
+    }
+    return gpu_job(TRAINER, {"gpus": 1, "template": {"spec": {"containers": [container]}}})
+
+
+def check_fault(bench: Bench, *, kill_agent: Callable[[], None]) -> Json:
+    """The job's attempt ends for the GPU's fault; elsewhere, or once it is mended, it succeeds."""
+    others = len(bench.gpus()) - 1
+    bench.apply(trainer())
+    bench.until(lambda: phase(bench.job(TRAINER)) == "Running", what="the trainer runs")
+    uuid = _gpu_of(bench.job(TRAINER))
+    began = time.monotonic()
+    bench.create(*exporter(uuid))
+    seen: Json = {"xid": XID, "gpu": uuid}
+    bench.until(lambda: _attempts(bench), what="its attempt ends", seconds=SECONDS)
+    seen["left after s"] = round(time.monotonic() - began, 1)
+    seen["attempt"] = {key: _attempts(bench)[0].get(key) for key in ("outcome", "reason")}
+    bench.until(lambda: uuid in _quarantine(bench), what="its quarantine", seconds=SECONDS)
+    seen["quarantine"] = _quarantine(bench)[uuid]
+    if seen["attempt"]["outcome"] != "Infrastructure":
+        raise Broken(f"XID {XID} ended the attempt as {seen['attempt']}")
+    if others:
+        (job,) = bench.finished(TRAINER)
+        if _gpu_of(job) == uuid:
+            raise Broken(f"the trainer ended on {uuid}, which is in quarantine")
+        seen["elsewhere"] = _gpu_of(job)
+    else:
+        bench.until(lambda: _is_waiting(bench), what="it waits for another GPU", seconds=SECONDS)
+        seen["told"] = bench.job(TRAINER)["status"]["message"]
+    _mend(bench, kill_agent)
+    bench.finished(TRAINER)
+    seen["mended and done after s"] = round(time.monotonic() - began, 1)
+    what = (
+        f"XID {XID}, shown by a stand-in of DCGM exporter: the job leaves, the GPU is quarantined"
+    )
+    return {"check": what, "figures": seen}
+
+
+def _mend(bench: Bench, kill_agent: Callable[[], None]) -> None:
+    """As after a repair without a reboot: the GPUNode goes, and with it what was known."""
+    bench.delete("pod", "--namespace", EXPORTER_NAMESPACE, EXPORTER_POD)
+    bench.delete("gpunode", "--all")
+    kill_agent()
+    bench.until(
+        lambda: all(gpu.get("health", "Healthy") == "Healthy" for gpu in bench.gpus()),
+        what="all GPUs are well",
+        seconds=SECONDS,
+    )
+
+
+def _gpu_of(job: Json) -> str:
+    (here,) = job["status"]["placement"]
+    (uuid,) = here["gpus"]
+    return str(uuid)
+
+
+def _attempts(bench: Bench) -> list[Json]:
+    """Those that have ended."""
+    attempts: list[Json] = bench.job(TRAINER)["status"].get("attempts", [])
+    return [each for each in attempts if each.get("outcome")]
+
+
+def _is_waiting(bench: Bench) -> bool:
+    status = bench.job(TRAINER)["status"]
+    return phase({"status": status}) == "Pending" and not status.get("placement")
+
+
+def _quarantine(bench: Bench) -> dict[str, Json]:
+    return {each["gpu"]: each for each in bench.decided().get("quarantine", [])}

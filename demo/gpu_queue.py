@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make demo-gpu` asks of the queue: a gang waits until it has all its GPUs."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gpu_jobs import Bench, Broken, gpu_job, measured, phase
+
+Json = dict[str, Any]
+
+FIRST, GANG, SUMS = "attention", "resnet50", "collectives"
+LARGEST_BYTES = 1 << 30
+STEPS = 20
+
+
+def attention() -> Json:
+    """Fused attention on one GPU."""
+    workload = {"name": "attention", "args": ["--require-gpu"]}
+    return gpu_job(FIRST, {"gpus": 1, "workload": workload})
+
+
+def resnet50(workers: int) -> Json:
+    """Training by as many workers as there are GPUs; compiling would take longer than the steps."""
+    options = ["--require-gpu", f"--steps={STEPS}", "--compile=off"]
+    spec = {"workers": workers, "gpus": 1, "workload": {"name": "resnet50", "args": options}}
+    return gpu_job(GANG, spec)
+
+
+def collectives(gpus: int) -> Json:
+    """One worker with all GPUs, all operations of NCCL up to buffers of 1 GiB."""
+    options = ["--require-gpu", f"--size={LARGEST_BYTES}"]
+    return gpu_job(SUMS, {"gpus": gpus, "workload": {"name": "collectives", "args": options}})
+
+
+def check_gang(bench: Bench, gpus: list[Json]) -> Iterator[Json]:
+    """A gang of all GPUs waits while one of them is held, holds none meanwhile, and runs then."""
+    bench.apply(attention())
+    bench.until(lambda: phase(bench.job(FIRST)) == "Running", what="attention runs")
+    bench.apply(resnet50(len(gpus)))
+    bench.until(lambda: bool(bench.job(GANG).get("status", {}).get("message")), what="it waits")
+    waiting = bench.job(GANG)["status"]
+    if waiting.get("placement") or phase(bench.job(FIRST)) != "Running":
+        raise Broken(f"a gang of {len(gpus)} runs beside who holds a GPU of these: {waiting}")
+    (first,) = bench.finished(FIRST)
+    yield {"check": "fused attention on one GPU", **measured(first, gpus)}
+    what = f"a gang of {len(gpus)} waits for the GPU of another job, and holds none meanwhile"
+    yield {"check": what, "figures": {"told": waiting["message"]}}
+    (gang,) = bench.finished(GANG)
+    _check_order(bench)
+    yield {"check": f"ResNet-50 by a gang of {len(gpus)}", **measured(gang, gpus)}
+
+
+def _check_order(bench: Bench) -> None:
+    _, ended = bench.span_of(FIRST)
+    starts = sorted(started for started, _ in bench.spans_of(GANG))
+    if starts[0] < ended:
+        raise Broken(f"a worker of the gang started at {starts[0]}, before {FIRST} ended: {ended}")
+
+
+def run_queue(bench: Bench, timed: Callable[[str, Callable[[], Json]], Json]) -> Iterator[Json]:
+    """All of it; yields what came out."""
+    gpus = bench.gpus()
+    results = check_gang(bench, gpus)
+    for name in ("attention", "a gang that waits", "resnet50"):
+        yield timed(name, lambda: next(results))
+    if len(gpus) > 1:
+        bench.apply(collectives(len(gpus)))
+        what = f"collectives over {len(gpus)} GPUs of one worker"
+        yield timed(SUMS, lambda: {"check": what, **measured(bench.finished(SUMS)[0], gpus)})
