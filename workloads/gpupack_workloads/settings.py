@@ -3,6 +3,7 @@
 
 import math
 import os
+import pwd
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -102,6 +103,17 @@ def prepare(environ: MutableMapping[str, str]) -> None:
     for name, value in (NO_MULTICAST | FUSED_MULTIPLY_ADD).items():
         environ.setdefault(name, value)
     environ.setdefault("OMP_NUM_THREADS", str(usable_cpus(Path("/sys/fs/cgroup"))))
+    if not has_name(os.getuid()):
+        # torch.compile names its cache after the user, whom an image need not list.
+        environ.setdefault("USER", f"uid-{os.getuid()}")
+
+
+def has_name(uid: int) -> bool:
+    """Whether the system knows the user."""
+    try:
+        return bool(pwd.getpwuid(uid).pw_name)
+    except KeyError:
+        return False
 
 
 def temporary_folder() -> Path:

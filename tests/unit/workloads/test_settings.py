@@ -6,6 +6,9 @@ import pytest
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.settings import Gang, prepare, usable_cpus
 
+NOBODY_LISTED = 4_000_000_000
+"""A user id that no system lists."""
+
 FROM_OPERATOR = {
     "GPUPACK_JOB": "train",
     "GPUPACK_ATTEMPT": "3",
@@ -71,6 +74,16 @@ def test_products_and_sums_are_fused_unless_the_user_says_otherwise():
     environ = {"TRITON_DEFAULT_FP_FUSION": "0"}
     prepare(environ)
     assert environ["TRITON_DEFAULT_FP_FUSION"] == "0"
+
+
+def test_a_user_whom_the_image_does_not_list_has_a_name_for_torchs_cache(monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: NOBODY_LISTED)
+    environ = {}
+    prepare(environ)
+    assert environ["USER"] == f"uid-{NOBODY_LISTED}"
+    told = {"USER": "ada"}
+    prepare(told)
+    assert told["USER"] == "ada"
 
 
 def test_threads_follow_the_containers_limit_of_cgroup_v2(tmp_path):
