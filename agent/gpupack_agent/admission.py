@@ -12,7 +12,7 @@ from gpupack_agent.cgroups import CgroupState
 from gpupack_agent.errors import StartRefused
 from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.pods import Ask, PodView
-from gpupack_agent.tickets import cdi_name
+from gpupack_agent.tickets import cdi_name, handed_out
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, decode_devices
 from gpupack_crds.errors import DevicesAnnotationInvalid
@@ -56,7 +56,7 @@ def _record(pod: PodView, resource: str, tickets: frozenset[str], node: NodeView
     devices = _annotated_devices(pod)
     _check_kind(pod, resource=resource, tickets=len(tickets), devices=devices)
     for share in devices:
-        _check_device(share, node.devices.get(share.uuid))
+        _check_device(share, node.devices.get(share.uuid), resource)
     _check_unchanged(pod, devices, node)
     return Record(
         cdi_name=cdi_name(tickets),
@@ -98,8 +98,8 @@ def _annotated_devices(pod: PodView) -> tuple[DeviceShare, ...]:
 def _check_kind(
     pod: PodView, *, resource: str, tickets: int, devices: tuple[DeviceShare, ...]
 ) -> None:
-    """Whole GPUs for tickets of GPUs, one share for one slot, and as many as were asked."""
-    whole = resource == names.GPU
+    """Whole GPUs or slices for tickets of them, one share for one slot, as many as asked."""
+    whole = resource != names.GPU_SHARE
     if len(devices) != tickets or any(share.whole != whole for share in devices):
         raise StartRefused(
             f"the pod was handed {tickets} tickets of {resource}, but its annotation "
@@ -108,9 +108,11 @@ def _check_kind(
         )
 
 
-def _check_device(share: DeviceShare, device: GpuDevice | None) -> None:
-    if device is None or device.mig_parent:
-        raise StartRefused(f"device {share.uuid} is not among the GPUs that this node hands out")
+def _check_device(share: DeviceShare, device: GpuDevice | None, resource: str) -> None:
+    if device is None or device not in handed_out((device,), resource):
+        raise StartRefused(
+            f"device {share.uuid} is not among those that this node hands out as {resource}"
+        )
     if device.health == "Failed":
         raise StartRefused(f"device {share.uuid} failed: {device.cause}")
     if share.memory_mib > device.memory_mib:

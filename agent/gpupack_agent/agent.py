@@ -22,7 +22,7 @@ from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.dcgm.address import Beside, ExporterPods
 from gpupack_agent.dcgm.exporter import Exporter
-from gpupack_agent.device_plugin import DevicePlugin
+from gpupack_agent.device_plugin import DevicePlugin, DevicePlugins
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
 from gpupack_agent.foreign import ForeignDevices, VendorLibrary
 from gpupack_agent.gpu_metrics import GpuMetrics
@@ -229,11 +229,17 @@ async def _serve(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GPUNODE_SECONDS):
                 await writer.written.wait()
+        device_plugins.see(known_devices.devices.values())
         # Once before the plugins register: a kubelet that hears of no tickets rejects pods.
         housekeeping.round()
         parts.create_task(housekeeping.run(), name="housekeeping")
-        for device_plugin in device_plugins:
-            parts.create_task(device_plugin.registration.run(), name=device_plugin.plugin.resource)
+        while True:
+            change = known_devices.next_change
+            device_plugins.see(known_devices.devices.values())
+            housekeeping.round()
+            for started in device_plugins.to_start():
+                parts.create_task(started.registration.run(), name=started.plugin.resource)
+            await change.wait()
 
 
 def _foreign(settings: Settings, api: Api) -> ForeignDevices:
@@ -251,21 +257,17 @@ def _foreign(settings: Settings, api: Api) -> ForeignDevices:
     return ForeignDevices(settings.observed.vendors, labels, libraries)
 
 
-def _device_plugins(
-    prestart: PreStart, host: HostSettings, node_mode: NodeMode
-) -> tuple[DevicePlugin, ...]:
-    return tuple(
-        DevicePlugin(
-            plugin := PluginServicer(resource, prestart.prepare),
+def _device_plugins(prestart: PreStart, host: HostSettings, node_mode: NodeMode) -> DevicePlugins:
+    def make(resource: str) -> DevicePlugin:
+        plugin, is_share = PluginServicer(resource, prestart.prepare), resource == names.GPU_SHARE
+        return DevicePlugin(
+            plugin,
             Registration(plugin, host.device_plugins, node_mode.may_register),
-            prefix=prefix,
-            per_gpu=per_gpu,
+            prefix="share" if is_share else resource.rpartition("/")[2],
+            per_gpu=names.SHARE_SLOTS_PER_GPU if is_share else 1,
         )
-        for resource, prefix, per_gpu in (
-            (names.GPU, "gpu", 1),
-            (names.GPU_SHARE, "share", names.SHARE_SLOTS_PER_GPU),
-        )
-    )
+
+    return DevicePlugins(make)
 
 
 def _teller(api: Api, settings: Settings) -> Tell:

@@ -5,6 +5,7 @@ import asyncio
 import dataclasses
 import logging
 import pathlib
+from collections.abc import Iterable
 
 from gpupack_agent import holders, liveness
 from gpupack_agent.device_plugin import DevicePlugin
@@ -27,7 +28,7 @@ class Housekeeping:
 
     node: NodeState
     identities: Identities
-    device_plugins: tuple[DevicePlugin, ...]
+    device_plugins: Iterable[DevicePlugin]
     node_mode: NodeMode
     probe_file: pathlib.Path
     mps: MpsFolder | None = None

@@ -4,9 +4,10 @@
 A GPU that a scan no longer finds is not forgotten: pods may hold it, and its owner must hear of it.
 It stays, as Failed, until the GPUNode is deleted. So does what the driver reported of a GPU, until
 the node boots (`grading.rules` says why). Both outlive the agent for real GPUs, through GPUNode
-itself; simulated ones are forgotten at a restart, since the file says what they are. A MIG slice is
-forgotten at once: nobody is handed any, and a GPU that is cut anew now and then would leave more of
-them behind than GPUNode takes.
+itself; simulated ones are forgotten at a restart, since the file says what they are. A GPU that
+answers and is cut otherwise than before is not gone: what it was cut into is forgotten at once. The
+driver lets nobody cut a GPU that is used, and one that is cut now and then would leave more slices
+behind than GPUNode takes.
 
 Of what gets better that is said once it has stayed so (`grading.hysteresis`).
 
@@ -17,7 +18,7 @@ no new work: whether they work nobody knows.
 import asyncio
 import dataclasses
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -39,9 +40,21 @@ STALE_SECONDS = 30.0
 """Three scans; one that fails by chance changes nothing."""
 
 
-def merge(known: Iterable[GpuDevice], seen: Iterable[GpuDevice]) -> tuple[GpuDevice, ...]:
-    """Bring what was known up to date with what a scan saw, in order of index."""
-    merged = {device.uuid: _gone(device) for device in known if not device.mig_parent}
+def merge(
+    known: Iterable[GpuDevice], seen: Iterable[GpuDevice], answered: Collection[str] = ()
+) -> tuple[GpuDevice, ...]:
+    """Bring what was known up to date with what a scan saw, in order of index.
+
+    Args:
+        known: as GPUNode says it.
+        seen: by the scan.
+        answered: GPUs that did, cut into slices or not.
+    """
+    seen = tuple(seen)
+    there = {*answered, *(each.mig_parent or each.uuid for each in seen)}
+    merged = {
+        each.uuid: _gone(each) for each in known if (each.mig_parent or each.uuid) not in there
+    }
     merged |= {device.uuid: device for device in seen}
     return tuple(sorted(merged.values(), key=lambda device: (device.index, device.uuid)))
 
@@ -186,7 +199,8 @@ class KnownDevices:
             )
             for device in blamed
         ]
-        devices = dated(known, merge(known.values(), steady), now=now)
+        answered = {facts.uuid for facts in found.facts}
+        devices = dated(known, merge(known.values(), steady, answered), now=now)
         self._judged = {device.uuid: device for device in devices}
         self._publish(dataclasses.replace(found, devices=devices))
 

@@ -10,7 +10,7 @@ from gpupack_crds import names
 from gpupack_kube import objects
 
 RESOURCES = frozenset({names.GPU, names.GPU_SHARE})
-"""Resources that the kubelet hands out our tickets for."""
+"""Resources that the kubelet hands out our tickets for, beside those of MIG slices."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ def _has_started(pod: objects.Pod, asking: Collection[str]) -> bool:
 def _asks(containers: Iterable[objects.Container], resources: Collection[str]) -> Iterator[Ask]:
     for container in containers:
         for resource, quantity in container.resources.limits.items():
-            if resource in resources and str(quantity).isdigit() and int(quantity) > 0:
+            ours = resource in resources or resource.startswith(names.MIG_PREFIX)
+            if ours and str(quantity).isdigit() and int(quantity) > 0:
                 yield Ask(container=container.name, resource=resource, count=int(quantity))
 
 

@@ -167,8 +167,9 @@ class Registration:
 
     @property
     def _prefix(self) -> str:
-        """Dots keep gpu apart from gpu-share."""
-        return f"gpupack.{self._plugin.resource.rpartition('/')[2]}."
+        """One dot after it keeps gpu apart from gpu-share, mig-1g.18gb from mig-1g.18gb.me."""
+        name = self._plugin.resource.rpartition("/")[2].replace(".", "_")
+        return f"gpupack.{name}."
 
 
 def identity(socket: pathlib.Path) -> Identity | None:

@@ -15,6 +15,7 @@ from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.prestart import NodeState
 from gpupack_agent.usage import Usage, usage
+from gpupack_crds import names
 from gpupack_crds.gpunode import MAX_GPUS, GpuDevice, GpuHolder, GpuNodeStatus
 
 MOST_HOLDERS = 1024
@@ -96,6 +97,13 @@ def usage_in(status: GpuNodeStatus) -> Usage:
     return Usage(free=status.free, shared=status.shared, held=status.held, held_by=status.held_by)
 
 
+def _resource(device: GpuDevice, node_mode: NodeMode) -> str:
+    """A slice of a node of our own is of its profile's; else who hands it out says."""
+    if device.mig_profile and node_mode.mode == "owned":
+        return names.mig_resource(device.mig_profile)
+    return node_mode.resource_of(device.uuid)
+
+
 def describe(
     findings: Findings,
     node_mode: NodeMode,
@@ -105,7 +113,7 @@ def describe(
 ) -> GpuNodeStatus:
     """Put a status together."""
     shown = {
-        each.uuid: msgspec.structs.replace(each, resource=node_mode.resource_of(each.uuid))
+        each.uuid: msgspec.structs.replace(each, resource=_resource(each, node_mode))
         for each in findings.devices
     }
     others = (each for each in foreign if each.uuid not in shown)

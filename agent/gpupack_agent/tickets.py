@@ -46,9 +46,20 @@ def grade(ids: Iterable[str], *, held: Collection[str], unusable: int) -> tuple[
     return tuple(Ticket(each, healthy=each not in unhealthy) for each in ordered)
 
 
-def gpus(devices: Iterable[GpuDevice]) -> list[GpuDevice]:
-    """The GPUs that can be handed out; MIG slices are resources of their own."""
-    return [device for device in devices if not device.mig_parent]
+def handed_out(devices: Iterable[GpuDevice], resource: str) -> list[GpuDevice]:
+    """The devices that tickets of a resource stand for: GPUs, or the MIG slices of one profile."""
+    return [device for device in devices if _is_of(device, resource)]
+
+
+def slice_resources(devices: Iterable[GpuDevice]) -> set[str]:
+    """The resources of the MIG slices among them."""
+    return {names.mig_resource(device.mig_profile) for device in devices if device.mig_profile}
+
+
+def _is_of(device: GpuDevice, resource: str) -> bool:
+    if device.mig_parent:
+        return bool(device.mig_profile) and names.mig_resource(device.mig_profile) == resource
+    return resource in {names.GPU, names.GPU_SHARE}
 
 
 def unusable(

@@ -3,7 +3,7 @@
 
 from typing import Annotated, ClassVar, Final, Literal
 
-from gpupack_crds.names import EXTENDED_RESOURCE, GPU, GROUP, MAX_JOB_NAME
+from gpupack_crds.names import EXTENDED_RESOURCE, GPU, GROUP, MAX_JOB_NAME, MIG_PROFILE
 from gpupack_crds.template import Template
 from gpupack_crds.wire import Rule, Wire, described
 
@@ -80,7 +80,7 @@ class Share(Wire, frozen=True):
             "its percent of the multiprocessors and its memory, the shares compute at the same "
             "time, and a container that takes more memory than its share is ended; a program that "
             "means harm can leave MPS, and one that faults takes the others of the GPU along. "
-            "strict: no share is; ask for whole GPUs."
+            "strict: no share is; ask for MIG slices or whole GPUs."
         ),
     ] = "cooperative"
     share_with: Annotated[
@@ -103,7 +103,7 @@ class Share(Wire, frozen=True):
         Rule(
             "self.isolation != 'strict'",
             "nothing isolates shares of a GPU strictly from each other: ask for gpus: 1 instead of "
-            "a share, or set isolation to limited",
+            "a share, with mig: 1g.18gb or the like for a MIG slice, or set isolation to limited",
             ".isolation",
         ),
     )
@@ -201,7 +201,27 @@ class GpuJobSpec(Wire, frozen=True):
         ]
         | None
     ) = None
-    gpus: Annotated[int, described("Whole GPUs for each worker.", ge=1, le=64)] | None = None
+    gpus: (
+        Annotated[
+            int,
+            described(
+                "Whole GPUs for each worker; with mig: so many slices of that profile.", ge=1, le=64
+            ),
+        ]
+        | None
+    ) = None
+    mig: (
+        Annotated[
+            str,
+            described(
+                "Profile of MIG slices, as nvidia-smi has it, such as 1g.18gb: gpus are slices of "
+                "that profile then, which may be of different GPUs of a node. A process uses one. "
+                "GPUs are taken as they are cut: gpupack cuts none.",
+                max_length=32,
+            ),
+        ]
+        | None
+    ) = None
     share: Annotated[
         Share | None,
         described("A part of one GPU for each worker, instead of gpus."),
@@ -343,6 +363,29 @@ class GpuJobSpec(Wire, frozen=True):
             "set exactly one of gpus (whole GPUs for each worker) and share (a part of one GPU)",
         ),
         Rule(
+            f"!has(self.mig) || self.mig.matches('{MIG_PROFILE}')",
+            "mig is the profile of MIG slices as nvidia-smi has it, such as 1g.18gb or 3g.71gb",
+            ".mig",
+        ),
+        Rule(
+            "!has(self.mig) || !has(self.share)",
+            "a MIG slice is not shared; remove share and say by gpus how many slices each worker "
+            "has, or remove mig",
+            ".mig",
+        ),
+        Rule(
+            f"!has(self.mig) || self.resourceName == '{GPU}'",
+            "mig asks for slices that gpupack hands out; remove mig, or resourceName: where "
+            "another device plugin serves slices, their resource alone says the profile",
+            ".mig",
+        ),
+        Rule(
+            "!has(self.mig) || (self.interconnect != 'nvlink' && (!has(self.spread) || "
+            "!has(self.spread.oneClique) || !self.spread.oneClique))",
+            "MIG slices have no NVLink; remove interconnect and spread.oneClique, or mig",
+            ".mig",
+        ),
+        Rule(
             "!has(self.priorityClassName) || self.priority == 0",
             "set one of priority and priorityClassName, whose value is the priority",
             ".priorityClassName",
@@ -457,6 +500,7 @@ FIXED_FIELDS = (
     "minWorkers",
     "gpus",
     "share",
+    "mig",
     "resourceName",
     "gpuModels",
     "minMemory",

@@ -173,6 +173,18 @@ class GpuDevice(Wire, frozen=True):
     mig_parent: Annotated[
         str, described("UUID of the GPU that this MIG slice is part of.", max_length=128)
     ] = ""
+    mig_profile: Annotated[
+        str, described("Profile of this MIG slice, such as 1g.18gb; empty: a GPU.", max_length=32)
+    ] = ""
+    mig_start: (
+        Annotated[
+            int, described("The first of the GPU's memory slots that the slice takes.", ge=0, le=31)
+        ]
+        | None
+    ) = None
+    mig_size: (
+        Annotated[int, described("How many memory slots the slice takes.", ge=1, le=32)] | None
+    ) = None
     simulated: Annotated[
         bool, described("True: there is no such GPU; the agent runs on a simulated inventory.")
     ] = False

@@ -22,6 +22,10 @@ GPU_PERCENT: Final = f"{GROUP}/gpu-percent"
 """Percent of one GPU's compute that a share asks for; advertised by nobody, read by the ledger."""
 GPU_MEMORY: Final = f"{GROUP}/gpu-memory"
 """Memory that a share asks for, in bytes; advertised by nobody, read by the ledger."""
+MIG_PREFIX: Final = f"{GROUP}/mig-"
+"""MIG slices, one resource for each profile; the device plugin advertises one ticket a slice."""
+MIG_PROFILE: Final = "^([1-7]c[.])?[1-7]g[.][0-9]{1,3}gb([+-][a-z]+([.][a-z]+)?)?$"
+"""A profile's name as NVML has it, such as 1g.18gb or 1g.18gb+me."""
 
 DEVICES_ANNOTATION: Final = f"{GROUP}/devices"
 """On a pod: its devices, written by the Binding and by nothing else."""
@@ -94,6 +98,19 @@ def foreign_resources(text: str) -> tuple[str, ...]:
         if not re.fullmatch(EXTENDED_RESOURCE, name) or name.startswith(f"{GROUP}/"):
             raise ValueError(name)
     return tuple(dict.fromkeys(resources))
+
+
+def mig_resource(profile: str) -> str:
+    """The resource of a MIG profile; a plus is a dot there, as NVIDIA's plugin has it."""
+    return f"{MIG_PREFIX}{profile.replace('+', '.')}"
+
+
+def mig_profile(resource: str) -> str:
+    """The profile of such a resource; empty where it is none."""
+    if not resource.startswith(MIG_PREFIX):
+        return ""
+    profile = resource.removeprefix(MIG_PREFIX).replace("gb.", "gb+", 1)
+    return profile if re.fullmatch(MIG_PROFILE, profile) else ""
 
 
 def job_name(gpujob: str, *, attempt: int) -> str:

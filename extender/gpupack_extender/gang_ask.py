@@ -24,6 +24,7 @@ _TOLD: Final = (
     "min_workers",
     "gpus",
     "share",
+    "mig",
     "resource_name",
     "gpu_models",
     "min_memory",

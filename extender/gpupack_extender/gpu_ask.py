@@ -3,6 +3,7 @@
 
 gpupack.dev/gpu: N                                      whole GPUs that gpupack hands out
 gpupack.dev/gpu-share: 1, -percent: 1-99, -memory: M    a share of one of them
+gpupack.dev/mig-1g.18gb: N, or another profile's        MIG slices of them
 nvidia.com/gpu: N, or another name that is observed     whole GPUs of another device plugin
 """
 
@@ -27,16 +28,21 @@ _WHOLE_PERCENT = 100
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAsk:
-    """Whole GPUs or a share of one, never both; `resource` as core spells it."""
+    """Whole GPUs, a share of one, or MIG slices: one of them; `resource` as core spells it."""
 
     gpus: int | None = None
     share: core.Share | None = None
+    slices: core.Slices | None = None
     resource: str = ""
 
 
 def asks(limits: Quantities, observed: Collection[str]) -> bool:
     """Whether these limits ask for GPUs, well or badly."""
-    return any(name in limits for name in OURS) or any(name in limits for name in observed)
+    return (
+        any(name in limits for name in OURS)
+        or any(name in limits for name in observed)
+        or any(name.startswith(names.MIG_PREFIX) for name in limits)
+    )
 
 
 def read(
@@ -54,16 +60,20 @@ def read(
         QuantityInvalid: a quantity cannot be read.
     """
     asked = [name for name in (*OURS, *observed) if name in limits]
+    asked += sorted(name for name in limits if name.startswith(names.MIG_PREFIX))
     kinds = {names.GPU_SHARE if name in _OF_A_SHARE else name: None for name in asked}
     if len(kinds) != 1:
         raise AskInvalid(
             f"one container asks for {' and '.join(kinds) or 'no GPU'}; ask for one kind of GPU: "
-            f"whole ones ({', '.join((names.GPU, *observed))}) or a share ({names.GPU_SHARE})"
+            f"whole ones ({', '.join((names.GPU, *observed))}), a share ({names.GPU_SHARE}) or MIG "
+            f"slices of one profile ({names.MIG_PREFIX}1g.18gb)"
         )
     (kind,) = kinds
     if kind == names.GPU_SHARE:
         share = sharing.of_annotations(_share(limits), annotations, namespace=namespace)
         return GpuAsk(share=share)
+    if kind.startswith(names.MIG_PREFIX):
+        return GpuAsk(slices=_slices(kind, limits[kind]))
     return GpuAsk(gpus=_whole(kind, limits[kind]), resource=resource_in_core(kind))
 
 
@@ -80,6 +90,10 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
             f"resourceName {resource!r} is not served; use one of: "
             f"{', '.join((names.GPU, *observed))}"
         )
+    if spec.mig is not None:
+        if resource != names.GPU:
+            raise AskInvalid(f"{resource} has no mig; remove mig or resourceName")
+        return GpuAsk(slices=core.Slices(spec.mig, spec.gpus or 1))
     if spec.share is None:
         return GpuAsk(gpus=spec.gpus, resource=resource_in_core(resource))
     if resource != names.GPU:
@@ -107,6 +121,15 @@ def _whole(kind: str, asked: str | float) -> int:
             f"{kind} is {gpus}; no node has more than {MOST_GPUS} GPUs: ask for fewer, in more pods"
         )
     return gpus
+
+
+def _slices(kind: str, asked: str | float) -> core.Slices:
+    profile, number = names.mig_profile(kind), _whole(kind, asked)
+    if not profile:
+        raise AskInvalid(
+            f"{kind} names no MIG profile; ask for one such as {names.MIG_PREFIX}1g.18gb"
+        )
+    return core.Slices(profile, number)
 
 
 def _share(limits: Quantities) -> core.Share:

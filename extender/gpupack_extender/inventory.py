@@ -43,7 +43,7 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
             pods=min(quantity.count(allocatable.get("pods", 0)), MOST_PODS),
             labels=node.metadata.labels,
             taints=tuple(map(_taint, node.spec.taints)),
-            ready=_is_ready(node) and _hands_out_tickets(node, resources),
+            ready=_is_ready(node) and _hands_out_tickets(node, gpus, resources),
             cordoned=node.spec.unschedulable,
         )
     except (core.Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
@@ -58,9 +58,11 @@ def _decided(devices: tuple[core.Device, ...], gpus: GpuNode) -> tuple[core.Devi
     def health(device: core.Device) -> core.Health:
         if device.health is core.Health.FAILED:
             return device.health
-        if any(entry.covers(device.uuid, mode) for entry in entries):
+        # Of a slice it is its GPU that was decided about; in maintenance it can be by itself.
+        gpu = device.parent or device.uuid
+        if any(entry.covers(uuid, mode) for entry in entries for uuid in (device.uuid, gpu)):
             return core.Health.MAINTENANCE
-        match phases.get(device.uuid):
+        match phases.get(gpu):
             case "Quarantined":
                 return core.Health.DRAINING
             case "Probation":
@@ -93,12 +95,14 @@ def _observed(gpus: GpuNode, observed: Collection[str]) -> tuple[str, ...]:
 
 
 def _named(gpus: GpuNode) -> tuple[core.Device, ...]:
-    """The GPUs, counted anew in the driver's order.
+    """The GPUs and MIG slices, counted anew in the driver's order.
 
     Its own numbers are no identity: a GPU that is gone keeps the one that it had, and the driver
     may have given that to another since.
     """
-    ordered = sorted(_whole_gpus(gpus.status.devices), key=lambda each: (each.index, each.uuid))
+    devices = gpus.status.devices
+    ours = [*_whole_gpus(devices), *_slices(devices)]
+    ordered = sorted(ours, key=lambda each: (each.index, each.uuid))
     return tuple(_device(device, index) for index, device in enumerate(ordered))
 
 
@@ -135,6 +139,15 @@ def _whole_gpus(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
     return [each for each in devices if not each.mig_parent and each.uuid not in parents]
 
 
+def _slices(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
+    """Those that the kubelet can hand out by a resource of their profile's."""
+    return [
+        each
+        for each in devices
+        if each.mig_parent and names.mig_profile(names.mig_resource(each.mig_profile))
+    ]
+
+
 def _device(device: GpuDevice, index: int) -> core.Device:
     if device.memory_mib > MOST_GPU_MEMORY:
         raise InventoryInvalid(f"{device.uuid} has {device.memory_mib} MiB; no GPU has")
@@ -148,7 +161,9 @@ def _device(device: GpuDevice, index: int) -> core.Device:
         numa_node=device.numa_node,
         clique=device.nvlink_clique,
         health=_HEALTH[device.health],
-        max_shares=names.SHARE_SLOTS_PER_GPU,
+        max_shares=0 if device.mig_parent else names.SHARE_SLOTS_PER_GPU,
+        profile=device.mig_profile if device.mig_parent else "",
+        parent=core.DeviceUuid(device.mig_parent),
         limits=device.limits != "None",
     )
 
@@ -157,15 +172,23 @@ def _taint(taint: objects.Taint) -> core.Taint:
     return core.Taint(taint.key, taint.value, core.Effect(taint.effect))
 
 
-def _hands_out_tickets(node: objects.Node, observed: Collection[str]) -> bool:
+def _hands_out_tickets(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> bool:
     """Whether the kubelet counts tickets of all our device plugins, or of any observed one.
 
     While a plugin is away it counts none, and would fail for good every pod that is bound there. Of
     an observed plugin that is away there are no devices, so nobody is bound there for them.
     """
-    expected = observed or (names.GPU, names.GPU_SHARE)
+    expected = observed or _tickets(gpus.status.devices)
     counts = [quantity.count(node.status.allocatable.get(name, 0)) > 0 for name in expected]
     return any(counts) if observed else all(counts)
+
+
+def _tickets(devices: tuple[GpuDevice, ...]) -> set[str]:
+    """By which names our agent hands out these; of a profile all of whose slices failed none is."""
+    cut = _slices(devices)
+    of_slices = {names.mig_resource(each.mig_profile) for each in cut if each.health != "Failed"}
+    whole = _whole_gpus(devices) or not cut
+    return of_slices | ({names.GPU, names.GPU_SHARE} if whole else set())
 
 
 def _is_ready(node: objects.Node) -> bool:

@@ -12,6 +12,9 @@ from gpupack_extender import sharing
 from gpupack_extender.gpu_ask import MILLI_PER_PERCENT
 from gpupack_extender.ledger.claims import Allocation
 
+SLICE = "MIG-"
+"""What NVIDIA's UUIDs of MIG slices begin with, and ours of simulated ones."""
+
 
 def mismatch(request: core.Request, allocation: Allocation) -> str:
     """Why a pod that asks for this cannot have the place; empty if it can."""
@@ -24,13 +27,17 @@ def mismatch(request: core.Request, allocation: Allocation) -> str:
 def _asked(request: core.Request) -> str:
     if request.share is not None:
         return _share(request.share.milli, request.share.memory, request.share.group)
+    if request.slices is not None:
+        return _slices(request.slices.number)
     return _whole(request.gpus or 0, request.resource or names.GPU)
 
 
 def _held(allocation: Allocation) -> str:
     grants = allocation.placement.devices
     parts = [_share(grant.milli, grant.memory, grant.group) for grant in grants if grant.shares]
-    whole = len(grants) - len(parts)
+    cut = sum(grant.uuid.startswith(SLICE) for grant in grants)
+    parts += [_slices(cut)] if cut else []
+    whole = sum(not grant.shares for grant in grants) - cut
     counts = ({names.GPU: whole} if whole else {}) | dict(allocation.tickets)
     return " and ".join([*parts, *(_whole(number, name) for name, number in counts.items())])
 
@@ -40,6 +47,11 @@ def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
     kind = "" if isolation == "cooperative" else f"{isolation} "
     alone = f" beside those of namespace {only_with} alone" if only_with else ""
     return f"a {kind}share of {milli // MILLI_PER_PERCENT}% and {memory} MiB{alone}"
+
+
+def _slices(number: int) -> str:
+    """Of which profile a place's are is not known here; the agent gives those asked for alone."""
+    return f"{number} MIG slice{'' if number == 1 else 's'}"
 
 
 def _whole(number: int, name: str) -> str:

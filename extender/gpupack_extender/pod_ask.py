@@ -109,6 +109,7 @@ def request(
     return core.Request(
         gpus=ask.gpus,
         share=ask.share,
+        slices=ask.slices,
         resource=ask.resource,
         cpu=cpu,
         memory=memory,

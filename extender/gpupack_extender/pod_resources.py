@@ -42,18 +42,28 @@ def needs(spec: objects.PodSpec) -> tuple[core.MilliCpu, core.MiB]:
 
 
 def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
-    """GPUs and slots for shares that the kubelet counts for a pod, by resource name.
+    """GPUs, slices and slots for shares that the kubelet counts for a pod, by resource name.
 
     Raises:
         AskInvalid: a quantity cannot be read.
     """
     try:
-        counted = {
-            name: believed(_counted(spec, name)) for name in (names.GPU, names.GPU_SHARE, *observed)
-        }
+        asked = (names.GPU, names.GPU_SHARE, *observed, *_slices(spec))
+        counted = {name: believed(_counted(spec, name)) for name in asked}
     except QuantityInvalid as error:
         raise AskInvalid(f"GPUs cannot be counted: {error}") from error
     return {name: number for name, number in counted.items() if number}
+
+
+def _slices(spec: objects.PodSpec) -> set[str]:
+    """The resources of MIG slices that any container names."""
+    containers = (*spec.containers, *spec.init_containers)
+    return {
+        name
+        for container in containers
+        for name in container.resources.limits
+        if name.startswith(names.MIG_PREFIX)
+    }
 
 
 def long_running(spec: objects.PodSpec) -> list[objects.Container]:

@@ -77,6 +77,32 @@ class FakeNvml:
     def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, index):
         return self.tell(dict(enumerate(gpu["slices"])), index)
 
+    def nvmlDeviceGetGpuInstanceId(self, mig_slice):
+        return self.tell(mig_slice, "gi")
+
+    def nvmlDeviceGetComputeInstanceId(self, mig_slice):
+        return self.tell(mig_slice, "ci")
+
+    def nvmlDeviceGetGpuInstanceById(self, gpu, number):
+        return next(each for each in gpu["slices"] if each["gi"] == number)
+
+    def nvmlGpuInstanceGetInfo(self, instance):
+        start, size = instance["at"]
+        placement = types.SimpleNamespace(start=start, size=size)
+        return types.SimpleNamespace(profileId=instance["profile"], placement=placement)
+
+    def nvmlDeviceGetAttributes(self, mig_slice):
+        whole, part = mig_slice["compute"]
+        return types.SimpleNamespace(
+            gpuInstanceSliceCount=whole,
+            computeInstanceSliceCount=part,
+            memorySizeMB=mig_slice["mib"],
+        )
+
+    def nvmlDeviceGetGpuInstanceProfileInfo(self, gpu, kind, version=2):
+        number, name = self.tell(self.tell(gpu, "profiles"), kind)
+        return types.SimpleNamespace(id=number, name=f"MIG {name}".encode())
+
     def nvmlDeviceGetFieldValues(self, gpu, fields):
         action = types.SimpleNamespace(uiVal=self.tell(gpu, "action"))
         known = {230: types.SimpleNamespace(nvmlReturn=0, valueType=1, value=action)}
@@ -119,3 +145,17 @@ class FakeNvml:
 def gpu(index, **facts):
     plain = {"uuid": f"GPU-{index}", "name": "NVIDIA H200", "minor": index, "mib": 143771}
     return plain | facts
+
+
+def mig_slice(uuid, *, gi=1, ci=0, at=(0, 1), profile=19, compute=(1, 1), mib=16384):
+    """`compute`: slices of multiprocessors of the GPU instance, and of the compute instance."""
+    return {
+        "uuid": uuid,
+        "name": "NVIDIA H200 MIG",
+        "mib": mib,
+        "gi": gi,
+        "ci": ci,
+        "at": at,
+        "profile": profile,
+        "compute": compute,
+    }

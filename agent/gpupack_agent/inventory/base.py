@@ -23,7 +23,11 @@ class Findings:
     facts: tuple[GpuFacts, ...] = dataclasses.field(default=(), compare=False)
     """What the driver tells of each GPU, which changes from scan to scan."""
     minors: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
-    """Of each GPU's device node, by UUID; a missing one is not told."""
+    """Of each GPU's device node, by UUID; a missing one is not told. Of a MIG slice its GPU's."""
+    instances: Mapping[str, tuple[int, int]] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
+    """Of each MIG slice the numbers of its GPU instance and its compute instance, by UUID."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

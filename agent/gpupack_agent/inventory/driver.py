@@ -16,7 +16,7 @@ from dataclasses import replace
 import msgspec
 
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
-from gpupack_agent.inventory import driver_files
+from gpupack_agent.inventory import driver_files, mig_files
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.inventory.driver_process import DriverProcess, command
 from gpupack_crds.gpunode import GpuDevice
@@ -57,6 +57,7 @@ class DriverInventory:
         self._known: dict[int, tuple[GpuDevice, ...]] = {}
         """As each was last seen, by index; several where it is cut into slices."""
         self._minors: Mapping[str, int] = {}
+        self._instances: Mapping[str, tuple[int, int]] = {}
         self._forgets = False
 
     async def scan(self) -> Findings:
@@ -77,13 +78,25 @@ class DriverInventory:
 
     def injection(self, uuids: Sequence[str]) -> Injection:
         """Device nodes of these GPUs and the driver's libraries; files alone are looked at."""
-        minors = self._minors
+        minors, instances = self._minors, self._instances
         if unknown := [uuid for uuid in uuids if uuid not in minors]:
             raise InventoryUnavailable(
                 f"the driver does not tell the device node of {', '.join(unknown)}: it was not "
                 "found by the last scan, or gives no minor number"
             )
-        return driver_files.injection(self._host_root, [minors[uuid] for uuid in uuids])
+        made = driver_files.injection(self._host_root, {minors[uuid] for uuid in uuids})
+        slices = [uuid for uuid in uuids if uuid in instances]
+        if not slices:
+            return made
+        caps = [
+            node
+            for uuid in slices
+            for node in mig_files.capabilities(self._host_root, minors[uuid], *instances[uuid])
+        ]
+        # A slice is chosen by its UUID alone: CUDA gives its GPU no index that could name it.
+        environment = {**made.environment, "CUDA_VISIBLE_DEVICES": ",".join(slices)}
+        nodes = tuple(dict.fromkeys((*made.device_nodes, *caps)))
+        return replace(made, device_nodes=nodes, environment=environment)
 
     def forget(self) -> None:
         """XIDs of the past do not count any more; the driver's recovery action does."""
@@ -117,7 +130,7 @@ class DriverInventory:
         for device in findings.devices:
             found.setdefault(device.index, []).append(device)
         self._known |= {index: tuple(devices) for index, devices in found.items()}
-        self._minors = findings.minors
+        self._minors, self._instances = findings.minors, findings.instances
         silent = [
             msgspec.structs.replace(device, health="Failed", cause=HANGS)
             for index in self._hung

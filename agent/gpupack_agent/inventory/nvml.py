@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.grading import rules
-from gpupack_agent.inventory import driver_files
+from gpupack_agent.inventory import driver_files, mig
 from gpupack_agent.inventory.activity import Activity
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import GpuFacts, cpu_list
@@ -59,6 +59,7 @@ class NvmlReader:
         self._activity = Activity(nvml)
         self._readings = Readings(nvml, host_root)
         self._peers = Peers(nvml)
+        self._instances: dict[str, tuple[int, int]] = {}
 
     def scan(self, skip: Collection[int] = ()) -> Findings:
         """Read every GPU that answers.
@@ -86,12 +87,18 @@ class NvmlReader:
         read = [
             (gpu, facts) for gpu in gpus if (facts := self._guarded(self._facts, gpu)) is not None
         ]
+        self._instances = {}
+        devices = tuple(self._devices(read))
+        minors |= {
+            each.uuid: minors[each.mig_parent] for each in devices if each.mig_parent in minors
+        }
         return Findings(
-            devices=tuple(self._devices(read)),
+            devices=devices,
             facts=tuple(facts for _, facts in read),
             driver_version=driver,
             busy=self._activity.busy({gpu.uuid: gpu.handle for gpu in gpus}),
             minors=minors,
+            instances=self._instances,
             cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}",
         )
 
@@ -129,7 +136,7 @@ class NvmlReader:
             nvlinks=len(facts.links.nvlinks),
             nvlinks_down=tuple(link for link, up in enumerate(facts.links.nvlinks) if not up),
         )
-        slices = self._slices(gpu.handle)
+        slices = mig.slices(self._nvml, gpu.handle)
         if slices is None:
             return [
                 describe(
@@ -138,7 +145,20 @@ class NvmlReader:
                     p2p_clique=self._peers.p2p.get(gpu.index),
                 )
             ]
-        return [describe(**self._identity(each), mig_parent=gpu.uuid) for each in slices]
+        found = []
+        for each in slices:
+            identity = self._identity(each.handle)
+            self._instances[identity["uuid"]] = (each.gpu, each.compute)
+            found.append(
+                describe(
+                    **identity,
+                    mig_parent=gpu.uuid,
+                    mig_profile=each.profile,
+                    mig_start=each.start,
+                    mig_size=each.size,
+                )
+            )
+        return found
 
     def _identity(self, handle: Any) -> dict[str, Any]:
         return {
@@ -146,18 +166,6 @@ class NvmlReader:
             "model": self._nvml.nvmlDeviceGetName(handle),
             "memory_mib": self._nvml.nvmlDeviceGetMemoryInfo(handle).total // BYTES_PER_MIB,
         }
-
-    def _slices(self, handle: Any) -> list[Any] | None:
-        """Handles of the MIG devices; None where MIG is off or unknown to the board."""
-        mode = self._told(self._nvml.nvmlDeviceGetMigMode, handle)
-        if mode is None or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
-            return None
-        most = self._nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
-        slices = (
-            self._told(self._nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
-            for index in range(most)
-        )
-        return [each for each in slices if each is not None]
 
     def _told(self, call: Callable[..., T], *arguments: Any) -> T | None:
         """Ask for something that not every driver or board tells."""

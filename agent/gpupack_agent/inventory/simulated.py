@@ -5,6 +5,7 @@
     - match: "gpupack-*"          # the first entry whose pattern fits the node's name counts
       devices:
       - {model: NVIDIA H200, memoryMiB: 143771, count: 8, nvlinkClique: 0, numaNode: 0}
+      - {model: NVIDIA H200, memoryMiB: 143771, mig: [3g.71gb, 1g.18gb, 1g.18gb]}  # cut into slices
 
 Nothing outside this module treats simulated GPUs differently, but everything says that they are:
 each carries `simulated: true` into GPUNode, container environment and results.
@@ -26,7 +27,10 @@ from gpupack_crds.wire import Wire
 
 
 class SimulatedGroup(Wire, frozen=True, forbid_unknown_fields=True):
-    """`count` GPUs that are alike. `health` and `cause` let a test make them fail."""
+    """`count` GPUs that are alike. `health` and `cause` let a test make them fail.
+
+    `mig`: profiles of the slices that each is cut into, at NVIDIA's places in this order.
+    """
 
     model: str
     memory_mib: int
@@ -35,6 +39,7 @@ class SimulatedGroup(Wire, frozen=True, forbid_unknown_fields=True):
     numa_node: int | None = None
     health: Health = "Healthy"
     cause: str = ""
+    mig: tuple[str, ...] = ()
 
 
 class SimulatedNodes(Wire, frozen=True, forbid_unknown_fields=True):
@@ -88,7 +93,7 @@ class SimulatedInventory:
     def _devices(self, groups: tuple[SimulatedGroup, ...]) -> Iterator[GpuDevice]:
         copies = itertools.chain.from_iterable((group,) * group.count for group in groups)
         for index, group in enumerate(copies):
-            yield GpuDevice(
+            whole = GpuDevice(
                 uuid=simulated_uuid(self._node, index),
                 index=index,
                 model=group.model,
@@ -99,6 +104,31 @@ class SimulatedInventory:
                 nvlink_clique=group.nvlink_clique,
                 limits="Simulated",
                 simulated=True,
+            )
+            yield from self._cut(whole, group.mig) if group.mig else (whole,)
+
+    def _cut(self, whole: GpuDevice, profiles: Sequence[str]) -> Iterator[GpuDevice]:
+        """The slices of a GPU, which has no shares and no NVLink any more."""
+        # With core comes numpy, which an agent of real GPUs does without.
+        from gpupack_core import InvalidInventory, MiB, mig  # noqa: PLC0415
+
+        memory = MiB(whole.memory_mib)
+        try:
+            layout, family = mig.layout(memory, profiles), mig.family_of(memory)
+        except InvalidInventory as error:
+            raise InventoryUnavailable(f"simulated inventory {self._path}: {error}") from error
+        for number, slot in enumerate(layout):
+            yield msgspec.structs.replace(
+                whole,
+                uuid=f"MIG{whole.uuid.removeprefix('GPU')}-{number}",
+                model=f"{whole.model} MIG {slot.profile}",
+                memory_mib=whole.memory_mib * slot.size // (family.slots if family else slot.size),
+                nvlink_clique=None,
+                limits="None",
+                mig_parent=whole.uuid,
+                mig_profile=slot.profile,
+                mig_start=slot.start,
+                mig_size=slot.size,
             )
 
 

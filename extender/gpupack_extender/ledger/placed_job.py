@@ -67,6 +67,7 @@ class PlacedJobSpec(objects.View, frozen=True):
     min_workers: int | None = None
     gpus: int | None = None
     share: dict[str, Any] | None = None
+    mig: str | None = None
     resource_name: str = names.GPU
     gpu_models: tuple[str, ...] = ()
     min_memory: str | None = None
@@ -186,7 +187,9 @@ class PlacedJob(objects.Object, frozen=True):
     @property
     def tickets(self) -> dict[str, int]:
         """What the kubelet counts for a worker whose devices the status does not name."""
-        return {self.spec.resource_name: self.spec.gpus} if self.spec.gpus else {}
+        mig, resource = self.spec.mig, self.spec.resource_name
+        name = names.mig_resource(mig) if mig else resource
+        return {name: self.spec.gpus} if self.spec.gpus else {}
 
 
 PLACED_JOBS = Resource(names.API_PREFIX, "gpujobs", PlacedJob)

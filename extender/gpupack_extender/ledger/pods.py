@@ -245,10 +245,12 @@ class Pods:
         except AskInvalid as error:
             self._complain(pod, f"is counted without GPUs: {error}")
             return {}
-        named = Counter(names.GPU if share.whole else names.GPU_SHARE for share in held)
+        # A pod asks for one resource; what an annotation names of slices is of the profile asked.
+        whole = next((name for name in counted if names.mig_profile(name)), names.GPU)
+        named = Counter(whole if share.whole else names.GPU_SHARE for share in held)
         beyond = {name: number - named[name] for name, number in counted.items()}
         unnamed = {name: number for name, number in beyond.items() if number > 0}
-        for name in (names.GPU, names.GPU_SHARE):
+        for name in dict.fromkeys((names.GPU, names.GPU_SHARE, whole)):
             if name in unnamed:
                 text = "which its annotation does not name: gpupack did not bind it"
                 self._complain(pod, f"holds {unnamed[name]} of the kubelet's {name}, {text}")

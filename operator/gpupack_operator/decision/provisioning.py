@@ -139,7 +139,7 @@ def _lacking(
     answer = observation.answer
     if not isinstance(answer, Waits):
         return request
-    lacks = answer.lacks_room if observation.job.spec.share is None else None
+    lacks = answer.lacks_room if _is_of_whole_gpus(observation) else None
     starts_in = lacks.starts_in_seconds if lacks else None
     if lacks and (starts_in is None or starts_in > settings.soon_seconds):
         since = request.lacking_since or times.write(observation.now)
@@ -281,3 +281,9 @@ def _written(
         return write.without(status, Type.NODES_REQUESTED)
     value: ConditionStatus = "True" if request.is_open else "False"
     return write.set(status, Type.NODES_REQUESTED, value, *told)
+
+
+def _is_of_whole_gpus(observation: Observation) -> bool:
+    """Nodes are asked for by their GPUs; how a new one's would be cut or shared nobody knows."""
+    spec = observation.job.spec
+    return spec.share is None and spec.mig is None

@@ -18,11 +18,13 @@ OURS = frozenset({names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMOR
 
 
 def limits(spec: GpuJobSpec) -> dict[str, str]:
-    """Limits of the worker container: whole GPUs, or a share of one.
+    """Limits of the worker container: whole GPUs, MIG slices, or a share of a GPU.
 
     A share's memory in whole MiB, as the ledger counts it: Kubernetes takes integers alone for such
     a resource, and 0.1Gi is not a whole number of bytes.
     """
+    if spec.mig is not None:
+        return {names.mig_resource(spec.mig): str(spec.gpus or 1)}
     if spec.share is None:
         return {spec.resource_name: str(spec.gpus or 1)}
     return {

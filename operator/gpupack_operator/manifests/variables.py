@@ -130,8 +130,8 @@ def _for_elastic_torch(job: GpuJob, meeting_point: str, *, attempt: int) -> dict
 
 
 def _backend(spec: GpuJobSpec, distributed: Distributed) -> Backend:
-    """NCCL refuses two ranks on one GPU, and several shares may be on one."""
-    if spec.share and distributed.backend == "auto":
+    """NCCL refuses two ranks on one GPU, and several shares or slices may be on one."""
+    if (spec.share or spec.mig) and distributed.backend == "auto":
         return "gloo"
     return distributed.backend
 

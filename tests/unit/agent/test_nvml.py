@@ -7,9 +7,10 @@ import types
 
 import pynvml
 import pytest
-from fake_nvml import FakeNvml, gpu
+from fake_nvml import FakeNvml, gpu, mig_slice
 
 from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.mig import profile_name
 from gpupack_agent.inventory.nvml import NvmlReader, open_nvml
 from gpupack_agent.inventory.xids import XidWatcher
 
@@ -68,10 +69,48 @@ def test_gpus_of_one_island_share_a_clique(tmp_path):
 
 
 def test_a_gpu_that_is_cut_into_slices_is_listed_as_its_slices(tmp_path):
-    slices = [{"uuid": "MIG-1", "name": "H200 MIG 1g", "mib": 16384}]
-    _, nvml = inventory(tmp_path, gpu(0, mig=1, slices=slices))
-    (one,) = nvml.scan().devices
+    slices = [mig_slice("MIG-1", gi=9, at=(6, 1))]
+    _, nvml = inventory(tmp_path, gpu(0, mig=1, slices=slices, minor=4))
+    found = nvml.scan()
+    (one,) = found.devices
     assert (one.uuid, one.mig_parent, one.memory_mib) == ("MIG-1", "GPU-0", 16384)
+    assert (one.mig_profile, one.mig_start, one.mig_size) == ("1g.18gb", 6, 1)
+    assert (found.minors["MIG-1"], found.instances["MIG-1"]) == (4, (9, 0))
+
+
+def test_a_profile_is_called_as_the_driver_calls_it(tmp_path):
+    slices = [mig_slice("MIG-1", profile=20)]
+    profiles = {0: (19, "1g.18gb"), 7: (20, "1g.18gb+me")}
+    _, nvml = inventory(tmp_path, gpu(0, mig=1, slices=slices, profiles=profiles))
+    assert [each.mig_profile for each in nvml.scan().devices] == ["1g.18gb+me"]
+
+
+def test_a_compute_instance_that_is_a_part_is_not_called_like_the_whole(tmp_path):
+    slices = [mig_slice("MIG-1", compute=(3, 1), mib=71000)]
+    _, nvml = inventory(tmp_path, gpu(0, mig=1, slices=slices))
+    assert [each.mig_profile for each in nvml.scan().devices] == ["1c.3g.71gb"]
+
+
+def test_a_gpu_in_mig_mode_that_is_not_cut_is_handed_out_by_nobody(tmp_path):
+    _, nvml = inventory(tmp_path, gpu(0, mig=1, slices=[]))
+    assert nvml.scan().devices == ()
+
+
+@pytest.mark.parametrize(
+    ("total", "compute", "memory", "name"),
+    [
+        (40536, 1, 4864, "1g.5gb"),
+        (40536, 3, 20096, "3g.20gb"),
+        (81559, 1, 9984, "1g.10gb"),
+        (81559, 1, 20096, "1g.20gb"),
+        (81559, 7, 80896, "7g.80gb"),
+        (143771, 1, 16384, "1g.18gb"),
+        (143771, 2, 33280, "2g.35gb"),
+        (143771, 3, 71000, "3g.71gb"),
+    ],
+)
+def test_a_profile_without_a_name_is_called_by_its_size(total, compute, memory, name):
+    assert profile_name(compute, memory, total * 2**20) == name
 
 
 def test_a_gpu_whose_device_node_the_driver_does_not_tell_has_none(tmp_path):

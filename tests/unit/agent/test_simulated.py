@@ -56,3 +56,30 @@ def test_a_wrong_file_is_an_error_that_names_it(tmp_path, text):
 def test_a_missing_file_is_an_error_that_names_it(tmp_path):
     with pytest.raises(InventoryUnavailable, match="nothing-here"):
         asyncio.run(SimulatedInventory(tmp_path / "nothing-here", node="a", scan_seconds=1).scan())
+
+
+CUT = """
+nodes:
+- match: "*"
+  devices:
+  - {model: NVIDIA H200, memoryMiB: 143771, mig: [%s]}
+"""
+
+
+def test_a_gpu_can_be_cut_into_slices_at_nvidias_places(tmp_path):
+    devices = scan(tmp_path, "gpu-7", CUT % "1g.18gb, 3g.71gb, 1g.18gb")
+    assert [(each.mig_profile, each.mig_start, each.mig_size) for each in devices] == [
+        ("1g.18gb", 0, 1),
+        ("3g.71gb", 4, 4),
+        ("1g.18gb", 1, 1),
+    ]
+    assert {each.mig_parent for each in devices} == {simulated_uuid("gpu-7", 0)}
+    assert [each.memory_mib for each in devices] == [17971, 71885, 17971]
+    assert all(each.simulated and len(each.uuid) < 64 for each in devices)
+
+
+def test_a_layout_that_no_gpu_has_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(InventoryUnavailable, match="no slot is left for MIG profile"):
+        scan(tmp_path, "gpu-7", CUT % "4g.71gb, 3g.71gb, 3g.71gb")
+    with pytest.raises(InventoryUnavailable, match="has no MIG profile '1g"):
+        scan(tmp_path, "gpu-7", CUT % "1g.5gb")

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupack_agent import tickets
+from gpupack_crds import names
 
 IDS = tickets.issue("gpu", 8)
 
@@ -36,8 +37,11 @@ def test_more_holders_than_tickets_take_nothing_away(build):
 
 
 def test_slices_of_a_gpu_are_not_handed_out_as_gpus(build):
-    whole, part = build.device(0), build.device(1, mig_parent="GPU-9")
-    assert tickets.gpus([whole, part]) == [whole]
+    whole, part = build.device(0), build.device(1, mig_parent="GPU-9", mig_profile="1g.18gb+me")
+    assert tickets.handed_out([whole, part], names.GPU) == [whole]
+    assert tickets.handed_out([whole, part], names.GPU_SHARE) == [whole]
+    assert tickets.handed_out([whole, part], "gpupack.dev/mig-1g.18gb.me") == [part]
+    assert tickets.handed_out([whole, part], "gpupack.dev/mig-1g.18gb") == []
 
 
 @given(st.permutations(IDS))

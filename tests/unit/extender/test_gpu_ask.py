@@ -68,8 +68,8 @@ def test_gpus_of_another_plugin_are_asked_for_by_its_name():
             share_limits(30) | {names.GPU: "1"},
             (
                 "one container asks for gpupack.dev/gpu and gpupack.dev/gpu-share; ask for one "
-                "kind of GPU: whole ones (gpupack.dev/gpu, nvidia.com/gpu) or a share "
-                "(gpupack.dev/gpu-share)"
+                "kind of GPU: whole ones (gpupack.dev/gpu, nvidia.com/gpu), a share "
+                "(gpupack.dev/gpu-share) or MIG slices of one profile (gpupack.dev/mig-1g.18gb)"
             ),
         ),
         (

@@ -167,3 +167,8 @@ spec:
   policyName: {{ index . 1 }}
   validationActions: [{{ if gt (len .) 2 }}{{ index . 2 }}{{ else }}Deny{{ end }}]
 {{- end }}
+
+{{/* The resources of MIG slices that may be asked for. */}}
+{{- define "gpupack.migResources" -}}
+[{{ range $i, $profile := .Values.migProfiles }}{{ if $i }}, {{ end }}'gpupack.dev/mig-{{ $profile | replace "+" "." }}'{{ end }}]
+{{- end }}

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device nodes by which the driver lets a process use one MIG slice.
+
+Who may open the GPU's own node sees no slice of it without two more: one for the GPU instance, one
+for the compute instance in it. Their numbers the driver tells in files of its own:
+
+    /proc/driver/nvidia/capabilities/gpu0/mig/gi1/access         DeviceFileMinor: 12
+    /proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access     DeviceFileMinor: 13
+
+and the nodes are /dev/nvidia-caps/nvidia-cap12 and -cap13 (NVIDIA's MIG User Guide, «Device Nodes
+and Capabilities»).
+"""
+
+import pathlib
+import re
+
+from gpupack_agent.errors import InventoryUnavailable
+
+CAPABILITIES = "proc/driver/nvidia/capabilities"
+
+_MINOR = re.compile(r"^DeviceFileMinor:\s*([0-9]+)\s*$", re.MULTILINE)
+
+
+def capabilities(root: pathlib.Path, minor: int, gpu: int, compute: int) -> tuple[str, ...]:
+    """The nodes of a slice.
+
+    Args:
+        root: where the host's / is.
+        minor: of its GPU's device node.
+        gpu: number of its GPU instance.
+        compute: number of its compute instance there.
+
+    Raises:
+        InventoryUnavailable: the driver does not tell them, or they are not there.
+    """
+    instance = root / CAPABILITIES / f"gpu{minor}" / "mig" / f"gi{gpu}"
+    return tuple(
+        _node(root, path) for path in (instance / "access", instance / f"ci{compute}/access")
+    )
+
+
+def _node(root: pathlib.Path, access: pathlib.Path) -> str:
+    try:
+        found = _MINOR.search(access.read_text())
+    except OSError as error:
+        raise InventoryUnavailable(f"the driver does not tell of a MIG slice: {error}") from error
+    if found is None:
+        raise InventoryUnavailable(f"{access} names no DeviceFileMinor")
+    node = f"dev/nvidia-caps/nvidia-cap{found[1]}"
+    if not (root / node).exists():
+        raise InventoryUnavailable(
+            f"/{node} is missing, which a MIG slice needs; run nvidia-modprobe -f "
+            f"/{access.relative_to(root)} on the host"
+        )
+    return f"/{node}"

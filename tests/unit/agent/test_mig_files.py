@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.mig_files import CAPABILITIES, capabilities
+
+
+@pytest.fixture
+def host(tmp_path):
+    instance = tmp_path / CAPABILITIES / "gpu4/mig/gi9"
+    for folder, minor in ((instance, 66), (instance / "ci0", 67)):
+        folder.mkdir(parents=True, exist_ok=True)
+        text = f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
+        (folder / "access").write_text(text)
+        node = tmp_path / f"dev/nvidia-caps/nvidia-cap{minor}"
+        node.parent.mkdir(parents=True, exist_ok=True)
+        node.touch()
+    return tmp_path
+
+
+def test_a_slice_needs_the_nodes_of_both_its_instances(host):
+    wanted = ("/dev/nvidia-caps/nvidia-cap66", "/dev/nvidia-caps/nvidia-cap67")
+    assert capabilities(host, 4, 9, 0) == wanted
+
+
+def test_a_slice_that_the_driver_does_not_tell_of_is_not_given(host):
+    with pytest.raises(InventoryUnavailable, match="does not tell of a MIG slice"):
+        capabilities(host, 4, 9, 1)
+
+
+def test_a_node_that_is_missing_is_said_with_what_makes_it(host):
+    (host / "dev/nvidia-caps/nvidia-cap67").unlink()
+    with pytest.raises(InventoryUnavailable, match="nvidia-modprobe -f /proc/driver/nvidia"):
+        capabilities(host, 4, 9, 0)
