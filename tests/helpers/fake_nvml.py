@@ -124,6 +124,14 @@ class FakeNvml:
         assert index == pynvml.NVML_P2P_CAPS_INDEX_NVLINK
         return 0 if self.tell(first, "island") == self.tell(second, "island") else 5
 
+    def nvmlDeviceGetTotalEnergyConsumption(self, gpu):
+        gpu["asked_energy"] = gpu.get("asked_energy", 0) + 1
+        return self.tell(gpu, "millijoules")
+
+    def nvmlDeviceGetComputeRunningProcesses(self, gpu):
+        pids = self.tell(gpu, "pids")
+        return [types.SimpleNamespace(pid=pid, usedGpuMemory=1) for pid in pids]
+
     def nvmlDeviceGetCpuAffinity(self, gpu, words):
         return self.tell(gpu, "cpus")[:words]
 

@@ -6,6 +6,7 @@ in one call, and each has a return code of its own.
 """
 
 import pathlib
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -60,6 +61,10 @@ FIELDS: Final = {
     "recovery_action": "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
 }
 
+ENERGY_SECONDS: Final = 60.0
+"""Between two readings of the energy of a GPU on which no process is: on an H200 reading it takes
+half of a scan's time, 5 ms. Energy that a GPU took at rest may so count up to a minute later."""
+
 VALUE_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """By NVML_VALUE_TYPE_*."""
 
@@ -70,11 +75,19 @@ class Readings:
     Args:
         nvml: the module `pynvml`, or anything with its functions.
         host_root: where the host's root is seen, for sysfs.
+        now: monotonic seconds.
     """
 
-    def __init__(self, nvml: Any, host_root: pathlib.Path) -> None:
+    def __init__(
+        self, nvml: Any, host_root: pathlib.Path, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._nvml, self._host_root = nvml, host_root
         self._gpm = Gpm(nvml)
+        self._now = now
+        self._energy: dict[str, tuple[float, float | None]] = {}
+        """By UUID: when it was read, and joules."""
+        self._in_use: set[str] = set()
+        """GPUs on which processes were at the last scan."""
         self._boards: dict[str, Board] = {}
         """By UUID: asking once in the life of this process is enough."""
 
@@ -83,16 +96,17 @@ class Readings:
         board = self._boards.get(uuid)
         if board is None:
             board = self._boards[uuid] = self._board(handle)
-        fields = self._fields(handle)
+        fields, processes = self._fields(handle), self._processes(handle)
+        energy_joules = self._joules(uuid, handle, in_use=bool(processes))
         return GpuFacts(
             uuid=uuid,
             index=index,
             name=name,
             board=board,
-            load=self._load(handle, fields, self._gpm.percents(uuid, handle)),
+            load=self._load(handle, fields, self._gpm.percents(uuid, handle), energy_joules),
             errors=self._errors(handle, fields),
             links=self._links(handle, fields),
-            processes=self._processes(handle),
+            processes=processes,
         )
 
     def _board(self, handle: Any) -> Board:
@@ -124,9 +138,27 @@ class Readings:
     def retain(self, uuids: Collection[str]) -> None:
         """Forget what was read of other GPUs."""
         self._gpm.retain(uuids)
+        self._in_use.intersection_update(uuids)
+        self._energy = {uuid: read for uuid, read in self._energy.items() if uuid in uuids}
+
+    def _joules(self, uuid: str, handle: Any, *, in_use: bool) -> float | None:
+        """Read it where anything may have run since the last scan, and now and then."""
+        read_at, joules = self._energy.get(uuid, (float("-inf"), None))
+        if in_use or uuid in self._in_use or self._now() - read_at >= ENERGY_SECONDS:
+            joules = _milli(self._told("nvmlDeviceGetTotalEnergyConsumption", handle))
+            self._energy[uuid] = self._now(), joules
+        if in_use:
+            self._in_use.add(uuid)
+        else:
+            self._in_use.discard(uuid)
+        return joules
 
     def _load(
-        self, handle: Any, fields: Mapping[str, int | float], active: Mapping[str, float]
+        self,
+        handle: Any,
+        fields: Mapping[str, int | float],
+        active: Mapping[str, float],
+        energy_joules: float | None,
     ) -> Load:
         nvml, ask = self._nvml, self._told
         used = ask("nvmlDeviceGetUtilizationRates", handle)
@@ -145,7 +177,7 @@ class Readings:
             memory_clock_mhz=ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
             throttled_by=self._throttles(ask("nvmlDeviceGetCurrentClocksEventReasons", handle)),
             power_watts=_milli(ask("nvmlDeviceGetPowerUsage", handle)),
-            energy_joules=_milli(ask("nvmlDeviceGetTotalEnergyConsumption", handle)),
+            energy_joules=energy_joules,
             temperature_celsius=ask("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
             memory_temperature_celsius=_int(fields.get("memory_temperature_celsius")),
         )
