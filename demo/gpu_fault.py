@@ -21,7 +21,7 @@ LOAD = Path(__file__).with_name("gpu_load.py")
 XID = 79
 """The GPU has fallen off the bus."""
 TRAINER = "trainer"
-WORK_SECONDS = 14
+WORK_SECONDS = 10
 SECONDS = 60
 
 

@@ -50,7 +50,7 @@ def check_rates(bench: Bench, *, during: Callable[[], None]) -> Json:
     """Two halves compute alike, and together as much as one alone, whatever befalls the agent."""
     bench.apply(pod("alone", "gemm", "3", share=None))
     alone = bench.view("alone")["tflops"]
-    bench.apply(pod("half-a", "gemm", "12"), pod("half-b", "gemm", "12"))
+    bench.apply(pod("half-a", "gemm", "9"), pod("half-b", "gemm", "9"))
     bench.running("half-a", "half-b")
     during()
     halves = [bench.view(name) for name in ("half-a", "half-b")]
@@ -77,7 +77,7 @@ def check_memory(bench: Bench) -> Json:
 
 def check_overrun(bench: Bench) -> Json:
     """Two processes with 20 GiB each exceed 30 GiB: they are ended, and nobody else."""
-    bench.apply(pod("double", "double", "20"), pod("beside", "gemm", "15"))
+    bench.apply(pod("double", "double", "20"), pod("beside", "gemm", "12"))
     began = time.monotonic()
     ended = bench.ended("double")
     seconds = round(time.monotonic() - began, 1)

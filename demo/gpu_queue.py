@@ -10,7 +10,8 @@ Json = dict[str, Any]
 
 FIRST, GANG, SUMS = "attention", "resnet50", "collectives"
 LARGEST_BYTES = 1 << 30
-STEPS = 20
+STEPS = 10
+BATCH = 512
 
 
 def attention() -> Json:
@@ -21,7 +22,7 @@ def attention() -> Json:
 
 def resnet50(workers: int) -> Json:
     """Training by as many workers as there are GPUs; compiling would take longer than the steps."""
-    options = ["--require-gpu", f"--steps={STEPS}", "--compile=off"]
+    options = ["--require-gpu", f"--steps={STEPS}", f"--batch-size={BATCH}", "--compile=off"]
     spec = {"workers": workers, "gpus": 1, "workload": {"name": "resnet50", "args": options}}
     return gpu_job(GANG, spec)
 
