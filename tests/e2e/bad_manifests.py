@@ -138,7 +138,7 @@ BAD = [
         "a share kept within its bounds, which nothing does",
         share(isolation="strict"),
         "nothing isolates shares of a GPU strictly from each other: ask for gpus: 1 instead of a "
-        "share, or set isolation to limited",
+        "share, with mig: 1g.18gb or the like for a MIG slice, or set isolation to limited",
     ),
     Bad(
         "NVLink between the GPUs of a worker that has a share",

@@ -41,5 +41,5 @@ def test_what_a_job_asks_for_cannot_change_once_it_exists(kube, field, change, p
 
 def test_kubectl_explain_describes_every_field_of_a_job(system):
     explained = system.kubectl("explain", "gpujob.spec").stdout
-    assert "Whole GPUs for each worker." in explained
+    assert "Whole GPUs for each worker" in explained
     assert "<no description>" not in system.kubectl("explain", "gpujob", "--recursive").stdout

@@ -2,6 +2,7 @@
 """What the parts may do and what they are told, as far as it can be seen without a cluster."""
 
 import base64
+from pathlib import Path
 
 import pytest
 import yaml
@@ -27,6 +28,8 @@ PARTS = [
 ]
 OWN = (names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
 DEV = ("values-devcluster.yaml",)
+VALUES = yaml.safe_load((Path(__file__).parents[3] / "charts/gpupack/values.yaml").read_text())
+SLICES = tuple(names.mig_resource(profile) for profile in VALUES["migProfiles"])
 
 
 def environment(container):
@@ -137,7 +140,7 @@ def test_names_are_spelled_as_in_the_code(render):
 def test_the_extender_is_asked_about_every_resource_and_counts_it_alone(render):
     (extender,) = scheduler_config(render())["extenders"]
     assert extender["managedResources"] == [
-        {"name": name, "ignoredByScheduler": True} for name in (*OWN, "nvidia.com/gpu")
+        {"name": name, "ignoredByScheduler": True} for name in (*OWN, *SLICES, "nvidia.com/gpu")
     ]
 
 
@@ -147,7 +150,7 @@ def test_extender_and_agent_know_the_same_resources_of_other_plugins(render, par
     told = environment(rendered.container(*part))["GPUPACK_OBSERVED_RESOURCES"]
     (extender,) = scheduler_config(rendered)["extenders"]
     managed = [resource["name"] for resource in extender["managedResources"]]
-    assert told.split(",") == managed[len(OWN) :] == ["nvidia.com/gpu", "amd.com/gpu"]
+    assert told.split(",") == managed[len(OWN + SLICES) :] == ["nvidia.com/gpu", "amd.com/gpu"]
 
 
 def vendors_of(rendered, *part):
@@ -190,7 +193,7 @@ def test_the_variables_of_the_runtimes_of_observed_vendors_are_refused(render):
 def test_without_other_plugins_nothing_but_ours_is_managed(render):
     rendered = render("observedResources=[]")
     (extender,) = scheduler_config(rendered)["extenders"]
-    assert [resource["name"] for resource in extender["managedResources"]] == list(OWN)
+    assert [resource["name"] for resource in extender["managedResources"]] == [*OWN, *SLICES]
     assert environment(rendered.container(*PARTS[1]))["GPUPACK_OBSERVED_RESOURCES"] == ""
 
 
@@ -451,7 +454,9 @@ def test_policies_and_the_extender_have_the_same_bounds(render):
     asked = f"quantity(variables.limits['{names.GPU}'])"
     too_many = f"{asked}.isGreaterThan(quantity('{limits.MOST_GPUS}'))"
     assert narrowing <= judged("gpupack-pods") & judged("gpupack-jobs")
-    assert f"!variables.whole || !{too_many}" in judged("gpupack-pods")
+    assert f"!('{names.GPU}' in variables.limits) || !{too_many}" in judged("gpupack-pods")
+    slices = f"quantity(variables.limits[name]).isGreaterThan(quantity('{limits.MOST_GPUS}'))"
+    assert any(slices in expression for expression in judged("gpupack-pods"))
 
 
 def test_no_gpujob_is_taken_where_the_operator_makes_none(render):
@@ -509,7 +514,7 @@ def test_pods_are_checked_for_every_resource_and_the_schedulers_name(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-pods"]["spec"]
     variables = {entry["name"]: entry["expression"] for entry in policy["variables"]}
     assert f"name.startsWith('{names.GROUP}/')" in policy["matchConditions"][0]["expression"]
-    assert f"!(name in {list(OWN)})" in variables["unknown"]
+    assert f"!(name in {list(OWN)} || name in {list(SLICES)})" in variables["unknown"]
     assert f"{list(OWN[1:])}.filter" in variables["missing"].replace(" .", ".")
     wanted = f"object.spec.schedulerName == '{names.SCHEDULER_NAME}'"
     assert wanted in [validation["expression"] for validation in policy["validations"]]
