@@ -57,6 +57,8 @@ class Report:
             described,
             devices=tuple(map(self._limiting, devices)),
             boot_id=self.node.known_devices.boot_id,
+            measured=recorded.measured,
+            all_reduce=recorded.all_reduce,
             **self._usage(described, recorded),
         )
 

@@ -5,7 +5,8 @@ ApiGroupError
 ├── DevicesAnnotationInvalid   a pod's device annotation is not what a Binding writes
 ├── ResultUnreadable           a termination message is not a result
 ├── QuantityInvalid            a quantity such as 30Gi cannot be read
-└── VendorsInvalid             the chart's table of vendors is wrong
+├── VendorsInvalid             the chart's table of vendors is wrong
+└── AcceptanceInvalid          how GPUs are tried is not said as the chart says it
 """
 
 
@@ -27,3 +28,7 @@ class QuantityInvalid(ApiGroupError):
 
 class VendorsInvalid(ApiGroupError):
     """The chart's table of vendors is wrong; the message says where and how."""
+
+
+class AcceptanceInvalid(ApiGroupError):
+    """How GPUs are tried is not said as the chart says it; the message says what is wrong."""

@@ -40,6 +40,8 @@ TAKES_WORK: Final[frozenset[Health]] = frozenset({"Healthy", "Degraded"})
 
 Limits = Literal["None", "MPS", "Simulated"]
 Drain = Literal["Never", "Movable", "All"]
+Outcome = Literal["Passed", "Failed", "Unknown"]
+Phase = Literal["Quarantined", "Acceptance", "Probation", "Slow"]
 
 
 class GpuDevice(Wire, frozen=True):
@@ -201,6 +203,46 @@ class GpuHolder(Wire, frozen=True):
     ] = ()
 
 
+class Measured(Wire, frozen=True):
+    """What a burn-in found of one GPU; figures are those of its last one that told any."""
+
+    gpu: Annotated[str, described("UUID of the GPU.", min_length=1, max_length=MAX_UUID)]
+    at: Annotated[Timestamp, described("When its result was read.")]
+    outcome: Annotated[
+        Outcome,
+        described("Passed; Failed: it is not healthy; Unknown: no burn-in said anything about it."),
+    ]
+    message: Annotated[
+        str, described("What it found, or why it found nothing.", max_length=256)
+    ] = ""
+    tflops: (
+        Annotated[float, described("Products of its fastest type, in TFLOP/s.", ge=0)] | None
+    ) = None
+    memory_gb_per_s: (
+        Annotated[float, described("Copies within the GPU, read and written, in GB/s.", ge=0)]
+        | None
+    ) = None
+    host_to_device_gb_per_s: (
+        Annotated[float, described("Copies from pinned memory of the host, in GB/s.", ge=0)] | None
+    ) = None
+    device_to_host_gb_per_s: (
+        Annotated[float, described("Copies to pinned memory of the host, in GB/s.", ge=0)] | None
+    ) = None
+    simulated: Annotated[bool, described("True: measured on a CPU, for want of a GPU.")] = False
+
+
+class AllReduce(Wire, frozen=True):
+    """How fast the GPUs of a node reduce together."""
+
+    at: Annotated[Timestamp, described("When the result was read.")]
+    gpus: Annotated[int, described("How many GPUs took part.", ge=2, le=MAX_GPUS)]
+    bus_gb_per_s: (
+        Annotated[float, described("Bus bandwidth of the largest buffer, in GB/s.", ge=0)] | None
+    ) = None
+    message: Annotated[str, described("Why there is no figure.", max_length=256)] = ""
+    simulated: Annotated[bool, described("True: measured on CPUs, for want of GPUs.")] = False
+
+
 class GpuNodeStatus(Wire, frozen=True):
     """What the agent found. Its heartbeat is the Lease gpunode-NAME, not this object."""
 
@@ -268,6 +310,16 @@ class GpuNodeStatus(Wire, frozen=True):
         str, described("Which boot of the node this was observed in.", max_length=64)
     ] = ""
     observed_at: Annotated[Timestamp, described("When this status last changed.")] | None = None
+    measured: Annotated[
+        tuple[Measured, ...],
+        described(
+            "What burn-ins found, written by the operator; agents leave it as it is.",
+            max_length=MAX_GPUS,
+        ),
+    ] = ()
+    all_reduce: (
+        Annotated[AllReduce, described("Of all its GPUs together, written by the operator.")] | None
+    ) = None
 
 
 class Maintenance(Wire, frozen=True):
@@ -325,18 +377,29 @@ class Quarantine(Wire, frozen=True):
 
     gpu: Annotated[str, described("UUID of the GPU.", min_length=1, max_length=MAX_UUID)]
     phase: Annotated[
-        Literal["Quarantined", "Probation"],
+        Phase,
         described(
-            "Quarantined: it gets no new work. Probation: it is well again, and used where no "
-            "other could be, until it has stayed so for operator.probationSeconds."
+            "Quarantined: it gets no new work. Acceptance: it is new, or well again, and gets a "
+            "burn-in alone, which decides. Probation: it is well again, and used where no other "
+            "could be, until it has stayed so for operator.probationSeconds. Slow: it passed, less "
+            "fast than others of its model, and is used where no other could be."
         ),
     ] = "Quarantined"
     cause: Annotated[str, described("What was wrong with it.", max_length=256)] = ""
     since: Annotated[Timestamp, described("Since when it is in this phase.")] | None = None
+    until: (
+        Annotated[
+            Timestamp,
+            described("A burn-in found it wanting: until when it is not tried again."),
+        ]
+        | None
+    ) = None
     relapses: Annotated[
         int,
         described(
-            "How often it fell ill on probation; each doubles the next one.", ge=0, le=MAX_RELAPSES
+            "How often it fell ill again, or failed its burn-in; each doubles the next time.",
+            ge=0,
+            le=MAX_RELAPSES,
         ),
     ] = 0
 
@@ -351,8 +414,8 @@ class GpuNodeSpec(Wire, frozen=True):
     quarantine: Annotated[
         tuple[Quarantine, ...],
         described(
-            "GPUs that were Draining or Failed, written by the operator: what an agent says after "
-            "a restart heals none. Remove an entry to use its GPU again at once.",
+            "GPUs that were Draining or Failed, or are tried out, written by the operator: what an "
+            "agent says after a restart heals none. Remove an entry to use its GPU again at once.",
             max_length=MAX_GPUS,
         ),
     ] = ()

@@ -89,7 +89,11 @@ class App:
 def build(settings: Settings, api: Api) -> App:
     """Put the parts together."""
     clock, decisions, election = time.monotonic, settings.decisions, settings.leader_election
-    ledger = Ledger(clock, observed_resources=decisions.observed_resources)
+    ledger = Ledger(
+        clock,
+        observed_resources=decisions.observed_resources,
+        acceptance=decisions.acceptance,
+    )
     policies = Policies(
         decisions.policy,
         ledger.learner,

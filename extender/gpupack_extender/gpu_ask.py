@@ -5,6 +5,8 @@ gpupack.dev/gpu: N                                      whole GPUs that gpupack 
 gpupack.dev/gpu-share: 1, -percent: 1-99, -memory: M    a share of one of them
 gpupack.dev/mig-1g.18gb: N, or another profile's        MIG slices of them
 nvidia.com/gpu: N, or another name that is observed     whole GPUs of another device plugin
+
+The GPUJobs of one namespace try GPUs before they are used, and get no others.
 """
 
 import dataclasses
@@ -15,6 +17,7 @@ from gpupack_crds import names, quantity
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_extender import sharing
 from gpupack_extender.errors import AskInvalid
+from gpupack_extender.inventory import ACCEPTANCE
 from gpupack_extender.limits import MOST_GPUS, believed_on_gpu
 
 Quantities = Mapping[str, str | int | float]
@@ -94,6 +97,8 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
         if resource != names.GPU:
             raise AskInvalid(f"{resource} has no mig; remove mig or resourceName")
         return GpuAsk(slices=core.Slices(spec.mig, spec.gpus or 1))
+    if spec.share is None and namespace == names.ACCEPTANCE_NAMESPACE and resource == names.GPU:
+        return GpuAsk(gpus=spec.gpus, resource=ACCEPTANCE)
     if spec.share is None:
         return GpuAsk(gpus=spec.gpus, resource=resource_in_core(resource))
     if resource != names.GPU:

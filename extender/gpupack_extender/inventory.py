@@ -3,16 +3,21 @@
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 import gpupack_core as core
 from gpupack_crds import names, quantity
+from gpupack_crds.acceptance import Acceptance
 from gpupack_crds.errors import QuantityInvalid
-from gpupack_crds.gpunode import GpuDevice
+from gpupack_crds.gpunode import GpuDevice, Phase
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.errors import InventoryInvalid
 from gpupack_extender.limits import MOST_GPU_MEMORY, MOST_GPUS, MOST_PODS, believed
 from gpupack_kube import objects
+
+ACCEPTANCE: Final = "acceptance"
+"""How core calls the resource of GPUs that burn-ins alone get; to kubelets it is as of others."""
 
 _UNKNOWN = ("unknown", 1)
 """Model and MiB of GPUs that our agent cannot look at."""
@@ -25,7 +30,12 @@ _HEALTH = {
 }
 
 
-def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> core.Node:
+def core_node(
+    node: objects.Node,
+    gpus: GpuNode,
+    observed: Collection[str],
+    acceptance: Acceptance | None = None,
+) -> core.Node:
     """Join what Kubernetes and what our agent know of a node.
 
     Raises:
@@ -37,7 +47,7 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
     try:
         return core.Node(
             name=core.NodeName(node.metadata.name),
-            devices=_decided(_counted(node, gpus, resources) if resources else _named(gpus), gpus),
+            devices=_counted_as_decided(node, gpus, resources, acceptance),
             cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
             memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
             pods=min(quantity.count(allocatable.get("pods", 0)), MOST_PODS),
@@ -50,10 +60,38 @@ def core_node(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> c
         raise InventoryInvalid(f"its inventory is wrong: {error}") from error
 
 
-def _decided(devices: tuple[core.Device, ...], gpus: GpuNode) -> tuple[core.Device, ...]:
-    """What works is in maintenance where an administrator says so, else as a quarantine has it."""
+def _counted_as_decided(
+    node: objects.Node,
+    gpus: GpuNode,
+    resources: tuple[str, ...],
+    acceptance: Acceptance | None,
+) -> tuple[core.Device, ...]:
+    if resources:
+        return _decided(_counted(node, gpus, resources), gpus, {})
+    phases = _phases(gpus, acceptance)
+    return tuple(
+        dataclasses.replace(device, resource=ACCEPTANCE)
+        if phases.get(device.parent or device.uuid) == "Acceptance"
+        else device
+        for device in _decided(_named(gpus), gpus, phases)
+    )
+
+
+def _phases(gpus: GpuNode, acceptance: Acceptance | None) -> Mapping[str, Phase]:
+    """Of each GPU that was decided about, or that is new and to be tried before it is used."""
+    decided = {each.gpu: each.phase for each in gpus.spec.quarantine}
+    if acceptance is None:
+        # Nobody tries it: the operator is about to have time decide.
+        untried = (gpu for gpu, phase in decided.items() if phase == "Acceptance")
+        return decided | dict.fromkeys(untried, "Probation")
+    return decided | {each.uuid: "Quarantined" for each in acceptance.new(gpus)}
+
+
+def _decided(
+    devices: tuple[core.Device, ...], gpus: GpuNode, phases: Mapping[str, Phase]
+) -> tuple[core.Device, ...]:
+    """What works is in maintenance where an administrator says so, else as its phase has it."""
     mode, entries = gpus.status.mode, gpus.spec.maintenance
-    phases = {each.gpu: each.phase for each in gpus.spec.quarantine} if mode == "owned" else {}
 
     def health(device: core.Device) -> core.Health:
         if device.health is core.Health.FAILED:
@@ -65,7 +103,7 @@ def _decided(devices: tuple[core.Device, ...], gpus: GpuNode) -> tuple[core.Devi
         match phases.get(gpu):
             case "Quarantined":
                 return core.Health.DRAINING
-            case "Probation":
+            case "Probation" | "Slow":
                 return max(device.health, core.Health.DEGRADED)
             case _:
                 return device.health

@@ -10,6 +10,7 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_crds import names
+from gpupack_crds.acceptance import Acceptance, parse_acceptance
 from gpupack_extender.queueing.settings import QueueSettings
 from gpupack_kube.environment import Environment, SettingsInvalid
 
@@ -48,6 +49,8 @@ class Decisions:
     observed_resources: tuple[str, ...] = ()
     """GPUPACK_OBSERVED_RESOURCES, separated by commas: resources of other device plugins, such as
     nvidia.com/gpu, whose nodes are packed without a say in devices."""
+    acceptance: Acceptance | None = None
+    """GPUPACK_ACCEPTANCE, JSON as the chart writes it: which GPUs are tried before their use."""
     assume_seconds: float = 30.0
     """GPUPACK_ASSUME_SECONDS: a place that filter gave is free again when no bind came by then."""
     queue: QueueSettings = dataclasses.field(default_factory=QueueSettings)
@@ -127,6 +130,7 @@ def _decisions(environment: Environment) -> Decisions:
         observed_resources=environment.parsed(
             "GPUPACK_OBSERVED_RESOURCES", names.foreign_resources, (), names.FOREIGN_RESOURCES
         ),
+        acceptance=environment.stated("GPUPACK_ACCEPTANCE", parse_acceptance, None),
         plan_hold_seconds=environment.seconds("GPUPACK_PLAN_HOLD_SECONDS", 10.0, most=MOST_SECONDS),
         assume_seconds=environment.seconds("GPUPACK_ASSUME_SECONDS", 30.0, most=MOST_SECONDS),
         queue=environment.parsed(

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes down which GPUs are in quarantine, as `decision.quarantine` has it.
+"""Writes down which GPUs are in quarantine, as `decision.quarantine` has it, and has them tried.
 
-Only GPUNodes about which there is something to decide are kept: there are thousands of others.
+What burn-ins found is written before what follows from it: who takes over in between decides the
+same. Only GPUNodes about which there is something to decide are kept: thousands are not.
 """
 
 import asyncio
 import datetime as dt
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -18,7 +19,9 @@ from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Reporter, Said
 from gpupack_kube.objects import ObjectMeta
-from gpupack_operator.decision.quarantine import decided, needs_look
+from gpupack_operator.decision import acceptance
+from gpupack_operator.decision.quarantine import Rules, decided, needs_look
+from gpupack_operator.trials import Trials
 
 log = logging.getLogger(__name__)
 
@@ -37,38 +40,56 @@ class Quarantines:
     Args:
         api: where GPUNodes are.
         reporter: who writes events about them.
-        probation_seconds: how long a GPU must have stayed well.
+        rules: how it is decided.
         now: by the API server's clock.
+
+    Attributes:
+        trials: the jobs by which GPUs are tried; None: they are not.
     """
 
     def __init__(
-        self, api: Api, *, reporter: str, probation_seconds: float, now: Callable[[], dt.datetime]
+        self, api: Api, *, reporter: str, rules: Rules, now: Callable[[], dt.datetime]
     ) -> None:
-        self._api, self._probation_seconds, self._now = api, probation_seconds, now
+        self._api, self._rules, self._now = api, rules, now
         self._events = EventWriter(api, Reporter("gpupack.dev/operator", reporter, "Quarantine"))
         self._nodes: dict[str, GpuNode] = {}
         self._look_at: dict[str, dt.datetime] = {}
         """When each is to be looked at; a missing one is not before it changes."""
+        self._listed = False
+        tried = rules.acceptance
+        self.trials = Trials(api, tried, self._jobs_changed) if tried else None
 
     def replace(self, items: list[GpuNode]) -> None:
         """These are all."""
         self._nodes.clear()
         self._look_at.clear()
+        self._rules.fleet.clear()
         for item in items:
             self.upsert(item)
+        self._listed = True
 
     def upsert(self, item: GpuNode) -> None:
         """A GPUNode appeared or changed."""
-        if needs_look(item):
+        self._rules.fleet.put(item)
+        if needs_look(item, self._rules):
             self._nodes[item.metadata.name] = item
             self._look_at[item.metadata.name] = self._now()
         else:
-            self.remove(item)
+            self._leave(item.metadata.name)
 
     def remove(self, item: GpuNode) -> None:
-        """It is gone, or there is nothing to decide about it."""
-        self._nodes.pop(item.metadata.name, None)
-        self._look_at.pop(item.metadata.name, None)
+        """It is gone."""
+        self._rules.fleet.remove(item.metadata.name)
+        self._leave(item.metadata.name)
+
+    def _leave(self, name: str) -> None:
+        """There is nothing to decide about it."""
+        self._nodes.pop(name, None)
+        self._look_at.pop(name, None)
+
+    def _jobs_changed(self, name: str) -> None:
+        if name in self._nodes:
+            self._look_at[name] = self._now()
 
     async def run(self) -> None:
         """Write for ever."""
@@ -81,28 +102,70 @@ class Quarantines:
         now = self._now()
         due = [name for name, at in self._look_at.items() if at <= now]
         for name in due[:MOST_WRITES]:
-            await self._see(self._nodes[name], now)
+            # Whatever becomes of a write, the watch shows it; should it not, it is tried again.
+            self._set_look(name, now + dt.timedelta(seconds=AGAIN_SECONDS))
+            try:
+                await self._see(self._nodes[name], now)
+            except (errors.NotFound, errors.Conflict):
+                continue
+            except errors.KubeError as error:
+                log.warning("about the GPUs of node %s: %s; trying again", name, error)
+        await self._clear_up()
 
     async def _see(self, node: GpuNode, now: dt.datetime) -> None:
         name = node.metadata.name
-        entries, again_at = decided(node, now, probation_seconds=self._probation_seconds)
-        if entries == node.spec.quarantine:
-            self._set_look(name, again_at)
+        if await self._record(node, now):
             return
-        # Whatever becomes of the write, the watch shows it; should it not, it is tried again.
-        self._set_look(name, now + dt.timedelta(seconds=AGAIN_SECONDS))
+        entries, again_at = decided(node, now, self._rules)
+        if entries != node.spec.quarantine:
+            await self._decide(node, entries)
+            return
+        if self._may_try(self.trials):
+            await self.trials.keep(node)
+        self._set_look(name, again_at)
+
+    def _may_try(self, trials: Trials | None) -> TypeGuard[Trials]:
+        """What is not known yet must not be made again, nor deleted for being about nobody."""
+        return trials is not None and trials.listed and self._listed
+
+    async def _clear_up(self) -> None:
+        if not self._may_try(self.trials):
+            return
+        for job in list(self.trials.strays(self._nodes))[:MOST_WRITES]:
+            try:
+                await self.trials.delete(job)
+            except errors.KubeError as error:
+                log.warning("cannot delete GPUJob %s: %s", job.metadata.name, error)
+
+    async def _record(self, node: GpuNode, now: dt.datetime) -> bool:
+        """Write what burn-ins have found; whether there was any news."""
+        rules, trials = self._rules.acceptance, self.trials
+        if rules is None or not self._may_try(trials):
+            return False
+        jobs, status = trials.of(node.metadata.name), node.status
+        measured = acceptance.measured(node, jobs, rules, now)
+        all_reduce = acceptance.all_reduced(node, jobs, now)
+        if measured == status.measured and all_reduce == status.all_reduce:
+            return False
+        body: dict[str, Any] = {
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "status": {
+                "measured": msgspec.to_builtins(measured),
+                "allReduce": msgspec.to_builtins(all_reduce),
+            },
+        }
+        await self._api.merge(GPUNODES, node.metadata.name, body, subresource="status")
+        return True
+
+    async def _decide(self, node: GpuNode, entries: tuple[Quarantine, ...]) -> None:
         body: dict[str, Any] = {
             "metadata": {"resourceVersion": node.metadata.resource_version},
             "spec": {"quarantine": msgspec.to_builtins(entries) or None},
         }
-        try:
-            await self._api.merge(GPUNODES, name, body)
-        except (errors.NotFound, errors.Conflict):
-            return
-        except errors.KubeError as error:
-            log.warning("cannot write the quarantine of GPUNode %s: %s", name, error)
-            return
-        meta = ObjectMeta(name=name, namespace=EVENTS_NAMESPACE, uid=node.metadata.uid)
+        await self._api.merge(GPUNODES, node.metadata.name, body)
+        meta = ObjectMeta(
+            name=node.metadata.name, namespace=EVENTS_NAMESPACE, uid=node.metadata.uid
+        )
         for said in news(node.spec.quarantine, entries):
             await self._events.write(About("gpupack.dev/v1alpha1", "GPUNode", meta), said)
 
@@ -120,9 +183,14 @@ def news(before: tuple[Quarantine, ...], after: tuple[Quarantine, ...]) -> Itera
     for gpu, entry in left.items():
         if gpu in known and known[gpu].phase == entry.phase:
             continue
-        if entry.phase == "Quarantined":
-            yield Said("Warning", "Quarantined", f"{gpu} gets no new work: {entry.cause}")
-        else:
-            yield Said("Normal", "Probation", f"{gpu} is well again: it is used last for a while")
+        match entry.phase:
+            case "Quarantined":
+                yield Said("Warning", "Quarantined", f"{gpu} gets no new work: {entry.cause}")
+            case "Acceptance":
+                yield Said("Normal", "Acceptance", f"{gpu} is tried before it is used")
+            case "Slow":
+                yield Said("Warning", "Slow", f"{gpu} is used last: {entry.cause}")
+            case "Probation":
+                yield Said("Normal", "Probation", f"{gpu} is used last for a while")
     for gpu in known.keys() - left.keys():
         yield Said("Normal", "Released", f"{gpu} is used as others are")

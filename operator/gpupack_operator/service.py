@@ -26,6 +26,7 @@ from gpupack_operator import handlers, liveness, watches
 from gpupack_operator.actions import Actor
 from gpupack_operator.audit import Audit
 from gpupack_operator.cache import Cache
+from gpupack_operator.decision.quarantine import Rules
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.fencing import Fence
 from gpupack_operator.kopf_session import GpuJobStream
@@ -140,12 +141,13 @@ async def _lead(
     quarantines = Quarantines(
         api,
         reporter=settings.lease.holder,
-        probation_seconds=settings.probation_seconds,
+        rules=Rules(settings.probation_seconds, settings.acceptance),
         now=api.clock.now,
     )
     gpunodes = Reflector(api, GPUNODES, quarantines)
+    tried = watches.trials_of(api, quarantines.trials)
     stream = GpuJobStream()
-    counted |= {"gpujobs": stream, **watched, "gpunodes": gpunodes}
+    counted |= {"gpujobs": stream, **watched, "gpunodes": gpunodes, **tried}
     registry = handlers.registry(gpujobs, stream, in_cluster=_in_cluster(environ))
     async with contextlib.aclosing(plans):
         await _until_first_ends(
@@ -153,7 +155,7 @@ async def _lead(
             TurnListener(settings.plan, line, router.orders).run(),
             audit.run(lambda: pool.add_all(cache.keys())),
             _work(pool, listing, watched.values(), settings.reconcilers),
-            *(reflector.run() for reflector in (*watched.values(), gpunodes)),
+            *(each.run() for each in (*watched.values(), gpunodes, *tried.values())),
             quarantines.run(),
             _listen(settings, registry, stop),
         )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gpupack_crds import names
+from gpupack_crds.acceptance import Acceptance, parse_acceptance
 from gpupack_crds.vendors import Vendors, parse_vendors
 from gpupack_kube.environment import Environment
 from gpupack_operator.decision.model import Limits
@@ -62,6 +63,8 @@ class Settings:
         bounds: for how many at once.
         namespace: serve this namespace only; empty: all.
         probation_seconds: how long a GPU that fell ill must have stayed well.
+        acceptance: how GPUs are tried before they are used; None: time alone decides, as where
+            one namespace alone is served and it is another than that of burn-ins.
         max_priority: the largest priority that a GPUJob may give itself as a number.
         reconcilers: how many GPUJobs are worked on at the same time.
         heartbeat: file by which the probe knows that the operator is well.
@@ -77,6 +80,7 @@ class Settings:
     bounds: Bounds
     namespace: str
     probation_seconds: float
+    acceptance: Acceptance | None
     max_priority: int
     reconcilers: int
     heartbeat: pathlib.Path
@@ -100,6 +104,7 @@ class Settings:
             bounds=_bounds(environment),
             namespace=environment.text("GPUPACK_WATCH_NAMESPACE", ""),
             probation_seconds=environment.seconds("GPUPACK_PROBATION_SECONDS", 600.0),
+            acceptance=_acceptance(environment),
             max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
             reconcilers=environment.whole("GPUPACK_RECONCILERS", 8),
             heartbeat=heartbeat_path(environ),
@@ -149,6 +154,12 @@ def _limits(environment: Environment) -> Limits:
         image_seconds=environment.whole("GPUPACK_IMAGE_TIMEOUT_SECONDS", 120),
         avoid_seconds=environment.whole("GPUPACK_AVOID_NODE_SECONDS", 600, least=0),
     )
+
+
+def _acceptance(environment: Environment) -> Acceptance | None:
+    served = environment.text("GPUPACK_WATCH_NAMESPACE", "")
+    found = environment.stated("GPUPACK_ACCEPTANCE", parse_acceptance, None)
+    return found if served in {"", names.ACCEPTANCE_NAMESPACE} else None
 
 
 def _provisioning(environment: Environment) -> Provisioning | None:

@@ -11,6 +11,7 @@ import asyncio
 from typing import Any, TypeAlias
 
 from gpupack_crds import names
+from gpupack_crds.kinds import GPUJOBS
 from gpupack_kube.client import Api
 from gpupack_kube.objects import Object
 from gpupack_kube.reflector import Reflector
@@ -19,6 +20,7 @@ from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob, Readab
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.index import Index
 from gpupack_operator.plan_line import Key
+from gpupack_operator.trials import Trials
 
 OURS = {"labelSelector": names.JOB_LABEL}
 
@@ -75,6 +77,13 @@ def reflectors(
         "jobs": Reflector(api, JOBS, jobs, namespace=namespace, selectors=OURS),
         "pods": Reflector(api, PODS, pods, namespace=namespace, selectors=OURS),
     }
+
+
+def trials_of(api: Api, trials: Trials | None) -> dict[str, Reflector[Any]]:
+    """The watch of the jobs by which GPUs are tried, where they are."""
+    if trials is None:
+        return {}
+    return {"trials": Reflector(api, GPUJOBS, trials, namespace=names.ACCEPTANCE_NAMESPACE)}
 
 
 def _name_of(job: Object) -> Key:

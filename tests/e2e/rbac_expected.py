@@ -83,6 +83,7 @@ IN_ANY_NAMESPACE = {
         ("gpujobs.gpupack.dev/plan", "", "create watch"),
         ("gpujobs.gpupack.dev/status", "", "update"),
         ("gpunodes.gpupack.dev", "", "list patch watch"),
+        ("gpunodes.gpupack.dev/status", "", "patch"),
         ("jobs.batch", "", "create delete get list patch watch"),
         ("pods", "", "create list watch"),
         ("podtemplates", "", "create delete get"),
@@ -123,3 +124,10 @@ IN_THE_NAMESPACE_OF_KUBELETS = {
     "gpupack-scheduler": set(),
 }
 """What comes on top in kube-node-lease, where the kubelets' Leases are."""
+
+IN_THE_NAMESPACE_OF_BURN_INS = {
+    "gpupack-agent": set(),
+    "gpupack-operator": {("gpujobs.gpupack.dev", "", "create delete get list watch")},
+    "gpupack-scheduler": set(),
+}
+"""In place of what holds anywhere, in gpupack-acceptance."""

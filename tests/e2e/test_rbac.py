@@ -8,6 +8,7 @@ from harness import SYSTEM_NAMESPACE
 from rbac_expected import (
     EVERYBODY,
     IN_ANY_NAMESPACE,
+    IN_THE_NAMESPACE_OF_BURN_INS,
     IN_THE_NAMESPACE_OF_KUBELETS,
     IN_THE_SYSTEM_NAMESPACE,
 )
@@ -44,6 +45,15 @@ def test_an_account_may_do_a_little_more_in_the_system_namespace(system, account
 def test_an_account_reads_kubelets_leases_only_where_the_table_says(system, account):
     more = EVERYBODY | IN_ANY_NAMESPACE[account] | IN_THE_NAMESPACE_OF_KUBELETS[account]
     assert granted(system, account, "kube-node-lease") == more
+
+
+@pytest.mark.parametrize("account", sorted(IN_THE_NAMESPACE_OF_BURN_INS))
+def test_the_operator_makes_gpujobs_where_burn_ins_run_alone(system, account):
+    here = IN_THE_NAMESPACE_OF_BURN_INS[account]
+    replaced = {(resource, names) for resource, names, _ in here}
+    anywhere = EVERYBODY | IN_ANY_NAMESPACE[account]
+    others = {row for row in anywhere if row[:2] not in replaced}
+    assert granted(system, account, "gpupack-acceptance") == others | here
 
 
 def test_only_the_service_accounts_of_the_table_hold_rights(system):

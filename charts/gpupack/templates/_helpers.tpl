@@ -204,3 +204,8 @@ mode, and would have nothing left to choose from.
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Where GPUs are tried; the parts know it by this name. */}}
+{{- define "gpupack.acceptanceNamespace" -}}
+gpupack-acceptance
+{{- end }}

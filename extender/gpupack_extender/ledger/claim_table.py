@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import gpupack_core as core
+from gpupack_extender.inventory import ACCEPTANCE
 from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claims import Allocation, PodClaim, State, WorkerClaim
 from gpupack_extender.ledger.lingering import Lingering
@@ -203,10 +204,11 @@ class ClaimTable:
         return Allocation(unnamed, {resource: len(placement.devices)})
 
     def _resource_of(self, placement: core.Placement) -> str:
-        """By which name its devices were asked for, all by the same one."""
+        """By which name another plugin hands its devices out, all by the same one; empty: ours."""
         node, granted = self.cluster.node(placement.node), {g.uuid for g in placement.devices}
         devices = node.devices if node else ()
-        return next((device.resource for device in devices if device.uuid in granted), "")
+        found = next((device.resource for device in devices if device.uuid in granted), "")
+        return "" if found == ACCEPTANCE else found
 
     def obstacle(self, allocation: Allocation) -> str:
         """Why a held place cannot be used now; empty if it can."""

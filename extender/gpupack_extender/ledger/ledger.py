@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import gpupack_core as core
+from gpupack_crds.acceptance import Acceptance
 from gpupack_extender.ledger.arrivals import Arrivals
 from gpupack_extender.ledger.changes import Changes
 from gpupack_extender.ledger.claim_table import ClaimTable
@@ -60,13 +61,14 @@ class Ledger:
         clock: Clock,
         *,
         observed_resources: Collection[str] = (),
+        acceptance: Acceptance | None = None,
         tie_seed: int | None = TIE_SEED,
     ) -> None:
         self._clock = clock
         self.cluster = core.Cluster(tie_seed=tie_seed)
         self.changes = Changes()
         self.claims = ClaimTable(self.cluster, self.changes)
-        stores = NodeStores(self.cluster, self.claims, observed_resources)
+        stores = NodeStores(self.cluster, self.claims, observed_resources, acceptance)
         self.nodes, self.gpus = stores.nodes, stores.gpus
         self.maintained, self.failed = stores.maintained, stores.failed
         self.jobs = Jobs(self.claims)

@@ -19,6 +19,7 @@ from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
 import gpupack_core as core
+from gpupack_crds.acceptance import Acceptance
 from gpupack_crds.gpunode import GpuNodeSpec
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.errors import InventoryInvalid
@@ -63,9 +64,13 @@ class NodeStores:
     """Keeps the cluster's nodes as the API has them."""
 
     def __init__(
-        self, cluster: core.Cluster, table: ClaimTable, observed_resources: Collection[str]
+        self,
+        cluster: core.Cluster,
+        table: ClaimTable,
+        observed_resources: Collection[str],
+        acceptance: Acceptance | None,
     ) -> None:
-        self._cluster = cluster
+        self._cluster, self._acceptance = cluster, acceptance
         self._claims = table
         self._observed = observed_resources
         self._rejected: dict[str, str] = {}
@@ -122,7 +127,7 @@ class NodeStores:
             return
         try:
             self._require_undisputed(name)
-            self._set(core_node(node, gpus, self._observed))
+            self._set(core_node(node, gpus, self._observed, self._acceptance))
             self._rejected.pop(name, None)
         except (InventoryInvalid, core.DuplicateDevice) as error:
             self._remove(name)

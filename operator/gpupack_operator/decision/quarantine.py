@@ -5,19 +5,37 @@
                                            ▲                       │
                                            └── Draining, Failed ───┘ the next one is twice as long
 
+Where GPUs are tried before they are used, a burn-in decides instead of time:
+
+    Quarantined ─ better ─► Acceptance ─ passed ─► (not listed), or Slow against others of its model
+    (new)       ──────────►     │ failed ─► Quarantined, for a while that doubles with each relapse
+                                └ nobody can say ─► Probation
+
 What the agent says is a fact of the moment; what follows stands here, so a restart of any part
 heals nothing. «Better» has lasted already: the agent says it late (agent.hysteresisSeconds).
-Whoever removes an entry has its GPU used at once, unless it is Draining or Failed still.
+Whoever removes an entry has its GPU used at once, unless it is Draining or Failed still, or new
+where new ones are tried: set such a one's phase to Probation.
 """
 
+import dataclasses
 import datetime as dt
 from typing import Final
 
 from msgspec import structs
 
-from gpupack_crds.gpunode import MAX_GPUS, MAX_RELAPSES, GpuDevice, Quarantine
+from gpupack_crds.acceptance import Acceptance
+from gpupack_crds.gpunode import (
+    MAX_GPUS,
+    MAX_RELAPSES,
+    TAKES_WORK,
+    GpuDevice,
+    Measured,
+    Phase,
+    Quarantine,
+)
 from gpupack_crds.kinds import GpuNode
-from gpupack_operator.decision import times
+from gpupack_operator.decision import acceptance, times
+from gpupack_operator.decision.fleet import Fleet
 
 ILL: Final = {"Draining", "Failed"}
 
@@ -27,54 +45,172 @@ NOT_LOOKED_AT: Final = ("NotLookedAt",)
 MOST_DOUBLINGS: Final = 8
 
 
-def needs_look(node: GpuNode) -> bool:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """How it is decided.
+
+    Attributes:
+        probation_seconds: how long a GPU must have stayed well; how long one that failed its
+            burn-in is not tried again.
+        acceptance: how GPUs are tried; None: time alone decides.
+        fleet: what was measured of others.
+    """
+
+    probation_seconds: float
+    acceptance: Acceptance | None = None
+    fleet: Fleet = dataclasses.field(default_factory=Fleet)
+
+    def after(self, entry: Quarantine, now: dt.datetime) -> dt.datetime:
+        """The end of a time that doubles with each relapse."""
+        since = times.read(entry.since) if entry.since else now
+        doubled = 2.0 ** min(entry.relapses, MOST_DOUBLINGS)
+        return times.after(since, self.probation_seconds * doubled)
+
+
+def needs_look(node: GpuNode, rules: Rules) -> bool:
     """Whether there is anything to decide."""
-    return bool(node.spec.quarantine) or any(map(_is_ill, node.status.devices))
+    if node.spec.quarantine or any(map(_is_ill, node.status.devices)):
+        return True
+    return bool(rules.acceptance) and bool(_new(node, rules))
 
 
 def decided(
-    node: GpuNode, now: dt.datetime, *, probation_seconds: float
+    node: GpuNode, now: dt.datetime, rules: Rules
 ) -> tuple[tuple[Quarantine, ...], dt.datetime | None]:
     """The entries as they are to be, and when to look again where nothing changes until then."""
     if node.status.mode == "observed":
         return (), None
     ill = _ill(node.status.devices)
-    known = {each.mig_parent or each.uuid for each in node.status.devices}
+    devices = {each.mig_parent or each.uuid: each for each in node.status.devices}
+    new = _new(node, rules)
     entries, again_at = list[Quarantine](), list[dt.datetime]()
     for entry in node.spec.quarantine:
         # Before its first look an agent knows of no GPUs.
-        if known and entry.gpu not in known:
+        if devices and entry.gpu not in devices:
             continue
-        found = _next(entry, ill.pop(entry.gpu, None), now)
-        ends_at = _ends_at(found, now, probation_seconds)
-        if ends_at is None:
-            entries.append(found)
-        elif ends_at > now:
-            entries.append(found)
+        step = _Step(node, rules, now, devices.get(entry.gpu), ill.pop(entry.gpu, None))
+        found = step.next(entry)
+        if found is None:
+            continue
+        entries.append(found)
+        if (ends_at := step.ends_at(found)) is not None:
             again_at.append(ends_at)
+    since = times.write(now)
     for gpu, device in ill.items():
-        entries.append(Quarantine(gpu=gpu, cause=device.cause, since=times.write(now)))
+        entries.append(Quarantine(gpu=gpu, cause=device.cause, since=since))
+    entries += [Quarantine(gpu=gpu, phase="Acceptance", cause=NEW, since=since) for gpu in new]
     return tuple(entries[:MAX_GPUS]), min(again_at, default=None)
 
 
-def _next(entry: Quarantine, ill: GpuDevice | None, now: dt.datetime) -> Quarantine:
-    since = times.write(now)
-    if entry.phase == "Quarantined":
-        return entry if ill else structs.replace(entry, phase="Probation", since=since)
-    if ill is None:
-        return entry if entry.since else structs.replace(entry, since=since)
-    relapses = min(entry.relapses + 1, MAX_RELAPSES)
-    return structs.replace(
-        entry, phase="Quarantined", cause=ill.cause, since=since, relapses=relapses
-    )
+NEW: Final = "nobody has measured it yet"
 
 
-def _ends_at(entry: Quarantine, now: dt.datetime, seconds: float) -> dt.datetime | None:
-    """When it is over; None: that is not known."""
-    if entry.phase == "Quarantined":
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Step:
+    """From one phase of a GPU to the next.
+
+    Attributes:
+        device: as its agent describes it; None: it has not looked yet.
+        ill: the same, or a slice of it, where that is Draining or Failed.
+    """
+
+    node: GpuNode
+    rules: Rules
+    now: dt.datetime
+    device: GpuDevice | None
+    ill: GpuDevice | None
+
+    def next(self, entry: Quarantine) -> Quarantine | None:
+        """The entry that follows; None: the GPU is used as others are."""
+        if self.ill is not None:
+            return entry if entry.phase == "Quarantined" else self._relapsed(entry, self.ill.cause)
+        if self.device is None or self.device.causes == NOT_LOOKED_AT:
+            return entry
+        match entry.phase:
+            case "Quarantined":
+                return self._better(entry)
+            case "Acceptance":
+                return self._tried(entry)
+            case "Slow":
+                return entry
+        known = entry if entry.since else self._now_in(entry, "Probation")
+        return known if self.rules.after(known, self.now) > self.now else None
+
+    def ends_at(self, entry: Quarantine) -> dt.datetime | None:
+        """When its phase is over by itself."""
+        if self.device is None or self.device.causes == NOT_LOOKED_AT:
+            return None
+        if entry.phase == "Probation":
+            return self.rules.after(entry, self.now)
+        if entry.phase == "Acceptance" and entry.since and self.rules.acceptance:
+            return times.after(times.read(entry.since), self.rules.acceptance.seconds)
+        if entry.phase == "Quarantined" and entry.until and self.ill is None:
+            return times.read(entry.until)
         return None
-    since = times.read(entry.since) if entry.since else now
-    return times.after(since, seconds * 2.0 ** min(entry.relapses, MOST_DOUBLINGS))
+
+    def _better(self, entry: Quarantine) -> Quarantine:
+        if entry.until and times.read(entry.until) > self.now:
+            return entry
+        rules = self.rules.acceptance
+        if rules is not None and self.device is not None and rules.tries(self.device):
+            return self._now_in(entry, "Acceptance")
+        return self._now_in(entry, "Probation")
+
+    def _tried(self, entry: Quarantine) -> Quarantine | None:
+        if self.rules.acceptance is None:
+            return self._now_in(entry, "Probation")
+        if entry.since is None:
+            return self._now_in(entry, "Acceptance")
+        verdict = acceptance.verdict_of(self.node, entry)
+        match verdict.outcome if verdict else None:
+            case "Passed":
+                return self._passed(entry, verdict)
+            case "Failed":
+                return self._failed(entry, verdict)
+            case "Unknown":
+                return self._now_in(entry, "Probation")
+        return entry
+
+    def _passed(self, entry: Quarantine, verdict: Measured | None) -> Quarantine | None:
+        late = self.ends_at(entry)
+        if late is not None and late > self.now and self._waits_for_others():
+            return entry
+        if verdict is None or self.device is None:
+            return None
+        slowness = self.rules.fleet.slowness(self.device.model, verdict)
+        return self._now_in(entry, "Slow", cause=slowness) if slowness else None
+
+    def _waits_for_others(self) -> bool:
+        """While all of a node's GPUs are tried, each waits until they can reduce together."""
+        entries = {e.gpu: e for e in self.node.spec.quarantine if e.phase == "Acceptance"}
+        whole = {each.uuid for each in self.node.status.devices if not each.mig_parent}
+        if len(whole) < acceptance.LEAST_TOGETHER or not whole <= entries.keys():
+            return False
+        verdicts = [acceptance.verdict_of(self.node, entry) for entry in entries.values()]
+        if any(each is not None and each.outcome != "Passed" for each in verdicts):
+            return False
+        return not all(verdicts) or acceptance.together(self.node) > 0
+
+    def _failed(self, entry: Quarantine, verdict: Measured | None) -> Quarantine:
+        cause = f"its burn-in failed: {verdict.message if verdict else ''}"
+        entry = self._relapsed(entry, cause[: acceptance.MOST_MESSAGE])
+        return structs.replace(entry, until=times.write(self.rules.after(entry, self.now)))
+
+    def _relapsed(self, entry: Quarantine, cause: str) -> Quarantine:
+        relapses = min(entry.relapses + 1, MAX_RELAPSES)
+        return structs.replace(self._now_in(entry, "Quarantined", cause), relapses=relapses)
+
+    def _now_in(self, entry: Quarantine, phase: Phase, cause: str = "") -> Quarantine:
+        since = times.write(self.now)
+        return structs.replace(
+            entry, phase=phase, since=since, until=None, cause=cause or entry.cause
+        )
+
+
+def _new(node: GpuNode, rules: Rules) -> tuple[str, ...]:
+    """GPUs that are tried before they get any work."""
+    found = rules.acceptance.new(node) if rules.acceptance else ()
+    return tuple(each.uuid for each in found if each.health in TAKES_WORK)
 
 
 def _ill(devices: tuple[GpuDevice, ...]) -> dict[str, GpuDevice]:

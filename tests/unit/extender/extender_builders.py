@@ -68,12 +68,14 @@ class OpenedGates:
 class World:
     """Objects go in as the watch would show them; calls come out as answers."""
 
-    def __init__(self, *, mode=Mode.DECISIVE, observed=(OBSERVED,)):
+    def __init__(self, *, mode=Mode.DECISIVE, observed=(OBSERVED,), acceptance=None):
         self.now = 1000.0
         self.decides_from = 0.0
         self.leads = True
         self.observed = observed
-        self.decisions = Decisions(mode=mode, policy="best-fit", observed_resources=observed)
+        self.decisions = Decisions(
+            mode=mode, policy="best-fit", observed_resources=observed, acceptance=acceptance
+        )
         self.use(self.new_ledger())
 
     def new_ledger(self):
@@ -81,6 +83,7 @@ class World:
         return Ledger(
             lambda: self.now,
             observed_resources=self.decisions.observed_resources,
+            acceptance=self.decisions.acceptance,
             tie_seed=None,
         )
 

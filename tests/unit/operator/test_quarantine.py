@@ -6,7 +6,7 @@ import pytest
 
 from gpupack_crds.gpunode import MAX_RELAPSES, Quarantine
 from gpupack_crds.kinds import GpuNode
-from gpupack_operator.decision.quarantine import decided, needs_look
+from gpupack_operator.decision.quarantine import Rules, decided, needs_look
 from gpupack_operator.quarantines import AGAIN_SECONDS, Quarantines, news
 
 PROBATION = 600.0
@@ -39,7 +39,7 @@ def look(build):
 
     def at(seconds, *health, before=(), **fields):
         seen = node(*health, quarantine=before, **fields)
-        entries, again = decided(seen, build.at(seconds), probation_seconds=PROBATION)
+        entries, again = decided(seen, build.at(seconds), Rules(PROBATION))
         return entries, again and (again - build.at(seconds)).total_seconds()
 
     return at
@@ -118,9 +118,10 @@ def test_of_an_observed_node_another_plugin_judges_the_gpus(look):
 
 
 def test_only_what_needs_a_decision_is_kept():
-    assert not needs_look(node("Healthy", "Degraded"))
-    assert needs_look(node("Healthy", "Failed"))
-    assert needs_look(node("Healthy", quarantine=[Quarantine(gpu="GPU-0")]))
+    rules = Rules(PROBATION)
+    assert not needs_look(node("Healthy", "Degraded"), rules)
+    assert needs_look(node("Healthy", "Failed"), rules)
+    assert needs_look(node("Healthy", quarantine=[Quarantine(gpu="GPU-0")]), rules)
 
 
 def test_administrators_are_told_of_each_step(look):
@@ -135,7 +136,7 @@ def test_administrators_are_told_of_each_step(look):
 def quarantines(server, build):
     clock = {"now": 0}
     made = Quarantines(
-        server.api, reporter="o", probation_seconds=PROBATION, now=lambda: build.at(clock["now"])
+        server.api, reporter="o", rules=Rules(PROBATION), now=lambda: build.at(clock["now"])
     )
     made.clock = clock
     return made

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What burn-ins say of a node's GPUs, and which GPUJobs are wanted for that.
+
+    GPUNode.spec.quarantine, phase Acceptance ─► one GPUJob `burn-in` of one worker for each
+        its results ─► GPUNode.status.measured ─► the phase that follows (`decision.quarantine`)
+    all of a node's GPUs passed ─► one GPUJob `all-reduce` of one worker ─► status.allReduce
+
+A worker whose GPU is not healthy ends with an exit status that the job ignores: the others' results
+count. What ends otherwise says nothing of any GPU whose worker left no result.
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+from msgspec import structs
+
+from gpupack_crds.acceptance import Acceptance
+from gpupack_crds.gpujob_status import WorkerResult
+from gpupack_crds.gpunode import (
+    MAX_GPUS,
+    TAKES_WORK,
+    AllReduce,
+    Measured,
+    Outcome,
+    Quarantine,
+)
+from gpupack_crds.kinds import GpuJob, GpuNode
+from gpupack_crds.placement import by_worker
+from gpupack_operator.decision import times
+
+Trial = Literal["burn-in", "all-reduce"]
+
+MOST_MESSAGE: Final = 256
+_NEVER: Final = "1970-01-01T00:00:00Z"
+
+LEAST_TOGETHER: Final = 2
+"""GPUs that reduce together."""
+
+
+def verdict_of(node: GpuNode, entry: Quarantine) -> Measured | None:
+    """What was measured since the GPU came into its phase."""
+    found = (each for each in node.status.measured if each.gpu == entry.gpu)
+    since = times.read(entry.since) if entry.since else None
+    return next((each for each in found if since and times.read(each.at) >= since), None)
+
+
+def untried(node: GpuNode) -> tuple[str, ...]:
+    """GPUs in acceptance that are fit to be tried and were not yet."""
+    fit = {each.uuid for each in node.status.devices if each.health in TAKES_WORK}
+    entries = (each for each in node.spec.quarantine if each.phase == "Acceptance")
+    return tuple(e.gpu for e in entries if e.gpu in fit and verdict_of(node, e) is None)
+
+
+def measured(
+    node: GpuNode, jobs: Mapping[Trial, GpuJob], rules: Acceptance, now: dt.datetime
+) -> tuple[Measured, ...]:
+    """`status.measured` with what the burn-in that ended says, and what came to nothing in time."""
+    waiting = {gpu: _since(node, gpu) for gpu in untried(node)}
+    found = dict[str, Measured]()
+    job = jobs.get("burn-in")
+    if job is not None and (ended := _end(job)):
+        found = _results(job, [gpu for gpu, since in waiting.items() if since <= ended], now)
+    for gpu, since in waiting.items():
+        if gpu not in found and now >= times.after(since, rules.seconds):
+            told = f"no burn-in told anything within {rules.seconds} s"
+            at = times.write(now)
+            found[gpu] = Measured(gpu=gpu, at=at, outcome="Unknown", message=told)
+    listed = {each.uuid for each in node.status.devices}
+    before = {each.gpu: each for each in node.status.measured if not listed or each.gpu in listed}
+    merged = before | {gpu: _with_figures(new, before.get(gpu)) for gpu, new in found.items()}
+    return tuple(merged.values())[:MAX_GPUS]
+
+
+def all_reduced(node: GpuNode, jobs: Mapping[Trial, GpuJob], now: dt.datetime) -> AllReduce | None:
+    """`status.allReduce` with what the job that ended says."""
+    job = jobs.get("all-reduce")
+    last, wanted = _last_since(node), together(node)
+    if job is None or not wanted or (ended := _end(job)) is None or ended < last:
+        return node.status.all_reduce
+    result = next(iter(job.status.results), None)
+    figure = _figure(result.metrics, "all_reduce_bus_gb_per_s") if result else None
+    return AllReduce(
+        at=times.write(now),
+        gpus=job.spec.gpus or LEAST_TOGETHER,
+        bus_gb_per_s=figure,
+        message="" if figure is not None else job.status.message[:MOST_MESSAGE],
+        simulated=bool(result and result.simulated),
+    )
+
+
+def together(node: GpuNode) -> int:
+    """How many GPUs are to reduce together: all of the node's, once each has passed; 0: none."""
+    entries = {e.gpu: e for e in node.spec.quarantine if e.phase == "Acceptance"}
+    whole = [d for d in node.status.devices if not d.mig_parent]
+    if len(whole) < LEAST_TOGETHER or {d.uuid for d in whole} != entries.keys():
+        return 0
+    verdicts = [verdict_of(node, entry) for entry in entries.values()]
+    if not all(each is not None and each.outcome == "Passed" for each in verdicts):
+        return 0
+    done = node.status.all_reduce
+    return 0 if done is not None and times.read(done.at) >= _last_since(node) else len(whole)
+
+
+def size(node: GpuNode, trial: Trial) -> int:
+    """GPUs that the trial is wanted of; 0: it is not."""
+    return len(untried(node)) if trial == "burn-in" else together(node)
+
+
+def is_over(job: GpuJob, trial: Trial, wanted: int) -> bool:
+    """Whether the job is of no more use, so that it goes, for another one where one is wanted."""
+    if job.status.finished:
+        return wanted > 0
+    asks = job.spec.workers if trial == "burn-in" else job.spec.gpus
+    return asks != wanted and (wanted == 0 or not job.status.holds_placement)
+
+
+def _since(node: GpuNode, gpu: str) -> dt.datetime:
+    """Since when the GPU is in acceptance."""
+    found = (each.since for each in node.spec.quarantine if each.gpu == gpu and each.since)
+    return times.read(next(found, _NEVER))
+
+
+def _last_since(node: GpuNode) -> dt.datetime:
+    """Since when the last one is."""
+    entries = (each for each in node.spec.quarantine if each.phase == "Acceptance" and each.since)
+    return max((_since(node, each.gpu) for each in entries), default=times.read(_NEVER))
+
+
+def _end(job: GpuJob) -> dt.datetime | None:
+    """When it ended; None: it has not."""
+    ended = job.status.finished_at
+    return times.read(ended) if job.status.finished and ended else None
+
+
+def _results(job: GpuJob, waiting: Iterable[str], now: dt.datetime) -> dict[str, Measured]:
+    """Of each GPU that the job was about; of one that came to no place, of all that wait."""
+    at = times.write(now)
+    workers = by_worker(job.status.placement)
+    if not workers:
+        said = f"no burn-in ran: {job.status.message}"[:MOST_MESSAGE]
+        return {g: Measured(gpu=g, at=at, outcome="Unknown", message=said) for g in waiting}
+    results = {each.worker: each for each in job.status.results}
+    pairs = ((device.uuid, results.get(w.worker)) for w in workers for device in w.devices)
+    return {
+        gpu: _of_result(gpu, result, at, job.status.message)
+        for gpu, result in pairs
+        if gpu in set(waiting)
+    }
+
+
+def _of_result(gpu: str, result: WorkerResult | None, at: str, message: str) -> Measured:
+    healthy = result.metrics.get("healthy") if result else None
+    if result is None or not isinstance(healthy, bool):
+        said = f"its burn-in left no verdict: {message}"[:MOST_MESSAGE]
+        return Measured(gpu=gpu, at=at, outcome="Unknown", message=said)
+    outcome: Outcome = "Passed" if healthy else "Failed"
+    said = result.headline if healthy else str(result.metrics.get("findings", ""))
+    return Measured(
+        gpu=gpu,
+        at=at,
+        outcome=outcome,
+        message=said[:MOST_MESSAGE],
+        tflops=_figure(result.metrics, "gemm_tflops"),
+        memory_gb_per_s=_figure(result.metrics, "device_copy_gb_per_s"),
+        host_to_device_gb_per_s=_figure(result.metrics, "host_to_device_gb_per_s"),
+        device_to_host_gb_per_s=_figure(result.metrics, "device_to_host_gb_per_s"),
+        simulated=bool(result.simulated),
+    )
+
+
+def _figure(metrics: Mapping[str, Any], name: str) -> float | None:
+    """A finite number that is not negative, or nothing: a container wrote it."""
+    value = metrics.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < float("inf") else None
+
+
+def _with_figures(new: Measured, old: Measured | None) -> Measured:
+    if new.outcome != "Unknown" or old is None:
+        return new
+    return structs.replace(old, at=new.at, outcome=new.outcome, message=new.message)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which GPUs are slow: measured against others of their model in this cluster.
+
+Only GPUs that passed their burn-in count, and simulated ones among themselves.
+"""
+
+import dataclasses
+import statistics
+from collections.abc import Iterable
+from typing import Final
+
+from gpupack_crds.gpunode import Measured
+from gpupack_crds.kinds import GpuNode
+
+SLOW: Final = 0.9
+"""Part of the median below which a GPU is used last: NVIDIA's boards of one model differ by a few
+percent (docs/workloads.md), so that a tenth is no accident."""
+
+LEAST_OTHERS: Final = 3
+"""GPUs of the model without which a median says nothing."""
+
+FIGURES: Final = (
+    ("tflops", "TFLOP/s"),
+    ("memory_gb_per_s", "GB/s of memory"),
+)
+"""Those that the GPU alone decides; copies from and to the host depend on its slot, too."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """What was measured of one GPU of a model."""
+
+    model: str
+    measured: Measured
+
+
+class Fleet:
+    """What was measured in the cluster."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, tuple[Sample, ...]] = {}
+
+    def put(self, node: GpuNode) -> None:
+        """What is known of a node's GPUs."""
+        if found := _samples(node):
+            self._samples[node.metadata.name] = found
+        else:
+            self._samples.pop(node.metadata.name, None)
+
+    def remove(self, node: str) -> None:
+        """It is gone."""
+        self._samples.pop(node, None)
+
+    def clear(self) -> None:
+        """All are gone."""
+        self._samples.clear()
+
+    def slowness(self, model: str, measured: Measured) -> str:
+        """Why the GPU is slow for one of its model; empty: it is not, or nobody can say."""
+        others = [
+            sample.measured
+            for samples in self._samples.values()
+            for sample in samples
+            if sample.model == model
+            and sample.measured.simulated == measured.simulated
+            and sample.measured.gpu != measured.gpu
+        ]
+        for name, unit in FIGURES:
+            own, theirs = getattr(measured, name), _known(others, name)
+            if own is None or len(theirs) < LEAST_OTHERS:
+                continue
+            usual = statistics.median(theirs)
+            if own < SLOW * usual:
+                return f"{own:g} {unit}; the median of {len(theirs)} others is {usual:g}"
+        return ""
+
+
+def _samples(node: GpuNode) -> tuple[Sample, ...]:
+    models = {device.uuid: device.model for device in node.status.devices}
+    passed = (each for each in node.status.measured if each.outcome == "Passed")
+    return tuple(Sample(models[each.gpu], each) for each in passed if each.gpu in models)
+
+
+def _known(samples: Iterable[Measured], name: str) -> list[float]:
+    return [value for each in samples if (value := getattr(each, name)) is not None]

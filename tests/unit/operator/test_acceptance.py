@@ -1,0 +1,477 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A burn-in decides what becomes of a GPU that is new, or well again."""
+
+import msgspec
+import pytest
+
+from gpupack_crds.acceptance import Acceptance, parse_acceptance
+from gpupack_crds.errors import AcceptanceInvalid
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpunode import GpuNodeStatus, Measured, Quarantine
+from gpupack_crds.kinds import GpuJob, GpuNode
+from gpupack_crds.names import ACCEPTANCE_NAMESPACE, MAX_JOB_NAME
+from gpupack_operator.decision import acceptance
+from gpupack_operator.decision.fleet import Fleet
+from gpupack_operator.decision.quarantine import NEW, Rules, decided
+from gpupack_operator.manifests.acceptance import gpujob, job_name
+from gpupack_operator.quarantines import Quarantines
+
+PROBATION = 600.0
+SECONDS = 900
+NODE = "/apis/gpupack.dev/v1alpha1/gpunodes/a"
+JOBS = f"/apis/gpupack.dev/v1alpha1/namespaces/{ACCEPTANCE_NAMESPACE}/gpujobs"
+FIGURES = {
+    "gemm_tflops": 614.9,
+    "device_copy_gb_per_s": 4100.5,
+    "host_to_device_gb_per_s": 55.1,
+    "device_to_host_gb_per_s": 54.2,
+}
+
+
+def device(number, health="Healthy", **fields):
+    about = {"uuid": f"GPU-{number}", "index": number, "model": "NVIDIA H200", "health": health}
+    return {
+        "memoryMiB": 143771,
+        "cause": "XID 79" if health != "Healthy" else "",
+        **about,
+        **fields,
+    }
+
+
+def node(*devices, quarantine=(), measured=(), name="a", **status):
+    meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": "3"}
+    told = {"devices": list(devices), "measured": [msgspec.to_builtins(m) for m in measured]}
+    spec = {"quarantine": [msgspec.to_builtins(entry) for entry in quarantine]}
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": told | status}, GpuNode)
+
+
+@pytest.fixture
+def accepting(build):
+    """An entry in acceptance since a moment."""
+
+    def entry(number, since=0, **fields):
+        found = {"phase": "Acceptance", "cause": "XID 79", "since": build.stamp(since)} | fields
+        return Quarantine(gpu=f"GPU-{number}", **found)
+
+    return entry
+
+
+@pytest.fixture
+def verdict(build):
+    """What was measured of a GPU at a moment."""
+
+    def found(number, outcome="Passed", at=0, **fields):
+        return Measured(gpu=f"GPU-{number}", at=build.stamp(at), outcome=outcome, **fields)
+
+    return found
+
+
+@pytest.fixture
+def after(build):
+    """The entries that follow so many seconds after the start, and in how many to look again."""
+
+    def decide(seconds, seen, **rules):
+        how = Rules(PROBATION, Acceptance(seconds=SECONDS), **rules)
+        entries, again = decided(seen, build.at(seconds), how)
+        return entries, again and (again - build.at(seconds)).total_seconds()
+
+    return decide
+
+
+@pytest.fixture
+def trial(build):
+    """A burn-in as the API shows it: GPUs by number, and the metrics of each or None."""
+
+    def job(results=None, *, phase="Succeeded", ended=10, kind="burn-in", **fields):
+        gpus = [f"GPU-{number}" for number in results or {}]
+        spec = {"gpus": 1, "workers": max(len(gpus), 1)}
+        if kind == "all-reduce":
+            spec = {"gpus": fields.pop("gpus", 2)}
+        told = [
+            {"worker": worker, "workload": "burn-in", "headline": "healthy", "metrics": metrics}
+            for worker, metrics in enumerate((results or {}).values())
+            if metrics is not None
+        ]
+        place = {"node": "a", "workers": f"0-{len(gpus) - 1}", "gpus": gpus, "memoryMiB": [1]}
+        status = {"phase": phase, "results": told, "message": "it broke", **fields}
+        if gpus:
+            status["placement"] = [place]
+        if phase in {"Succeeded", "Failed"}:
+            status["finishedAt"] = build.stamp(ended)
+        annotations = {"gpupack.dev/acceptance-of": "a"}
+        meta = {
+            "name": job_name("a", kind),
+            "namespace": ACCEPTANCE_NAMESPACE,
+            "uid": f"uid-{kind}",
+            "annotations": annotations,
+        }
+        return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, GpuJob)
+
+    return job
+
+
+def phases(entries):
+    return [(each.gpu, each.phase, each.relapses) for each in entries]
+
+
+def test_a_gpu_that_is_well_again_is_tried(after):
+    ill = Quarantine(gpu="GPU-0", cause="XID 79", since="2026-11-21T11:00:00Z")
+    (entry,), again = after(0, node(device(0), quarantine=[ill]))
+    assert (entry.phase, entry.cause, again) == ("Acceptance", "XID 79", SECONDS)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"migParent": "GPU-0"}, {"resource": "nvidia.com/gpu"}, {"model": "NVIDIA L4"}]
+)
+def test_where_a_burn_in_says_nothing_time_decides(build, fields):
+    ill = Quarantine(gpu="GPU-0", since=build.stamp(-5))
+    rules = Rules(PROBATION, Acceptance(models=("H200",)))
+    (entry,), _ = decided(node(device(0, **fields), quarantine=[ill]), build.at(0), rules)
+    assert entry.phase == "Probation"
+
+
+def test_one_that_passed_is_used_as_others_are(after, accepting, verdict):
+    assert after(20, node(device(0), quarantine=[accepting(0)])) != ((), None)
+    seen = node(device(0), quarantine=[accepting(0)], measured=[verdict(0, at=10)])
+    assert after(20, seen) == ((), None)
+
+
+def test_what_was_measured_before_it_fell_ill_says_nothing(after, accepting, verdict):
+    seen = node(device(0), quarantine=[accepting(0)], measured=[verdict(0, at=-10)])
+    (entry,), _ = after(20, seen)
+    assert entry == accepting(0)
+
+
+def test_one_that_failed_is_kept_out_for_twice_as_long_each_time(after, accepting, verdict):
+    entry = accepting(0)
+    for relapses in (1, 2, 3):
+        wrong = [verdict(0, "Failed", at=10, message="wrong_words is 3")]
+        (kept,), again = after(20, node(device(0), quarantine=[entry], measured=wrong))
+        assert phases([kept]) == [("GPU-0", "Quarantined", relapses)]
+        assert kept.cause == "its burn-in failed: wrong_words is 3"
+        assert again == PROBATION * 2**relapses
+        seconds = 20 + int(again)
+        assert after(seconds - 1, node(device(0), quarantine=[kept]))[0] == (kept,)
+        (tried,), _ = after(seconds, node(device(0), quarantine=[kept]))
+        assert (tried.phase, tried.until, tried.relapses) == ("Acceptance", None, relapses)
+        entry = msgspec.structs.replace(tried, since=accepting(0).since)
+
+
+def test_one_of_which_nobody_can_say_anything_is_on_probation(after, accepting, verdict):
+    seen = node(device(0), quarantine=[accepting(0)], measured=[verdict(0, "Unknown", at=10)])
+    (entry,), again = after(20, seen)
+    assert (entry.phase, again) == ("Probation", PROBATION)
+
+
+def test_one_that_falls_ill_meanwhile_is_quarantined_again(after, accepting):
+    (entry,), _ = after(5, node(device(0, "Failed"), quarantine=[accepting(0)]))
+    assert phases([entry]) == [("GPU-0", "Quarantined", 1)]
+
+
+def test_where_gpus_are_tried_no_more_time_decides(build, accepting):
+    (entry,), _ = decided(node(device(0), quarantine=[accepting(0)]), build.at(5), Rules(PROBATION))
+    assert entry.phase == "Probation"
+
+
+def test_a_driver_that_hangs_changes_no_phase(after, accepting):
+    silent = device(0, "Draining", causes=["NotLookedAt"])
+    assert after(5, node(silent, quarantine=[accepting(0)]))[0] == (accepting(0),)
+
+
+def test_new_gpus_are_tried_where_that_is_wanted_and_once(build, verdict):
+    rules = Rules(PROBATION, Acceptance(new_gpus=True))
+    seen = node(device(0), device(1), device(2, "Failed"), measured=[verdict(1, "Unknown")])
+    first, ill = sorted(decided(seen, build.at(0), rules)[0], key=lambda each: each.gpu)
+    assert (first.gpu, first.phase, first.cause) == ("GPU-0", "Acceptance", NEW)
+    assert (ill.gpu, ill.phase) == ("GPU-2", "Quarantined")
+    assert decided(seen, build.at(0), Rules(PROBATION, Acceptance()))[0] == (ill,)
+
+
+def slower(part):
+    """Measured figures, so much of the usual ones."""
+    return {"tflops": 600.0 * part, "memory_gb_per_s": 4000.0}
+
+
+@pytest.fixture
+def fleet(verdict):
+    """Nodes of a GPU each, all alike."""
+
+    def known(count, *, model="NVIDIA H200", **fields):
+        fleet = Fleet()
+        for number in range(10, 10 + count):
+            figures = slower(1.0) | fields
+            about = device(number, model=model)
+            fleet.put(node(about, measured=[verdict(number, **figures)], name=f"n{number}"))
+        return fleet
+
+    return known
+
+
+def test_one_that_is_slow_against_others_of_its_model_is_used_last(
+    after, accepting, verdict, fleet
+):
+    measured = [verdict(0, at=10, **slower(0.89))]
+    seen = node(device(0), quarantine=[accepting(0)], measured=measured)
+    (entry,), _ = after(20, seen, fleet=fleet(3))
+    assert entry.phase == "Slow"
+    assert entry.cause == "534 TFLOP/s; the median of 3 others is 600"
+    stays = node(device(0), quarantine=[entry], measured=measured)
+    assert after(999_999, stays, fleet=fleet(3)) == ((entry,), None)
+
+
+@pytest.mark.parametrize("part", [0.9, 1.0, 2.0])
+def test_one_within_a_tenth_of_the_median_is_not_slow(after, accepting, verdict, fleet, part):
+    measured = [verdict(0, at=10, **slower(part))]
+    seen = node(device(0), quarantine=[accepting(0)], measured=measured)
+    assert after(20, seen, fleet=fleet(5)) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("count", "fields"),
+    [(2, {}), (9, {"model": "NVIDIA H200 NVL"}), (9, {"simulated": True}), (9, {"tflops": None})],
+)
+def test_who_are_too_few_or_not_alike_say_nothing_about_a_gpu(verdict, fleet, count, fields):
+    others = fleet(count, **fields)
+    assert others.slowness("NVIDIA H200", verdict(0, tflops=1.0)) == ""
+
+
+def test_gpus_that_are_gone_or_failed_are_no_measure(verdict, fleet):
+    others = fleet(3)
+    others.remove("n10")
+    assert others.slowness("NVIDIA H200", verdict(0, tflops=1.0)) == ""
+    others = fleet(3)
+    failed = verdict(10, "Failed", **slower(1.0))
+    others.put(node(device(10), measured=[failed], name="n10"))
+    assert others.slowness("NVIDIA H200", verdict(0, tflops=1.0)) == ""
+
+
+def measured(seen, build, seconds, **jobs):
+    named = {name.replace("_", "-"): job for name, job in jobs.items()}
+    return acceptance.measured(seen, named, Acceptance(seconds=SECONDS), build.at(seconds))
+
+
+def test_results_are_read_worker_by_worker(build, accepting, trial):
+    seen = node(*map(device, range(3)), quarantine=[accepting(n) for n in range(3)])
+    sick = {"healthy": False, "findings": "max_wrong_words: 3 > 0", "gemm_tflops": 1.5}
+    job = trial({1: {"healthy": True} | FIGURES, 2: sick, 0: None})
+    found = {each.gpu: each for each in measured(seen, build, 20, burn_in=job)}
+    assert {gpu: each.outcome for gpu, each in found.items()} == {
+        "GPU-0": "Unknown",
+        "GPU-1": "Passed",
+        "GPU-2": "Failed",
+    }
+    one = found["GPU-1"]
+    figures = (one.tflops, one.memory_gb_per_s)
+    assert figures == (614.9, 4100.5)
+    assert (one.host_to_device_gb_per_s, one.device_to_host_gb_per_s) == (55.1, 54.2)
+    assert found["GPU-2"].message == "max_wrong_words: 3 > 0"
+    assert found["GPU-0"].message == "its burn-in left no verdict: it broke"
+
+
+@pytest.mark.parametrize("figure", ["1e9", True, -1, float("nan"), float("inf"), None])
+def test_what_is_no_figure_is_not_written(build, accepting, trial, figure):
+    seen = node(device(0), quarantine=[accepting(0)])
+    job = trial({0: {"healthy": True, "gemm_tflops": figure}})
+    (found,) = measured(seen, build, 20, burn_in=job)
+    assert (found.outcome, found.tflops) == ("Passed", None)
+
+
+def test_a_job_from_before_the_gpu_was_to_be_tried_says_nothing(build, accepting, trial):
+    seen = node(device(0), quarantine=[accepting(0, since=11)])
+    job = trial({0: {"healthy": True}}, ended=10)
+    assert measured(seen, build, 20, burn_in=job) == ()
+    assert acceptance.is_over(job, "burn-in", 1)
+
+
+def test_of_gpus_that_are_not_tried_nothing_is_recorded(build, accepting, trial):
+    seen = node(device(0), device(1), quarantine=[accepting(0)])
+    found = measured(seen, build, 20, burn_in=trial({0: {"healthy": True}, 1: {"healthy": True}}))
+    assert [each.gpu for each in found] == ["GPU-0"]
+
+
+def test_a_job_that_never_had_a_place_leaves_all_unknown(build, accepting, trial):
+    seen = node(device(0), device(1), quarantine=[accepting(0), accepting(1)])
+    found = measured(seen, build, 20, burn_in=trial(phase="Failed"))
+    assert {each.outcome for each in found} == {"Unknown"}
+    assert found[0].message == "no burn-in ran: it broke"
+
+
+def test_without_a_result_in_time_nobody_can_say_anything(build, accepting):
+    seen = node(device(0), quarantine=[accepting(0)])
+    assert measured(seen, build, SECONDS - 1) == ()
+    (found,) = measured(seen, build, SECONDS)
+    assert (found.outcome, found.message) == (
+        "Unknown",
+        f"no burn-in told anything within {SECONDS} s",
+    )
+
+
+def test_figures_outlast_a_burn_in_that_told_none_but_not_the_gpu(build, accepting, verdict):
+    before = [verdict(0, at=-99, tflops=600.0), verdict(7, at=-99, tflops=1.0)]
+    seen = node(device(0), quarantine=[accepting(0)], measured=before)
+    (found,) = measured(seen, build, SECONDS)
+    assert (found.outcome, found.tflops) == ("Unknown", 600.0)
+    unseen = node(quarantine=[accepting(0)], measured=before)
+    assert measured(unseen, build, 5) == tuple(before)
+
+
+def test_gpus_of_a_whole_node_reduce_together_once_all_have_passed(
+    build, after, accepting, verdict, trial
+):
+    entries = [accepting(0), accepting(1)]
+    one = node(device(0), device(1), quarantine=entries, measured=[verdict(0, at=10)])
+    assert (acceptance.together(one), after(20, one)[0]) == (0, tuple(entries))
+    passed = [verdict(0, at=10), verdict(1, at=12)]
+    both = node(device(0), device(1), quarantine=entries, measured=passed)
+    assert (acceptance.together(both), after(20, both)[0]) == (2, tuple(entries))
+    results = {0: {"all_reduce_bus_gb_per_s": 390.5}}
+    done = acceptance.all_reduced(
+        both, {"all-reduce": trial(results, kind="all-reduce", ended=15)}, build.at(20)
+    )
+    assert (done.gpus, done.bus_gb_per_s, done.message) == (2, 390.5, "")
+    status = msgspec.structs.replace(both.status, all_reduce=done)
+    told = msgspec.structs.replace(both, status=status)
+    assert (acceptance.together(told), after(21, told)) == (0, ((), None))
+
+
+def test_a_reduction_that_failed_or_is_late_keeps_no_gpu_from_work(
+    build, after, accepting, verdict, trial
+):
+    entries, passed = [accepting(0), accepting(1)], [verdict(0, at=10), verdict(1, at=12)]
+    both = node(device(0), device(1), quarantine=entries, measured=passed)
+    broken = trial(kind="all-reduce", phase="Failed", ended=15)
+    done = acceptance.all_reduced(both, {"all-reduce": broken}, build.at(20))
+    assert (done.bus_gb_per_s, done.message) == (None, "it broke")
+    assert after(SECONDS, both) == ((), None)
+
+
+def test_gpus_whose_neighbour_is_at_work_or_failed_do_not_wait_for_it(after, accepting, verdict):
+    alone = node(device(0), device(1), quarantine=[accepting(0)], measured=[verdict(0, at=10)])
+    assert after(20, alone) == ((), None)
+    outcomes = [verdict(0, at=10), verdict(1, "Failed", at=10)]
+    entries = [accepting(0), accepting(1)]
+    one = node(device(0), device(1), quarantine=entries, measured=outcomes)
+    assert phases(after(20, one)[0]) == [("GPU-1", "Quarantined", 1)]
+
+
+@pytest.mark.parametrize(
+    ("phase", "workers", "wanted", "over"),
+    [
+        ("Running", 2, 2, False),
+        ("Running", 2, 1, False),
+        ("Running", 2, 0, True),
+        ("Pending", 2, 2, False),
+        ("Pending", 2, 1, True),
+        ("Pending", 2, 0, True),
+        ("Succeeded", 2, 2, True),
+        ("Succeeded", 2, 0, False),
+    ],
+)
+def test_a_job_goes_when_it_is_of_no_more_use(trial, phase, workers, wanted, over):
+    job = trial(dict.fromkeys(range(workers)), phase=phase)
+    assert acceptance.is_over(job, "burn-in", wanted) is over
+
+
+@pytest.mark.parametrize("trial_name", ["burn-in", "all-reduce"])
+def test_the_jobs_are_as_the_crd_wants_them(trial_name):
+    found = node(device(0), device(1)).status.devices
+    long_name = "n" * 253
+    body = gpujob(long_name, trial_name, found, seconds=60, args=["--seconds=30"])
+    spec = msgspec.convert(body["spec"], GpuJobSpec)
+    assert len(body["metadata"]["name"]) <= MAX_JOB_NAME - len("-1-99")
+    assert "--require-gpu" in spec.workload.args
+    assert spec.workers * spec.gpus == 2
+    assert (
+        body["metadata"]["name"]
+        != gpujob("other", trial_name, found, seconds=1, args=())["metadata"]["name"]
+    )
+
+
+def test_simulated_gpus_are_tried_on_a_cpu():
+    found = node(device(0, simulated=True)).status.devices
+    assert gpujob("a", "burn-in", found, seconds=60, args=())["spec"]["workload"]["args"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"enabled": false}', None),
+        ('{"enabled": true, "newGpus": true, "models": ["H200"]}', ("H200",)),
+    ],
+)
+def test_it_is_read_as_the_chart_writes_it(text, found):
+    read = parse_acceptance(text)
+    assert (read and read.models) == found
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"models": [" "]}', '{"seconds": 0}', '{"x": 1}'])
+def test_what_the_chart_never_writes_is_refused(text):
+    with pytest.raises(AcceptanceInvalid):
+        parse_acceptance(text)
+
+
+@pytest.fixture
+def quarantines(server, build):
+    clock = {"now": 0}
+    rules = Rules(PROBATION, Acceptance(seconds=SECONDS))
+    made = Quarantines(server.api, reporter="o", rules=rules, now=lambda: build.at(clock["now"]))
+    made.clock = clock
+    return made
+
+
+async def test_nothing_is_made_or_deleted_before_it_is_known_what_there_is(
+    server, quarantines, accepting, trial
+):
+    quarantines.upsert(node(device(0), quarantine=[accepting(0)]))
+    await quarantines.look()
+    quarantines.replace([node(device(0), quarantine=[accepting(0)])])
+    await quarantines.look()
+    quarantines.trials.upsert(trial({0: None}, phase="Running"))
+    await quarantines.look()
+    assert server.writes == []
+
+
+async def test_from_acceptance_to_its_release_each_step_is_written(
+    server, quarantines, accepting, trial
+):
+    server.put(NODE, {"metadata": {"name": "a", "resourceVersion": "3"}, "spec": {}})
+    seen = node(device(0), quarantine=[accepting(0)])
+    quarantines.trials.replace([])
+    quarantines.replace([seen])
+    await quarantines.look()
+    (path,) = server.names("POST")
+    assert path == JOBS
+    quarantines.clock["now"] = 20
+    quarantines.trials.upsert(trial({0: {"healthy": True} | FIGURES}))
+    await quarantines.look()
+    told = server.objects[f"{NODE}/status"]["status"]
+    assert [each["outcome"] for each in told["measured"]] == ["Passed"]
+    status = msgspec.convert({"devices": [device(0)], "measured": told["measured"]}, GpuNodeStatus)
+    quarantines.upsert(msgspec.structs.replace(seen, status=status))
+    await quarantines.look()
+    assert server.objects[NODE]["spec"]["quarantine"] is None
+
+
+async def test_a_job_about_nobody_goes_and_one_that_ended_stays_for_its_log(
+    server, quarantines, trial
+):
+    running, ended = trial({0: None}, phase="Running"), trial({0: None}, kind="all-reduce")
+    for job in (running, ended):
+        server.put(f"{JOBS}/{job.metadata.name}", {"metadata": {"uid": job.metadata.uid}})
+    quarantines.replace([])
+    quarantines.trials.replace([running, ended])
+    await quarantines.look()
+    assert server.names("DELETE") == [f"{JOBS}/{running.metadata.name}"]
+
+
+async def test_an_api_that_refuses_is_asked_again_and_stops_nobody(
+    server, quarantines, accepting, trial
+):
+    server.refuse = {"gpujobs": (403, "Forbidden")}
+    quarantines.trials.replace([])
+    quarantines.replace([node(device(0), quarantine=[accepting(0)])])
+    await quarantines.look()
+    server.refuse = {}
+    quarantines.clock["now"] = 10
+    await quarantines.look()
+    assert server.names("POST")[-1] == JOBS
