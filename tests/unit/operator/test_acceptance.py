@@ -444,7 +444,7 @@ async def test_from_acceptance_to_its_release_each_step_is_written(
     quarantines.clock["now"] = 20
     quarantines.trials.upsert(trial({0: {"healthy": True} | FIGURES}))
     await quarantines.look()
-    told = server.objects[f"{NODE}/status"]["status"]
+    told = server.objects[NODE]["status"]
     assert [each["outcome"] for each in told["measured"]] == ["Passed"]
     status = msgspec.convert({"devices": [device(0)], "measured": told["measured"]}, GpuNodeStatus)
     quarantines.upsert(msgspec.structs.replace(seen, status=status))
