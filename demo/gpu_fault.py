@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo-gpu` asks of a GPU that fails: its job leaves it, and it is quarantined.
+"""What `make demo-gpu` asks of a GPU that fails: its job leaves, and a burn-in decides about it.
 
 No GPU is harmed: a stand-in of DCGM exporter, found as the agent finds a real one, shows an XID.
 """
@@ -22,6 +22,7 @@ XID = 79
 """The GPU has fallen off the bus."""
 TRAINER = "trainer"
 WORK_SECONDS = 10
+BURN_IN = ("outcome", "tflops", "memoryGbPerS", "hostToDeviceGbPerS", "deviceToHostGbPerS")
 SECONDS = 60
 
 
@@ -78,10 +79,16 @@ def check_fault(bench: Bench, *, kill_agent: Callable[[], None]) -> Json:
         bench.until(lambda: _is_waiting(bench), what="it waits for another GPU", seconds=SECONDS)
         seen["told"] = bench.job(TRAINER)["status"]["message"]
     _mend(bench, kill_agent)
+    bench.until(lambda: bench.measured(uuid), what="its burn-in", seconds=SECONDS)
+    seen["burn-in"] = {key: bench.measured(uuid).get(key) for key in BURN_IN}
+    if seen["burn-in"]["outcome"] != "Passed":
+        raise Broken(f"the burn-in of a sound GPU ended as {bench.measured(uuid)}")
+    bench.until(lambda: uuid not in _quarantine(bench), what="its release", seconds=SECONDS)
     bench.finished(TRAINER)
-    seen["mended and done after s"] = round(time.monotonic() - began, 1)
+    seen["mended, tried and done after s"] = round(time.monotonic() - began, 1)
     what = (
-        f"XID {XID}, shown by a stand-in of DCGM exporter: the job leaves, the GPU is quarantined"
+        f"XID {XID}, shown by a stand-in of DCGM exporter: the job leaves, the GPU is quarantined, "
+        "and tried by a burn-in before it is used again"
     )
     return {"check": what, "figures": seen}
 

@@ -135,6 +135,12 @@ class Bench:
         spec: Json = node.get("spec", {})
         return spec
 
+    def measured(self, gpu: str) -> Json:
+        """What a burn-in found of a GPU of the one GPUNode; empty: none has ended."""
+        (node,) = self._list("gpunodes")
+        found = (each for each in node["status"].get("measured", []) if each["gpu"] == gpu)
+        return dict(next(found, {}))
+
     def finished(self, *names: str) -> list[Json]:
         """Wait until jobs have succeeded; raises Broken where one has not."""
         jobs = [self._ended("gpujob", name) for name in names]

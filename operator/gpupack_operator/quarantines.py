@@ -55,6 +55,8 @@ class Quarantines:
         self._nodes: dict[str, GpuNode] = {}
         self._look_at: dict[str, dt.datetime] = {}
         """When each is to be looked at; a missing one is not before it changes."""
+        self._mended: dict[str, frozenset[str]] = {}
+        """Of GPUNodes that were deleted: GPUs that were kept out. Whoever takes over knows none."""
         self._listed = False
         tried = rules.acceptance
         self.trials = Trials(api, tried, self._jobs_changed) if tried else None
@@ -64,6 +66,7 @@ class Quarantines:
         self._nodes.clear()
         self._look_at.clear()
         self._rules.fleet.clear()
+        self._mended.clear()
         for item in items:
             self.upsert(item)
         self._listed = True
@@ -71,7 +74,8 @@ class Quarantines:
     def upsert(self, item: GpuNode) -> None:
         """A GPUNode appeared or changed."""
         self._rules.fleet.put(item)
-        if needs_look(item, self._rules):
+        self._forget_mended(item)
+        if item.metadata.name in self._mended or needs_look(item, self._rules):
             self._nodes[item.metadata.name] = item
             self._look_at[item.metadata.name] = self._now()
         else:
@@ -79,8 +83,21 @@ class Quarantines:
 
     def remove(self, item: GpuNode) -> None:
         """It is gone."""
-        self._rules.fleet.remove(item.metadata.name)
-        self._leave(item.metadata.name)
+        name, kept_out = item.metadata.name, item.spec.quarantine
+        self._rules.fleet.remove(name)
+        self._leave(name)
+        if kept_out and self.trials is not None:
+            self._mended[name] = frozenset(each.gpu for each in kept_out)
+
+    def _forget_mended(self, item: GpuNode) -> None:
+        """They are entered anew, or not there: no agent has looked before there are devices."""
+        listed = {each.uuid for each in item.status.devices}
+        entered = {each.gpu for each in item.spec.quarantine}
+        left = self._mended.get(item.metadata.name, frozenset()) - entered
+        if not left or (listed and not left & listed):
+            self._mended.pop(item.metadata.name, None)
+        else:
+            self._mended[item.metadata.name] = left
 
     def _leave(self, name: str) -> None:
         """There is nothing to decide about it."""
@@ -116,7 +133,8 @@ class Quarantines:
         name = node.metadata.name
         if await self._record(node, now):
             return
-        entries, again_at = decided(node, now, self._rules)
+        mended = self._mended.get(name, frozenset())
+        entries, again_at = decided(node, now, self._rules, mended=mended)
         if entries != node.spec.quarantine:
             await self._decide(node, entries)
             return

@@ -2,7 +2,7 @@
 """GPUs that are new, or well again, get a burn-in alone before they get other work.
 
 The GPUs are simulated, and what is measured is a CPU; the pods that measure, and all that follows
-from what they say, are not. Of the dev cluster's models one alone is tried (values-devcluster.yaml).
+from what they say, are not. Of the dev cluster's models one alone is tried.
 """
 
 import json
@@ -45,7 +45,7 @@ def inventory(system, node):
     yield has
     write(before)
     wait_for(
-        lambda: len(devices(system, node)) == 8, seconds=60, what="the node has its GPUs again"
+        lambda: MODEL not in models(system, node), seconds=60, what="the node has its GPUs again"
     )
     system.insist("delete", "gpunode", node)
     wait_for(
@@ -59,6 +59,10 @@ def devices(system, node):
     """Of its GPUNode, which may not be there."""
     there = [each for each in system.gpunodes() if each["metadata"]["name"] == node]
     return there[0].get("status", {}).get("devices", []) if there else []
+
+
+def models(system, node):
+    return {each["model"] for each in devices(system, node)}
 
 
 def phases(system, node):
@@ -101,7 +105,7 @@ def test_gpus_are_tried_before_they_get_work_and_again_after_they_were_ill(
     kube, system, node, inventory, judged, burn_in_wants
 ):
     inventory(2)
-    wait_for(lambda: len(devices(system, node)) > 8, seconds=60, what="the new GPUs are found")
+    wait_for(lambda: MODEL in models(system, node), seconds=60, what="the new GPUs are found")
     system.insist("delete", "gpunode", node)
     wait_for(lambda: len(devices(system, node)) == 2, seconds=60, what="its old GPUs are forgotten")
     kube.submit(judged.job("waits", gpus=2, gpuModels=["L4"]))

@@ -139,10 +139,31 @@ def test_of_a_gpunode_the_operator_writes_the_quarantine_alone(system, change):
     assert "of a GPUNode the operator writes spec.quarantine alone" in told
 
 
-def apply_as_operator(system, node, change):
+@pytest.mark.parametrize("change", [{"gpus": 99}, {"devices": []}, {"driverVersion": "1"}])
+def test_of_a_gpunodes_status_the_operator_writes_what_was_measured_alone(system, change):
+    (node, *_) = (each["metadata"]["name"] for each in system.gpunodes())
+    at = "2026-11-24T00:00:00Z"
+    measured = {"measured": [{"gpu": "GPU-0", "at": at, "outcome": "Passed", "tflops": 1.5}]}
+    status = "--subresource=status"
+    assert apply_as_operator(system, node, {"status": measured}, status) == ""
+    together = {"allReduce": {"at": at, "gpus": 2, "busGbPerS": 1.5}}
+    assert apply_as_operator(system, node, {"status": together}, status) == ""
+    told = apply_as_operator(system, node, {"status": measured | change}, status)
+    assert "the operator writes measured and allReduce alone" in told
+
+
+def apply_as_operator(system, node, change, *more):
     """What is said to a patch; by server-side apply, since the others read the object first."""
     metadata = {"name": node, **change.get("metadata", {})}
     kind = {"apiVersion": "gpupack.dev/v1alpha1", "kind": "GPUNode"}
-    flags = ("--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", AS_OPERATOR)
+    flags = (
+        "--server-side",
+        "--force-conflicts",
+        "--dry-run=server",
+        "-f",
+        "-",
+        AS_OPERATOR,
+        *more,
+    )
     manifest = json.dumps({**kind, **change, "metadata": metadata})
     return system.kubectl("apply", *flags, stdin=manifest).stderr

@@ -14,11 +14,13 @@ Where GPUs are tried before they are used, a burn-in decides instead of time:
 What the agent says is a fact of the moment; what follows stands here, so a restart of any part
 heals nothing. «Better» has lasted already: the agent says it late (agent.hysteresisSeconds).
 Whoever removes an entry has its GPU used at once, unless it is Draining or Failed still, or new
-where new ones are tried: set such a one's phase to Probation.
+where new ones are tried: set such a one's phase to Probation. Who deletes a GPUNode, so that its
+errors count no more, has mended GPUs: those that were kept out are tried as if they were new.
 """
 
 import dataclasses
 import datetime as dt
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from msgspec import structs
@@ -71,18 +73,25 @@ def needs_look(node: GpuNode, rules: Rules) -> bool:
     """Whether there is anything to decide."""
     if node.spec.quarantine or any(map(_is_ill, node.status.devices)):
         return True
-    return bool(rules.acceptance) and bool(_new(node, rules))
+    return bool(rules.acceptance and rules.acceptance.new(node))
 
 
 def decided(
-    node: GpuNode, now: dt.datetime, rules: Rules
+    node: GpuNode, now: dt.datetime, rules: Rules, *, mended: Collection[str] = ()
 ) -> tuple[tuple[Quarantine, ...], dt.datetime | None]:
-    """The entries as they are to be, and when to look again where nothing changes until then."""
+    """The entries as they are to be, and when to look again where nothing changes until then.
+
+    Args:
+        node: whose GPUs it is about.
+        now: by the API server's clock.
+        rules: how it is decided.
+        mended: GPUs that were kept out when the GPUNode before this one was deleted.
+    """
     if node.status.mode == "observed":
         return (), None
     ill = _ill(node.status.devices)
     devices = {each.mig_parent or each.uuid: each for each in node.status.devices}
-    new = _new(node, rules)
+    new = _new(node, rules, mended)
     entries, again_at = list[Quarantine](), list[dt.datetime]()
     for entry in node.spec.quarantine:
         # Before its first look an agent knows of no GPUs.
@@ -98,11 +107,12 @@ def decided(
     since = times.write(now)
     for gpu, device in ill.items():
         entries.append(Quarantine(gpu=gpu, cause=device.cause, since=since))
-    entries += [Quarantine(gpu=gpu, phase="Acceptance", cause=NEW, since=since) for gpu in new]
+    entries += [Quarantine(gpu=g, phase="Acceptance", cause=why, since=since) for g, why in new]
     return tuple(entries[:MAX_GPUS]), min(again_at, default=None)
 
 
 NEW: Final = "nobody has measured it yet"
+MENDED: Final = "its GPUNode was deleted while it was kept out"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -207,10 +217,19 @@ class _Step:
         )
 
 
-def _new(node: GpuNode, rules: Rules) -> tuple[str, ...]:
-    """GPUs that are tried before they get any work."""
-    found = rules.acceptance.new(node) if rules.acceptance else ()
-    return tuple(each.uuid for each in found if each.health in TAKES_WORK)
+def _new(node: GpuNode, rules: Rules, mended: Collection[str]) -> Iterator[tuple[str, str]]:
+    """GPUs without an entry that are tried before they get any work, and why."""
+    tried = rules.acceptance
+    if tried is None:
+        return
+    new = {each.uuid for each in tried.new(node)}
+    entered = {each.gpu for each in node.spec.quarantine}
+    for device in node.status.devices:
+        uuid = device.uuid
+        if device.health not in TAKES_WORK or uuid in entered or not tried.tries(device):
+            continue
+        if uuid in new or uuid in mended:
+            yield uuid, NEW if uuid in new else MENDED
 
 
 def _ill(devices: tuple[GpuDevice, ...]) -> dict[str, GpuDevice]:

@@ -12,7 +12,7 @@ from gpupack_crds.kinds import GpuJob, GpuNode
 from gpupack_crds.names import ACCEPTANCE_NAMESPACE, MAX_JOB_NAME
 from gpupack_operator.decision import acceptance
 from gpupack_operator.decision.fleet import Fleet
-from gpupack_operator.decision.quarantine import NEW, Rules, decided
+from gpupack_operator.decision.quarantine import MENDED, NEW, Rules, decided
 from gpupack_operator.manifests.acceptance import gpujob, job_name
 from gpupack_operator.quarantines import Quarantines
 
@@ -450,6 +450,26 @@ async def test_from_acceptance_to_its_release_each_step_is_written(
     quarantines.upsert(msgspec.structs.replace(seen, status=status))
     await quarantines.look()
     assert server.objects[NODE]["spec"]["quarantine"] is None
+
+
+async def test_a_gpu_that_was_kept_out_is_tried_when_its_gpunode_was_deleted(
+    server, quarantines, build
+):
+    server.put(NODE, {"metadata": {"name": "a", "resourceVersion": "3"}, "spec": {}})
+    ill = Quarantine(gpu="GPU-1", cause="XID 79", since=build.stamp(-5))
+    before = node(device(0), device(1, "Failed"), quarantine=[ill])
+    quarantines.replace([before])
+    quarantines.remove(before)
+    for seen in (node(), node(device(0), device(1))):
+        quarantines.upsert(seen)
+        await quarantines.look()
+    (entry,) = server.objects[NODE]["spec"]["quarantine"]
+    assert (entry["gpu"], entry["phase"], entry["cause"]) == ("GPU-1", "Acceptance", MENDED)
+    quarantines.upsert(node(device(0), device(1), quarantine=[msgspec.convert(entry, Quarantine)]))
+    quarantines.upsert(node(device(0), device(1)))
+    quarantines.clock["now"] = 99
+    await quarantines.look()
+    assert server.names("PATCH") == [NODE]
 
 
 async def test_a_job_about_nobody_goes_and_one_that_ended_stays_for_its_log(
