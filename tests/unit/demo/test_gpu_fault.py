@@ -17,8 +17,9 @@ GPUS = ("GPU-a", "GPU-b")
 class Bench:
     """A cluster where the fault strikes as soon as the stand-in is there."""
 
-    def __init__(self, *, gpus=GPUS, outcome="Infrastructure", next_gpu="GPU-b"):
+    def __init__(self, *, gpus=GPUS, outcome="Infrastructure", next_gpu="GPU-b", burn_in="Passed"):
         self.uuids, self.outcome, self.next_gpu = gpus, outcome, next_gpu
+        self.burn_in = burn_in
         self.struck, self.deleted = False, []
 
     def gpus(self):
@@ -32,6 +33,10 @@ class Bench:
 
     def delete(self, *what):
         self.deleted.append(what)
+        self.struck = self.struck and what[0] != "gpunode"
+
+    def measured(self, gpu):
+        return {"gpu": gpu, "outcome": self.burn_in, "tflops": 600.0}
 
     def until(self, holds, *, what, seconds=0):
         assert holds(), what
@@ -59,12 +64,17 @@ def test_a_job_leaves_a_failed_gpu_and_goes_on_or_waits(gpus, said):
     key, value = said
     assert seen[key] == value
     assert seen["quarantine"]["phase"] == "Quarantined"
+    assert (seen["burn-in"]["outcome"], seen["burn-in"]["tflops"]) == ("Passed", 600.0)
     assert (killed, bench.deleted[-1]) == ([1], ("gpunode", "--all"))
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"outcome": "Failed"}, "ended the attempt"), ({"next_gpu": "GPU-a"}, "is in quarantine")],
+    [
+        ({"outcome": "Failed"}, "ended the attempt"),
+        ({"next_gpu": "GPU-a"}, "is in quarantine"),
+        ({"burn_in": "Failed"}, "the burn-in of a sound GPU"),
+    ],
 )
 def test_a_fault_that_is_the_jobs_or_a_job_that_comes_back_breaks_the_promise(changes, words):
     with pytest.raises(Broken, match=words):
