@@ -108,6 +108,11 @@ demo-gpu: ## As root: the cluster with the real agent, GPUJobs on this host's GP
 	@[ -e $(DEV)/gpu-bundle/facts.json -a ! -e $(VENV) ] || $(MAKE) setup
 	@$(SUDO) env PYTHONPATH=devcluster $(PYTHON) demo/gpu.py
 
+.PHONY: preflight
+preflight: ## Whether this host is ready for gpupack, and what to change; changes nothing
+	@$(MAKE) venv
+	@$(SUDO) $(PY) -m gpupack_agent preflight
+
 .PHONY: gpu-bundle
 gpu-bundle: ## Pack what demo-gpu needs where nothing can be downloaded: .dev/gpu-bundle.tar
 	@$(MAKE) binaries venv host

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's command line: `run`, and `mps` for the daemons of limited shares."""
+"""The agent's command line: `run`; `mps` for daemons of limited shares; `preflight` for a host."""
 
 import asyncio
 import contextlib
@@ -17,6 +17,8 @@ from gpupack_agent.settings import LimitSettings
 from gpupack_kube.environment import Environment, SettingsInvalid
 
 log = logging.getLogger("gpupack_agent")
+
+ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
 @click.group()
@@ -61,6 +63,40 @@ def mps_command() -> None:
     asyncio.run(_supervise(supervisor.serve(folder, host_root, libraries)))
 
 
+@main.command()
+@click.option(
+    "--host-root",
+    type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path),
+    default="/",
+    show_default=True,
+    help="Where the host's root folder is.",
+)
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--passed-file",
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    help="Stay until a signal, and make this file if the host passed: for a pod on each node.",
+)
+def preflight(host_root: pathlib.Path, output: str, passed_file: pathlib.Path | None) -> None:
+    """Check a host's driver, container runtime and settings, and say what to change.
+
+    Nothing is changed. Exit status 1: something must be.
+    """
+    from gpupack_agent.preflight import checks, report  # noqa: PLC0415 - as agent below
+    from gpupack_agent.preflight.host import read_host  # noqa: PLC0415
+
+    # The first process of a container has no default action for a signal.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS if passed_file else ())
+    host = read_host(host_root)
+    found = checks.findings(host)
+    click.echo((report.as_json if output == "json" else report.as_text)(host, found))
+    if passed_file is None:
+        sys.exit(0 if report.passed(found) else 1)
+    if report.passed(found):
+        passed_file.touch()
+    signal.sigwait(ENDS)
+
+
 async def _supervise(serving: Coroutine[None, None, None]) -> None:
     """A signal ends the daemons in order."""
     await _cancelled_by_signal(asyncio.create_task(serving))
@@ -76,7 +112,7 @@ async def _until_signal() -> None:
 
 async def _cancelled_by_signal(serving: asyncio.Task[None]) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDS:
         loop.add_signal_handler(number, serving.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await serving

@@ -116,6 +116,18 @@ def test_mps_runs_where_there_are_gpus_and_it_is_wanted(render, given):
     assert ("DaemonSet", "gpupack-mps") not in rendered.objects
 
 
+def test_hosts_are_checked_only_where_that_is_wanted_and_without_any_right(render):
+    assert ("DaemonSet", "gpupack-preflight") not in render().objects
+    rendered = render("preflight.enabled=true", 'agent.nodeSelector={"gpu": "true"}')
+    pod = rendered.objects["DaemonSet", "gpupack-preflight"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (pod["automountServiceAccountToken"], pod["nodeSelector"]) == (False, {"gpu": "true"})
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "privileged" not in container["securityContext"]
+    (host,) = (mount for mount in container["volumeMounts"] if mount["name"] == "host")
+    assert host["readOnly"]
+
+
 def test_the_operator_gets_the_certificate_but_not_its_key(render):
     secret = volumes(render(), "Deployment", "gpupack-operator")["extender-ca"]["secret"]
     assert [item["key"] for item in secret["items"]] == ["ca.crt"]

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is right about a host, and what to change: one function for each finding."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from gpupack_agent.preflight.host import BY_VARIABLE, Host
+
+Status = Literal["ok", "warning", "failure", "unknown"]
+
+CDI_DOCUMENT: Final = "https://github.com/cncf-tags/container-device-interface#how-to-configure-cdi"
+CGROUP_DOCUMENT: Final = "https://kubernetes.io/docs/concepts/architecture/cgroups/"
+CONFIG_DOCUMENT: Final = "https://github.com/containerd/containerd/blob/main/docs/cri/config.md"
+DRIVER_DOCUMENT: Final = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
+LOST_DOCUMENT: Final = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"
+MPS_DOCUMENT: Final = "https://docs.nvidia.com/deploy/mps/index.html"
+P2P_DOCUMENT: Final = (
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+)
+PERSISTENCE_DOCUMENT: Final = "https://docs.nvidia.com/deploy/driver-persistence/index.html"
+PLUGIN_DOCUMENT: Final = (
+    "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/"
+)
+VARIABLE_DOCUMENT: Final = (
+    "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/security.html"
+)
+
+SEVERAL: Final = 2
+"""GPUs that speak with each other."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found.
+
+    Attributes:
+        check: its name.
+        status: ok; warning: gpupack works, and something is not as it should be; failure: it does
+            not work, or tenants reach GPUs that they were not given; unknown: it cannot be told.
+        found: what was found.
+        change: what to do about it; empty: nothing.
+        see: whose documentation says so.
+    """
+
+    check: str
+    status: Status
+    found: str
+    change: str = ""
+    see: str = ""
+
+
+def findings(host: Host) -> tuple[Finding, ...]:
+    """All of them, in a fixed order."""
+    return tuple(_all(host))
+
+
+def _all(host: Host) -> Iterator[Finding]:
+    yield _gpus(host)
+    if host.gpus is None or host.gpus or host.driver.module:
+        yield _driver(host)
+        yield _device_nodes(host)
+        yield _peer_to_peer(host)
+        yield _persistence(host)
+        yield _foreign_mps(host)
+    yield _runtime(host)
+    yield _cdi(host)
+    yield _cgroups(host)
+    yield _variable(host)
+    yield _kubelet(host)
+    yield _plugins(host)
+
+
+def _gpus(host: Host) -> Finding:
+    if host.gpus is None:
+        return Finding("gpus", "unknown", "the host lists no PCI devices")
+    if not host.gpus:
+        told = "no NVIDIA GPU is plugged in: gpupack serves none here, but simulated ones"
+        return Finding("gpus", "ok", told)
+    return Finding("gpus", "ok", f"{_number(len(host.gpus), 'NVIDIA GPU')} plugged in")
+
+
+def _driver(host: Host) -> Finding:
+    driver = host.driver
+    if not driver.module:
+        told = "the kernel has not loaded NVIDIA's driver"
+        change = "install the driver for data centre GPUs, or load it: modprobe nvidia"
+        return Finding("driver", "failure", told, change, DRIVER_DOCUMENT)
+    if not driver.libraries:
+        told = f"module {driver.module}, and none of its libraries where gpupack looks"
+        change = "install the driver's compute libraries (libcuda.so.1, libnvidia-ml.so.1)"
+        return Finding("driver", "failure", told, change, DRIVER_DOCUMENT)
+    if not driver.library:
+        told = f"module {driver.module}; its libraries do not tell their version"
+        return Finding("driver", "unknown", told)
+    if driver.library != driver.module:
+        told = f"module {driver.module}, libraries {driver.library}: no CUDA program starts"
+        change = "reboot, or drain the node, unload the module (rmmod) and load it anew"
+        return Finding("driver", "failure", told, change, DRIVER_DOCUMENT)
+    return Finding("driver", "ok", f"{driver.module}, module and libraries alike")
+
+
+def _device_nodes(host: Host) -> Finding:
+    nodes = host.driver.nodes
+    if not host.driver.module:
+        return Finding("device nodes", "unknown", "there is no driver")
+    missing = [name for name in ("nvidiactl", "nvidia-uvm") if name not in nodes]
+    if missing or not any(name[-1:].isdigit() for name in nodes):
+        told = f"of /dev there {'are' if nodes else 'is'} {', '.join(nodes) or 'nothing'}"
+        change = "run nvidia-modprobe -u -c 0 at each boot, or NVIDIA's persistence daemon"
+        return Finding("device nodes", "failure", told, change, DRIVER_DOCUMENT)
+    by_systemd = "systemd" in host.kubelet.cgroup_driver or host.runtime.systemd_cgroups
+    if by_systemd and host.driver.unlinked:
+        told = f"{', '.join(host.driver.unlinked)} without a link in /dev/char"
+        change = (
+            "after `systemctl daemon-reload` containers may lose their GPUs; make the links at "
+            "each boot: nvidia-ctk system create-dev-char-symlinks --create-all"
+        )
+        return Finding("device nodes", "warning", told, change, LOST_DOCUMENT)
+    return Finding("device nodes", "ok", _number(len(nodes), "node"))
+
+
+def _peer_to_peer(host: Host) -> Finding:
+    gpus = host.gpus or ()
+    if len(gpus) < SEVERAL:
+        return Finding("peer to peer", "ok", "there are no two GPUs")
+    translated = sorted({gpu.iommu for gpu in gpus if gpu.iommu.upper().startswith("DMA")})
+    if translated:
+        told = f"the IOMMU translates the GPUs' addresses ({', '.join(translated)})"
+        change = (
+            "copies between GPUs over PCIe go through the CPU, or fail: on bare metal boot with "
+            "iommu=pt (or turn VT-d/AMD-Vi off), and turn ACS off on the bridges between GPUs; in "
+            "a virtual machine leave it as it is"
+        )
+        return Finding("peer to peer", "warning", told, change, P2P_DOCUMENT)
+    return Finding("peer to peer", "ok", "no IOMMU translates between the GPUs")
+
+
+def _persistence(host: Host) -> Finding:
+    if host.persistenced:
+        return Finding("persistence", "ok", "NVIDIA's persistence daemon runs")
+    told = "NVIDIA's persistence daemon does not run"
+    change = (
+        "run nvidia-persistenced: without it each first program waits for seconds until its GPU is "
+        "awake (not needed on hosts whose GPUs are always in use)"
+    )
+    return Finding("persistence", "warning", told, change, PERSISTENCE_DOCUMENT)
+
+
+def _foreign_mps(host: Host) -> Finding:
+    if not host.mps:
+        return Finding("mps", "ok", "no MPS daemon but gpupack's own")
+    told = "an MPS daemon runs that is not gpupack's"
+    change = (
+        "stop it (echo quit | nvidia-cuda-mps-control): it would hold GPUs, and only one server "
+        "can serve a GPU; or set shares.limits to false"
+    )
+    return Finding("mps", "warning", told, change, MPS_DOCUMENT)
+
+
+def _runtime(host: Host) -> Finding:
+    runtime = host.runtime
+    if not runtime.kind:
+        told = "neither containerd nor CRI-O was found"
+        return Finding("container runtime", "unknown", told)
+    if runtime.problems:
+        change = "mend the file; the runtime itself may be running on what it read before"
+        return Finding("container runtime", "failure", "; ".join(runtime.problems), change)
+    version = f" {runtime.major}" if runtime.major else ""
+    told = f"{runtime.kind}{version}, {runtime.config}, default runtime {runtime.default_runtime}"
+    return Finding("container runtime", "ok", told)
+
+
+def _cdi(host: Host) -> Finding:
+    runtime = host.runtime
+    if runtime.cdi is None:
+        change = (
+            'make sure of it: enable_cdi = true under [plugins."io.containerd.grpc.v1.cri"] '
+            "(containerd 1.7; earlier ones have no CDI, and from 2.0 on it is on)"
+        )
+        told = "whether CDI is on cannot be told"
+        return Finding("cdi", "unknown", told, change, CDI_DOCUMENT)
+    if not runtime.cdi:
+        section = "io.containerd.cri.v1.runtime" if runtime.major == SEVERAL else _OLD_SECTION
+        told = f"CDI is off in {runtime.kind}: pods that get a GPU cannot start"
+        change = (
+            f'set enable_cdi = true under [plugins."{section}"] in {runtime.config} and restart '
+            "containerd (1.7 or newer)"
+        )
+        if runtime.kind == "cri-o":
+            change = 'set cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"] and restart CRI-O'
+        return Finding("cdi", "failure", told, change, CDI_DOCUMENT)
+    if not {"/var/run/cdi", "/run/cdi"} & set(runtime.cdi_folders):
+        told = f"CDI specs are looked for in {', '.join(runtime.cdi_folders)}, and not in /run/cdi"
+        change = f"add /var/run/cdi to cdi_spec_dirs in {runtime.config}: gpupack writes there"
+        return Finding("cdi", "failure", told, change, CDI_DOCUMENT)
+    return Finding("cdi", "ok", f"on, specs in {', '.join(runtime.cdi_folders)}")
+
+
+_OLD_SECTION: Final = "io.containerd.grpc.v1.cri"
+
+
+def _cgroups(host: Host) -> Finding:
+    driver, by_systemd = host.kubelet.cgroup_driver, host.runtime.systemd_cgroups
+    told = f"version {host.cgroups}" + (f", kubelet with {driver}" if driver else "")
+    if driver and by_systemd is not None and (driver == "systemd") != by_systemd:
+        other = "systemd" if by_systemd else "cgroupfs"
+        change = f"give kubelet and {host.runtime.kind} the same: SystemdCgroup = true in both"
+        told = f"{told}, {host.runtime.kind} with {other}"
+        return Finding("cgroups", "failure", told, change, CGROUP_DOCUMENT)
+    if host.cgroups == 1:
+        change = "boot with version 2: from 1.35 on a kubelet with failCgroupV1 does not start on 1"
+        return Finding("cgroups", "warning", told, change, CGROUP_DOCUMENT)
+    return Finding("cgroups", "ok", told)
+
+
+def _variable(host: Host) -> Finding:
+    nvidia, default = host.nvidia_runtime, host.runtime.default_runtime
+    if not nvidia.config:
+        return Finding("nvidia runtime", "ok", "NVIDIA's container runtime is not set up")
+    if nvidia.by_variable is None:
+        told = f"{nvidia.config} cannot be read"
+        return Finding("nvidia runtime", "unknown", told, "mend the file", VARIABLE_DOCUMENT)
+    if not nvidia.by_variable:
+        return Finding("nvidia runtime", "ok", f"{BY_VARIABLE} = false")
+    change = f"set {BY_VARIABLE} = false in {nvidia.config}"
+    if "nvidia" not in default:
+        told = f"{BY_VARIABLE} = true, for pods of its runtime class"
+        return Finding("nvidia runtime", "warning", told, change, VARIABLE_DOCUMENT)
+    told = (
+        "it is the default, and any image that sets NVIDIA_VISIBLE_DEVICES gets the GPUs that it "
+        "names, given or not"
+    )
+    change += f", or make runc the default runtime in {host.runtime.config}"
+    return Finding("nvidia runtime", "failure", told, change, VARIABLE_DOCUMENT)
+
+
+def _kubelet(host: Host) -> Finding:
+    kubelet = host.kubelet
+    if not kubelet.device_plugins:
+        told = "there is no folder for device plugins: is this a node?"
+        return Finding("kubelet", "unknown", told, "join the host to a cluster", PLUGIN_DOCUMENT)
+    if not kubelet.pod_resources:
+        told = "its socket pod-resources/kubelet.sock is missing"
+        change = "turn its feature gate KubeletPodResources on (it is by default), and restart it"
+        return Finding("kubelet", "failure", told, change, PLUGIN_DOCUMENT)
+    return Finding("kubelet", "ok", "it takes device plugins, and says which pod has which device")
+
+
+def _plugins(host: Host) -> Finding:
+    others = [name for name in host.kubelet.plugins if "gpupack" not in name]
+    nvidia = [name for name in others if "nvidia" in name]
+    if nvidia:
+        told = f"NVIDIA's device plugin serves this node ({', '.join(nvidia)})"
+        change = (
+            "gpupack packs the node and leaves the choice of devices to that plugin (observed); "
+            "remove the plugin from the node for shares, MIG slices and choice"
+        )
+        return Finding("device plugins", "warning", told, change, PLUGIN_DOCUMENT)
+    return Finding("device plugins", "ok", ", ".join(others) or "none of others'")
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads files of a host whose root is mounted somewhere: links lead within that root."""
+
+import contextlib
+import mmap
+import os
+import pathlib
+import re
+import stat
+from typing import Final
+
+MOST_BYTES: Final = 1 << 20
+"""Of a file that is read as text: larger ones are no configuration."""
+
+MOST_LINKS: Final = 40
+"""As Linux follows, path_resolution(7)."""
+
+MOST_BINARY_BYTES: Final = 1 << 30
+
+
+class Root:
+    """A host's root folder.
+
+    Args:
+        path: where it is; `/` on the host itself.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+
+    def find(self, name: str) -> pathlib.Path | None:
+        """Where a file or folder of the host is for us; None: there is none."""
+        parts = _parts(name)
+        there, links = list[str](), 0
+        while parts:
+            part = parts.pop(0)
+            if part == "..":
+                there = there[:-1]
+                continue
+            found = self.path.joinpath(*there, part)
+            try:
+                target = str(found.readlink()) if found.is_symlink() else ""
+            except OSError:
+                return None
+            if not target:
+                there.append(part)
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                return None
+            there = [] if target.startswith("/") else there
+            parts = _parts(target) + parts
+        found = self.path.joinpath(*there)
+        return found if _exists(found) else None
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file, folder or socket."""
+        return self.find(name) is not None
+
+    def text(self, name: str) -> str | None:
+        """What stands in a file; None: there is none, it may not be read, or it is no text."""
+        found = self.find(name)
+        if found is None or not _is_file(found):
+            return None
+        try:
+            with found.open("rb") as opened:
+                read = opened.read(MOST_BYTES + 1)
+        except OSError:
+            return None
+        return read.decode(errors="replace") if len(read) <= MOST_BYTES else None
+
+    def line(self, name: str) -> str:
+        """The first line of a file; empty: there is none."""
+        return next(iter((self.text(name) or "").splitlines()), "").strip()
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder, sorted."""
+        found = self.find(folder)
+        try:
+            return sorted(each.name for each in found.iterdir()) if found is not None else []
+        except OSError:
+            return []
+
+    def search(self, name: str, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
+        """The first place of a pattern in a program."""
+        found = self.find(name)
+        if found is None or not _is_file(found):
+            return None
+        with contextlib.suppress(OSError, ValueError), found.open("rb") as opened:
+            size = min(os.fstat(opened.fileno()).st_size, MOST_BINARY_BYTES)
+            with mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_READ) as mapped:
+                match = pattern.search(mapped)
+                # What it matched is gone with the mapping.
+                return re.match(pattern, bytes(match.group())) if match else None
+        return None
+
+
+def _parts(name: str) -> list[str]:
+    return [part for part in name.split("/") if part not in {"", "."}]
+
+
+def _exists(path: pathlib.Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _is_file(path: pathlib.Path) -> bool:
+    """A pipe would be waited for."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is read of a host, once."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import yaml
+
+from gpupack_agent.inventory.driver_files import (
+    DISPLAY_CLASS,
+    NVIDIA_PCI,
+    SHARED_NODES,
+    libraries,
+)
+from gpupack_agent.preflight.files import Root
+from gpupack_agent.preflight.runtime import Runtime, option, read_runtime
+
+PCI: Final = "/sys/bus/pci/devices"
+MODULE: Final = "/proc/driver/nvidia/version"
+MODULE_VERSION: Final = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
+LIBRARY_VERSION: Final = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
+NVIDIA_CONFIG: Final = "/etc/nvidia-container-runtime/config.toml"
+NVIDIA_CONFIGS: Final = (
+    NVIDIA_CONFIG,
+    "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
+)
+"""NVIDIA's package puts it into the first, its GPU operator into the second."""
+BY_VARIABLE: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+KUBELET_FOLDER: Final = "/var/lib/kubelet"
+MPS_PIPE: Final = "/tmp/nvidia-mps/control"  # noqa: S108 - NVIDIA's default, of the host
+
+PROGRAMS: Final = (
+    "containerd",
+    "crio",
+    "kubelet",
+    "nvidia-cuda-mps-control",
+    "nvidia-device-plugin",
+    "nvidia-persistenced",
+)
+OF_POD: Final = re.compile("kubepods|/pod[0-9a-f]{8}")
+"""In a process' cgroups, however much of their path is seen from here."""
+MOST_PROCESSES: Final = 65536
+DEVICE_NODE: Final = re.compile(r"nvidia\d+")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PciGpu:
+    """An NVIDIA GPU that is plugged in.
+
+    Attributes:
+        address: on the PCI bus.
+        iommu: how the kernel translates its addresses, such as DMA-FQ or identity; empty: it
+            does not.
+    """
+
+    address: str
+    iommu: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Driver:
+    """NVIDIA's driver.
+
+    Attributes:
+        module: version of the kernel's module; empty: it is not loaded.
+        library: version of its libraries; empty: there are none, or they do not say.
+        libraries: how many were found that containers need.
+        nodes: of `/dev`, by their names.
+        unlinked: those of them without a link in `/dev/char`.
+    """
+
+    module: str = ""
+    library: str = ""
+    libraries: int = 0
+    nodes: tuple[str, ...] = ()
+    unlinked: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kubelet:
+    """The kubelet.
+
+    Attributes:
+        runs: whether it does.
+        cgroup_driver: systemd or cgroupfs as its configuration says; empty: it does not.
+        device_plugins: whether its folder for device plugins is there.
+        pod_resources: whether its socket is there that says which pod has which device.
+        plugins: sockets of device plugins.
+    """
+
+    runs: bool = False
+    cgroup_driver: str = ""
+    device_plugins: bool = False
+    pod_resources: bool = False
+    plugins: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NvidiaRuntime:
+    """NVIDIA's container runtime.
+
+    Attributes:
+        config: its configuration file; empty: there is none.
+        by_variable: whether an unprivileged container gets the GPUs that a variable of its own
+            names; None: the file cannot be read.
+    """
+
+    config: str = ""
+    by_variable: bool | None = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """Everything that checks look at."""
+
+    name: str = ""
+    system: str = ""
+    kernel: str = ""
+    cgroups: int = 2
+    """The version of its hierarchy."""
+    gpus: tuple[PciGpu, ...] | None = ()
+    """None: it lists no PCI devices."""
+    driver: Driver = dataclasses.field(default_factory=Driver)
+    runtime: Runtime = dataclasses.field(default_factory=Runtime)
+    kubelet: Kubelet = dataclasses.field(default_factory=Kubelet)
+    nvidia_runtime: NvidiaRuntime = dataclasses.field(default_factory=NvidiaRuntime)
+    mps: bool = False
+    """Whether an MPS daemon runs that is no pod's, as gpupack's own are."""
+    persistenced: bool = False
+    """Whether NVIDIA's persistence daemon runs."""
+
+
+def read_host(path: pathlib.Path) -> Host:
+    """Read a host whose root is at `path`."""
+    root = Root(path)
+    commands = dict(_commands(root))
+    release = dict(_pairs(root.text("/etc/os-release") or ""))
+    return Host(
+        name=root.line("/proc/sys/kernel/hostname"),
+        system=release.get("PRETTY_NAME", ""),
+        kernel=root.line("/proc/sys/kernel/osrelease"),
+        cgroups=2 if root.exists("/sys/fs/cgroup/cgroup.controllers") else 1,
+        gpus=_gpus(root),
+        driver=_driver(root),
+        runtime=read_runtime(root, commands),
+        kubelet=_kubelet(root, commands.get("kubelet")),
+        nvidia_runtime=_nvidia_runtime(root),
+        mps="nvidia-cuda-mps-control" in commands or root.exists(MPS_PIPE),
+        persistenced="nvidia-persistenced" in commands,
+    )
+
+
+def _commands(root: Root) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Command lines of the programs that matter, by name; those of pods are left out."""
+    for number in [name for name in root.names("/proc") if name.isdecimal()][:MOST_PROCESSES]:
+        text = root.text(f"/proc/{number}/cmdline") or ""
+        words = tuple(text.rstrip("\0").split("\0"))
+        name = pathlib.PurePosixPath(words[0]).name
+        if name in PROGRAMS and not OF_POD.search(root.text(f"/proc/{number}/cgroup") or ""):
+            yield name, words
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            yield key.strip(), value.strip().strip("\"'")
+
+
+def _gpus(root: Root) -> tuple[PciGpu, ...] | None:
+    devices = root.names(PCI)
+    if not devices:
+        return None
+    return tuple(
+        PciGpu(address, root.line(f"{PCI}/{address}/iommu_group/type"))
+        for address in devices
+        if root.line(f"{PCI}/{address}/vendor").lower() == NVIDIA_PCI
+        and root.line(f"{PCI}/{address}/class").lower().startswith(DISPLAY_CLASS)
+    )
+
+
+def _driver(root: Root) -> Driver:
+    found = libraries(root.path)
+    versions = (LIBRARY_VERSION.search(path.name) for _, path in found)
+    module = MODULE_VERSION.search(root.text(MODULE) or "")
+    nodes = [name for name in root.names("/dev") if DEVICE_NODE.fullmatch(name)]
+    nodes += [name for name in SHARED_NODES if root.exists(f"/dev/{name}")]
+    return Driver(
+        module=module.group(1) if module else "",
+        library=max((match.group(1) for match in versions if match), default="", key=len),
+        libraries=len(found),
+        nodes=tuple(nodes),
+        unlinked=tuple(name for name in nodes if not _is_linked(root, name)),
+    )
+
+
+def _is_linked(root: Root, name: str) -> bool:
+    """Whether the node is found by its numbers, too."""
+    try:
+        device = (root.path / "dev" / name).stat().st_rdev
+    except OSError:
+        return True
+    number = f"{os.major(device)}:{os.minor(device)}"
+    return number in root.names("/dev/char")
+
+
+def _kubelet(root: Root, command: tuple[str, ...] | None) -> Kubelet:
+    config = option(command or (), "--config") or f"{KUBELET_FOLDER}/config.yaml"
+    folder = option(command or (), "--root-dir") or KUBELET_FOLDER
+    sockets = root.names(f"{folder}/device-plugins")
+    return Kubelet(
+        runs=command is not None,
+        cgroup_driver=str(_yaml(root, config).get("cgroupDriver", "")),
+        device_plugins=root.exists(f"{folder}/device-plugins"),
+        pod_resources=root.exists(f"{folder}/pod-resources/kubelet.sock"),
+        plugins=tuple(s for s in sockets if s.endswith(".sock") and s != "kubelet.sock"),
+    )
+
+
+def _yaml(root: Root, name: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(root.text(name) or "")
+    except (yaml.YAMLError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _nvidia_runtime(root: Root) -> NvidiaRuntime:
+    config = next(filter(root.exists, NVIDIA_CONFIGS), "")
+    if not config:
+        return NvidiaRuntime()
+    try:
+        found = tomllib.loads(root.text(config) or "")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return NvidiaRuntime(config, None)
+    # NVIDIA's own default is true.
+    return NvidiaRuntime(config, found.get(BY_VARIABLE, True) is True)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people and programs read."""
+
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+import tenacity
+
+DOCUMENT = pathlib.Path(__file__).parents[4] / "docs/preflight.md"
+
+AGENT = [sys.executable, "-m", "gpupack_agent", "preflight"]
+
+
+def run(root, *more):
+    command = [*AGENT, f"--host-root={root.path}", *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_ready_host_ends_with_0_and_says_so(ready):
+    done = run(ready)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("gpu-1, Ubuntu 24.04.3 LTS, kernel 6.8.0\n")
+    assert done.stdout.endswith("Ready.\n")
+
+
+def test_one_that_is_not_ends_with_1_and_says_what_to_change(ready):
+    ready.containerd("version = 2\n", version="v1.7.27")
+    done = run(ready)
+    assert done.returncode == 1
+    assert "FAILURE  cdi" in done.stdout
+    assert "-> set enable_cdi = true" in done.stdout
+    assert done.stdout.endswith("Not ready: 1 to change before gpupack works, 0 that should be.\n")
+    assert max(map(len, done.stdout.splitlines())) <= 110
+
+
+def test_programs_read_json(ready):
+    (ready.path / "dev/nvidia-uvm").unlink()
+    done = run(ready, "-o", "json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["passed"], told["host"]) == (1, False, "gpu-1")
+    failed = [each for each in told["findings"] if each["status"] == "failure"]
+    assert [each["check"] for each in failed] == ["device nodes"]
+
+
+def test_a_root_that_is_none_is_an_error_of_one_line(tmp_path):
+    done = subprocess.run(
+        [*AGENT, f"--host-root={tmp_path}/none"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_root_has_no_traceback_either(tmp_path):
+    done = subprocess.run(
+        [*AGENT, f"--host-root={tmp_path}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(("breaks", "passes"), [(False, True), (True, False)])
+def test_a_pod_stays_and_tells_by_a_file_whether_its_host_passed(ready, tmp_path, breaks, passes):
+    if breaks:
+        (ready.path / "dev/nvidia-uvm").unlink()
+    mark = pathlib.Path(tmp_path / "passed")
+    command = [*AGENT, f"--host-root={ready.path}", f"--passed-file={mark}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if line.startswith(("Ready", "Not ready")):
+                break
+        for attempt in tenacity.Retrying(
+            stop=tenacity.stop_after_delay(5), wait=tenacity.wait_fixed(0.05), reraise=True
+        ):
+            with attempt:
+                assert process.poll() is None
+                assert mark.exists() == passes
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0
+
+
+def test_the_document_shows_what_such_a_host_is_told(ready):
+    ready.gpu("0000:3b:00.0", "DMA-FQ")
+    ready.gpu("0000:5e:00.0", "DMA-FQ")
+    runtime = '[plugins."io.containerd.grpc.v1.cri".containerd]\ndefault_runtime_name = "nvidia"\n'
+    ready.containerd(runtime, version="v1.7.27")
+    ready.file("etc/nvidia-container-runtime/config.toml")
+    (shown,) = re.findall(r"```text\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert run(ready).stdout == shown
