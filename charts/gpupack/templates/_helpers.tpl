@@ -33,6 +33,9 @@ server and at most one minor release older. A vendor's suffix (-gke.1) names no 
 {{- define "gpupack.kubeSchedulerImage" -}}
 {{- $image := .Values.scheduler.kubeScheduler.image -}}
 {{- $own := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
+{{- if not (or $own .Values.scheduler.kubeScheduler.image.tag) -}}
+{{- fail (printf "%s is no whole version, by which kube-scheduler's image is named: give --kube-version all three numbers, or set scheduler.kubeScheduler.image.tag" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- printf "%s/%s:%s" $image.registry $image.repository ($image.tag | default $own) -}}
 {{- end }}
 

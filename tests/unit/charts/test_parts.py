@@ -20,6 +20,8 @@ from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
 from gpupack_operator.nodes_bounds import Bounds
 from gpupack_operator.settings import Settings
 
+CHART = Path(__file__).parents[3] / "charts/gpupack"
+
 PARTS = [
     ("Deployment", "gpupack-operator", "operator"),
     ("Deployment", "gpupack-scheduler", "extender"),
@@ -223,6 +225,12 @@ def test_kube_scheduler_is_of_the_clusters_version_unless_told_otherwise(render)
     told = render('scheduler.kubeScheduler.image.tag="v1.35.4"')
     assert render().container(*part)["image"] == f"registry.k8s.io/kube-scheduler:{KUBERNETES}"
     assert told.container(*part)["image"] == "registry.k8s.io/kube-scheduler:v1.35.4"
+
+
+def test_a_version_of_kubernetes_that_names_no_image_is_refused(helm):
+    short = ("--kube-version=1.36", "--set=image.registry=x")
+    done = helm("template", "gpupack", str(CHART), *short)
+    assert (done.returncode, "is no whole version" in done.stderr) == (1, True)
 
 
 def test_one_tag_and_one_registry_name_all_our_images(render):
