@@ -21,7 +21,6 @@ LOAD = Path(__file__).with_name("gpu_load.py")
 XID = 79
 """The GPU has fallen off the bus."""
 TRAINER = "trainer"
-WORK_SECONDS = 10
 BURN_IN = ("outcome", "tflops", "memoryGbPerS", "hostToDeviceGbPerS", "deviceToHostGbPerS")
 SECONDS = 60
 
@@ -44,12 +43,12 @@ def exporter(uuid: str) -> list[Json]:
 
 
 def trainer() -> Json:
-    """Products on one GPU for some seconds."""
+    """Products on one GPU; its first attempt is there to be ended."""
     container = {
         "name": "worker",
         "image": IMAGE,
         "imagePullPolicy": "Never",
-        "command": ["python", "-c", LOAD.read_text(), "gemm", str(WORK_SECONDS)],
+        "command": ["python", "-c", LOAD.read_text(), "attempt", "$(GPUPACK_ATTEMPT)"],
     }
     return gpu_job(TRAINER, {"gpus": 1, "template": {"spec": {"containers": [container]}}})
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work on a share of a GPU, told in one line of JSON.
 
-`gemm SECONDS`, `latency SECONDS`, `allocate GIB`, `double GIB` (two processes with so much each).
+`gemm SECONDS`, `attempt NUMBER` (the same, for a minute in the first), `latency SECONDS`, `allocate
+GIB`, `double GIB` (two processes with so much each).
 """
 
 import json
@@ -38,6 +39,11 @@ def gemm(seconds: float) -> dict[str, Any]:
     except RuntimeError as error:
         return {"died": str(error)[:120]}
     return {"tflops": round(sorted(rates)[len(rates) // 2], 1)}
+
+
+def attempt(number: float) -> dict[str, Any]:
+    """Products for a minute in the first attempt, for a moment in others."""
+    return gemm(60 if number == 1 else 2)
 
 
 def latency(seconds: float) -> dict[str, Any]:
@@ -85,6 +91,7 @@ def double(gib: float) -> dict[str, Any]:
 
 WORK = {
     "gemm": gemm,
+    "attempt": attempt,
     "latency": latency,
     "allocate": allocate,
     "hold": hold,

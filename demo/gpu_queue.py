@@ -11,7 +11,7 @@ Json = dict[str, Any]
 FIRST, GANG, SUMS = "attention", "resnet50", "collectives"
 LARGEST_BYTES = 1 << 30
 STEPS = 10
-BATCH = 512
+BATCH = 256
 
 
 def attention() -> Json:

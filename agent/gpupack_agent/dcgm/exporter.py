@@ -70,6 +70,8 @@ class Exporter:
         self._told = Told({}, float("-inf"))
         self._forgiven: dict[str, int] = {}
         self._answered = True
+        self._answers = False
+        """Whether it did the last time it was asked."""
 
     @property
     def figures(self) -> Figures:
@@ -94,11 +96,12 @@ class Exporter:
         async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
             while True:
                 await self.ask(session)
-                await asyncio.sleep(ASK_SECONDS if self._where() else LOOK_SECONDS)
+                # One that has just begun has its address before it listens.
+                await asyncio.sleep(ASK_SECONDS if self._answers else LOOK_SECONDS)
 
     async def ask(self, session: aiohttp.ClientSession) -> None:
         """Ask once; what it told before stands until it is too old."""
-        url = self._where()
+        url, self._answers = self._where(), False
         if not url:
             return
         try:
@@ -110,7 +113,7 @@ class Exporter:
             return
         if not self._answered:
             log.info("DCGM exporter at %s answers again", url)
-        self._answered = True
+        self._answered = self._answers = True
         self._take(answer)
 
     def _where(self) -> str | None:
