@@ -182,6 +182,11 @@ test-storm: ## 150 GPUJobs and 10 Deployments while everything is killed; STORM_
 	@$(MAKE) cluster-up
 	@STEP_SHOW=1 $(STEP) test-storm $(PYTEST_CLUSTER) --timeout 1200 tests/storm/test_mixed_storm.py
 
+.PHONY: test-kinds-storm
+test-kinds-storm: ## Whole GPUs, shares, MIG slices and two other vendors while all is killed; STORM_SEEDS="1 2"
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test-kinds-storm $(PYTEST_CLUSTER) --timeout 1200 tests/storm/test_kinds_storm.py
+
 # Its own seeds: each takes a quarter of an hour.
 test-queue-storm: export STORM_SEEDS = $(QUEUE_STORM_SEEDS)
 .PHONY: test-queue-storm

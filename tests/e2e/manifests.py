@@ -2,8 +2,10 @@
 """What tests apply; most of it is run by the judge (judge/judge.py)."""
 
 import dataclasses
+import json
 import math
 import random
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 Manifest = dict[str, Any]
@@ -44,11 +46,15 @@ class Judged:
         seconds: float = 0.5,
         exit_code: int = 0,
         message: str | None = None,
+        may: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> Manifest:
-        """A GPUJob that holds its GPUs, or a share, for `seconds`; it ends with `exit_code`."""
+        """A GPUJob that holds its GPUs, or a share, for `seconds`; it ends with `exit_code`.
+
+        `may`: what its containers may be given, as the judge reads it (JUDGE_IDS).
+        """
         arguments = [str(seconds), str(exit_code), *([] if message is None else [message])]
-        template = {"spec": self._pod(self._container("worker", arguments, share))}
+        template = {"spec": self._pod(self._container("worker", arguments, share, may=may))}
         size: dict[str, Any] = {"gpus": gpus} if share is None else {"share": asked_of_a_job(share)}
         return gpujob(name, workers=workers, template=template, **size, **spec)
 
@@ -77,10 +83,15 @@ class Judged:
         gpus: int = 1,
         share: Share | None = None,
         linger_seconds: float = 0,
+        asked: Mapping[str, str] | None = None,
+        may: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> Manifest:
-        """A Deployment whose pods hold what they were given until SIGTERM, and a while longer."""
-        pod = self._plain(gpus, share, UNTIL_TERM, linger_seconds)
+        """A Deployment whose pods hold what they were given until SIGTERM, and a while longer.
+
+        `asked`: other limits than those of GPUs and shares. `may`: as of jobs.
+        """
+        pod = self._plain(gpus, share, UNTIL_TERM, linger_seconds, asked=asked, may=may)
         return controller("Deployment", name, pod, replicas=replicas, **spec)
 
     def stateful_set(
@@ -117,10 +128,13 @@ class Judged:
         share: Share | None,
         seconds: float | str,
         linger_seconds: float = 0,
+        *,
+        asked: Mapping[str, str] | None = None,
+        may: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """The spec of a pod that asks by its limits."""
-        container = self._container("judge", [str(seconds)], share, linger_seconds)
-        container["resources"] = {"limits": limits(gpus, share)}
+        container = self._container("judge", [str(seconds)], share, linger_seconds, may=may)
+        container["resources"] = {"limits": asked or limits(gpus, share)}
         grace = math.ceil(linger_seconds) + 5
         return self._pod(container) | {
             "schedulerName": "gpupack",
@@ -128,9 +142,16 @@ class Judged:
         }
 
     def _container(
-        self, name: str, arguments: list[str], share: Share | None, linger_seconds: float = 0
+        self,
+        name: str,
+        arguments: list[str],
+        share: Share | None,
+        linger_seconds: float = 0,
+        *,
+        may: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         told = {
+            "JUDGE_IDS": json.dumps(may) if may else "",
             "JUDGE_SHARE": f"{share.percent}/{share.memory_mib}" if share else "",
             "JUDGE_GPU_MEMORY_MIB": str(self.gpu_memory_mib),
             "JUDGE_LINGER_SECONDS": str(linger_seconds),

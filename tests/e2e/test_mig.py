@@ -4,28 +4,15 @@
 The GPU and its slices are simulated; the kubelet's resources, the decisions and refusals are not.
 """
 
-import json
-
 import pytest
-import yaml
 from harness import annotated_devices, placed, wait_for, why_it_waits
-from node_faults import agent_of
+from simulated_layout import layout
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 
 SMALL, HALF = "1g.10gb", "3g.40gb"
 """Of an H100 with 80 GB, which the dev cluster's simulated GPUs are."""
-
-
-def slices_of(kube, node):
-    (found,) = (each for each in kube.gpunodes() if each["metadata"]["name"] == node)
-    return [each for each in found["status"]["devices"] if each.get("migParent")]
-
-
-def allocatable(kube, node, profile):
-    found = json.loads(kube.kubectl("get", "node", node, "-o", "json").stdout)
-    return found["status"]["allocatable"].get(f"gpupack.dev/mig-{profile}")
 
 
 def asking(judged, name, profile):
@@ -39,29 +26,8 @@ def asking(judged, name, profile):
 @pytest.fixture
 def cut(idle, system, cluster):
     """The last GPU of the first node is cut into a half and two small slices; whole afterwards."""
-    node = cluster.nodes()[0]
-    config = json.loads(system.kubectl("get", "configmap", "gpupack-agent", "-o", "json").stdout)
-    before = config["data"]["simulated.yaml"]
-    (everywhere,) = yaml.safe_load(before)["nodes"]
-    (gpu,) = everywhere["devices"]
-
-    def write(text):
-        patch = json.dumps({"data": {"simulated.yaml": text}})
-        done = system.kubectl("patch", "configmap", "gpupack-agent", "--type=merge", "-p", patch)
-        assert done.returncode == 0, done.stderr
-        agent = agent_of(system, node)["metadata"]["name"]
-        system.kubectl("annotate", "pod", agent, "--overwrite", f"test/inventory={len(text)}")
-
-    whole = gpu | {"count": gpu["count"] - 1}
-    parts = gpu | {"count": 1, "mig": [HALF, SMALL, SMALL]}
-    write(yaml.safe_dump({"nodes": [{"match": node, "devices": [whole, parts]}, everywhere]}))
-    wait_for(lambda: len(slices_of(system, node)) == 3, seconds=60, what="the slices are told")
-    wait_for(
-        lambda: allocatable(system, node, SMALL) == "2", seconds=60, what="the kubelet counts them"
-    )
-    yield slices_of(system, node)
-    write(before)
-    wait_for(lambda: not slices_of(system, node), seconds=60, what="the GPU is whole again")
+    with layout(system, cluster.nodes()[0], cut=[HALF, SMALL, SMALL]) as devices:
+        yield [each for each in devices if each.get("migParent")]
 
 
 def test_jobs_and_pods_get_slices_of_their_profile_and_others_are_told_why_not(kube, cut, judged):

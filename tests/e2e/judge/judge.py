@@ -5,7 +5,8 @@ It knows nothing of ledgers, annotations or tickets: only what its container's e
 was given, what the test says it asked for, and the kernel's locks, which go when the process goes.
 
     LOCKS/UUID            one per GPU; whole: exclusive for life; share: shared for life
-    LOCKS/guard-UUID      exclusive while a share of that GPU is judged
+    LOCKS/cut-UUID        shared for the life of a MIG slice of that GPU
+    LOCKS/guard-UUID      exclusive while a share or a slice of that GPU is judged
     LOCKS/shares-UUID/*   one per share: its percent and MiB; exclusive for life, so an entry that
                           can be locked is of a dead process
     LOCKS/peak-UUID       the most that shares of this GPU ever held at once
@@ -18,6 +19,9 @@ The test says by environment:
     JUDGE_SHARE           PERCENT/MIB that the container asked for; empty: whole GPUs
     JUDGE_GPU_MEMORY_MIB  what one GPU has; needed for shares
     JUDGE_LINGER_SECONDS  how long the GPUs are still used after SIGTERM (0)
+    JUDGE_IDS             what may be given, as JSON: {UUID: UUID of the GPU that the slice is part
+                          of, or empty}; nothing: anything. Another vendor's plugin gives by
+                          STAND_IN_DEVICES.
 
 Exit codes: 41 no devices in the environment, 42 somebody holds too much of one, 43 not what was
 asked for; else EXIT_CODE.
@@ -46,16 +50,19 @@ class Refused(Exception):
 def main() -> int:
     if sys.argv[1] == UNTIL_TERM:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # so that use() can wait for it
-    devices = [uuid for uuid in os.environ.get("GPUPACK_DEVICES", "").split(",") if uuid]
+    told = os.environ.get("GPUPACK_DEVICES") or os.environ.get("STAND_IN_DEVICES", "")
+    devices = [uuid for uuid in told.split(",") if uuid]
     if not devices:
         return NO_DEVICES
-    share = asked()
+    share, may = asked(), json.loads(os.environ.get("JUDGE_IDS") or "null")
+    if may is not None and (others := sorted(set(devices) - may.keys())):
+        return refuse(others[0], f"asked for one of {sorted(may)}", OTHER)
     if difference := given_otherwise(devices, share):
         return refuse(devices[0], difference, OTHER)
     held = []
     for uuid in devices:
         try:
-            held += hold_whole(uuid) if share is None else hold_share(uuid, share)
+            held += hold_share(uuid, share) if share else hold_whole(uuid, (may or {}).get(uuid))
         except Refused as refusal:
             return refuse(uuid, str(refusal), REFUSED)
     use(sys.argv[1])
@@ -74,7 +81,7 @@ def asked() -> dict | None:
 
 def given_otherwise(devices: list[str], share: dict | None) -> str:
     """What differs between the asked and the given; empty if nothing does."""
-    percent = int(os.environ["GPUPACK_DEVICE_PERCENT"])
+    percent = int(os.environ.get("GPUPACK_DEVICE_PERCENT", "100"))
     if share is None:
         return "" if percent == 100 else f"asked for whole GPUs, given {percent} %"
     memory = int(os.environ["GPUPACK_DEVICE_MEMORY_MIB"])
@@ -84,11 +91,31 @@ def given_otherwise(devices: list[str], share: dict | None) -> str:
     return f"asked for {share} of one GPU, given {given} of {len(devices)}"
 
 
-def hold_whole(uuid: str) -> list:
+def hold_whole(uuid: str, parent: str | None = None) -> list:
     lock = (LOCKS / uuid).open("a+")
     if not lock_now(lock, fcntl.LOCK_EX):
         raise Refused("held by another")
+    if parent:
+        return [lock, *hold_slice_of(parent)]
+    require_uncut(uuid)
     return [lock]
+
+
+def hold_slice_of(gpu: str) -> list:
+    """Both sides hold their own lock before they look at the other's."""
+    with (LOCKS / f"guard-{gpu}").open("a+") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        cut = (LOCKS / f"cut-{gpu}").open("a+")
+        with (LOCKS / gpu).open("a+") as whole:
+            if not lock_now(cut, fcntl.LOCK_SH) or not lock_now(whole, fcntl.LOCK_EX):
+                raise Refused("its GPU is held by another, whole or as a share")
+    return [cut]
+
+
+def require_uncut(gpu: str) -> None:
+    with (LOCKS / f"cut-{gpu}").open("a+") as cut:
+        if not lock_now(cut, fcntl.LOCK_EX):
+            raise Refused("a slice of it is held by another")
 
 
 def hold_share(uuid: str, share: dict) -> list:
@@ -97,6 +124,7 @@ def hold_share(uuid: str, share: dict) -> list:
         lock = (LOCKS / uuid).open("a+")
         if not lock_now(lock, fcntl.LOCK_SH):
             raise Refused("held whole by another")
+        require_uncut(uuid)
         total = add(live_shares(uuid), share)
         memory = int(os.environ["JUDGE_GPU_MEMORY_MIB"])
         if total["percent"] > 100 or total["memoryMiB"] > memory:
@@ -175,8 +203,8 @@ def use(duration: str) -> None:
 def result(devices: list[str]) -> str:
     metrics = {
         "devices": ",".join(devices),
-        "percent": os.environ["GPUPACK_DEVICE_PERCENT"],
-        "memoryMiB": os.environ["GPUPACK_DEVICE_MEMORY_MIB"],
+        "percent": os.environ.get("GPUPACK_DEVICE_PERCENT", "100"),
+        "memoryMiB": os.environ.get("GPUPACK_DEVICE_MEMORY_MIB", "0"),
         "node": os.environ.get("NODE", ""),
     }
     return json.dumps(

@@ -37,9 +37,12 @@ class StandIn(service.DevicePluginServicer):
         await asyncio.Event().wait()
 
     async def Allocate(self, request, context):  # noqa: N802 - named by the API
-        """Grant whatever the kubelet chose; there is nothing to inject."""
+        """Grant whatever the kubelet chose, and tell the container which that is."""
         del context
-        granted = [api.ContainerAllocateResponse() for _ in request.container_requests]
+        granted = [
+            api.ContainerAllocateResponse(envs={"STAND_IN_DEVICES": ",".join(each.devicesIds)})
+            for each in request.container_requests
+        ]
         return api.AllocateResponse(container_responses=granted)
 
 

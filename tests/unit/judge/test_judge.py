@@ -31,7 +31,7 @@ class Judges:
         self._folder = folder
         self._stack = stack
 
-    def start(self, seconds="60", *, devices=GPU, share=None, given=None, linger="0"):
+    def start(self, seconds="60", *, devices=GPU, share=None, given=None, linger="0", may=None):
         percent, memory = given or share or (100, MEMORY_MIB)
         environment = os.environ | {
             "JUDGE_LOCKS": str(self._folder),
@@ -39,6 +39,7 @@ class Judges:
             "JUDGE_SHARE": f"{share[0]}/{share[1]}" if share else "",
             "JUDGE_GPU_MEMORY_MIB": str(MEMORY_MIB),
             "JUDGE_LINGER_SECONDS": linger,
+            "JUDGE_IDS": json.dumps(may) if may else "",
             "GPUPACK_DEVICES": devices,
             "GPUPACK_DEVICE_PERCENT": str(percent),
             "GPUPACK_DEVICE_MEMORY_MIB": str(memory),
@@ -55,7 +56,7 @@ class Judges:
 
     def hold(self, seconds="60", **kwargs):
         """A judge that holds what it was given until the test ends."""
-        lock = "shares-*/*" if kwargs.get("share") else "GPU-?"
+        lock = "shares-*/*" if kwargs.get("share") else "[GM][PI][UG]-?"
         before = self._held(lock)
         process = self.start(seconds, **kwargs)
         deadline = time.monotonic() + SECONDS
@@ -186,3 +187,32 @@ def test_a_judge_that_waits_for_its_end_ends_well(judges):
     server = judges.hold("term")
     server.terminate()
     assert server.wait(SECONDS) == 0
+
+
+SLICES = {"MIG-1": GPU, "MIG-2": GPU}
+
+
+def test_slices_of_a_gpu_live_side_by_side_and_each_has_one_holder(judges):
+    judges.hold(devices="MIG-1", may=SLICES)
+    assert judges.verdict(devices="MIG-2", may=SLICES) == 0
+    assert judges.verdict(devices="MIG-1", may=SLICES) == REFUSED
+
+
+@pytest.mark.parametrize("share", [None, (10, 10)], ids=["whole", "share"])
+def test_a_gpu_is_not_given_beside_a_slice_of_it(judges, share):
+    judges.hold(devices="MIG-1", may=SLICES)
+    assert judges.verdict(share=share) == REFUSED
+    assert "a slice of it" in "".join(judges.refusals().values())
+
+
+@pytest.mark.parametrize("share", [None, (10, 10)], ids=["whole", "share"])
+def test_a_slice_is_not_given_beside_its_gpu(judges, share):
+    judges.hold(share=share)
+    assert judges.verdict(devices="MIG-1", may=SLICES) == REFUSED
+    assert "its GPU is held" in "".join(judges.refusals().values())
+
+
+def test_what_is_of_another_profile_or_vendor_is_refused(judges):
+    assert judges.verdict(devices="MIG-3", may=SLICES) == OTHER
+    assert judges.verdict(devices="0000:05:00.0", may={GPU: ""}) == OTHER
+    assert judges.verdict(devices=GPU, may={GPU: ""}) == 0

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node whose last simulated GPU is cut into MIG slices, for a while."""
+
+import contextlib
+import json
+
+import yaml
+from harness import wait_for
+from node_faults import agent_of
+
+
+@contextlib.contextmanager
+def layout(system, node, *, cut):
+    """Cut it into slices of these profiles; yields the node's devices."""
+    config = json.loads(system.kubectl("get", "configmap", "gpupack-agent", "-o", "json").stdout)
+    before = config["data"]["simulated.yaml"]
+    (everywhere,) = yaml.safe_load(before)["nodes"]
+    (gpu,) = everywhere["devices"]
+    whole = gpu | {"count": gpu["count"] - 1}
+    parts = gpu | {"count": 1, "mig": list(cut)}
+    here = {"match": node, "devices": [whole, parts]}
+    _write(system, node, yaml.safe_dump({"nodes": [here, everywhere]}))
+    try:
+        wait_for(
+            lambda: len(slices_of(system, node)) == len(cut), seconds=60, what="slices are told"
+        )
+        for profile in set(cut):
+            wait_for(
+                lambda profile=profile: allocatable(system, node, profile) == cut.count(profile),
+                seconds=60,
+                what=f"the kubelet counts {profile}",
+            )
+        yield devices_of(system, node)
+    finally:
+        _write(system, node, before)
+        wait_for(lambda: not slices_of(system, node), seconds=60, what="the GPU is whole again")
+
+
+def devices_of(system, node):
+    """What the GPUNode lists."""
+    (found,) = (each for each in system.gpunodes() if each["metadata"]["name"] == node)
+    return found["status"]["devices"]
+
+
+def slices_of(system, node):
+    """Those that are slices."""
+    return [each for each in devices_of(system, node) if each.get("migParent")]
+
+
+def allocatable(system, node, profile):
+    """How many slices of a profile the kubelet hands out."""
+    found = json.loads(system.kubectl("get", "node", node, "-o", "json").stdout)
+    return int(found["status"]["allocatable"].get(f"gpupack.dev/mig-{profile}", "0"))
+
+
+def _write(system, node, text):
+    patch = json.dumps({"data": {"simulated.yaml": text}})
+    system.insist("patch", "configmap", "gpupack-agent", "--type=merge", "-p", patch)
+    # The kubelet renews the file when it looks at the pod, which a change to it brings about.
+    agent = agent_of(system, node)["metadata"]["name"]
+    system.insist("annotate", "pod", agent, "--overwrite", f"test/inventory={len(text)}")
