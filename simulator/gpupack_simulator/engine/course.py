@@ -19,6 +19,8 @@ class Course:
 
     job: Job
     started: float
+    pace: float = 1.0
+    """Work of one worker in a unit of time."""
     width: int = field(init=False)
     held: float = 0.0
     """Worker-time that it has had."""
@@ -30,7 +32,7 @@ class Course:
 
     def __post_init__(self) -> None:
         self.width = self.job.least
-        self._left = self.job.duration * self._speed(self.job.workers)
+        self._left = self.job.duration * self._speed(self.job.workers) / self.pace
         self._at = self._goes_on = self.started
 
     @property
@@ -54,4 +56,5 @@ class Course:
         self._at = now
 
     def _speed(self, workers: int) -> float:
-        return self.job.least + self.job.efficiency * (workers - self.job.least)
+        widened = self.job.efficiency * (workers - self.job.least)
+        return self.pace * (self.job.least + widened)

@@ -16,7 +16,7 @@ from gpupack_core import (
     why_not,
 )
 from gpupack_core import queueing as q
-from gpupack_simulator.disciplines import Discipline, Known
+from gpupack_simulator.disciplines import Discipline, Known, discipline_named
 from gpupack_simulator.engine.course import Course
 from gpupack_simulator.engine.entry import Entry
 from gpupack_simulator.engine.events import (
@@ -30,6 +30,7 @@ from gpupack_simulator.engine.events import (
 from gpupack_simulator.engine.learning import Learning
 from gpupack_simulator.engine.own_queue import JobQueue, OwnQueue
 from gpupack_simulator.engine.recorder import Recorder
+from gpupack_simulator.engine.settings import Settings
 from gpupack_simulator.job import Job, JobId, holder_of, job_of
 from gpupack_simulator.record import Cause, Consolidation, End
 
@@ -38,20 +39,19 @@ _LATE: Final = 1e-6
 
 
 class JobDispatcher:
-    """Owner of the queue; belongs to one engine. `grace`: how long who is stopped runs on."""
+    """Owner of the queue; belongs to one engine."""
 
     def __init__(
         self,
         cluster: Cluster,
         learning: Learning,
-        discipline: Discipline | JobQueue,
         recorder: Recorder,
-        *,
-        quotas: q.Quotas | None = None,
-        grace: float = 0.0,
+        settings: Settings,
     ) -> None:
+        queue = settings.queue
+        discipline = discipline_named(settings.discipline) if queue is None else queue
         self.cluster = cluster
-        self.queue = _queue(discipline, quotas)
+        self.queue = _queue(discipline, settings.quotas)
         self.events = EventQueue()
         self.now = 0.0
         self.entries: list[Entry] = []
@@ -62,7 +62,7 @@ class JobDispatcher:
         self._known = discipline.durations if isinstance(discipline, Discipline) else Known.EXACT
         self._durations = q.Durations()
         self._learning, self._recorder = learning, recorder
-        self._grace = grace
+        self._grace, self._speeds = settings.grace, settings.speeds
         self._look_at: float | None = None
         self._extras: dict[JobId, Entry] = {}
         """The extra workers of elastic jobs that run: whose each is."""
@@ -230,12 +230,20 @@ class JobDispatcher:
         self.running[job.id] = entry
         entry.waited += self.now - entry.since
         entry.started, entry.placements, entry.end = self.now, placements, End.RUNNING
-        left = entry.left
+        entry.pace = self._pace(placements)
+        lasts = entry.lasts(entry.pace)
         entry.attempts += 1
         self._recorder.allocated += job.request.milli * job.least
-        entry.course = Course(job, self.now) if job.least < job.workers else None
-        ends = self.now + left if entry.course is None else entry.course.ends
+        is_elastic = job.least < job.workers
+        entry.course = Course(job, self.now, entry.pace) if is_elastic else None
+        ends = self.now + lasts if entry.course is None else entry.course.ends
         self.events.add(ends, EventKind.END, Ended(job.id, entry.attempts))
+
+    def _pace(self, placements: tuple[Placement, ...]) -> float:
+        if not self._speeds:
+            return 1.0
+        grants = (grant.uuid for each in placements for grant in each.devices)
+        return min((self._speeds.get(uuid, 1.0) for uuid in grants), default=1.0)
 
     def _widen(self, extra: JobId, placements: tuple[Placement, ...]) -> None:
         gang, _, number = extra.rpartition("+")

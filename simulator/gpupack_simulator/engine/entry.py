@@ -26,6 +26,8 @@ class Entry:
     moves: int = 0
     saved: float = 0.0
     """What it need not do again, of its duration."""
+    pace: float = 1.0
+    """Work in a unit of time, on the GPUs of the last attempt: the slowest sets it."""
     started: float | None = None
     ended: float | None = None
     end: End = End.WAITING
@@ -43,14 +45,18 @@ class Entry:
 
     @property
     def left(self) -> float:
-        """How long the next attempt takes, or the current one."""
-        return self.job.duration - self.saved + (self.job.restart if self.attempts else 0.0)
+        """How long the next attempt takes, or the current one, where no GPU is slow."""
+        return self.lasts(1.0)
+
+    def lasts(self, pace: float) -> float:
+        """How long the next attempt takes at this pace."""
+        return (self.job.duration - self.saved) / pace + (self.job.restart if self.attempts else 0)
 
     def stops(self, now: float) -> float:
         """It saves what it can; the answer is how long it has worked in vain."""
         if self.started is None:
             return 0.0
-        done = max(now - self.started - self.pause, 0.0)
+        done = max(now - self.started - self.pause, 0.0) * self.pace
         kept = done - done % self.job.checkpoint if self.job.checkpoint < inf else 0.0
         self.saved += kept
-        return done - kept + self.job.restart
+        return (done - kept) / self.pace + self.job.restart

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from gpupack_core import Mix
+from gpupack_core import DeviceUuid, Mix
 from gpupack_core.queueing import Quotas
 from gpupack_simulator.disciplines import Discipline
 from gpupack_simulator.engine.maintenance import Maintenance, Presence
@@ -65,6 +65,9 @@ class Settings:
     """Keep who held which device when, for the Gantt picture."""
     requeue: bool = True
     """Whether jobs that lose a node or GPU are queued again; otherwise they are killed."""
+    speeds: Mapping[DeviceUuid, float] = field(default_factory=dict)
+    """How fast GPUs are, against those by which jobs' durations go; 1 where nothing is said. The
+    slowest GPU of a job sets its pace."""
     breakdowns: tuple[Breakdown, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()
     presence: tuple[Presence, ...] = ()
@@ -78,6 +81,9 @@ class Settings:
         own = self.queue is not None and not isinstance(self.queue, Discipline)
         if own and self.quotas is not None:
             raise InvalidParameter("a queue of one's own keeps quotas itself; give it none")
+        slowest = min(self.speeds.values(), default=1.0)
+        if not slowest > 0:
+            raise InvalidParameter(f"a GPU's speed is {slowest:g}; it must be positive")
         if not 0 <= self.grace < inf:
             raise InvalidParameter(f"a grace period of {self.grace:g} is negative or without end")
         if not self.until > self.measured_from >= 0:

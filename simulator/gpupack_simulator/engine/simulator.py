@@ -13,7 +13,6 @@ from math import inf
 from time import perf_counter
 
 from gpupack_core import Cluster, Node, NodeName, Policy, policy_named
-from gpupack_simulator.disciplines import discipline_named
 from gpupack_simulator.engine.dispatcher import JobDispatcher
 from gpupack_simulator.engine.events import (
     Cancelled,
@@ -73,14 +72,7 @@ class Simulator:
             self._recorder.occupancy += held_before(self.cluster)
         self._calendar = Calendar(settings.maintenance, settings.presence)
         learning = Learning(self._policy, settings.mix)
-        self._dispatcher = JobDispatcher(
-            self.cluster,
-            learning,
-            discipline_named(settings.discipline) if settings.queue is None else settings.queue,
-            self._recorder,
-            quotas=settings.quotas,
-            grace=settings.grace,
-        )
+        self._dispatcher = JobDispatcher(self.cluster, learning, self._recorder, settings)
         self._outages = Outages({node.name: node for node in self.cluster.nodes()}, self._calendar)
         if self._calendar.changes_nodes:
             self._dispatcher.expect(self.cluster.fork())
