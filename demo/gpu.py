@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import gpu_agreement
 import gpu_bundle
 import gpu_images
 import gpu_report
@@ -126,11 +127,14 @@ def main() -> int:
 
 
 def check_all(bench: Bench, clock: Clock) -> Iterator[Json]:
-    """Everything that is promised, one after the other; the fault last."""
+    """Everything that is promised, one after the other; the fault last, and what all agree in."""
+    agreement = gpu_agreement.watching(bench.everybody)
+    agreement.start()
     yield from run_all(bench, clock.timed)
     yield from run_queue(bench, clock.timed)
     yield from run_limits(bench, clock.timed, kill_agent=kill_agent)
     yield clock.timed("a GPU that fails", lambda: check_fault(bench, kill_agent=kill_agent))
+    yield agreement.result()
 
 
 def start_cluster(clock: Clock) -> None:

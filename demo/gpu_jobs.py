@@ -188,6 +188,10 @@ class Bench:
         index = "batch.kubernetes.io/job-completion-index"
         return {int(p["metadata"]["annotations"][index]): p["metadata"]["name"] for p in pods}
 
+    def everybody(self) -> list[Json]:
+        """All pods there are."""
+        return self._list("pods", "--all-namespaces")
+
     def span_of(self, job: str) -> tuple[str, str]:
         """From when to when the container of a job's one pod ran."""
         (span,) = self.spans_of(job)
