@@ -133,8 +133,8 @@ class Agreement:
 
 def watching(pods: Callable[[], list[Json]]) -> Agreement:
     """Of the pods of this host's one node."""
-    # Beside what a bundle brought; numpy comes with the host's Python there.
-    sys.path += [str(SITE), str(ROOT / "agent")]
+    # What a bundle brought goes before what the host has: a gRPC of its own may be too old.
+    sys.path[:0] = [str(SITE), str(ROOT / "agent")]
     return Agreement(lambda: _look(pods))
 
 
