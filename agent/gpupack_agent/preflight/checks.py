@@ -2,10 +2,11 @@
 """What is right about a host, and what to change: one function for each finding."""
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from gpupack_agent.preflight.host import BY_VARIABLE, Host
+from gpupack_agent.preflight.host import BY_MOUNT, BY_VARIABLE, Host
 
 Status = Literal["ok", "warning", "failure", "unknown"]
 
@@ -14,6 +15,7 @@ CGROUP_DOCUMENT: Final = "https://kubernetes.io/docs/concepts/architecture/cgrou
 CONFIG_DOCUMENT: Final = "https://github.com/containerd/containerd/blob/main/docs/cri/config.md"
 DRIVER_DOCUMENT: Final = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 LOST_DOCUMENT: Final = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"
+MOUNT_DOCUMENT: Final = "https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details"
 MPS_DOCUMENT: Final = "https://docs.nvidia.com/deploy/mps/index.html"
 P2P_DOCUMENT: Final = (
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
@@ -166,13 +168,24 @@ def _runtime(host: Host) -> Finding:
     if runtime.problems:
         change = "mend the file; the runtime itself may be running on what it read before"
         return Finding("container runtime", "failure", "; ".join(runtime.problems), change)
-    version = f" {runtime.major}" if runtime.major else ""
+    if runtime.refused:
+        told = f"{runtime.kind}; {', '.join(runtime.refused)} may not be read"
+        return Finding("container runtime", "unknown", told, "run this as root")
+    if runtime.disabled:
+        told = f"{runtime.config} turns off what serves the kubelet (disabled_plugins)"
+        change = 'remove "cri" from disabled_plugins, where Docker\'s packages put it; restart'
+        return Finding("container runtime", "failure", told, change, CONFIG_DOCUMENT)
+    version = f" {runtime.release or runtime.major}" if runtime.major else ""
     told = f"{runtime.kind}{version}, {runtime.config}, default runtime {runtime.default_runtime}"
     return Finding("container runtime", "ok", told)
 
 
 def _cdi(host: Host) -> Finding:
     runtime = host.runtime
+    numbers = _NUMBERS.match(runtime.release)
+    if numbers and (int(numbers[1]), int(numbers[2])) < CDI_SINCE:
+        told = f"containerd {runtime.release} knows no CDI: pods that get a GPU cannot start"
+        return Finding("cdi", "failure", told, "install containerd 1.7 or newer", CDI_DOCUMENT)
     if runtime.cdi is None:
         change = (
             'make sure of it: enable_cdi = true under [plugins."io.containerd.grpc.v1.cri"] '
@@ -197,6 +210,9 @@ def _cdi(host: Host) -> Finding:
     return Finding("cdi", "ok", f"on, specs in {', '.join(runtime.cdi_folders)}")
 
 
+_NUMBERS: Final = re.compile(r"(\d{1,9})\.(\d{1,9})")
+CDI_SINCE: Final = (1, 7)
+"""Of containerd."""
 _OLD_SECTION: Final = "io.containerd.grpc.v1.cri"
 
 
@@ -220,7 +236,15 @@ def _variable(host: Host) -> Finding:
         return Finding("nvidia runtime", "ok", "NVIDIA's container runtime is not set up")
     if nvidia.by_variable is None:
         told = f"{nvidia.config} cannot be read"
-        return Finding("nvidia runtime", "unknown", told, "mend the file", VARIABLE_DOCUMENT)
+        change = "run this as root, or mend the file"
+        return Finding("nvidia runtime", "unknown", told, change, VARIABLE_DOCUMENT)
+    if not nvidia.by_variable and nvidia.by_mount:
+        told = f"{BY_MOUNT} = true: pods that may mount /dev/null of the host name their GPUs"
+        change = (
+            f"set it to false in {nvidia.config} if no device plugin hands GPUs out by mounts; "
+            "gpupack-hosts refuses such pods where it is enabled"
+        )
+        return Finding("nvidia runtime", "warning", told, change, MOUNT_DOCUMENT)
     if not nvidia.by_variable:
         return Finding("nvidia runtime", "ok", f"{BY_VARIABLE} = false")
     change = f"set {BY_VARIABLE} = false in {nvidia.config}"

@@ -59,6 +59,11 @@ class Root:
 
     def text(self, name: str) -> str | None:
         """What stands in a file; None: there is none, it may not be read, or it is no text."""
+        read = self.binary(name)
+        return None if read is None else read.decode(errors="replace")
+
+    def binary(self, name: str) -> bytes | None:
+        """The same, as it stands there."""
         found = self.find(name)
         if found is None or not _is_file(found):
             return None
@@ -67,7 +72,21 @@ class Root:
                 read = opened.read(MOST_BYTES + 1)
         except OSError:
             return None
-        return read.decode(errors="replace") if len(read) <= MOST_BYTES else None
+        return read if len(read) <= MOST_BYTES else None
+
+    def refused(self, name: str) -> bool:
+        """Whether we may not read a file, or not even see whether there is one."""
+        found = self.find(name) or self.path / name.lstrip("/")
+        try:
+            if _is_file(found):
+                found.open("rb").close()
+            else:
+                found.stat()
+        except PermissionError:
+            return True
+        except (OSError, ValueError):
+            return False
+        return False
 
     def line(self, name: str) -> str:
         """The first line of a file; empty: there is none."""

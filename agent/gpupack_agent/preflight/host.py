@@ -5,7 +5,6 @@ import dataclasses
 import os
 import pathlib
 import re
-import tomllib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from gpupack_agent.inventory.driver_files import (
     libraries,
 )
 from gpupack_agent.preflight.files import Root
-from gpupack_agent.preflight.runtime import Runtime, option, read_runtime
+from gpupack_agent.preflight.runtime import Runtime, option, parse_toml, read_runtime
 
 PCI: Final = "/sys/bus/pci/devices"
 MODULE: Final = "/proc/driver/nvidia/version"
@@ -31,6 +30,7 @@ NVIDIA_CONFIGS: Final = (
 )
 """NVIDIA's package puts it into the first, its GPU operator into the second."""
 BY_VARIABLE: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+BY_MOUNT: Final = "accept-nvidia-visible-devices-as-volume-mounts"
 KUBELET_FOLDER: Final = "/var/lib/kubelet"
 MPS_PIPE: Final = "/tmp/nvidia-mps/control"  # noqa: S108 - NVIDIA's default, of the host
 
@@ -108,10 +108,12 @@ class NvidiaRuntime:
         config: its configuration file; empty: there is none.
         by_variable: whether an unprivileged container gets the GPUs that a variable of its own
             names; None: the file cannot be read.
+        by_mount: whether a container gets those that its mounts name.
     """
 
     config: str = ""
     by_variable: bool | None = True
+    by_mount: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -213,9 +215,10 @@ def _kubelet(root: Root, command: tuple[str, ...] | None) -> Kubelet:
     config = option(command or (), "--config") or f"{KUBELET_FOLDER}/config.yaml"
     folder = option(command or (), "--root-dir") or KUBELET_FOLDER
     sockets = root.names(f"{folder}/device-plugins")
+    driver = _yaml(root, config).get("cgroupDriver")
     return Kubelet(
         runs=command is not None,
-        cgroup_driver=str(_yaml(root, config).get("cgroupDriver", "")),
+        cgroup_driver=driver if isinstance(driver, str) else "",
         device_plugins=root.exists(f"{folder}/device-plugins"),
         pod_resources=root.exists(f"{folder}/pod-resources/kubelet.sock"),
         plugins=tuple(s for s in sockets if s.endswith(".sock") and s != "kubelet.sock"),
@@ -225,18 +228,19 @@ def _kubelet(root: Root, command: tuple[str, ...] | None) -> Kubelet:
 def _yaml(root: Root, name: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(root.text(name) or "")
-    except (yaml.YAMLError, RecursionError):
+    # The month 99 of a date is no error of the parser's own.
+    except (yaml.YAMLError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _nvidia_runtime(root: Root) -> NvidiaRuntime:
-    config = next(filter(root.exists, NVIDIA_CONFIGS), "")
+    config = next((each for each in NVIDIA_CONFIGS if root.exists(each) or root.refused(each)), "")
     if not config:
         return NvidiaRuntime()
     try:
-        found = tomllib.loads(root.text(config) or "")
-    except (tomllib.TOMLDecodeError, RecursionError):
+        found = parse_toml(root.text(config))
+    except ValueError:
         return NvidiaRuntime(config, None)
-    # NVIDIA's own default is true.
-    return NvidiaRuntime(config, found.get(BY_VARIABLE, True) is True)
+    # NVIDIA's own defaults are true and false.
+    return NvidiaRuntime(config, found.get(BY_VARIABLE, True) is True, found.get(BY_MOUNT) is True)

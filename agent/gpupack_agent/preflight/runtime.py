@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from gpupack_agent.preflight.files import Root
+from gpupack_agent.preflight.files import MOST_BYTES, Root
 
 Kind = Literal["containerd", "cri-o", ""]
 
@@ -46,22 +46,70 @@ class Runtime:
     Attributes:
         kind: which; empty: none was found.
         major: its major version, where known.
+        release: its whole version, such as 1.7.27, where its program tells it.
         config: its configuration file; it may be missing.
         cdi: whether CDI is on; None: not known.
         cdi_folders: where it looks for CDI specs.
         default_runtime: what runs containers that name none.
         systemd_cgroups: whether systemd makes the cgroups; None: not said.
-        problems: files that cannot be read, and why.
+        disabled: whether it serves no kubelet, as Docker's packages of containerd have it.
+        refused: files that we may not read.
+        problems: files that nobody can read, and why.
     """
 
     kind: Kind = ""
     major: int | None = None
+    release: str = ""
     config: str = ""
     cdi: bool | None = None
     cdi_folders: tuple[str, ...] = CDI_FOLDERS
     default_runtime: str = ""
     systemd_cgroups: bool | None = None
+    disabled: bool = False
+    refused: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Files:
+    """What configuration files say, in the order in which they count."""
+
+    tables: list[Mapping[str, Any]] = dataclasses.field(default_factory=list)
+    refused: list[str] = dataclasses.field(default_factory=list)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, root: Root, name: str) -> Mapping[str, Any]:
+        """Read one more; one that is missing says nothing."""
+        table = dict[str, Any]()
+        if root.refused(name):
+            self.refused.append(name)
+        elif root.exists(name):
+            try:
+                table = parse_toml(root.text(name))
+            except ValueError as error:
+                self.problems.append(f"{name} {error}")
+        self.tables.append(table)
+        return table
+
+    @property
+    def whole(self) -> bool:
+        """Whether all was read."""
+        return not self.refused and not self.problems
+
+
+def parse_toml(text: str | None) -> dict[str, Any]:
+    """Read TOML of whatever quality.
+
+    Raises:
+        ValueError: it is none, as what follows the file's name in a sentence.
+    """
+    if text is None:
+        raise ValueError(f"is no file of at most {MOST_BYTES >> 20} MiB")
+    try:
+        return tomllib.loads(text)
+    # Not every error of the parser's is its own: of a number with 5000 digits int() complains.
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is no TOML: {error}") from error
 
 
 def read_runtime(root: Root, commands: Mapping[str, tuple[str, ...]]) -> Runtime:
@@ -97,39 +145,50 @@ def _has_containerd(root: Root) -> bool:
 
 def _containerd(root: Root, command: tuple[str, ...]) -> Runtime:
     config = option(command, "--config", "-c") or CONTAINERD_CONFIG
-    tables, problems = _tables(root, config)
-    sections = [
-        section
-        for table in tables
-        for name in _SECTIONS
-        if (section := _table(_table(table, "plugins"), name))
-    ]
-    version = max((v for t in tables if isinstance(v := t.get("version"), int)), default=0)
-    major = _major(root, (*command[:1], *BINARIES), at_least=version - 1)
+    files = _with_imports(root, config)
+    version = max((v for t in files.tables if isinstance(v := t.get("version"), int)), default=0)
+    major, release = _version(root, (*command[:1], *BINARIES), at_least=version - 1)
+    sections = _sections(files.tables, major)
     said = _last(sections, "enable_cdi", bool)
     default = None if major is None else major >= CDI_BY_DEFAULT_SINCE
     containers = [_table(section, "containerd") for section in sections]
     name = _last(containers, "default_runtime_name", str) or "runc"
     runtimes = [_table(_table(each, "runtimes"), name) for each in containers]
+    disabled = {each for table in files.tables for each in _texts(table.get("disabled_plugins"))}
     return Runtime(
         kind="containerd",
         major=major,
+        release=release,
         config=config,
-        cdi=default if said is None else said,
+        cdi=(default if said is None else said) if files.whole else None,
         cdi_folders=_texts(_last(sections, "cdi_spec_dirs", list)) or CDI_FOLDERS,
         default_runtime=name,
         systemd_cgroups=_last([_table(r, "options") for r in runtimes], "SystemdCgroup", bool),
-        problems=problems,
+        disabled=not disabled.isdisjoint({"cri", *_SECTIONS}),
+        refused=tuple(files.refused),
+        problems=tuple(files.problems),
     )
 
 
-def _major(root: Root, programs: tuple[str, ...], *, at_least: int) -> int | None:
+def _sections(tables: list[Mapping[str, Any]], major: int | None) -> list[Mapping[str, Any]]:
+    """What files say of CRI. Before 2.0 a file's section replaces the whole of an earlier one's."""
+    sections = [
+        _table(plugins, name)
+        for table in tables
+        for name in _SECTIONS
+        if name in (plugins := _table(table, "plugins"))
+    ]
+    return sections[-1:] if major == 1 else sections
+
+
+def _version(root: Root, programs: tuple[str, ...], *, at_least: int) -> tuple[int | None, str]:
     """By what the program says of itself, else by its configuration: version 3 came with 2.0."""
     for program in programs:
         found = root.search(program, MODULE) if program.startswith("/") else None
         if found:
-            return int(found.group(1) or 1)
-    return CDI_BY_DEFAULT_SINCE if at_least >= CDI_BY_DEFAULT_SINCE else None
+            release = found.group(2).decode()
+            return int(found.group(1) or 1), release.removeprefix("v") if release[0] == "v" else ""
+    return (CDI_BY_DEFAULT_SINCE if at_least >= CDI_BY_DEFAULT_SINCE else None), ""
 
 
 def _crio(root: Root, command: tuple[str, ...]) -> Runtime:
@@ -137,60 +196,42 @@ def _crio(root: Root, command: tuple[str, ...]) -> Runtime:
     names = [config]
     for folder in CRIO_FOLDERS:
         names += [f"{folder}/{name}" for name in root.names(folder)]
-    tables, problems = list[Mapping[str, Any]](), list[str]()
-    for name in names[:MOST_FILES]:
-        table, problem = _parsed(root, name)
-        tables += [_table(_table(table, "crio"), "runtime")]
-        problems += [problem] if problem else []
+    files = _Files()
+    tables = [
+        _table(_table(files.add(root, name), "crio"), "runtime") for name in names[:MOST_FILES]
+    ]
     return Runtime(
         kind="cri-o",
         config=config,
         # On, and not to be turned off, since 1.23 (2021); cdi_spec_dirs empty turns it off.
-        cdi=_last(tables, "cdi_spec_dirs", list) != [],
+        cdi=_last(tables, "cdi_spec_dirs", list) != [] if files.whole else None,
         cdi_folders=_texts(_last(tables, "cdi_spec_dirs", list)) or CDI_FOLDERS,
         default_runtime=_last(tables, "default_runtime", str) or "",
         systemd_cgroups=(_last(tables, "cgroup_manager", str) or "systemd") == "systemd",
-        problems=tuple(problems),
+        refused=tuple(files.refused),
+        problems=tuple(files.problems),
     )
 
 
-def _tables(root: Root, config: str) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
-    """A file and those that it imports, each once, in the order in which they count."""
-    tables, problems, seen = list[Mapping[str, Any]](), list[str](), set[str]()
+def _with_imports(root: Root, config: str) -> _Files:
+    """A file and those that it imports, each once."""
+    files, seen = _Files(), set[str]()
     pending = [config]
     while pending and len(seen) < MOST_FILES:
         name = pending.pop(0)
-        if name in seen:
-            continue
-        seen.add(name)
-        table, problem = _parsed(root, name)
-        problems += [problem] if problem else []
-        tables.append(table)
-        pending += _imports(root, name, table)
-    return tables, tuple(problems)
+        if name not in seen:
+            seen.add(name)
+            pending += _imports(root, name, files.add(root, name))
+    return files
 
 
 def _imports(root: Root, name: str, table: Mapping[str, Any]) -> Iterator[str]:
-    imports = table.get("imports")
     folder = pathlib.PurePosixPath(name).parent
-    for pattern in _texts(imports if isinstance(imports, list) else []):
+    for pattern in _texts(table.get("imports")):
         path = folder / pattern
         for each in root.names(str(path.parent)):
             if fnmatch.fnmatchcase(each, path.name):
                 yield str(path.parent / each)
-
-
-def _parsed(root: Root, name: str) -> tuple[Mapping[str, Any], str]:
-    """What stands in a TOML file, or why it cannot be read; one that is missing says nothing."""
-    if not root.exists(name):
-        return {}, ""
-    text = root.text(name)
-    if text is None:
-        return {}, f"{name} cannot be read"
-    try:
-        return tomllib.loads(text), ""
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        return {}, f"{name} is no TOML: {error}"
 
 
 def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -205,4 +246,5 @@ def _last(tables: list[Mapping[str, Any]], name: str, kind: type) -> Any:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    return tuple(each for each in values or () if isinstance(each, str))
+    found = values if isinstance(values, list) else []
+    return tuple(each for each in found if isinstance(each, str))

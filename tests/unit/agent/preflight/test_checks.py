@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is found on hosts, and what they are told to change."""
 
-import pytest
+import pathlib
+import tempfile
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpupack_agent.preflight.checks import findings
+from gpupack_agent.preflight.files import Root
 from gpupack_agent.preflight.host import read_host
 
 V2 = '[plugins."io.containerd.grpc.v1.cri"]\n'
@@ -94,6 +101,7 @@ def test_an_iommu_between_gpus_is_told(root, kinds, status):
         ("v1.7.27", f'{V2}enable_cdi = true\ncdi_spec_dirs = ["/etc/cdi"]\n', "failure"),
         ("v2.1.4", f'version = 3\n{V3}cdi_spec_dirs = ["/run/cdi"]\n', "ok"),
         ("(devel)", "version = 3\n", "failure"),
+        ("v1.6.33", f"version = 2\n{V2}enable_cdi = true\n", "failure"),
     ],
 )
 def test_cdi_is_on_by_default_from_containerd_2_on_and_must_be_where_we_write(
@@ -103,6 +111,26 @@ def test_cdi_is_on_by_default_from_containerd_2_on_and_must_be_where_we_write(
     found = root.found()["cdi"]
     assert found.status == status
     assert bool(found.change) == (status == "failure")
+
+
+def test_before_containerd_2_an_imported_section_replaces_the_whole_of_the_files(root):
+    config = f'version = 2\nimports = ["more.toml"]\n{V2}enable_cdi = true\n'
+    root.file("etc/containerd/more.toml", f'version = 2\n{V2}sandbox_image = "pause"\n')
+    root.containerd(config, version="v1.7.27")
+    assert root.found()["cdi"].status == "failure"
+    root.containerd(config, version="v2.1.4")
+    assert root.found()["cdi"].status == "ok"
+
+
+def test_a_containerd_that_serves_no_kubelet(root):
+    root.containerd('disabled_plugins = ["cri"]\n')
+    found = root.found()["container runtime"]
+    assert (found.status, "disabled_plugins" in found.change) == ("failure", True)
+
+
+def test_the_whole_version_is_told(root):
+    root.containerd(version="v2.1.4")
+    assert root.found()["container runtime"].found.startswith("containerd 2.1.4, ")
 
 
 def test_a_containerd_of_unknown_version_is_judged_by_its_configuration(root):
@@ -145,6 +173,52 @@ def test_a_configuration_that_cannot_be_read_is_a_failure_and_no_traceback(root,
     root.containerd(text)
     found = root.found()["container runtime"]
     assert (found.status, "config.toml" in found.found) == ("failure", True)
+
+
+@pytest.mark.parametrize("text", ["x = " + "1" * 5000, "x = 2024-99-99", "\x00", "[" * 5000])
+def test_what_parsers_stumble_over_has_no_traceback(ready, text):
+    for name in (
+        "etc/containerd/config.toml",
+        "etc/nvidia-container-runtime/config.toml",
+        "var/lib/kubelet/config.yaml",
+    ):
+        ready.file(name, text)
+    statuses = ready.statuses()
+    assert statuses["container runtime"] == "failure"
+    assert (statuses["cdi"], statuses["nvidia runtime"]) == ("unknown", "unknown")
+
+
+@given(st.binary(max_size=200))
+def test_no_configuration_of_whatever_bytes_has_a_traceback(rubbish):
+    with tempfile.TemporaryDirectory() as folder:
+        host = pathlib.Path(folder)
+        for name in (
+            "etc/containerd/config.toml",
+            "etc/nvidia-container-runtime/config.toml",
+            "etc/os-release",
+            "proc/1/cmdline",
+            "proc/driver/nvidia/version",
+            "var/lib/kubelet/config.yaml",
+        ):
+            (host / name).parent.mkdir(parents=True, exist_ok=True)
+            (host / name).write_bytes(rubbish)
+        assert findings(read_host(host))
+
+
+def test_a_sparse_configuration_of_a_gigabyte_is_refused_by_its_size(root):
+    with root.file("etc/containerd/config.toml").open("wb") as opened:
+        opened.truncate(1 << 30)
+    assert "is no file of at most 1 MiB" in root.found()["container runtime"].found
+
+
+@pytest.mark.parametrize("closed", ["etc/containerd", "etc/containerd/config.toml"])
+def test_what_may_not_be_read_is_not_taken_for_the_default(root, closed, monkeypatch):
+    """Root reads everything, so the kernel's answer stands in."""
+    root.containerd(f"version = 3\n{V3}enable_cdi = false\n")
+    monkeypatch.setattr(Root, "refused", lambda _, name: name.startswith(f"/{closed}"))
+    found = root.found()
+    assert (found["container runtime"].status, found["cdi"].status) == ("unknown", "unknown")
+    assert found["container runtime"].change == "run this as root"
 
 
 @pytest.mark.parametrize("wrong", ["plugins = 3\n", 'version = "3"\n', f"{V3}enable_cdi = 1\n"])
@@ -191,6 +265,13 @@ def test_nvidias_runtime_must_not_give_gpus_to_whoever_names_them(root, config, 
     root.containerd(f"version = 3\n{V3}{config}")
     root.file("etc/nvidia-container-runtime/config.toml", flag)
     assert root.found()["nvidia runtime"].status == status
+
+
+def test_gpus_by_mounts_are_told(root):
+    mounts = "accept-nvidia-visible-devices-as-volume-mounts = true\n"
+    root.file("etc/nvidia-container-runtime/config.toml", FLAG.format("false") + mounts)
+    found = root.found()["nvidia runtime"]
+    assert (found.status, "/dev/null" in found.found) == ("warning", True)
 
 
 def test_without_nvidias_runtime_there_is_nothing_to_say_of_it(root):

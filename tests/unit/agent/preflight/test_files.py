@@ -47,3 +47,19 @@ def test_pipes_folders_and_large_files_are_not_read(root):
     (root.path / "etc/large").write_bytes(b"x" * (MOST_BYTES + 1))
     for name in ("/etc/pipe", "/etc", "/etc/large", "/missing", ""):
         assert root.text(name) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+def test_what_others_alone_may_read_is_told_from_what_is_missing(root):
+    (root.path / "etc/secret").write_text("x")
+    (root.path / "etc/secret").chmod(0o600)
+    (root.path / "closed").mkdir(mode=0o700)
+    names = ("/etc/secret", "/closed/config.toml", "/missing", "/etc")
+    assert [root.refused(name) for name in names] == [False] * 4
+    for folder in (root.path, *root.path.parents[:3]):
+        folder.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        assert [root.refused(name) for name in names] == [True, True, False, False]
+    finally:
+        os.seteuid(0)
