@@ -119,28 +119,35 @@ class Quarantines:
         now = self._now()
         due = [name for name, at in self._look_at.items() if at <= now]
         for name in due[:MOST_WRITES]:
-            # Whatever becomes of a write, the watch shows it; should it not, it is tried again.
-            self._set_look(name, now + dt.timedelta(seconds=AGAIN_SECONDS))
-            try:
-                await self._see(self._nodes[name], now)
-            except (errors.NotFound, errors.Conflict):
+            node = self._nodes.get(name)
+            if node is None:
                 continue
+            # What happens while this look waits for answers brings the next one forward.
+            self._look_at.pop(name, None)
+            try:
+                again_at = await self._see(node, now)
+            except (errors.NotFound, errors.Conflict):
+                again_at = now + dt.timedelta(seconds=AGAIN_SECONDS)
             except errors.KubeError as error:
                 log.warning("about the GPUs of node %s: %s; trying again", name, error)
+                again_at = now + dt.timedelta(seconds=AGAIN_SECONDS)
+            self._look_by(name, again_at)
         await self._clear_up()
 
-    async def _see(self, node: GpuNode, now: dt.datetime) -> None:
-        name = node.metadata.name
+    async def _see(self, node: GpuNode, now: dt.datetime) -> dt.datetime | None:
+        """Do what is due; the answer is when to look again where nothing changes until then."""
+        # Whatever becomes of a write, the watch shows it; should it not, it is tried again.
+        soon = now + dt.timedelta(seconds=AGAIN_SECONDS)
         if await self._record(node, now):
-            return
-        mended = self._mended.get(name, frozenset())
+            return soon
+        mended = self._mended.get(node.metadata.name, frozenset())
         entries, again_at = decided(node, now, self._rules, mended=mended)
         if entries != node.spec.quarantine:
             await self._decide(node, entries)
-            return
+            return soon
         if self._may_try(self.trials):
             await self.trials.keep(node)
-        self._set_look(name, again_at)
+        return again_at
 
     def _may_try(self, trials: Trials | None) -> TypeGuard[Trials]:
         """What is not known yet must not be made again, nor deleted for being about nobody."""
@@ -187,12 +194,10 @@ class Quarantines:
         for said in news(node.spec.quarantine, entries):
             await self._events.write(About("gpupack.dev/v1alpha1", "GPUNode", meta), said)
 
-    def _set_look(self, name: str, at: dt.datetime | None) -> None:
-        """It may have gone, or be another one, while something was awaited."""
-        if at is None:
-            self._look_at.pop(name, None)
-        elif name in self._nodes:
-            self._look_at[name] = at
+    def _look_by(self, name: str, at: dt.datetime | None) -> None:
+        """Look then at the latest; the node may have gone while something was awaited."""
+        if at is not None and name in self._nodes:
+            self._look_at[name] = min(self._look_at.get(name, at), at)
 
 
 def news(before: tuple[Quarantine, ...], after: tuple[Quarantine, ...]) -> Iterator[Said]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node whose last simulated GPU is cut into MIG slices, for a while."""
+"""Simulated inventories: what agents find is changed for a while, such as a GPU cut into slices."""
 
 import contextlib
 import json
+import time
 
 import yaml
 from harness import wait_for
@@ -12,14 +13,12 @@ from node_faults import agent_of
 @contextlib.contextmanager
 def layout(system, node, *, cut):
     """Cut it into slices of these profiles; yields the node's devices."""
-    config = json.loads(system.kubectl("get", "configmap", "gpupack-agent", "-o", "json").stdout)
-    before = config["data"]["simulated.yaml"]
-    (everywhere,) = yaml.safe_load(before)["nodes"]
+    before, everywhere = inventory_of(system)
     (gpu,) = everywhere["devices"]
     whole = gpu | {"count": gpu["count"] - 1}
     parts = gpu | {"count": 1, "mig": list(cut)}
     here = {"match": node, "devices": [whole, parts]}
-    _write(system, node, yaml.safe_dump({"nodes": [here, everywhere]}))
+    write(system, node, yaml.safe_dump({"nodes": [here, everywhere]}))
     try:
         wait_for(
             lambda: len(slices_of(system, node)) == len(cut), seconds=60, what="slices are told"
@@ -32,7 +31,7 @@ def layout(system, node, *, cut):
             )
         yield devices_of(system, node)
     finally:
-        _write(system, node, before)
+        write(system, node, before)
         wait_for(lambda: not slices_of(system, node), seconds=60, what="the GPU is whole again")
 
 
@@ -53,9 +52,22 @@ def allocatable(system, node, profile):
     return int(found["status"]["allocatable"].get(f"gpupack.dev/mig-{profile}", "0"))
 
 
-def _write(system, node, text):
+def inventory_of(system):
+    """The file as it stands, and its one entry, which is about all nodes."""
+    config = json.loads(system.kubectl("get", "configmap", "gpupack-agent", "-o", "json").stdout)
+    text = config["data"]["simulated.yaml"]
+    (everywhere,) = yaml.safe_load(text)["nodes"]
+    return text, everywhere
+
+
+def write(system, node, text):
+    """Replace the file, and have the node's agent see it soon."""
     patch = json.dumps({"data": {"simulated.yaml": text}})
     system.insist("patch", "configmap", "gpupack-agent", "--type=merge", "-p", patch)
-    # The kubelet renews the file when it looks at the pod, which a change to it brings about.
+    # The kubelet renews the file when it looks at the pod, which a change to it brings about. It
+    # may look before its watch has told it of the file: a second look a moment later sees it.
     agent = agent_of(system, node)["metadata"]["name"]
-    system.insist("annotate", "pod", agent, "--overwrite", f"test/inventory={len(text)}")
+    for _ in range(2):
+        changed = f"test/inventory={time.time_ns()}"
+        system.insist("annotate", "pod", agent, "--overwrite", changed)
+        time.sleep(1)

@@ -10,7 +10,7 @@ import json
 import pytest
 import yaml
 from harness import SYSTEM_NAMESPACE, placed, wait_for
-from node_faults import agent_of
+from simulated_layout import inventory_of, write
 from test_gpu_faults import found, graded
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
@@ -27,23 +27,16 @@ def node(idle, cluster):
 @pytest.fixture
 def inventory(system, node):
     """Sets how many GPUs of the tried model the node has, and no others; as before afterwards."""
-    config = json.loads(system.kubectl("get", "configmap", "gpupack-agent", "-o", "json").stdout)
-    before = config["data"]["simulated.yaml"]
-    (everywhere,) = yaml.safe_load(before)["nodes"]
-
-    def write(text):
-        patch = json.dumps({"data": {"simulated.yaml": text}})
-        system.insist("patch", "configmap", "gpupack-agent", "--type=merge", "-p", patch)
-        # The kubelet renews the file when it looks at the pod, which a change to it brings about.
-        agent = agent_of(system, node)["metadata"]["name"]
-        system.insist("annotate", "pod", agent, "--overwrite", f"test/inventory={len(text)}")
+    before, everywhere = inventory_of(system)
 
     def has(count):
         gpu = {"model": MODEL, "memoryMiB": 23034, "count": count}
-        write(yaml.safe_dump({"nodes": [{"match": node, "devices": [gpu]}, everywhere]}))
+        write(
+            system, node, yaml.safe_dump({"nodes": [{"match": node, "devices": [gpu]}, everywhere]})
+        )
 
     yield has
-    write(before)
+    write(system, node, before)
     wait_for(
         lambda: MODEL not in models(system, node), seconds=60, what="the node has its GPUs again"
     )
@@ -114,7 +107,8 @@ def test_gpus_are_tried_before_they_get_work_and_again_after_they_were_ill(
     wait_for(lambda: len(outcomes(system, node)) == 2, seconds=60, what="they are measured")
     assert outcomes(system, node) == {"0": "Passed", "1": "Passed"}
     first = found(system, node)["status"]["measured"][0]
-    assert (first["tflops"] > 0, first["memoryGbPerS"] > 0, first["simulated"]) == (True,) * 3
+    # Of a CPU hundredths of a TFLOP/s, which may be rounded to nothing.
+    assert ("tflops" in first, first["memoryGbPerS"] > 0, first["simulated"]) == (True,) * 3
     kube.wait_phase("waits", "Succeeded", seconds=60)
     assert {each.node for each in placed(kube.gpujob("waits"))} == {node}
     together = found(system, node)["status"]["allReduce"]

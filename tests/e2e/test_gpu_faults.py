@@ -5,13 +5,12 @@ The GPUs are simulated; the agent that finds one missing, and all that follows, 
 """
 
 import datetime as dt
-import json
 
 import pytest
 import yaml
 from harness import annotated_devices, pod_condition, wait_for
 from manifests import on_node
-from node_faults import agent_of
+from simulated_layout import inventory_of, write
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -27,25 +26,15 @@ def node(idle, cluster):
 @pytest.fixture
 def inventory(system, node):
     """Sets how many GPUs the node has, as its agent finds them; all of them afterwards."""
-    config = json.loads(system.kubectl("get", "configmap", "gpupack-agent", "-o", "json").stdout)
-    before = config["data"]["simulated.yaml"]
-    (everywhere,) = yaml.safe_load(before)["nodes"]
+    before, everywhere = inventory_of(system)
     (gpu,) = everywhere["devices"]
-
-    def write(text):
-        patch = json.dumps({"data": {"simulated.yaml": text}})
-        done = system.kubectl("patch", "configmap", "gpupack-agent", "--type=merge", "-p", patch)
-        assert done.returncode == 0, done.stderr
-        # The kubelet renews the file when it looks at the pod, which a change to it brings about.
-        agent = agent_of(system, node)["metadata"]["name"]
-        system.kubectl("annotate", "pod", agent, "--overwrite", f"test/inventory={len(text)}")
 
     def has(count):
         here = {"match": node, "devices": [gpu | {"count": count}]}
-        write(yaml.safe_dump({"nodes": [here, everywhere]}))
+        write(system, node, yaml.safe_dump({"nodes": [here, everywhere]}))
 
     yield has
-    write(before)
+    write(system, node, before)
     wait_for(lambda: not quarantined(system, node), seconds=90, what="no GPU is in quarantine")
 
 

@@ -484,6 +484,41 @@ async def test_a_job_about_nobody_goes_and_one_that_ended_stays_for_its_log(
     assert server.names("DELETE") == [f"{JOBS}/{running.metadata.name}"]
 
 
+async def test_what_happens_while_an_answer_is_awaited_is_looked_at_at_once(
+    server, quarantines, accepting, trial, monkeypatch
+):
+    old = trial({0: {"healthy": True}}, ended=-5)
+    server.put(f"{JOBS}/{old.metadata.name}", {"metadata": {"uid": old.metadata.uid}})
+    quarantines.trials.replace([old])
+    quarantines.replace([node(device(0), quarantine=[accepting(0)])])
+    delete = quarantines.trials.delete
+
+    async def seen_before_it_is_answered(job):
+        await delete(job)
+        quarantines.trials.remove(job)
+
+    monkeypatch.setattr(quarantines.trials, "delete", seen_before_it_is_answered)
+    await quarantines.look()
+    await quarantines.look()
+    assert server.names("POST") == [JOBS]
+
+
+async def test_a_node_that_goes_while_another_is_written_is_passed_over(
+    server, quarantines, build, monkeypatch
+):
+    ill = [Quarantine(gpu="GPU-0", since=build.stamp(0))]
+    nodes = [node(device(0), quarantine=ill, name=name) for name in ("a", "b")]
+    quarantines.replace(nodes)
+    see = quarantines._see
+
+    async def other_goes(seen, now):
+        quarantines.remove(nodes[1])
+        return await see(seen, now)
+
+    monkeypatch.setattr(quarantines, "_see", other_goes)
+    await quarantines.look()
+
+
 async def test_an_api_that_refuses_is_asked_again_and_stops_nobody(
     server, quarantines, accepting, trial
 ):
