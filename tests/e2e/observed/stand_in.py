@@ -40,7 +40,7 @@ class StandIn(service.DevicePluginServicer):
         """Grant whatever the kubelet chose, and tell the container which that is."""
         del context
         granted = [
-            api.ContainerAllocateResponse(envs={"STAND_IN_DEVICES": ",".join(each.devicesIds)})
+            api.ContainerAllocateResponse(envs={"STAND_IN_DEVICES": ",".join(each.devices_ids)})
             for each in request.container_requests
         ]
         return api.AllocateResponse(container_responses=granted)

@@ -32,7 +32,7 @@ def test_the_table_is_what_the_report_says(benchmark):
 def test_the_documented_command_makes_report_and_table(benchmark, tmp_path):
     (tmp_path / "docs/reports").mkdir(parents=True)
     shutil.copy(ROOT / benchmark.DOCUMENT, tmp_path / "docs")
-    small = ("--nodes=2", "--days=4", "--warm-up=1", "--seeds=2", "--loads", "0.7")
+    small = ("--nodes=4", "--days=10", "--warm-up=1", "--seeds=2", "--loads", "0.7")
     command = [sys.executable, str(ROOT / COMMAND[0]), *COMMAND[1:], *small]
     done = run_process(command, cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stderr
