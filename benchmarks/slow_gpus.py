@@ -22,6 +22,7 @@ from typing import Any, Final
 from documents import replaced
 
 from gpupack_core import Device, DeviceUuid, Health, MiB, MilliCpu, Node, NodeName
+from gpupack_core.queueing import NEVER
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.disciplines import DISCIPLINES, Known
 from gpupack_simulator.philly import DAY, SIZES, PhillyStyle, philly_jobs
@@ -73,8 +74,10 @@ def run(
 ) -> Run:
     """Until everything that arrived has ended."""
     fair = DISCIPLINES["fair-share"]
+    # Nobody is stopped for another: that is no matter of speed.
+    rules = replace(fair.rules, preemption=NEVER)
     settings = Settings(
-        queue=replace(fair, durations=Known.NONE),
+        queue=replace(fair, rules=rules, durations=Known.NONE),
         discipline=fair.name,
         seed=seed,
         time_unit=TimeUnit.SECOND,
@@ -174,8 +177,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--slow", type=float, default=0.05, help="part of the GPUs")
     parser.add_argument("--least", type=float, default=0.5, help="how fast the slowest may be")
-    parser.add_argument("--loads", type=float, nargs="+", default=[0.5, 0.7])
-    parser.add_argument("--days", type=float, default=40.0)
+    parser.add_argument("--loads", type=float, nargs="+", default=[0.5, 0.7, 0.9])
+    parser.add_argument("--days", type=float, default=60.0)
     parser.add_argument("--warm-up", type=float, default=10.0, help="days")
     parser.add_argument("--policy", default="default")
     parser.add_argument("--seeds", type=int, default=5)
