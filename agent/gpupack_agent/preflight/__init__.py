@@ -4,7 +4,8 @@
     files under the host's root ─► `host.Host` ─► `checks` ─► findings ─► `report`
 
 * `files`: reads files of another root, within bounds.
-* `runtime`: containerd's and CRI-O's settings. `host`: everything else, and the whole.
+* `runtime`: containerd's and CRI-O's settings. `kernel`: cgroups. `pci`: bridges between GPUs.
+* `host`: everything else, and the whole.
 * `checks`: one function for each finding. `report`: as text or JSON.
 
 It asks no driver and no daemon: reading files needs no privilege, and changes nothing of what is

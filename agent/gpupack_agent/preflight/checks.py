@@ -13,6 +13,7 @@ Status = Literal["ok", "warning", "failure", "unknown"]
 CDI_DOCUMENT: Final = "https://github.com/cncf-tags/container-device-interface#how-to-configure-cdi"
 CGROUP_DOCUMENT: Final = "https://kubernetes.io/docs/concepts/architecture/cgroups/"
 CONFIG_DOCUMENT: Final = "https://github.com/containerd/containerd/blob/main/docs/cri/config.md"
+DEVICES_DOCUMENT: Final = "https://docs.kernel.org/admin-guide/cgroup-v2.html#device-controller"
 DRIVER_DOCUMENT: Final = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 LOST_DOCUMENT: Final = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"
 MOUNT_DOCUMENT: Final = "https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details"
@@ -128,11 +129,20 @@ def _peer_to_peer(host: Host) -> Finding:
         return Finding("peer to peer", "ok", "there are no two GPUs")
     translated = sorted({gpu.iommu for gpu in gpus if gpu.iommu.upper().startswith("DMA")})
     if translated:
-        told = f"the IOMMU translates the GPUs' addresses ({', '.join(translated)})"
+        said = ", ".join((*translated, *host.kernel.iommu))
+        told = f"the IOMMU translates the GPUs' addresses ({said})"
         change = (
             "copies between GPUs over PCIe go through the CPU, or fail: on bare metal boot with "
             "iommu=pt (or turn VT-d/AMD-Vi off), and turn ACS off on the bridges between GPUs; in "
             "a virtual machine leave it as it is"
+        )
+        return Finding("peer to peer", "warning", told, change, P2P_DOCUMENT)
+    bridges = sorted({bridge for gpu in gpus for bridge in gpu.redirecting})
+    if bridges:
+        told = f"ACS is on at {', '.join(bridges)}: copies between GPUs over PCIe go up to the CPU"
+        change = (
+            "on bare metal turn it off in the firmware, or boot with pci=disable_acs_redir=... of "
+            "these bridges; in a virtual machine leave it as it is"
         )
         return Finding("peer to peer", "warning", told, change, P2P_DOCUMENT)
     return Finding("peer to peer", "ok", "no IOMMU translates between the GPUs")
@@ -218,13 +228,22 @@ _OLD_SECTION: Final = "io.containerd.grpc.v1.cri"
 
 def _cgroups(host: Host) -> Finding:
     driver, by_systemd = host.kubelet.cgroup_driver, host.runtime.systemd_cgroups
-    told = f"version {host.cgroups}" + (f", kubelet with {driver}" if driver else "")
+    kernel = host.kernel
+    if kernel.cgroups is None:
+        return Finding("cgroups", "unknown", "none are mounted in /sys/fs/cgroup")
+    if kernel.devices is False:
+        told = f"version {kernel.cgroups}, and nothing keeps devices from containers"
+        change = "boot a kernel with CONFIG_CGROUP_BPF=y"
+        if kernel.cgroups == 1:
+            change = "boot without cgroup_disable=devices, or with version 2"
+        return Finding("cgroups", "failure", told, change, DEVICES_DOCUMENT)
+    told = f"version {kernel.cgroups}" + (f", kubelet with {driver}" if driver else "")
     if driver and by_systemd is not None and (driver == "systemd") != by_systemd:
         other = "systemd" if by_systemd else "cgroupfs"
         change = f"give kubelet and {host.runtime.kind} the same: SystemdCgroup = true in both"
         told = f"{told}, {host.runtime.kind} with {other}"
         return Finding("cgroups", "failure", told, change, CGROUP_DOCUMENT)
-    if host.cgroups == 1:
+    if kernel.cgroups == 1:
         change = "boot with version 2: from 1.35 on a kubelet with failCgroupV1 does not start on 1"
         return Finding("cgroups", "warning", told, change, CGROUP_DOCUMENT)
     return Finding("cgroups", "ok", told)

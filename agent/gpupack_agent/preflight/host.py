@@ -17,9 +17,11 @@ from gpupack_agent.inventory.driver_files import (
     libraries,
 )
 from gpupack_agent.preflight.files import Root
+from gpupack_agent.preflight.kernel import Kernel, read_kernel
+from gpupack_agent.preflight.pci import DEVICES as PCI
+from gpupack_agent.preflight.pci import redirecting_bridges
 from gpupack_agent.preflight.runtime import Runtime, option, parse_toml, read_runtime
 
-PCI: Final = "/sys/bus/pci/devices"
 MODULE: Final = "/proc/driver/nvidia/version"
 MODULE_VERSION: Final = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 LIBRARY_VERSION: Final = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
@@ -56,10 +58,12 @@ class PciGpu:
         address: on the PCI bus.
         iommu: how the kernel translates its addresses, such as DMA-FQ or identity; empty: it
             does not.
+        redirecting: bridges above it that send what it tells other GPUs up to the CPU.
     """
 
     address: str
     iommu: str = ""
+    redirecting: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,9 +126,7 @@ class Host:
 
     name: str = ""
     system: str = ""
-    kernel: str = ""
-    cgroups: int = 2
-    """The version of its hierarchy."""
+    kernel: Kernel = dataclasses.field(default_factory=Kernel)
     gpus: tuple[PciGpu, ...] | None = ()
     """None: it lists no PCI devices."""
     driver: Driver = dataclasses.field(default_factory=Driver)
@@ -145,8 +147,7 @@ def read_host(path: pathlib.Path) -> Host:
     return Host(
         name=root.line("/proc/sys/kernel/hostname"),
         system=release.get("PRETTY_NAME", ""),
-        kernel=root.line("/proc/sys/kernel/osrelease"),
-        cgroups=2 if root.exists("/sys/fs/cgroup/cgroup.controllers") else 1,
+        kernel=read_kernel(root),
         gpus=_gpus(root),
         driver=_driver(root),
         runtime=read_runtime(root, commands),
@@ -179,7 +180,11 @@ def _gpus(root: Root) -> tuple[PciGpu, ...] | None:
     if not devices:
         return None
     return tuple(
-        PciGpu(address, root.line(f"{PCI}/{address}/iommu_group/type"))
+        PciGpu(
+            address,
+            root.line(f"{PCI}/{address}/iommu_group/type"),
+            redirecting_bridges(root, address),
+        )
         for address in devices
         if root.line(f"{PCI}/{address}/vendor").lower() == NVIDIA_PCI
         and root.line(f"{PCI}/{address}/class").lower().startswith(DISPLAY_CLASS)

@@ -22,7 +22,7 @@ _INDENT: Final = " " * 29
 
 def as_text(host: Host, findings: Sequence[Finding]) -> str:
     """A line for each finding, and below it what to change."""
-    about = (host.name, host.system, f"kernel {host.kernel}" if host.kernel else "")
+    about = (host.name, host.system, f"kernel {host.kernel.release}" if host.kernel.release else "")
     lines = [", ".join(filter(None, about)) or "an unknown host", ""]
     for finding in findings:
         lines += _lines(finding)
@@ -34,7 +34,7 @@ def as_json(host: Host, findings: Sequence[Finding]) -> str:
     document = {
         "host": host.name,
         "system": host.system,
-        "kernel": host.kernel,
+        "kernel": host.kernel.release,
         "passed": passed(findings),
         "findings": findings,
     }

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel does for containers: cgroups, and whether they keep devices apart."""
+
+import dataclasses
+import re
+import zlib
+from typing import Final
+
+from gpupack_agent.preflight.files import Root
+
+MOST_CONFIG: Final = 4 << 20
+"""Bytes of a kernel's configuration, unpacked; they are a quarter of a MiB."""
+GZIP: Final = 16 + zlib.MAX_WBITS
+CGROUP_BPF: Final = re.compile(r"^(?:# )?CONFIG_CGROUP_BPF(=y| is not set)$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kernel:
+    """The kernel that runs.
+
+    Attributes:
+        release: its version.
+        cgroups: the version of its hierarchy; None: it is not mounted.
+        devices: whether a cgroup can keep devices from a container; None: not known.
+        iommu: what its command line says of the IOMMU and of ACS.
+    """
+
+    release: str = ""
+    cgroups: int | None = None
+    devices: bool | None = None
+    iommu: tuple[str, ...] = ()
+
+
+def read_kernel(root: Root) -> Kernel:
+    """Read it from `/proc`, `/sys` and `/boot`."""
+    release = root.line("/proc/sys/kernel/osrelease")
+    cgroups = 1 if root.names("/sys/fs/cgroup") else None
+    if root.exists("/sys/fs/cgroup/cgroup.controllers"):
+        cgroups = 2
+    devices = None
+    if cgroups is not None:
+        devices = _by_controller(root) if cgroups == 1 else _by_programs(root, release)
+    words = (root.text("/proc/cmdline") or "").split()
+    return Kernel(
+        release=release,
+        cgroups=cgroups,
+        devices=devices,
+        iommu=tuple(word for word in words if "iommu" in word.partition("=")[0] or "acs" in word),
+    )
+
+
+def _by_controller(root: Root) -> bool | None:
+    """Version 1 has a controller of its own: name, hierarchy, number of cgroups, enabled."""
+    rows = [line.split() for line in (root.text("/proc/cgroups") or "").splitlines()]
+    enabled = [row[-1] == "1" for row in rows if row[:1] == ["devices"]]
+    return any(enabled) if rows else None
+
+
+def _by_programs(root: Root, release: str) -> bool | None:
+    """With version 2 the runtime attaches a BPF program, where the kernel was built with that."""
+    packed = root.binary("/proc/config.gz")
+    texts = [_unpacked(packed) if packed else None]
+    texts += [root.text(f"/boot/config-{release}"), root.text(f"/lib/modules/{release}/config")]
+    said = next((match for text in texts if text and (match := CGROUP_BPF.search(text))), None)
+    return said[1] == "=y" if said else None
+
+
+def _unpacked(packed: bytes) -> str:
+    try:
+        return zlib.decompressobj(GZIP).decompress(packed, MOST_CONFIG).decode(errors="replace")
+    except zlib.error:
+        return ""
