@@ -21,6 +21,8 @@ from observed_node import THEIRS, last_node
 from simulated_layout import layout
 from storms import Server, Storm, ebb, flood, tide
 
+pytestmark = pytest.mark.alone
+
 SEEDS = [int(seed) for seed in os.environ.get("STORM_SEEDS", "1 2 3 4 5").split()]
 JOBS = int(os.environ.get("STORM_JOBS", "60"))
 ROUNDS = 2
