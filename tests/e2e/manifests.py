@@ -151,7 +151,7 @@ class Judged:
         may: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         told = {
-            "JUDGE_IDS": json.dumps(may) if may else "",
+            "JUDGE_IDS": "" if may is None else json.dumps(may),
             "JUDGE_SHARE": f"{share.percent}/{share.memory_mib}" if share else "",
             "JUDGE_GPU_MEMORY_MIB": str(self.gpu_memory_mib),
             "JUDGE_LINGER_SECONDS": str(linger_seconds),

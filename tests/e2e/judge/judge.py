@@ -50,8 +50,8 @@ class Refused(Exception):
 def main() -> int:
     if sys.argv[1] == UNTIL_TERM:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # so that use() can wait for it
-    told = os.environ.get("GPUPACK_DEVICES") or os.environ.get("STAND_IN_DEVICES", "")
-    devices = [uuid for uuid in told.split(",") if uuid]
+    told = [os.environ.get(name, "") for name in ("GPUPACK_DEVICES", "STAND_IN_DEVICES")]
+    devices = [uuid for uuid in ",".join(told).split(",") if uuid]
     if not devices:
         return NO_DEVICES
     share, may = asked(), json.loads(os.environ.get("JUDGE_IDS") or "null")

@@ -31,7 +31,9 @@ class Judges:
         self._folder = folder
         self._stack = stack
 
-    def start(self, seconds="60", *, devices=GPU, share=None, given=None, linger="0", may=None):
+    def start(
+        self, seconds="60", *, devices=GPU, share=None, given=None, linger="0", may=None, theirs=""
+    ):
         percent, memory = given or share or (100, MEMORY_MIB)
         environment = os.environ | {
             "JUDGE_LOCKS": str(self._folder),
@@ -39,7 +41,8 @@ class Judges:
             "JUDGE_SHARE": f"{share[0]}/{share[1]}" if share else "",
             "JUDGE_GPU_MEMORY_MIB": str(MEMORY_MIB),
             "JUDGE_LINGER_SECONDS": linger,
-            "JUDGE_IDS": json.dumps(may) if may else "",
+            "JUDGE_IDS": "" if may is None else json.dumps(may),
+            "STAND_IN_DEVICES": theirs,
             "GPUPACK_DEVICES": devices,
             "GPUPACK_DEVICE_PERCENT": str(percent),
             "GPUPACK_DEVICE_MEMORY_MIB": str(memory),
@@ -216,3 +219,13 @@ def test_what_is_of_another_profile_or_vendor_is_refused(judges):
     assert judges.verdict(devices="MIG-3", may=SLICES) == OTHER
     assert judges.verdict(devices="0000:05:00.0", may={GPU: ""}) == OTHER
     assert judges.verdict(devices=GPU, may={GPU: ""}) == 0
+
+
+def test_a_gpu_of_another_plugin_beside_the_asked_ones_is_refused(judges):
+    assert judges.verdict(devices=GPU, theirs="0000:05:00.0", may={GPU: ""}) == OTHER
+    assert judges.verdict(devices="", theirs="0000:05:00.0", may={GPU: ""}) == OTHER
+    assert judges.verdict(devices="", theirs="0000:05:00.0", may={"0000:05:00.0": ""}) == 0
+
+
+def test_where_there_is_none_of_a_kind_everything_given_is_refused(judges):
+    assert judges.verdict(devices=GPU, may={}) == OTHER
