@@ -15,6 +15,7 @@ from gpupack_core.errors import (
     Invalid,
     InvalidInventory,
     InvalidPlacement,
+    InvalidPrices,
     InvalidRequest,
     InvalidScores,
     InvalidSelector,
@@ -29,7 +30,7 @@ from gpupack_core.errors import (
 from gpupack_core.gang import choose_gang, plan_gang, why_not
 from gpupack_core.learner import Learner
 from gpupack_core.miss import Miss, Resource
-from gpupack_core.model import Device, Effect, Health, Node, Taint
+from gpupack_core.model import MOST_SPEED, USUAL_SPEED, Device, Effect, Health, Node, Taint
 from gpupack_core.models import matches_model, require_model
 from gpupack_core.outlook import Demand, Mix, Outlook
 from gpupack_core.outlook_document import dump_outlook, load_outlook
@@ -60,7 +61,9 @@ from gpupack_core.units import (
 
 __all__ = [
     "DEFAULT_POLICY",
+    "MOST_SPEED",
     "POLICIES",
+    "USUAL_SPEED",
     "WHOLE_GPU",
     "AlreadyHeld",
     "Arrays",
@@ -84,6 +87,7 @@ __all__ = [
     "Invalid",
     "InvalidInventory",
     "InvalidPlacement",
+    "InvalidPrices",
     "InvalidRequest",
     "InvalidScores",
     "InvalidSelector",

@@ -58,6 +58,7 @@ _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "free_milli": (np.int32, 0),
     "free_memory": (np.int32, 0),
     "limits": (np.bool_, 0),
+    "speed": (np.int16, 0),
     "group": (np.int32, ABSENT),
     "max_shares": (np.int32, 0),
     "used_shares": (np.int32, 0),
@@ -145,6 +146,8 @@ class Arrays:
     free_memory: IntArray
     limits: BoolArray
     """Whether shares of it can be limited."""
+    speed: IntArray
+    """Per mille of the median of its model."""
     group: IntArray
     """Index into the cluster's table of groups: whose shares there are of it. ABSENT: nobody's.
     MIXED: of several, as nobody decides it; until all of them are gone nobody joins."""

@@ -58,6 +58,10 @@ _OWN = (
 """What a fork has copies of; what these hold is immutable or replaced as a whole."""
 
 
+_WORKED_OUT = ("room", "_ideal_room")
+"""Figures of rows; of a row that has changed since they are worked out anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class Free:
     """What new work may take of a device."""
@@ -231,8 +235,12 @@ class Cluster:
         """An independent copy, for what-if questions, in whatever thread."""
         twin = copy(self)
         vars(twin).update({name: getattr(self, name).copy() for name in _OWN}, _ideal=None)
-        twin.selectors, twin.narrowed = SelectorMasks(), NarrowedViews()
+        twin.selectors, twin.narrowed = self.selectors.copy(self.row_nodes), NarrowedViews()
         return twin
+
+    def learn(self, fork: "Cluster") -> None:
+        """What a fork has worked out of rows that are still as they were."""
+        vars(self).update({name: getattr(fork, name).copy() for name in _WORKED_OUT})
 
     def overlay(self) -> Self:
         """A cheap sheet to plan on: starts from what is free here, knows no holders but its own.
@@ -334,6 +342,7 @@ class Cluster:
             if device.clique is not None:
                 a.clique[row, column] = cliques.take(device.clique)
             a.limits[row, column] = device.limits
+            a.speed[row, column] = device.speed
             a.numa[row, column] = ABSENT if device.numa_node is None else device.numa_node
         a.node_kind[row], a.node_resource[row] = _of_all(a.kind[row]), _of_all(a.resource[row])
         self._columns[name] = {device.uuid: column for column, device in enumerate(devices)}

@@ -9,7 +9,8 @@ Whole GPUs are chosen so that, in this order,
 2. the cliques that stay whole are the largest: of what is left idle the largest clique is as
    large as can be, then the second largest, and so on;
 3. they come from as few NUMA nodes as can be (those that are not known count as one);
-then by index. A GPU without NVLink counts as a clique of one.
+then by index. A GPU without NVLink counts as a clique of one. Where the policy wants the fastest,
+those alone are chosen among, unless it took more cliques.
 
 MIG slices come from the GPUs that are used most, so that few are opened and others stay empty;
 where GPUs must be opened, those that leave the fullest ones whole.
@@ -48,7 +49,18 @@ def choose_devices(
     if not request.gpus:
         return ()
     free = arrays.free_milli[row].tolist()
-    return _whole(arrays, row, [c for c in allowed if free[c] == WHOLE_GPU], request.gpus)
+    idle = [c for c in allowed if free[c] == WHOLE_GPU]
+    chosen = _whole(arrays, row, idle, request.gpus)
+    return _quickest(arrays, row, idle, chosen) if policy.quickest else chosen
+
+
+def _quickest(arrays: Arrays, row: int, idle: Columns, chosen: tuple[int, ...]) -> tuple[int, ...]:
+    """As many of the fastest, or those chosen where they are of fewer cliques."""
+    speeds, numbers = arrays.speed[row].tolist(), arrays.clique[row].tolist()
+    slowest = sorted((speeds[c] for c in idle), reverse=True)[len(chosen) - 1]
+    faster = _whole(arrays, row, [c for c in idle if speeds[c] >= slowest], len(chosen))
+    is_apart = len(_cliques(list(faster), numbers)) > len(_cliques(list(chosen), numbers))
+    return chosen if is_apart else faster
 
 
 def tightest_clique(

@@ -8,6 +8,7 @@ CoreError
 │   ├── InvalidRequest     request, share, spread or gang
 │   ├── InvalidPlacement   grant or placement
 │   ├── InvalidQuota       limit, quota, cohort or a tree of them
+│   ├── InvalidPrices      a price list that no GPU-hour can be priced by
 │   └── InvalidSnapshot    a document that describes no cluster; names path and value
 ├── LedgerConflict       (what is held would contradict itself; nothing was changed)
 │   ├── UnknownNode
@@ -48,6 +49,10 @@ class InvalidPlacement(Invalid):
 
 class InvalidQuota(Invalid):
     """A limit, quota or cohort that promises nonsense, or cohorts that are above themselves."""
+
+
+class InvalidPrices(Invalid):
+    """A name that is no model, or a price that is no price."""
 
 
 class InvalidSnapshot(Invalid):

@@ -14,21 +14,26 @@ class Holdings:
     def __init__(self) -> None:
         self._held: dict[Holder, Placement] = {}
         self._on: dict[NodeName, dict[Holder, Placement]] = {}
+        """Copies share what is on a node: it is replaced, not changed."""
 
     def add(self, holder: Holder, placement: Placement) -> None:
         """Raises AlreadyHeld, so that nothing is booked twice."""
         if holder in self._held:
             raise AlreadyHeld(f"{holder} holds devices on {self._held[holder].node} already")
         self._held[holder] = placement
-        self._on.setdefault(placement.node, {})[holder] = placement
+        node = placement.node
+        self._on[node] = {**self._on.get(node, {}), holder: placement}
 
     def remove(self, holder: Holder) -> Placement:
         """Raises NotHeld, so that nothing is given back twice."""
         placement = self._held.pop(holder, None)
         if placement is None:
             raise NotHeld(f"{holder} holds nothing")
-        del self._on[placement.node][holder]
-        if not self._on[placement.node]:
+        left = self.on(placement.node)
+        del left[holder]
+        if left:
+            self._on[placement.node] = left
+        else:
             del self._on[placement.node]
         return placement
 
@@ -47,6 +52,5 @@ class Holdings:
     def copy(self) -> "Holdings":
         """The same entries, independent of these."""
         twin = copy(self)
-        on = {node: held.copy() for node, held in self._on.items()}
-        vars(twin).update(_held=self._held.copy(), _on=on)
+        vars(twin).update(_held=self._held.copy(), _on=self._on.copy())
         return twin

@@ -38,18 +38,19 @@ class LabelIndex:
         for row, node in enumerate(nodes):
             self.put(row, node)
 
-    def put(self, row: int, node: Node | None) -> bool:
-        """The node of a row; whether its name or labels differ from those of the one before."""
+    def differs(self, row: int, node: Node | None) -> bool:
+        """Whether name or labels of the row's node are not those that are known."""
+        return self._labels.get(row) != (None if node is None else (node.name, node.labels))
+
+    def put(self, row: int, node: Node | None) -> None:
+        """The node of a row."""
         now = None if node is None else (node.name, node.labels)
-        if self._labels.get(row) == now:
-            return False
         self._forget(row)
         if now is not None:
             self._labels[row] = now
             self._names[now[0]] = {row}
             for key, value in now[1].items():
                 self._rows[key][value].add(row)
-        return True
 
     def matches(self, selector: NodeSelector, rows: int) -> BoolArray:
         """One truth value per row, as `NodeSelector.matches` of each node."""
@@ -102,12 +103,26 @@ class LabelIndex:
 
 
 class SelectorMasks:
-    """For each selector asked of late: which rows it matches."""
+    """For each selector asked of late: which rows it matches.
+
+    A copy reads the same index, in whatever thread; who learns of other labels makes another one.
+    """
 
     def __init__(self) -> None:
         self._masks: OrderedDict[NodeSelector, BoolArray] = OrderedDict()
         self._text = 0
         self._index: LabelIndex | None = None
+        self._is_shared = False
+
+    def copy(self, nodes: Sequence[Node | None]) -> "SelectorMasks":
+        """What is known of these nodes, for a copy of them."""
+        twin = SelectorMasks()
+        if self._index is None:
+            self._index = LabelIndex(nodes)
+        self._is_shared = twin._is_shared = True
+        twin._index, twin._text = self._index, self._text
+        twin._masks = OrderedDict((of, mask.copy()) for of, mask in self._masks.items())
+        return twin
 
     def of(self, selector: NodeSelector, nodes: Sequence[Node | None]) -> BoolArray:
         """One truth value per row; `nodes` are the nodes of the rows."""
@@ -124,8 +139,13 @@ class SelectorMasks:
 
     def correct(self, row: int, node: Node | None) -> None:
         """The node of this row changed."""
-        if self._index is None or not self._index.put(row, node):
+        if self._index is None or not self._index.differs(row, node):
             return
+        if self._is_shared:
+            self.forget()
+            self._index, self._is_shared = None, False
+            return
+        self._index.put(row, node)
         for selector in list(self._masks):
             if selector.requirements > _FEW_REQUIREMENTS:
                 self._forget(selector)

@@ -22,6 +22,10 @@ MOST_NUMA_NODE = (1 << 15) - 1
 MOST_PODS = 1 << 30
 """Arrays hold no more."""
 
+USUAL_SPEED = 1000
+MOST_SPEED = 10_000
+"""Per mille of the median of a GPU's model."""
+
 
 class Health(IntEnum):
     """How far a device may be used.
@@ -78,6 +82,9 @@ class Device:
     how many shares of a GPU there can be at a time, however small; a slice has none. `limits`:
     whether something holds shares of it to their percent and memory.
 
+    `speed`: how fast it was measured to be, in per mille of the median of its model; of what nobody
+    has measured, as that.
+
     `resource` is the name by which the device is asked for: it serves requests of that name and no
     others. Devices of one node may have different ones.
     """
@@ -94,6 +101,7 @@ class Device:
     parent: DeviceUuid = NO_PARENT
     resource: str = ""
     limits: bool = False
+    speed: int = USUAL_SPEED
 
     def __post_init__(self) -> None:
         if not self.uuid or not self.model:
@@ -112,6 +120,10 @@ class Device:
             )
         if self.max_shares < 0:
             raise InvalidInventory(f"device {self.uuid}: {self.max_shares} shares is negative")
+        if not 1 <= self.speed <= MOST_SPEED:
+            raise InvalidInventory(
+                f"device {self.uuid}: speed {self.speed} is not in 1..{MOST_SPEED}"
+            )
         if bool(self.profile) != bool(self.parent):
             raise InvalidInventory(f"device {self.uuid}: a MIG slice has a profile and a parent")
         if self.parent == self.uuid:

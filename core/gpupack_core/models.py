@@ -136,6 +136,11 @@ def may_match(asked: str, model: str) -> bool:
     return bool(words(asked)) and not _sizes(tokens) and _names(parse_model(asked), tokens)
 
 
+def tells_memory(model: str) -> bool:
+    """Whether a product name has a size in it."""
+    return bool(_sizes(words(model)))
+
+
 def both(asked: str, model: str) -> str | None:
     """What asks for GPUs of this product name that are what was asked for; None: there are none."""
     if matches_model(asked, model):

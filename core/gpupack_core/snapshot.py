@@ -8,7 +8,7 @@
                 "devices": [{"uuid": "GPU-1", "index": 0, "model": "H100", "memoryMiB": 81559,
                              "numaNode": 0, "clique": 0, "health": "Healthy", "maxShares": 1000,
                              "profile": "", "parent": "", "resource": "",
-                             "limits": false}]}],
+                             "limits": false, "speed": 1000}]}],
      "holders": [{"holder": "pod-1", "node": "a", "cpuMilli": 1000, "memoryMiB": 2048, "pods": 1,
                   "devices": [{"uuid": "GPU-1", "milli": 500, "memoryMiB": 4096,
                                "group": ""}]}]}
@@ -28,6 +28,8 @@ from gpupack_core.fields import Fields
 from gpupack_core.model import (
     MOST_NUMA_NODE,
     MOST_PODS,
+    MOST_SPEED,
+    USUAL_SPEED,
     Device,
     Effect,
     Health,
@@ -148,6 +150,7 @@ def _device(fields: Fields, place: int, resource: str) -> Device:
         parent=DeviceUuid(fields.text("parent", "")),
         resource=fields.text("resource", resource),
         limits=fields.truth("limits", default=False),
+        speed=fields.number("speed", USUAL_SPEED, least=1, most=MOST_SPEED),
     )
 
 
@@ -199,6 +202,7 @@ def _device_dict(device: Device) -> dict[str, Any]:
         "parent": device.parent,
         "resource": device.resource,
         "limits": device.limits,
+        "speed": device.speed,
     }
 
 
@@ -246,4 +250,5 @@ _DEVICE_FIELDS = (
     "parent",
     "resource",
     "limits",
+    "speed",
 )

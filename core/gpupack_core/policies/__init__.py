@@ -9,6 +9,7 @@ from gpupack_core.policies.fgd import Fgd
 from gpupack_core.policies.first_fit import FirstFit
 from gpupack_core.policies.gpu_clustering import GpuClustering
 from gpupack_core.policies.gpu_packing import GpuPacking
+from gpupack_core.policies.pace import Pace
 from gpupack_core.policies.policy import Policy
 from gpupack_core.policies.random import Random
 from gpupack_core.policies.weighted import Weighted, terms
@@ -22,6 +23,7 @@ _TABLE: tuple[type[Policy], ...] = (
     FirstFit,
     GpuClustering,
     GpuPacking,
+    Pace,
     Random,
     WorstFit,
 )

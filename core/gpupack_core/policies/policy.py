@@ -22,6 +22,9 @@ class Policy(ABC):
     relative: ClassVar[bool] = False
     """Whether a row's score depends on which other rows are asked about."""
 
+    quickest: bool = False
+    """Whether the fastest GPUs of a node are chosen, where that takes no more NVLink cliques."""
+
     @abstractmethod
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
         """One score per row, all of which have room; the largest wins, equals tie.

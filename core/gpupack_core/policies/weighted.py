@@ -31,6 +31,7 @@ class Weighted(Policy):
 
     def __init__(self, parts: Sequence[tuple[float, Policy]]) -> None:
         self._parts = tuple(parts)
+        self.quickest = any(policy.quickest for _, policy in parts)
         self.name = "+".join(f"{weight:g}*{policy.name}" for weight, policy in parts)
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:

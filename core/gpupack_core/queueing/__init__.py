@@ -23,6 +23,7 @@ from gpupack_core.queueing.elastic import extra_of
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import NOBODY, Job, JobId, Running, Tenant, holder_of
 from gpupack_core.queueing.planning import places_by
+from gpupack_core.queueing.question import Question, Starts
 from gpupack_core.queueing.queue import Queue
 from gpupack_core.queueing.quota import (
     MOST_LEVELS,
@@ -37,6 +38,7 @@ from gpupack_core.queueing.quota import (
 from gpupack_core.queueing.reasons import Wait, WaitReason
 from gpupack_core.queueing.room import Planner
 from gpupack_core.queueing.rules import NEVER, Consolidation, Preemption, Rules
+from gpupack_core.queueing.starving import starving
 from gpupack_core.queueing.waiting import has_room
 
 __all__ = [
@@ -67,11 +69,13 @@ __all__ = [
     "Planner",
     "Preempt",
     "Preemption",
+    "Question",
     "Queue",
     "Quota",
     "Quotas",
     "Rules",
     "Running",
+    "Starts",
     "Tenant",
     "Victim",
     "Wait",
@@ -82,4 +86,5 @@ __all__ = [
     "kind_of",
     "node_to_leave",
     "places_by",
+    "starving",
 ]

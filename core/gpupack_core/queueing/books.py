@@ -8,6 +8,7 @@ he has until he has ended.
 """
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.placement import Placement
@@ -32,6 +33,14 @@ class Books:
     def _use(self, tree: Tree) -> None:
         self.tree, self.usage, self.held = tree, Usage(tree), Usage(tree)
         self._scopes: dict[Tenant, NodeId | None] = {}
+
+    def copy(self) -> "Books":
+        """The same, independent of these."""
+        twin, tree = copy(self), self.tree.copy()
+        twin.tree, twin.history = tree, self.history.copy()
+        twin.usage, twin.held = self.usage.copy(tree), self.held.copy(tree)
+        vars(twin).update(_scopes=self._scopes.copy())
+        return twin
 
     @property
     def counts(self) -> bool:

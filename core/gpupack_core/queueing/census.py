@@ -67,6 +67,13 @@ class Lines:
         self.columns["live"][line] = True
         return line
 
+    def copy(self) -> "Lines":
+        """The same, independent of these."""
+        twin = Lines()
+        twin.columns = {name: column.copy() for name, column in self.columns.items()}
+        twin._spare = self._spare.copy()
+        return twin
+
     def remove(self, line: int) -> None:
         """Nobody looks at it any more."""
         self.columns["live"][line] = False
@@ -89,6 +96,7 @@ class Census:
             kind=np.int32,
             milli=np.int64,
             started=np.float64,
+            since=np.float64,
             until=np.float64,
             estimate=np.float64,
             ends=np.bool_,
@@ -100,6 +108,15 @@ class Census:
         self._at: dict[JobId, tuple[int, list[int]]] = {}
         self._running: dict[int, Running] = {}
         self._of: dict[Tenant, dict[int, Running]] = {}
+
+    def copy(self) -> "Census":
+        """The same, independent of these."""
+        twin = Census()
+        twin._kinds, twin._nodes = self._kinds.copy(), self._nodes.copy()
+        twin._jobs, twin._parts = self._jobs.copy(), self._parts.copy()
+        twin._at, twin._running = self._at.copy(), self._running.copy()
+        twin._of = {tenant: kinds.copy() for tenant, kinds in self._of.items()}
+        return twin
 
     def add(self, running: Running) -> None:
         """It runs from now on."""
@@ -119,6 +136,7 @@ class Census:
             kind=kind,
             milli=sum(charge.values()),
             started=running.started,
+            since=running.protected_since,
             until=running.until,
             estimate=inf if job.estimate is None else job.estimate,
             ends=job.extends is None and (job.duration != inf or job.estimate is not None),
@@ -185,7 +203,7 @@ class Census:
         seconds = np.full(max(len(self._kinds.values), 1), inf)
         for number, least in protected.items():
             seconds[number] = least
-        until = jobs["started"] + seconds[jobs["kind"]]
+        until = jobs["since"] + seconds[jobs["kind"]]
         until[~jobs["live"]] = inf
         until[[self._at[job][0] for job in without if job in self._at]] = inf
         lines = np.flatnonzero(until <= now)

@@ -78,7 +78,7 @@ class Keys:
             for grant in placement.devices:
                 device = here.get(grant.uuid)
                 key = ANY if device is None else self.of(device.model)
-                milli = grant.milli if device is None else _milli(grant, device, here.values())
+                milli = grant.milli if device is None else charged(grant, device, here.values())
                 found[key] = found.get(key, 0) + milli
         return found
 
@@ -118,7 +118,14 @@ def added(one: Charge, other: Charge) -> Charge:
     return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
 
 
-def _milli(grant: Grant, device: Device, of_node: Iterable[Device]) -> int:
+def charged(grant: Grant, device: Device, of_node: Iterable[Device]) -> int:
+    """Milli-GPU that a grant counts.
+
+    Args:
+        grant: what is held of the device.
+        device: a GPU or a MIG slice.
+        of_node: all devices of its node, among them the slices of the same GPU.
+    """
     if device.is_slice:
         cut = sum(other.memory for other in of_node if other.parent == device.parent)
         return -(-WHOLE_GPU * device.memory // cut)

@@ -22,6 +22,8 @@ class Ground(StrEnum):
     """Devices that it holds are to be left; it is its own beneficiary."""
     CONSOLIDATION = "Consolidation"
     """It is moved, so that what is free comes together where another has room."""
+    REVISED = "Revised"
+    """It starts again by a higher revision of its spec; it is its own beneficiary."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,14 @@ class Elastic:
         self._growing = Waiting(by_priority=by_priority)
         """One entry per gang that is not at its full width; by the gang's id."""
 
+    def copy(self) -> "Elastic":
+        """The same, independent of these."""
+        twin = Elastic(by_priority=self._by_priority)
+        twin._widths = {gang: replace(width) for gang, width in self._widths.items()}
+        twin._extras = {gang: extras.copy() for gang, extras in self._extras.items()}
+        twin._growing = self._growing.copy()
+        return twin
+
     def __bool__(self) -> bool:
         """Whether some gang that runs is not at its full width."""
         return len(self._growing) > 0

@@ -76,6 +76,12 @@ class Future:
         self._after: dict[int, int] = {}
         self._settled = _NOW
 
+    def copy(self) -> "Future":
+        """The same, independent of this one, but for who holds what."""
+        twin = Future(self.cluster.overlay(), self._ends)
+        twin._after, twin._settled = self._after.copy(), self._settled
+        return twin
+
     @property
     def guessed(self) -> bool:
         """Whether it rests on how long jobs like those who run took."""

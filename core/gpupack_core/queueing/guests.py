@@ -24,9 +24,23 @@ class Guests:
     looked: dict[JobId, int] = field(default_factory=dict)
     """At how many givings-back it would not have."""
 
+    def copy(self) -> "Guests":
+        """The same, independent of these."""
+        return Guests(
+            {head: guests.copy() for head, guests in self._of.items()},
+            {guest: heads.copy() for guest, heads in self._past.items()},
+            self.owed.copy(),
+            self.delays.copy(),
+            self.looked.copy(),
+        )
+
     def of(self, head: JobId) -> Collection[JobId]:
         """In the order in which they went past it."""
         return self._of.get(head, {}).keys()
+
+    def __contains__(self, job: object) -> bool:
+        """Whether it went past somebody who waits still."""
+        return job in self._past
 
     def add(self, guest: JobId, heads: Iterable[JobId]) -> None:
         """It was let in past these."""

@@ -37,6 +37,11 @@ class History:
     at: float = 0.0
     averages: dict[Tenant, dict[Key, float]] = field(default_factory=dict)
 
+    def copy(self) -> "History":
+        """The same, independent of these."""
+        averages = {tenant: by_key.copy() for tenant, by_key in self.averages.items()}
+        return History(self.half_life, self.at, averages)
+
     def pass_time(self, now: float, used: Mapping[Tenant, Charge]) -> None:
         """So much was used from the last call until now."""
         passed, self.at = max(now - self.at, 0.0), max(now, self.at)

@@ -42,6 +42,7 @@ class Job:
     broke of late; it goes there only if it fits nowhere else. `movable`: it loses little when it is
     stopped and started again elsewhere. `extra`: so many workers more may run beside its gang, each
     a job of its own (elastic.py). `extends`: of such a job the gang beside which it runs.
+    `held_since`: it has had its GPUs since then, by another job before; None: since its start.
     """
 
     id: JobId
@@ -59,6 +60,7 @@ class Job:
     movable: bool = False
     extra: int = 0
     extends: JobId | None = None
+    held_since: float | None = None
 
     def __post_init__(self) -> None:
         for what, seconds in (("duration", self.duration), ("estimate", self.estimate)):
@@ -99,6 +101,12 @@ class Running:
     def until(self) -> float:
         """When it will be through, as far as is known."""
         return self.job.ends(self.started)
+
+    @property
+    def protected_since(self) -> float:
+        """From when on it counts for how long it may not be stopped."""
+        held = self.job.held_since
+        return self.started if held is None else min(held, self.started)
 
     def lost(self, now: float) -> float:
         """Milli-GPU times seconds that it has had and would lose if it were stopped now.

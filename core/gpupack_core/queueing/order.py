@@ -4,7 +4,7 @@
 from bisect import bisect_left, bisect_right
 from operator import attrgetter
 
-from gpupack_core.queueing.job import Rank, Tenant
+from gpupack_core.queueing.job import Job, Rank, Tenant
 from gpupack_core.queueing.usage import Usage
 from gpupack_core.queueing.waiting import Entry, Lane, Waiting
 
@@ -36,6 +36,14 @@ class Order:
     def position(self, entry: Entry, waiting: Waiting) -> int:
         """1 for the first. What is admitted before it changes shares, and so may its position."""
         return 1 + sum(self._before(entry, lane) for lane in waiting.lanes())
+
+    def before(self, entry: Entry, waiting: Waiting) -> list[Job]:
+        """Those who go before it, lane by lane."""
+        return [
+            other.job
+            for lane in waiting.lanes()
+            for other in lane.entries[: self._before(entry, lane)]
+        ]
 
     def _before(self, entry: Entry, lane: Lane) -> int:
         """How many of the lane go before it. Ranks begin with the priority."""

@@ -14,7 +14,10 @@ costs next to nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
+from dataclasses import replace
 from math import inf
+from typing import Self
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.errors import NotHeld
@@ -26,6 +29,7 @@ from gpupack_core.queueing.drain import Drains
 from gpupack_core.queueing.elastic import Elastic
 from gpupack_core.queueing.history import History
 from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
+from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.quota import Quotas
 from gpupack_core.queueing.reasons import Wait
 from gpupack_core.queueing.room import Planner, Reservation
@@ -63,6 +67,16 @@ class Queue:
         self._look_at = -inf
         """A cycle before that answers nothing."""
         self._measured = False
+
+    def copy(self, *, foreseen: int) -> Self:
+        """One that knows the same, for what-if questions, in whatever thread.
+
+        `foreseen`: as of Rules, of its cycles; who asks need not answer anybody else soon.
+        """
+        twin, state = copy(self), self._state.copy()
+        twin.rules = state.books.rules = replace(self.rules, foreseen=foreseen)
+        vars(twin).update(_state=state, _look_at=-inf)
+        return twin
 
     def __len__(self) -> int:
         """How many wait."""
@@ -199,18 +213,28 @@ class Queue:
         ]
         self._dirty()
 
-    def keep(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
+    def keep(
+        self,
+        job: Job,
+        places: Places,
+        cluster: Cluster,
+        now: float,
+        *,
+        victims: Collection[JobId] | None = None,
+    ) -> None:
         """The job's move there was written down, or was found written at a start of the owner.
 
-        It ends, or has ended; as soon as it waits again it starts there.
+        It ends, or has ended; as soon as it waits again it starts there. `victims`: others end for
+        it, by a preemption that was found written; it does not wait yet.
         """
         state = self._state
         self._measure(cluster)
         before, charge = state.stopping(), state.books.charge(cluster, places)
-        state.reserved[job.id] = Reservation(job, places, (job.id,), now, charge)
-        running = state.running.get(job.id)
-        if running is not None and job.id not in before:
-            state.books.usage.add(running.job.tenant, running.charge, sign=-1)
+        ending = (job.id,) if victims is None else tuple(victims)
+        state.reserved[job.id] = Reservation(job, places, ending, now, charge)
+        for running in map(state.running.get, set(ending) - before):
+            if running is not None:
+                state.books.usage.add(running.job.tenant, running.charge, sign=-1)
         state.books.usage.add(job.tenant, charge)
         self._void()
 
@@ -344,6 +368,19 @@ class Queue:
         if entry is None:
             raise NotHeld(f"job {job} does not wait")
         return Why(self._state, cluster, plan, now).of(entry)
+
+    def ahead(self, job: JobId) -> list[Job]:
+        """Those who wait and go before it, as things stand, in no order that means anything.
+
+        Raises:
+            NotHeld: it does not wait.
+        """
+        state = self._state
+        entry = state.waiting.get(job)
+        if entry is None:
+            raise NotHeld(f"job {job} does not wait")
+        order = Order(state.books.felt(state.running))
+        return order.before(entry, state.waiting)
 
     def _pass_time(self, now: float) -> None:
         books = self._state.books

@@ -12,7 +12,7 @@ Source: Lifka, «The ANL/IBM SP Scheduling System» (JSSPP '95).
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import usable
@@ -54,6 +54,10 @@ class KeptRoom:
     disruptions: int
     made: float
     guessed: bool = False
+
+    def copy(self) -> "KeptRoom":
+        """The same; who is placed in its cluster is not placed in this one's."""
+        return replace(self, future=self.future.copy())
 
     def exchange(self, job: Job, placements: Places, stopped: Iterable[Running]) -> bool:
         """Foresee that these are stopped for the job.

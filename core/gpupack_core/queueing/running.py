@@ -23,6 +23,16 @@ class RunningJobs:
         self._of: dict[Tenant, dict[JobId, Running]] = {}
         self._census: Census | None = None
 
+    def copy(self) -> "RunningJobs":
+        """The same, independent of these."""
+        twin = RunningJobs()
+        twin._jobs, twin._guessed = self._jobs.copy(), self._guessed
+        twin.movable, twin.extras = self.movable.copy(), self.extras.copy()
+        twin._used = {tenant: used.copy() for tenant, used in self._used.items()}
+        twin._of = {tenant: jobs.copy() for tenant, jobs in self._of.items()}
+        twin._census = self.census.copy()
+        return twin
+
     def __len__(self) -> int:
         return len(self._jobs)
 

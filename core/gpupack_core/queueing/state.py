@@ -12,7 +12,18 @@ from gpupack_core.queueing.guests import Guests
 from gpupack_core.queueing.job import Job, JobId, Places, Running
 from gpupack_core.queueing.room import KeptRoom, Reservation
 from gpupack_core.queueing.running import RunningJobs
-from gpupack_core.queueing.waiting import Waiting
+from gpupack_core.queueing.waiting import Failures, Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Of cycles that decided nothing."""
+
+    failures: Failures
+    kept: tuple[KeptRoom, ...]
+    heads: tuple[JobId, ...]
+    disruptions: int
+    reserved: frozenset[JobId]
 
 
 @dataclass(slots=True)
@@ -41,6 +52,35 @@ class State:
     one did the reverse. Both in one would take too long."""
     disruptions: int = 0
     """How often something broke, was repaired or was configured: what was foreseen is void."""
+
+    def copy(self) -> "State":
+        """The same, independent of this one."""
+        return replace(
+            self,
+            books=self.books.copy(),
+            waiting=self.waiting.copy(),
+            running=self.running.copy(),
+            reserved=self.reserved.copy(),
+            stuck=self.stuck.copy(),
+            kept=[room.copy() for room in self.kept],
+            guests=self.guests.copy(),
+            drains=dict(self.drains),
+            elastic=self.elastic.copy(),
+        )
+
+    def findings(self) -> "Findings":
+        """What cycles remember, for the state of which this one is a copy."""
+        kept = tuple(room.copy() for room in self.kept)
+        return Findings(
+            self.waiting.failures(), kept, self.heads, self.disruptions, frozenset(self.reserved)
+        )
+
+    def remember(self, found: "Findings") -> None:
+        """What cycles of a copy found, which a cycle here would have found, too."""
+        self.waiting.remember(found.failures)
+        is_same = found.disruptions == self.disruptions and found.reserved == self.reserved.keys()
+        if is_same:
+            self.kept, self.heads = list(found.kept), found.heads
 
     def stopping(self) -> set[JobId]:
         """Those who run and are to end for another."""

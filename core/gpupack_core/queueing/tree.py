@@ -12,6 +12,7 @@ Tenants are leaves. A tenant without a quota gets a leaf as soon as it is asked 
 """
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final, NewType
 
@@ -86,6 +87,12 @@ class Tree:
             own = unpromised if key in keepers else UNBOUNDED
             top.promised[key] = top.promised.get(key, 0) + own
             self.capacity[key] = max(capacity.get(key, 0), below.get(key, 0))
+
+    def copy(self) -> "Tree":
+        """The same nodes; either may make leaves without the other."""
+        twin = copy(self)
+        vars(twin).update(_nodes=self._nodes.copy())
+        return twin
 
     @property
     def top(self) -> TreeNode:

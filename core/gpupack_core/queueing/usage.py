@@ -27,6 +27,10 @@ class Usage:
     tree: Tree
     _used: dict[NodeId, dict[Key, float]] = field(default_factory=dict)
 
+    def copy(self, tree: Tree) -> "Usage":
+        """The same in a copy of the tree."""
+        return Usage(tree, {of: used.copy() for of, used in self._used.items()})
+
     def of(self, node: TreeNode) -> Mapping[Key, float]:
         """What counts against the node's promise."""
         return self._used.get(node.id, {})

@@ -10,7 +10,8 @@ not what its jobs cost, and a decision is made only where it has a chance.
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
@@ -75,6 +76,14 @@ class Lane:
         return self.shape.gang
 
 
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What cycles remember of those who wait: as of Shape, and as of Lane."""
+
+    shapes: Mapping[Gang, tuple[int | None, tuple[tuple[object, ...], int] | None]]
+    lanes: Mapping[tuple[Tenant, Gang], tuple[float | None, float | None]]
+
+
 class Waiting:
     """Mutable, and bounded by what waits."""
 
@@ -85,6 +94,44 @@ class Waiting:
         self._entries: dict[JobId, Entry] = {}
         self._freed: deque[int] = deque(maxlen=_REMEMBERED)
         self._frees = 0
+
+    def copy(self) -> "Waiting":
+        """The same, independent of these, with what is remembered of failures."""
+        twin = Waiting(by_priority=self._by_priority)
+        twin._shapes = {gang: copy(shape) for gang, shape in self._shapes.items()}
+        for key, lane in self._lanes.items():
+            made = twin._lanes[key] = copy(lane)
+            made.shape = twin._shapes[lane.gang]
+            made.entries = [Entry(e.job, e.rank, made, e.since) for e in lane.entries]
+            twin._entries.update((entry.job.id, entry) for entry in made.entries)
+        twin._freed, twin._frees = self._freed.copy(), self._frees
+        return twin
+
+    def failures(self) -> "Failures":
+        """What is remembered of failures."""
+        return Failures(
+            {gang: (shape.seen, shape.delayed) for gang, shape in self._shapes.items()},
+            {key: (lane.searched, lane.consolidated) for key, lane in self._lanes.items()},
+        )
+
+    def remember(self, failures: "Failures") -> None:
+        """What a copy found, of what was given back by the moment when it was made."""
+        for gang, of_shape in failures.shapes.items():
+            if (shape := self._shapes.get(gang)) is not None:
+                shape.seen, shape.delayed = of_shape
+        for key, of_lane in failures.lanes.items():
+            if (lane := self._lanes.get(key)) is not None:
+                lane.searched, lane.consolidated = of_lane
+
+    def forget_searches(self) -> None:
+        """Those that found nothing may find something now."""
+        for lane in self._lanes.values():
+            lane.searched = lane.consolidated = None
+
+    def searched(self, now: float, *, but: Lane) -> None:
+        """As if victims, and movable jobs in the way, had been sought in vain for all but one."""
+        for lane in self._lanes.values():
+            lane.searched = lane.consolidated = None if lane is but else now
 
     def __len__(self) -> int:
         return len(self._entries)

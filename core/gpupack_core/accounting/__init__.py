@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What GPUs were held, by whom, for how long, and what that costs.
+
+    Holding ─ allocated, change ─► sums by Key (hour, tenant, job, model) ─ statement ─► Lines
+                    ▲                                                          ▲
+                 Tariffs: price lists, and from when on each holds ────────────┘
+
+Pure, as all of core: the accountant of a cluster and the simulator sum by the same code. How much
+of a GPU a share or a MIG slice is says `charged`, as quotas have it.
+"""
+
+from gpupack_core.accounting.amounts import (
+    JOULES_PER_KWH,
+    MILLI_SECONDS_PER_GPU_HOUR,
+    SECONDS_PER_HOUR,
+    Amounts,
+    gpu_hours,
+)
+from gpupack_core.accounting.holding import (
+    Holding,
+    Key,
+    Part,
+    Sums,
+    allocated,
+    change,
+    hour_of,
+)
+from gpupack_core.accounting.labels import label, read_label
+from gpupack_core.accounting.prices import ANY_MODEL, Prices, Tariff, Tariffs
+from gpupack_core.accounting.statement import Group, Line, statement, total
+from gpupack_core.queueing.charge import charged
+
+__all__ = [
+    "ANY_MODEL",
+    "JOULES_PER_KWH",
+    "MILLI_SECONDS_PER_GPU_HOUR",
+    "SECONDS_PER_HOUR",
+    "Amounts",
+    "Group",
+    "Holding",
+    "Key",
+    "Line",
+    "Part",
+    "Prices",
+    "Sums",
+    "Tariff",
+    "Tariffs",
+    "allocated",
+    "change",
+    "charged",
+    "gpu_hours",
+    "hour_of",
+    "label",
+    "read_label",
+    "statement",
+    "total",
+]

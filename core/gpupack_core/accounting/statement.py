@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums with what they cost, grouped as somebody asked for them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpupack_core.accounting.amounts import Amounts
+from gpupack_core.accounting.holding import Key
+from gpupack_core.accounting.prices import Tariffs
+
+NOTHING = Amounts()
+
+
+class Group(StrEnum):
+    """What makes a line."""
+
+    NAMESPACE = "namespace"
+    JOB = "job"
+    COHORT = "cohort"
+    MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What is not asked for is empty; `cost` None: a part of it has no price.
+
+    The cohort of a tenant that was in several of them is empty.
+    """
+
+    tenant: str = ""
+    cohort: str = ""
+    job: str = ""
+    model: str = ""
+    amounts: Amounts = NOTHING
+    cost: float | None = 0.0
+
+
+def statement(entries: Iterable[tuple[Key, Amounts]], by: Group, tariffs: Tariffs) -> list[Line]:
+    """In alphabetical order."""
+    found: dict[tuple[str, str, str], Line] = {}
+    for key, amounts in entries:
+        at = _grouped(key, by)
+        more = _line(key, by, amounts, _cost(key, amounts, tariffs))
+        found[at] = _added(found[at], more) if at in found else more
+    return [found[at] for at in sorted(found)]
+
+
+def total(lines: Iterable[Line]) -> Line:
+    """Of all lines."""
+    amounts, cost = NOTHING, 0.0
+    priced = True
+    for line in lines:
+        amounts += line.amounts
+        priced = priced and line.cost is not None
+        cost += line.cost or 0.0
+    return Line(amounts=amounts, cost=cost if priced else None)
+
+
+def _grouped(key: Key, by: Group) -> tuple[str, str, str]:
+    match by:
+        case Group.NAMESPACE:
+            return key.tenant, "", ""
+        case Group.JOB:
+            return key.tenant, key.job, ""
+        case Group.COHORT:
+            return key.cohort, "", ""
+        case Group.MODEL:
+            return key.model, "", ""
+
+
+def _line(key: Key, by: Group, amounts: Amounts, cost: float | None) -> Line:
+    match by:
+        case Group.NAMESPACE:
+            return Line(tenant=key.tenant, cohort=key.cohort, amounts=amounts, cost=cost)
+        case Group.JOB:
+            return Line(
+                tenant=key.tenant, cohort=key.cohort, job=key.job, amounts=amounts, cost=cost
+            )
+        case Group.COHORT:
+            return Line(cohort=key.cohort, amounts=amounts, cost=cost)
+        case Group.MODEL:
+            return Line(model=key.model, amounts=amounts, cost=cost)
+
+
+def _added(line: Line, more: Line) -> Line:
+    known = line.cost is not None and more.cost is not None
+    return Line(
+        tenant=line.tenant,
+        cohort=line.cohort if line.cohort == more.cohort else "",
+        job=line.job,
+        model=line.model,
+        amounts=line.amounts + more.amounts,
+        cost=(line.cost or 0.0) + (more.cost or 0.0) if known else None,
+    )
+
+
+def _cost(key: Key, amounts: Amounts, tariffs: Tariffs) -> float | None:
+    price = tariffs.price(key.tariff, key.model)
+    return None if price is None else amounts.allocated_hours * price

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pace: the slowest GPU of a gang sets its pace, so fast GPUs are not mixed with slow ones.
+
+    score = 2 · v_k - v_n
+    no whole GPU asked for: score = 0
+
+v_i: speed of the node's i-th fastest idle GPU that the request could use, in per mille of the
+median of its model; k: GPUs asked for; n: how many of these there are. v_k is the pace that the
+request would have there. v_n is what a gang would have that takes all of them: a node that has a
+slow GPU is worth less to those who need all of it, so smaller work goes there, and to its fast
+GPUs.
+
+It is made to be one term of several, `default+pace`: alone it packs nothing. Within a node it has
+the fastest GPUs chosen, unless that took more NVLink cliques.
+
+Source: ours. Figures: docs/acceptance.md.
+"""
+
+from threading import Lock
+
+import numpy as np
+
+from gpupack_core.arrays import MIXED, Arrays, FloatArray, IntArray
+from gpupack_core.memo import RowMemo, Rows
+from gpupack_core.policies.fitting import accepted
+from gpupack_core.policies.policy import Policy
+from gpupack_core.request import Request
+from gpupack_core.units import WHOLE_GPU
+
+
+class Pace(Policy):
+    """Policy `pace`."""
+
+    name = "pace"
+    quickest = True
+
+    def __init__(self) -> None:
+        self._scores = RowMemo(np.int64)
+        self._lock = Lock()
+
+    def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
+        """The formula above."""
+        if not request.gpus:
+            return np.zeros(len(rows))
+        kind = request.gpus, request.models, request.min_memory
+        with self._lock:
+            scores = self._scores.of(
+                kind, view.version, lambda some: _scores(view, request, some), rows
+            )
+        return scores[rows].astype(np.float64)
+
+
+def _scores(view: Arrays, request: Request, rows: Rows) -> IntArray:
+    usable = view.free_milli.T[:, rows] == WHOLE_GPU
+    if (view.node_kind[rows] == MIXED).any():
+        usable &= accepted(view, request, rows)
+    fastest_first = -np.sort(-(view.speed.T[:, rows] * usable), axis=0)
+    number, every = usable.sum(axis=0), np.arange(usable.shape[1])
+    own = fastest_first[min(request.gpus or 1, len(usable)) - 1]
+    slowest = fastest_first[np.maximum(number, 1) - 1, every]
+    scores: IntArray = 2 * own.astype(np.int64) - slowest
+    return scores

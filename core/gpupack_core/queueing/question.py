@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would become of a job: the queue's own cycles, on a copy of the queue and of its cluster.
+
+    copy ─► settle: what is due is decided, as if it were carried out at once
+              └ nothing was: what the cycles found out is the queue's own to remember
+         ─► ask: one more waits; cycles until it has places, or others end for it, or nothing is due
+
+Others' decisions are taken to be carried out at once. Who is to end does not: when he has, nobody
+knows. For all others victims are taken to have been sought in vain: where the queue is at rest they
+have been.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.errors import NotHeld
+from gpupack_core.queueing.decisions import Admit, Decisions, Victim
+from gpupack_core.queueing.elastic import extra_of
+from gpupack_core.queueing.job import Job, JobId, Places
+from gpupack_core.queueing.queue import Queue
+from gpupack_core.queueing.reasons import Wait
+from gpupack_core.queueing.room import Planner, adopt
+from gpupack_core.queueing.state import Findings
+
+MOST_ROUNDS: Final = 64
+"""Cycles of one question. Each carries out all that it decides, so more are never seen."""
+
+IDLE_ROUNDS: Final = 2
+"""Cycles in a row that decide nothing: one searches for victims, the next foresees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """It has these places, with extra workers behind those that start together.
+
+    `victims`: who ends, or is moved, before.
+    """
+
+    places: Places
+    victims: tuple[Victim, ...] = ()
+
+
+class Question:
+    """About one state; used once. The queue and the cluster are its own from then on."""
+
+    def __init__(self, queue: Queue, cluster: Cluster, plan: Planner, now: float) -> None:
+        self._queue, self._cluster, self._plan, self._now = queue, cluster, plan, now
+
+    def settle(self, *, thorough: bool = False) -> Findings | None:
+        """Decide what is due anyway; the answer is what the queue may remember, if nothing was.
+
+        `thorough`: things are otherwise than they were, so victims are sought for all anew.
+        """
+        is_settled, idle = True, 0
+        most_idle = MOST_ROUNDS if thorough else IDLE_ROUNDS
+        if thorough:
+            self._queue.state.waiting.forget_searches()
+        for _ in range(MOST_ROUNDS):
+            found = self._cycle()
+            if found:
+                is_settled, idle = False, 0
+                self._carry_out(found)
+                continue
+            idle += 1
+            if not self._is_due(found) or idle >= most_idle:
+                break
+        return self._queue.state.findings() if is_settled else None
+
+    def ask(self, job: Job) -> Starts | Wait:
+        """What becomes of one more, who is submitted now."""
+        state = self._queue.state
+        self._queue.submit(job, self._now)
+        entry = state.waiting.get(job.id)
+        assert entry is not None  # noqa: S101 - it was submitted just now
+        state.waiting.searched(self._now, but=entry.lane)
+        stops: Starts | None = None
+        for _ in range(MOST_ROUNDS):
+            found = self._cycle()
+            if admitted := _admitted(found, job.id):
+                return admitted
+            if stops is not None:
+                return stops
+            stops = _stops(found, job.id)
+            self._carry_out(found)
+            if not found and not self._is_due(found):
+                break
+        return stops or self.why(job.id)
+
+    def why(self, job: JobId) -> Wait:
+        """Why a job waits; raises NotHeld."""
+        return self._queue.why(job, self._cluster, self._now, self._plan)
+
+    def _cycle(self) -> Decisions:
+        return self._queue.cycle(self._cluster, self._now, self._plan)
+
+    def _is_due(self, found: Decisions) -> bool:
+        return found.look_at is not None and found.look_at <= self._now
+
+    def _carry_out(self, found: Decisions) -> None:
+        queue, cluster, now = self._queue, self._cluster, self._now
+        for given_up in found.given_up:
+            queue.release(given_up.job, cluster, stuck=given_up.stuck)
+        for admit in found.admitted:
+            self._start(admit)
+        for preempt in found.preemptions:
+            queue.reserve(preempt, cluster, now)
+        for each in found.consolidations:
+            queue.consolidate(each, cluster, now)
+        for move in found.moves:
+            running = queue.state.running.get(move.job)
+            if running is not None:
+                queue.keep(running.job, move.placements, cluster, now)
+
+    def _start(self, admit: Admit) -> None:
+        job = self._job_of(admit.job)
+        adopt(self._cluster, job, admit.placements)
+        self._queue.start(job, admit.placements, self._cluster, self._now)
+
+    def _job_of(self, job: JobId) -> Job:
+        state = self._queue.state
+        entry = state.waiting.get(job)
+        if entry is not None:
+            return entry.job
+        gang, _, number = job.rpartition("+")
+        running = state.running.get(JobId(gang))
+        if running is None:
+            raise NotHeld(f"job {job} does not wait")
+        return extra_of(running.job, int(number))
+
+
+def _admitted(found: Decisions, job: JobId) -> Starts | None:
+    own = [each for each in found.admitted if each.job == job]
+    beside = [each for each in found.admitted if each.job.startswith(f"{job}+")]
+    places = tuple(place for each in own + beside for place in each.placements)
+    return Starts(places) if own else None
+
+
+def _stops(found: Decisions, job: JobId) -> Starts | None:
+    """Who is to end for it. It may start at once all the same, as the next cycle says."""
+    made = (*found.preemptions, *(each.preempt for each in found.consolidations))
+    stops = next((each for each in made if each.job == job), None)
+    return Starts(stops.placements, stops.victims) if stops else None
