@@ -18,8 +18,11 @@ from gpupack_crds.gpujob import (
     DEADLINE_RULE,
     FIXED_FIELDS,
     NAME_RULES,
+    REVISED_FIELDS,
+    REVISION_RULE,
     GpuJobSpec,
     fixed_rule,
+    revised_rule,
 )
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
@@ -54,7 +57,7 @@ NODE_COLUMNS = (
     ("Drain", "string", ".spec.maintenance[0].drain", "Who leaves them.", 1),
     ("Simulated", "boolean", ".status.simulated", "Whether GPUs are simulated.", 0),
     ("Held by", "string", ".status.heldBy", "Pods that hold GPUs or shares of them.", 1),
-    ("Resources", "string", ".status.resources", "Which resources its GPUs are.", 1),
+    ("Resources", "string", ".status.resourceCounts", "Which resources its GPUs are.", 1),
     ("Driver", "string", ".status.driverVersion", "Version of the GPU driver.", 1),
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
 )
@@ -86,7 +89,13 @@ def gpujob() -> dict[str, Any]:
     """The CRD of GPUJob."""
     spec = structural(GpuJobSpec)
     spec["x-kubernetes-validations"] = [
-        rule.as_schema() for rule in (*GpuJobSpec.rules, *map(fixed_rule, FIXED_FIELDS))
+        rule.as_schema()
+        for rule in (
+            *GpuJobSpec.rules,
+            *map(fixed_rule, FIXED_FIELDS),
+            *map(revised_rule, REVISED_FIELDS),
+            REVISION_RULE,
+        )
     ]
     schema = {
         "type": "object",

@@ -15,20 +15,28 @@ PolicyName = Literal[
     "first-fit",
     "gpu-clustering",
     "gpu-packing",
+    "pace",
     "random",
     "worst-fit",
 ]
 Interconnect = Literal["any", "nvlink"]
-Backend = Literal["auto", "nccl", "gloo"]
+Backend = Literal["auto", "nccl", "gloo", "mpi"]
 WorkloadName = Literal[
     "allreduce",
     "attention",
     "burn-in",
     "collectives",
+    "cuda-matmul",
+    "device-query",
     "gemm",
+    "gpu-manager",
+    "inference-load",
+    "llm-kernels",
     "matmul",
     "matmul-multi",
+    "mpi",
     "p2p",
+    "p2p-cpp",
     "profile",
     "resnet50",
     "softmax",
@@ -42,12 +50,15 @@ ShareWith = Literal["anyone", "namespace"]
 
 ELASTIC_WORKLOAD: Final = "transformer"
 """Of the built-in ones: its workers may come and go."""
+MPI_WORKLOAD: Final = "mpi"
+"""Of the built-in ones: its processes are mpirun's."""
 
 MAX_WORKERS = 1024
 MAX_EXTRA_WORKERS = 64
 """Of an elastic gang: each is a Job of its own."""
 MAX_GPUS = 4096
 """Of all workers of a job."""
+MOST_REVISIONS = 1_000_000
 
 MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 
@@ -142,7 +153,8 @@ class Distributed(Wire, frozen=True):
         Backend,
         described(
             "torch.distributed backend; auto: nccl on whole GPUs, gloo on shares and on simulated "
-            "GPUs."
+            "GPUs. mpi: the command is what each rank runs, and worker 0 starts the ranks by the "
+            "image's own mpirun, processesPerWorker in each worker."
         ),
     ] = "auto"
     processes_per_worker: (
@@ -169,6 +181,8 @@ class FailureRule(Wire, frozen=True):
     ]
 
 
+_BY_MPIRUN = "has(self.distributed) && self.distributed.backend == 'mpi'"
+
 _ASKS_BY_HAND = (
     "has(c.resources) && "
     "((has(c.resources.limits) && self.resourceName in c.resources.limits) || "
@@ -181,7 +195,7 @@ class GpuJobSpec(Wire, frozen=True):
 
     Workers start together or not at all, minWorkers of them where that is said. Everything but
     suspend, movable, priority, maxRestarts, activeDeadlineSeconds and ttlSecondsAfterFinished is
-    fixed once the job exists.
+    fixed once the job exists; with a higher revision workload, template and distributed may change.
     """
 
     workers: Annotated[
@@ -329,6 +343,17 @@ class GpuJobSpec(Wire, frozen=True):
         ]
         | None
     ) = None
+    revision: Annotated[
+        int,
+        described(
+            "With a higher one workload, template and distributed may be others: what runs is "
+            "stopped, and the job starts again with these on the same GPUs, which are kept for it "
+            "where gpupack hands them out. It counts as no restart, and the deadline stays what it "
+            "is. The second and each further one waits until the attempt is a minute old.",
+            ge=0,
+            le=MOST_REVISIONS,
+        ),
+    ] = 0
     suspend: Annotated[
         bool, described("True: the job is stopped and gives its GPUs back until false.")
     ] = False
@@ -415,6 +440,39 @@ class GpuJobSpec(Wire, frozen=True):
             "of the built-in workloads none but "
             f"{ELASTIC_WORKLOAD} goes on when workers come and go; remove minWorkers",
             ".minWorkers",
+        ),
+        Rule(
+            f"!({_BY_MPIRUN}) || !has(self.minWorkers) || self.minWorkers == self.workers",
+            "mpirun's ranks do not come and go; remove minWorkers, or set another "
+            "distributed.backend",
+            ".minWorkers",
+        ),
+        Rule(
+            f"!has(self.workload) || ({_BY_MPIRUN}) == (self.workload.name == '{MPI_WORKLOAD}')",
+            f"of the built-in workloads {MPI_WORKLOAD} and no other is started by mpirun; set "
+            "distributed.backend to mpi for it and to something else for others",
+            ".workload",
+        ),
+        Rule(
+            f"!({_BY_MPIRUN}) || has(self.workload) || !has(self.template) || "
+            "!has(self.template.spec) || !has(self.template.spec.containers) || "
+            "self.template.spec.containers.all("
+            "c, (c.name != 'worker' && size(self.template.spec.containers) > 1) || "
+            "(has(c.command) && size(c.command) > 0))",
+            "with distributed.backend mpi the container's command is what each rank runs, and the "
+            "image's own cannot be known; set command",
+            ".template",
+        ),
+        Rule(
+            f"!({_BY_MPIRUN}) || !has(self.template) || "
+            "!has(self.template.spec) || !has(self.template.spec.containers) || "
+            "self.template.spec.containers.all("
+            "c, (c.name != 'worker' && size(self.template.spec.containers) > 1) || "
+            "!has(c.command) || size(c.command) == 0 || "
+            "!c.command[0].matches('(^|/)mpi(run|exec)$'))",
+            "with distributed.backend mpi gpupack runs mpirun; let command be the program that "
+            "each rank runs, and say how many by distributed.processesPerWorker",
+            ".template",
         ),
         Rule(
             "has(self.workload) || (has(self.template) && has(self.template.spec) && "
@@ -508,22 +566,45 @@ FIXED_FIELDS = (
     "spread",
     "policy",
     "priorityClassName",
-    "workload",
-    "template",
-    "distributed",
     "failurePolicy",
 )
 """Fields that may not change once a job exists: an attempt may run by them already."""
+
+REVISED_FIELDS = ("workload", "template", "distributed")
+"""Fields that may change with a higher revision alone: what runs by them is stopped first."""
 
 
 def fixed_rule(field: str) -> Rule:
     """A transition rule that refuses any change of one field."""
     return Rule(
-        f"has(self.{field}) == has(oldSelf.{field}) && "
-        f"(!has(self.{field}) || self.{field} == oldSelf.{field})",
+        _unchanged(field),
         f"{field} cannot change once the job exists; delete the job and apply it anew",
         f".{field}",
     )
+
+
+def revised_rule(field: str) -> Rule:
+    """A transition rule that refuses a change of one field without a higher revision."""
+    return Rule(
+        f"self.revision > oldSelf.revision || ({_unchanged(field)})",
+        f"{field} can change with a higher revision alone, since the job starts again by it; raise "
+        "revision, or delete the job and apply it anew",
+        f".{field}",
+    )
+
+
+def _unchanged(field: str) -> str:
+    return (
+        f"has(self.{field}) == has(oldSelf.{field}) && "
+        f"(!has(self.{field}) || self.{field} == oldSelf.{field})"
+    )
+
+
+REVISION_RULE = Rule(
+    "self.revision >= oldSelf.revision",
+    "revision cannot become less: by it the job knows whether what runs is what it says now",
+    ".revision",
+)
 
 
 DEADLINE_RULE = Rule(

@@ -11,7 +11,14 @@ from gpupack_crds.wire import FORMER, Timestamp, Wire, described
 
 Phase = Literal["Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
 Outcome = Literal[
-    "Succeeded", "Failed", "Infrastructure", "Preempted", "Moved", "Suspended", "DeadlineExceeded"
+    "Succeeded",
+    "Failed",
+    "Infrastructure",
+    "Preempted",
+    "Moved",
+    "Revised",
+    "Suspended",
+    "DeadlineExceeded",
 ]
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -108,6 +115,7 @@ Ground = Literal[
     "Maintenance",
     "Consolidation",
     "GpuFailed",
+    "Revised",
 ]
 
 GROUNDS: Final[dict[Ground, str]] = {
@@ -119,6 +127,7 @@ GROUNDS: Final[dict[Ground, str]] = {
     "Maintenance": "for maintenance of node",
     "GpuFailed": "since a GPU failed on node",
     "Consolidation": "which has room once what is free comes together",
+    "Revised": "which is itself, with a higher revision",
 }
 """With which right somebody is stopped, told of the beneficiary; or for which node."""
 
@@ -248,6 +257,19 @@ class GpuJobStatus(Wire, frozen=True):
     attempt: Annotated[
         int, described("Number of the current attempt, 0 before the first.", ge=0)
     ] = 0
+    revision: Annotated[
+        int, described("Of the spec, by which the current attempt was begun.", ge=0)
+    ] = 0
+    held_since: (
+        Annotated[
+            Timestamp,
+            described(
+                "Since when it has its GPUs, where a higher revision has ended attempts since: it "
+                "is protected from being stopped from then on, and not anew from each."
+            ),
+        ]
+        | None
+    ) = None
     priority: Annotated[int, described("The priority by which the job was last admitted.")] = 0
     placement: Annotated[
         tuple[NodePlacement, ...],

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUNode: the GPUs of one node as that node's agent sees them, and what is under maintenance."""
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Final, Literal
 
 from gpupack_crds.devices import MAX_MEMORY_MIB, MAX_UUID, DeviceShare
+from gpupack_crds.mig import MigGpu, MigLayout
 from gpupack_crds.names import GPU
 from gpupack_crds.wire import Rule, Timestamp, Wire, described
 
@@ -21,6 +24,9 @@ MAX_RELAPSES = 16
 
 MAX_RESOURCES = 32
 """Names by which one node's GPUs are handed out."""
+
+MAX_COUNTS = 512
+"""Characters of what is said of them for the column."""
 
 MAX_NVLINKS = 36
 """Of one GPU; NVML knows no more."""
@@ -192,6 +198,12 @@ class GpuDevice(Wire, frozen=True):
     ] = False
 
 
+def counted(resources: Iterable[str]) -> str:
+    """«nvidia.com/gpu: 4, amd.com/gpu: 2», of the resource of each device."""
+    counts = Counter(resources)
+    return ", ".join(f"{name}: {counts[name]}" for name in counts)[:MAX_COUNTS]
+
+
 class GpuHolder(Wire, frozen=True):
     """A pod that holds GPUs, as the node itself sees it."""
 
@@ -261,6 +273,13 @@ class GpuNodeStatus(Wire, frozen=True):
             max_length=MAX_RESOURCES,
         ),
     ] = (GPU,)
+    resource_counts: Annotated[
+        str,
+        described(
+            "How many GPUs of each resource there are, for the column: nvidia.com/gpu: 4.",
+            max_length=MAX_COUNTS,
+        ),
+    ] = ""
     devices: Annotated[
         tuple[GpuDevice, ...], described("The GPUs of this node.", max_length=MAX_GPUS)
     ] = ()
@@ -320,6 +339,10 @@ class GpuNodeStatus(Wire, frozen=True):
     all_reduce: (
         Annotated[AllReduce, described("Of all its GPUs together, written by the operator.")] | None
     ) = None
+    mig_gpus: Annotated[
+        tuple[MigGpu, ...],
+        described("GPUs that are, or are to be, cut into MIG slices.", max_length=MAX_GPUS),
+    ] = ()
 
 
 class Maintenance(Wire, frozen=True):
@@ -417,5 +440,14 @@ class GpuNodeSpec(Wire, frozen=True):
             "GPUs that were Draining or Failed, or are tried out, written by the operator: what an "
             "agent says after a restart heals none. Remove an entry to use its GPU again at once.",
             max_length=MAX_GPUS,
+        ),
+    ] = ()
+    mig_layouts: Annotated[
+        tuple[MigLayout, ...],
+        described(
+            "How GPUs in MIG mode are to be cut, where the chart's agent.migLayouts allows it. "
+            "Each is cut anew once nobody holds its slices; one that is not named stays as it is.",
+            max_length=MAX_GPUS,
+            schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["gpu"]},
         ),
     ] = ()

@@ -66,6 +66,10 @@ PROVISIONING_CLASS_ANNOTATION: Final = "autoscaling.x-k8s.io/provisioning-class-
 WORKER_CONTAINER: Final = "worker"
 RENDEZVOUS_PORT: Final = 29400
 
+MPI_SECRET_TYPE: Final = f"{GROUP}/mpi"
+MPI_SECRET_PREFIX: Final = "gpupack-mpi-"  # noqa: S105 - a name, not a secret
+"""Of the Secret with an attempt's key, which the operator alone may make."""
+
 PLAN_ROUTE: Final = f"/{VERSION}/namespaces/{{namespace}}/plan"
 """The namespace is the job's: what right a caller needs is known before the body is read."""
 TURNS_ROUTE: Final = f"/{VERSION}/turns"
@@ -130,6 +134,14 @@ def nodes_request(gpujob: str, *, number: int) -> str:
 def extra_job_name(gpujob: str, *, attempt: int, worker: int) -> str:
     """Name of the Job of one worker beyond the least; no attempt of a GPUJob has such a name."""
     return f"{job_name(gpujob, attempt=attempt)}-x{worker}"
+
+
+def mpi_secret(uid: str, *, attempt: int) -> str:
+    """Name of the Secret with the key of an attempt's workers; by the GPUJob's UID.
+
+    Not by its name: that of a predecessor may still be on its way out.
+    """
+    return f"{MPI_SECRET_PREFIX}{uid}-{attempt}"
 
 
 def heartbeat_lease(node: str) -> str:

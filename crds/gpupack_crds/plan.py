@@ -37,6 +37,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
         avoid: nodes on which it broke of late; it goes there only if it fits nowhere else.
         resource_version: the GPUJob's, under which the plan will be written: no other version takes
             the write, so that it is known when a plan cannot be written any more.
+        held_since: since when the job has the GPUs that are kept for it, over its revisions.
         grows: the attempt runs; asked for are the places of its workers, old and new. Nothing of
             it waits where there are none.
     """
@@ -53,6 +54,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     priority: int = 0
     submitted_at: Timestamp | None = None
     seconds_left: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    held_since: Timestamp | None = None
 
 
 class PlanResponse(Wire, frozen=True):

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What requests are likely to come, as policies that look ahead are told.
+
+Whoever decides writes it into the status of GPUCohort `cluster`; whoever places by it, or answers
+as if he did, reads it there. Fields are those of gpupack_core.outlook_document.
+"""
+
+from typing import Annotated, Any, Final
+
+from gpupack_crds.devices import MAX_MEMORY_MIB
+from gpupack_crds.wire import Wire, described
+
+MAX_DEMANDS: Final = 512
+"""Kinds of requests; of more the commonest are kept."""
+
+MAX_MODELS_ASKED: Final = 16
+_MOST_AMOUNT: Final = 1 << 40
+_LONG: Final[dict[str, Any]] = {"format": "int64"}
+
+
+class Demand(Wire, frozen=True):
+    """Requests of one kind."""
+
+    count: Annotated[int, described("How many of a million are of this kind.", ge=1, le=1_000_000)]
+    gpus: Annotated[int, described("Whole GPUs.", ge=0, le=4096)] | None = None
+    share_milli: (
+        Annotated[int, described("Thousandths of one GPU's compute.", ge=1, le=999)] | None
+    ) = None
+    share_memory_mib: Annotated[
+        int, described("Memory of that GPU, in MiB.", ge=0, le=MAX_MEMORY_MIB + 1, schema=_LONG)
+    ] = 0
+    models: Annotated[
+        tuple[Annotated[str, described("A model.", max_length=64)], ...],
+        described("Models to choose from; empty: any.", max_length=MAX_MODELS_ASKED),
+    ] = ()
+    min_memory_mib: Annotated[
+        int,
+        described("Least memory of each GPU, in MiB.", ge=0, le=MAX_MEMORY_MIB + 1, schema=_LONG),
+    ] = 0
+    cpu_milli: Annotated[
+        int, described("Thousandths of a CPU.", ge=0, le=_MOST_AMOUNT, schema=_LONG)
+    ] = 0
+    memory_mib: Annotated[
+        int, described("Memory, in MiB.", ge=0, le=_MOST_AMOUNT, schema=_LONG)
+    ] = 0
+
+
+class LearnedOutlook(Wire, frozen=True):
+    """The mix of requests, and whether anything ever leaves."""
+
+    churn_percent: Annotated[
+        int, described("Pods that left for a hundred that came, of late.", ge=0, le=10_000)
+    ] = 0
+    demands: Annotated[
+        tuple[Demand, ...],
+        described(
+            "The mix, the most frequent first.",
+            max_length=MAX_DEMANDS,
+            schema={"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = ()
