@@ -11,6 +11,7 @@ objects. Nothing is asked for compressed: a page of one letter, repeated, would 
 its size is known.
 """
 
+import collections
 import contextlib
 import dataclasses
 import random
@@ -24,6 +25,7 @@ import msgspec
 from gpupack_kube import errors, lines, objects, transport
 from gpupack_kube.clock import ServerClock
 from gpupack_kube.environment import Environment
+from gpupack_kube.identity import Identity
 from gpupack_kube.resources import Resource
 
 T = TypeVar("T", bound=objects.Object)
@@ -93,23 +95,44 @@ class Api:
         self._largest_bytes = largest_bytes
         self.clock = ServerClock()
         """The API server's time, as its answers tell it."""
+        self.answers: collections.Counter[str] = collections.Counter()
+        """How many requests were answered how: `2xx` and its like, `none` where nothing came."""
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def connect(cls, environ: Mapping[str, str]) -> AsyncGenerator["Api"]:
+    async def connect(
+        cls, environ: Mapping[str, str], *, context: str | None = None
+    ) -> AsyncGenerator["Api"]:
         """Connect as the pod's service account, or as KUBECONFIG says outside a cluster.
 
-        GPUPACK_LARGEST_OBJECT_MIB is how much of memory one answer, or one line of a watch, may
-        take; an object that is larger is passed over.
+        `context` is one of the kubeconfig; None: its current one. GPUPACK_LARGEST_OBJECT_MIB is how
+        much of memory one answer, or one line of a watch, may take; an object that is larger is
+        passed over.
 
         Raises:
-            SettingsInvalid: that is no such size, or the service account's files cannot be read.
+            SettingsInvalid: that is no such size, or the service account's files or the
+                kubeconfig cannot be read.
         """
         largest = Environment(environ).whole(
             "GPUPACK_LARGEST_OBJECT_MIB", LARGEST_MIB, least=LARGEST_MIB, most=1024
         )
-        async with transport.connect(environ) as sender:
+        async with transport.connect(environ, context=context) as sender:
             yield cls(sender, largest_bytes=largest << 20)
+
+    def on_behalf(self, authorization: str) -> "Api":
+        """Calls with another's header: the API server judges him, and its audit names him.
+
+        Raises:
+            KubeError: there is no header, or we are known by a certificate: it would be our own
+                call.
+        """
+        if not authorization:
+            raise errors.KubeError("nobody is named on whose behalf this is; send a token")
+        return Api(self._sender.on_behalf(authorization), largest_bytes=self._largest_bytes)
+
+    async def identity(self) -> Identity:
+        """Who we are, for a server that asks the same API server."""
+        return await self._sender.identity()
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
         """Read one object."""
@@ -143,12 +166,15 @@ class Api:
         *,
         namespace: str = "",
         dry_run: bool = False,
+        strict: bool = False,
     ) -> T:
         """Create an object; raises AlreadyExists where there is one of that name.
 
-        A dry run goes through admission and validation and stores nothing.
+        A dry run goes through admission and validation and stores nothing. With `strict` a field
+        that there is not is refused, as kubectl has it.
         """
-        query = {"dryRun": "All"} if dry_run else None
+        query = {"dryRun": "All"} if dry_run else {}
+        query |= {"fieldValidation": "Strict"} if strict else {}
         answer = await self._send("POST", resource.collection(namespace), query=query, body=body)
         return decode(answer, resource.type)
 
@@ -203,6 +229,31 @@ class Api:
     async def document(self, path: str, answer: type[D], *, accept: str = JSON) -> D:
         """GET any path: what is no object."""
         return decode(await self._send("GET", path, headers={"Accept": accept}), answer)
+
+    async def follow(
+        self, path: str, *, silence_seconds: float, **query: str
+    ) -> AsyncGenerator[bytes | lines.LongLine]:
+        """Yield the lines of any path's answer as they come, such as of a pod's log.
+
+        It ends when the server ends it. A connection whose other end is gone looks like a program
+        that has nothing to say: after that much silence it is given up, and the caller asks anew.
+
+        Raises:
+            Unreachable: the server does not answer, or was silent for as long.
+        """
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=REQUEST_SECONDS, sock_read=silence_seconds
+        )
+        async with _transport_errors(f"GET {path}"):
+            response = await self._open(
+                "GET", path, query=query, timeout=timeout, headers={"Accept": "*/*"}
+            )
+            try:
+                chunks = response.content.iter_any()
+                async for line in lines.lines(chunks, most_bytes=self._largest_bytes):
+                    yield line
+            finally:
+                _hang_up(response)
 
     async def watch(
         self, resource: Resource[T], *, namespace: str = "", **query: str
@@ -283,9 +334,14 @@ class Api:
             **(headers or {}),
         }
         asked = self.clock.reading()
-        response = await self._sender.request(
-            method, target, headers=sent, body=body, timeout=timeout
-        )
+        try:
+            response = await self._sender.request(
+                method, target, headers=sent, body=body, timeout=timeout
+            )
+        except (aiohttp.ClientError, OSError):
+            self.answers["none"] += 1
+            raise
+        self.answers[f"{response.status // 100}xx"] += 1
         self.clock.observe(response.headers.get("Date", ""), asked=asked)
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
             async with response:
@@ -381,4 +437,6 @@ async def _transport_errors(call: str) -> AsyncGenerator[None]:
         ValueError,
     ) as error:
         text = str(error) or type(error).__name__
-        raise errors.Unreachable(f"{call}: no answer from the API server: {text}") from error
+        sent = not isinstance(error, aiohttp.ClientConnectorError)
+        message = f"{call}: no answer from the API server: {text}"
+        raise errors.Unreachable(message, sent=sent) from error

@@ -62,3 +62,21 @@ class ServerClock:
             return
         least, most = server - self._monotonic(), server + DATE_SECONDS - asked
         self._distance = min(max(self._distance, least), most)
+
+
+def steady(
+    clock: ServerClock, monotonic: Callable[[], float] = time.monotonic
+) -> Callable[[], float]:
+    """Seconds since the epoch by that clock at the first call, counted on by our own.
+
+    How long somebody has waited or run must not jump with the clock of another host.
+    """
+    distance: float | None = None
+
+    def now() -> float:
+        nonlocal distance
+        if distance is None:
+            distance = clock.now().timestamp() - monotonic()
+        return monotonic() + distance
+
+    return now

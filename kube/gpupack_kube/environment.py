@@ -83,10 +83,6 @@ class Environment:
             raise _invalid("GPUPACK_LOG_LEVEL", level, f"one of {', '.join(LOG_LEVELS)}")
         return level
 
-    def metrics_port(self) -> int:
-        """GPUPACK_METRICS_PORT: where /metrics is to be shown, 0 (nowhere) if not set."""
-        return self.whole("GPUPACK_METRICS_PORT", 0, least=0, most=65535)
-
     def parsed(self, name: str, parse: Callable[[str], T], default: T, allowed: str) -> T:
         """Read anything else.
 

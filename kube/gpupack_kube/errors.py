@@ -26,7 +26,15 @@ class KubeError(Exception):
 
 
 class Unreachable(KubeError):
-    """The API server gave no answer. A write may have happened: read before deciding."""
+    """The API server gave no answer. A write may have happened: read before deciding.
+
+    Attributes:
+        sent: False: nothing reached it, since there was no connection.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class LeaseLost(KubeError):
@@ -44,13 +52,23 @@ class Refused(KubeError):
         status: the HTTP status code.
         reason: the `reason` of the Status object, such as `AlreadyExists`, or empty.
         said: the server's message alone, for people who do not know of the call.
+        causes: what is wrong with which field, where the server says so.
     """
 
-    def __init__(self, message: str, *, status: int, reason: str, said: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        reason: str,
+        said: str = "",
+        causes: "tuple[Cause, ...]" = (),
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.said = said or message
+        self.causes = causes
 
 
 class NotFound(Refused):
@@ -88,10 +106,22 @@ _BY_STATUS: dict[int, type[Refused]] = {
 }
 
 
+class Cause(msgspec.Struct, frozen=True):
+    """What is wrong with one field of an object."""
+
+    field: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct):
+    causes: tuple[Cause, ...] | None = None
+
+
 class _Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
     code: int = 0
+    details: _Details | None = None
 
 
 def from_response(status: int, body: bytes, *, call: str) -> Refused:
@@ -111,4 +141,5 @@ def from_response(status: int, body: bytes, *, call: str) -> Refused:
         kind = AlreadyExists
     message = answer.message or http.HTTPStatus(status).phrase
     text = f"{call}: {status} {message}"
-    return kind(text, status=status, reason=answer.reason, said=message)
+    causes = (answer.details and answer.details.causes) or ()
+    return kind(text, status=status, reason=answer.reason, said=message, causes=causes)

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every part counts of its watches, and the port where operator and agent show it.
+"""What every part counts of its watches and of its requests to the API server.
 
-The extender shows it beside its own metrics, on the port of its plan API. Operator and agent listen
-nowhere unless an administrator asks for it: then on loopback alone, for `kubectl port-forward` or a
-proxy beside them that asks who calls.
+How it is shown is `gpupack_serving`'s: over HTTPS, to whoever may get it.
 """
 
-import contextlib
-import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
 
-import prometheus_client
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-log = logging.getLogger(__name__)
+from gpupack_kube.client import Api
+
+ANSWERS: Final = ("2xx", "3xx", "4xx", "5xx", "none")
+"""Shown from the start, so that the first error is an increase."""
 
 
 class Watch(Protocol):
@@ -44,31 +42,19 @@ class UnreadableObjects(Collector):
         yield family
 
 
-@contextlib.asynccontextmanager
-async def shown(
-    watches: Mapping[str, Watch], *collectors: Collector, port: int
-) -> AsyncIterator[None]:
-    """Answer GET /metrics on loopback meanwhile, in a thread.
+class KubeRequests(Collector):
+    """Requests of one connection, by the API server's answers."""
 
-    Args:
-        watches: by the names of what they watch; more may come later.
-        collectors: of what else there is to show.
-        port: TCP port; 0: listen nowhere.
+    def __init__(self, api: Api) -> None:
+        self._api = api
 
-    Raises:
-        OSError: the port is taken.
-    """
-    if not port:
-        yield
-        return
-    registry = prometheus_client.CollectorRegistry()
-    for collector in (UnreadableObjects(watches), *collectors):
-        registry.register(collector)
-    server, thread = prometheus_client.start_http_server(port, addr="127.0.0.1", registry=registry)
-    log.info("metrics are on port %d of loopback", port)
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    def collect(self) -> Iterator[Metric]:
+        """One number for each class of status; `none`: there was no answer."""
+        family = CounterMetricFamily(
+            "gpupack_kube_requests",
+            "Requests to the Kubernetes API server, by the class of its answer; none: it had none.",
+            labels=["answer"],
+        )
+        for answer in ANSWERS:
+            family.add_metric([answer], self._api.answers[answer])
+        yield family
