@@ -3,18 +3,18 @@
 
     kube-scheduler ─ filter, prioritize, bind ─► verbs ──► filtering, ranking ─┐
                                                    └─────► binding ───────────┤
-    operator ─ all workers or none ────► plan_api ─► access ─► planning ───────┼─► ledger ─► core
-    API server ─ watches ─► reflectors ─► ledger.stores ──────────────────────┘
+    operator ─ all workers or none ────► plan_api ────────────────────────────┼─► scheduling
+    API server ─ watches ─► reflectors ───────────────────────────────────────┘
 
-* `ledger`: who holds what. Everything else asks it and tells it; it knows no network and no clock.
-* `filtering`, `ranking`, `planning`: what one call means, as functions of the ledger.
-* `binding`: the only write to the API, and what became of it; `unconfirmed_writes` asks about
-  bindings and plans that nothing has confirmed.
-* `pod_ask`, `gang_ask`: what a pod or a job asks for, read once; of `gpu_ask`, `pod_resources` and
-  `node_rules`.
+What is decided is gpupack_scheduling's: ledger, asks, queue, plans. Here is what serves it, by
+gpupack_serving, and what acts on it.
+
+* `filtering`, `ranking`: what one call of kube-scheduler means, as functions of the ledger.
+* `binding`: the only write of places to the API, and what became of it; `unconfirmed_writes` asks
+  about bindings and plans that nothing has confirmed.
+* `queueing`: what is done for the queue: gates, evictions, conditions, quotas' figures.
 * `wire`: kube-scheduler's messages. `verbs`, `plan_api`: HTTP around the above.
-* `listener`, `peer_limits`, `connections`: what one address may cost. `health`: for the kubelet.
-* `access`: who may call the plan API. `readiness`, `leadership`, `takeover`, `metrics`: how it
-  does. `leader_endpoint`: the Service leads to the leader.
+* `readiness`, `leadership`, `takeover`, `metrics`: how it does. `health`: for the kubelet.
+  `leader_endpoint`: the Service leads to the leader.
 * `app`: how the parts are put together; `__main__` runs it.
 """

@@ -22,16 +22,16 @@ from collections.abc import Callable
 
 from gpupack_crds import names
 from gpupack_crds.devices import encode_devices
-from gpupack_extender import pod_ask
-from gpupack_extender.errors import BindRefused
-from gpupack_extender.ledger import claims
-from gpupack_extender.ledger.claims import PodClaim, State
-from gpupack_extender.ledger.ledger import Ledger, Outcome
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.wire import BindingArgs
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
 from gpupack_kube.resources import PODS
+from gpupack_scheduling.asks import pod_ask
+from gpupack_scheduling.errors import BindRefused
+from gpupack_scheduling.ledger import claims
+from gpupack_scheduling.ledger.claims import PodClaim, State
+from gpupack_scheduling.ledger.ledger import Ledger, Outcome
 
 log = logging.getLogger(__name__)
 

@@ -14,21 +14,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gpupack_crds.plan import Problem
-from gpupack_extender import connections
-from gpupack_extender.errors import (
-    AskInvalid,
-    CallInvalid,
-    CallTooLarge,
-    Denied,
-    MediaTypeInvalid,
-    NotReady,
-)
+from gpupack_extender.errors import CallInvalid, CallTooLarge, MediaTypeInvalid
 from gpupack_extender.unique_keys import (
     require_bounded,
     require_unique_keys,
     size_without_names,
 )
 from gpupack_kube.errors import KubeError
+from gpupack_scheduling.errors import AskInvalid, NotReady
+from gpupack_serving import connections
+from gpupack_serving.errors import Denied
 
 JSON: Final = "application/json"
 

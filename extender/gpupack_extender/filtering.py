@@ -20,16 +20,16 @@ from collections.abc import Callable, Sequence
 import gpupack_core as core
 from gpupack_core.queueing import Wait, WaitReason
 from gpupack_crds import names
-from gpupack_extender.ledger.claims import PodClaim, State
-from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.ledger.workers import WorkerKey
-from gpupack_extender.mismatch import mismatch
-from gpupack_extender.pod_ask import PodAsk
-from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions
-from gpupack_extender.settings import Decisions, Mode
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.wire import FilterResult
+from gpupack_scheduling.asks.mismatch import mismatch
+from gpupack_scheduling.asks.pod_ask import PodAsk
+from gpupack_scheduling.decisions import Decisions, Mode
+from gpupack_scheduling.ledger.claims import PodClaim, State
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.workers import WorkerKey
+from gpupack_scheduling.policies import Policies
+from gpupack_scheduling.queueing.admissions import Admissions
 
 RESERVED = "its GPUs are reserved for a job for which others are being stopped"
 
@@ -109,7 +109,8 @@ class Filter:
 
     def _one(self, ask: PodAsk, held: PodClaim | None, nodes: Nodes) -> FilterResult:
         if held is not None:
-            if held.placement.node in nodes and not self.ledger.claims.obstacle(held.allocation):
+            obstacle = self.ledger.claims.obstacle(held.allocation, may_be_left=True)
+            if held.placement.node in nodes and not obstacle:
                 self.ledger.renew(held, seconds=self.decisions.assume_seconds)
                 return FilterResult(node_names=[held.placement.node])
             self.ledger.release(held)

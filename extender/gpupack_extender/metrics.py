@@ -5,20 +5,32 @@ import collections
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
+import numpy as np
 import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import gpupack_core as core
 from gpupack_core.arrays import ABSENT, takes_work
-from gpupack_extender.ledger.claims import State
-from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.queueing.consolidating import HOUR, Consolidating
-from gpupack_extender.readiness import Watch
+from gpupack_core.blocks import torn
+from gpupack_extender.readiness import Readiness, Watch
+from gpupack_scheduling.ledger.claims import State
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.queueing.consolidating import Consolidating
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
+
+
+OUTCOMES: Final = (
+    ("bind", "bound"),
+    ("bind", "refused"),
+    ("bind", "unknown"),
+    ("plan", "placed"),
+    ("plan", "refused"),
+)
+"""Shown from the start, so that the first of them is an increase."""
 
 
 class Metrics:
@@ -32,6 +44,8 @@ class Metrics:
             ["verb", "outcome"],
             registry=self.registry,
         )
+        for verb, outcome in OUTCOMES:
+            self._calls.labels(verb, outcome)
         self._seconds = prometheus.Histogram(
             "gpupack_extender_call_seconds",
             "Time to answer a call, by verb.",
@@ -70,6 +84,8 @@ class LedgerCollector(Collector):
         self._ledger.expire()
         yield self._claims()
         yield self._devices()
+        yield from self._gpus()
+        yield self._nodes()
         yield self._lingering()
         yield self._ages()
         yield CounterMetricFamily(
@@ -96,6 +112,37 @@ class LedgerCollector(Collector):
         )
         for state, devices in _devices_by_state(self._ledger.cluster).items():
             family.add_metric([state], devices)
+        return family
+
+    def _gpus(self) -> Iterator[Metric]:
+        cluster = self._ledger.cluster
+        family = GaugeMetricFamily(
+            "gpupack_extender_gpus",
+            "GPUs by model: all (capacity), and how many of them are given out, shares by their "
+            "part.",
+            labels=["model", "amount"],
+        )
+        for model, (capacity, given_out) in _gpus_by_model(cluster).items():
+            family.add_metric([model, "capacity"], capacity)
+            family.add_metric([model, "given_out"], given_out)
+        yield family
+        yield GaugeMetricFamily(
+            "gpupack_extender_fragmentation_ratio",
+            "Part of the free GPUs that lie in no free block of as many as the largest node has.",
+            value=torn(cluster.arrays),
+        )
+
+    def _nodes(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_extender_node_gpus",
+            "GPUs of a node as its GPUNode lists them; of nodes that have any.",
+            labels=["node"],
+        )
+        cluster = self._ledger.cluster
+        counts = (cluster.arrays.health != ABSENT).sum(axis=1)
+        for node in cluster.nodes():
+            if node.devices and (row := cluster.row(node.name)) is not None:
+                family.add_metric([node.name], int(counts[row]))
         return family
 
     def _lingering(self) -> Metric:
@@ -129,17 +176,37 @@ class ConsolidationCollector(Collector):
             ("consolidations", "Consolidations whose moves have begun.", self._of.begun),
             ("consolidation_moves", "Jobs that they move.", self._of.moved),
             (
-                "consolidation_lost_gpu_hours",
+                "consolidation_lost_gpu_seconds",
                 "What the moves cost at the most, as they are taken to.",
-                self._of.lost / HOUR,
+                self._of.lost,
             ),
             (
-                "consolidation_gained_gpu_hours",
+                "consolidation_gained_gpu_seconds",
                 "What those that have room then have earlier, as was foreseen.",
-                self._of.gained / HOUR,
+                self._of.gained,
             ),
         ):
             yield CounterMetricFamily(f"gpupack_extender_{name}", text, value=value)
+
+
+class ReadinessCollector(Collector):
+    """Whether this extender leads, and decides."""
+
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+
+    def collect(self) -> Iterator[Metric]:
+        """Both as 0 or 1."""
+        yield GaugeMetricFamily(
+            "gpupack_extender_leading",
+            "1: the kube-scheduler beside this extender is the leader.",
+            value=self._readiness.leadership.held,
+        )
+        yield GaugeMetricFamily(
+            "gpupack_extender_deciding",
+            "1: it leads, and knows enough to give places: watches are fresh and complete.",
+            value=self._readiness.decides(),
+        )
 
 
 class Idle(Protocol):
@@ -163,6 +230,21 @@ class IdleCollector(Collector):
         ):
             text = f"{what} that are idle for longer than their cohort allows."
             yield GaugeMetricFamily(f"gpupack_extender_idle_{name}", text, value=value)
+
+
+def _gpus_by_model(cluster: core.Cluster) -> dict[str, tuple[int, float]]:
+    """Over arrays, too; what is held can be more than there is, as others say it."""
+    arrays = cluster.arrays
+    there = arrays.health != ABSENT
+    found: dict[str, tuple[int, float]] = {}
+    for number in np.unique(arrays.model[there]).tolist():
+        of_model = there & (arrays.model == number)
+        used = np.minimum(arrays.used_milli[of_model], core.WHOLE_GPU).sum()
+        found[cluster.model_names.values[number]] = (
+            int(of_model.sum()),
+            float(used) / core.WHOLE_GPU,
+        )
+    return found
 
 
 def _devices_by_state(cluster: core.Cluster) -> dict[str, int]:

@@ -22,12 +22,13 @@ import gpupack_core as core
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest
 from gpupack_extender import endpoints
-from gpupack_extender.access import Access, Caller, User
 from gpupack_extender.errors import CallInvalid, CallTooLarge
 from gpupack_extender.metrics import Metrics
-from gpupack_extender.planning import Plan
-from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.readiness import Readiness
+from gpupack_scheduling.planning import Plan
+from gpupack_scheduling.queueing.turns import Turns
+from gpupack_serving.access import Access, Caller
+from gpupack_serving.user import User
 
 SNAPSHOT_PATH: Final = "/snapshot"
 OUTLOOK_PATH: Final = "/outlook"

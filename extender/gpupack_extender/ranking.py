@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Sequence
 
 import gpupack_core as core
-from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.pod_ask import PodAsk
-from gpupack_extender.policies import Policies
-from gpupack_extender.settings import Decisions
 from gpupack_extender.wire import HostPriority
+from gpupack_scheduling.asks.pod_ask import PodAsk
+from gpupack_scheduling.decisions import Decisions
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.policies import Policies
 
 BEST = 10
 

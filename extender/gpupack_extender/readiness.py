@@ -14,9 +14,9 @@ import enum
 from collections.abc import Mapping
 from typing import Protocol
 
-from gpupack_extender.errors import NotReady
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.takeover import Takeover
+from gpupack_scheduling.errors import NotReady
 
 
 class Watch(Protocol):

@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import gpupack_core as core
 from gpupack_core.queueing import Wait, WaitReason
-from gpupack_extender.errors import AskMismatch, BindRefused
-from gpupack_extender.ledger.claims import Allocation, PodClaim, State
-from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.ledger.workers import WorkerKey
-from gpupack_extender.mismatch import mismatch
-from gpupack_extender.pod_ask import PodAsk
-from gpupack_extender.queueing.admissions import Admissions
-from gpupack_extender.settings import Decisions
+from gpupack_scheduling.asks.mismatch import mismatch
+from gpupack_scheduling.asks.pod_ask import PodAsk
+from gpupack_scheduling.decisions import Decisions
+from gpupack_scheduling.errors import AskMismatch, BindRefused
+from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.workers import WorkerKey
+from gpupack_scheduling.queueing.admissions import Admissions
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

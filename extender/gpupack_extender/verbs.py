@@ -12,17 +12,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gpupack_extender import endpoints, pod_ask
+from gpupack_extender import endpoints
 from gpupack_extender.binding import Binder
-from gpupack_extender.errors import BindRefused, NotReady
 from gpupack_extender.filtering import Filter, nowhere
 from gpupack_extender.metrics import Metrics
-from gpupack_extender.pod_ask import PodAsk
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.unique_keys import SCANNED_BYTES, node_names, size_without_names
 from gpupack_extender.wire import BindingArgs, BindingResult, ExtenderArgs, FilterResult
 from gpupack_kube.errors import KubeError
+from gpupack_scheduling.asks import pod_ask
+from gpupack_scheduling.asks.pod_ask import PodAsk
+from gpupack_scheduling.errors import BindRefused, NotReady
 
 PREFIX = "/scheduler"
 LIMIT_BYTES = 16 << 20

@@ -6,80 +6,26 @@ many at a look.
 """
 
 import asyncio
-import dataclasses
 import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
 from typing import Final
 
-from gpupack_crds import names
-from gpupack_extender.ledger.claims import PodClaim, State
-from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.ledger.watched_pod import WATCHED_PODS
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Said
+from gpupack_scheduling.ledger.claims import PodClaim, State
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
+from gpupack_scheduling.queueing.conditions import Kind, Note
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 5.0
 MOST_WRITES: Final = 20
 """At one look."""
 AGAIN_SECONDS: Final = 60.0
 """Of one pod: the watch shows a write soon, and a pod that refuses it is left alone for a while."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
-    """A condition.
-
-    Attributes:
-        condition: its type.
-        reason: while it is true, and of the event.
-        over_reason, over_text: once it is not.
-        called: UIDs of those of whom it is said.
-        look_seconds: between two looks.
-    """
-
-    condition: str
-    reason: str
-    over_reason: str
-    over_text: str
-    called: Callable[[Ledger], AbstractSet[str]]
-    look_seconds: float = LOOK_SECONDS
-
-
-IDLE: Final = Kind(
-    names.IDLE_CONDITION,
-    "GpuIdle",
-    "GpuInUse",
-    "its GPUs were used again, or it is not known any more",
-    called=lambda ledger: ledger.pods.called_idle,
-)
-FAILED: Final = Kind(
-    names.FAILED_CONDITION,
-    "GpuFailed",
-    "GpuWorks",
-    "its GPUs work again",
-    called=lambda ledger: ledger.pods.called_failed,
-    look_seconds=1.0,
-)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Note:
-    """A pod of which a condition is true.
-
-    Attributes:
-        text: for its owner; the same for as long as nothing changes.
-        advice: what follows, or what he may do; for the event alone.
-    """
-
-    claim: PodClaim
-    text: str
-    advice: str = ""
 
 
 class ConditionNotes:

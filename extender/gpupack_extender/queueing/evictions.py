@@ -5,7 +5,6 @@ A budget that does not allow it now is asked again until the queue gives the pre
 """
 
 import asyncio
-import dataclasses
 import http
 import logging
 import time
@@ -16,23 +15,13 @@ from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Said
 from gpupack_kube.resources import PODS
+from gpupack_scheduling.queueing.eviction import Eviction
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.5
 AGAIN_SECONDS: Final = 5.0
 """After a refusal; and after an eviction that nobody has seen the end of."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Eviction:
-    """A pod that is to end; `reason` and `why` (after «evicted») are for its owner."""
-
-    uid: str
-    namespace: str
-    name: str
-    reason: str
-    why: str
 
 
 class Evictions:

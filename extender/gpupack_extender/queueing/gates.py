@@ -19,13 +19,13 @@ from typing import Final
 import msgspec
 
 from gpupack_crds.gpujob_status import Preemption
-from gpupack_extender.ledger.claims import Allocation
-from gpupack_extender.ledger.gated_pod import GatedPodSpec
-from gpupack_extender.ledger.ledger import Ledger, Outcome
-from gpupack_extender.ledger.watched_pod import WATCHED_PODS
-from gpupack_extender.queueing import gate, let_in
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
+from gpupack_scheduling.ledger.claims import Allocation
+from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
+from gpupack_scheduling.ledger.ledger import Ledger, Outcome
+from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
+from gpupack_scheduling.queueing import gate, let_in
 
 log = logging.getLogger(__name__)
 

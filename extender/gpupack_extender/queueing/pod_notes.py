@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gpupack_extender.ledger.pods import Pods
-from gpupack_extender.ledger.watched_pod import WATCHED_PODS
-from gpupack_extender.queueing.admissions import Admissions
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
+from gpupack_scheduling.ledger.pods import Pods
+from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
+from gpupack_scheduling.queueing.admissions import Admissions
 
 log = logging.getLogger(__name__)
 

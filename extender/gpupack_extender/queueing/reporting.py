@@ -6,16 +6,17 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from gpupack_crds import names
-from gpupack_crds.gpucohort import CLUSTER_NAME
+import msgspec
+
 from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota, status_body
 from gpupack_crds.quota import QuotaStatus
-from gpupack_extender.queueing.admissions import Admissions
-from gpupack_extender.queueing.averages import AverageReport
-from gpupack_extender.queueing.quotas import QuotaStores
-from gpupack_extender.queueing.usage import UsageReport
+from gpupack_extender.queueing import cluster_cohort
 from gpupack_kube import errors
 from gpupack_kube.client import Api
+from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_scheduling.queueing.averages import AverageReport
+from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.usage import UsageReport
 
 log = logging.getLogger(__name__)
 
@@ -81,26 +82,15 @@ class QuotaReporter:
             generation, problem = cohort.metadata.generation, problems.get(cohort.key, "")
             below = report.of_cohort(name, generation=generation, problem=problem)
             if below is not None:
+                below = msgspec.structs.replace(below, outlook=cohort.status.outlook)
                 found.append((cohort, averages.of_cohort(name, below, cohort.status)))
         return [(item, status) for item, status in found if status != item.status]
 
     async def _make_room_for_averages(self) -> None:
         """Those of namespaces outside all cohorts are kept in a GPUCohort that stands for these."""
         has_half_life = self._admissions.queue.rules.half_life > 0
-        if not has_half_life or ("", CLUSTER_NAME) in self._stores.cohorts.items:
-            return
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": "GPUCohort",
-            "metadata": {"name": CLUSTER_NAME},
-            "spec": {},
-        }
-        try:
-            await self._api.create(GPUCOHORTS, body)
-        except errors.AlreadyExists:
-            log.debug("there is a GPUCohort %s, which the watch will show", CLUSTER_NAME)
-        except errors.KubeError as error:
-            log.warning("cannot make GPUCohort %s: %s", CLUSTER_NAME, error)
+        if has_half_life and cluster_cohort.shown(self._stores) is None:
+            await cluster_cohort.make(self._api)
 
     async def _write(self, item: GpuQuota | GpuCohort, status: QuotaStatus) -> None:
         meta = item.metadata

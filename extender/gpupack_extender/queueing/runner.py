@@ -9,11 +9,12 @@ import logging
 from typing import Final
 
 import gpupack_core as core
-from gpupack_extender.ledger.ledger import Ledger
-from gpupack_extender.queueing.admissions import Admissions
-from gpupack_extender.queueing.quotas import QuotaStores
-from gpupack_extender.queueing.turns import Turns
+from gpupack_extender.queueing.queue_metrics import QueueMetrics
 from gpupack_extender.readiness import Readiness
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,10 @@ class QueueRunner:
         ledger: Ledger,
         quotas: QuotaStores,
         readiness: Readiness,
+        metrics: QueueMetrics,
     ) -> None:
         self._admissions, self._turns = admissions, turns
+        self._metrics = metrics
         self._ledger, self._readiness = ledger, readiness
         self._changed = asyncio.Event()
         self._leads = False
@@ -74,7 +77,9 @@ class QueueRunner:
         if self._readiness.missing_to_decide():
             self._admissions.see()
             return
-        if self._admissions.decide():
+        with self._metrics.timed_cycle():
+            goes_on = self._admissions.decide()
+        if goes_on:
             self._changed.set()
         now = self._admissions.now()
         if now - self._forgot_at > FORGET_SECONDS:

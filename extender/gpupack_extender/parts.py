@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What decides, and what that rests on; the rest of the process acts on it or tells of it."""
+
+import asyncio
+import dataclasses
+import time
+from typing import Any
+
+from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
+from gpupack_extender.leadership import Leadership
+from gpupack_extender.queueing.gates import Gates
+from gpupack_extender.readiness import Readiness
+from gpupack_extender.settings import LeaderElection, Settings
+from gpupack_extender.takeover import Takeover
+from gpupack_kube.client import Api
+from gpupack_kube.clock import steady
+from gpupack_kube.objects import Lease
+from gpupack_kube.reflector import Reflector
+from gpupack_kube.resources import LEASES, NODES
+from gpupack_scheduling.decisions import Decisions
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.placed_job import PLACED_JOBS
+from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
+from gpupack_scheduling.outlooks import Published
+from gpupack_scheduling.policies import Policies
+from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_scheduling.queueing.hears import Hears
+from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.turns import Turns
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Each of them once.
+
+    Attributes:
+        reflectors: what the API server holds, by what it is; the Lease of who leads is `leader`.
+        leadership: whether this process is who decides.
+        readiness: whether it may decide now.
+    """
+
+    api: Api
+    decisions: Decisions
+    ledger: Ledger
+    quotas: QuotaStores
+    policies: Policies
+    reflectors: dict[str, Reflector[Any]]
+    leadership: Leadership
+    readiness: Readiness
+    turns: Turns
+    gates: Gates
+    admissions: Admissions
+
+
+def parts_of(settings: Settings, api: Api) -> Parts:
+    """Put together what decides; a loop must run."""
+    clock, decisions, election = time.monotonic, settings.decisions, settings.leader_election
+    ledger = Ledger(
+        clock,
+        observed_resources=decisions.observed_resources,
+        acceptance=decisions.acceptance,
+    )
+    quotas = QuotaStores()
+    policies = Policies(decisions.policy, Published(quotas), known=decisions.outlook)
+    sources = _reflectors(api, ledger, quotas)
+    takeover = Takeover(
+        sources.values(),
+        clock=clock,
+        settle_seconds=decisions.plan_hold_seconds,
+        later=asyncio.get_running_loop().call_later,
+    )
+    leadership = Leadership(pod_name=election.pod_name, clock=clock, gained=takeover.begin)
+    reflectors = {**sources, "leader": _leader_reflector(api, leadership, election)}
+    readiness = Readiness(
+        watches=reflectors,
+        leadership=leadership,
+        takeover=takeover,
+        fresh_seconds=election.fresh_seconds,
+        settle_seconds=decisions.plan_hold_seconds,
+    )
+    turns, gates = Turns(), Gates(api, ledger, leads=lambda: leadership.held)
+    admissions = Admissions(
+        ledger,
+        policies,
+        Hears(turns, gates),
+        quotas=quotas,
+        now=steady(api.clock),
+        decisions=decisions,
+    )
+    return Parts(
+        api=api,
+        decisions=decisions,
+        ledger=ledger,
+        quotas=quotas,
+        policies=policies,
+        reflectors=reflectors,
+        leadership=leadership,
+        readiness=readiness,
+        turns=turns,
+        gates=gates,
+        admissions=admissions,
+    )
+
+
+def _reflectors(api: Api, ledger: Ledger, quotas: QuotaStores) -> dict[str, Reflector[Any]]:
+    """What decisions rest on."""
+    return {
+        "nodes": Reflector(api, NODES, ledger.nodes),
+        "gpunodes": Reflector(api, GPUNODES, ledger.gpus),
+        "gpujobs": Reflector(api, PLACED_JOBS, ledger.jobs),
+        "gpuquotas": Reflector(api, GPUQUOTAS, quotas.quotas),
+        "gpucohorts": Reflector(api, GPUCOHORTS, quotas.cohorts),
+        "pods": Reflector(api, WATCHED_PODS, ledger.pods),
+    }
+
+
+def _leader_reflector(
+    api: Api, leadership: Leadership, election: LeaderElection
+) -> Reflector[Lease]:
+    lease = {"fieldSelector": f"metadata.name={election.leader_lease}"}
+    return Reflector(api, LEASES, leadership, namespace=election.system_namespace, selectors=lease)

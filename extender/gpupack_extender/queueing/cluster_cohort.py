@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUCohort `cluster`, in whose status stands what whoever decides has to know of before."""
+
+import logging
+
+from gpupack_crds import names
+from gpupack_crds.gpucohort import CLUSTER_NAME
+from gpupack_crds.kinds import GPUCOHORTS, GpuCohort
+from gpupack_kube import errors
+from gpupack_kube.client import Api
+from gpupack_scheduling.queueing.quotas import QuotaStores
+
+log = logging.getLogger(__name__)
+
+
+def shown(stores: QuotaStores) -> GpuCohort | None:
+    """As the watch shows it."""
+    return stores.cohorts.items.get(("", CLUSTER_NAME))
+
+
+async def make(api: Api) -> None:
+    """Make it; the watch will show it."""
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": "GPUCohort",
+        "metadata": {"name": CLUSTER_NAME},
+        "spec": {},
+    }
+    try:
+        await api.create(GPUCOHORTS, body)
+    except errors.AlreadyExists:
+        log.debug("there is a GPUCohort %s, which the watch will show", CLUSTER_NAME)
+    except errors.KubeError as error:
+        log.warning("cannot make GPUCohort %s: %s", CLUSTER_NAME, error)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the queue does, as metrics.
+
+Those by namespace are of namespaces with a GPUQuota alone, which tenants do not write, and of
+MOST_NAMESPACES at the most: those that use or are promised most.
+"""
+
+import contextlib
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+import prometheus_client as prometheus
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gpupack_core.queueing import Ground
+from gpupack_crds.gpuquota import QUOTA_NAME
+from gpupack_crds.kinds import GpuQuota
+from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_scheduling.queueing.quotas import QuotaStores
+
+MOST_NAMESPACES: Final = 500
+
+_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+
+AMOUNTS: Final[tuple[Literal["nominal", "used", "borrowed", "lent"], ...]] = (
+    "nominal",
+    "used",
+    "borrowed",
+    "lent",
+)
+
+
+class QueueMetrics:
+    """How long the queue's decisions take."""
+
+    def __init__(self, registry: prometheus.CollectorRegistry) -> None:
+        self._cycles = prometheus.Histogram(
+            "gpupack_queue_cycle_seconds",
+            "Time of one decision about all that wait.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+
+    @contextlib.contextmanager
+    def timed_cycle(self) -> Iterator[None]:
+        """Measure one."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._cycles.observe(time.perf_counter() - start)
+
+
+class QueueCollector(Collector):
+    """Who waits, who was stopped, what is used of quotas.
+
+    Args:
+        admissions: whose queue it is.
+        quotas: as the watch shows them.
+        decides: whether this process does; a standby knows of nobody who waits.
+    """
+
+    def __init__(
+        self, admissions: Admissions, quotas: QuotaStores, *, decides: Callable[[], bool]
+    ) -> None:
+        self._admissions, self._quotas, self._decides = admissions, quotas, decides
+
+    def collect(self) -> Iterator[Metric]:
+        """As it is now."""
+        yield self._waiting()
+        yield from self._preemptions()
+        shown = self._shown()
+        yield self._starving({quota.metadata.namespace for quota in shown})
+        yield _amounts(shown)
+        yield _jobs(shown)
+
+    def _waiting(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_queue_waiting",
+            "Who waits for GPUs: attempts of GPUJobs (gang), pods of their own (pod).",
+            labels=["kind"],
+        )
+        for kind, number in self._admissions.kinds().items():
+            family.add_metric([kind], number)
+        return family
+
+    def _preemptions(self) -> Iterator[Metric]:
+        preempting = self._admissions.preempting
+        stopped = CounterMetricFamily(
+            "gpupack_queue_preempted",
+            "Jobs, workers and pods that were told to end for others, by ground.",
+            labels=["ground"],
+        )
+        for ground in Ground:
+            stopped.add_metric([ground.value], preempting.stopped[ground.value])
+        yield stopped
+        yield CounterMetricFamily(
+            "gpupack_queue_preemptions_given_up",
+            "Preemptions that ended since those who were to end did not.",
+            value=preempting.given_up,
+        )
+        yield GaugeMetricFamily(
+            "gpupack_queue_preemptions_open",
+            "Jobs for which others are ending now.",
+            value=len(preempting),
+        )
+        oldest = preempting.oldest()
+        yield GaugeMetricFamily(
+            "gpupack_queue_preemption_oldest_seconds",
+            "For how long the one stands that stands for the longest; 0: there is none.",
+            value=0.0 if oldest is None else max(self._admissions.now() - oldest, 0.0),
+        )
+
+    def _starving(self, namespaces: set[str]) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_queue_starving_seconds",
+            "For how long a job waits that asks for no more than its namespace's own promise "
+            "leaves; the longest of each namespace.",
+            labels=["namespace"],
+        )
+        found = self._admissions.starving() if self._decides() else {}
+        for namespace, seconds in sorted(found.items()):
+            if namespace in namespaces:
+                family.add_metric([namespace], seconds)
+        return family
+
+    def _shown(self) -> list[GpuQuota]:
+        """The quotas that count, those of the largest amounts where there are too many."""
+        items = self._quotas.quotas.items.items()
+        quotas = [quota for (_, name), quota in items if name == QUOTA_NAME]
+        return heapq.nlargest(MOST_NAMESPACES, quotas, key=_size)
+
+
+def _amounts(quotas: list[GpuQuota]) -> Metric:
+    family = GaugeMetricFamily(
+        "gpupack_queue_quota_gpus",
+        "GPUs of a namespace's quota: promised (nominal), used, borrowed beyond that, lent.",
+        labels=["namespace", "amount"],
+    )
+    for quota in quotas:
+        for amount in AMOUNTS:
+            gpus = _gpus(getattr(quota.status, amount))
+            family.add_metric([quota.metadata.namespace, amount], gpus)
+    return family
+
+
+def _jobs(quotas: list[GpuQuota]) -> Metric:
+    family = GaugeMetricFamily(
+        "gpupack_queue_quota_jobs",
+        "Jobs and pods of a namespace with a quota that hold GPUs (running), or wait for them.",
+        labels=["namespace", "state"],
+    )
+    for quota in quotas:
+        namespace = quota.metadata.namespace
+        family.add_metric([namespace, "running"], quota.status.running)
+        family.add_metric([namespace, "waiting"], quota.status.waiting)
+    return family
+
+
+def _size(quota: GpuQuota) -> tuple[float, float, str]:
+    status = quota.status
+    return _gpus(status.used), _gpus(status.nominal), quota.metadata.namespace
+
+
+def _gpus(text: str) -> float:
+    """As a status has it; empty before it was written."""
+    return float(text) if text else 0.0

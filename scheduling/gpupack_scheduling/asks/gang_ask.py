@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a GPUJob asks for: all its workers together."""
+
+import dataclasses
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_crds import quantity
+from gpupack_crds.errors import QuantityInvalid
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.wire import wire_name
+from gpupack_kube import objects
+from gpupack_scheduling.asks import gpu_ask, pod_ask
+from gpupack_scheduling.asks.node_rules import NodeRules
+from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.ledger.placed_job import PlacedJob, PlacedJobTemplate
+from gpupack_scheduling.limits import believed
+
+_TOLD: Final = (
+    "workers",
+    "min_workers",
+    "gpus",
+    "share",
+    "mig",
+    "resource_name",
+    "gpu_models",
+    "min_memory",
+    "interconnect",
+    "spread",
+)
+"""Fields of a GPUJob's spec that decide where its workers may be."""
+
+
+def gang(
+    spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str], *, namespace: str
+) -> core.Gang:
+    """What all workers that start together ask for; no API server has checked `pod_spec`.
+
+    Raises:
+        AskInvalid: a quantity or a selector in the pod spec cannot be read, or a resource is
+            asked that is not served, or GPUs of another resource than the job's.
+    """
+    worker, rules = _read(pod_spec)
+    _require_no_others(worker, spec.resource_name, observed)
+    try:
+        request = _request(spec, worker, rules, observed, namespace=namespace)
+        return core.Gang(spec.least, request, _spread(spec))
+    except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
+        raise AskInvalid(f"spec cannot be planned: {error}") from error
+
+
+def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
+    """What the workers of a job that has places ask for; None: it cannot be read.
+
+    But for what the operator adds to a template, which decides about no place.
+    """
+    template = job.spec.template or PlacedJobTemplate()
+    told = {wire_name(name): getattr(job.spec, name) for name in _TOLD}
+    try:
+        spec = msgspec.convert({k: v for k, v in told.items() if v is not None}, GpuJobSpec)
+        worker = msgspec.json.decode(template.spec, type=dict[str, msgspec.Raw])
+        rules = msgspec.json.decode(template.rules, type=dict[str, msgspec.Raw])
+        pod_spec = msgspec.Raw(msgspec.json.encode(worker | rules))
+        return gang(spec, pod_spec, observed, namespace=job.metadata.namespace)
+    except (AskInvalid, msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _read(pod_spec: msgspec.Raw) -> tuple[objects.PodSpec, NodeRules]:
+    try:
+        return (
+            msgspec.json.decode(pod_spec, type=objects.PodSpec),
+            msgspec.json.decode(pod_spec, type=NodeRules),
+        )
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise AskInvalid(f"podSpec: {error}") from error
+
+
+def _request(
+    spec: GpuJobSpec,
+    worker: objects.PodSpec,
+    rules: NodeRules,
+    observed: Collection[str],
+    *,
+    namespace: str,
+) -> core.Request:
+    for model in spec.gpu_models:
+        core.require_model(model)
+    selector, tolerations = rules.parse()
+    ask = gpu_ask.of_job(spec, observed, namespace=namespace)
+    of_pod = pod_ask.request(worker, ask, selector=selector, tolerations=tolerations)
+    return dataclasses.replace(
+        of_pod,
+        models=spec.gpu_models,
+        min_memory=core.MiB(believed(quantity.mebibytes(spec.min_memory or 0))),
+        interconnect=core.Interconnect(spec.interconnect),
+    )
+
+
+def _require_no_others(worker: objects.PodSpec, resource: str, observed: Collection[str]) -> None:
+    """No node has GPUs of two names: such a worker would hold its place and never start."""
+    for container in (*worker.containers, *worker.init_containers):
+        for name, count in sorted(container.resources.limits.items()):
+            if name in observed and name != resource:
+                raise AskInvalid(
+                    f"container {container.name} asks for {name}: {count}, but the job's GPUs are "
+                    f"{resource}; remove that from its resources, and if those are the GPUs that "
+                    f"you want write resourceName: {name} and gpus: {count} in spec"
+                )
+
+
+def _spread(spec: GpuJobSpec) -> core.Spread:
+    if spec.spread is None:
+        return core.Spread()
+    return core.Spread(
+        max_nodes=spec.spread.max_nodes,
+        one_worker_per_node=spec.spread.one_worker_per_node,
+        same_clique=spec.spread.one_clique,
+    )

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container's limits or a GPUJob's spec ask of GPUs.
+
+gpupack.dev/gpu: N                                      whole GPUs that gpupack hands out
+gpupack.dev/gpu-share: 1, -percent: 1-99, -memory: M    a share of one of them
+gpupack.dev/mig-1g.18gb: N, or another profile's        MIG slices of them
+nvidia.com/gpu: N, or another name that is observed     whole GPUs of another device plugin
+
+The GPUJobs of one namespace try GPUs before they are used, and get no others.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+import gpupack_core as core
+from gpupack_crds import names, quantity
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_scheduling.asks import sharing
+from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.inventory import ACCEPTANCE
+from gpupack_scheduling.limits import MOST_GPUS, believed_on_gpu
+
+Quantities = Mapping[str, str | int | float]
+
+_OF_A_SHARE = (names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
+OURS = (names.GPU, *_OF_A_SHARE)
+
+MILLI_PER_PERCENT = 10
+_WHOLE_PERCENT = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAsk:
+    """Whole GPUs, a share of one, or MIG slices: one of them; `resource` as core spells it."""
+
+    gpus: int | None = None
+    share: core.Share | None = None
+    slices: core.Slices | None = None
+    resource: str = ""
+
+
+def asks(limits: Quantities, observed: Collection[str]) -> bool:
+    """Whether these limits ask for GPUs, well or badly."""
+    return (
+        any(name in limits for name in OURS)
+        or any(name in limits for name in observed)
+        or any(name.startswith(names.MIG_PREFIX) for name in limits)
+    )
+
+
+def read(
+    limits: Quantities,
+    observed: Collection[str],
+    *,
+    annotations: Mapping[str, str],
+    namespace: str,
+) -> GpuAsk:
+    """What the limits of one container ask for, and its pod's annotations.
+
+    Raises:
+        AskInvalid: two kinds at once, more GPUs than any node may have, or a share that is
+            incomplete or out of bounds, or is to be isolated as no share is.
+        QuantityInvalid: a quantity cannot be read.
+    """
+    asked = [name for name in (*OURS, *observed) if name in limits]
+    asked += sorted(name for name in limits if name.startswith(names.MIG_PREFIX))
+    kinds = {names.GPU_SHARE if name in _OF_A_SHARE else name: None for name in asked}
+    if len(kinds) != 1:
+        raise AskInvalid(
+            f"one container asks for {' and '.join(kinds) or 'no GPU'}; ask for one kind of GPU: "
+            f"whole ones ({', '.join((names.GPU, *observed))}), a share ({names.GPU_SHARE}) or MIG "
+            f"slices of one profile ({names.MIG_PREFIX}1g.18gb)"
+        )
+    (kind,) = kinds
+    if kind == names.GPU_SHARE:
+        share = sharing.of_annotations(_share(limits), annotations, namespace=namespace)
+        return GpuAsk(share=share)
+    if kind.startswith(names.MIG_PREFIX):
+        return GpuAsk(slices=_slices(kind, limits[kind]))
+    return GpuAsk(gpus=_whole(kind, limits[kind]), resource=resource_in_core(kind))
+
+
+def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> GpuAsk:
+    """What one worker of a GPUJob asks for.
+
+    Raises:
+        AskInvalid: a resource that is not served, or a share that is out of bounds.
+        QuantityInvalid: a quantity cannot be read.
+    """
+    resource = spec.resource_name
+    if resource != names.GPU and resource not in observed:
+        raise AskInvalid(
+            f"resourceName {resource!r} is not served; use one of: "
+            f"{', '.join((names.GPU, *observed))}"
+        )
+    if spec.mig is not None:
+        if resource != names.GPU:
+            raise AskInvalid(f"{resource} has no mig; remove mig or resourceName")
+        return GpuAsk(slices=core.Slices(spec.mig, spec.gpus or 1))
+    if spec.share is None and namespace == names.ACCEPTANCE_NAMESPACE and resource == names.GPU:
+        return GpuAsk(gpus=spec.gpus, resource=ACCEPTANCE)
+    if spec.share is None:
+        return GpuAsk(gpus=spec.gpus, resource=resource_in_core(resource))
+    if resource != names.GPU:
+        raise AskInvalid(f"GPUs of {resource} cannot be shared; ask for whole ones with gpus")
+    memory = _share_memory("share.memory", spec.share.memory)
+    share = core.Share(core.MilliGpu(spec.share.percent * MILLI_PER_PERCENT), memory)
+    asked = sharing.grouped(
+        share,
+        isolation=spec.share.isolation,
+        share_with=spec.share.share_with,
+        namespace=namespace,
+    )
+    return GpuAsk(gpus=spec.gpus, share=asked)
+
+
+def resource_in_core(name: str) -> str:
+    """How core calls a resource: it knows no name of ours."""
+    return "" if name == names.GPU else name
+
+
+def _whole(kind: str, asked: str | float) -> int:
+    gpus = quantity.count(asked)
+    if gpus > MOST_GPUS:
+        raise AskInvalid(
+            f"{kind} is {gpus}; no node has more than {MOST_GPUS} GPUs: ask for fewer, in more pods"
+        )
+    return gpus
+
+
+def _slices(kind: str, asked: str | float) -> core.Slices:
+    profile, number = names.mig_profile(kind), _whole(kind, asked)
+    if not profile:
+        raise AskInvalid(
+            f"{kind} names no MIG profile; ask for one such as {names.MIG_PREFIX}1g.18gb"
+        )
+    return core.Slices(profile, number)
+
+
+def _share(limits: Quantities) -> core.Share:
+    missing = [name for name in _OF_A_SHARE if name not in limits]
+    if missing:
+        raise AskInvalid(
+            f"a share of a GPU needs {names.GPU_SHARE}: 1 with {names.GPU_PERCENT} and "
+            f"{names.GPU_MEMORY} in the same container; add {' and '.join(missing)}"
+        )
+    slots = quantity.count(limits[names.GPU_SHARE])
+    if slots != 1:
+        raise AskInvalid(
+            f"{names.GPU_SHARE} is {slots}; a container gets one share of one GPU: ask for 1"
+        )
+    memory = _share_memory(names.GPU_MEMORY, limits[names.GPU_MEMORY])
+    return core.Share(_share_milli(limits[names.GPU_PERCENT]), memory)
+
+
+def _share_milli(asked: str | float) -> core.MilliGpu:
+    percent = quantity.count(asked)
+    if percent == _WHOLE_PERCENT:
+        raise AskInvalid(
+            f"{names.GPU_PERCENT} is 100; for a whole GPU ask for {names.GPU}: 1 instead"
+        )
+    if not 0 < percent < _WHOLE_PERCENT:
+        raise AskInvalid(f"{names.GPU_PERCENT} is {percent}; ask for 1 to 99")
+    return core.MilliGpu(percent * MILLI_PER_PERCENT)
+
+
+def _share_memory(name: str, asked: str | float) -> core.MiB:
+    memory = quantity.mebibytes(asked)
+    if not memory:
+        raise AskInvalid(f"{name} is 0; ask for the GPU memory that the share needs, such as 10Gi")
+    return believed_on_gpu(memory)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a pod asks for the GPUs of its worker's place.
+
+That a pod is a worker is its author's word. ResourceQuota counts what the pod asks for and the
+container gets what the place holds, so the two must be the same. CPU and memory may differ:
+kube-scheduler and kubelet hold the pod to what it says itself.
+"""
+
+import gpupack_core as core
+from gpupack_crds import names
+from gpupack_scheduling.asks import sharing
+from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
+from gpupack_scheduling.ledger.claims import Allocation
+
+SLICE = "MIG-"
+"""What NVIDIA's UUIDs of MIG slices begin with, and ours of simulated ones."""
+
+
+def mismatch(request: core.Request, allocation: Allocation) -> str:
+    """Why a pod that asks for this cannot have the place; empty if it can."""
+    asked, held = _asked(request), _held(allocation)
+    if asked == held:
+        return ""
+    return f"the pod asks for {asked}, but its worker's place is {held}; ask for the same GPUs"
+
+
+def _asked(request: core.Request) -> str:
+    if request.share is not None:
+        return _share(request.share.milli, request.share.memory, request.share.group)
+    if request.slices is not None:
+        return _slices(request.slices.number)
+    return _whole(request.gpus or 0, request.resource or names.GPU)
+
+
+def _held(allocation: Allocation) -> str:
+    grants = allocation.placement.devices
+    parts = [_share(grant.milli, grant.memory, grant.group) for grant in grants if grant.shares]
+    cut = sum(grant.uuid.startswith(SLICE) for grant in grants)
+    parts += [_slices(cut)] if cut else []
+    whole = sum(not grant.shares for grant in grants) - cut
+    counts = ({names.GPU: whole} if whole else {}) | dict(allocation.tickets)
+    return " and ".join([*parts, *(_whole(number, name) for name, number in counts.items())])
+
+
+def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
+    isolation, only_with = sharing.held_as(group)
+    kind = "" if isolation == "cooperative" else f"{isolation} "
+    alone = f" beside those of namespace {only_with} alone" if only_with else ""
+    return f"a {kind}share of {milli // MILLI_PER_PERCENT}% and {memory} MiB{alone}"
+
+
+def _slices(number: int) -> str:
+    """Of which profile a place's are is not known here; the agent gives those asked for alone."""
+    return f"{number} MIG slice{'' if number == 1 else 's'}"
+
+
+def _whole(number: int, name: str) -> str:
+    return f"{number} {name}"

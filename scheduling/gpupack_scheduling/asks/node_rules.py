@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes a pod may use, as it says: node selector, required node affinity, tolerations.
+
+They are anybody's words: how much of them is read is bounded here, by what the chart's admission
+policies allow, since pods may be older than those.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_kube import objects
+from gpupack_scheduling.errors import AskInvalid
+
+MOST_CONDITIONS: Final = 512
+"""Labels of nodeSelector, tolerations, terms and their expressions, altogether."""
+
+MOST_VALUES: Final = 4096
+"""Of all expressions together."""
+
+MOST_BYTES: Final = 512 << 10
+"""As JSON. Decoded it may take twenty times as much, for as long as one pod is read."""
+
+_ADVICE = "name nodes by a label that they share"
+
+
+class Toleration(objects.View, frozen=True):
+    """What taint a pod tolerates."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Expression(objects.View, frozen=True):
+    """One requirement of a node selector term."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class Term(objects.View, frozen=True):
+    """Requirements that all must hold."""
+
+    match_expressions: tuple[Expression, ...] = ()
+    match_fields: tuple[Expression, ...] = ()
+
+
+class _Required(objects.View, frozen=True):
+    node_selector_terms: tuple[Term, ...] = ()
+
+
+class _NodeAffinity(objects.View, frozen=True):
+    required: _Required | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(objects.View, frozen=True):
+    """The part of a pod's affinity that decides about nodes."""
+
+    node_affinity: _NodeAffinity | None = None
+
+    @property
+    def terms(self) -> tuple[Term, ...] | None:
+        """Of which one must hold; None: nothing is asked."""
+        required = self.node_affinity and self.node_affinity.required
+        return required.node_selector_terms if required else None
+
+
+class NodeRules(objects.View, frozen=True):
+    """As they stand in a PodSpec."""
+
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: Affinity | None = None
+
+    def parse(self) -> tuple[core.NodeSelector | None, tuple[core.Toleration, ...]]:
+        """The rules as core has them.
+
+        Raises:
+            AskInvalid: there are too many.
+            InvalidSelector, ValueError: one of them means nothing.
+        """
+        terms = self.affinity.terms if self.affinity else None
+        self._require_few(terms or ())
+        return self._selector(terms), tuple(map(_toleration, self.tolerations))
+
+    def _selector(self, terms: tuple[Term, ...] | None) -> core.NodeSelector | None:
+        if not self.node_selector and terms is None:
+            return None
+        parsed = None if terms is None else tuple(map(_term, terms))
+        return core.NodeSelector(tuple(sorted(self.node_selector.items())), parsed)
+
+    def _require_few(self, terms: Sequence[Term]) -> None:
+        expressions = [e for term in terms for e in (*term.match_expressions, *term.match_fields)]
+        _require_at_most(
+            MOST_CONDITIONS,
+            len(self.node_selector) + len(self.tolerations) + len(terms) + len(expressions),
+            "labels, tolerations, terms and expressions",
+        )
+        _require_at_most(MOST_VALUES, sum(len(e.values) for e in expressions), "values")
+
+
+class RawRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The same as bytes: of kube-scheduler's call, or of what the watch sent."""
+
+    node_selector: msgspec.Raw
+    tolerations: msgspec.Raw
+    affinity: msgspec.Raw
+
+    def decode(self) -> NodeRules:
+        """Read them.
+
+        Raises:
+            AskInvalid: they are too long, or not what Kubernetes' types say.
+        """
+        parts = {name: bytes(getattr(self, name)) for name in self.__struct_fields__}
+        size = sum(map(len, parts.values()))
+        _require_at_most(MOST_BYTES, size, "bytes of JSON")
+        try:
+            return NodeRules(
+                node_selector=_read(parts["node_selector"], dict[str, str] | None) or {},
+                tolerations=_read(parts["tolerations"], tuple[Toleration, ...] | None) or (),
+                affinity=_read(parts["affinity"], Affinity | None),
+            )
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise AskInvalid(f"its rules about nodes cannot be read: {error}") from error
+
+
+def _read(raw: bytes, kind: object) -> Any:
+    return msgspec.json.decode(raw, type=kind)
+
+
+def _require_at_most(most: int, found: int, what: str) -> None:
+    if found > most:
+        raise AskInvalid(
+            f"nodeSelector, node affinity and tolerations have {found} {what} in all; at most "
+            f"{most} are read: {_ADVICE}"
+        )
+
+
+def _term(term: Term) -> core.Term:
+    return core.Term(
+        tuple(map(_requirement, term.match_expressions)),
+        tuple(map(_requirement, term.match_fields)),
+    )
+
+
+def _requirement(expression: Expression) -> core.Requirement:
+    return core.Requirement(expression.key, core.Operator(expression.operator), expression.values)
+
+
+def _toleration(toleration: Toleration) -> core.Toleration:
+    return core.Toleration(
+        key=toleration.key,
+        operator=core.TolerationOperator(toleration.operator or "Equal"),
+        value=toleration.value,
+        effect=core.Effect(toleration.effect) if toleration.effect else None,
+    )

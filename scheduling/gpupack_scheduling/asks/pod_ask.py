@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that a pod asks for, read once.
+
+kube-scheduler's calls carry the whole pod. The watch keeps its rules about nodes, which may be
+large, only while it waits behind the queue's gate: kube-scheduler has applied them where bind needs
+to know what a pod asks for.
+"""
+
+import dataclasses
+from collections.abc import Collection
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_crds.errors import QuantityInvalid
+from gpupack_kube import objects
+from gpupack_scheduling.asks import gpu_ask, pod_resources
+from gpupack_scheduling.asks.gpu_ask import GpuAsk
+from gpupack_scheduling.asks.node_rules import RawRules
+from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
+from gpupack_scheduling.ledger.workers import WorkerKey, worker_of
+from gpupack_scheduling.limits import MOST_CPU, MOST_MEMORY
+
+_EVERY_TAINT = (core.Toleration(operator=core.TolerationOperator.EXISTS),)
+
+
+class CalledPodSpec(objects.PodSpec, frozen=True):
+    """A PodSpec whose rules about nodes are not decoded yet."""
+
+    node_selector: msgspec.Raw = msgspec.Raw(b"null")
+    tolerations: msgspec.Raw = msgspec.Raw(b"null")
+    affinity: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class CalledPod(objects.Object, frozen=True):
+    """A pod as kube-scheduler sends it."""
+
+    spec: CalledPodSpec = CalledPodSpec()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PodAsk:
+    """Who asks for what."""
+
+    uid: str
+    namespace: str
+    name: str
+    worker: WorkerKey | None
+    """None: a pod of its own."""
+    request: core.Request | None
+    """None: `refusal` says why it cannot be served, wherever and whenever."""
+    refusal: str = ""
+    priority: int = 0
+    created: float = 0.0
+    """Seconds since the epoch."""
+
+    def served(self) -> core.Request:
+        """The request.
+
+        Raises:
+            AskInvalid: it cannot be served.
+        """
+        if self.request is None:
+            raise AskInvalid(self.refusal)
+        return self.request
+
+
+def of_call(pod: CalledPod, observed: Collection[str]) -> PodAsk:
+    """What a pod asks for that kube-scheduler asks about."""
+    spec = pod.spec
+    raw = RawRules(
+        node_selector=spec.node_selector, tolerations=spec.tolerations, affinity=spec.affinity
+    )
+    return _ask(pod, spec, raw, observed)
+
+
+def of_watch(pod: objects.Pod, observed: Collection[str]) -> PodAsk:
+    """What a pod asks for that the API server shows, on whatever node it may be placed."""
+    return _ask(pod, pod.spec, None, observed)
+
+
+def of_gated(pod: objects.Pod, spec: GatedPodSpec, observed: Collection[str]) -> PodAsk:
+    """What a pod asks for that waits behind the queue's gate."""
+    return _ask(pod, spec, spec.rules, observed)
+
+
+def asks_for_gpus(spec: objects.PodSpec, observed: Collection[str]) -> bool:
+    """Whether any container asks for GPUs by one of our resources or of those observed."""
+    return any(_asks(c, observed) for c in (*spec.containers, *spec.init_containers))
+
+
+def request(
+    spec: objects.PodSpec,
+    ask: GpuAsk,
+    *,
+    selector: core.NodeSelector | None,
+    tolerations: tuple[core.Toleration, ...],
+) -> core.Request:
+    """What a pod with this spec asks for.
+
+    Raises:
+        AskInvalid: CPU or memory that no node has, or that cannot be read.
+    """
+    cpu, memory = pod_resources.needs(spec)
+    for asked, most, unit in ((cpu, MOST_CPU, "milli-CPU"), (memory, MOST_MEMORY, "MiB")):
+        if asked > most:
+            raise AskInvalid(f"it requests {asked} {unit}; no node has more than {most}")
+    return core.Request(
+        gpus=ask.gpus,
+        share=ask.share,
+        slices=ask.slices,
+        resource=ask.resource,
+        cpu=cpu,
+        memory=memory,
+        selector=selector,
+        tolerations=tolerations,
+    )
+
+
+def _ask(
+    pod: CalledPod | objects.Pod,
+    spec: objects.PodSpec,
+    rules: RawRules | None,
+    observed: Collection[str],
+) -> PodAsk:
+    asked, refusal = None, ""
+    try:
+        asked = _request(pod, spec, rules, observed)
+    except (AskInvalid, QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
+        refusal = f"pod {pod.metadata.name}: {error}"
+    return PodAsk(
+        uid=pod.metadata.uid,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        worker=worker_of(pod),
+        request=asked,
+        refusal=refusal,
+        priority=spec.priority,
+        created=created.timestamp() if (created := pod.metadata.creation_timestamp) else 0.0,
+    )
+
+
+def _request(
+    pod: CalledPod | objects.Pod,
+    spec: objects.PodSpec,
+    rules: RawRules | None,
+    observed: Collection[str],
+) -> core.Request:
+    asking = [c for c in pod_resources.long_running(spec) if _asks(c, observed)]
+    if len(asking) != 1:
+        raise AskInvalid(
+            f"{len(asking)} of its containers ask for GPUs; exactly one container or sidecar may, "
+            "and no plain init container"
+        )
+    ask = gpu_ask.read(
+        asking[0].resources.limits,
+        observed,
+        annotations=pod.metadata.annotations,
+        namespace=pod.metadata.namespace,
+    )
+    selector, tolerations = rules.decode().parse() if rules else (None, _EVERY_TAINT)
+    return request(spec, ask, selector=selector, tolerations=tolerations)
+
+
+def _asks(container: objects.Container, observed: Collection[str]) -> bool:
+    return gpu_ask.asks(container.resources.limits, observed)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose shares may be on one GPU, as tenants say it, as it is written down, and as core counts it.
+
+Core knows groups: shares of one group alone are on a GPU together. A group is an isolation, since
+limits are worth nothing beside somebody who has none, and the one namespace whose shares these are,
+or everybody's.
+"""
+
+from collections.abc import Mapping
+from typing import Final, get_args
+
+import gpupack_core as core
+from gpupack_crds import names
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.gpujob import Isolation, ShareWith
+from gpupack_scheduling.errors import AskInvalid
+
+_ANYONE: Final = ""
+_SEPARATOR: Final = "/"
+
+
+def grouped(
+    share: core.Share, *, isolation: Isolation, share_with: ShareWith, namespace: str
+) -> core.Share:
+    """The share, with whom it goes together.
+
+    Raises:
+        AskInvalid: no share is isolated strictly.
+    """
+    if isolation == "strict":
+        raise AskInvalid(
+            "nothing isolates shares of a GPU strictly from each other; ask for whole GPUs, or for "
+            "isolation limited"
+        )
+    only_with = namespace if share_with == "namespace" else _ANYONE
+    return core.Share(
+        share.milli,
+        share.memory,
+        group=_group(isolation, only_with),
+        limited=isolation == "limited",
+    )
+
+
+def of_annotations(
+    share: core.Share, annotations: Mapping[str, str], *, namespace: str
+) -> core.Share:
+    """As grouped, by what a pod of its own says.
+
+    Raises:
+        AskInvalid: it says what cannot be.
+    """
+    isolation = annotations.get(names.ISOLATION_ANNOTATION, "cooperative")
+    share_with = annotations.get(names.SHARE_WITH_ANNOTATION, "anyone")
+    for name, said, kinds in (
+        (names.ISOLATION_ANNOTATION, isolation, get_args(Isolation)),
+        (names.SHARE_WITH_ANNOTATION, share_with, get_args(ShareWith)),
+    ):
+        if said not in kinds:
+            raise AskInvalid(f"annotation {name} is {said[:80]!r}; set it to {' or '.join(kinds)}")
+    return grouped(share, isolation=isolation, share_with=share_with, namespace=namespace)  # type: ignore[arg-type]
+
+
+def group_of(held: DeviceShare) -> str:
+    """What core calls the group of a share that is held."""
+    return _ANYONE if held.whole else _group(held.isolation, held.only_with)
+
+
+def held_as(group: str) -> tuple[str, str]:
+    """The isolation and the one namespace, if it is one's, of a group."""
+    isolation, _, only_with = group.partition(_SEPARATOR)
+    return ("limited" if isolation == "limited" else "cooperative"), only_with
+
+
+def _group(isolation: str, only_with: str) -> str:
+    if isolation == "cooperative" and not only_with:
+        return _ANYONE
+    return f"{isolation}{_SEPARATOR}{only_with}"

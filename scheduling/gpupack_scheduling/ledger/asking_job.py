@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs with what tells an onlooker whether they wait in the queue, and for what.
+
+Whoever decides is asked by the operator, with the pod template that it makes of the job's own. What
+it adds decides about no place, so the job itself says as much.
+"""
+
+from typing import Final
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_core.queueing import WaitReason
+from gpupack_scheduling.ledger.placed_job import (
+    UNREADABLE_RULES,
+    PlacedJob,
+    PlacedJobSpec,
+    PlacedJobStatus,
+)
+
+MOST_RULES_BYTES: Final = 16 << 10
+"""Of what is kept of a job's words about nodes: all that wait are in memory, whosever they are."""
+
+STANDS_IN_QUEUE: Final = frozenset({*WaitReason, *core.Reason})
+"""Reasons that whoever decides gives."""
+
+DOES_NOT_ASK: Final = frozenset(
+    {
+        "CreationForbidden",
+        "InvalidTemplate",
+        "PlanDenied",
+        "PriorityClassMissing",
+        "PriorityClassPreempts",
+    }
+)
+"""The operator's reasons why a job that has not begun is not asked for."""
+
+
+class AskingSpec(PlacedJobSpec, frozen=True):
+    """And how urgent it is."""
+
+    priority: int = 0
+    priority_class_name: str | None = None
+
+
+class AskingStatus(PlacedJobStatus, frozen=True):
+    """And why it waits."""
+
+    reason: str = ""
+
+
+class AskingJob(PlacedJob, frozen=True):
+    """A GPUJob."""
+
+    spec: AskingSpec = AskingSpec()
+    status: AskingStatus = AskingStatus()
+
+    def __post_init__(self) -> None:
+        """Of one that waits it is kept where it may run, unless it has too much to say of that."""
+        super().__post_init__()
+        template = self.spec.template
+        if template is not None and not self.may_move and len(template.rules) > MOST_RULES_BYTES:
+            msgspec.structs.force_setattr(template, "rules", UNREADABLE_RULES)
+
+    @property
+    def keeps_rules(self) -> bool:
+        """Whether it is kept on which nodes it may run."""
+        return self.may_move or self.waits
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is asked for, or is about to be."""
+        status = self.status
+        if not self.may_wait or status.phase != "Pending":
+            return False
+        is_new = not status.attempt and status.reason not in DOES_NOT_ASK
+        return is_new or status.reason in STANDS_IN_QUEUE

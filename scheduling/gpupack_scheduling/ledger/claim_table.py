@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims, and the cluster's arrays kept equal to them.
+
+Invariant: core's cluster holds exactly the pods' claims, those workers' claims that no pod's claim
+covers, the devices of lingering pods that their own claim does not cover, and what `tickets` sets
+aside. Only the two modules take from and give back to the cluster.
+
+A pod covers its worker only if it holds the same devices on the same node. Should the API ever
+say otherwise, both stay held: a device too many is held, never a device twice given out.
+
+A lingering pod is one that the API does not know any more and whose processes still hold GPUs, as
+its node's agent says. The agent may say so before the watch shows that the pod is gone: while the
+pod's claim is there, it is the one that counts, and the moment it ends the lingering one does.
+"""
+
+import dataclasses
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeVar
+
+import gpupack_core as core
+from gpupack_scheduling.inventory import ACCEPTANCE
+from gpupack_scheduling.ledger.changes import Changes
+from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State, WorkerClaim
+from gpupack_scheduling.ledger.lingering import Lingering
+from gpupack_scheduling.ledger.tickets import TicketReservations
+from gpupack_scheduling.ledger.workers import (
+    AttemptKey,
+    WorkerKey,
+    is_lingering,
+    lingering_holder,
+    pod_holder,
+)
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_NO_WORK: Final = {core.Health.FAILED: "failed"}
+"""By grade, why a GPU serves nobody."""
+
+_NO_NEW_WORK: Final = {
+    **_NO_WORK,
+    core.Health.DRAINING: "gets no new work",
+    core.Health.MAINTENANCE: "is in maintenance",
+}
+
+
+class ClaimTable:
+    """Who claims what; `changes` is told of whatever changes."""
+
+    def __init__(self, cluster: core.Cluster, changes: Changes) -> None:
+        self.cluster = cluster
+        self.changes = changes
+        self.workers: dict[WorkerKey, WorkerClaim] = {}
+        self.pods: dict[str, PodClaim] = {}
+        self.lingering: dict[core.NodeName, Mapping[str, Lingering]] = {}
+        """By node and pod UID."""
+        self.contradictions = 0
+        """How often the API showed a device claimed beyond what it has."""
+        self._workers_with_deadline: set[WorkerKey] = set()
+        self._pods_with_deadline: set[str] = set()
+        self._reservations = TicketReservations(cluster)
+        self._of_job: dict[str, set[WorkerKey]] = defaultdict(set)
+        self._serving: dict[WorkerKey, set[str]] = defaultdict(set)
+        self._served: dict[AttemptKey, set[WorkerKey]] = defaultdict(set)
+        """Workers of whom a pod has a claim."""
+
+    def workers_of(self, job_uid: str) -> tuple[WorkerKey, ...]:
+        """The workers of a job that have a claim, of whatever attempt."""
+        return tuple(self._of_job.get(job_uid, ()))
+
+    def pods_of(self, worker: WorkerKey) -> tuple[PodClaim, ...]:
+        """The pods of a worker that have a claim; more than one is somebody's error."""
+        return tuple(self.pods[uid] for uid in sorted(self._serving.get(worker, ())))
+
+    def has_workers(self, attempt: AttemptKey) -> bool:
+        """Whether its workers have places, planned or written: as nobody else can say."""
+        return any(worker.attempt == attempt for worker in self._of_job.get(attempt.job_uid, ()))
+
+    def pods_of_attempt(self, attempt: AttemptKey) -> tuple[PodClaim, ...]:
+        """Pods that have a claim and say to be workers of it."""
+        return tuple(pod for each in self._served.get(attempt, ()) for pod in self.pods_of(each))
+
+    def lingerer(self, node: core.NodeName, uid: str) -> Lingering | None:
+        """Who lingers there and is covered by no pod's claim."""
+        booked = self.cluster.placement_of(lingering_holder(node, uid)) is not None
+        return self.lingering.get(node, {}).get(uid) if booked else None
+
+    def see_all(self) -> None:
+        """Whoever follows the changes is told of everything."""
+        for worker in self.workers:
+            self.changes.attempt(worker.attempt)
+        for claim in self.pods.values():
+            if claim.worker:
+                self.changes.attempt(claim.worker.attempt)
+            else:
+                self.changes.pod(claim.uid)
+        for node, holders in self.lingering.items():
+            for uid in holders:
+                self.changes.lingers(node, uid)
+
+    def places_of(self, attempt: AttemptKey) -> dict[WorkerKey, Allocation]:
+        """What its workers hold by claims of their own, whatever pods hold."""
+        workers = (w for w in self.workers_of(attempt.job_uid) if w.attempt == attempt)
+        return {worker: self.workers[worker].allocation for worker in workers}
+
+    def expire(self, now: float) -> None:
+        """End pods' claims whose deadline has passed; costs nothing for claims that have none."""
+        for uid in [uid for uid in self._pods_with_deadline if self.pods[uid].deadline <= now]:
+            self.drop_pod(uid)
+
+    def after_holds(self) -> core.Cluster | None:
+        """A copy in which the holds on finished pods' GPUs have ended; None while there is none.
+
+        What will stay held then, for a worker or since it lingers, is held there, too.
+        """
+        pods = (self.pods[uid] for uid in self._pods_with_deadline)
+        ending = [claim for claim in pods if self._frees_at_its_end(claim)]
+        if not ending:
+            return None
+        later = self.cluster.fork()
+        reservations = self._reservations.on(later)
+        for claim in ending:
+            later.give_back(pod_holder(claim.uid))
+            reservations.put(pod_holder(claim.uid), None)
+        for node in {claim.allocation.node for claim in ending}:
+            reservations.recompute(node)
+        return later
+
+    def _frees_at_its_end(self, claim: PodClaim) -> bool:
+        lingers = claim.uid in self.lingering.get(claim.allocation.node, {})
+        is_planned = claim.worker is not None and claim.worker in self.workers
+        return claim.state is State.FINISHED and not lingers and not is_planned
+
+    def overdue(self, now: float) -> tuple[WorkerKey, ...]:
+        """Workers whose claim should have been written by now."""
+        return tuple(w for w in self._workers_with_deadline if self.workers[w].deadline <= now)
+
+    def put_worker(self, claim: WorkerClaim) -> None:
+        """Add a worker's claim or replace the one there is."""
+        self.workers[claim.worker] = claim
+        _mark(self._workers_with_deadline, claim.worker, deadline=claim.deadline)
+        self._of_job[claim.worker.attempt.job_uid].add(claim.worker)
+        self._book_worker(claim.worker)
+        self.changes.attempt(claim.worker.attempt)
+
+    def drop_worker(self, worker: WorkerKey) -> None:
+        """End a worker's claim. Its pod's claim, if there is one, stays."""
+        if self.workers.pop(worker, None) is None:
+            return
+        self._workers_with_deadline.discard(worker)
+        _discard(self._of_job, worker.attempt.job_uid, worker)
+        self._book_worker(worker)
+        self.changes.attempt(worker.attempt)
+
+    def put_pod(self, claim: PodClaim) -> None:
+        """Add a pod's claim or replace the one there is."""
+        before = self.pods.get(claim.uid)
+        self.pods[claim.uid] = claim
+        _mark(self._pods_with_deadline, claim.uid, deadline=claim.deadline)
+        if before and before.worker and before.worker != claim.worker:
+            self._leave(claim.uid, before.worker)
+        if before and before.worker != claim.worker:
+            self.changes.pod(claim.uid)
+        if claim.worker:
+            self._serving[claim.worker].add(claim.uid)
+            self._served[claim.worker.attempt].add(claim.worker)
+            self._book_worker(claim.worker)
+            self.changes.attempt(claim.worker.attempt)
+        else:
+            self.changes.pod(claim.uid)
+        self._book(pod_holder(claim.uid), claim.allocation)
+        self._book_lingering(claim.allocation.node, claim.uid)
+        if before and before.allocation.node != claim.allocation.node:
+            self._book_lingering(before.allocation.node, claim.uid)
+
+    def drop_pod(self, uid: str) -> None:
+        """End a pod's claim. Its worker's claim, if there is one, counts again."""
+        claim = self.pods.pop(uid, None)
+        if claim is None:
+            return
+        self._pods_with_deadline.discard(uid)
+        self._book(pod_holder(uid), None)
+        self._book_lingering(claim.allocation.node, uid)
+        if claim.worker:
+            self._leave(uid, claim.worker)
+        else:
+            self.changes.pod(uid)
+
+    def node_changed(self, name: core.NodeName) -> None:
+        """The cluster has other devices there now."""
+        self._reservations.recompute(name)
+        self.changes.node(name)
+
+    def lingering_on(self, node: core.NodeName, holders: Mapping[str, Lingering]) -> None:
+        """These pods, by UID, linger on a node and no others."""
+        before = self.lingering.pop(node, {})
+        if holders:
+            self.lingering[node] = holders
+        for uid in sorted(before.keys() | holders.keys()):
+            self._book_lingering(node, uid)
+
+    def allocation(self, placement: core.Placement) -> Allocation:
+        """What a decision of core's holds: of observed GPUs so many, whichever they are."""
+        resource = self._resource_of(placement)
+        if not resource:
+            return Allocation(placement)
+        unnamed = dataclasses.replace(placement, devices=())
+        return Allocation(unnamed, {resource: len(placement.devices)})
+
+    def _resource_of(self, placement: core.Placement) -> str:
+        """By which name another plugin hands its devices out, all by the same one; empty: ours."""
+        node, granted = self.cluster.node(placement.node), {g.uuid for g in placement.devices}
+        devices = node.devices if node else ()
+        found = next((device.resource for device in devices if device.uuid in granted), "")
+        return "" if found == ACCEPTANCE else found
+
+    def obstacle(self, allocation: Allocation, *, may_be_left: bool = False) -> str:
+        """Why a held place cannot be used now; empty if it can.
+
+        Args:
+            allocation: the place.
+            may_be_left: nobody has gone there yet, so that another may be found where its GPUs
+                get no new work any more.
+        """
+        node = self.cluster.node(allocation.node)
+        if node is None:
+            return f"node {allocation.node} has no GPU inventory"
+        if not node.ready:
+            return (
+                f"node {allocation.node} is not ready, or its kubelet has no GPUs to hand out now"
+            )
+        refused = _NO_NEW_WORK if may_be_left else _NO_WORK
+        return self._devices_obstacle(allocation, node, refused) or self._tickets_obstacle(
+            allocation, node
+        )
+
+    def _tickets_obstacle(self, allocation: Allocation, node: core.Node) -> str:
+        for resource in allocation.tickets:
+            there = sum(device.resource == resource for device in node.devices)
+            if not there:
+                return f"node {node.name} does not hand out {resource}"
+            if self._reservations.needed(node.name, resource) > there:
+                return f"more {resource} are claimed on node {node.name} than it has"
+        return ""
+
+    def _devices_obstacle(
+        self, allocation: Allocation, node: core.Node, refused: Mapping[core.Health, str]
+    ) -> str:
+        devices = {device.uuid: device for device in node.devices}
+        for grant in allocation.placement.devices:
+            device = devices.get(grant.uuid)
+            if device is None:
+                return f"GPU {grant.uuid} is not on node {node.name} any more"
+            if device.health in refused:
+                return f"GPU {grant.uuid} on node {node.name} {refused[device.health]}"
+            if self._is_overbooked(node.name, device):
+                return f"GPU {grant.uuid} on node {node.name} is claimed by others too"
+        return ""
+
+    def report_overbooked(self, placement: core.Placement, *, of: str) -> None:
+        """Log and count it when a place just adopted from the API is not free: nobody may.
+
+        With what lingers there is no contradiction: it may be reported after the place was given.
+        """
+        node = self.cluster.node(placement.node)
+        granted = {grant.uuid for grant in placement.devices}
+        for device in node.devices if node else ():
+            if device.uuid in granted and self._is_overbooked(
+                placement.node, device, with_lingering=False
+            ):
+                self.contradictions += 1
+                log.error(
+                    "GPU %s on node %s is claimed beyond what it has, by %s too; all stay held",
+                    *(device.uuid, placement.node, of),
+                )
+
+    def _is_overbooked(
+        self, node: core.NodeName, device: core.Device, *, with_lingering: bool = True
+    ) -> bool:
+        holders = self.cluster.holders_of(node=node, uuid=device.uuid)
+        counted = [each for each in holders if with_lingering or not is_lingering(each)]
+        grants = list(self._grants_of(counted, device.uuid))
+        return len(grants) > 1 and (
+            sum(grant.milli for grant in grants) > core.WHOLE_GPU
+            or sum(grant.memory for grant in grants) > device.memory
+            or sum(grant.shares for grant in grants) > device.max_shares
+        )
+
+    def _grants_of(
+        self, holders: Iterable[core.Holder], uuid: core.DeviceUuid
+    ) -> Iterator[core.Grant]:
+        for holder in holders:
+            placement = self.cluster.placement_of(holder)
+            yield from (g for g in placement.devices if g.uuid == uuid) if placement else ()
+
+    def _leave(self, uid: str, worker: WorkerKey) -> None:
+        _discard(self._serving, worker, uid)
+        if worker not in self._serving:
+            _discard(self._served, worker.attempt, worker)
+        self._book_worker(worker)
+        self.changes.attempt(worker.attempt)
+
+    def _book_worker(self, worker: WorkerKey) -> None:
+        claim = self.workers.get(worker)
+        counted = claim is not None and not self._is_covered(claim)
+        self._book(worker.holder, claim.allocation if claim and counted else None)
+
+    def _is_covered(self, claim: WorkerClaim) -> bool:
+        pods = self.pods_of(claim.worker)
+        return any(_covers(pod.allocation, claim.allocation) for pod in pods)
+
+    def _book_lingering(self, node: core.NodeName, uid: str) -> None:
+        lingers = self.lingering.get(node, {}).get(uid)
+        placement = lingers.placement if lingers else None
+        pod = self.pods.get(uid)
+        counted = placement is not None and not (pod and _names_all(pod.placement, placement))
+        allocation = Allocation(placement) if placement and counted else None
+        self._book(lingering_holder(node, uid), allocation)
+        self.changes.lingers(node, uid)
+
+    def _book(self, holder: core.Holder, allocation: Allocation | None) -> None:
+        """Make a holder hold exactly this place."""
+        held, wanted = (
+            self.cluster.placement_of(holder),
+            allocation.placement if allocation else None,
+        )
+        if held != wanted:
+            if held is not None:
+                self.cluster.give_back(holder)
+                self._reservations.recompute(held.node)
+                self.changes.given_back(held.node)
+            if wanted is not None:
+                self.cluster.adopt(holder, wanted)
+                self._reservations.recompute(wanted.node)
+        self._reservations.put(holder, allocation)
+
+
+def _covers(pod: Allocation, worker: Allocation) -> bool:
+    """Whether a pod's place is its worker's: the same devices, or at least as many GPUs."""
+    return (
+        pod.node == worker.node
+        and set(pod.placement.devices) == set(worker.placement.devices)
+        and all(pod.tickets.get(name, 0) >= number for name, number in worker.tickets.items())
+    )
+
+
+def _names_all(claimed: core.Placement, lingering: core.Placement) -> bool:
+    """Whether a pod's claim holds every device that it is said to linger on."""
+    uuids = {grant.uuid for grant in claimed.devices}
+    return claimed.node == lingering.node and all(g.uuid in uuids for g in lingering.devices)
+
+
+def _mark(with_deadline: set[K], key: K, *, deadline: float) -> None:
+    """Keep the keys of claims that end by themselves apart: there are few at a time."""
+    if math.isfinite(deadline):
+        with_deadline.add(key)
+    else:
+        with_deadline.discard(key)
+
+
+def _discard(groups: dict[K, set[V]], key: K, value: V) -> None:
+    groups[key].discard(value)
+    if not groups[key]:
+        del groups[key]

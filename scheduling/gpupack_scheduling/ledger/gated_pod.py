@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pod of its own behind the queue's gate, as far as the watch keeps it.
+
+The queue knows neither volumes nor ports nor other pods' labels. A pod that has to do with those is
+let in by it all the same, and finds its node among those that kube-scheduler's own filters leave.
+"""
+
+from typing import Final
+
+import msgspec
+
+from gpupack_crds import names
+from gpupack_kube import objects
+from gpupack_scheduling.asks.node_rules import RawRules
+
+MOST_BYTES: Final = 2048
+"""Of rules about nodes, as JSON. All pods that wait keep theirs; one with longer rules is let
+through to filter, which reads them in kube-scheduler's call and asks the queue then."""
+
+MOST_PARTS: Final = 256
+"""Containers, and resources that they name; of pods with more no more is kept, likewise."""
+
+_NULL: Final = msgspec.Raw(b"null")
+_ANYWHERE: Final = frozenset(
+    {"name", "configMap", "secret", "emptyDir", "projected", "downwardAPI", "hostPath", "image"}
+)
+"""Volumes that every node can have; of the others kube-scheduler knows where they are."""
+_NOTHING: Final = frozenset({b"null", b"{}", b"[]"})
+
+
+class GatedPodSpec(objects.PodSpec, frozen=True):
+    """Of a pod that nothing but the queue's gate keeps from its scheduler.
+
+    Attributes:
+        rules: which nodes it may use, as bytes; they are parsed when the pod is to wait.
+        pinnable: nothing else that kube-scheduler filters nodes by depends on the node.
+    """
+
+    rules: RawRules = RawRules(node_selector=_NULL, tolerations=_NULL, affinity=_NULL)
+    pinnable: bool = False
+
+
+class _Container(objects.Container, frozen=True):
+    ports: msgspec.Raw = _NULL
+
+
+class _Affinity(objects.View, frozen=True):
+    pod_affinity: msgspec.Raw = _NULL
+    pod_anti_affinity: msgspec.Raw = _NULL
+
+
+class RawPodSpec(objects.PodSpec, frozen=True):
+    """As the watch sends it; `reduced` is what is kept."""
+
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
+    node_selector: msgspec.Raw = _NULL
+    tolerations: msgspec.Raw = _NULL
+    affinity: msgspec.Raw = _NULL
+    topology_spread_constraints: msgspec.Raw = _NULL
+    resource_claims: msgspec.Raw = _NULL
+    volumes: msgspec.Raw = _NULL
+
+    def reduced(self) -> objects.PodSpec:
+        """Without its rules about nodes, unless it waits behind our gate and they are short."""
+        kept = {name: getattr(self, name) for name in objects.PodSpec.__struct_fields__}
+        kept["containers"] = _without_ports(self.containers)
+        kept["init_containers"] = _without_ports(self.init_containers)
+        rules = (self.node_selector, self.tolerations, self.affinity)
+        is_short = sum(len(bytes(each)) for each in rules) <= MOST_BYTES
+        if not (is_gated(self) and is_short):
+            return objects.PodSpec(**kept)
+        # A Raw is a view of the whole answer, which would be kept with it.
+        copies = dict(zip(RawRules.__struct_fields__, (raw.copy() for raw in rules), strict=True))
+        return GatedPodSpec(rules=RawRules(**copies), pinnable=self._is_pinnable(), **kept)
+
+    def _is_pinnable(self) -> bool:
+        near = _read(self.affinity, _Affinity)
+        volumes = _read(self.volumes, tuple[dict[str, msgspec.Raw], ...])
+        if near is _UNREADABLE or volumes is _UNREADABLE:
+            return False
+        given = volumes if isinstance(volumes, tuple) else ()
+        if not all(volume.keys() <= _ANYWHERE for volume in given):
+            return False
+        raws = [self.topology_spread_constraints, self.resource_claims]
+        if isinstance(near, _Affinity):
+            raws += [near.pod_affinity, near.pod_anti_affinity]
+        containers = (*self.containers, *self.init_containers)
+        has_ports = any(b"hostPort" in bytes(c.ports) for c in containers)
+        return not has_ports and all(bytes(raw) in _NOTHING for raw in raws)
+
+
+_UNREADABLE: Final = object()
+
+
+def _without_ports(containers: tuple[_Container, ...]) -> tuple[objects.Container, ...]:
+    return tuple(
+        objects.Container(name=c.name, resources=c.resources, restart_policy=c.restart_policy)
+        for c in containers
+    )
+
+
+def bounded(pod: objects.Pod) -> objects.Pod:
+    """The pod as it is kept while it waits; of one with too many parts no more than its gate."""
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    parts = len(containers) + len(pod.spec.overhead)
+    parts += sum(len(c.resources.requests) + len(c.resources.limits) for c in containers)
+    if parts <= MOST_PARTS:
+        return pod
+    spec = objects.PodSpec(scheduling_gates=pod.spec.scheduling_gates)
+    return objects.Pod(metadata=pod.metadata, spec=spec)
+
+
+def is_gated(spec: objects.PodSpec) -> bool:
+    """Whether our gate is the only one: a pod that waits for others, too, would hold GPUs idle."""
+    return tuple(gate.name for gate in spec.scheduling_gates) == (names.QUEUE_GATE,)
+
+
+def _read(raw: msgspec.Raw, kind: object) -> object:
+    try:
+        return msgspec.json.decode(raw, type=kind | None)  # type: ignore[operator]
+    except (msgspec.MsgspecError, RecursionError):
+        return _UNREADABLE

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs as the watch shows them: which attempt is admitted, and where it is placed."""
+
+import dataclasses
+import datetime as dt
+from typing import Final
+
+import gpupack_core as core
+from gpupack_crds.placement import WorkerPlacement, by_worker
+from gpupack_scheduling.ledger import claims
+from gpupack_scheduling.ledger.claim_table import ClaimTable
+from gpupack_scheduling.ledger.claims import Allocation, State, WorkerClaim
+from gpupack_scheduling.ledger.placed_job import PlacedAttempt, PlacedJob, PlacedPreemption
+from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
+
+ATTEMPTS_TOLD: Final = 4
+"""Of a job. Each change of it is seen, so more matter to nobody but after a start."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShownJob:
+    """What the watch last showed of a GPUJob, as far as the queue asks.
+
+    Attributes:
+        attempt: the current one.
+        may_wait: False: it has ended, is suspended or is being deleted.
+        created_at, started_at: of the job, and of the current attempt.
+        ends_at: when its deadline is over.
+        priority: by which it was admitted.
+        preemption: who is stopped for it while it waits.
+        attempts: the last few, the newest last.
+        tickets: what the kubelet counts for a worker whose devices the status does not name.
+        movable: as it was shown, where it has places and may be moved to others.
+        least, extra: workers that start together, and those that may run beside them.
+        held_since: since when it has its GPUs, over its revisions; None: since the attempt began.
+    """
+
+    attempt: AttemptKey
+    may_wait: bool
+    created_at: dt.datetime | None
+    started_at: dt.datetime | None
+    ends_at: dt.datetime | None
+    priority: int
+    preemption: PlacedPreemption | None
+    attempts: tuple[PlacedAttempt, ...]
+    tickets: dict[str, int]
+    movable: PlacedJob | None = None
+    least: int = 1
+    extra: int = 0
+    held_since: dt.datetime | None = None
+
+
+class Jobs:
+    """A reflector's store."""
+
+    def __init__(self, table: ClaimTable) -> None:
+        self._claims = table
+        self._shown: dict[str, ShownJob] = {}
+
+    def shown(self, job_uid: str) -> ShownJob | None:
+        """What is known of a GPUJob; None: the watch has not shown it, or it is gone."""
+        return self._shown.get(job_uid)
+
+    def is_known(self, attempt: AttemptKey) -> bool:
+        """Whether the watch has shown this attempt, or a later one of the same job."""
+        shown = self._shown.get(attempt.job_uid)
+        return shown is not None and shown.attempt.number >= attempt.number
+
+    def see_all(self) -> None:
+        """Whoever follows the changes is told of everything."""
+        for uid in self._shown:
+            self._claims.changes.job(uid)
+
+    def upsert(self, job: PlacedJob) -> None:
+        """A GPUJob appeared or changed."""
+        attempt = _attempt(job)
+        self._shown[attempt.job_uid] = _shown(job, attempt)
+        self._claims.changes.job(attempt.job_uid)
+        written = self._written(job, attempt)
+        for worker in self._claims.workers_of(attempt.job_uid):
+            was_written = self._claims.workers[worker].state is State.WRITTEN
+            is_superseded = worker.attempt.number <= attempt.number
+            comes_beside = bool(written) and worker.attempt == attempt
+            comes_beside = comes_beside and worker.index >= job.spec.least
+            if worker not in written and (was_written or (is_superseded and not comes_beside)):
+                self._claims.drop_worker(worker)
+        for claim in written.values():
+            self._see_written(claim)
+
+    def remove(self, job: PlacedJob) -> None:
+        """A GPUJob is gone; its pods hold what they hold until they are gone too."""
+        self._forget(job.metadata.uid)
+
+    def replace(self, jobs: list[PlacedJob]) -> None:
+        """These are all GPUJobs. A plan may be for one younger than the list."""
+        listed = {job.metadata.uid for job in jobs}
+        for uid in sorted(self._shown.keys() - listed):
+            self._forget(uid)
+        for job in jobs:
+            self.upsert(job)
+
+    def _forget(self, job_uid: str) -> None:
+        self._shown.pop(job_uid, None)
+        self._claims.changes.job(job_uid)
+        for worker in self._claims.workers_of(job_uid):
+            self._claims.drop_worker(worker)
+
+    def _see_written(self, claim: WorkerClaim) -> None:
+        if self._claims.workers.get(claim.worker) != claim:
+            self._claims.put_worker(claim)
+            worker = claim.worker
+            name = f"worker {worker.index} of {worker.attempt}"
+            self._claims.report_overbooked(claim.placement, of=name)
+
+    def _written(self, job: PlacedJob, attempt: AttemptKey) -> dict[WorkerKey, WorkerClaim]:
+        if not job.status.holds_placement:
+            return {}
+        needs = job.needs
+        found = (
+            self._claim(attempt, job, placed, needs) for placed in by_worker(job.status.placement)
+        )
+        return {claim.worker: claim for claim in found}
+
+    def _claim(
+        self,
+        attempt: AttemptKey,
+        job: PlacedJob,
+        placed: WorkerPlacement,
+        needs: tuple[core.MilliCpu, core.MiB],
+    ) -> WorkerClaim:
+        """CPU and memory are those of the plan; the status does not tell them after a restart."""
+        worker = WorkerKey(attempt, placed.worker)
+        planned = self._claims.workers.get(worker)
+        cpu, memory = (planned.placement.cpu, planned.placement.memory) if planned else needs
+        held = claims.believed(placed.devices)
+        placement = claims.placement(placed.node, held, cpu=cpu, memory=memory)
+        allocation = Allocation(placement, {} if placed.devices else job.tickets)
+        return WorkerClaim(worker=worker, allocation=allocation, state=State.WRITTEN)
+
+
+def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
+    return ShownJob(
+        attempt=attempt,
+        may_wait=job.may_wait,
+        created_at=job.metadata.creation_timestamp,
+        started_at=job.started_at,
+        ends_at=job.ends_at,
+        priority=job.status.priority,
+        preemption=job.status.preemption,
+        attempts=job.status.attempts[-ATTEMPTS_TOLD:],
+        tickets=job.tickets,
+        movable=job if job.may_move else None,
+        least=job.spec.least,
+        extra=job.spec.extra,
+        held_since=job.status.held_since,
+    )
+
+
+def _attempt(job: PlacedJob) -> AttemptKey:
+    return AttemptKey(
+        namespace=job.metadata.namespace,
+        job=job.metadata.name,
+        job_uid=job.metadata.uid,
+        number=job.status.attempt,
+    )

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What calls do to the claims: plans, assumptions, binds. See the package for the picture."""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+import gpupack_core as core
+from gpupack_crds.acceptance import Acceptance
+from gpupack_scheduling.asks.pod_ask import PodAsk
+from gpupack_scheduling.ledger.arrivals import Arrivals
+from gpupack_scheduling.ledger.changes import Changes
+from gpupack_scheduling.ledger.claim_table import ClaimTable
+from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State, WorkerClaim
+from gpupack_scheduling.ledger.jobs import Jobs
+from gpupack_scheduling.ledger.nodes import NodeStores
+from gpupack_scheduling.ledger.pods import Pods
+from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
+
+Clock = Callable[[], float]
+"""Monotonic seconds."""
+
+ASK_AGAIN_SECONDS: Final = 5.0
+"""After an answer that does not end an overdue plan."""
+
+UNTOLD: Final = "untold"
+"""Instead of the version under which a place will be written: nobody knows of it yet."""
+
+TIE_SEED: Final = 0
+"""Ties between nodes go by an order drawn from this and the names: the same after every start,
+whatever order the API lists nodes in, and the same in gpupack-simulator."""
+
+
+class Outcome(enum.Enum):
+    """What became of a write: a Binding, a plan into a GPUJob's status, an opened gate."""
+
+    LANDED = enum.auto()
+    NOT_LANDED = enum.auto()
+    """It is known that it was not written and never will be."""
+    GONE = enum.auto()
+    """The object is gone, whether it was written or not; the watch may not have shown that yet."""
+    UNKNOWN = enum.auto()
+
+
+class Ledger:
+    """Who holds what, and for how long.
+
+    Attributes:
+        cluster: what is free, as arrays; read it, never change it.
+        claims: who claims what.
+        nodes, gpus, jobs, pods: stores for reflectors.
+        maintained: GPUNodes of which something is in maintenance, by name; to be read.
+        failed: GPUs that failed, by node, and why; to be read.
+        learner: what pods have asked for so far.
+        changes: what has changed since somebody last looked.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        observed_resources: Collection[str] = (),
+        acceptance: Acceptance | None = None,
+        tie_seed: int | None = TIE_SEED,
+    ) -> None:
+        self._clock = clock
+        self.cluster = core.Cluster(tie_seed=tie_seed)
+        self.changes = Changes()
+        self.claims = ClaimTable(self.cluster, self.changes)
+        stores = NodeStores(self.cluster, self.claims, observed_resources, acceptance)
+        self.nodes, self.gpus = stores.nodes, stores.gpus
+        self.maintained, self.failed = stores.maintained, stores.failed
+        self.jobs = Jobs(self.claims)
+        self.learner = core.Learner()
+        arrivals = Arrivals(self.learner)
+        self.pods = Pods(
+            self.claims, arrivals, observed_resources, clock=clock, listed=stores.retry
+        )
+
+    def expire(self) -> None:
+        """End assumptions whose deadline has passed. Every call begins with this."""
+        self.claims.expire(self._clock())
+
+    def simulated(self, node: str) -> frozenset[str]:
+        """UUIDs of a node's GPUs that do not exist."""
+        told = self.gpus.items.get(node)
+        return (
+            frozenset(each.uuid for each in told.status.devices if each.simulated)
+            if told
+            else frozenset()
+        )
+
+    def is_planned(self, attempt: AttemptKey) -> bool:
+        """Whether places are held for it that nobody has shown as written yet."""
+        return bool(self._unwritten(attempt))
+
+    def plan_of(self, attempt: AttemptKey) -> tuple[WorkerClaim, ...]:
+        """What is held for an attempt, planned or written, by worker index."""
+        workers = [w for w in self.claims.workers_of(attempt.job_uid) if w.attempt == attempt]
+        return tuple(self.claims.workers[w] for w in sorted(workers, key=lambda w: w.index))
+
+    def hold_plan(
+        self,
+        attempt: AttemptKey,
+        placements: Iterable[core.Placement],
+        *,
+        seconds: float,
+        version: str = "",
+    ) -> None:
+        """Hold places for all workers until the watch shows them written.
+
+        If it has not after `seconds` they are overdue, and whoever can ask the API settles it.
+        """
+        self.drop_plans(attempt.job_uid)
+        now = self._clock()
+        for index, placement in enumerate(placements):
+            claim = WorkerClaim(
+                worker=WorkerKey(attempt, index),
+                allocation=self.claims.allocation(placement),
+                state=State.PLANNED,
+                since=now,
+                deadline=now + seconds,
+                version=version,
+            )
+            self.claims.put_worker(claim)
+
+    def hold_beside(self, worker: WorkerKey, placement: core.Placement, *, seconds: float) -> None:
+        """Hold a place for one more worker of an attempt that is planned or written.
+
+        With what is still to be written of it; else for `seconds`, and under no version: nobody
+        has been told of it who could write it.
+        """
+        now = self._clock()
+        beside = next(iter(self._unwritten(worker.attempt)), None)
+        claim = WorkerClaim(
+            worker=worker,
+            allocation=self.claims.allocation(placement),
+            state=State.PLANNED,
+            since=beside.since if beside else now,
+            deadline=beside.deadline if beside else now + seconds,
+            version=beside.version if beside else UNTOLD,
+        )
+        self.claims.put_worker(claim)
+
+    def renew_plan(self, attempt: AttemptKey, *, seconds: float, version: str = "") -> None:
+        """Hold a plan for `seconds` from now; what is written needs no deadline."""
+        now = self._clock()
+        for claim in self.plan_of(attempt):
+            if claim.state is State.PLANNED:
+                renewed = dataclasses.replace(
+                    claim, since=now, deadline=now + seconds, version=version
+                )
+                self.claims.put_worker(renewed)
+
+    def overdue_plans(self) -> tuple[tuple[WorkerClaim, ...], ...]:
+        """What should have been written by now and is not, by attempt and worker index."""
+        overdue = self.claims.overdue(self._clock())
+        return tuple(map(self._unwritten, dict.fromkeys(worker.attempt for worker in overdue)))
+
+    def settle_plan(self, plan: tuple[WorkerClaim, ...], outcome: Outcome) -> None:
+        """Say what a read told about an overdue plan, unless it has changed meanwhile.
+
+        What landed is held until the watch shows it, and asked about again, as the unknown is.
+        """
+        if self._unwritten(plan[0].worker.attempt) != plan:
+            return
+        later = self._clock() + ASK_AGAIN_SECONDS
+        for claim in plan:
+            if outcome is Outcome.NOT_LANDED:
+                self.claims.drop_worker(claim.worker)
+            else:
+                self.claims.put_worker(dataclasses.replace(claim, deadline=later))
+
+    def _unwritten(self, attempt: AttemptKey) -> tuple[WorkerClaim, ...]:
+        held = self.plan_of(attempt)
+        return tuple(claim for claim in held if claim.state is State.PLANNED)
+
+    def drop_plans(self, job_uid: str) -> None:
+        """End the job's planned claims; written ones end with their attempt alone."""
+        for worker in self.claims.workers_of(job_uid):
+            if self.claims.workers[worker].state is State.PLANNED:
+                self.claims.drop_worker(worker)
+
+    def drop_unusable(self, attempt: AttemptKey) -> None:
+        """End its planned claims of places where no new work is to go any more."""
+        for claim in self._unwritten(attempt):
+            if self.claims.obstacle(claim.allocation, may_be_left=True):
+                self.claims.drop_worker(claim.worker)
+
+    def assume(self, ask: PodAsk, placement: core.Placement, *, seconds: float) -> PodClaim:
+        """Hold a place for a pod until its bind comes, or for `seconds`."""
+        return self.hold(ask, self.claims.allocation(placement), seconds=seconds)
+
+    def hold(self, ask: PodAsk, allocation: Allocation, *, seconds: float) -> PodClaim:
+        """Hold what a decision made before has given it, until its bind comes, or for `seconds`."""
+        claim = self._claim(ask, allocation, State.ASSUMED)
+        held = dataclasses.replace(claim, deadline=self._clock() + seconds)
+        self.claims.put_pod(held)
+        return held
+
+    def renew(self, claim: PodClaim, *, seconds: float) -> None:
+        """Hold an assumed place for `seconds` from now."""
+        if claim.state is State.ASSUMED:
+            self.claims.put_pod(dataclasses.replace(claim, deadline=self._clock() + seconds))
+
+    def release(self, claim: PodClaim) -> None:
+        """Give an assumed place back."""
+        if claim.state is State.ASSUMED:
+            self.claims.drop_pod(claim.uid)
+
+    def start_bind(self, ask: PodAsk, allocation: Allocation) -> PodClaim:
+        """Hold a place while its Binding is on the way."""
+        before = self.claims.pods.get(ask.uid)
+        claim = dataclasses.replace(
+            self._claim(ask, allocation, State.BINDING),
+            may_have_landed=before is not None and before.may_have_landed,
+        )
+        self.claims.put_pod(claim)
+        return claim
+
+    def end_bind(self, uid: str, outcome: Outcome) -> None:
+        """Say what became of a Binding. What a watch event said meanwhile stands."""
+        claim = self.claims.pods.get(uid)
+        if claim is None or claim.state not in {State.BINDING, State.UNANSWERED}:
+            return
+        if outcome is Outcome.UNKNOWN and claim.state is State.BINDING:
+            self._move(claim, State.UNANSWERED)
+        self.settle(claim, outcome)
+
+    def unconfirmed(self, *, older_than_seconds: float) -> tuple[PodClaim, ...]:
+        """Claims whose Binding was sent and that no watch event has shown for so long."""
+        before = self._clock() - older_than_seconds
+        states = {State.UNANSWERED, State.LANDED}
+        pods = self.claims.pods.values()
+        return tuple(c for c in pods if c.state in states and c.since <= before)
+
+    def settle(self, claim: PodClaim, outcome: Outcome) -> None:
+        """Say what a read told about an unconfirmed claim, unless it has changed meanwhile."""
+        if self.claims.pods.get(claim.uid) is not claim:
+            return
+        if outcome is Outcome.GONE:
+            self.pods.is_gone(claim.uid)
+        if outcome in {Outcome.GONE, Outcome.NOT_LANDED}:
+            self.claims.drop_pod(claim.uid)
+        elif outcome is Outcome.LANDED:
+            self._move(claim, State.LANDED)
+
+    def age_seconds(self, claim: PodClaim | WorkerClaim) -> float:
+        """How long the claim has been in its state, or since its plan was last answered."""
+        return self._clock() - claim.since
+
+    def _move(self, claim: PodClaim, state: State) -> None:
+        moved = dataclasses.replace(
+            claim, state=state, since=self._clock(), may_have_landed=state is State.UNANSWERED
+        )
+        self.claims.put_pod(moved)
+
+    def _claim(self, ask: PodAsk, allocation: Allocation, state: State) -> PodClaim:
+        return PodClaim(
+            uid=ask.uid,
+            namespace=ask.namespace,
+            name=ask.name,
+            allocation=allocation,
+            state=state,
+            worker=ask.worker,
+            since=self._clock(),
+            priority=ask.priority,
+            created=ask.created,
+        )

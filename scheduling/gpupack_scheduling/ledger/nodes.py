@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes and GPUNodes, joined into core's nodes.
+
+A node is known to core while both are there. One whose inventory contradicts itself or another's
+gets no work, and is tried again whenever any node changes.
+
+A GPU that the agents of two nodes list belongs to the node that had it before, as long as this
+process runs; else to the one on which gpupack has bound pods to the GPUs in dispute; else neither
+node gets work. Times decide nothing: those in a status are its agent's own word, and when a GPUNode
+was made says nothing about what was listed later.
+
+Of an owned node its GPUNode also tells which pods linger there. Those of an observed node are no
+claims: its pods count by their requests.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from collections.abc import Set as AbstractSet
+from typing import Generic, TypeVar
+
+import gpupack_core as core
+from gpupack_crds.acceptance import Acceptance
+from gpupack_crds.gpunode import GpuNodeSpec
+from gpupack_crds.kinds import GpuNode
+from gpupack_kube import objects
+from gpupack_scheduling.errors import InventoryInvalid
+from gpupack_scheduling.inventory import core_node
+from gpupack_scheduling.ledger.claim_table import ClaimTable
+from gpupack_scheduling.ledger.lingering import lingering
+from gpupack_scheduling.ledger.listings import Listings
+from gpupack_scheduling.ledger.workers import is_lingering
+from gpupack_scheduling.speeds import Speeds
+
+log = logging.getLogger(__name__)
+
+
+T = TypeVar("T", bound=objects.Object)
+
+
+class ByName(Generic[T]):
+    """A reflector's store: the objects of one cluster-scoped kind."""
+
+    def __init__(self, changed: Callable[[Collection[str]], None]) -> None:
+        self.items: dict[str, T] = {}
+        self._changed = changed
+
+    def upsert(self, item: T) -> None:
+        """An object appeared or changed."""
+        self.items[item.metadata.name] = item
+        self._changed([item.metadata.name])
+
+    def remove(self, item: T) -> None:
+        """An object is gone; what is held on that node stays held."""
+        self.items.pop(item.metadata.name, None)
+        self._changed([item.metadata.name])
+
+    def replace(self, items: list[T]) -> None:
+        """These are all."""
+        before = self.items
+        self.items = {item.metadata.name: item for item in items}
+        self._changed([*sorted(before.keys() - self.items.keys()), *self.items])
+
+
+class NodeStores:
+    """Keeps the cluster's nodes as the API has them."""
+
+    def __init__(
+        self,
+        cluster: core.Cluster,
+        table: ClaimTable,
+        observed_resources: Collection[str],
+        acceptance: Acceptance | None,
+    ) -> None:
+        self._cluster, self._acceptance = cluster, acceptance
+        self._claims = table
+        self._observed = observed_resources
+        self._rejected: dict[str, str] = {}
+        """Why a node gets no work."""
+        self._listings = Listings()
+        self._speeds = Speeds()
+        self.maintained: dict[str, GpuNode] = {}
+        """GPUNodes of which something is in maintenance, by name."""
+        self.failed: dict[core.NodeName, dict[core.DeviceUuid, str]] = {}
+        """GPUs that failed, on nodes whose GPUs we hand out, and why."""
+        self.nodes: ByName[objects.Node] = ByName(self._join)
+        self.gpus: ByName[GpuNode] = ByName(self._gpus_changed)
+
+    def retry(self) -> None:
+        """More is known of who holds what."""
+        self._join(())
+
+    def _gpus_changed(self, names: Collection[str]) -> None:
+        faster = set[str]()
+        for name in names:
+            gpus = self.gpus.items.get(name)
+            faster |= self._speeds.put(name, gpus)
+            self._listings.put(name, gpus)
+            self._see_maintenance(name, gpus)
+            self._see_failures(core.NodeName(name), gpus)
+            self._claims.lingering_on(core.NodeName(name), lingering(gpus) if gpus else {})
+        self._join([*names, *sorted(faster.difference(names))])
+
+    def _see_maintenance(self, name: str, gpus: GpuNode | None) -> None:
+        """Who is to leave GPUs is news, although the GPUs are as they were."""
+        before = self.maintained.pop(name, None)
+        if gpus is not None and gpus.spec.maintenance:
+            self.maintained[name] = gpus
+        if (before.spec if before else GpuNodeSpec()) != (gpus.spec if gpus else GpuNodeSpec()):
+            self._claims.changes.node(core.NodeName(name))
+
+    def _see_failures(self, name: core.NodeName, gpus: GpuNode | None) -> None:
+        """Who holds such a GPU is looked at again when the cause is another one, too."""
+        before = self.failed.pop(name, {})
+        failed = _failed(gpus) if gpus else {}
+        if failed:
+            self.failed[name] = failed
+        if failed != before:
+            self._claims.changes.node(name)
+
+    def _join(self, names: Collection[str]) -> None:
+        for name in names:
+            self._put(name)
+        for other in sorted(self._rejected.keys() - set(names)):
+            self._put(other)
+
+    def _put(self, name: str) -> None:
+        node, gpus = self.nodes.items.get(name), self.gpus.items.get(name)
+        if node is None or gpus is None:
+            self._rejected.pop(name, None)
+            self._remove(name)
+            return
+        try:
+            self._require_undisputed(name)
+            speeds = self._speeds.of(name)
+            self._set(core_node(node, gpus, self._observed, self._acceptance, speeds=speeds))
+            self._rejected.pop(name, None)
+        except (InventoryInvalid, core.DuplicateDevice) as error:
+            self._remove(name)
+            if self._rejected.get(name) != str(error):
+                log.error("node %s gets no work: %s", name, error)  # noqa: TRY400 - not a bug
+            self._rejected[name] = str(error)
+
+    def _require_undisputed(self, name: str) -> None:
+        for rival, uuids in self._listings.rivals(name).items():
+            if not self._is_home(name, uuids, rival=rival):
+                raise InventoryInvalid(
+                    f"its agent lists {min(uuids)} ({len(uuids)} such GPUs), which the agent of "
+                    f"node {rival} lists too: one of the two is wrong"
+                )
+
+    def _is_home(self, name: str, uuids: AbstractSet[str], *, rival: str) -> bool:
+        """Whether GPUs that both list are on this node and not on the other."""
+        homes = {self._cluster.home_of(core.DeviceUuid(uuid)) for uuid in uuids}
+        if homes & {name, rival}:
+            return rival not in homes
+        return self._is_held(name, uuids) and not self._is_held(rival, uuids)
+
+    def _is_held(self, name: str, uuids: AbstractSet[str]) -> bool:
+        """Whether somebody has any of these GPUs there by a decision, not by an agent's word."""
+        held = (
+            self._cluster.holders_of(node=core.NodeName(name), uuid=core.DeviceUuid(uuid))
+            for uuid in uuids
+        )
+        return any(not is_lingering(holder) for holders in held for holder in holders)
+
+    def _set(self, node: core.Node) -> None:
+        if self._cluster.node(node.name) != node:
+            self._cluster.set_node(node)
+            self._claims.node_changed(node.name)
+
+    def _remove(self, name: str) -> None:
+        if name in self._cluster:
+            self._cluster.remove_node(core.NodeName(name))
+            self._claims.node_changed(core.NodeName(name))
+
+
+def _failed(gpus: GpuNode) -> dict[core.DeviceUuid, str]:
+    if gpus.status.mode == "observed":
+        return {}
+    return {
+        core.DeviceUuid(device.uuid): device.cause
+        for device in gpus.status.devices
+        if device.health == "Failed"
+    }

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs with nothing but what ledger and queue read: hardly anything makes one unreadable.
+
+`gpupack_crds.kinds.GpuJob` was rejected here: its enums refuse an object that a newer release
+wrote, and places that the ledger does not see are given away.
+"""
+
+import datetime as dt
+from typing import Any, Final
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_crds import names
+from gpupack_crds.gpujob import MAX_EXTRA_WORKERS, MAX_WORKERS
+from gpupack_crds.placement import NodePlacement
+from gpupack_kube import objects
+from gpupack_kube.resources import Resource
+from gpupack_scheduling.asks import pod_resources
+from gpupack_scheduling.asks.node_rules import MOST_BYTES, NodeRules
+from gpupack_scheduling.errors import AskInvalid
+
+_LONGEST_SECONDS: Final = 31_536_000.0
+"""A year, as the CRD has it."""
+
+_NOT_PLACED: Final = frozenset({"Pending", "Suspended", "Succeeded", "Failed"})
+
+
+NO_RULES: Final = msgspec.Raw(b"{}")
+UNREADABLE_RULES: Final = msgspec.Raw(b"null")
+
+
+class PlacedJobTemplate(objects.View, frozen=True):
+    """The partial pod template; nothing is kept of it but what CPU and memory are counted by.
+
+    And of a job that may be moved, on which nodes it may run.
+    """
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    rules: msgspec.Raw = NO_RULES
+
+    def __post_init__(self) -> None:
+        """Drop the rest, which its author may have made as large as an object can be."""
+        msgspec.structs.force_setattr(self, "rules", _rules(self.spec))
+        try:
+            kept = msgspec.json.encode(msgspec.json.decode(self.spec, type=objects.PodSpec))
+        except (msgspec.MsgspecError, RecursionError):
+            kept = b"{}"
+        msgspec.structs.force_setattr(self, "spec", msgspec.Raw(kept))
+
+
+def _rules(spec: msgspec.Raw) -> msgspec.Raw:
+    """What is too long, or cannot be read, names no nodes: nobody may be moved by it."""
+    if len(bytes(spec)) > MOST_BYTES:
+        return UNREADABLE_RULES
+    try:
+        return msgspec.Raw(msgspec.json.encode(msgspec.json.decode(spec, type=NodeRules)))
+    except (msgspec.MsgspecError, RecursionError):
+        return UNREADABLE_RULES
+
+
+class PlacedJobSpec(objects.View, frozen=True):
+    """Of the spec, what tells CPU, memory and the GPUs of a worker, where they may be, how long."""
+
+    template: PlacedJobTemplate | None = None
+    workers: int = 1
+    min_workers: int | None = None
+    gpus: int | None = None
+    share: dict[str, Any] | None = None
+    mig: str | None = None
+    resource_name: str = names.GPU
+    gpu_models: tuple[str, ...] = ()
+    min_memory: str | None = None
+    interconnect: str = "any"
+    spread: dict[str, Any] | None = None
+    policy: str | None = None
+    movable: bool = False
+    active_deadline_seconds: float | None = None
+    suspend: bool = False
+
+    @property
+    def least(self) -> int:
+        """Workers that start together or not at all, of whatever the spec says."""
+        workers = min(max(self.workers, 1), MAX_WORKERS)
+        return workers if self.min_workers is None else min(max(self.min_workers, 1), workers)
+
+    @property
+    def extra(self) -> int:
+        """Workers that may run beside those."""
+        return min(self.workers - self.least, MAX_EXTRA_WORKERS) if self.workers > 0 else 0
+
+
+class PlacedAttempt(objects.View, frozen=True):
+    """One attempt."""
+
+    number: int = 0
+    started_at: dt.datetime | None = None
+    finished_at: dt.datetime | None = None
+    outcome: str | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None: it has not ended."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()
+
+
+class PlacedVictims(objects.View, frozen=True):
+    """Who is stopped with the same right."""
+
+    ground: str = ""
+    attempts: tuple[str, ...] = ()
+
+
+class PlacedPreemption(objects.View, frozen=True):
+    """Who is stopped for a job, and where it will run."""
+
+    since: str = ""
+    victims: tuple[PlacedVictims, ...] = ()
+    placement: tuple[NodePlacement, ...] = ()
+
+
+class PlacedJobStatus(objects.View, frozen=True):
+    """Of the status, who is placed where, and since when."""
+
+    phase: str = "Pending"
+    attempt: int = 0
+    placement: tuple[NodePlacement, ...] = ()
+    attempts: tuple[PlacedAttempt, ...] = ()
+    started_at: dt.datetime | None = None
+    priority: int = 0
+    preemption: PlacedPreemption | None = None
+    held_since: dt.datetime | None = None
+
+    @property
+    def holds_placement(self) -> bool:
+        """Whether the places belong to the job; in a phase that is not known they do."""
+        return self.phase not in _NOT_PLACED and bool(self.placement)
+
+
+class PlacedJob(objects.Object, frozen=True):
+    """A GPUJob as far as ledger and queue read it."""
+
+    spec: PlacedJobSpec = PlacedJobSpec()
+    status: PlacedJobStatus = PlacedJobStatus()
+
+    def __post_init__(self) -> None:
+        """Who waits says where he may run when he asks; of the others, who is moved is asked."""
+        template = self.spec.template
+        if template is not None and not self.keeps_rules:
+            msgspec.structs.force_setattr(template, "rules", NO_RULES)
+
+    @property
+    def keeps_rules(self) -> bool:
+        """Whether it is kept on which nodes it may run."""
+        return self.may_move
+
+    @property
+    def may_move(self) -> bool:
+        """Whether it has places, and may be moved to others."""
+        return self.spec.movable and self.status.holds_placement
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may be waiting for places: not ended, suspended or being deleted."""
+        ended = self.status.phase in {"Succeeded", "Failed"}
+        return not (ended or self.spec.suspend or self.metadata.deletion_timestamp)
+
+    @property
+    def started_at(self) -> dt.datetime | None:
+        """When the current attempt began."""
+        current = (each for each in self.status.attempts if each.number == self.status.attempt)
+        return next((each.started_at for each in current), None)
+
+    @property
+    def ends_at(self) -> dt.datetime | None:
+        """When its deadline is over; None: it has none, or has never begun."""
+        seconds, begun = self.spec.active_deadline_seconds, self.status.started_at
+        if seconds is None or begun is None:
+            return None
+        return begun + dt.timedelta(seconds=min(max(seconds, 0.0), _LONGEST_SECONDS))
+
+    @property
+    def needs(self) -> tuple[core.MilliCpu, core.MiB]:
+        """CPU and memory of a worker as far as the job tells; nothing where it cannot be read."""
+        template = self.spec.template or PlacedJobTemplate()
+        try:
+            return pod_resources.needs(msgspec.json.decode(template.spec, type=objects.PodSpec))
+        except AskInvalid:
+            return core.MilliCpu(0), core.MiB(0)
+
+    @property
+    def tickets(self) -> dict[str, int]:
+        """What the kubelet counts for a worker whose devices the status does not name."""
+        mig, resource = self.spec.mig, self.spec.resource_name
+        name = names.mig_resource(mig) if mig else resource
+        return {name: self.spec.gpus} if self.spec.gpus else {}
+
+
+PLACED_JOBS = Resource(names.API_PREFIX, "gpujobs", PlacedJob)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs set aside for tickets of the kubelet's that no device is known for.
+
+    owned node      pods that somebody else bound: their annotation is missing or wrong
+    observed node   every pod and every planned worker: another plugin chooses the devices
+
+The kubelet counts them, each resource for itself, and would reject for good one pod of ours for
+each GPU that we gave out beyond what it has left. Which GPUs of the resource are set aside does not
+matter, so they are always ones that nobody else holds: they make room for every other claim.
+
+A ticket for a share that no annotation explains sets aside a whole GPU's worth of slots, although
+it is one slot: to keep single slots was rejected, since such a pod never starts (the agent has
+nothing to give it) and such a claim would be the only one that holds no percent.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import gpupack_core as core
+from gpupack_crds import names
+from gpupack_scheduling.ledger.claims import Allocation, Tickets
+from gpupack_scheduling.ledger.workers import ticket_holder
+
+
+class TicketReservations:
+    """Keeps as many whole free GPUs of a node held as such tickets need, or all."""
+
+    def __init__(self, cluster: core.Cluster) -> None:
+        self._cluster = cluster
+        self._nodes: dict[core.Holder, core.NodeName] = {}
+        self._on: dict[core.NodeName, dict[core.Holder, Tickets]] = defaultdict(dict)
+
+    def on(self, fork: core.Cluster) -> "TicketReservations":
+        """The same tickets, set aside on a fork of the cluster from now on."""
+        twin = TicketReservations(fork)
+        twin._nodes = self._nodes.copy()
+        twin._on.update({node: held.copy() for node, held in self._on.items()})
+        return twin
+
+    def put(self, holder: core.Holder, allocation: Allocation | None) -> None:
+        """A holder has the tickets of this place, and no others."""
+        before = self._nodes.pop(holder, None)
+        if before is not None:
+            del self._on[before][holder]
+        if allocation is not None and allocation.tickets:
+            self._nodes[holder] = allocation.node
+            self._on[allocation.node][holder] = allocation.tickets
+        changed = {before, self._nodes.get(holder)}
+        for node in (name for name in changed if name is not None):
+            self.recompute(node)
+
+    def needed(self, node: core.NodeName, resource: str) -> int:
+        """How many GPUs of a resource, as core spells it, the tickets on the node need."""
+        held = self._on[node].values() if node in self._on else ()
+        if resource:
+            return _total(held, resource)
+        slots = _total(held, names.GPU_SHARE)
+        return _total(held, names.GPU) - -slots // names.SHARE_SLOTS_PER_GPU
+
+    def recompute(self, name: core.NodeName) -> None:
+        """Choose the GPUs of a node anew; to be called when anything changed there."""
+        holder = ticket_holder(name)
+        if name not in self._on:
+            return
+        if self._cluster.placement_of(holder) is not None:
+            self._cluster.give_back(holder)
+        if not self._on[name]:
+            del self._on[name]
+        elif chosen := self._last_free(name):
+            self._cluster.adopt(holder, core.Placement(name, chosen, pods=0))
+
+    def _last_free(self, name: core.NodeName) -> tuple[core.Grant, ...]:
+        node = self._cluster.node(name)
+        needed = {each: self.needed(name, each) for each in node.resources} if node else {}
+        if node is None or not any(needed.values()):
+            return ()
+        devices = {device.uuid: device for device in node.devices}
+        free: dict[str, list[core.Grant]] = {resource: [] for resource in needed}
+        for each in self._cluster.free_devices(name):
+            device = devices[each.uuid]
+            if (each.milli, each.memory) == (core.WHOLE_GPU, device.memory):
+                free[device.resource].append(core.Grant(each.uuid, each.milli, each.memory))
+        chosen = (_last(free[each], number) for each, number in needed.items())
+        return tuple(itertools.chain.from_iterable(chosen))
+
+
+def _last(grants: Sequence[core.Grant], number: int) -> Sequence[core.Grant]:
+    return grants[-number:] if number else ()
+
+
+def _total(held: Iterable[Tickets], resource: str) -> int:
+    return sum(tickets.get(resource, 0) for tickets in held)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was learned of the requests to come, as it is made known to all who place or answer by it.
+
+    who decides ─ learns ─► status.outlook of GPUCohort `cluster` ─► Policies of every process
+
+Also its own policies go by what stands there, as the watch shows it: what is written is rounded,
+and two processes that differ in the last digit of a price may choose different nodes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_core.outlook_document import SCHEMA
+from gpupack_crds.gpucohort import CLUSTER_NAME
+from gpupack_crds.outlook import MAX_DEMANDS, MAX_MODELS_ASKED, Demand, LearnedOutlook
+from gpupack_scheduling.queueing.quotas import QuotaStores
+
+MOST_CHURN_PERCENT: Final = 10_000
+_COHORT: Final = ("", CLUSTER_NAME)
+
+
+async def servable(
+    outlook: core.Outlook, can_serve: Callable[[core.Request], bool]
+) -> core.Outlook:
+    """Without what no node could take even if it were empty; others run between two questions.
+
+    Whoever asks for that waits for ever, and says nothing of those who will be placed.
+    """
+    served: list[core.Demand] = []
+    for demand in outlook.mix.demands:
+        if can_serve(demand.request):
+            served.append(demand)
+        await asyncio.sleep(0)
+    mix = core.Mix.of((demand.request, demand.weight) for demand in served)
+    return core.Outlook(mix, outlook.churn)
+
+
+def written(outlook: core.Outlook) -> LearnedOutlook:
+    """As the status has it: the commonest demands; of requests for many models none."""
+    few = [each for each in outlook.mix.demands if len(each.request.models) <= MAX_MODELS_ASKED]
+    mix = core.Mix(tuple(few[:MAX_DEMANDS]))
+    churn = min(outlook.churn, MOST_CHURN_PERCENT / 100)
+    document = core.dump_outlook(core.Outlook(mix, churn))
+    return LearnedOutlook(
+        churn_percent=document["churnPercent"],
+        demands=msgspec.convert(document["demands"], tuple[Demand, ...]),
+    )
+
+
+def read(status: LearnedOutlook) -> core.Outlook:
+    """The reverse of `written`.
+
+    Raises:
+        InvalidSnapshot: a demand asks for nothing that can be asked for.
+    """
+    told = msgspec.to_builtins(status)
+    churn, demands = told.get("churnPercent", 0), list(told.get("demands", ()))
+    return core.load_outlook({"schema": SCHEMA, "churnPercent": churn, "demands": demands})
+
+
+class Published:
+    """The outlook that stands in the status of GPUCohort `cluster`; for Policies."""
+
+    def __init__(self, quotas: QuotaStores) -> None:
+        self._cohorts = quotas.cohorts
+        self._read: LearnedOutlook | None = None
+
+    def due(self) -> bool:
+        """Whether there is another than was read last."""
+        shown = self._shown
+        return shown is not None and shown != self._read
+
+    def outlook(self) -> core.Outlook:
+        """The one that stands there; of one that cannot be read nothing is known."""
+        self._read = self._shown
+        try:
+            return read(self._read) if self._read else core.Outlook()
+        except core.CoreError:
+            return core.Outlook()
+
+    @property
+    def _shown(self) -> LearnedOutlook | None:
+        cohort = self._cohorts.items.get(_COHORT)
+        return cohort.status.outlook if cohort else None

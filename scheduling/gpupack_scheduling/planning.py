@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan: places for all workers of an attempt, or a place in the queue.
+
+Asking again for the same attempt gives the same places while they are held and can be used. A
+plan that cannot be used any more is dropped and made anew, unless it is written already: what
+stands in a GPUJob's status is the operator's to change.
+"""
+
+import dataclasses
+import datetime as dt
+from typing import Final
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_core.queueing import Wait
+from gpupack_crds.placement import WorkerPlacement, by_node
+from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanRequest, PlanResponse
+from gpupack_scheduling.asks import gang_ask
+from gpupack_scheduling.decisions import Decisions
+from gpupack_scheduling.errors import AskInvalid, QueueFull
+from gpupack_scheduling.ledger import claims
+from gpupack_scheduling.ledger.claims import State, WorkerClaim
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.workers import AttemptKey
+from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_scheduling.queueing.ask import GangAsk
+
+UNBOUNDED_GPUS: Final = 1e9
+"""A quota without a limit is not exactly infinite."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """The plan API as a function of ledger and queue."""
+
+    ledger: Ledger
+    admissions: Admissions
+    decisions: Decisions
+
+    def __call__(self, call: PlanRequest) -> PlanResponse | PlanRefusal:
+        """Answer one call.
+
+        Raises:
+            AskInvalid: the spec or the pod spec cannot be read or served.
+        """
+        self.ledger.expire()
+        if call.grows:
+            return self._more(call)
+        ask = self._ask(call)
+        held = self.ledger.plan_of(ask.attempt)
+        if held and self._stands(held, ask.gang):
+            seconds, version = self.decisions.plan_hold_seconds, call.resource_version
+            self.ledger.renew_plan(ask.attempt, seconds=seconds, version=version)
+            return self._response(held)
+        self.ledger.drop_plans(call.uid)
+        try:
+            self.admissions.submit(ask)
+        except QueueFull as error:
+            return PlanRefusal(reason="QueueFull", message=str(error))
+        self.admissions.decide(asking=ask.attempt)
+        admitted = self.ledger.plan_of(ask.attempt)
+        if admitted:
+            return self._response(admitted)
+        preemption = self.admissions.preemption(ask.attempt)
+        refusal = _refusal(self.admissions.why(ask.attempt), self.admissions.now())
+        if preemption is None:
+            return refusal
+        seconds = self.decisions.plan_hold_seconds
+        return msgspec.structs.replace(refusal, preemption=preemption, expires_seconds=seconds)
+
+    def _more(self, call: PlanRequest) -> PlanResponse | PlanRefusal:
+        """The places of an attempt that runs, with those that it is to get and that can be used."""
+        attempt = _attempt(call)
+        self.ledger.drop_unusable(attempt)
+        seconds, version = self.decisions.plan_hold_seconds, call.resource_version
+        self.ledger.renew_plan(attempt, seconds=seconds, version=version)
+        if held := self.ledger.plan_of(attempt):
+            return self._response(held)
+        return PlanRefusal(reason="NoPlaces", message=f"no places are held for {attempt}")
+
+    def _ask(self, call: PlanRequest) -> GangAsk:
+        return GangAsk(
+            attempt=_attempt(call),
+            gang=gang_ask.gang(
+                call.spec,
+                call.pod_spec,
+                self.decisions.observed_resources,
+                namespace=call.namespace,
+            ),
+            policy=call.spec.policy,
+            priority=call.priority,
+            submitted=_moment(call.submitted_at) if call.submitted_at else self.admissions.now(),
+            duration=call.seconds_left,
+            version=call.resource_version,
+            avoid=frozenset(map(core.NodeName, call.avoid)),
+            movable=call.spec.movable,
+            extra=call.spec.extra,
+            held_since=_moment(call.held_since) if call.held_since else None,
+        )
+
+    def _stands(self, held: tuple[WorkerClaim, ...], gang: core.Gang) -> bool:
+        if any(claim.state is State.WRITTEN for claim in held):
+            return True
+        obstacles = (
+            self.ledger.claims.obstacle(claim.allocation, may_be_left=True) for claim in held
+        )
+        of_gang = sum(claim.worker.index < gang.workers for claim in held)
+        return of_gang == gang.workers and not any(obstacles)
+
+    def _response(self, held: tuple[WorkerClaim, ...]) -> PlanResponse:
+        return PlanResponse(
+            placement=by_node(
+                WorkerPlacement(
+                    worker=claim.worker.index,
+                    node=claim.placement.node,
+                    devices=claims.shares(claim.placement),
+                )
+                for claim in held
+            ),
+            expires_seconds=self.decisions.plan_hold_seconds,
+        )
+
+
+def _attempt(call: PlanRequest) -> AttemptKey:
+    return AttemptKey(
+        namespace=call.namespace, job=call.name, job_uid=call.uid, number=call.attempt
+    )
+
+
+def reason_of(wait: Wait) -> str:
+    """As a GPUJob's status says it: why it fits nowhere, or what else it waits for."""
+    return (wait.refusal or wait).reason.value
+
+
+def _refusal(wait: Wait, now: float) -> PlanRefusal:
+    refusal = wait.refusal
+    if refusal is None:
+        return PlanRefusal(
+            reason=reason_of(wait),
+            message=wait.message,
+            position=wait.position,
+            waiting=wait.waiting,
+            lasting=wait.lasting,
+        )
+    starts_in = None if wait.earliest is None else max(wait.earliest - now, 0.0)
+    left = wait.left / core.WHOLE_GPU
+    return PlanRefusal(
+        reason=reason_of(wait),
+        message=wait.message,
+        counts={count.reason.value: count.nodes for count in refusal.counts},
+        never=refusal.never,
+        position=wait.position,
+        waiting=wait.waiting,
+        lasting=wait.lasting,
+        lacks_room=LacksRoom(
+            starts_in_seconds=starts_in, quota_gpus=left if left < UNBOUNDED_GPUS else None
+        ),
+    )
+
+
+def _moment(written: str) -> float:
+    """Seconds since the epoch."""
+    try:
+        return dt.datetime.fromisoformat(written).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise AskInvalid(f"{written!r} is no moment: {error}") from error

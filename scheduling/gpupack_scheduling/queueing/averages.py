@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tenants used of late, kept across restarts in the statuses of GPUCohorts.
+
+    a namespace stands in   the GPUCohort that its quota names, where there is one; otherwise in
+                            the one called `cluster`, which is the cluster itself
+    written                 once in a period, whatever else a status says meanwhile
+    read                    once, when a process has seen all that runs: what runs then is taken to
+                            have run since the moment of the averages
+
+A period is a hundredth of the half-life within bounds: averages move by less than a part in a
+hundred meanwhile, which is what a restart can lose. Nobody but the scheduler writes statuses; what
+stands there is believed as far as it can be true all the same.
+"""
+
+import dataclasses
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from gpupack_core.queueing import ANY, Key, Queue, Tenant
+from gpupack_core.queueing.tree import TOP, NodeId
+from gpupack_core.units import WHOLE_GPU
+from gpupack_crds.gpucohort import CLUSTER_NAME
+from gpupack_crds.quota import (
+    ANY_MODEL,
+    MAX_AVERAGES,
+    CohortStatus,
+    QuotaStatus,
+    TenantAverage,
+)
+from gpupack_kube.heartbeat import timestamp
+from gpupack_scheduling.queueing.usage import gpus
+
+SHORTEST_PERIOD_SECONDS: Final = 60.0
+LONGEST_PERIOD_SECONDS: Final = 600.0
+PERIODS: Final = 100
+"""In a half-life."""
+
+S = TypeVar("S", bound=QuotaStatus)
+ByModel = Mapping[Key, float]
+"""Milli-GPU."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kept:
+    """Averages as a status has them; `at`: seconds since the epoch."""
+
+    at: float
+    averages: dict[Tenant, dict[Key, float]]
+
+
+def read(statuses: Iterable[CohortStatus]) -> list[Kept]:
+    """All of them, the latest last: who moved to another cohort may stand in two."""
+    found = [Kept(at, _by_tenant(each)) for each in statuses if (at := _moment(each)) is not None]
+    return sorted(found, key=lambda kept: kept.at)
+
+
+class AverageReport:
+    """Of one moment; asked for each quota and cohort.
+
+    Args:
+        queue: whose averages.
+        cohorts: the names of the GPUCohorts that there are.
+        now: seconds since the epoch.
+    """
+
+    def __init__(self, queue: Queue, cohorts: Collection[str], now: float) -> None:
+        self._now, half_life = now, queue.rules.half_life
+        self._is_kept = half_life > 0
+        self._period = min(
+            max(half_life / PERIODS, SHORTEST_PERIOD_SECONDS), LONGEST_PERIOD_SECONDS
+        )
+        self._sums: defaultdict[NodeId, float] = defaultdict(float)
+        self._members: defaultdict[str, dict[Tenant, ByModel]] = defaultdict(dict)
+        tree = queue.state.books.tree
+        for tenant, averages in queue.averages(now).items():
+            leaf = tree.tenant(tenant)
+            for each in (TOP, *leaf.path):
+                self._sums[each] += sum(averages.values())
+            cohort = leaf.parent.name if leaf.parent else ""
+            self._members[cohort if cohort in cohorts else CLUSTER_NAME][tenant] = averages
+
+    def of_tenant(self, tenant: str, status: QuotaStatus, shown: QuotaStatus) -> QuotaStatus:
+        """A quota's status with the average; `shown`: as it was written last."""
+        return self._averaged(NodeId(f"tenant/{tenant}"), status, shown)
+
+    def of_cohort(self, name: str, status: CohortStatus, shown: CohortStatus) -> CohortStatus:
+        """A cohort's status with its average and those of its namespaces."""
+        node = TOP if name == CLUSTER_NAME else NodeId(f"cohort/{name}")
+        averaged = self._averaged(node, status, shown)
+        if not self._is_kept:
+            return averaged
+        if not self._is_due(shown):
+            return msgspec.structs.replace(averaged, averages=shown.averages)
+        averages = _written(self._members.get(name, {}))
+        at = averaged.averaged_at if not averages and not shown.averages else self._written_now()
+        return msgspec.structs.replace(averaged, averages=averages, averaged_at=at)
+
+    def _averaged(self, node: NodeId, status: S, shown: S) -> S:
+        if not self._is_kept:
+            return status
+        average, at = gpus(self._sums[node]), self._written_now()
+        if not self._is_due(shown) or average == shown.average:
+            average, at = shown.average, shown.averaged_at or ""
+        return msgspec.structs.replace(status, average=average, averaged_at=at or None)
+
+    def _is_due(self, shown: QuotaStatus) -> bool:
+        at = _moment(shown)
+        return at is None or not 0 <= self._now - at < self._period
+
+    def _written_now(self) -> str:
+        return timestamp(dt.datetime.fromtimestamp(self._now, dt.UTC))
+
+
+def _moment(status: QuotaStatus) -> float | None:
+    """Of which its averages are; None: they are of none."""
+    try:
+        at = dt.datetime.fromisoformat(status.averaged_at or "")
+    except ValueError:
+        return None
+    return at.timestamp() if at.tzinfo else None
+
+
+def _by_tenant(status: CohortStatus) -> dict[Tenant, dict[Key, float]]:
+    found: defaultdict[Tenant, dict[Key, float]] = defaultdict(dict)
+    for each in status.averages:
+        model = ANY if each.model == ANY_MODEL else Key(each.model)
+        found[Tenant(each.namespace)][model] = _milli(each.gpus)
+    return dict(found)
+
+
+def _milli(written: str) -> float:
+    try:
+        return float(written) * WHOLE_GPU
+    except ValueError:
+        return 0.0
+
+
+def _written(members: Mapping[Tenant, ByModel]) -> tuple[TenantAverage, ...]:
+    """The largest of them, in order of their names."""
+    amounts = [
+        (round(milli), tenant, key)
+        for tenant, averages in members.items()
+        for key, milli in averages.items()
+        if round(milli)
+    ]
+    amounts.sort(key=lambda each: (-each[0], each[1:]))
+    return tuple(
+        TenantAverage(namespace=tenant, model=ANY_MODEL if key == ANY else key, gpus=gpus(milli))
+        for milli, tenant, key in sorted(amounts[:MAX_AVERAGES], key=lambda each: each[1:])
+    )

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What GPUs in maintenance are to be left by, as the specs of GPUNodes say it.
+
+The order stands in the spec for as long as it holds, so nothing of it is written down here: whoever
+decides reads it again. Attempts of GPUJobs are ended by the operator, pods of their own evicted.
+"""
+
+import datetime as dt
+from collections.abc import Iterator
+from math import inf
+from typing import Final
+
+import gpupack_core as core
+from gpupack_core.queueing import Drains, Queue, Running, node_to_leave
+from gpupack_crds.gpunode import Maintenance
+from gpupack_crds.kinds import GpuNode
+from gpupack_crds.plan import Drained
+from gpupack_scheduling.ledger.claims import State
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.queueing.ask import is_attempt, pod_uid
+from gpupack_scheduling.queueing.ended import has_ended
+from gpupack_scheduling.queueing.eviction import Eviction
+
+GROUND: Final = "Maintenance"
+
+
+class Draining:
+    """Reads specs and claims anew each time: seldom is anything in maintenance."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def movable(self) -> Drains:
+        """What movable jobs leave as soon as they have another place."""
+        return self._drains({"Movable", "All"}, at=inf)
+
+    def why(self, running: Running) -> tuple[core.NodeName, str]:
+        """On which node a job has something to leave, and the reason; the first of each."""
+        drains = self.movable()
+        node = node_to_leave(running.placements, drains)
+        return (core.NodeName(""), "") if node is None else (node, self._why(running, node, inf))
+
+    def stopped(self, queue: Queue, now: float, *, settled: bool) -> Iterator[Drained]:
+        """Attempts that are to end and have not been ended yet.
+
+        `settled` False: the queue may still find that movable ones have another place.
+        """
+        return (
+            Drained(attempt=running.job.id, node=node, why=self._why(running, node, now))
+            for running, node in self._to_stop(queue, now)
+            if is_attempt(running.job.id)
+            and not has_ended(self._ledger, running.job.id)
+            and (settled or not running.job.movable)
+        )
+
+    def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
+        """Pods of their own that are to end, and are not being deleted yet."""
+        for running, node in self._to_stop(queue, now):
+            claim = self._ledger.claims.pods.get(pod_uid(running.job.id) or "")
+            if claim is None or claim.leaves or claim.state is not State.BOUND:
+                continue
+            why = f"for maintenance of node {node}: {self._why(running, node, now)}"
+            yield Eviction(claim.uid, claim.namespace, claim.name, GROUND, why)
+
+    def _to_stop(self, queue: Queue, now: float) -> Iterator[tuple[Running, core.NodeName]]:
+        """Who holds what is to be left by now, and on which node."""
+        drains = self._drains({"All"}, at=now)
+        cluster = self._ledger.cluster
+        if not drains:
+            return
+        held = {node: of for node, of in drains.items() if _is_held(cluster, node, of)}
+        for running in queue.state.running if held else ():
+            node = node_to_leave(running.placements, held)
+            if node is not None and not self._is_moved(running, queue):
+                yield running, node
+
+    def _is_moved(self, running: Running, queue: Queue) -> bool:
+        """Whether it is on its way to another place."""
+        reserved = queue.state.reserved.get(running.job.id)
+        return reserved is not None and running.job.id in reserved.victims
+
+    def _drains(self, kinds: set[str], *, at: float) -> Drains:
+        drains: dict[core.NodeName, frozenset[core.DeviceUuid] | None] = {}
+        for name, gpus in self._ledger.maintained.items():
+            entries = [e for e in gpus.spec.maintenance if e.drain in kinds and _stop_at(e) <= at]
+            if entries:
+                drains[core.NodeName(name)] = _devices(gpus, entries)
+        return drains
+
+    def _why(self, running: Running, node: core.NodeName, at: float) -> str:
+        """The reason of the first entry that is about what it holds there, and strikes by then."""
+        gpus = self._ledger.maintained[node]
+        for entry in gpus.spec.maintenance:
+            strikes = entry.drain != "Never" and _stop_at(entry) <= at
+            if strikes and node_to_leave(running.placements, {node: _devices(gpus, [entry])}):
+                return entry.reason
+        return ""
+
+
+def _is_held(
+    cluster: core.Cluster, node: core.NodeName, devices: frozenset[core.DeviceUuid] | None
+) -> bool:
+    """Whether anybody is to be looked for there."""
+    if devices is None:
+        return bool(cluster.holders_on(node))
+    return any(cluster.holders_of(node=node, uuid=uuid) for uuid in devices)
+
+
+def _devices(gpus: GpuNode, entries: list[Maintenance]) -> frozenset[core.DeviceUuid] | None:
+    """None: all that the node has."""
+    if gpus.status.mode == "observed" or not all(entry.gpus for entry in entries):
+        return None
+    return frozenset(core.DeviceUuid(uuid) for entry in entries for uuid in entry.gpus)
+
+
+def _stop_at(entry: Maintenance) -> float:
+    """Seconds since the epoch; of who stops nobody, and of what cannot be read, never."""
+    if entry.drain != "All":
+        return inf
+    if entry.stop_at is None:
+        return -inf
+    try:
+        return dt.datetime.fromisoformat(entry.stop_at).timestamp()
+    except (ValueError, OverflowError):
+        return inf

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue's gate on a pod: what the pod asks for behind it, and the write that opens it.
+
+    spec.schedulingGates: [{name: gpupack.dev/queue}]       set at creation, by the API server
+                    │ one patch, when the queue lets the pod in
+                    ▼
+    spec.schedulingGates: []
+    spec.affinity: …requiredDuringScheduling… metadata.name In [NODE]     in every term
+    metadata.annotations[gpupack.dev/place]: {"node":"NODE","workers":"0","gpus":[…],"pinned":true}
+
+kube-scheduler then looks at that one node. The annotation is what a new leader holds the place by.
+"""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+import msgspec
+
+from gpupack_core import Gang, Request
+from gpupack_crds import names
+from gpupack_crds.gpujob_status import Preemption
+from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_node, by_worker
+from gpupack_kube import objects
+from gpupack_scheduling.asks import pod_ask, pod_resources
+from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.ledger import claims
+from gpupack_scheduling.ledger.claims import Allocation
+from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
+from gpupack_scheduling.ledger.placed_job import PlacedPreemption
+from gpupack_scheduling.queueing.ask import GatedAsk
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class PodPlace(NodePlacement, frozen=True):
+    """The annotation. `pinned`: the pod's affinity names the node, too."""
+
+    pinned: bool = False
+
+
+def ask_of(pod: objects.Pod, observed: Collection[str]) -> GatedAsk:
+    """What a pod behind the gate asks for.
+
+    Raises:
+        AskInvalid: it cannot be served, or its rules about nodes are too long to be kept; filter
+            tells its owner.
+    """
+    if not isinstance(pod.spec, GatedPodSpec):
+        raise AskInvalid("its rules about nodes are read when kube-scheduler asks")
+    ask = pod_ask.of_gated(pod, pod.spec, observed)
+    return GatedAsk(pod=pod, ask=ask, gang=Gang(1, ask.served()))
+
+
+def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:
+    """What the kubelet counts for the pod where no devices are named."""
+    try:
+        return pod_resources.tickets(pod.spec, observed)
+    except AskInvalid:
+        return {}
+
+
+def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> Allocation | None:
+    """Where a queue has let the pod in; None: that cannot be read."""
+    written = _place(pod)
+    placed = by_worker((written,)) if written else ()
+    if len(placed) != 1:
+        return None
+    place = claims.placement(
+        placed[0].node,
+        claims.believed(placed[0].devices),
+        cpu=request.cpu,
+        memory=request.memory,
+    )
+    return Allocation(place, {} if placed[0].devices else tickets)
+
+
+def is_pinned(pod: objects.Pod) -> bool:
+    """Whether it can be on the node alone to which it was let in."""
+    written = _place(pod)
+    return written is not None and written.pinned
+
+
+def preemption_of(pod: objects.Pod) -> PlacedPreemption | None:
+    """Who is stopped for it, as its annotation says."""
+    try:
+        return msgspec.json.decode(recorded(pod) or "", type=PlacedPreemption)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def recorded(pod: objects.Pod) -> str | None:
+    """The same as it stands there."""
+    return pod.metadata.annotations.get(names.PREEMPTION_ANNOTATION)
+
+
+def text_of(preemption: Preemption) -> str:
+    """As it is to stand there."""
+    return msgspec.json.encode(preemption).decode()
+
+
+def recording(pod: objects.Pod, text: str | None) -> objects.Json:
+    """The merge patch that writes it; None: that nobody is stopped."""
+    return {"metadata": {**_version(pod), "annotations": {names.PREEMPTION_ANNOTATION: text}}}
+
+
+def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
+    """The merge patch that opens the gate; it fails if the pod has changed meanwhile.
+
+    `place` None: kube-scheduler asks filter about it as about any pod.
+    """
+    annotations: dict[str, str | None] = {}
+    if recorded(pod) is not None:
+        annotations[names.PREEMPTION_ANNOTATION] = None
+    spec: dict[str, Any] = {"schedulingGates": None}
+    if place is not None:
+        worker = WorkerPlacement(0, place.node, claims.shares(place.placement))
+        (written,) = by_node((worker,))
+        affinity = _pinned(pod.spec, place)
+        if affinity is not None:
+            spec["affinity"] = affinity
+        told = PodPlace(**msgspec.structs.asdict(written), pinned=affinity is not None)
+        annotations[names.PLACE_ANNOTATION] = msgspec.json.encode(told).decode()
+    return {"metadata": {**_version(pod), "annotations": annotations}, "spec": spec}
+
+
+def _place(pod: objects.Pod) -> PodPlace | None:
+    written = pod.metadata.annotations.get(names.PLACE_ANNOTATION, "")
+    try:
+        return msgspec.json.decode(written, type=PodPlace)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _version(pod: objects.Pod) -> dict[str, str]:
+    """What makes the write fail if the pod is another by now."""
+    return {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+
+
+def _pinned(spec: objects.PodSpec, place: Allocation) -> objects.Json | None:
+    """Its node affinity, tightened to the node; None: it must stay as it is.
+
+    A term without conditions matches nothing, and would match with one: it is not touched.
+    """
+    if not isinstance(spec, GatedPodSpec) or not spec.pinnable or _asks_for_others(spec, place):
+        return None
+    given = msgspec.json.decode(spec.rules.affinity) or {}
+    required = (given.get("nodeAffinity") or {}).get(_REQUIRED)
+    terms = [{}] if required is None else required.get("nodeSelectorTerms") or []
+    if required is not None and not all(map(_has_conditions, terms)):
+        return None
+    name = {"key": "metadata.name", "operator": "In", "values": [place.node]}
+    pinned = [{**term, "matchFields": [*(term.get("matchFields") or ()), name]} for term in terms]
+    return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": pinned}}}
+
+
+def _asks_for_others(spec: objects.PodSpec, place: Allocation) -> bool:
+    """Whether the node must have what the queue does not count, such as an RDMA device."""
+    asked = {
+        name
+        for c in (*spec.containers, *spec.init_containers)
+        for name in (*c.resources.requests, *c.resources.limits)
+    }
+    known = {"cpu", "memory", *place.tickets}
+    return any(name not in known and not name.startswith(f"{names.GROUP}/") for name in asked)
+
+
+def _has_conditions(term: dict[str, Any]) -> bool:
+    return bool(term.get("matchExpressions") or term.get("matchFields"))

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Those who run, as the queue knows them, from what the ledger's claims hold.
+
+Where another device plugin hands the GPUs out, or somebody else bound the pod, no devices are
+known. A quota counts them all the same: as if the holder had GPUs of its node that are supposed to
+be nobody else's.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterable, Iterator
+
+import gpupack_core as core
+from gpupack_core.queueing import Job, JobId, Tenant
+from gpupack_crds import names
+from gpupack_scheduling.asks import gang_ask, sharing
+from gpupack_scheduling.ledger.claims import Allocation, PodClaim, Tickets
+from gpupack_scheduling.ledger.jobs import ShownJob
+from gpupack_scheduling.ledger.lingering import Lingering
+from gpupack_scheduling.ledger.workers import AttemptKey
+from gpupack_scheduling.queueing.ask import POD_NAME, job_id
+
+
+class Suppositions:
+    """Which GPUs are supposed to be whose, where only their number is known."""
+
+    def __init__(self, cluster: core.Cluster) -> None:
+        self._cluster = cluster
+        self._of: dict[JobId, set[core.DeviceUuid]] = {}
+        self._taken: set[core.DeviceUuid] = set()
+
+    def places(
+        self, holder: JobId, allocations: Iterable[Allocation]
+    ) -> tuple[core.Placement, ...]:
+        """What it holds, with devices wherever there are as many."""
+        self.forget(holder)
+        return tuple(self._place(holder, each) for each in allocations)
+
+    def forget(self, holder: JobId) -> None:
+        """It holds nothing any more."""
+        self._taken -= self._of.pop(holder, set())
+
+    def _place(self, holder: JobId, allocation: Allocation) -> core.Placement:
+        node = self._cluster.node(allocation.node)
+        if node is None or not allocation.tickets:
+            return allocation.placement
+        known = {grant.uuid for grant in allocation.placement.devices}
+        taken = self._taken | known
+        spare = [device for device in node.devices if device.uuid not in taken]
+        grants = tuple(
+            core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
+            for resource in node.resources
+            for device in _first(spare, resource, allocation.tickets)
+        )
+        if not grants:
+            return allocation.placement
+        self._keep(holder, (grant.uuid for grant in grants))
+        devices = (*allocation.placement.devices, *grants)
+        return dataclasses.replace(allocation.placement, devices=devices)
+
+    def _keep(self, holder: JobId, uuids: Iterator[core.DeviceUuid]) -> None:
+        kept = set(uuids)
+        self._of.setdefault(holder, set()).update(kept)
+        self._taken |= kept
+
+
+def _first(
+    devices: Iterable[core.Device], resource: str, tickets: Tickets
+) -> Iterator[core.Device]:
+    """Of the devices of a resource, as many as there are tickets for it."""
+    serving = (device for device in devices if device.resource == resource)
+    return itertools.islice(serving, tickets.get(resource or names.GPU, 0))
+
+
+def gang_job(
+    attempt: AttemptKey,
+    places: tuple[core.Placement, ...],
+    shown: ShownJob | None,
+    estimate: float | None,
+    *,
+    observed: Collection[str] = (),
+) -> Job:
+    """An attempt that was found running: nobody here has let it in.
+
+    It may be moved if it says so, and it can be read where it may be.
+    """
+    asked = gang_ask.of_placed(shown.movable, observed) if shown and shown.movable else None
+    movable = asked is not None and asked.workers == len(places)
+    duration = None
+    if shown and shown.ends_at and shown.started_at:
+        duration = max((shown.ends_at - shown.started_at).total_seconds(), 1.0)
+    created = shown.created_at if shown else None
+    found = asked if asked is not None and movable else _gang(places)
+    return Job(
+        id=job_id(attempt),
+        gang=found,
+        submitted=created.timestamp() if created else 0.0,
+        tenant=Tenant(attempt.namespace),
+        priority=shown.priority if shown else 0,
+        duration=duration,
+        estimate=estimate,
+        name=attempt.job,
+        movable=movable,
+        extra=shown.extra if shown and found.spread == core.Spread() else 0,
+        held_since=shown.held_since.timestamp() if shown and shown.held_since else None,
+    )
+
+
+def pod_job(job: JobId, pod: PodClaim | Lingering, place: core.Placement, *, evicts: bool) -> Job:
+    """A pod of its own, or one that is gone and whose processes are not: nobody can stop that."""
+    found = Job(
+        id=job,
+        gang=_gang((place,)),
+        tenant=Tenant(pod.namespace),
+        name=f"{POD_NAME}{pod.name}",
+        preemptible=False,
+    )
+    if isinstance(pod, Lingering):
+        return found
+    return dataclasses.replace(
+        found, submitted=pod.created, priority=pod.priority, preemptible=evicts
+    )
+
+
+def _asked(held: core.Grant) -> core.Share:
+    isolation, _ = sharing.held_as(held.group)
+    return core.Share(held.milli, held.memory, held.group, limited=isolation == "limited")
+
+
+def _gang(places: tuple[core.Placement, ...]) -> core.Gang:
+    """As far as what was given tells what was asked for."""
+    first = places[0]
+    share = next((grant for grant in first.devices if grant.milli < core.WHOLE_GPU), None)
+    if share is not None:
+        asked = core.Request(share=_asked(share))
+    else:
+        asked = core.Request(gpus=len(first.devices))
+    return core.Gang(len(places), dataclasses.replace(asked, cpu=first.cpu, memory=first.memory))

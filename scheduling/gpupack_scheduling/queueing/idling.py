@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods of their own that hold GPUs and have used none of them for longer than their cohort allows.
+
+Since when a GPU is idle stands in GPUNode, as its agent has seen it. It counts for a pod if that
+was after the pod began: an agent may be away while the GPU goes from one pod to the next. Who has
+several is idle when all of them are, from when the last one is. Nothing of it is kept here, so a
+restart neither loses time nor adds any.
+"""
+
+import dataclasses
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from gpupack_core.queueing import Queue
+from gpupack_crds import names
+from gpupack_crds.gpucohort import IdlePods
+from gpupack_scheduling.ledger.claims import PodClaim, State
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.queueing.ask import pod_id
+from gpupack_scheduling.queueing.conditions import IDLE, Note
+from gpupack_scheduling.queueing.eviction import Eviction
+from gpupack_scheduling.queueing.quotas import QuotaStores
+
+MOST_AT_ONCE: Final = 20
+"""Evictions of one namespace, whose budgets may hold them up; others come when these have gone."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdlePod:
+    """One that is to be reported.
+
+    Attributes:
+        since: seconds since the epoch.
+        rule: of its cohort.
+        cohort: whose rule it is.
+        is_reclaimed: whether it is to be evicted.
+    """
+
+    claim: PodClaim
+    since: float
+    rule: IdlePods
+    cohort: str
+    is_reclaimed: bool
+
+    @property
+    def text(self) -> str:
+        """For its owner; the same for as long as it is idle."""
+        moment = dt.datetime.fromtimestamp(self.since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return (
+            f"its GPUs have been idle since {moment}, longer than the {self.rule.after_seconds} s "
+            f"that GPUCohort {self.cohort} allows"
+        )
+
+    @property
+    def note(self) -> Note:
+        """What its owner is told."""
+        if self.is_reclaimed:
+            return Note(self.claim, self.text, "; it is evicted, as its owner wants")
+        advice = f"; delete it, or annotate it {names.RECLAIM_ANNOTATION}=true to have that done"
+        return Note(self.claim, self.text, advice)
+
+
+class Idling:
+    """Reads claims, GPUNodes and cohorts anew each time.
+
+    Args:
+        ledger: who holds what, and what agents say of the GPUs.
+        quotas: GPUQuotas and GPUCohorts, which say what is allowed.
+    """
+
+    def __init__(self, ledger: Ledger, quotas: QuotaStores) -> None:
+        self._ledger, self._quotas = ledger, quotas
+
+    def pods(self, queue: Queue, now: float) -> Iterator[IdlePod]:
+        """Those that are idle for too long; workers of GPUJobs are none."""
+        if not self._has_rules():
+            return
+        nodes = self._nodes_with_idle_gpus()
+        for claim in self._ledger.claims.pods.values():
+            if claim.placement.node in nodes and (pod := self._judged(claim, queue, now)):
+                yield pod
+
+    def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
+        """Those whose owner and whose cohort have them evicted, some at a time."""
+        uids = self._ledger.pods.reclaimable if self._has_rules() else ()
+        claims = (self._ledger.claims.pods.get(uid) for uid in sorted(uids))
+        found = (self._judged(claim, queue, now) for claim in claims if claim is not None)
+        told = Counter[str]()
+        for pod in found:
+            if pod is not None and pod.is_reclaimed and told[pod.claim.namespace] < MOST_AT_ONCE:
+                claim, why = pod.claim, f"since {pod.text}"
+                told[claim.namespace] += 1
+                yield Eviction(claim.uid, claim.namespace, claim.name, IDLE.reason, why)
+
+    def _has_rules(self) -> bool:
+        return any(each.spec.idle_pods for each in self._quotas.cohorts.items.values())
+
+    def _nodes_with_idle_gpus(self) -> set[str]:
+        return {
+            name
+            for name, node in self._ledger.gpus.items.items()
+            if any(device.idle_since for device in node.status.devices)
+        }
+
+    def _judged(self, claim: PodClaim, queue: Queue, now: float) -> IdlePod | None:
+        """None: it is no pod of its own, or not idle for too long."""
+        if claim.state is not State.BOUND or claim.leaves:
+            return None
+        since, found = self._idle_since(claim), self._rule(claim.namespace)
+        if since is None or found is None or pod_id(claim.uid) not in queue.state.running:
+            return None
+        cohort, rule = found
+        if now - since <= rule.after_seconds:
+            return None
+        opted_in = claim.uid in self._ledger.pods.reclaimable
+        is_reclaimed = rule.reclaim == "OptedIn" and opted_in
+        return IdlePod(claim, since, rule, cohort, is_reclaimed)
+
+    def _rule(self, namespace: str) -> tuple[str, IdlePods] | None:
+        return self._quotas.rule_for(namespace, lambda cohort: cohort.idle_pods)
+
+    def _idle_since(self, claim: PodClaim) -> float | None:
+        """None: something runs on one of them, or it is not known."""
+        node = self._ledger.gpus.items.get(claim.placement.node)
+        held = {str(grant.uuid) for grant in claim.placement.devices}
+        if node is None or not held or claim.begun is None:
+            return None
+        told = {each.uuid: each.idle_since for each in node.status.devices if each.uuid in held}
+        moments = [_moment(since) for since in told.values()]
+        if len(moments) < len(held) or None in moments:
+            return None
+        latest = max(moment for moment in moments if moment is not None)
+        earliest = min(moment for moment in moments if moment is not None)
+        return latest if earliest >= claim.begun else None
+
+
+def _moment(written: str | None) -> float | None:
+    """Seconds since the epoch; what is no moment is none."""
+    try:
+        return dt.datetime.fromisoformat(written).timestamp() if written else None
+    except (ValueError, OverflowError):
+        return None

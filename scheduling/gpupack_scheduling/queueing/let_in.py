@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods of their own whose gate the queue opens: their places wait for their Binding.
+
+A place stands in the pod's annotation from the moment its gate is open. Who begins to lead holds it
+again, once and for as long as his predecessor would have: kube-scheduler may not have been there.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Final
+
+import gpupack_core as core
+from gpupack_core.queueing import Tenant
+from gpupack_core.queueing.room import is_free
+from gpupack_kube import objects
+from gpupack_scheduling.asks.mismatch import mismatch
+from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.queueing import gate
+from gpupack_scheduling.queueing.ask import GatedAsk, waiting_pod
+from gpupack_scheduling.queueing.eviction import Eviction
+from gpupack_scheduling.queueing.hears import WritesPods
+
+MOST: Final = 128
+"""At once: kube-scheduler binds one after the other.
+
+A namespace has at most half of what others leave, as queues share a switch's memory by dynamic
+thresholds (Choudhury and Hahne, 1998): however many namespaces have pods that cannot be bound, they
+keep no other's out.
+"""
+
+SECONDS: Final = 60.0
+"""For so long a place waits; later the pod is placed anew when kube-scheduler asks about it."""
+
+
+class LetIn:
+    """Those that are not bound yet."""
+
+    def __init__(self, ledger: Ledger, gates: WritesPods, observed: Collection[str]) -> None:
+        self._ledger, self._gates, self._observed = ledger, gates, observed
+        self._held: dict[str, str] = {}
+        """Namespaces by UID; some may be bound by now."""
+        self._known: set[str] = set()
+        """UIDs whose place has been held."""
+
+    def room(self) -> int:
+        """How many more there may be."""
+        self._forget_bound()
+        return max(MOST - len(self._held), 0)
+
+    def full(self) -> set[Tenant]:
+        """Namespaces that have as many as they may."""
+        counts = Counter(self._held.values())
+        return {Tenant(each) for each, number in counts.items() if not self._left(number)}
+
+    def at_once(self) -> int:
+        """So many go in together, whosever they are: no namespace has more than it may by that."""
+        self._forget_bound()
+        numbers = {0, *Counter(self._held.values()).values()}
+        return min((left for number in numbers if (left := self._left(number))), default=0)
+
+    def _left(self, number: int) -> int:
+        """How many more a namespace may have that has so many."""
+        others = len(self._held) - number
+        return max((MOST - others) // 2 - number, 0)
+
+    def admit(self, waiting: GatedAsk, place: core.Placement) -> PodClaim:
+        """Hold the place, and have the gate opened."""
+        claim = self._ledger.assume(waiting.ask, place, seconds=SECONDS)
+        self._held[claim.uid] = claim.namespace
+        self._known.add(claim.uid)
+        self._gates.open(waiting.pod, claim.allocation)
+        return claim
+
+    def see(self, pod: objects.Pod) -> None:
+        """Its gate is open, and it is not bound: its place is held.
+
+        Where kube-scheduler has found that it cannot go there, nothing is.
+        """
+        uid = pod.metadata.uid
+        if _is_unschedulable(pod):
+            if held := self._ledger.claims.pods.get(uid):
+                self._ledger.release(held)
+        elif uid not in self._known and uid not in self._ledger.claims.pods:
+            self._hold(uid, pod)
+        self._known.add(uid)
+
+    def _hold(self, uid: str, pod: objects.Pod) -> None:
+        """What another has given it, if that can be had still."""
+        ask, place = self._ledger.pods.waiting(uid), self._place(pod)
+        if ask is None or place is None or mismatch(ask.served(), place):
+            return
+        free = is_free(self._ledger.cluster.fork(), waiting_pod(ask), (place.placement,))
+        if free and not self._ledger.claims.obstacle(place):
+            self._ledger.hold(ask, place, seconds=SECONDS)
+            self._held[uid] = ask.namespace
+
+    def displaced(self) -> Iterator[Eviction]:
+        """Pods that may be on one node alone, and cannot be there any more.
+
+        kube-scheduler has looked and found that; their controller makes them anew, and they wait.
+        """
+        for uid, pod in self._ledger.pods.let_in.items():
+            is_held = uid in self._ledger.claims.pods
+            if is_held or not gate.is_pinned(pod) or not pod.metadata.owner_references:
+                continue
+            if _is_unschedulable(pod):
+                why = "to be placed anew: the node to which it was let in cannot take it any more"
+                yield Eviction(uid, *pod.key, "Displaced", why)
+
+    def knows(self, uid: str) -> bool:
+        """Whether the pod was let in, and is not bound yet as far as is known."""
+        return uid in self._known
+
+    def gone(self, uid: str) -> None:
+        """It is bound, or there is no such pod."""
+        self._known.discard(uid)
+
+    def _place(self, pod: objects.Pod) -> Allocation | None:
+        ask = self._ledger.pods.waiting(pod.metadata.uid)
+        if ask is None or ask.request is None:
+            return None
+        return gate.place_of(pod, ask.request, gate.tickets_of(pod, self._observed))
+
+    def _forget_bound(self) -> None:
+        self._held = {uid: of for uid, of in self._held.items() if self._is_assumed(uid)}
+
+    def _is_assumed(self, uid: str) -> bool:
+        claim = self._ledger.claims.pods.get(uid)
+        return claim is not None and claim.state is State.ASSUMED
+
+
+def _is_unschedulable(pod: objects.Pod) -> bool:
+    """Whether kube-scheduler has looked at it in vain."""
+    told = (each for each in pod.status.conditions if each.type == "PodScheduled")
+    return any(each.reason == "Unschedulable" for each in told)

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries moves through: written down first, then the attempt ends, then the next one starts there.
+
+    decided ─► told to the operator ─► written in the job's own status, and its attempt is ended
+                 └ not in time: over     └ read back from there after a restart
+            ─► the next attempt asks for its places: from here on it is served as a preemption is
+
+A move stands in the status as a preemption of which the job itself is the victim. Those of a
+consolidation are held back until it stands in the status of the job that it is for
+(consolidating.py).
+"""
+
+import dataclasses
+import datetime as dt
+import math
+from typing import Final
+
+import gpupack_core as core
+from gpupack_core.queueing import GiveUp, Ground, Job, JobId, Move, Preempt, Queue, Victim
+from gpupack_core.queueing.reasons import name_of
+from gpupack_crds.plan import MoveOrder
+from gpupack_scheduling.ledger.jobs import ShownJob
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.placed_job import PlacedPreemption
+from gpupack_scheduling.queueing import holders, preemptions
+from gpupack_scheduling.queueing.ask import job_id
+from gpupack_scheduling.queueing.draining import Draining
+from gpupack_scheduling.queueing.preempting import MOST_UNWRITTEN
+
+_MOVES: Final = {Ground.MAINTENANCE, Ground.CONSOLIDATION, Ground.REVISED}
+
+
+@dataclasses.dataclass(slots=True)
+class _Made:
+    order: MoveOrder | None
+    """None: it was found in the status."""
+    deadline: float
+    """By then it should be written; infinity: it is."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _HeldBack:
+    move: Move
+    node: core.NodeName
+    why: str
+
+
+class Moving:
+    """Moves that stand, by the attempt that ends.
+
+    Args:
+        ledger: what is shown of GPUJobs.
+        draining: why they are moved.
+        hold_seconds: within which a move is to be written.
+    """
+
+    def __init__(self, ledger: Ledger, draining: Draining, *, hold_seconds: float) -> None:
+        self._ledger, self._draining = ledger, draining
+        self._hold_seconds = hold_seconds
+        self._made: dict[JobId, _Made] = {}
+        self._held_back: dict[JobId, _HeldBack] = {}
+        self._over: dict[str, PlacedPreemption] = {}
+        """By UID, what its status says still and is not kept."""
+
+    def __contains__(self, job: JobId) -> bool:
+        return job in self._made or job in self._held_back
+
+    def may_decide(self) -> bool:
+        """Whether there may be another."""
+        unwritten = sum(made.deadline < math.inf for made in self._made.values())
+        return unwritten + len(self._held_back) < MOST_UNWRITTEN
+
+    def decided(self, move: Move, queue: Queue, now: float) -> None:
+        """Keep the room; the attempt is not ended before that is written down."""
+        running = queue.state.running.get(move.job)
+        if running is None:
+            return
+        node, why = self._draining.why(running)
+        queue.keep(running.job, move.placements, self._ledger.cluster, now)
+        self._orders(move, node, why, now)
+
+    def holds_back(self, move: Move, head: Job, preempt: Preempt, queue: Queue, now: float) -> None:
+        """Keep the room; the operator is not told of it before `begins`."""
+        running = queue.state.running.get(move.job)
+        if running is None:
+            return
+        queue.keep(running.job, move.placements, self._ledger.cluster, now)
+        needed = {place.node for place in preempt.placements}
+        left = (place.node for place in running.placements if place.node in needed)
+        node = next(left, running.placements[0].node)
+        self._held_back[move.job] = _HeldBack(move, node, name_of(head, to=running.job))
+
+    def begins(self, job: JobId, now: float) -> None:
+        """What it is for has been written."""
+        held = self._held_back.pop(job, None)
+        if held is not None:
+            self._orders(held.move, held.node, held.why, now)
+
+    def cancels(self, job: JobId, queue: Queue) -> None:
+        """It is for nobody any more: of no effect where it is written."""
+        made = self._made.get(job)
+        if job in self._held_back or (made is not None and made.deadline < math.inf):
+            self._release(job, queue)
+
+    def _orders(self, move: Move, node: str, why: str, now: float) -> None:
+        victims = (Victim(move.job, move.ground, 0.0),)
+        told = preemptions.told(Preempt(move.job, victims, move.placements), now)
+        until = now + self._hold_seconds
+        order = MoveOrder(
+            attempt=move.job, node=node, why=why, until=_moment(until), preemption=told
+        )
+        self._made[move.job] = _Made(order, until)
+
+    def orders(self) -> tuple[MoveOrder, ...]:
+        """Those that are to be written."""
+        unwritten = (made.order for made in self._made.values() if made.deadline < math.inf)
+        return tuple(order for order in unwritten if order is not None)
+
+    def end_overdue(self, queue: Queue, now: float) -> None:
+        """Those that should be written by now and are not."""
+        for job in [job for job, made in self._made.items() if made.deadline <= now]:
+            self._release(job, queue)
+
+    def gives_up(self, given_up: GiveUp, queue: Queue) -> bool:
+        """Whether it is a move: who did not end, or did not come back, waits like others."""
+        if given_up.job not in self:
+            return False
+        uid = given_up.job.partition("/")[0]
+        shown = self._ledger.jobs.shown(uid)
+        if shown is not None and shown.preemption is not None:
+            self._over[uid] = shown.preemption
+        self._release(given_up.job, queue, given_up)
+        return True
+
+    def returns(self, uid: str, queue: Queue) -> None:
+        """The job asks for its places: they are kept for the attempt that does, from now on."""
+        for job in self._of(uid):
+            self._release(job, queue)
+
+    def see(self, uid: str, queue: Queue, now: float) -> None:
+        """What a GPUJob shows: a move that was written, here or before a restart, or is over."""
+        shown = self._ledger.jobs.shown(uid)
+        if uid in self._over and not self.is_over(uid, shown.preemption if shown else None):
+            del self._over[uid]
+        told = _own_move(shown) if shown else None
+        for job in self._of(uid):
+            made = self._made.get(job)
+            if made is None:
+                if shown is None or job != job_id(shown.attempt) or has_ended(shown):
+                    self._release(job, queue)
+            elif told is not None and shown is not None and job == job_id(shown.attempt):
+                if made.order is None or told.since == made.order.preemption.since:
+                    made.deadline = math.inf
+            elif made.deadline == math.inf or shown is None or not shown.may_wait:
+                self._release(job, queue)
+        if told is not None and shown is not None and not self._waits_again(shown, queue):
+            self._find(shown, told, queue, now)
+
+    def is_over(self, uid: str, told: PlacedPreemption | None) -> bool:
+        """Whether these places are kept for the job no more, or never were."""
+        return told is not None and self._over.get(uid) == told
+
+    def clear(self) -> None:
+        """The queue begins anew."""
+        self._over.clear()
+        self._made.clear()
+        self._held_back.clear()
+
+    def _of(self, uid: str) -> list[JobId]:
+        made = (*self._made, *self._held_back)
+        return [job for job in made if job.partition("/")[0] == uid]
+
+    def _waits_again(self, shown: ShownJob, queue: Queue) -> bool:
+        following = dataclasses.replace(shown.attempt, number=shown.attempt.number + 1)
+        return job_id(following) in queue.state.waiting
+
+    def _find(self, shown: ShownJob, told: PlacedPreemption, queue: Queue, now: float) -> None:
+        """Room is kept for one that has not come back since this process began.
+
+        A revision keeps nothing for who is to end for another, or went past one who waits: that one
+        waits for these very GPUs.
+        """
+        job, uid = job_id(shown.attempt), shown.attempt.job_uid
+        if job in self._made or self.is_over(uid, told):
+            return
+        owes = job in queue.state.stopping() or job in queue.state.guests
+        if owes and all(each.ground == Ground.REVISED for each in told.victims):
+            self._over[uid] = told
+            return
+        placed = preemptions.places(told, shown.tickets)
+        if not placed:
+            return
+        running = queue.state.running.get(job)
+        places = tuple(each.placement for each in placed)
+        found = running.job if running else holders.gang_job(shown.attempt, places, shown, None)
+        queue.keep(found, places, self._ledger.cluster, now)
+        self._made[job] = _Made(None, math.inf)
+
+    def _release(self, job: JobId, queue: Queue, given_up: GiveUp | None = None) -> None:
+        self._made.pop(job, None)
+        self._held_back.pop(job, None)
+        stuck = given_up.stuck if given_up else ()
+        queue.release(job, self._ledger.cluster, stuck=stuck)
+
+
+def _own_move(shown: ShownJob) -> PlacedPreemption | None:
+    """What its status says of a move of the attempt that it ended last."""
+    told = shown.preemption
+    if told is None or not shown.may_wait or not shown.attempts:
+        return None
+    if not has_ended(shown):
+        return None
+    named = (
+        each
+        for each in told.victims
+        if each.ground in _MOVES and job_id(shown.attempt) in each.attempts
+    )
+    return told if next(named, None) else None
+
+
+def has_ended(shown: ShownJob) -> bool:
+    """Whether the status says so of the last attempt; its pods may not be gone yet."""
+    return bool(shown.attempts) and shown.attempts[-1].finished_at is not None
+
+
+def _moment(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

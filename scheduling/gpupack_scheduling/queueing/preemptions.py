@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For whom others are stopped, from the decision until the beneficiary runs or gives up.
+
+    decided ─► answered ─► written in the beneficiary's status ─► victims end ─► it runs
+                 └ not written in time: over   └ read back from there after a restart
+
+Attempts are named by UID and number, as the queue names them: nobody reads other namespaces' names.
+"""
+
+import dataclasses
+import datetime as dt
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_core.queueing import Ground, JobId, Preempt, Victim
+from gpupack_core.units import NO_CPU, NO_MEMORY
+from gpupack_crds.gpujob_status import Preemption, Victims
+from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
+from gpupack_scheduling.ledger import claims
+from gpupack_scheduling.ledger.claims import Allocation
+from gpupack_scheduling.ledger.placed_job import PlacedPreemption
+
+
+@dataclasses.dataclass(slots=True)
+class _Made:
+    decision: Preempt
+    since: float
+    deadline: float
+    """By then it should be written; infinity: it is."""
+    gained: float | None = None
+    """GPU-seconds, of a consolidation."""
+
+
+class Preemptions:
+    """Those that stand, by beneficiary."""
+
+    def __init__(self) -> None:
+        self._made: dict[JobId, _Made] = {}
+        self._over: dict[JobId, PlacedPreemption] = {}
+        """What is over, while the status of one that waits may say so still."""
+
+    def __contains__(self, job: JobId) -> bool:
+        return job in self._made
+
+    def decided(
+        self, decision: Preempt, now: float, *, hold_seconds: float, gained: float | None = None
+    ) -> None:
+        """It is to be written; `gained`: of a consolidation."""
+        self._made[decision.job] = _Made(decision, now, now + hold_seconds, gained)
+
+    def found(self, decision: Preempt, now: float) -> None:
+        """It stands in the beneficiary's status since before this process decided."""
+        self._made[decision.job] = _Made(decision, now, math.inf)
+
+    def see(self, job: JobId, shown: PlacedPreemption) -> None:
+        """What the beneficiary's status tells: if it is of the one that stands, that is written."""
+        made = self._made.get(job)
+        if made is not None and _is_same(shown, told(made.decision, made.since)):
+            made.deadline = math.inf
+
+    def written(self) -> list[tuple[JobId, Preempt]]:
+        """Those whose victims are to end, by beneficiary."""
+        return [
+            (job, made.decision) for job, made in self._made.items() if made.deadline == math.inf
+        ]
+
+    def is_over(self, job: JobId, shown: PlacedPreemption) -> bool:
+        """Whether the status tells of one that was given up, and has not been written anew."""
+        return self._over.get(job) == shown
+
+    def over(self, job: JobId, shown: PlacedPreemption | None = None) -> None:
+        """It waits for something else; `shown`: what its status says still, or may yet say."""
+        made = self._made.pop(job, None)
+        if shown is None and made is not None:
+            builtins = msgspec.to_builtins(told(made.decision, made.since, made.gained))
+            shown = msgspec.convert(builtins, PlacedPreemption)
+        if shown is not None:
+            self._over[job] = shown
+
+    def forget(self, job: JobId) -> None:
+        """It runs, or waits no longer."""
+        self._made.pop(job, None)
+        self._over.pop(job, None)
+
+    def is_written(self, job: JobId) -> bool:
+        """Whether the watch has shown it."""
+        made = self._made.get(job)
+        return made is not None and made.deadline == math.inf
+
+    def overdue(self, now: float) -> tuple[JobId, ...]:
+        """Beneficiaries whose status should say so by now and does not."""
+        return tuple(job for job, made in self._made.items() if made.deadline <= now)
+
+    def oldest(self) -> float | None:
+        """When the one was decided that stands for the longest; None: none stands."""
+        return min((made.since for made in self._made.values()), default=None)
+
+    def __len__(self) -> int:
+        """How many stand."""
+        return len(self._made)
+
+    @property
+    def unwritten(self) -> int:
+        """How many are still to be written."""
+        return sum(made.deadline < math.inf for made in self._made.values())
+
+    def told(self, job: JobId) -> Preemption | None:
+        """As the beneficiary's status has it."""
+        made = self._made.get(job)
+        return None if made is None else told(made.decision, made.since, made.gained)
+
+
+def shares(placements: Iterable[core.Placement]) -> Iterable[WorkerPlacement]:
+    """Where each worker goes, as statuses have it."""
+    return (
+        WorkerPlacement(worker=index, node=each.node, devices=claims.shares(each))
+        for index, each in enumerate(placements)
+    )
+
+
+def read(
+    shown: PlacedPreemption, job: JobId, request: core.Request, tickets: dict[str, int]
+) -> tuple[tuple[Victim, ...], tuple[Allocation, ...]]:
+    """Victims and places as a status has them; what a newer release wrote is passed over."""
+    grounds = set(Ground)
+    victims = tuple(
+        Victim(JobId(attempt), Ground(each.ground), 0.0)
+        for each in shown.victims
+        if each.ground in grounds
+        for attempt in each.attempts
+        if attempt != job
+    )
+    return victims, places(shown, tickets, cpu=request.cpu, memory=request.memory)
+
+
+def places(
+    shown: PlacedPreemption,
+    tickets: dict[str, int],
+    *,
+    cpu: core.MilliCpu = NO_CPU,
+    memory: core.MiB = NO_MEMORY,
+) -> tuple[Allocation, ...]:
+    """Where the workers will run, as a status has it; CPU and memory are not told there."""
+    return tuple(
+        Allocation(
+            claims.placement(placed.node, claims.believed(placed.devices), cpu=cpu, memory=memory),
+            {} if placed.devices else tickets,
+        )
+        for placed in by_worker(shown.placement)
+    )
+
+
+def _is_same(shown: PlacedPreemption, made: Preemption) -> bool:
+    ours = {each.ground: each.attempts for each in made.victims}
+    return shown.since == made.since and ours == {e.ground: e.attempts for e in shown.victims}
+
+
+def told(decision: Preempt, since: float, gained: float | None = None) -> Preemption:
+    """As a status has it; `gained`: GPU-seconds, of a consolidation."""
+    lost = None if gained is None else sum(victim.lost for victim in decision.victims)
+    by_ground: dict[Ground, list[str]] = defaultdict(list)
+    for victim in decision.victims:
+        by_ground[victim.ground].append(victim.job)
+    return Preemption(
+        since=dt.datetime.fromtimestamp(since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        victims=tuple(
+            Victims(ground=ground.value, attempts=tuple(sorted(attempts)))
+            for ground, attempts in sorted(by_ground.items())
+        ),
+        placement=by_node(shares(decision.placements)),
+        lost_gpu_seconds=None if lost is None else round(lost),
+        gained_gpu_seconds=None if gained is None else round(gained),
+    )

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would let a job start that waits, by the reasons of core's own refusals and of the queue's.
+
+Nothing is promised: it is what stands in its way now, and what stands behind that nobody has looked
+at. Who else borrows is told by tenant; whoever shows it says who may be named.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from math import inf
+from typing import Final
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.queueing import Job, Queue, Tenant, Wait, WaitReason
+from gpupack_core.queueing.charge import Key, least
+from gpupack_core.queueing.reasons import gpus
+from gpupack_core.queueing.state import State
+from gpupack_core.reasons import Refusal, counted
+from gpupack_core.units import WHOLE_GPU
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Borrowed:
+    """A tenant uses so much beyond its promise; milli-GPU under one key."""
+
+    tenant: Tenant
+    milli: float
+    key: Key
+
+    @property
+    def text(self) -> str:
+        """«8 borrowed H100 GPUs»."""
+        return gpus(self.milli, self.key).replace(" ", " borrowed ", 1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Remedies:
+    """What would help. `texts` name nobody; `borrowed`: who could give back what it may use."""
+
+    texts: tuple[str, ...] = ()
+    borrowed: tuple[Borrowed, ...] = ()
+
+
+NO_REMEDIES: Final = Remedies()
+
+
+def remedies(queue: Queue, cluster: Cluster, job: Job, wait: Wait, now: float) -> Remedies:
+    """Of a job that waits for this reason; nothing is changed."""
+    match wait.reason:
+        case WaitReason.NO_ROOM if wait.refusal is not None:
+            return Remedies(tuple(_of_room(job, wait.refusal)))
+        case WaitReason.QUOTA_USED:
+            found = _borrowed(queue.state, cluster, job)
+            return Remedies(tuple(_of_quota(queue.state, cluster, job)), tuple(found))
+        case WaitReason.BORROWING_LIMIT:
+            return Remedies(tuple(_of_quota(queue.state, cluster, job)))
+        case WaitReason.ROOM_KEPT:
+            return Remedies(tuple(_of_kept(queue.state, wait, now)))
+        case _:
+            return Remedies()
+
+
+def _of_room(job: Job, refusal: Refusal) -> Iterable[str]:
+    if refusal.nearest is not None:
+        yield refusal.nearest.text
+    workers = job.gang.workers
+    if 0 < refusal.placed < workers:
+        less = counted(workers - refusal.placed, "worker")
+        yield f"it would fit with {less} less: {refusal.placed} of {workers} fit now"
+
+
+def _of_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:
+    """Of the key of which most is left."""
+    key, left = _most_left(state, cluster, job)
+    asked = least(job.gang)
+    if WHOLE_GPU <= left < asked:
+        less = gpus(asked - left, key)
+        yield f"its quota would allow it with {less} less: it has {gpus(left)} left"
+
+
+def _most_left(state: State, cluster: Cluster, job: Job) -> tuple[Key, float]:
+    books = state.books
+    leaf, keys = books.tree.tenant(job.tenant), books.keys.allowed(cluster, job.gang.request)
+    return max(((key, books.usage.available(leaf, key)) for key in keys), key=lambda of: of[1])
+
+
+def _borrowed(state: State, cluster: Cluster, job: Job) -> Iterable[Borrowed]:
+    """Of what the job may use, by others; who borrows most comes first."""
+    books = state.books
+    keys = books.keys.allowed(cluster, job.gang.request)
+    found = [
+        Borrowed(tenant, milli, key)
+        for tenant in state.running.used()
+        if tenant != job.tenant
+        for key in keys
+        if (milli := books.usage.borrowed(books.tree.tenant(tenant), key)) > 0
+    ]
+    return sorted(found, key=lambda of: (-of.milli, of.tenant, of.key))
+
+
+def _of_kept(state: State, wait: Wait, now: float) -> Iterable[str]:
+    kept = next((room for room in state.kept if room.job.id == wait.first), None)
+    if kept is not None and kept.at < inf and kept.at - now >= 1:
+        yield (
+            f"with activeDeadlineSeconds of {int(kept.at - now)} or less it has ended before that "
+            "room is needed, and can go first"
+        )

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells the queue who runs: whatever holds GPUs by the ledger's claims.
+
+    an attempt   from when its workers have places, planned or written, until its last pod is gone;
+                 of an elastic one each worker beyond the least is a job of its own
+    a pod        of its own; or one that only says to be a worker, of an attempt that has no places
+                 or other ones; or one that is gone and whose processes hold GPUs still
+
+Labels and owner references are a pod author's words: who is no worker by the ledger's word counts
+as a pod of its namespace, whatever attempt of whatever job it names.
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import gpupack_core as core
+from gpupack_core.queueing import Job, JobId, Queue, extra_of
+from gpupack_crds.gpujob import MAX_WORKERS
+from gpupack_scheduling.ledger.changes import Changes
+from gpupack_scheduling.ledger.claims import Allocation, PodClaim
+from gpupack_scheduling.ledger.jobs import ShownJob
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.lingering import Lingering
+from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
+from gpupack_scheduling.queueing import holders
+from gpupack_scheduling.queueing.ask import job_id, lingering_id, pod_id
+from gpupack_scheduling.queueing.learned import LearnedDurations
+from gpupack_scheduling.queueing.membership import Held, divide, parts
+
+SAME_DEADLINE_SECONDS: Final = 5.0
+
+
+class RunningHolders:
+    """Follows the claims; the queue's other half, who waits, is its owner's."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        queue: Queue,
+        learned: LearnedDurations,
+        *,
+        evicts: bool,
+        observed: Collection[str],
+    ) -> None:
+        """`evicts`: pods of their own can be stopped for others; `observed`: resources."""
+        self._ledger, self._queue, self._learned = ledger, queue, learned
+        self._evicts, self._observed = evicts, observed
+        self._held: dict[JobId, Held] = {}
+        self._attempts: dict[JobId, AttemptKey] = {}
+        self._least: dict[JobId, int] = {}
+        """Of each attempt: workers with larger indices are extra ones."""
+        self._beside: dict[JobId, dict[int, JobId]] = defaultdict(dict)
+        """Of an attempt the extra workers that hold something, by index."""
+        self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
+        """UIDs of pods that say to be workers of it, and count by themselves."""
+        self.suppositions = holders.Suppositions(ledger.cluster)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._held
+
+    def let_in(self, job: Job, attempt: AttemptKey, now: float) -> None:
+        """Places were just held for it in the ledger."""
+        self._attempts[job.id], self._least[job.id] = attempt, job.gang.workers
+        held, _ = divide(self._ledger.claims.places_of(attempt), (), ())
+        self._start(job, held, now)
+
+    def let_in_beside(self, worker: WorkerKey, now: float) -> None:
+        """A place was just held in the ledger for an extra worker of a gang that runs."""
+        place = self._ledger.claims.workers[worker].allocation
+        self._start_beside(worker.attempt, worker.index, (place,), now)
+
+    def attempt_of(self, gang: JobId) -> AttemptKey | None:
+        """Which attempt it is; None: it holds nothing."""
+        return self._attempts.get(gang)
+
+    def least(self, attempt: AttemptKey) -> int:
+        """How many workers it starts with: those with larger indices are extra ones."""
+        known = self._least.get(job_id(attempt))
+        if known is not None:
+            return known
+        shown = self._ledger.jobs.shown(attempt.job_uid)
+        return shown.least if shown else MAX_WORKERS
+
+    def let_in_pod(self, job: Job, claim: PodClaim, now: float) -> None:
+        """A place was just held for it in the ledger."""
+        job = dataclasses.replace(job, preemptible=self._evicts)
+        self._start(job, (claim.allocation,), now)
+
+    def see_pod(self, uid: str, now: float) -> None:
+        """What a pod of its own holds may have changed at this moment."""
+        self._see_pod(uid, self._ledger.claims.pods.get(uid), now)
+
+    def see(self, seen: Changes, now: float) -> tuple[AttemptKey, ...]:
+        """Take in what has changed; the answer is the attempts that hold nothing any more."""
+        ended = [
+            attempt for attempt in sorted(seen.attempts, key=str) if self._see_attempt(attempt, now)
+        ]
+        pods = self._ledger.claims.pods
+        for uid in sorted(seen.pods):
+            claim = pods.get(uid)
+            if claim and claim.worker is None:
+                self._see_pod(uid, claim, now)
+            else:
+                self._leave(uid, now)
+        for node, uid in sorted(seen.lingering):
+            self._see_lingering(node, uid, now)
+        self._see_nodes(seen.nodes, now)
+        self._see_deadlines(seen.jobs, now)
+        self._see_movable(seen.jobs, now)
+        return tuple(ended)
+
+    def _see_attempt(self, attempt: AttemptKey, now: float) -> bool:
+        """Whether it held something and holds nothing now."""
+        claims, job = self._ledger.claims, job_id(attempt)
+        pods = {claim.uid: claim for claim in claims.pods_of_attempt(attempt)}
+        is_known = self._attempts.get(job) == attempt
+        if not is_known and (job in self._attempts or not claims.has_workers(attempt)):
+            self._see_alone(attempt, pods, now)
+            return False
+        self._attempts[job], self._least[job] = attempt, self.least(attempt)
+        ids: dict[int | None, JobId] = {None: job, **dict(self._beside.get(job, {}).items())}
+        found = parts(self._least[job], claims.places_of(attempt), pods.values(), ids.keys())
+        divided = {
+            part.index: divide(part.places, part.pods, self._before(ids.get(part.index)))
+            for part in found
+        }
+        others = {uid: pod for _, strangers in divided.values() for uid, pod in strangers.items()}
+        self._see_alone(attempt, others, now)
+        has_ended = False
+        for index, (all_held, _) in divided.items():
+            held = self._counted(all_held)
+            if index is None:
+                has_ended = self._see_gang(attempt, held, now)
+            else:
+                self._see_beside(attempt, index, held, now)
+        if job not in self._held and job not in self._beside:
+            del self._attempts[job], self._least[job]
+        return has_ended
+
+    def _before(self, job: JobId | None) -> Held:
+        """What it held when somebody last looked."""
+        return self._held.get(job, ()) if job is not None else ()
+
+    def _see_gang(self, attempt: AttemptKey, held: Held, now: float) -> bool:
+        """Whether it held something and holds nothing now."""
+        job = job_id(attempt)
+        if held and job not in self._held:
+            self._start(self._gang(attempt, held), held, now, since=self._began(attempt))
+        elif held:
+            self._move(job, held, now)
+        else:
+            return self._end(job, now)
+        return False
+
+    def _see_beside(self, attempt: AttemptKey, index: int, held: Held, now: float) -> None:
+        beside = self._beside[job_id(attempt)]
+        if held and index not in beside:
+            self._start_beside(attempt, index, held, now, since=self._began(attempt))
+        elif held:
+            self._move(beside[index], held, now)
+        elif index in beside:
+            self._end(beside.pop(index), now)
+        if not beside:
+            del self._beside[job_id(attempt)]
+
+    def _start_beside(
+        self, attempt: AttemptKey, index: int, held: Held, now: float, *, since: float | None = None
+    ) -> None:
+        gang = self._queue.state.running.get(job_id(attempt))
+        found = gang.job if gang else self._gang(attempt, held)
+        job = extra_of(found, index - self.least(attempt) + 1)
+        self._beside[job_id(attempt)][index] = job.id
+        self._start(job, held, now, since=since)
+
+    def _gang(self, attempt: AttemptKey, held: Held) -> Job:
+        """An attempt that was found running."""
+        places = tuple(each.placement for each in held)
+        estimate = self._learned.estimate(attempt)
+        current = self._shown(attempt)
+        return holders.gang_job(attempt, places, current, estimate, observed=self._observed)
+
+    def _began(self, attempt: AttemptKey) -> float | None:
+        current = self._shown(attempt)
+        began = current.started_at if current else None
+        return began.timestamp() if began else None
+
+    def _shown(self, attempt: AttemptKey) -> ShownJob | None:
+        """What the watch shows of it, as long as it is the job's current one."""
+        shown = self._ledger.jobs.shown(attempt.job_uid)
+        return shown if shown and shown.attempt == attempt else None
+
+    def _see_alone(self, attempt: AttemptKey, pods: Mapping[str, PodClaim], now: float) -> None:
+        """These say to be its workers, and count by themselves."""
+        before = self._alone.pop(attempt, set())
+        if pods:
+            self._alone[attempt] = set(pods)
+        for uid in sorted(before - pods.keys()):
+            self._leave(uid, now)
+        for uid, claim in sorted(pods.items()):
+            self._see_pod(uid, claim, now)
+
+    def _leave(self, uid: str, now: float) -> None:
+        """It counts by itself no more, unless as one that says to be a worker."""
+        claim = self._ledger.claims.pods.get(uid)
+        attempt = claim.worker.attempt if claim and claim.worker else None
+        if attempt is None or uid not in self._alone.get(attempt, ()):
+            self._see_pod(uid, None, now)
+
+    def _see_pod(self, uid: str, claim: PodClaim | None, now: float) -> None:
+        self._follow(pod_id(uid), claim, claim.allocation if claim else None, now)
+
+    def _see_lingering(self, node: core.NodeName, uid: str, now: float) -> None:
+        """Who deletes his pods by force does not have their GPUs for nothing."""
+        lingers = self._ledger.claims.lingerer(node, uid)
+        allocation = Allocation(lingers.placement) if lingers else None
+        self._follow(lingering_id(node, uid), lingers, allocation, now)
+
+    def _follow(
+        self,
+        job: JobId,
+        pod: PodClaim | Lingering | None,
+        allocation: Allocation | None,
+        now: float,
+    ) -> None:
+        held = self._counted((allocation,) if allocation else ())
+        if pod is None or not held:
+            self._end(job, now)
+        elif job in self._held:
+            self._move(job, held, now)
+        else:
+            found = holders.pod_job(job, pod, held[0].placement, evicts=self._evicts)
+            began = pod.begun if isinstance(pod, PodClaim) else None
+            self._start(found, held, now, since=began)
+
+    def _see_nodes(self, nodes: Collection[core.NodeName], now: float) -> None:
+        """Which GPUs stand for tickets is known once their node is."""
+        if not nodes:
+            return
+        for job, held in tuple(self._held.items()):
+            if any(each.tickets and each.node in nodes for each in held):
+                self._move(job, held, now, anew=True)
+
+    def _see_deadlines(self, uids: Collection[str], now: float) -> None:
+        for uid in uids:
+            shown = self._ledger.jobs.shown(uid)
+            running = shown and self._queue.state.running.get(job_id(shown.attempt))
+            if not shown or not running or self._attempts.get(running.job.id) != shown.attempt:
+                continue
+            ends, expected = shown.ends_at, running.until
+            until = ends.timestamp() if ends else float("inf")
+            if until != expected and not abs(until - expected) < SAME_DEADLINE_SECONDS:
+                duration = max(until - running.started, 1.0) if ends else None
+                job = dataclasses.replace(running.job, duration=duration)
+                self._queue.moved(job, running.placements, self._ledger.cluster, now)
+
+    def _see_movable(self, uids: Collection[str], now: float) -> None:
+        """Whether a job may be moved can change while it runs."""
+        for uid in uids:
+            shown = self._ledger.jobs.shown(uid)
+            running = shown and self._queue.state.running.get(job_id(shown.attempt))
+            if not shown or not running or self._attempts.get(running.job.id) != shown.attempt:
+                continue
+            if running.job.movable == (shown.movable is not None):
+                continue
+            found = holders.gang_job(
+                shown.attempt, running.placements, shown, None, observed=self._observed
+            )
+            if running.job.movable != found.movable:
+                job = dataclasses.replace(running.job, movable=found.movable)
+                if found.movable:
+                    job = dataclasses.replace(job, gang=found.gang)
+                self._queue.moved(job, running.placements, self._ledger.cluster, now)
+
+    def _start(self, job: Job, held: Held, now: float, *, since: float | None = None) -> None:
+        self._held[job.id] = held
+        places = self.suppositions.places(job.id, held)
+        self._queue.start(job, places, self._ledger.cluster, now, since=since)
+
+    def _move(self, job: JobId, held: Held, now: float, *, anew: bool = False) -> None:
+        if self._held[job] == held and not anew:
+            return
+        self._held[job] = held
+        running = self._queue.state.running.get(job)
+        places = self.suppositions.places(job, held)
+        if running is not None and places != running.placements:
+            self._queue.moved(running.job, places, self._ledger.cluster, now)
+
+    def _end(self, job: JobId, now: float) -> bool:
+        if self._held.pop(job, None) is None:
+            return False
+        self.suppositions.forget(job)
+        self._queue.end(job, self._ledger.cluster, now)
+        return True
+
+    def _counted(self, held: Iterable[Allocation]) -> Held:
+        """What has no GPUs is not the queue's business."""
+        found = tuple(held)
+        return found if any(each.placement.devices or each.tickets for each in found) else ()

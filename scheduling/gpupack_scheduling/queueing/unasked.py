@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room for GPUJobs of whose preemption the status tells, and that have not asked this process yet.
+
+Whoever asks before such a job would get what its victims have left. From when it asks on, its room
+is that of any preemption (preempting.py).
+"""
+
+import dataclasses
+
+import gpupack_core as core
+from gpupack_core.queueing import Ground, JobId, Preempt, Queue, Victim
+from gpupack_scheduling.ledger.jobs import ShownJob
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.placed_job import PlacedPreemption
+from gpupack_scheduling.queueing import holders, preemptions
+from gpupack_scheduling.queueing.ask import job_id
+from gpupack_scheduling.queueing.preemptions import Preemptions
+from gpupack_scheduling.queueing.waiting import WaitingAsks
+
+
+class Unasked:
+    """By the attempt that is to ask.
+
+    Args:
+        ledger: what is shown of GPUJobs.
+        made: the preemptions that stand.
+        waiting: who has asked.
+    """
+
+    def __init__(self, ledger: Ledger, made: Preemptions, waiting: WaitingAsks) -> None:
+        self._ledger, self._made, self._waiting = ledger, made, waiting
+        self._told: dict[JobId, PlacedPreemption] = {}
+        """What their statuses tell."""
+
+    def see(self, uid: str, queue: Queue, now: float) -> None:
+        """What is shown of a GPUJob, of its next attempt."""
+        shown = self._ledger.jobs.shown(uid)
+        told = shown.preemption if shown and shown.may_wait else None
+        if shown is None or told is None or _is_move(told, uid):
+            self.returns(uid, queue)
+            return
+        attempt = dataclasses.replace(shown.attempt, number=shown.attempt.number + 1)
+        job = job_id(attempt)
+        if job in self._waiting or job in queue.state.running or self._told.get(job) == told:
+            return
+        self.returns(uid, queue)
+        self._keep(job, told, shown, queue, now)
+
+    def returns(self, uid: str, queue: Queue) -> None:
+        """The job asks, or wants its room no more: what is kept for it is looked at anew."""
+        for job in [job for job in self._told if job.partition("/")[0] == uid]:
+            del self._told[job]
+            self._made.forget(job)
+            queue.release(job, self._ledger.cluster)
+
+    def give_up(self, job: JobId) -> PlacedPreemption | None:
+        """It has not asked in time; the answer is what its status tells still."""
+        return self._told.pop(job, None)
+
+    def clear(self) -> None:
+        """The queue begins anew."""
+        for job in self._told:
+            self._made.forget(job)
+        self._told.clear()
+
+    def _keep(
+        self, job: JobId, told: PlacedPreemption, shown: ShownJob, queue: Queue, now: float
+    ) -> None:
+        """What the workers need of CPU and memory is known when it asks."""
+        victims, held = preemptions.read(told, job, core.Request(gpus=1), shown.tickets)
+        is_over = self._made.is_over(job, told)
+        if is_over or not held or not all(leaves(victim, queue) for victim in victims):
+            return
+        attempt = dataclasses.replace(shown.attempt, number=shown.attempt.number + 1)
+        places = tuple(each.placement for each in held)
+        self._told[job] = told
+        self._made.found(Preempt(job, victims, places), now)
+        queue.keep(
+            holders.gang_job(attempt, places, shown, None),
+            places,
+            self._ledger.cluster,
+            now,
+            victims=[victim.job for victim in victims],
+        )
+
+
+def is_moved(victim: Victim) -> bool:
+    """It ends by a move of its own."""
+    return victim.ground is Ground.CONSOLIDATION
+
+
+def leaves(victim: Victim, queue: Queue) -> bool:
+    """False: it was to be moved, and where to was not written before this process began."""
+    if not is_moved(victim) or victim.job not in queue.state.running:
+        return True
+    return victim.job in queue.state.reserved
+
+
+def _is_move(told: PlacedPreemption, uid: str) -> bool:
+    """Whether it is the job's own move: its last attempt is the victim."""
+    attempts = (attempt for each in told.victims for attempt in each.attempts)
+    return any(attempt.partition("/")[0] == uid for attempt in attempts)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions about the queue: what would become of a GPUJob, and what a job that waits waits for.
+
+    Onlooker, on its event loop ─► Prepared ─► answered, in a thread ─► Onlooker remembers
+
+What is prepared is a copy: nothing that is asked changes anything.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Self
+
+import gpupack_core as core
+from gpupack_core.queueing import Job, JobId, Planner, Question, Queue, Quotas, Starts, Wait
+from gpupack_core.queueing.state import Findings
+from gpupack_crds.gpuquota import QUOTA_NAME, GpuQuotaSpec
+from gpupack_crds.kinds import GpuQuota
+from gpupack_kube import objects
+from gpupack_scheduling.decisions import Decisions
+from gpupack_scheduling.queueing.ask import POD_NAME, GangAsk, job_id
+from gpupack_scheduling.queueing.onlooker import Onlooker
+from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.remedies import NO_REMEDIES, Remedies, remedies
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What is otherwise than it is.
+
+    Attributes:
+        without_nodes: they take no new work.
+        quotas: GPUQuotas, by namespace, instead of those that there are.
+    """
+
+    without_nodes: Collection[core.NodeName] = ()
+    quotas: Mapping[str, GpuQuotaSpec] = dataclasses.field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.without_nodes or self.quotas)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Other:
+    """Another than is asked about; `name`: of the GPUJob, or of the pod where it `is_pod`."""
+
+    namespace: str
+    name: str
+    is_pod: bool
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """As the queue knows it."""
+        pod = job.name.removeprefix(POD_NAME)
+        return cls(job.tenant, pod, is_pod=pod != job.name)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Of one question.
+
+    Attributes:
+        starts: where it starts; None: it waits.
+        wait: why it does not; None: it starts.
+        stopped: who ends, or is moved, before.
+        remedies: what would help.
+        waiting: how many wait, itself among them.
+        ahead: who waits and goes before it.
+        fits_now: whether it has room, whoever else waits and whatever quotas say.
+        findings: for the onlooker to remember.
+    """
+
+    starts: Starts | None = None
+    wait: Wait | None = None
+    stopped: tuple[Other, ...] = ()
+    remedies: Remedies = NO_REMEDIES
+    waiting: int = 0
+    ahead: tuple[Other, ...] = ()
+    fits_now: bool = False
+    findings: Findings | None = None
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Prepared:
+    """A copy, to be asked once, in whatever thread.
+
+    Attributes:
+        cluster: what is free.
+    """
+
+    queue: Queue
+    cluster: core.Cluster
+    plan: Planner
+    now: float
+    changes: Changes = Changes()
+    quotas: Quotas | None = None
+
+    def what_if(self, job: Job) -> Answer:
+        """What would become of one more."""
+        question, findings = self._settled()
+        found = question.ask(job)
+        if isinstance(found, Starts):
+            running = self.queue.state.running
+            ends = [one.job for each in found.victims if (one := running.get(each.job))]
+            return Answer(
+                starts=found,
+                stopped=tuple(map(Other.of, ends)),
+                waiting=len(self.queue) - 1,
+                findings=findings,
+            )
+        helps = remedies(self.queue, self.cluster, job, found, self.now)
+        return Answer(wait=found, remedies=helps, waiting=found.waiting, findings=findings)
+
+    def explain(self, job_id: JobId) -> Answer:
+        """What a job waits for; where its turn has just come that is nothing."""
+        question, findings = self._settled()
+        entry = self.queue.state.waiting.get(job_id)
+        if entry is None:
+            return Answer(waiting=len(self.queue), fits_now=True, findings=findings)
+        wait = question.why(job_id)
+        return Answer(
+            wait=wait,
+            remedies=remedies(self.queue, self.cluster, entry.job, wait, self.now),
+            waiting=wait.waiting,
+            ahead=tuple(map(Other.of, self.queue.ahead(job_id))),
+            fits_now=self.plan(self.cluster, entry.job) is not None,
+            findings=findings,
+        )
+
+    def _settled(self) -> tuple[Question, Findings | None]:
+        self._change()
+        question = Question(self.queue, self.cluster, self.plan, self.now)
+        found = question.settle(thorough=bool(self.changes))
+        return question, None if self.changes else found
+
+    def _change(self) -> None:
+        for name in self.changes.without_nodes:
+            node = self.cluster.node(name)
+            if node is not None:
+                self.cluster.set_node(dataclasses.replace(node, cordoned=True))
+                self.queue.changed(name, self.cluster)
+        if self.quotas is not None:
+            self.queue.configure(self.quotas, self.cluster, self.now)
+
+
+def prepare_what_if(
+    onlooker: Onlooker,
+    ask: GangAsk,
+    changes: Changes,
+    *,
+    quotas: QuotaStores,
+    decisions: Decisions,
+) -> Prepared:
+    """Copy what there is; on the onlooker's event loop."""
+    changed = None
+    if changes.quotas:
+        changed = _with(quotas, changes.quotas).read(decisions.queue.default).quotas
+    return _prepared(onlooker, {job_id(ask.attempt): ask.policy}, changes, changed)
+
+
+def prepare_explain(onlooker: Onlooker) -> Prepared:
+    """The same, about those who wait."""
+    return _prepared(onlooker, {}, Changes(), None)
+
+
+def _prepared(
+    onlooker: Onlooker,
+    policies: Mapping[JobId, str | None],
+    changes: Changes,
+    quotas: Quotas | None,
+) -> Prepared:
+    onlooker.follow()
+    queue, cluster = onlooker.admissions.copy()
+    return Prepared(
+        queue=queue,
+        cluster=cluster,
+        plan=onlooker.admissions.planner(policies),
+        now=onlooker.admissions.now(),
+        changes=changes,
+        quotas=quotas,
+    )
+
+
+def _with(quotas: QuotaStores, others: Mapping[str, GpuQuotaSpec]) -> QuotaStores:
+    made = QuotaStores()
+    made.cohorts.items, made.quotas.items = quotas.cohorts.items, dict(quotas.quotas.items)
+    for namespace, spec in others.items():
+        meta = objects.ObjectMeta(name=QUOTA_NAME, namespace=namespace)
+        made.quotas.items[namespace, QUOTA_NAME] = GpuQuota(metadata=meta, spec=spec)
+    return made

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callers with client certificates of the cluster's client CA, as its API server knows them.
+
+    ConfigMap kube-system/extension-apiserver-authentication, client-ca-file
+        └► a TLS context that asks for a certificate of it ──► each handshake
+                                                                  │ the holder has the key
+    a call ──► opened by the context that counts now? valid now? ──► CN and O's as user and groups
+
+TLS proves that the caller holds the certificate's key, which no header can: none is looked at, an
+aggregator's (X-Remote-User) or a proxy's neither. Who comes through a proxy that ends TLS shows
+none.
+
+Kubernetes revokes no certificate: one is good until it ends, or its CA is taken out of the
+ConfigMap. Both end what connections that are open already may do, streams too. For the same
+reason a TLS session is never resumed: a ticket would be good for longer than either.
+"""
+
+import asyncio
+import dataclasses
+import datetime as dt
+import hashlib
+import http
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID, ObjectIdentifier
+
+from gpupack_kube import objects
+from gpupack_kube.client import Api
+from gpupack_kube.errors import KubeError, NotFound
+from gpupack_kube.resources import Resource
+from gpupack_serving.errors import Denied
+from gpupack_serving.user import User
+
+log = logging.getLogger(__name__)
+
+NAMESPACE: Final = "kube-system"
+NAME: Final = "extension-apiserver-authentication"
+"""Where the API server publishes by which CAs it knows clients; for aggregated API servers."""
+KEY: Final = "client-ca-file"
+
+LOOK_SECONDS: Final = 60.0
+"""For so long a CA that was taken out may still count."""
+AGAIN_SECONDS: Final = 10.0
+"""After a look without an answer."""
+
+MOST_BYTES: Final = 16 << 10
+"""Of a certificate: its names stand in what is remembered of each of its holder's rights."""
+
+AUTHENTICATED: Final = "system:authenticated"
+UNAUTHENTICATED: Final = "system:unauthenticated"
+ANONYMOUS: Final = "system:anonymous"
+CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
+
+
+class PeerCertificate(NamedTuple):
+    """What a caller showed in his handshake, and the key to which he holds."""
+
+    der: bytes
+    context: ssl.SSLContext
+    """By which the connection was opened, which says whose certificates were taken then."""
+
+
+class AuthenticationConfig(objects.Object, frozen=True):
+    """The ConfigMap."""
+
+    data: dict[str, str] = {}
+
+
+AUTHENTICATION_CONFIGS: Final = Resource("/api/v1", "configmaps", AuthenticationConfig)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """By which a server is known.
+
+    Attributes:
+        chain: path of the certificate chain (PEM).
+        key: path of its key (PEM).
+    """
+
+    chain: str
+    key: str
+
+
+class ClientCertificates:
+    """Who callers are by their certificates.
+
+    Until the CA is known, and where the cluster has none, no certificate is asked for.
+
+    Args:
+        api: the API server, of which the ConfigMap is read.
+        files: of the server that callers connect to.
+        now: the time by which certificates are valid.
+
+    Raises:
+        OSError: a file of the server's cannot be read, or is no certificate or key.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        files: ServerFiles,
+        *,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+    ) -> None:
+        self._api, self._files, self._now = api, files, now
+        self._authority = ""
+        self.context = _context(files, "")
+        """For the next handshake."""
+
+    async def run(self) -> None:
+        """Look at the ConfigMap for ever."""
+        while True:
+            seconds = LOOK_SECONDS
+            try:
+                self.trust(await self._published())
+            except KubeError as error:
+                seconds = AGAIN_SECONDS
+                log.warning("the client CA cannot be read, the last one counts: %s", error)
+            await asyncio.sleep(seconds)
+
+    def trust(self, authority: str) -> None:
+        """Take certificates of these CAs from now on, and none that was shown before.
+
+        What is no certificate changes nothing, and the log says so.
+
+        Args:
+            authority: certificates (PEM); empty: none is taken.
+        """
+        if authority == self._authority:
+            return
+        try:
+            context = _context(self._files, authority)
+        except (OSError, ValueError) as error:
+            log.error(  # noqa: TRY400 - no bug
+                "%s/%s: %s cannot be used, the last one counts: %s", NAMESPACE, NAME, KEY, error
+            )
+            return
+        self._authority, self.context = authority, context
+        told = "another" if authority else "none"
+        log.info("the cluster's client CA is %s from now on", told)
+
+    def user(self, shown: PeerCertificate) -> User:
+        """Say whose it is, as the API server would.
+
+        Raises:
+            Denied: it does not count any more or yet, or names nobody.
+        """
+        if shown.context is not self.context:
+            raise _unknown("the cluster's client CA has changed meanwhile; connect anew")
+        if len(shown.der) > MOST_BYTES:
+            raise _unknown(f"the client certificate has more than {MOST_BYTES} bytes")
+        try:
+            certificate = x509.load_der_x509_certificate(shown.der)
+            begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+            names = _values(certificate, NameOID.COMMON_NAME)
+            groups = _values(certificate, NameOID.ORGANIZATION_NAME)
+        except ValueError as error:
+            raise _unknown(f"the client certificate cannot be read: {error}") from error
+        if not begins <= self._now() <= ends:
+            raise _unknown(
+                f"the client certificate is good from {begins:%FT%TZ} to {ends:%FT%TZ}; get another"
+            )
+        if not names or not names[-1]:
+            raise _unknown("the client certificate has no common name (CN), which is the user's")
+        digest = hashlib.sha256(shown.der).hexdigest()
+        return User(
+            username=names[-1],
+            groups=_with_authenticated(names[-1], groups),
+            extra={CREDENTIAL_ID: (f"X509SHA256={digest}",)},
+        )
+
+    async def _published(self) -> str:
+        """Empty: there is none."""
+        try:
+            found = await self._api.get(AUTHENTICATION_CONFIGS, NAME, namespace=NAMESPACE)
+        except NotFound:
+            return ""
+        return found.data.get(KEY, "")
+
+
+def _context(files: ServerFiles, authority: str) -> ssl.SSLContext:
+    """TLS 1.3 alone, in which certificates travel encrypted.
+
+    A certificate that was shown and is none of these CAs' ends the handshake; event loops
+    tell the caller nothing of why.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
+    context.load_cert_chain(files.chain, files.key)
+    if authority:
+        # Beside certificates there may be remarks in any script, which OpenSSL passes over.
+        ascii_alone = authority.encode("ascii", errors="replace").decode("ascii")
+        context.load_verify_locations(cadata=ascii_alone)
+        # An intermediate CA may stand in the ConfigMap without its root, as for the API server.
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def _values(certificate: x509.Certificate, kind: ObjectIdentifier) -> list[str]:
+    return [str(each.value) for each in certificate.subject.get_attributes_for_oid(kind)]
+
+
+def _with_authenticated(name: str, groups: list[str]) -> tuple[str, ...]:
+    """As the API server's own rule has it."""
+    has_one = {AUTHENTICATED, UNAUTHENTICATED} & {*groups}
+    more = () if name == ANONYMOUS or has_one else (AUTHENTICATED,)
+    return (*groups, *more)
+
+
+def _unknown(message: str) -> Denied:
+    return Denied(message, status=http.HTTPStatus.UNAUTHORIZED)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process of servers and of tasks that must go on beside them: it runs until a signal comes.
+
+A process without one of its parts must not seem well, so it ends when a part does.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from gpupack_serving.errors import TaskEnded
+from gpupack_serving.server import Server
+
+
+def run_until_signal(
+    work: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, log_level: str
+) -> None:
+    """Run `work(stop)` on uvloop; `stop` is set when the process is told to end."""
+    logging.basicConfig(level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    async def begun() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await work(stop)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(begun())
+
+
+async def serve(server: Server, stop: asyncio.Event) -> None:
+    """Serve until `stop`.
+
+    Raises:
+        TaskEnded: it ended before.
+    """
+    try:
+        await server.serve()
+    finally:
+        server.close()
+    if not stop.is_set():
+        raise TaskEnded(f"the server on port {server.config.port} ended by itself")
+
+
+async def essential(name: str, work: Coroutine[Any, Any, None]) -> None:
+    """Do work that never ends.
+
+    Raises:
+        TaskEnded: it did.
+    """
+    await work
+    raise TaskEnded(f"{name} ended by itself")

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server beside others in one process, by uvicorn."""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Generator
+from typing import Any
+
+import uvicorn
+
+from gpupack_serving.connections import Connection
+from gpupack_serving.handshakes import Handshakes
+from gpupack_serving.listener import Listener, listening_socket
+from gpupack_serving.peer_limits import ConnectionLimits, Slot
+
+
+class Server(uvicorn.Server):
+    """A server that leaves signals to the process, of which it is one of several.
+
+    With `limits` it is reachable from pods, and accepts connections within them. `tls` is asked for
+    each of these; None: as the configuration has it.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        limits: ConnectionLimits | None = None,
+        handshakes: Handshakes | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        super().__init__(config)
+        # Set when it listens; whoever closes one that cannot must hear why it cannot.
+        self.servers = []
+        self._limits = limits
+        self._handshakes = handshakes or Handshakes()
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        if self._limits is None:
+            await super().startup(sockets)
+            return
+        config = self.config
+        listening = listening_socket(config.host, config.port, backlog=config.backlog)
+        listener = Listener(
+            listening,
+            self._protocol,
+            tls=self._tls or (lambda: config.ssl),
+            limits=self._limits,
+            handshakes=self._handshakes,
+            on_failed=self._fail,
+        )
+        self.servers = [listener]  # type: ignore[list-item]
+        self.started = True
+
+    def _fail(self) -> None:
+        """End by itself: a process without one of its servers must not seem well."""
+        self.should_exit = True
+
+    def _protocol(self, slot: Slot) -> Connection:
+        return Connection(self.config, self.server_state, self.lifespan.state, slot=slot)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Capture none."""
+        yield
+
+    def close(self) -> None:
+        """Stop listening at once, as when the rest of the process has died."""
+        for listener in self.servers:
+            listener.close()
+
+
+def configured(app: Any, *, host: str, port: int) -> uvicorn.Config:
+    """Settings of a server for an ASGI application, without TLS."""
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # By default uvicorn believes whoever comes from loopback, as by a port-forward, which
+        # address is his; limits count by that.
+        proxy_headers=False,
+        timeout_graceful_shutdown=10,
+    )
