@@ -2,6 +2,7 @@
 """Carries decisions out: the only place that writes."""
 
 import logging
+import secrets
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +18,7 @@ from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Reporter, Said
 from gpupack_kube.objects import Json
-from gpupack_kube.resources import JOBS, SERVICES, Resource
+from gpupack_kube.resources import JOBS, SECRETS, SERVICES, Resource
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import (
@@ -45,7 +46,7 @@ from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.decision.notices import Notice
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, TemplateInvalid
-from gpupack_operator.manifests import pod
+from gpupack_operator.manifests import mpi, pod
 from gpupack_operator.manifests.job import job as job_manifest
 from gpupack_operator.manifests.job import job_beside
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
@@ -134,6 +135,7 @@ class Actor:
                 priority=priority,
                 submitted_at=times.write(meta.creation_timestamp or self._api.clock.now()),
                 seconds_left=times.seconds_left(job.spec, job.status, self._api.clock.now()),
+                held_since=job.status.held_since,
             )
         )
 
@@ -202,7 +204,7 @@ class Actor:
         return _planned(answer, asked_at, priority=request.priority)
 
     async def _create(self, seen: CachedGpuJob, action: CreateChildren) -> Answer | None:
-        """The Service first: where there is a Job, no later pass looks for the Service.
+        """Service and key first: where there is a Job, no later pass looks for them.
 
         A worker that is alone has nobody who looks for it.
         """
@@ -221,6 +223,10 @@ class Actor:
         )
         if seen.job.spec.workers > 1:
             problem = await self._ensure(SERVICES, service(seen.job), seen.job)
+            if problem:
+                return problem
+        if mpi.is_by_mpirun(seen.job.spec):
+            problem = await self._ensure_key(seen.job, attempt=action.attempt)
             if problem:
                 return problem
         self._admission.begins(seen.job.metadata.namespace)
@@ -258,6 +264,30 @@ class Actor:
             return NotCreated(reason=reason, message=said, for_good=False)
         return None
 
+    async def _ensure_key(self, job: GpuJob, *, attempt: int) -> NotCreated | NotYet | None:
+        """Create the Secret of an attempt; one that is there is of an earlier pass.
+
+        Nobody else may make one of that name, and the operator may read none.
+        """
+        body = mpi.secret(job, attempt=attempt, key=secrets.token_bytes(mpi.KEY_BYTES))
+        try:
+            await self._api.create(SECRETS, body, namespace=job.metadata.namespace)
+        except errors.AlreadyExists:
+            log.debug("Secret %s is there already", body["metadata"]["name"])
+        except errors.Forbidden as error:
+            reason = JobReason.CREATION_FORBIDDEN
+            return NotCreated(reason=reason, message=error.said, for_good=False)
+        return None
+
+    async def _delete_key(self, job: GpuJob, name: str) -> None:
+        """Of an attempt whose Job goes: the garbage collector has what is left of it."""
+        attempt = name.removeprefix(names.job_name(job.metadata.name, attempt=0)[:-1])
+        secret = names.mpi_secret(job.metadata.uid, attempt=int(attempt))
+        try:
+            await self._api.delete(SECRETS, secret, namespace=job.metadata.namespace)
+        except (errors.NotFound, errors.Forbidden) as error:
+            log.debug("Secret %s is not deleted: %s", secret, error)
+
     async def _whose(
         self, resource: Resource[Any], name: str, job: GpuJob
     ) -> NotCreated | NotYet | None:
@@ -281,6 +311,8 @@ class Actor:
             await self._api.delete(JOBS, action.name, namespace=namespace, uid=action.uid)
         except (errors.NotFound, errors.Conflict):
             log.debug("Job %s is gone already", action.name)
+        if mpi.is_by_mpirun(job.spec):
+            await self._delete_key(job, action.name)
 
     async def _patch(self, job: GpuJob, name: str, spec: Json) -> None:
         try:

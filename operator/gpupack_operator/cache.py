@@ -96,6 +96,10 @@ class Cache:
         labelled = self._present(self.pods.get(job.metadata.uid, ()))
         return tuple(pod for pod in labelled if owner.is_worker(pod, job, jobs))
 
+    def all_gpujobs(self) -> Iterator[CachedGpuJob]:
+        """The newest state of each."""
+        return (seen for key in self.keys() if (seen := self.gpujob(key)) is not None)
+
     def keys(self) -> tuple[Key, ...]:
         """All GPUJobs."""
         return tuple(self.gpujobs)

@@ -98,8 +98,10 @@ class PodAdmission:
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._refused = Remembered[tuple[str, int], _No](clock, linger_seconds=MAX_REFUSED_SECONDS)
-        """By uid and attempt; those of jobs that are gone go in time."""
+        self._refused = Remembered[tuple[str, int, int], _No](
+            clock, linger_seconds=MAX_REFUSED_SECONDS
+        )
+        """By uid, attempt and revision; those of jobs that are gone go in time."""
         self._allowed = Remembered[tuple[str, str], _Yes](clock, linger_seconds=0.0)
         """By namespace and kind."""
         self._began = Remembered[str, _Began](clock, linger_seconds=0.0)
@@ -124,7 +126,8 @@ class PodAdmission:
         Raises:
             KubeError: the API server gave no answer.
         """
-        key, pods = (job.metadata.uid, attempt), (job.metadata.namespace, kind)
+        key = (job.metadata.uid, attempt, job.spec.revision)
+        pods = (job.metadata.namespace, kind)
         no, now = self._refused.get(key), self._clock()
         if no is None or no.until <= now:
             yes = self._allowed.get(pods)

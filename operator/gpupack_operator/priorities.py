@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPUJob's priority is: a number of its own up to a bound, or a PriorityClass's value.
-
-A class must have preemptionPolicy Never: its pods carry it, so that quotas with a PriorityClass
-scope govern it, and kube-scheduler would evict others for single workers of a gang.
-"""
+"""The priorities of GPUJobs, by the PriorityClasses that they name (gpupack_crds.priority)."""
 
 import collections
 import dataclasses
@@ -11,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.priority import PriorityProblem, priority_of
 from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.resources import PRIORITY_CLASSES
@@ -79,19 +76,12 @@ class Priorities:
         try:
             found = await self._api.get(PRIORITY_CLASSES, name)
         except errors.NotFound:
-            message = f"spec.priorityClassName: there is no PriorityClass {name}; create it"
-            return _problem(JobReason.PRIORITY_CLASS_MISSING, message)
-        if found.preemption_policy != "Never":
-            message = (
-                f"spec.priorityClassName: pods of PriorityClass {name} evict others, and half a "
-                "gang would gain nothing by it; use a class with preemptionPolicy: Never"
-            )
-            return _problem(JobReason.PRIORITY_CLASS_PREEMPTS, message)
-        return Priority(found.value)
+            return _judged(priority_of(name, None))
+        return _judged(priority_of(name, found))
 
 
-def _problem(reason: JobReason, message: str) -> Priority:
-    return Priority(
-        value=0,
-        problem=NotPlanned(reason, message, retry_seconds=RETRY_SECONDS),
-    )
+def _judged(found: int | PriorityProblem) -> Priority:
+    if not isinstance(found, PriorityProblem):
+        return Priority(found)
+    reason = JobReason(found.reason)
+    return Priority(0, NotPlanned(reason, found.message, retry_seconds=RETRY_SECONDS))

@@ -6,9 +6,10 @@ same. Only GPUNodes about which there is something to decide are kept: thousands
 """
 
 import asyncio
+import collections
 import datetime as dt
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeGuard
 
 import msgspec
@@ -21,6 +22,7 @@ from gpupack_kube.events import About, EventWriter, Reporter, Said
 from gpupack_kube.objects import ObjectMeta
 from gpupack_operator.decision import acceptance
 from gpupack_operator.decision.quarantine import Rules, decided, needs_look
+from gpupack_operator.metrics import Metrics
 from gpupack_operator.trials import Trials
 
 log = logging.getLogger(__name__)
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.5
 AGAIN_SECONDS: Final = 5.0
 """After a write that failed."""
+MOST_MENDED: Final = 256
+"""GPUNodes that were deleted and may come back; autoscalers' nodes do not."""
 MOST_WRITES: Final = 20
 """At one look."""
 EVENTS_NAMESPACE: Final = "default"
@@ -42,13 +46,20 @@ class Quarantines:
         reporter: who writes events about them.
         rules: how it is decided.
         now: by the API server's clock.
+        metrics: counts burn-ins.
 
     Attributes:
         trials: the jobs by which GPUs are tried; None: they are not.
     """
 
     def __init__(
-        self, api: Api, *, reporter: str, rules: Rules, now: Callable[[], dt.datetime]
+        self,
+        api: Api,
+        *,
+        reporter: str,
+        rules: Rules,
+        now: Callable[[], dt.datetime],
+        metrics: Metrics,
     ) -> None:
         self._api, self._rules, self._now = api, rules, now
         self._events = EventWriter(api, Reporter("gpupack.dev/operator", reporter, "Quarantine"))
@@ -59,14 +70,22 @@ class Quarantines:
         """Of GPUNodes that were deleted: GPUs that were kept out. Whoever takes over knows none."""
         self._listed = False
         tried = rules.acceptance
-        self.trials = Trials(api, tried, self._jobs_changed) if tried else None
+        self.trials = Trials(api, tried, self._jobs_changed, metrics) if tried else None
+
+    def phases(self) -> Mapping[str, int]:
+        """How many GPUs are in quarantine, by its phase."""
+        entries = (each for node in self._nodes.values() for each in node.spec.quarantine)
+        return collections.Counter(each.phase for each in entries)
 
     def replace(self, items: list[GpuNode]) -> None:
         """These are all."""
+        uids = {item.metadata.name: item.metadata.uid for item in items}
+        for name, node in list(self._nodes.items()):
+            if uids.get(name) != node.metadata.uid:
+                self.remove(node)
         self._nodes.clear()
         self._look_at.clear()
         self._rules.fleet.clear()
-        self._mended.clear()
         for item in items:
             self.upsert(item)
         self._listed = True
@@ -88,6 +107,8 @@ class Quarantines:
         self._leave(name)
         if kept_out and self.trials is not None:
             self._mended[name] = frozenset(each.gpu for each in kept_out)
+            for oldest in list(self._mended)[:-MOST_MENDED]:
+                del self._mended[oldest]
 
     def _forget_mended(self, item: GpuNode) -> None:
         """They are entered anew, or not there: no agent has looked before there are devices."""

@@ -38,6 +38,7 @@ from gpupack_operator.decision.notices import Notice, notices
 from gpupack_operator.decision.workers import is_given_up, is_overdue
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.owner import is_ours
+from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
@@ -52,13 +53,14 @@ MAX_RETRY_SECONDS = 15.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sources:
-    """Who is asked for what the cache does not tell."""
+    """Who is asked for what the cache does not tell, and who counts what comes of it."""
 
     fence: Fence
     priorities: Priorities
     preemptions: Preemptions
     nodes: NodesRequests
     bounds: NodesBounds
+    metrics: Metrics
 
 
 class Reconciler:
@@ -74,6 +76,7 @@ class Reconciler:
         sources: Sources,
     ) -> None:
         self._api = api
+        self._metrics = sources.metrics
         self._actor = actor
         self._cache = cache
         self._fence = sources.fence
@@ -161,6 +164,7 @@ class Reconciler:
             while True:
                 decision = decide(observation)
                 job = await self._write(observation, decision.status, seen.template)
+                self._metrics.wrote(observation.job.status, job.status)
                 self._creation.saw(job, observation)
                 news += notices(observation.job, job.status)
                 self._remember(key, observation, decision)

@@ -10,17 +10,18 @@ else ends one of the tasks is an error and the process's exit code.
 
 import asyncio
 import contextlib
+import dataclasses
 import signal
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from typing import Any
 
 import kopf
+from prometheus_client.registry import Collector
 
 from gpupack_crds.kinds import GPUNODES
-from gpupack_kube import metrics
 from gpupack_kube.client import Api
 from gpupack_kube.leader import Election
-from gpupack_kube.metrics import Watch
+from gpupack_kube.metrics import UnreadableObjects, Watch
 from gpupack_kube.reflector import Reflector
 from gpupack_operator import handlers, liveness, watches
 from gpupack_operator.actions import Actor
@@ -30,6 +31,7 @@ from gpupack_operator.decision.quarantine import Rules
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.fencing import Fence
 from gpupack_operator.kopf_session import GpuJobStream
+from gpupack_operator.metrics import Metrics, OperatorCollector
 from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.plan_line import Key, PlanLine
@@ -42,6 +44,7 @@ from gpupack_operator.settings import Settings
 from gpupack_operator.turns import TurnListener
 from gpupack_operator.work_queue import WorkQueue
 from gpupack_operator.worker_pool import WorkerPool
+from gpupack_serving import metrics
 
 
 async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
@@ -53,11 +56,11 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     """
     stop = _told_to_stop()
     beating = asyncio.create_task(liveness.beat(settings.heartbeat), name="heartbeat")
-    counted: dict[str, Watch] = {}
+    counted = Counted()
     try:
         async with (
             Api.connect(environ) as api,
-            metrics.shown(counted, port=settings.metrics_port),
+            metrics.shown(counted.collectors(), api=api, settings=settings.metrics),
         ):
             election = _election(settings, api)
             if not await _elected(election, stop):
@@ -68,6 +71,19 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
                 await election.release()
     finally:
         await _cancelled(beating)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Counted:
+    """What there is to show; a standby shows it, too."""
+
+    watches: dict[str, Watch] = dataclasses.field(default_factory=dict)
+    metrics: Metrics = dataclasses.field(default_factory=Metrics)
+    now: OperatorCollector = dataclasses.field(default_factory=OperatorCollector)
+
+    def collectors(self) -> tuple[Collector, ...]:
+        """All of it."""
+        return UnreadableObjects(self.watches), self.metrics.counted, self.now
 
 
 def _election(settings: Settings, api: Api) -> Election:
@@ -108,7 +124,7 @@ async def _lead(
     environ: Mapping[str, str],
     api: Api,
     election: Election,
-    counted: dict[str, Watch],
+    counted: Counted,
     stop: asyncio.Event,
 ) -> None:
     call_later = asyncio.get_running_loop().call_later
@@ -130,9 +146,10 @@ async def _lead(
         preemptions=preemptions,
         nodes=NodesRequests(api, settings.provisioning, actor.template),
         bounds=bounds,
+        metrics=counted.metrics,
     )
     reconciler = Reconciler(api, actor, cache, line, settings.limits, sources)
-    pool = WorkerPool(queue, reconciler.reconcile, reconciler.failed)
+    pool = WorkerPool(queue, reconciler.reconcile, reconciler.failed, counted.metrics)
     router = EventRouter(queue, cache, line, preemptions, bounds)
     gpujobs = watches.gpujobs_of(cache, router)
     audit = Audit(api, cache, gpujobs.drop, namespace=settings.namespace)
@@ -143,11 +160,13 @@ async def _lead(
         reporter=settings.lease.holder,
         rules=Rules(settings.probation_seconds, settings.acceptance),
         now=api.clock.now,
+        metrics=counted.metrics,
     )
     gpunodes = Reflector(api, GPUNODES, quarantines)
     tried = watches.trials_of(api, quarantines.trials)
     stream = GpuJobStream()
-    counted |= {"gpujobs": stream, **watched, "gpunodes": gpunodes, **tried}
+    counted.watches.update({"gpujobs": stream, **watched, "gpunodes": gpunodes, **tried})
+    counted.now.leads(queue, cache, quarantines)
     registry = handlers.registry(gpujobs, stream, in_cluster=_in_cluster(environ))
     async with contextlib.aclosing(plans):
         await _until_first_ends(

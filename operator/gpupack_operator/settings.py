@@ -17,6 +17,7 @@ from gpupack_operator.liveness import heartbeat_path
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
 from gpupack_operator.nodes_bounds import Bounds
+from gpupack_serving.settings import MetricsSettings
 
 DEFAULT_EXTENDER = f"https://gpupack-extender.{names.SYSTEM_NAMESPACE}.svc:8443"
 DEFAULT_TOKEN = "/var/run/secrets/gpupack/token"  # noqa: S105 - a path, not a secret
@@ -68,7 +69,7 @@ class Settings:
         max_priority: the largest priority that a GPUJob may give itself as a number.
         reconcilers: how many GPUJobs are worked on at the same time.
         heartbeat: file by which the probe knows that the operator is well.
-        metrics_port: TCP port of /metrics; 0: nobody listens.
+        metrics: where /metrics is.
         log_level: of Python's logging.
     """
 
@@ -84,7 +85,7 @@ class Settings:
     max_priority: int
     reconcilers: int
     heartbeat: pathlib.Path
-    metrics_port: int
+    metrics: MetricsSettings
     log_level: str
 
     @classmethod
@@ -108,7 +109,7 @@ class Settings:
             max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
             reconcilers=environment.whole("GPUPACK_RECONCILERS", 8),
             heartbeat=heartbeat_path(environ),
-            metrics_port=environment.metrics_port(),
+            metrics=MetricsSettings.of(environment),
             log_level=environment.log_level(),
         )
 
@@ -139,6 +140,7 @@ def _pods(environment: Environment) -> PodDefaults:
         evict_seconds=environment.whole("GPUPACK_EVICT_SECONDS", 20, least=0),
         multicast=_switch(environment, "GPUPACK_NVLINK_MULTICAST"),
         vendors=environment.stated("GPUPACK_VENDORS", parse_vendors, Vendors()),
+        launcher_image=environment.text("GPUPACK_LAUNCHER_IMAGE", ""),
     )
 
 

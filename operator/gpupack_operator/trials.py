@@ -17,6 +17,7 @@ from gpupack_kube.client import Api
 from gpupack_operator.decision import acceptance
 from gpupack_operator.decision.acceptance import Trial
 from gpupack_operator.manifests import acceptance as manifests
+from gpupack_operator.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +31,13 @@ class Trials:
         api: where they are.
         rules: how GPUs are tried.
         changed: called with the name of a node of whose jobs one changed.
+        metrics: counts those that ended.
     """
 
-    def __init__(self, api: Api, rules: Acceptance, changed: Callable[[str], None]) -> None:
-        self._api, self._rules, self._changed = api, rules, changed
+    def __init__(
+        self, api: Api, rules: Acceptance, changed: Callable[[str], None], metrics: Metrics
+    ) -> None:
+        self._api, self._rules, self._changed, self._metrics = api, rules, changed, metrics
         self._jobs: dict[str, GpuJob] = {}
         self.listed = False
         """Whether it is known what there is."""
@@ -48,6 +52,9 @@ class Trials:
 
     def upsert(self, item: GpuJob) -> None:
         """A job appeared or changed."""
+        before = self._jobs.get(item.metadata.name)
+        if item.status.finished and before is not None and not before.status.finished:
+            self._metrics.burn_in_ended(passed=item.status.phase == "Succeeded")
         self._jobs[item.metadata.name] = item
         self._changed(_node_of(item))
 

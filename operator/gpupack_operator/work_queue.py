@@ -11,6 +11,7 @@ one task for each key would reconcile without a bound on how many do so at once.
 
 import asyncio
 import collections
+import time
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -32,18 +33,28 @@ class WorkQueue(Generic[K]):
 
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
-        self._waiting: collections.OrderedDict[K, None] = collections.OrderedDict()
+        self._waiting: collections.OrderedDict[K, float] = collections.OrderedDict()
+        """With the moment since when."""
         self._in_work: set[K] = set()
         self._again: set[K] = set()
         self._timers: dict[K, Timer] = {}
         self._filled = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many wait now."""
+        return len(self._waiting)
+
+    def oldest_seconds(self) -> float:
+        """For how long the next one has waited; 0 where nobody does."""
+        since = next(iter(self._waiting.values()), None)
+        return 0.0 if since is None else time.monotonic() - since
 
     def add(self, key: K) -> None:
         """Have a key worked on; if it is in work, once more afterwards."""
         if key in self._in_work:
             self._again.add(key)
             return
-        self._waiting.setdefault(key)
+        self._waiting.setdefault(key, time.monotonic())
         self._filled.set()
 
     def add_later(self, key: K, seconds: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from gpupack_kube import errors
+from gpupack_operator.metrics import Metrics
 from gpupack_operator.plan_line import Key
 from gpupack_operator.reconcile import MAX_RETRY_SECONDS
 from gpupack_operator.work_queue import WorkQueue
@@ -32,10 +33,14 @@ class WorkerPool:
         queue: what is to be worked on.
         reconcile: one pass.
         on_failure: told of each pass that fails.
+        metrics: counts passes.
     """
 
-    def __init__(self, queue: WorkQueue[Key], reconcile: Pass, on_failure: FailedPass) -> None:
+    def __init__(
+        self, queue: WorkQueue[Key], reconcile: Pass, on_failure: FailedPass, metrics: Metrics
+    ) -> None:
         self._queue = queue
+        self._metrics = metrics
         self._reconcile = reconcile
         self._on_failure = on_failure
         self._failures: dict[Key, int] = {}
@@ -63,14 +68,18 @@ class WorkerPool:
 
     async def _one_pass(self, key: Key) -> float | None:
         try:
-            seconds = await self._reconcile(key)
+            with self._metrics.timed_pass():
+                seconds = await self._reconcile(key)
         except errors.KubeError as error:
+            self._metrics.passed("api_error")
             log.warning("%s/%s: %s; trying again", *key, error)
             return await self._failed(key, error)
         except Exception as error:
             # A bug about one GPUJob must not stop the others; the traceback is what mends it.
+            self._metrics.passed("internal_error")
             log.exception("%s/%s: unexpected error; trying again", *key)
             return await self._failed(key, error)
+        self._metrics.passed("done")
         self._failures.pop(key, None)
         return seconds
 

@@ -45,9 +45,18 @@ def verdict_of(node: GpuNode, entry: Quarantine) -> Measured | None:
     return next((each for each in found if since and times.read(each.at) >= since), None)
 
 
+def in_maintenance(node: GpuNode, gpu: str) -> bool:
+    """Whether an administrator wants no new work on a GPU."""
+    return any(entry.covers(gpu, node.status.mode) for entry in node.spec.maintenance)
+
+
 def untried(node: GpuNode) -> tuple[str, ...]:
     """GPUs in acceptance that are fit to be tried and were not yet."""
-    fit = {each.uuid for each in node.status.devices if each.health in TAKES_WORK}
+    fit = {
+        each.uuid
+        for each in node.status.devices
+        if each.health in TAKES_WORK and not in_maintenance(node, each.uuid)
+    }
     entries = (each for each in node.spec.quarantine if each.phase == "Acceptance")
     return tuple(e.gpu for e in entries if e.gpu in fit and verdict_of(node, e) is None)
 

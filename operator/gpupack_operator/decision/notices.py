@@ -53,12 +53,17 @@ def _attempt_ended(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
             f"attempt {last.number} was {last.message}; it starts again where room is kept for it"
         )
         return Notice(type="Normal", reason="Moved", note=note)
+    if last.outcome == "Revised":
+        note = f"attempt {last.number} was {last.message}; it starts again by that"
+        return Notice(type="Normal", reason=JobReason.REVISED, note=note)
     note = f"attempt {last.number} ended ({last.reason}): {last.message}; starting another"
     return Notice(type="Warning", reason=JobReason.RESTARTING, note=note)
 
 
 def _preempts(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     if new.preemption is None or old.preemption is not None or new.moves > old.moves:
+        return None
+    if any(each.ground == "Revised" for each in new.preemption.victims):
         return None
     victims = [name for each in new.preemption.victims for name in each.attempts]
     workers = sum("+" in name for name in victims)

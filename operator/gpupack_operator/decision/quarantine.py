@@ -91,11 +91,13 @@ def decided(
         return (), None
     ill = _ill(node.status.devices)
     devices = {each.mig_parent or each.uuid: each for each in node.status.devices}
+    # One that is cut into no slices for now, as after a boot, is there all the same.
+    there = devices.keys() | {each.gpu for each in node.status.mig_gpus}
     new = _new(node, rules, mended)
     entries, again_at = list[Quarantine](), list[dt.datetime]()
     for entry in node.spec.quarantine:
         # Before its first look an agent knows of no GPUs.
-        if devices and entry.gpu not in devices:
+        if there and entry.gpu not in there:
             continue
         step = _Step(node, rules, now, devices.get(entry.gpu), ill.pop(entry.gpu, None))
         found = step.next(entry)
@@ -169,8 +171,10 @@ class _Step:
     def _tried(self, entry: Quarantine) -> Quarantine | None:
         if self.rules.acceptance is None:
             return self._now_in(entry, "Probation")
-        if entry.since is None:
-            return self._now_in(entry, "Acceptance")
+        waits = acceptance.in_maintenance(self.node, entry.gpu)
+        if waits or entry.since is None:
+            # Its time begins when maintenance is over: nothing may run on it until then.
+            return structs.replace(entry, since=None) if waits else self._now_in(entry, entry.phase)
         verdict = acceptance.verdict_of(self.node, entry)
         match verdict.outcome if verdict else None:
             case "Passed":

@@ -44,6 +44,8 @@ class JobReason(enum.StrEnum):
     ALL_WORKERS_RUNNING = "AllWorkersRunning"
     GREW = "Grew"
     """More workers of an elastic gang have places."""
+    REVISED = "Revised"
+    """By a higher revision of its spec it starts again."""
     ENDED = "Ended"
 
     # Ended well

@@ -3,7 +3,7 @@
 
 | how it ended                               | another attempt | counts against maxRestarts |
 |---|---|---|
-| infrastructure, suspended, preempted, moved | yes            | no  |
+| infrastructure, suspended, preempted, moved, revised | yes   | no  |
 | failed, failurePolicy says Retry           | yes             | no  |
 | failed, failurePolicy says Fail            | no              |     |
 | failed otherwise                           | while restarts < maxRestarts | yes |
@@ -28,7 +28,7 @@ def next_step(verdict: Verdict, view: AttemptView, status: GpuJobStatus) -> Step
     """Look the verdict up in the table above."""
     if verdict.for_good or verdict.outcome == "DeadlineExceeded":
         return Step.GIVE_UP
-    if verdict.outcome in {"Infrastructure", "Preempted", "Moved", "Suspended"}:
+    if verdict.outcome in {"Infrastructure", "Preempted", "Moved", "Revised", "Suspended"}:
         return Step.RETRY
     action = view.action_for(verdict.exit_code)
     if action == "Retry":

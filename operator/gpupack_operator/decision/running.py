@@ -25,6 +25,7 @@ from gpupack_operator.decision.model import (
 from gpupack_operator.decision.preempted import preempted
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.restarts import Step
+from gpupack_operator.decision.revised import held_since, kept, revised
 from gpupack_operator.decision.view import AttemptView, Verdict, view
 from gpupack_operator.decision.workers import by_index, may_run
 
@@ -95,6 +96,9 @@ def _verdict(
         return _moved(moved), None
     if verdict is None and observation.preempted is not None:
         return preempted(observation, observation.preempted), None
+    if verdict is None:
+        found, look_at = revised(observation.job, seen)
+        return found, times.earliest(again_at, look_at)
     return verdict, again_at
 
 
@@ -157,6 +161,8 @@ def _ended(
     step = restarts.next_step(verdict, seen, status)
     if step is Step.GIVE_UP:
         return _failed(observation, status, seen, verdict, write)
+    if verdict.outcome == "Revised":
+        status = structs.replace(status, preemption=kept(observation.job, observation.now))
     status = structs.replace(
         status,
         placement=(),
@@ -165,6 +171,7 @@ def _ended(
         restarts=status.restarts + (step is Step.RETRY_COUNTED),
         preemptions=status.preemptions + (verdict.outcome == "Preempted"),
         moves=status.moves + (verdict.outcome == "Moved"),
+        held_since=held_since(status) if verdict.outcome == "Revised" else None,
     )
     if verdict.outcome == "Moved" and observation.moved is not None:
         status = structs.replace(status, preemption=observation.moved.preemption)

@@ -195,7 +195,12 @@ def _admitted(
     observation: Observation, status: GpuJobStatus, plan: Planned, write: Writer
 ) -> Decision:
     status = attempts.opened(status, plan.placement, observation.now)
-    status = structs.replace(status, priority=plan.priority, preemption=None)
+    status = structs.replace(
+        status,
+        priority=plan.priority,
+        preemption=None,
+        revision=observation.job.spec.revision,
+    )
     status = beside.widened(observation.job.spec, status)
     held = gpus.phrase(observation.job.spec, workers=len(by_worker(plan.placement)))
     message = f"attempt {status.attempt} has {held} on {status.nodes}"

@@ -11,7 +11,7 @@ from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.vendors import Vendors
 from gpupack_kube.objects import Json
-from gpupack_operator.manifests import owner
+from gpupack_operator.manifests import mpi, owner
 from gpupack_operator.manifests.limits import limits
 from gpupack_operator.manifests.merge import merged
 from gpupack_operator.manifests.variables import NO_VENDORS, RESULT_PATH, variables
@@ -35,6 +35,7 @@ class PodDefaults:
         evict_seconds: how long a worker stays bound to a node that does not answer.
         multicast: let workers use NVLink multicast; for clusters that one team has to itself.
         vendors: what is known of each vendor's GPUs.
+        launcher_image: image that has the launcher of mpirun: the agent's, which is on each node.
     """
 
     workload_image: str
@@ -43,6 +44,7 @@ class PodDefaults:
     evict_seconds: int = 20
     multicast: bool = False
     vendors: Vendors = NO_VENDORS
+    launcher_image: str = ""
 
 
 def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) -> Json:
@@ -53,6 +55,9 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
         user: its `spec.template` as written: the typed view keeps only what gpupack reads.
         attempt: number of the attempt.
         defaults: the administrator's choices.
+
+    Raises:
+        TemplateInvalid: the user's cannot be merged over ours, or does not say what ranks run.
     """
     metadata = user.get("metadata") or {}
     labels = metadata.get("labels", {}) | owner.labels(job, attempt=attempt)
@@ -60,9 +65,14 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     container = _worker(job, attempt=attempt, defaults=defaults)
     container["name"] = worker_container(job, user)
     ours = _pod_spec(job, container, defaults=defaults)
+    spec = merged(ours, user.get("spec") or {})
+    if mpi.is_by_mpirun(job.spec):
+        secret = names.mpi_secret(job.metadata.uid, attempt=attempt)
+        launching = mpi.Launching(container["name"], secret, defaults.launcher_image)
+        spec = mpi.launched(spec, launching)
     return {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": _with_last_words(merged(ours, user.get("spec") or {})),
+        "spec": _with_last_words(spec),
     }
 
 
@@ -156,6 +166,8 @@ def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
         container["image"] = defaults.workload_image
         container["imagePullPolicy"] = "IfNotPresent"
         container["args"] = [job.spec.workload.name, *job.spec.workload.args]
+        if mpi.is_by_mpirun(job.spec):
+            container["command"] = list(mpi.WORKLOADS_COMMAND)
     return container
 
 

@@ -6,6 +6,7 @@ from gpupack_crds.gpujob import Backend, Distributed, GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.vendors import Vendors
 from gpupack_kube.objects import Json
+from gpupack_operator.manifests.mpi import KEY_PATH, is_by_mpirun
 
 RESULT_PATH = "/dev/termination-log"
 INDEX_VARIABLES = ("GPUPACK_WORKER_INDEX", "PET_NODE_RANK", "RANK")
@@ -45,6 +46,7 @@ def variables(
         vendors: the chart's table.
     """
     values = _about_the_job(job, attempt=attempt) | _for_torch(job, attempt=attempt)
+    values |= _for_mpirun(job, attempt=attempt) if is_by_mpirun(job.spec) else {}
     values |= MULTICAST_ON if multicast else MULTICAST_OFF
     values |= _about_the_vendor(job.spec.resource_name, vendors)
     return [{"name": name, "value": value} for name, value in values.items()] + [
@@ -54,9 +56,14 @@ def variables(
 
 def rendezvous_host(job: GpuJob, *, attempt: int) -> str:
     """The host at which the workers meet: worker 0 of this attempt."""
+    return worker_host(job, "0", attempt=attempt)
+
+
+def worker_host(job: GpuJob, index: str, *, attempt: int) -> str:
+    """The host name of a worker."""
     if job.spec.workers == 1:
         return LOOPBACK
-    worker = f"{names.job_name(job.metadata.name, attempt=attempt)}-0"
+    worker = f"{names.job_name(job.metadata.name, attempt=attempt)}-{index}"
     return f"{worker}.{job.metadata.name}.{job.metadata.namespace}.svc"
 
 
@@ -114,6 +121,14 @@ def _for_torch(job: GpuJob, *, attempt: int) -> dict[str, str]:
         "MASTER_ADDR": host,
         "MASTER_PORT": port,
         **(_for_elastic_torch(job, f"{host}:{port}", attempt=attempt) if job.spec.extra else {}),
+    }
+
+
+def _for_mpirun(job: GpuJob, *, attempt: int) -> dict[str, str]:
+    """What the launcher takes; {} stands for an index, since there may be a thousand workers."""
+    return {
+        "GPUPACK_MPI_HOSTS": worker_host(job, "{}", attempt=attempt),
+        "GPUPACK_MPI_KEY_FILE": KEY_PATH,
     }
 
 

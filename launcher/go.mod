@@ -1,0 +1,3 @@
+module gpupack.dev/launcher
+
+go 1.19

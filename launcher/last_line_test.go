@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTheLastLineThatSaysAnythingIsKeptWhereverItWasCut(t *testing.T) {
+	long := strings.Repeat("x", longestLine)
+	for expected, said := range map[string][]string{
+		"":          {"", "\n", "  \n\n"},
+		"second":    {"first\nsec", "ond\n", "\n", " \t\n"},
+		"cut off":   {"first\n", "cut off"},
+		"a b":       {"old\r\n", "a b", "\r\n"},
+		long:        {"old\n" + long, long + "\n"},
+		"new":       {long + long + "\n", "new\n"},
+		"not ? all": {"not \xff all\n"},
+	} {
+		heard := &lastLine{over: make(chan struct{})}
+		for _, each := range said {
+			heard.keep([]byte(each))
+		}
+		close(heard.over)
+		if found := heard.line(); found != expected {
+			t.Errorf("of %q it is %q", said, found)
+		}
+	}
+}

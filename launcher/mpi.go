@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// mpi is an MPI's mpirun, and how it is told what every one of them has to be told.
+type mpi struct {
+	name  string
+	path  string
+	hydra bool
+}
+
+// findMpirun finds out which MPI the image has: Open MPI, or one that starts ranks by Hydra.
+func findMpirun() (mpi, error) {
+	for _, name := range []string{"mpirun", "mpiexec"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		said, err := exec.Command(path, "--version").CombinedOutput()
+		if err != nil {
+			return mpi{}, fmt.Errorf("%s --version: %w: %s", path, err, said)
+		}
+		return flavour(path, string(said))
+	}
+	return mpi{}, errors.New("the image has no mpirun on its PATH: install Open MPI, MPICH or another MPI with Hydra")
+}
+
+func flavour(path, version string) (mpi, error) {
+	for _, known := range []struct {
+		mark, name string
+		hydra      bool
+	}{
+		{"Open MPI", "Open MPI", false},
+		{"OpenRTE", "Open MPI", false},
+		{"Intel(R) MPI", "Intel MPI", true},
+		{"HYDRA", "MPICH's Hydra", true},
+	} {
+		if strings.Contains(version, known.mark) {
+			return mpi{known.name, path, known.hydra}, nil
+		}
+	}
+	first, _, _ := strings.Cut(version, "\n")
+	return mpi{}, fmt.Errorf("%s is of an unknown MPI (%q): Open MPI, MPICH and others with Hydra can be used", path, first)
+}
+
+func (m mpi) hostFile(addresses []string, processes int) string {
+	var lines strings.Builder
+	for _, address := range addresses {
+		if m.hydra {
+			fmt.Fprintf(&lines, "%s:%d\n", address, processes)
+		} else {
+			fmt.Fprintf(&lines, "%s slots=%d\n", address, processes)
+		}
+	}
+	return lines.String()
+}
+
+// arguments place ranks worker by worker. A rank's environment is its own worker's: Hydra would send
+// that of worker 0 along, with its index, its GPUs and its pod's name.
+func (m mpi) arguments(hosts string, g gang) []string {
+	ranks, each := strconv.Itoa(g.ranks()), strconv.Itoa(g.processes)
+	if m.hydra {
+		return []string{"-f", hosts, "-n", ranks, "-ppn", each, "-genvnone"}
+	}
+	found := []string{"--hostfile", hosts, "-n", ranks, "--map-by", "slot"}
+	if os.Getuid() == 0 {
+		found = append(found, "--allow-run-as-root")
+	}
+	return found
+}
+
+// environment has mpirun call us in place of ssh. What the user has set for his MPI stays, but for
+// the agent. A pod's CPUs are the kubelet's to give: ranks are bound to none, unless he says so.
+func (m mpi) environment(environment []string, agent string) []string {
+	usual := []string{
+		"OMPI_MCA_hwloc_base_binding_policy=none",
+		"PRTE_MCA_hwloc_default_binding_policy=none",
+	}
+	ours := []string{
+		"OMPI_MCA_plm_rsh_agent=" + agent,
+		"PRTE_MCA_plm_ssh_agent=" + agent,
+		// Its helpers are all started from here: those of other workers have no such agent.
+		"OMPI_MCA_plm_rsh_no_tree_spawn=1",
+		"PRTE_MCA_plm_ssh_no_tree_spawn=1",
+		"HYDRA_LAUNCHER=ssh",
+		"HYDRA_LAUNCHER_EXEC=" + agent,
+		"I_MPI_HYDRA_BOOTSTRAP=ssh",
+		"I_MPI_HYDRA_BOOTSTRAP_EXEC=" + agent,
+	}
+	// Of two values of a variable exec takes the last.
+	return append(append(usual, environment...), ours...)
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+const (
+	// Who is let in has the key; so many may be at proving it.
+	atTheDoor = 256
+	// Longer than worker 0 takes to end, so that its end is known as the first.
+	orphanTime = 5 * time.Second
+	// For ranks that were told to end; the kubelet ends the container at its own time.
+	killTime = 2 * time.Second
+)
+
+// server is a worker other than 0: it runs what mpirun there wants to have run here.
+type server struct {
+	gang   gang
+	ranks  *ranks
+	joined chan *session
+	door   chan struct{}
+}
+
+func serve(g gang, s secrets, r *ranks) int {
+	settings, err := s.tls()
+	if err != nil {
+		return refuse(statusOther, err)
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(g.listen, strconv.Itoa(port)))
+	if err != nil {
+		return refuse(statusBadArgument, fmt.Errorf("worker %d cannot await worker 0: %w", g.index, err))
+	}
+	defer listener.Close()
+	served := &server{gang: g, ranks: r, joined: make(chan *session), door: make(chan struct{}, atTheDoor)}
+	go served.accept(listener, settings)
+	say("worker %d of %d awaits worker 0", g.index, g.workers)
+	return served.wait()
+}
+
+func (s *server) wait() int {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	late := time.After(joinTime)
+	var joined *session
+	ended := make(chan ending, 1)
+	lost := make(chan error, 1)
+	var gone <-chan struct{}
+	told := false
+	for {
+		select {
+		case joined = <-s.joined:
+			late = nil
+			go joined.beat()
+			go func() {
+				said, err := joined.hear()
+				if err == nil && said.End != nil {
+					ended <- *said.End
+					return
+				}
+				lost <- err
+			}()
+		case failed := <-s.ranks.failed:
+			say("%v", failed)
+			if joined != nil {
+				joined.tell(word{Failed: &failed})
+			}
+		case how := <-ended:
+			if told && how.Yours == nil {
+				return s.ranks.ended()
+			}
+			if how.Yours != nil {
+				s.ranks.end(syscall.SIGKILL)
+				how.Yours.leave()
+			}
+			return how.Status
+		case <-gone:
+			return s.ranks.ended()
+		case err := <-lost:
+			if told {
+				lost = nil
+				gone = s.ranks.gone()
+				continue
+			}
+			s.ranks.end(syscall.SIGKILL)
+			time.Sleep(orphanTime)
+			return refuse(statusPeers, fmt.Errorf("worker 0 is gone: %v", err))
+		case <-late:
+			return refuse(statusPeers, fmt.Errorf("worker 0 did not come within %v", joinTime))
+		case each := <-signals:
+			if joined == nil {
+				return statusTerminated
+			}
+			// Ranks may save what they have, and those of other workers, too: mpirun's helper here
+			// has to stay until worker 0 has ended, or mpirun would end them all.
+			told = true
+			s.ranks.end(each.(syscall.Signal))
+		}
+	}
+}
+
+func (s *server) accept(listener net.Listener, settings *tls.Config) {
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(pause) // such as too many open files
+			continue
+		}
+		select {
+		case s.door <- struct{}{}:
+			go s.letIn(tls.Server(connection, settings))
+		default:
+			connection.Close()
+		}
+	}
+}
+
+func (s *server) letIn(connection *tls.Conn) {
+	defer connection.Close()
+	lines := bufio.NewReader(connection)
+	wanted, err := s.ask(connection, lines)
+	<-s.door
+	if err != nil {
+		say("%v was not let in: %v", connection.RemoteAddr(), err)
+		return
+	}
+	if !wanted.Join {
+		s.execute(wanted.Command, &frames{ReadWriter: readWriter{lines, connection}})
+		return
+	}
+	joined := &session{connection: connection, lines: lines}
+	select {
+	case s.joined <- joined:
+		select {} // until the process ends
+	case <-time.After(handshakeTime):
+	}
+}
+
+func (s *server) ask(connection *tls.Conn, lines *bufio.Reader) (request, error) {
+	connection.SetDeadline(time.Now().Add(handshakeTime))
+	defer connection.SetDeadline(time.Time{})
+	if err := connection.Handshake(); err != nil {
+		return request{}, err
+	}
+	line, err := lines.ReadBytes('\n')
+	if err != nil {
+		return request{}, err
+	}
+	var wanted request
+	err = json.Unmarshal(bytes.TrimSpace(line), &wanted)
+	return wanted, err
+}
+
+type readWriter struct {
+	io.Reader
+	io.Writer
+}
+
+// execute runs a command by the shell, as ssh does, in this container's own environment. It ends
+// when the connection does, unless it has become a daemon, as Open MPI's does by itself.
+func (s *server) execute(command string, stream *frames) {
+	shell := exec.Command("/bin/sh", "-c", command)
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	shell.Stdout, shell.Stderr = sender{stream, frameOutput}, sender{stream, frameErrors}
+	input, err := shell.StdinPipe()
+	if err == nil {
+		err = shell.Start()
+	}
+	if err != nil {
+		stream.send(frameErrors, []byte(fmt.Sprintf("gpupack-mpi: /bin/sh: %v\n", err)))
+		stream.send(frameStatus, binary.BigEndian.AppendUint32(nil, uint32(startStatus(err))))
+		return
+	}
+	left := make(chan struct{})
+	go func() {
+		for {
+			kind, content, err := stream.receive()
+			if err != nil {
+				break
+			}
+			if kind == frameInput && len(content) == 0 {
+				input.Close()
+			} else if kind == frameInput {
+				input.Write(content)
+			}
+		}
+		input.Close()
+		select {
+		case <-left:
+			// A daemon that it has left behind may not have its own process group yet.
+			return
+		default:
+		}
+		syscall.Kill(-shell.Process.Pid, syscall.SIGTERM)
+		time.Sleep(killTime)
+		syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
+	}()
+	shell.Wait()
+	close(left)
+	status := shell.ProcessState.ExitCode()
+	if status < 0 {
+		status = 128 + int(shell.ProcessState.Sys().(syscall.WaitStatus).Signal())
+	}
+	stream.send(frameStatus, binary.BigEndian.AppendUint32(nil, uint32(status)))
+}

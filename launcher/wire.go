@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// Either side of a session says so often that it is there, and is gone when it does not for so
+	// long: a node that loses its power closes no connection.
+	beatTime = 5 * time.Second
+	lostTime = 20 * time.Second
+
+	handshakeTime = 10 * time.Second
+	largestFrame  = 1 << 20
+)
+
+// request is the first line on a connection: a session, or a command to run.
+type request struct {
+	Join    bool   `json:"join,omitempty"`
+	Command string `json:"command,omitempty"` // as a shell's
+}
+
+// word is what the two sides of a session tell each other, a line each.
+type word struct {
+	Failed *failure `json:"failed,omitempty"` // worker: a rank of mine failed
+	End    *ending  `json:"end,omitempty"`    // launcher: it is over
+}
+
+// ending is how it is over: the status to leave with, and the failure where it was of this worker.
+type ending struct {
+	Status int      `json:"status"`
+	Yours  *failure `json:"yours,omitempty"`
+}
+
+// session is a launcher's or a worker's side of the connection that lasts as long as the job.
+type session struct {
+	connection net.Conn
+	lines      *bufio.Reader
+	writing    sync.Mutex
+}
+
+func newSession(connection net.Conn) *session {
+	return &session{connection: connection, lines: bufio.NewReader(connection)}
+}
+
+func (s *session) tell(said word) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.connection.SetWriteDeadline(time.Now().Add(lostTime))
+	return json.NewEncoder(s.connection).Encode(said)
+}
+
+// hear waits for the next word that says anything.
+func (s *session) hear() (word, error) {
+	for {
+		s.connection.SetReadDeadline(time.Now().Add(lostTime))
+		line, err := s.lines.ReadBytes('\n')
+		if err != nil {
+			return word{}, err
+		}
+		var said word
+		if err := json.Unmarshal(line, &said); err != nil {
+			return word{}, fmt.Errorf("%q is no word of a session: %w", line, err)
+		}
+		if said.Failed != nil || said.End != nil {
+			return said, nil
+		}
+	}
+}
+
+func (s *session) beat() {
+	for s.tell(word{}) == nil {
+		time.Sleep(beatTime)
+	}
+}
+
+// Frames of a command's connection: a kind, four bytes of length, and so many bytes.
+const (
+	frameInput  = 'i' // of length 0: the end
+	frameOutput = 'o'
+	frameErrors = 'e'
+	frameStatus = 's' // four bytes: the command's exit status
+)
+
+type frames struct {
+	io.ReadWriter
+	writing sync.Mutex
+}
+
+func (f *frames) send(kind byte, content []byte) error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	head := [5]byte{kind}
+	binary.BigEndian.PutUint32(head[1:], uint32(len(content)))
+	_, err := f.Write(append(head[:], content...))
+	return err
+}
+
+func (f *frames) receive() (byte, []byte, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(f, head[:]); err != nil {
+		return 0, nil, err
+	}
+	size := binary.BigEndian.Uint32(head[1:])
+	if size > largestFrame {
+		return 0, nil, fmt.Errorf("a frame of %d bytes is too large", size)
+	}
+	content := make([]byte, size)
+	_, err := io.ReadFull(f, content)
+	return head[0], content, err
+}
+
+// sender is a stream of one kind of frames.
+type sender struct {
+	*frames
+	kind byte
+}
+
+func (s sender) Write(content []byte) (int, error) {
+	return len(content), s.send(s.kind, content)
+}

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gangs whose processes mpirun starts: the launcher in each pod, and the key of an attempt.
+
+    init container ─ copies the launcher (one static binary) ─► volume ─► worker container:
+    command: gpupack-mpi run -- COMMAND…     worker 0: mpirun; others: run what it asks for
+    key of the attempt: Secret ─► file; who has it is a worker, and nobody else is
+
+The launcher is no part of the user's image, which needs an MPI and nothing of ours.
+"""
+
+import base64
+import dataclasses
+from typing import Any, Final
+
+from gpupack_crds import names
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.kinds import GpuJob
+from gpupack_kube.objects import Json
+from gpupack_operator.errors import TemplateInvalid
+from gpupack_operator.manifests import owner
+
+WORKLOADS_COMMAND: Final = ("python", "-m", "gpupack_workloads")
+"""The entry point of the workloads' image, which a command of ours stands in place of."""
+
+KEY_BYTES: Final = 32
+KEY_FOLDER: Final = "/etc/gpupack-mpi"
+KEY_FILE: Final = "key"
+KEY_PATH: Final = f"{KEY_FOLDER}/{KEY_FILE}"
+
+LAUNCHER: Final = "/opt/gpupack-mpi/gpupack-mpi"
+"""In the agent's image, and at the same place in a worker."""
+LAUNCHER_FOLDER: Final = "/opt/gpupack-mpi"
+COPY_FOLDER: Final = "/copy"
+INIT_CONTAINER: Final = "gpupack-mpi"
+LAUNCHER_VOLUME: Final = "gpupack-mpi"
+KEY_VOLUME: Final = "gpupack-mpi-key"
+UNPRIVILEGED: Final = 65532
+
+INIT_NEEDS: Final = {"cpu": "100m", "memory": "64Mi"}
+"""Requests and limits: a quota may ask for both of every container."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launching:
+    """What the launcher needs to know.
+
+    Attributes:
+        container: the name of the worker's container.
+        secret: the name of the Secret with the key.
+        image: an image that has the launcher.
+    """
+
+    container: str
+    secret: str
+    image: str
+
+
+def is_by_mpirun(spec: GpuJobSpec) -> bool:
+    """Whether the processes of a job are mpirun's."""
+    return spec.distributed is not None and spec.distributed.backend == "mpi"
+
+
+def secret(job: GpuJob, *, attempt: int, key: bytes) -> Json:
+    """The Secret of one attempt; it goes with the attempt's Job, at the latest with the GPUJob."""
+    name = names.mpi_secret(job.metadata.uid, attempt=attempt)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": names.MPI_SECRET_TYPE,
+        "immutable": True,
+        "metadata": owner.metadata(job, name=name, attempt=attempt),
+        "data": {KEY_FILE: base64.b64encode(key).decode()},
+    }
+
+
+def launched(pod_spec: Json, launching: Launching) -> Json:
+    """A copy of the PodSpec whose worker container is started by the launcher.
+
+    Raises:
+        TemplateInvalid: the container has no command, or the chart names no image.
+    """
+    if not launching.image:
+        raise TemplateInvalid(
+            "distributed.backend mpi needs the image of the launcher: "
+            "set GPUPACK_LAUNCHER_IMAGE of the operator, as gpupack's chart does"
+        )
+    return pod_spec | {
+        "containers": [
+            _launched(each, launching) if each["name"] == launching.container else each
+            for each in pod_spec["containers"]
+        ],
+        "initContainers": [_copying(launching.image), *pod_spec.get("initContainers", ())],
+        "volumes": [
+            *pod_spec.get("volumes", ()),
+            {"name": LAUNCHER_VOLUME, "emptyDir": {}},
+            {"name": KEY_VOLUME, "secret": {"secretName": launching.secret}},
+        ],
+    }
+
+
+def _launched(container: Json, launching: Launching) -> Json:
+    command = [*(container.get("command") or ()), *(container.get("args") or ())]
+    if not container.get("command"):
+        raise TemplateInvalid(
+            f"container {launching.container} has no command: with distributed.backend mpi it is "
+            "what each rank runs"
+        )
+    mounts = [
+        *container.get("volumeMounts", ()),
+        {"name": LAUNCHER_VOLUME, "mountPath": LAUNCHER_FOLDER, "readOnly": True},
+        {"name": KEY_VOLUME, "mountPath": KEY_FOLDER, "readOnly": True},
+    ]
+    kept = {name: value for name, value in container.items() if name != "args"}
+    return kept | {"command": [LAUNCHER, "run", "--", *command], "volumeMounts": mounts}
+
+
+def _copying(image: str) -> Json:
+    """As whoever the pod's user is not: the folder is everybody's, the copy can be run by all."""
+    context: dict[str, Any] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "runAsUser": UNPRIVILEGED,
+        "readOnlyRootFilesystem": True,
+    }
+    return {
+        "name": INIT_CONTAINER,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["cp", LAUNCHER, f"{COPY_FOLDER}/"],
+        "securityContext": context,
+        "resources": {"limits": INIT_NEEDS, "requests": INIT_NEEDS},
+        "volumeMounts": [{"name": LAUNCHER_VOLUME, "mountPath": COPY_FOLDER}],
+    }

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator does, as metrics.
+
+What happens is counted as it is written; what is, is read when it is asked for.
+"""
+
+import collections
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Protocol, get_args
+
+import prometheus_client as prometheus
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gpupack_core import Reason
+from gpupack_core.queueing import WaitReason
+from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome
+from gpupack_crds.gpunode import Phase as QuarantinePhase
+from gpupack_operator.cache import CachedGpuJob
+from gpupack_operator.decision import times
+from gpupack_operator.decision.reasons import JobReason
+
+_PASS_BUCKETS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
+_RECOVERY_BUCKETS: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+
+OTHER: Final = "Other"
+"""A reason that is not ours, such as a kubelet's: there may be any number of those."""
+
+LOST: Final[frozenset[Outcome]] = frozenset({"Infrastructure", "Preempted", "Moved"})
+"""Outcomes after which the operator starts the job again by itself."""
+
+REASONS: Final = frozenset(map(str, JobReason))
+
+WAITING: Final = frozenset(map(str, (*JobReason, *Reason, *WaitReason)))
+"""Why a job may wait: the operator's reasons, and those with which plans are refused."""
+
+BURN_INS: Final = ("passed", "failed")
+
+
+class Metrics:
+    """Counts passes, attempts, recoveries and burn-ins.
+
+    Attributes:
+        counted: what there is to show.
+    """
+
+    def __init__(self) -> None:
+        self.counted = prometheus.CollectorRegistry()
+        self._passes = prometheus.Counter(
+            "gpupack_operator_reconciles",
+            "Passes over GPUJobs, by how they ended: done, api_error or internal_error.",
+            ["outcome"],
+            registry=self.counted,
+        )
+        self._seconds = prometheus.Histogram(
+            "gpupack_operator_reconcile_seconds",
+            "Time of one pass over a GPUJob.",
+            buckets=_PASS_BUCKETS,
+            registry=self.counted,
+        )
+        self._attempts = prometheus.Counter(
+            "gpupack_operator_attempts",
+            "Attempts of GPUJobs that ended, by outcome and the operator's reason; Other: one of "
+            "Kubernetes' own.",
+            ["outcome", "reason"],
+            registry=self.counted,
+        )
+        self._recoveries = prometheus.Histogram(
+            "gpupack_operator_recovery_seconds",
+            "From the end of an attempt that was lost, preempted or moved until all workers of the "
+            "next one run, by the outcome of the one that ended.",
+            ["outcome"],
+            buckets=_RECOVERY_BUCKETS,
+            registry=self.counted,
+        )
+        self._burn_ins = prometheus.Counter(
+            "gpupack_operator_burn_ins",
+            "Burn-ins of GPUs that ended, by result.",
+            ["result"],
+            registry=self.counted,
+        )
+        for outcome in ("done", "api_error", "internal_error"):
+            self._passes.labels(outcome)
+        for outcome in get_args(Outcome):
+            self._attempts.labels(outcome, OTHER)
+        for outcome in sorted(LOST):
+            self._recoveries.labels(outcome)
+        for result in BURN_INS:
+            self._burn_ins.labels(result)
+
+    @contextlib.contextmanager
+    def timed_pass(self) -> Iterator[None]:
+        """Measure one pass."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds.observe(time.perf_counter() - start)
+
+    def passed(self, outcome: str) -> None:
+        """Count one."""
+        self._passes.labels(outcome).inc()
+
+    def wrote(self, before: GpuJobStatus, after: GpuJobStatus) -> None:
+        """A status was written: count which attempts ended by it, and whether the job recovered."""
+        known = {each.number for each in before.attempts if each.outcome}
+        for attempt in after.attempts:
+            if attempt.outcome and attempt.number not in known:
+                self._attempts.labels(attempt.outcome, reason(attempt.reason)).inc()
+        if after.phase == "Running" != before.phase and (lost := _lost(after)):
+            self._recoveries.labels(lost.outcome).observe(_seconds_since(lost, after))
+
+    def burn_in_ended(self, *, passed: bool) -> None:
+        """A GPU was tried."""
+        self._burn_ins.labels(BURN_INS[0] if passed else BURN_INS[1]).inc()
+
+
+def reason(text: str) -> str:
+    """One of the operator's own, or OTHER: as many as that, whatever statuses say."""
+    return text if text in REASONS else OTHER
+
+
+def _why(text: str) -> str:
+    return text if text in WAITING else OTHER if text else ""
+
+
+def _lost(status: GpuJobStatus) -> Attempt | None:
+    """The attempt before the one that runs, if it was lost."""
+    ended = [each for each in status.attempts if each.number == status.attempt - 1]
+    return ended[0] if ended and ended[0].outcome in LOST else None
+
+
+def _seconds_since(lost: Attempt, status: GpuJobStatus) -> float:
+    running = next(
+        (each.last_transition_time for each in status.conditions if each.type == "Running"), None
+    )
+    if running is None or lost.finished_at is None:
+        return 0.0
+    return max((times.read(running) - times.read(lost.finished_at)).total_seconds(), 0.0)
+
+
+class Depths(Protocol):
+    """Whose keys wait to be worked on."""
+
+    def __len__(self) -> int:
+        """How many wait."""
+
+    def oldest_seconds(self) -> float:
+        """For how long the first of them has waited."""
+
+
+class Known(Protocol):
+    """What was observed of GPUJobs."""
+
+    def all_gpujobs(self) -> Iterable[CachedGpuJob]:
+        """The newest state of each."""
+
+
+class KeptOut(Protocol):
+    """Who knows which GPUs get no new work."""
+
+    def phases(self) -> Mapping[str, int]:
+        """How many GPUs are in quarantine, by its phase."""
+
+
+class OperatorCollector(Collector):
+    """What is at this moment; of a standby everything is 0."""
+
+    def __init__(self) -> None:
+        self._queue: Depths | None = None
+        self._known: Known | None = None
+        self._kept_out: KeptOut | None = None
+
+    def leads(self, queue: Depths, known: Known, kept_out: KeptOut) -> None:
+        """This process works from now on."""
+        self._queue, self._known, self._kept_out = queue, known, kept_out
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        queue = self._queue
+        yield GaugeMetricFamily(
+            "gpupack_operator_leading", "1: this operator works.", value=queue is not None
+        )
+        yield GaugeMetricFamily(
+            "gpupack_operator_work_queue_depth",
+            "GPUJobs that wait for a worker of the operator.",
+            value=0 if queue is None else len(queue),
+        )
+        yield GaugeMetricFamily(
+            "gpupack_operator_work_queue_oldest_seconds",
+            "For how long the first of them has waited.",
+            value=0.0 if queue is None else queue.oldest_seconds(),
+        )
+        yield self._jobs()
+        yield self._quarantine()
+
+    def _jobs(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_operator_gpujobs",
+            "GPUJobs that have not ended by phase, those that wait by reason, too; Other: a reason "
+            "of Kubernetes' own.",
+            labels=["phase", "reason"],
+        )
+        counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        for phase in ("Pending", "Admitted", "Running", "Suspended"):
+            counts[phase, ""] = 0
+        for each in self._known.all_gpujobs() if self._known else ():
+            status = each.job.status
+            if not status.finished:
+                phase = status.phase or "Pending"
+                counts[phase, _why(status.reason) if phase == "Pending" else ""] += 1
+        for labels, number in sorted(counts.items()):
+            family.add_metric(labels, number)
+        return family
+
+    def _quarantine(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_operator_gpus_kept_out",
+            "GPUs that are not used as others are, by the phase of their quarantine.",
+            labels=["phase"],
+        )
+        phases = self._kept_out.phases() if self._kept_out else {}
+        for phase in get_args(QuarantinePhase):
+            family.add_metric([phase], phases.get(phase, 0))
+        return family
