@@ -7,6 +7,7 @@
                                                  ▼
            pods, podresources ─► identity ─► prestart ─► admission, holders ─► cdi
 
+* `host`: the part of it that a machine without a cluster has: inventory, health, metrics.
 * `inventory`: what GPUs there are: simulated, or from NVML.
 * `dcgm`: what DCGM exporter adds to that, where it runs.
 * `known_devices`: what was ever seen; a GPU that disappears stays, as Failed.

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's command line: `run`; `mps` for daemons of limited shares; `preflight` for a host."""
+"""The agent's command line.
+
+`run` on a node; `mps` for daemons of limited shares; `preflight` for a host; `host` on a machine
+without a cluster.
+"""
 
 import asyncio
 import contextlib
@@ -61,6 +65,25 @@ def mps_command() -> None:
     folder = MpsFolder(LimitSettings.from_environ(os.environ).mps)
     libraries = pathlib.Path("/run/gpupack-mps/lib")
     asyncio.run(_supervise(supervisor.serve(folder, host_root, libraries)))
+
+
+@main.command(name="host")
+def host_command() -> None:
+    """Show the metrics of this machine's GPUs, on loopback, until a signal; without a cluster."""
+    from gpupack_agent import host  # noqa: PLC0415 - as agent below
+
+    try:
+        settings, level = (
+            host.Settings.from_environ(os.environ),
+            Environment(os.environ).log_level(),
+        )
+    except SettingsInvalid as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(_supervise(host.run(settings)))
+    except (AgentError, OSError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 @main.command()

@@ -26,10 +26,12 @@ class Wait:
     Attributes:
         reason: what a user reads if it lasts too long; without names, as of an AgentError.
         pods: whom it is about, for the log.
+        is_held: another pod, which is not gone, has what this one is to have.
     """
 
     reason: str
     pods: tuple[str, ...] = ()
+    is_held: bool = False
 
 
 def admit(pod: PodView, resource: str, tickets: frozenset[str], node: NodeView) -> Record | Wait:
@@ -48,7 +50,9 @@ def admit(pod: PodView, resource: str, tickets: frozenset[str], node: NodeView) 
     if wait := _same_name(record, node):
         return wait
     obstacle = holders.obstacle(pod.uid, record.devices, node)
-    return Wait(obstacle.reason, (pod.title, *obstacle.pods)) if obstacle else record
+    if obstacle:
+        return Wait(obstacle.reason, (pod.title, *obstacle.pods), is_held=True)
+    return record
 
 
 def _record(pod: PodView, resource: str, tickets: frozenset[str], node: NodeView) -> Record:
@@ -142,5 +146,6 @@ def _same_name(record: Record, node: NodeView) -> Wait | None:
             return Wait(
                 "the kubelet's tickets are still those of another pod, which is not gone",
                 (record.title, other.title),
+                is_held=True,
             )
     return None

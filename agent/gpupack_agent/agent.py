@@ -15,9 +15,12 @@ import contextlib
 import dataclasses
 import logging
 import pathlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+from prometheus_client.registry import Collector
 
 from gpupack_agent import watchdog
+from gpupack_agent.agent_metrics import AgentMetrics
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.dcgm.address import Beside, ExporterPods
@@ -37,6 +40,7 @@ from gpupack_agent.inventory.driver import DriverInventory
 from gpupack_agent.inventory.driver_process import DriverProcess
 from gpupack_agent.inventory.simulated import SimulatedInventory
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.layouts import Layouts
 from gpupack_agent.mps.asking import ProcessReader, command
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.mps.guard import Guard, Tell
@@ -59,13 +63,15 @@ from gpupack_agent.settings import (
     PreStartSettings,
 )
 from gpupack_crds import names
-from gpupack_kube import heartbeat, metrics
+from gpupack_kube import heartbeat
 from gpupack_kube.client import Api
 from gpupack_kube.environment import Environment
 from gpupack_kube.events import About, EventWriter, Reporter, Said
+from gpupack_kube.metrics import UnreadableObjects
 from gpupack_kube.objects import ObjectMeta
 from gpupack_kube.reflector import Reflector
 from gpupack_kube.resources import NODES, PODS
+from gpupack_serving.settings import MetricsSettings
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +93,7 @@ class Settings:
     limits: LimitSettings
     dcgm: DcgmSettings
     holder: str
-    metrics_port: int
+    metrics: MetricsSettings
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Settings":
@@ -102,16 +108,18 @@ class Settings:
             limits=LimitSettings.from_environ(environ),
             dcgm=DcgmSettings.from_environ(environ),
             holder=environment.text("POD_NAME", node.name),
-            metrics_port=environment.metrics_port(),
+            metrics=MetricsSettings.of(environment),
         )
 
 
-def open_inventory(settings: Settings) -> Inventory:
+def open_inventory(chosen: InventorySettings, *, node: str) -> Inventory:
     """Choose the backend."""
-    chosen = settings.inventory
     if chosen.backend == "simulated":
         return SimulatedInventory(
-            chosen.simulated_file, node=settings.node.name, scan_seconds=chosen.scan_seconds
+            chosen.simulated_file,
+            node=node,
+            scan_seconds=chosen.scan_seconds,
+            cuts=chosen.simulated_cuts / f"{node}.json",
         )
     return DriverInventory(
         chosen.host_root, scan_seconds=chosen.scan_seconds, answer_seconds=chosen.answer_seconds
@@ -134,7 +142,7 @@ async def run(settings: Settings, environ: Mapping[str, str]) -> None:
         InventoryUnavailable: at start; later failures to scan are logged.
         ExceptionGroup: a part failed.
     """
-    inventory = open_inventory(settings)
+    inventory = open_inventory(settings.inventory, node=settings.node.name)
     try:
         await _with(inventory, settings, environ)
     finally:
@@ -198,33 +206,28 @@ async def _serve(
         selectors={"fieldSelector": f"spec.nodeName={settings.node.name}"},
     )
     idleness = Idleness(quiet_seconds=settings.inventory.idle_seconds)
-    report = Report(node, node_mode, observer, idleness, now=api.clock.now, mps=mps)
+    layouts = Layouts(node, node_mode, allowed=settings.inventory.mig_layouts)
+    report = Report(node, node_mode, observer, layouts, idleness, now=api.clock.now, mps=mps)
     writer = GpuNodeWriter(api, report, node=settings.node.name)
-    use = PodUse()
+    use, guard = PodUse(), _guard(node, mps, api, settings)
+    counted = (
+        UnreadableObjects({"pods": watch}),
+        GpuMetrics(known_devices, node.pods, use),
+        AgentMetrics(known_devices, writer, prestart.outcomes, guard.overruns if guard else None),
+    )
     await observer.round()
-    async with (
-        metrics.shown(
-            {"pods": watch},
-            GpuMetrics(known_devices, node.pods, use),
-            port=settings.metrics_port,
-        ),
-        asyncio.TaskGroup() as parts,
-    ):
+    async with _metrics(counted, api, settings) as shown, asyncio.TaskGroup() as parts:
+        parts.create_task(_goes_on(shown), name="metrics")
         parts.create_task(watchdog.watchdog(), name="watchdog")
         parts.create_task(watch.run(), name="pods")
-        parts.create_task(_scan_forever(inventory, node, use, exporter), name="inventory")
+        parts.create_task(_scan_forever(inventory, node, use, exporter, layouts), name="inventory")
         if settings.dcgm.exporter:
             parts.create_task(exporter.run(), name="DCGM exporter")
         parts.create_task(_beat_forever(api, settings), name="heartbeat")
         parts.create_task(observer.run(), name="observer")
         parts.create_task(foreign.run(), name="other vendors")
         parts.create_task(writer.run(), name="gpunode")
-        if mps:
-            reader = ProcessReader(
-                command(settings.inventory.host_root),
-                answer_seconds=settings.inventory.answer_seconds,
-            )
-            guard = Guard(node, mps, reader, _teller(api, settings), settings.limits)
+        if guard:
             parts.create_task(guard.run(), name="limits")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GPUNODE_SECONDS):
@@ -240,6 +243,35 @@ async def _serve(
             for started in device_plugins.to_start():
                 parts.create_task(started.registration.run(), name=started.plugin.resource)
             await change.wait()
+
+
+@contextlib.asynccontextmanager
+async def _metrics(
+    counted: Iterable[Collector], api: Api, settings: Settings
+) -> AsyncIterator[asyncio.Task[None] | None]:
+    """Show them where there is to be a port; elsewhere the server's code is not loaded."""
+    if not settings.metrics.port:
+        yield None
+        return
+    from gpupack_serving import metrics  # noqa: PLC0415 - it takes 12 MiB
+
+    async with metrics.shown(counted, api=api, settings=settings.metrics) as serving:
+        yield serving
+
+
+async def _goes_on(serving: asyncio.Task[None] | None) -> None:
+    """End with the server: an agent without it must not seem well."""
+    await (serving or asyncio.Event().wait())
+
+
+def _guard(node: NodeState, mps: MpsFolder | None, api: Api, settings: Settings) -> Guard | None:
+    if mps is None:
+        return None
+    reader = ProcessReader(
+        command(settings.inventory.host_root),
+        answer_seconds=settings.inventory.answer_seconds,
+    )
+    return Guard(node, mps, reader, _teller(api, settings), settings.limits)
 
 
 def _foreign(settings: Settings, api: Api) -> ForeignDevices:
@@ -291,7 +323,7 @@ async def _beat_forever(api: Api, settings: Settings) -> None:
 
 
 async def _scan_forever(
-    inventory: Inventory, node: NodeState, use: PodUse, exporter: Exporter
+    inventory: Inventory, node: NodeState, use: PodUse, exporter: Exporter, layouts: Layouts
 ) -> None:
     """Look again whenever something may have changed; keep what is known where that fails."""
     known_devices = node.known_devices
@@ -299,7 +331,12 @@ async def _scan_forever(
         await inventory.changed()
         try:
             known_devices.update(exporter.merged(await inventory.scan()))
-            use.see(known_devices.findings.facts, node.pods.by_uid.values())
+            if await layouts.round(inventory):
+                known_devices.update(exporter.merged(await inventory.scan()))
+            seen = known_devices.findings
+            use.see(seen.facts, node.pods.by_uid.values(), seen.devices)
         except InventoryUnavailable as error:
             known_devices.unseen(str(error))
+            if not known_devices.findings.facts:
+                use.unseen()
             log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text says it all

@@ -4,6 +4,7 @@
 AgentError
 ├── InventoryUnavailable    the GPUs of this node cannot be listed
 │   └── DriverHangs         a call to their driver did not come back
+├── LayoutInvalid           a GPU cannot be cut into these MIG slices
 ├── KubeletUnavailable      the kubelet gave no answer; asking again may help
 ├── KubeletTooOld           the kubelet lacks a call that we need
 ├── CdiUnwritable           a CDI spec could not be written or removed
@@ -44,6 +45,10 @@ class DriverHangs(InventoryUnavailable):
         self.index = index
 
 
+class LayoutInvalid(AgentError):
+    """A GPU cannot be cut into these MIG slices."""
+
+
 class KubeletUnavailable(AgentError):
     """The kubelet gave no answer; asking again may help."""
 
@@ -61,7 +66,15 @@ class Unidentified(AgentError):
 
 
 class StartRefused(AgentError):
-    """A container must not start now; the kubelet shows the text in the pod's status."""
+    """A container must not start now; the kubelet shows the text in the pod's status.
+
+    Attributes:
+        is_held: another pod, which is not gone, has what this one is to have.
+    """
+
+    def __init__(self, message: str, *, pods: tuple[str, ...] = (), is_held: bool = False) -> None:
+        super().__init__(message, pods=pods)
+        self.is_held = is_held
 
 
 class Abandoned(AgentError):

@@ -3,8 +3,7 @@
 
 Dashboards and alerts that are made for it work; what it has no name for is ours. One series a GPU
 and figure, and one for each pod that holds a GPU: both are bounded by the node. They are read when
-they are asked for, by a thread of its own, from values that are replaced as a whole. What the
-driver does not tell is missing, and simulated GPUs have no figures.
+they are asked for. What the driver does not tell is missing, and simulated GPUs have no figures.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,8 +21,8 @@ from gpupack_agent.pods import PodStore
 from gpupack_crds.devices import BYTES_PER_MIB
 from gpupack_crds.gpunode import GpuDevice
 
-GPU_LABELS: Final = ("gpu", "UUID", "pci_bus_id", "modelName")
-"""As dcgm-exporter labels them."""
+GPU_LABELS: Final = ("gpu", "UUID", "pci_bus_id", "modelName", "GPU_I_PROFILE", "GPU_I_ID")
+"""As dcgm-exporter labels them; a MIG slice has its GPU's and the last two."""
 POD_LABELS: Final = ("UUID", "namespace", "pod")
 MILLIJOULES: Final = 1000.0
 PERCENT: Final = 100.0
@@ -159,7 +158,7 @@ class GpuMetrics(Collector):
             yield counter
         yield _throttled(findings.facts)
         yield _health(findings.devices)
-        yield self._granted()
+        yield from self._granted()
         yield self._joules()
         yield self._memory()
 
@@ -187,23 +186,34 @@ class GpuMetrics(Collector):
                 family.add_metric([uuid, pod.namespace, pod.name], used)
         return family
 
-    def _granted(self) -> Metric:
-        family = GaugeMetricFamily(
-            "gpupack_agent_pod_gpu_granted_percent",
-            "Part of a GPU that a pod was given.",
+    def _granted(self) -> Iterator[Metric]:
+        part = GaugeMetricFamily(
+            "gpupack_agent_pod_gpu_granted_ratio",
+            "Part of a GPU that a pod was given, 1: all of it.",
+            labels=POD_LABELS,
+        )
+        memory = GaugeMetricFamily(
+            "gpupack_agent_pod_gpu_memory_granted_bytes",
+            "What a pod was given of a GPU's memory.",
             labels=POD_LABELS,
         )
         for pod in tuple(self._pods.by_uid.values()):
-            if not pod.finished:
-                for share in annotated(pod):
-                    family.add_metric([share.uuid, pod.namespace, pod.name], share.percent)
-        return family
+            for share in () if pod.finished else annotated(pod):
+                labels = [share.uuid, pod.namespace, pod.name]
+                part.add_metric(labels, share.percent / PERCENT)
+                memory.add_metric(labels, share.memory_mib * BYTES_PER_MIB)
+        yield part
+        yield memory
 
 
 def _filled(family: GaugeMetricFamily, gpus: tuple[GpuFacts, ...], read: Read) -> Metric:
     for facts in gpus:
         if (value := read(facts)) is not None:
             family.add_metric(_labels(facts), float(value))
+        for each in facts.slices:
+            own = GpuFacts(uuid=each.uuid, index=facts.index, name=facts.name, load=each.load)
+            if (value := read(own)) is not None:
+                family.add_metric(_labels(facts, each.profile, each.instance), float(value))
     return family
 
 
@@ -232,8 +242,15 @@ def _health(devices: tuple[GpuDevice, ...]) -> Metric:
     return family
 
 
-def _labels(facts: GpuFacts) -> list[str]:
-    return [str(facts.index), facts.uuid, facts.board.pci_bus_id or "", facts.name]
+def _labels(facts: GpuFacts, profile: str = "", instance: int | None = None) -> list[str]:
+    return [
+        str(facts.index),
+        facts.uuid,
+        facts.board.pci_bus_id or "",
+        facts.name,
+        profile,
+        "" if instance is None else str(instance),
+    ]
 
 
 def _free_bytes(gpu: GpuFacts) -> int | None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
+import math
 import time
 from typing import Any
 
@@ -31,6 +32,8 @@ USAGE_SECONDS = 5.0
 """Between two writes that tell nothing but who uses the GPUs: all who watch GPUNodes read them."""
 RECHECK_SECONDS = 60.0
 """Between two looks at the GPUNode when nothing changes: somebody may have deleted it."""
+LAYOUT_SECONDS = 20.0
+"""The same where a GPU may be cut anew: somebody may want another layout."""
 
 
 class GpuNodeWriter:
@@ -41,8 +44,13 @@ class GpuNodeWriter:
         self._report = report
         self._node = node
         self._stands = GpuNodeStatus()
+        self._uid = ""
         self._checked_at = 0.0
         self.written = asyncio.Event()
+
+    def age_seconds(self) -> float:
+        """Since the GPUNode was last known to say what the agent sees; infinite before that."""
+        return time.monotonic() - self._checked_at if self._checked_at else math.inf
 
     async def begin(self) -> None:
         """Read or create the GPUNode, recall what it records, write it.
@@ -74,7 +82,8 @@ class GpuNodeWriter:
 
     def _is_due(self) -> bool:
         unchecked_seconds = time.monotonic() - self._checked_at
-        if unchecked_seconds >= RECHECK_SECONDS:
+        recheck_seconds = LAYOUT_SECONDS if self._report.layouts.are_watched else RECHECK_SECONDS
+        if unchecked_seconds >= recheck_seconds:
             return True
         wanted = self._report.status(self._stands)
         if unchecked_seconds < USAGE_SECONDS:
@@ -85,20 +94,28 @@ class GpuNodeWriter:
         await self._write(await self._read())
 
     async def _read(self) -> GpuNode:
-        """Make a GPUNode that is missing; what a deleted one alone knew goes with it."""
+        """Make a GPUNode that is missing; what a deleted one alone knew goes with it.
+
+        Somebody else may have made the one that there is.
+        """
         try:
-            return await self._api.get(GPUNODES, self._node)
+            found = await self._api.get(GPUNODES, self._node)
+            is_another = self._uid not in {"", found.metadata.uid}
         except errors.NotFound:
-            if self._checked_at > 0:
-                self._report.forget()
-            return await self._api.create(GPUNODES, _new(self._node))
+            found, is_another = await self._api.create(GPUNODES, _new(self._node)), True
+        if is_another and self._checked_at > 0:
+            self._report.forget()
+        self._uid = found.metadata.uid
+        return found
 
     async def _write(self, current: GpuNode) -> None:
+        self._report.layouts.want(current.spec.mig_layouts)
         stands = msgspec.structs.replace(current.status, observed_at=None)
         wanted = self._report.status(stands)
         if stands != wanted:
             await self._replace(current, wanted)
         self._stands, self._checked_at = wanted, time.monotonic()
+        self._report.layouts.announced(wanted.mig_gpus)
 
     async def _replace(self, current: GpuNode, wanted: GpuNodeStatus) -> None:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -51,10 +51,8 @@ def merge(
         answered: GPUs that did, cut into slices or not.
     """
     seen = tuple(seen)
-    there = {*answered, *(each.mig_parent or each.uuid for each in seen)}
-    merged = {
-        each.uuid: _gone(each) for each in known if (each.mig_parent or each.uuid) not in there
-    }
+    there = {*answered, *map(_gpu, seen)}
+    merged = {each.uuid: _gone(each) for each in known if _gpu(each) not in there}
     merged |= {device.uuid: device for device in seen}
     return tuple(sorted(merged.values(), key=lambda device: (device.index, device.uuid)))
 
@@ -103,6 +101,18 @@ def _blamed(device: GpuDevice, xids: frozenset[int]) -> GpuDevice:
     return msgspec.structs.replace(device, xids=counted, causes=causes)
 
 
+def _xids_of(devices: Iterable[GpuDevice]) -> dict[str, frozenset[int]]:
+    """By GPU, of which slices have them too: they outlive the way in which it is cut."""
+    found: dict[str, frozenset[int]] = {}
+    for device in devices:
+        found[_gpu(device)] = found.get(_gpu(device), frozenset()).union(device.xids)
+    return found
+
+
+def _gpu(device: GpuDevice) -> str:
+    return device.mig_parent or device.uuid
+
+
 def _dated(device: GpuDevice, before: GpuDevice | None, now: dt.datetime) -> GpuDevice:
     since: str | None = None
     if device.health != "Healthy":
@@ -131,11 +141,14 @@ class KnownDevices:
         self._hold_seconds = hold_seconds
         self._judged: dict[str, GpuDevice] = {}
         """As the last scan that succeeded, or the agent before, left them."""
+        self._held: dict[str, GpuDevice] = {}
+        """Of GPUs that are better than is said: as the worst of the scans since then saw them."""
         self.findings = Findings(devices=())
         self.busy: Mapping[str, bool] = {}
         """As the last scan found it; empty where that failed."""
         self._on_forget = on_forget
         self._xids: dict[str, frozenset[int]] = {}
+        """By GPU."""
         self._unseen_since: dt.datetime | None = None
         self._changed = asyncio.Event()
 
@@ -156,9 +169,20 @@ class KnownDevices:
         self._unseen_since = since
         known = unseen(self.findings.devices, since, now=now, reason=reason)
         devices = dated(self.devices, known, now=now)
+        is_old = (now - since).total_seconds() >= STALE_SECONDS
         self._publish(
-            dataclasses.replace(self.findings, devices=devices, stale_since=written(since))
+            dataclasses.replace(
+                self.findings,
+                devices=devices,
+                stale_since=written(since),
+                facts=() if is_old else self.findings.facts,
+            )
         )
+
+    def unseen_seconds(self) -> float:
+        """For how long no scan has succeeded; 0 where the last one did."""
+        since = self._unseen_since
+        return 0.0 if since is None else (dt.datetime.now(dt.UTC) - since).total_seconds()
 
     def recall(self, recorded: GpuNodeStatus) -> None:
         """Take in what GPUNode recorded before this agent started."""
@@ -167,7 +191,7 @@ class KnownDevices:
             uuid: device for uuid, device in known.items() if NOT_SEEN_RULE not in device.causes
         }
         if "" in {recorded.boot_id, self.boot_id} or recorded.boot_id == self.boot_id:
-            self._xids = {uuid: frozenset(device.xids) for uuid, device in known.items()}
+            self._xids = _xids_of(known.values())
         if self._unseen_since is None:
             self._set(self.findings, known=known)
         else:
@@ -176,7 +200,7 @@ class KnownDevices:
 
     def forget(self) -> None:
         """Keep only what the last scan found, and hold nothing of the past against it."""
-        self._xids, self._judged = {}, {}
+        self._xids, self._judged, self._held = {}, {}, {}
         self._on_forget()
         found = tuple(device for device in self.findings.devices if device.cause != GONE)
         self._publish(dataclasses.replace(self.findings, devices=found))
@@ -188,25 +212,35 @@ class KnownDevices:
 
     def _set(self, found: Findings, *, known: Mapping[str, GpuDevice]) -> None:
         blamed = [
-            _blamed(device, self._xids.get(device.uuid, frozenset())) for device in found.devices
+            _blamed(device, self._xids.get(_gpu(device), frozenset())) for device in found.devices
         ]
         # A process that asks the driver anew knows of no errors before it began.
-        self._xids |= {device.uuid: frozenset(device.xids) for device in blamed}
+        self._xids |= _xids_of(blamed)
         now = dt.datetime.now(dt.UTC)
-        steady = [
-            hysteresis.steady(
-                device, self._judged.get(device.uuid), now=now, hold_seconds=self._hold_seconds
-            )
-            for device in blamed
-        ]
+        steady = [self._steady(device, now) for device in blamed]
         answered = {facts.uuid for facts in found.facts}
         devices = dated(known, merge(known.values(), steady, answered), now=now)
         self._judged = {device.uuid: device for device in devices}
         self._publish(dataclasses.replace(found, devices=devices))
 
+    def _steady(self, seen: GpuDevice, now: dt.datetime) -> GpuDevice:
+        worst = self._held.pop(seen.uuid, seen)
+        worst = worst if is_worse(worst.health, seen.health) else seen
+        said = hysteresis.steady(
+            seen,
+            self._judged.get(seen.uuid),
+            worst=worst,
+            now=now,
+            hold_seconds=self._hold_seconds,
+        )
+        if said.well_since is not None:
+            self._held[seen.uuid] = worst if is_worse(said.health, worst.health) else seen
+        return said
+
     def _publish(self, findings: Findings) -> None:
-        if findings == self.findings:
+        """Figures are replaced by each scan, and announced by none."""
+        is_same, self.findings = findings == self.findings, findings
+        if is_same:
             return
-        self.findings = findings
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

@@ -15,17 +15,20 @@ device the second sees the first one's record. Writing therefore blocks the loop
 """
 
 import asyncio
+import collections
 import dataclasses
 import functools
 import logging
 import time
 from collections.abc import Callable
+from typing import Final
 
 from gpupack_agent.admission import Wait, admit
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.errors import (
     Abandoned,
+    AgentError,
     InventoryUnavailable,
     KubeletUnavailable,
     StartRefused,
@@ -41,6 +44,9 @@ from gpupack_agent.pods import PodStore
 from gpupack_agent.settings import PreStartSettings
 
 log = logging.getLogger(__name__)
+
+OUTCOMES: Final = ("prepared", "held", "refused", "failed", "abandoned")
+"""held: refused, since another pod has the device still; failed: kubelet, API server or disk."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +70,11 @@ class NodeState:
 
 
 class PreStart:
-    """Prepares container starts."""
+    """Prepares container starts.
+
+    Attributes:
+        outcomes: how many came out how, by the words of `OUTCOMES`.
+    """
 
     def __init__(
         self,
@@ -79,6 +89,7 @@ class PreStart:
         self._identities = identities
         self._inventory = inventory
         self._settings = settings
+        self.outcomes: collections.Counter[str] = collections.Counter()
 
     async def prepare(
         self, resource: str, tickets: frozenset[str], *, active: Callable[[], bool]
@@ -97,6 +108,18 @@ class PreStart:
             Abandoned: the kubelet does not wait any more.
         """
         began = time.monotonic()
+        try:
+            record = await self._prepared(resource, tickets, active)
+        except AgentError as error:
+            self.outcomes[_outcome(error)] += 1
+            raise
+        self.outcomes["prepared"] += 1
+        _report(record, seconds=time.monotonic() - began)
+        return record
+
+    async def _prepared(
+        self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
+    ) -> Record:
         wait = Wait("kubelet or API server do not answer")
         try:
             async with asyncio.timeout(self._settings.wait_seconds):
@@ -105,8 +128,9 @@ class PreStart:
                     await asyncio.sleep(self._settings.poll_seconds)
         except TimeoutError:
             waited = f"waited {self._settings.wait_seconds:.0f} s"
-            raise StartRefused(f"{wait.reason} ({waited})", pods=wait.pods) from None
-        _report(outcome, seconds=time.monotonic() - began)
+            raise StartRefused(
+                f"{wait.reason} ({waited})", pods=wait.pods, is_held=wait.is_held
+            ) from None
         return outcome
 
     async def _attempt(
@@ -163,6 +187,15 @@ class PreStart:
         if self._mps.is_ready(share.uuid):
             return None
         return Wait("the MPS daemon of the GPU is being started")
+
+
+def _outcome(error: AgentError) -> str:
+    match error:
+        case Abandoned():
+            return "abandoned"
+        case StartRefused():
+            return "held" if error.is_held else "refused"
+    return "failed"
 
 
 def _report(record: Record, *, seconds: float) -> None:

@@ -10,13 +10,14 @@ import msgspec
 from gpupack_agent import __version__, holders
 from gpupack_agent.idleness import Idleness
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.layouts import Layouts
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.prestart import NodeState
 from gpupack_agent.usage import Usage, usage
 from gpupack_crds import names
-from gpupack_crds.gpunode import MAX_GPUS, GpuDevice, GpuHolder, GpuNodeStatus
+from gpupack_crds.gpunode import MAX_GPUS, GpuDevice, GpuHolder, GpuNodeStatus, counted
 
 MOST_HOLDERS = 1024
 """As many as GPUNode takes."""
@@ -29,6 +30,7 @@ class Report:
     node: NodeState
     node_mode: NodeMode
     observer: Observer
+    layouts: Layouts
     idleness: Idleness = dataclasses.field(default_factory=lambda: Idleness(quiet_seconds=60))
     now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
     mps: MpsFolder | None = None
@@ -59,6 +61,7 @@ class Report:
             boot_id=self.node.known_devices.boot_id,
             measured=recorded.measured,
             all_reduce=recorded.all_reduce,
+            mig_gpus=self.layouts.status(),
             **self._usage(described, recorded),
         )
 
@@ -123,6 +126,7 @@ def describe(
     return GpuNodeStatus(
         mode=node_mode.mode,
         resources=node_mode.resources,
+        resource_counts=counted(each.resource for each in devices),
         devices=devices,
         holders=held,
         gpus=len(devices),

@@ -18,6 +18,7 @@ Overrun = Literal["Event", "End"]
 LONGEST_WAIT_SECONDS = 29
 """After 30 s the kubelet gives up a PreStartContainer call."""
 SIMULATED_FILE = "/etc/gpupack/simulated.yaml"
+SIMULATED_CUTS = "/run/gpupack/simulated"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,6 +57,13 @@ class InventorySettings:
     simulated_file: pathlib.Path = pathlib.Path(SIMULATED_FILE)
     """GPUPACK_SIMULATED_FILE: which GPUs to simulate on which nodes."""
 
+    simulated_cuts: pathlib.Path = pathlib.Path(SIMULATED_CUTS)
+    """GPUPACK_SIMULATED_CUTS: the folder where it is kept how simulated GPUs were cut anew."""
+
+    mig_layouts: bool = False
+    """GPUPACK_MIG_LAYOUTS: whether GPUs in MIG mode are cut anew as GPUNode's spec wants it, once
+    nobody holds their slices."""
+
     scan_seconds: float = 10.0
     """GPUPACK_SCAN_SECONDS: between two scans, more than 0; a driver's event brings the next one
     forward."""
@@ -82,6 +90,9 @@ class InventorySettings:
         return cls(
             backend=environment.choice("GPUPACK_INVENTORY", get_args(Backend), "nvml"),
             simulated_file=environment.path("GPUPACK_SIMULATED_FILE", SIMULATED_FILE),
+            simulated_cuts=environment.path("GPUPACK_SIMULATED_CUTS", SIMULATED_CUTS),
+            mig_layouts=environment.choice("GPUPACK_MIG_LAYOUTS", ("true", "false"), "false")
+            == "true",
             scan_seconds=environment.seconds("GPUPACK_SCAN_SECONDS", 10.0),
             answer_seconds=environment.seconds("GPUPACK_DRIVER_SECONDS", 10.0),
             hysteresis_seconds=environment.seconds("GPUPACK_HYSTERESIS_SECONDS", 60.0),

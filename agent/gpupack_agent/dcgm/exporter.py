@@ -129,7 +129,7 @@ class Exporter:
 
 async def answered(session: aiohttp.ClientSession, url: str) -> Figures:
     """What the exporter at a URL tells; raises ExporterSilent."""
-    from gpupack_agent.dcgm import text  # noqa: PLC0415 - the parser, where there is what to parse
+    from gpupack_serving import scraped  # noqa: PLC0415 - the parser, where there is what to parse
 
     try:
         async with session.get(
@@ -143,7 +143,7 @@ async def answered(session: aiohttp.ClientSession, url: str) -> Figures:
                 if len(body) > MOST_BYTES:
                     raise ExporterSilent(f"its answer is larger than {MOST_BYTES >> 20} MiB")
         told = bytes(body).decode(errors="replace")
-        return await asyncio.to_thread(text.figures, told, fields.NAMES)
+        return await asyncio.to_thread(scraped.figures, told, fields.NAMES)
     except TimeoutError as error:
         raise ExporterSilent(f"no answer within {ANSWER_SECONDS:.0f} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:

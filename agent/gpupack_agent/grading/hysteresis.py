@@ -15,19 +15,37 @@ from gpupack_crds.gpunode import GpuDevice
 
 
 def steady(
-    seen: GpuDevice, before: GpuDevice | None, *, now: dt.datetime, hold_seconds: float
+    seen: GpuDevice,
+    before: GpuDevice | None,
+    *,
+    worst: GpuDevice | None = None,
+    now: dt.datetime,
+    hold_seconds: float,
 ) -> GpuDevice:
-    """What is said of a GPU that was seen like this, and of which that was said before."""
+    """What is said of a GPU.
+
+    Args:
+        seen: as it is now.
+        before: as was said last; None: nothing was.
+        worst: as it was seen at its worst since it is better than that; None: as now.
+        now: when it was seen.
+        hold_seconds: for how long it must be better.
+    """
     if before is None or not is_worse(before.health, seen.health):
         return seen
     since = moment(before.well_since) or now
-    if (now - since).total_seconds() >= hold_seconds:
-        return seen
+    if (now - since).total_seconds() < hold_seconds:
+        return _held(seen, before, since)
+    # It has been as well as that for long enough, and better only now.
+    return _held(seen, worst, now) if worst and is_worse(worst.health, seen.health) else seen
+
+
+def _held(seen: GpuDevice, said: GpuDevice, since: dt.datetime) -> GpuDevice:
     return structs.replace(
         seen,
-        health=before.health,
-        cause=before.cause,
-        causes=before.causes,
+        health=said.health,
+        cause=said.cause,
+        causes=said.causes,
         well_since=written(since),
     )
 

@@ -87,12 +87,11 @@ def _remap_pending(facts: GpuFacts) -> str:
 
 
 def _links_down(facts: GpuFacts) -> str:
-    links = facts.links.nvlinks
-    down = [str(number) for number, up in enumerate(links) if not up]
+    links, down = facts.links.nvlinks, facts.links.down
     # All of them are down where nothing is at the other end.
-    if not down or len(down) == len(links):
+    if not down or not any(links):
         return ""
-    return f"NVLink {', '.join(down)} of {len(links)} is down: look at its links"
+    return f"NVLink {', '.join(map(str, down))} of {len(links)} is down: look at its links"
 
 
 def _narrow(facts: GpuFacts) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gpupack_agent.inventory.facts import GpuFacts
+from gpupack_agent.inventory.layout import MigGpu, Place
 from gpupack_crds.gpunode import GpuDevice
 
 
@@ -28,6 +29,8 @@ class Findings:
         default_factory=dict, compare=False
     )
     """Of each MIG slice the numbers of its GPU instance and its compute instance, by UUID."""
+    mig_gpus: tuple[MigGpu, ...] = ()
+    """GPUs in MIG mode, cut or not."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +62,16 @@ class Inventory(Protocol):
 
     def forget(self) -> None:
         """Let no error of the past count any more."""
+
+    async def cut(self, uuid: str, places: Sequence[Place]) -> None:
+        """Give a GPU in MIG mode these slices instead of those that it has.
+
+        Whoever holds one of those loses it: nobody must.
+
+        Raises:
+            InventoryUnavailable: the driver does not, or not in full; the next scan says how the
+                GPU is cut.
+        """
 
     async def changed(self) -> None:
         """Return when a scan may find something new."""

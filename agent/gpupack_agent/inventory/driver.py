@@ -19,6 +19,7 @@ from gpupack_agent.errors import DriverHangs, InventoryUnavailable
 from gpupack_agent.inventory import driver_files, mig_files
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.inventory.driver_process import DriverProcess, command
+from gpupack_agent.inventory.layout import Place
 from gpupack_crds.gpunode import GpuDevice
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,10 @@ log = logging.getLogger(__name__)
 AGAIN_SECONDS = 300.0
 """Until a GPU that hung is asked about again."""
 
+LEAST_SECONDS = 0.5
+"""Between two scans, however many events there are: programs that fail raise many."""
+
+HANGS_RULE = "DriverHangs"
 HANGS = "a call to the driver about this GPU does not come back; look at the host's kernel log"
 
 
@@ -59,13 +64,14 @@ class DriverInventory:
         self._minors: Mapping[str, int] = {}
         self._instances: Mapping[str, tuple[int, int]] = {}
         self._forgets = False
+        self._scanned_at = float("-inf")
 
     async def scan(self) -> Findings:
         """Read every GPU that answers; those that hang are Failed."""
-        if self._forgets:
-            self._forgets = False
-            await self._process.forget()
         while True:
+            if self._forgets:
+                self._forgets = False
+                await self._process.forget()
             try:
                 findings = await self._process.scan(self._skipped())
             except DriverHangs as hang:
@@ -74,7 +80,9 @@ class DriverInventory:
                 log.error("GPU %d: %s", hang.index, hang)  # noqa: TRY400 - the text says it all
                 self._hung[hang.index] = time.monotonic()
             else:
-                return self._merged(findings)
+                self._scanned_at = time.monotonic()
+                if not self._forgets:
+                    return self._merged(findings)
 
     def injection(self, uuids: Sequence[str]) -> Injection:
         """Device nodes of these GPUs and the driver's libraries; files alone are looked at."""
@@ -103,11 +111,16 @@ class DriverInventory:
         self._forgets = True
         self._wake.set()
 
+    async def cut(self, uuid: str, places: Sequence[Place]) -> None:
+        """Have the driver do it."""
+        await self._process.cut(uuid, places)
+
     async def changed(self) -> None:
         """Return at the next event of the driver, or when a scan is due."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._scan_seconds):
                 await self._wake.wait()
+        await asyncio.sleep(self._scanned_at + LEAST_SECONDS - time.monotonic())
         self._wake.clear()
 
     async def close(self) -> None:
@@ -131,9 +144,12 @@ class DriverInventory:
             found.setdefault(device.index, []).append(device)
         self._known |= {index: tuple(devices) for index, devices in found.items()}
         self._minors, self._instances = findings.minors, findings.instances
+        # A new process may count otherwise: what answers under another index does not hang.
+        answered = {facts.uuid for facts in findings.facts}
         silent = [
-            msgspec.structs.replace(device, health="Failed", cause=HANGS)
+            msgspec.structs.replace(device, health="Failed", cause=HANGS, causes=(HANGS_RULE,))
             for index in self._hung
             for device in self._known.get(index, ())
+            if (device.mig_parent or device.uuid) not in answered
         ]
         return replace(findings, devices=(*findings.devices, *silent))

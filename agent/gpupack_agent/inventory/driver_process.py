@@ -18,8 +18,11 @@ import msgspec
 
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.layout import Place
 from gpupack_agent.inventory.messages import (
     REPLIES,
+    Cut,
+    Done,
     Event,
     Forget,
     Found,
@@ -32,8 +35,13 @@ from gpupack_agent.inventory.messages import (
 
 log = logging.getLogger(__name__)
 
+Answer = Reading | Found | Done | Unavailable
+
 MOST_STUCK = 3
 """Killed processes that have not ended."""
+
+CUT_SECONDS = 60.0
+"""For all slices of a GPU; the driver makes one in some tenths of a second."""
 
 LINE_BYTES = 4 * 1024 * 1024
 """Of one reply; 128 GPUs take a tenth of it."""
@@ -67,7 +75,7 @@ class DriverProcess:
         self._vendor = vendor
         self._process: Process | None = None
         self._stuck: list[Process] = []
-        self._replies: asyncio.Queue[Reading | Found | Unavailable | None] = asyncio.Queue()
+        self._replies: asyncio.Queue[Answer | None] = asyncio.Queue()
         self._listening: asyncio.Task[None] | None = None
 
     @property
@@ -83,20 +91,42 @@ class DriverProcess:
             DriverHangs: a call did not come back in time.
             InventoryUnavailable: the driver answers otherwise than with GPUs.
         """
-        await self._send(Scan(tuple(skip)))
+        try:
+            reply = await self._asked(Scan(tuple(skip)), self._seconds)
+        except InventoryUnavailable:
+            # The driver may come back as another one: only who begins anew loads its library.
+            await self._abandon()
+            raise
+        if not isinstance(reply, Found):
+            await self._abandon()
+            raise InventoryUnavailable("the process that asks the driver answers something else")
+        return reply.findings
+
+    async def cut(self, uuid: str, places: Sequence[Place]) -> None:
+        """Give a GPU these MIG slices.
+
+        Raises:
+            DriverHangs: it was not done in time.
+            InventoryUnavailable: the driver refuses.
+        """
+        await self._asked(Cut(uuid, tuple(places)), CUT_SECONDS)
+
+    async def _asked(self, request: Request, seconds: float) -> Found | Done:
+        """The answer; so long each GPU has that is asked about."""
+        await self._send(request)
         reading: int | None = None
         while True:
             try:
-                async with asyncio.timeout(self._seconds):
+                async with asyncio.timeout(seconds):
                     reply = await self._replies.get()
             except TimeoutError:
                 await self._abandon()
-                raise DriverHangs(self._seconds, index=reading, vendor=self._vendor) from None
+                raise DriverHangs(seconds, index=reading, vendor=self._vendor) from None
             match reply:
                 case Reading(index=reading):
                     pass
-                case Found(findings=findings):
-                    return findings
+                case Found() | Done():
+                    return reply
                 case Unavailable(message=message):
                     raise InventoryUnavailable(message)
                 case None:
@@ -134,9 +164,7 @@ class DriverProcess:
         self._listening = asyncio.create_task(self._listen(process, self._replies))
         return process
 
-    async def _listen(
-        self, process: Process, replies: asyncio.Queue[Reading | Found | Unavailable | None]
-    ) -> None:
+    async def _listen(self, process: Process, replies: asyncio.Queue[Answer | None]) -> None:
         assert process.stdout is not None  # noqa: S101 - for the type checker
         try:
             async for each in process.stdout:

@@ -2,7 +2,7 @@
 """What the driver tells about one GPU at one moment; None and empty where it does not tell.
 
 Facts alone: what they mean for handing the GPU out `health` says. Of a GPU that is cut into MIG
-slices these are the whole GPU's.
+slices these are the whole GPU's, but for those that its slices have of their own.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ CPU_LIST_CHARACTERS = 256
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """What stays for as long as the node runs.
+    """What stays, unless an administrator changes it.
 
     Attributes:
         compute_capability: as 9.0.
@@ -103,12 +103,18 @@ class Links:
     """What it is connected by.
 
     Attributes:
-        nvlinks: which of its links are up, by number; empty where it has none.
+        nvlinks: which of its links are up, by number, None where the driver does not tell; empty
+            where it has none, or it tells of none.
     """
 
     pcie_generation: int | None = None
     pcie_width: int | None = None
-    nvlinks: tuple[bool, ...] = ()
+    nvlinks: tuple[bool | None, ...] = ()
+
+    @property
+    def down(self) -> tuple[int, ...]:
+        """Numbers of the links that are."""
+        return tuple(number for number, up in enumerate(self.nvlinks) if up is False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,6 +123,21 @@ class GpuProcess:
 
     pid: int
     memory_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SliceFacts:
+    """Of one MIG slice: memory, and on boards from Hopper on what worked.
+
+    Attributes:
+        instance: number of its GPU instance.
+    """
+
+    uuid: str
+    profile: str
+    instance: int
+    load: Load = Load()
+    processes: tuple[GpuProcess, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +152,7 @@ class GpuFacts:
     errors: Errors = Errors()
     links: Links = Links()
     processes: tuple[GpuProcess, ...] = ()
+    slices: tuple[SliceFacts, ...] = ()
 
 
 def cpu_list(cpus: Iterable[int]) -> str:

@@ -2,7 +2,7 @@
 """What a GPU's multiprocessors did between two scans, by NVML's performance monitoring (GPM).
 
 Utilisation says for which part of the time any kernel ran, however small; this says how much of the
-GPU worked. Boards from Hopper on tell it; a GPU that is cut into slices does not.
+GPU worked. Boards from Hopper on tell it; a GPU that is cut into slices does not, its slices do.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ METRICS: Final = (
 
 
 class Gpm:
-    """Keeps the last sample of each GPU.
+    """Keeps the last sample of each GPU and MIG slice.
 
     Args:
         nvml: the module `pynvml`, or anything with its functions.
@@ -26,14 +26,19 @@ class Gpm:
         self._nvml = nvml
         self._samples: dict[str, Any] = {}
 
-    def percents(self, uuid: str, handle: Any) -> dict[str, float]:
+    def percents(self, uuid: str, handle: Any, instance: int | None = None) -> dict[str, float]:
         """Figures since the last call, by their names in METRICS, in percent.
 
         Empty at the first call, and where the board does not tell.
+
+        Args:
+            uuid: of the GPU, or of a slice of it.
+            handle: the GPU's.
+            instance: number of the slice's GPU instance.
         """
         before = self._samples.pop(uuid, None)
         try:
-            sample = self._sampled(handle)
+            sample = self._sampled(handle, instance)
             if sample is None:
                 return {}
             self._samples[uuid] = sample
@@ -49,12 +54,14 @@ class Gpm:
         for uuid in self._samples.keys() - set(uuids):
             self._nvml.nvmlGpmSampleFree(self._samples.pop(uuid))
 
-    def _sampled(self, handle: Any) -> Any:
+    def _sampled(self, handle: Any, instance: int | None) -> Any:
         if not self._nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             return None
         sample = self._nvml.nvmlGpmSampleAlloc()
         try:
-            return self._nvml.nvmlGpmSampleGet(handle, sample)
+            if instance is None:
+                return self._nvml.nvmlGpmSampleGet(handle, sample)
+            return self._nvml.nvmlGpmMigSampleGet(handle, instance, sample)
         except self._nvml.NVMLError:
             self._nvml.nvmlGpmSampleFree(sample)
             raise

@@ -4,6 +4,7 @@
 import msgspec
 
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.layout import Place
 
 
 class Scan(msgspec.Struct, frozen=True, tag=True):
@@ -16,7 +17,14 @@ class Forget(msgspec.Struct, frozen=True, tag=True):
     """Let no error of the past count any more."""
 
 
-Request = Scan | Forget
+class Cut(msgspec.Struct, frozen=True, tag=True):
+    """Give the GPU of this UUID these MIG slices, and no others."""
+
+    uuid: str
+    places: tuple[Place, ...]
+
+
+Request = Scan | Forget | Cut
 
 
 class Reading(msgspec.Struct, frozen=True, tag=True):
@@ -31,8 +39,12 @@ class Found(msgspec.Struct, frozen=True, tag=True):
     findings: Findings
 
 
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """A Cut was done."""
+
+
 class Unavailable(msgspec.Struct, frozen=True, tag=True):
-    """There is no answer to a Scan, for this reason."""
+    """There is no answer to a Scan, or a Cut was not done, for this reason."""
 
     message: str
 
@@ -41,7 +53,7 @@ class Event(msgspec.Struct, frozen=True, tag=True):
     """The driver said that something happened: a scan may find something new."""
 
 
-Reply = Reading | Found | Unavailable | Event
+Reply = Reading | Found | Done | Unavailable | Event
 
 REQUESTS = msgspec.json.Decoder(Request)
 REPLIES = msgspec.json.Decoder(Reply)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MIG slices of a GPU, as NVML lists them. Layouts are read, never changed."""
+"""The MIG slices of a GPU, as NVML lists them."""
 
 import dataclasses
 import math
@@ -28,11 +28,12 @@ def slices(nvml: Any, gpu: Any) -> list[Slice] | None:
     """Of a GPU; None where MIG is off or unknown to the board, empty where it is not cut yet.
 
     Raises:
-        nvml.NVMLError: a slice that is listed does not answer.
+        nvml.NVMLError: the GPU does not tell how it is cut, or a slice that is listed does not
+            answer. Taken for a GPU without slices it would be handed out whole.
     """
     try:
         mode = nvml.nvmlDeviceGetMigMode(gpu)
-    except nvml.NVMLError:
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
         return None
     if mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
         return None
@@ -41,7 +42,7 @@ def slices(nvml: Any, gpu: Any) -> list[Slice] | None:
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         try:
             handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
-        except nvml.NVMLError:
+        except (nvml.NVMLError_NotFound, nvml.NVMLError_InvalidArgument):
             continue
         found.append(_read(nvml, gpu, handle, total))
     return found

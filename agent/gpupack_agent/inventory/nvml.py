@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.grading import rules
-from gpupack_agent.inventory import driver_files, mig
+from gpupack_agent.inventory import driver_files, mig, mig_cutting
 from gpupack_agent.inventory.activity import Activity
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import GpuFacts, cpu_list
+from gpupack_agent.inventory.layout import MigGpu
 from gpupack_agent.inventory.peers import Peers
 from gpupack_agent.inventory.readings import Readings
 from gpupack_agent.inventory.xids import XidWatcher
@@ -60,6 +61,8 @@ class NvmlReader:
         self._readings = Readings(nvml, host_root)
         self._peers = Peers(nvml)
         self._instances: dict[str, tuple[int, int]] = {}
+        self._mig_gpus: dict[str, MigGpu] = {}
+        """By UUID; what a GPU can be cut into does not change."""
 
     def scan(self, skip: Collection[int] = ()) -> Findings:
         """Read every GPU that answers.
@@ -83,22 +86,27 @@ class NvmlReader:
             for gpu in gpus
             if (minor := self._told(self._nvml.nvmlDeviceGetMinorNumber, gpu.handle)) is not None
         }
-        self._readings.retain([gpu.uuid for gpu in gpus])
+        self._readings.retain({gpu.uuid for gpu in gpus} | self._instances.keys())
         read = [
             (gpu, facts) for gpu in gpus if (facts := self._guarded(self._facts, gpu)) is not None
         ]
         self._instances = {}
-        devices = tuple(self._devices(read))
+        self._mig_gpus = {
+            gpu.uuid: known for gpu in gpus if (known := self._mig_gpus.get(gpu.uuid))
+        }
+        described = list(self._described(read))
+        devices = tuple(device for _, of_gpu in described for device in of_gpu)
         minors |= {
             each.uuid: minors[each.mig_parent] for each in devices if each.mig_parent in minors
         }
         return Findings(
             devices=devices,
-            facts=tuple(facts for _, facts in read),
+            facts=tuple(facts for facts, _ in described),
             driver_version=driver,
             busy=self._activity.busy({gpu.uuid: gpu.handle for gpu in gpus}),
             minors=minors,
             instances=self._instances,
+            mig_gpus=tuple(self._mig_gpus.values()),
             cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}",
         )
 
@@ -106,17 +114,21 @@ class NvmlReader:
         name = self._nvml.nvmlDeviceGetName(gpu.handle)
         return self._readings.facts(gpu.handle, uuid=gpu.uuid, index=gpu.index, name=name)
 
-    def _devices(self, read: Sequence[tuple[_Gpu, GpuFacts]]) -> Iterator[GpuDevice]:
+    def _described(
+        self, read: Sequence[tuple[_Gpu, GpuFacts]]
+    ) -> Iterator[tuple[GpuFacts, list[GpuDevice]]]:
+        """Those that answered in full: of whom there are facts is not gone, cut or not."""
         self._peers.see({gpu.index: (gpu.handle, facts) for gpu, facts in read})
         for gpu, facts in read:
-            devices = self._guarded(self._read, gpu, facts)
-            yield from devices or ()
+            described = self._guarded(self._read, gpu, facts)
+            if described is not None:
+                yield described
 
     def _open(self, index: int) -> _Gpu:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         return _Gpu(handle=handle, index=index, uuid=self._nvml.nvmlDeviceGetUUID(handle))
 
-    def _read(self, gpu: _Gpu, facts: GpuFacts) -> list[GpuDevice]:
+    def _read(self, gpu: _Gpu, facts: GpuFacts) -> tuple[GpuFacts, list[GpuDevice]]:
         """Describe a GPU, or its slices where it is cut into MIG devices."""
         xids = self._xids.seen(gpu.uuid)
         grade = rules.judge(facts, xids)
@@ -134,21 +146,29 @@ class NvmlReader:
             compute_mode=facts.board.compute_mode or "",
             cpus=cpu_list(facts.board.cpus),
             nvlinks=len(facts.links.nvlinks),
-            nvlinks_down=tuple(link for link, up in enumerate(facts.links.nvlinks) if not up),
+            nvlinks_down=facts.links.down,
         )
         slices = mig.slices(self._nvml, gpu.handle)
         if slices is None:
-            return [
-                describe(
-                    **self._identity(gpu.handle),
-                    nvlink_clique=self._peers.nvlink.get(gpu.index),
-                    p2p_clique=self._peers.p2p.get(gpu.index),
-                )
-            ]
-        found = []
+            self._mig_gpus.pop(gpu.uuid, None)
+            whole = describe(
+                **self._identity(gpu.handle),
+                nvlink_clique=self._peers.nvlink.get(gpu.index),
+                p2p_clique=self._peers.p2p.get(gpu.index),
+            )
+            return facts, [whole]
+        if gpu.uuid not in self._mig_gpus:
+            profiles = mig_cutting.profiles(self._nvml, gpu.handle)
+            self._mig_gpus[gpu.uuid] = MigGpu(gpu.uuid, profiles)
+        found, of_slices = [], []
         for each in slices:
             identity = self._identity(each.handle)
             self._instances[identity["uuid"]] = (each.gpu, each.compute)
+            of_slices.append(
+                self._readings.of_slice(
+                    gpu.handle, each.handle, instance=each.gpu, profile=each.profile
+                )
+            )
             found.append(
                 describe(
                     **identity,
@@ -158,7 +178,7 @@ class NvmlReader:
                     mig_size=each.size,
                 )
             )
-        return found
+        return dataclasses.replace(facts, slices=tuple(of_slices)), found
 
     def _identity(self, handle: Any) -> dict[str, Any]:
         return {
@@ -175,10 +195,20 @@ class NvmlReader:
             return None
 
     def _guarded(self, call: Callable[..., T], *arguments: Any) -> T | None:
-        """Ask for something without which a GPU counts as gone."""
+        """Ask for something without which a GPU counts as gone, and its jobs start elsewhere.
+
+        Errors that say that it is are believed at once, others the second time.
+        """
+        nvml = self._nvml
         try:
-            return call(*arguments)
-        except self._nvml.NVMLError as error:
+            try:
+                return call(*arguments)
+            except (nvml.NVMLError_GpuIsLost, nvml.NVMLError_NotFound):
+                raise
+            except nvml.NVMLError as error:
+                log.warning("a GPU is asked again (%s): %s", arguments[0], error)
+                return call(*arguments)
+        except nvml.NVMLError as error:
             log.warning("a GPU does not answer (%s): %s", arguments[0], error)
             return None
 

@@ -12,9 +12,12 @@ from typing import Any, Final
 
 from gpupack_agent.inventory.facts import GpuFacts
 
+Reaches = Callable[[int, int], bool]
+
 AGAIN_SECONDS: Final = 60.0
 
-Reaches = Callable[[int, int], bool]
+P2P_READ: Final = 0
+"""NVML_P2P_CAPS_INDEX_READ, which nvidia-ml-py has as the tuple (0,): ctypes refuses that."""
 
 
 class Peers:
@@ -46,7 +49,7 @@ class Peers:
 
         indices = sorted(gpus)
         self.nvlink = connected(indices, asks(self._nvml.NVML_P2P_CAPS_INDEX_NVLINK))
-        self.p2p = complete(indices, asks(self._nvml.NVML_P2P_CAPS_INDEX_READ))
+        self.p2p = complete(indices, asks(P2P_READ))
         self._known, self._read_at = known, self._now()
 
     def _is_ok(self, first: Any, second: Any, capability: int) -> bool:
@@ -59,6 +62,8 @@ class Peers:
 
 def connected(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
     """Group GPUs that reach each other over NVLink, by others where need be, by union-find.
+
+    gpupack_core.cliques does the same for the client; to import it here would load numpy.
 
     Args:
         indices: the GPUs, in ascending order.

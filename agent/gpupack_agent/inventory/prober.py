@@ -14,11 +14,14 @@ import threading
 from typing import Any, BinaryIO
 
 from gpupack_agent.errors import InventoryUnavailable
-from gpupack_agent.inventory import driver_files
+from gpupack_agent.inventory import driver_files, mig_cutting
 from gpupack_agent.inventory.asking import Asking
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.layout import Place
 from gpupack_agent.inventory.messages import (
     REQUESTS,
+    Cut,
+    Done,
     Event,
     Forget,
     Found,
@@ -56,6 +59,8 @@ class Prober:
                     self._reply(self._scan(skip))
                 case Forget():
                     self._xids.forget()
+                case Cut(uuid=uuid, places=places):
+                    self._reply(self._cut(uuid, places))
 
     def _scan(self, skip: tuple[int, ...]) -> Reply:
         self._nvml.begin()
@@ -70,6 +75,16 @@ class Prober:
                 return Found(Findings(devices=()))
             return Unavailable(str(error))
         return Found(findings)
+
+    def _cut(self, uuid: str, places: tuple[Place, ...]) -> Reply:
+        self._nvml.begin()
+        try:
+            mig_cutting.cut(self._nvml, self._nvml.nvmlDeviceGetHandleByUUID(uuid), places)
+        except InventoryUnavailable as error:
+            return Unavailable(str(error))
+        except self._nvml.NVMLError as error:
+            return Unavailable(f"NVML: {error}")
+        return Done()
 
     def _reply(self, reply: Reply) -> None:
         """The thread that waits for events writes too."""

@@ -5,12 +5,21 @@ What a driver or board does not tell is left out: each call is guarded on its ow
 in one call, and each has a return code of its own.
 """
 
+import dataclasses
 import pathlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from gpupack_agent.inventory.facts import Board, Errors, GpuFacts, GpuProcess, Links, Load
+from gpupack_agent.inventory.facts import (
+    Board,
+    Errors,
+    GpuFacts,
+    GpuProcess,
+    Links,
+    Load,
+    SliceFacts,
+)
 from gpupack_agent.inventory.gpm import Gpm
 
 T = TypeVar("T")
@@ -65,6 +74,9 @@ ENERGY_SECONDS: Final = 60.0
 """Between two readings of the energy of a GPU on which no process is: on an H200 reading it takes
 half of a scan's time, 5 ms. Energy that a GPU took at rest may so count up to a minute later."""
 
+BOARD_SECONDS: Final = 60.0
+"""Between two readings of what changes by an administrator's hand alone: compute mode, limits."""
+
 VALUE_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """By NVML_VALUE_TYPE_*."""
 
@@ -88,14 +100,15 @@ class Readings:
         """By UUID: when it was read, and joules."""
         self._in_use: set[str] = set()
         """GPUs on which processes were at the last scan."""
-        self._boards: dict[str, Board] = {}
-        """By UUID: asking once in the life of this process is enough."""
+        self._boards: dict[str, tuple[float, Board]] = {}
+        """By UUID: when it was read, and what was."""
 
     def facts(self, handle: Any, *, uuid: str, index: int, name: str) -> GpuFacts:
         """All that the driver tells now."""
-        board = self._boards.get(uuid)
-        if board is None:
-            board = self._boards[uuid] = self._board(handle)
+        read_at, board = self._boards.get(uuid, (float("-inf"), Board()))
+        if self._now() - read_at >= BOARD_SECONDS:
+            board = self._board(handle)
+            self._boards[uuid] = self._now(), board
         fields, processes = self._fields(handle), self._processes(handle)
         energy_joules = self._joules(uuid, handle, in_use=bool(processes))
         return GpuFacts(
@@ -135,11 +148,31 @@ class Readings:
             sm_clock_most_mhz=ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
         )
 
+    def of_slice(self, gpu: Any, handle: Any, *, instance: int, profile: str) -> SliceFacts:
+        """What the driver tells of a MIG slice.
+
+        Args:
+            gpu: handle of its GPU.
+            handle: its own.
+            instance: number of its GPU instance.
+            profile: its own.
+        """
+        uuid = _text(self._nvml.nvmlDeviceGetUUID(handle))
+        worked = _worked(self._memory(handle), self._gpm.percents(uuid, gpu, instance))
+        return SliceFacts(
+            uuid=uuid,
+            profile=profile,
+            instance=instance,
+            load=worked,
+            processes=self._processes(handle),
+        )
+
     def retain(self, uuids: Collection[str]) -> None:
-        """Forget what was read of other GPUs."""
+        """Forget what was read of other GPUs and slices."""
         self._gpm.retain(uuids)
         self._in_use.intersection_update(uuids)
         self._energy = {uuid: read for uuid, read in self._energy.items() if uuid in uuids}
+        self._boards = {uuid: read for uuid, read in self._boards.items() if uuid in uuids}
 
     def _joules(self, uuid: str, handle: Any, *, in_use: bool) -> float | None:
         """Read it where anything may have run since the last scan, and now and then."""
@@ -162,17 +195,10 @@ class Readings:
     ) -> Load:
         nvml, ask = self._nvml, self._told
         used = ask("nvmlDeviceGetUtilizationRates", handle)
-        # Version 2 tells what the driver keeps for itself apart from what processes hold.
-        memory = ask("nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
-        return Load(
+        return dataclasses.replace(
+            _worked(self._memory(handle), active),
             utilization_percent=used.gpu if used is not None else None,
             memory_utilization_percent=used.memory if used is not None else None,
-            sm_active_percent=active.get("NVML_GPM_METRIC_SM_UTIL"),
-            tensor_active_percent=active.get("NVML_GPM_METRIC_ANY_TENSOR_UTIL"),
-            dram_active_percent=active.get("NVML_GPM_METRIC_DRAM_BW_UTIL"),
-            memory_total_bytes=memory.total if memory is not None else None,
-            memory_used_bytes=memory.used if memory is not None else None,
-            memory_reserved_bytes=memory.reserved if memory is not None else None,
             sm_clock_mhz=ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
             memory_clock_mhz=ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
             throttled_by=self._throttles(ask("nvmlDeviceGetCurrentClocksEventReasons", handle)),
@@ -180,6 +206,17 @@ class Readings:
             energy_joules=energy_joules,
             temperature_celsius=ask("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
             memory_temperature_celsius=_int(fields.get("memory_temperature_celsius")),
+        )
+
+    def _memory(self, handle: Any) -> Load:
+        """What is told of memory; version 2 has what the driver keeps for itself apart."""
+        memory = self._told("nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
+        if memory is None:
+            return Load()
+        return Load(
+            memory_total_bytes=memory.total,
+            memory_used_bytes=memory.used,
+            memory_reserved_bytes=memory.reserved,
         )
 
     def _errors(self, handle: Any, fields: Mapping[str, int | float]) -> Errors:
@@ -211,10 +248,11 @@ class Readings:
     def _links(self, handle: Any, fields: Mapping[str, int | float]) -> Links:
         count = min(int(fields.get("links", 0)), MOST_LINKS)
         states = [self._told("nvmlDeviceGetNvLinkState", handle, link) for link in range(count)]
+        told = tuple(None if state is None else bool(state) for state in states)
         return Links(
             pcie_generation=self._told("nvmlDeviceGetCurrPcieLinkGeneration", handle),
             pcie_width=self._told("nvmlDeviceGetCurrPcieLinkWidth", handle),
-            nvlinks=tuple(bool(state) for state in states if state is not None),
+            nvlinks=told if any(each is not None for each in told) else (),
         )
 
     def _processes(self, handle: Any) -> tuple[GpuProcess, ...]:
@@ -261,6 +299,15 @@ class Readings:
             return getattr(self._nvml, name)(*arguments)
         except self._nvml.NVMLError:
             return None
+
+
+def _worked(load: Load, active: Mapping[str, float]) -> Load:
+    return dataclasses.replace(
+        load,
+        sm_active_percent=active.get("NVML_GPM_METRIC_SM_UTIL"),
+        tensor_active_percent=active.get("NVML_GPM_METRIC_ANY_TENSOR_UTIL"),
+        dram_active_percent=active.get("NVML_GPM_METRIC_DRAM_BW_UTIL"),
+    )
 
 
 def _bits(words: Iterable[int] | None) -> Iterable[int]:

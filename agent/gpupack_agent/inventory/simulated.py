@@ -16,14 +16,19 @@ import fnmatch
 import hashlib
 import itertools
 import pathlib
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.base import Findings, Injection
+from gpupack_agent.inventory.layout import MigGpu, Place, Profile
 from gpupack_crds.gpunode import GpuDevice, Health
 from gpupack_crds.wire import Wire
+
+MOST_CUTS = 100
+"""Numbers of cuts begin anew then: UUIDs of slices have a bounded length."""
 
 
 class SimulatedGroup(Wire, frozen=True, forbid_unknown_fields=True):
@@ -55,20 +60,40 @@ class SimulatedFile(Wire, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[SimulatedNodes, ...]
 
 
-class SimulatedInventory:
-    """The GPUs that a file gives this node. The file is read again at each scan."""
+class SimulatedCut(msgspec.Struct, frozen=True):
+    """How a GPU was cut anew. `of`: how the file had it then; with another file it is void.
 
-    def __init__(self, path: pathlib.Path, *, node: str, scan_seconds: float) -> None:
-        self._path = path
+    `number` counts the cuts.
+    """
+
+    of: tuple[str, ...]
+    number: int
+    places: tuple[Place, ...]
+
+
+class SimulatedInventory:
+    """The GPUs that a file gives this node. The file is read again at each scan.
+
+    Args:
+        path: of the file.
+        node: whose GPUs they are.
+        scan_seconds: between two scans.
+        cuts: where it is kept how GPUs of the file that are cut were cut anew, since a real GPU
+            stays cut when its agent restarts.
+    """
+
+    def __init__(
+        self, path: pathlib.Path, *, node: str, scan_seconds: float, cuts: pathlib.Path
+    ) -> None:
+        self._path, self._cuts = path, cuts
+        self._cuts_in_use = threading.Lock()
+        """A scan and a cut each read them and write what follows from that."""
         self._node = node
         self._scan_seconds = scan_seconds
 
     async def scan(self) -> Findings:
         """Read the file; a node that no entry fits has no GPUs."""
-        for entry in (await asyncio.to_thread(self._read)).nodes:
-            if fnmatch.fnmatchcase(self._node, entry.match):
-                return Findings(devices=tuple(self._devices(entry.devices)))
-        return Findings(devices=())
+        return await asyncio.to_thread(self._scan)
 
     def injection(self, uuids: Sequence[str]) -> Injection:  # noqa: ARG002 - nothing is there
         """Nothing: the environment is all that a simulated GPU consists of."""
@@ -77,6 +102,10 @@ class SimulatedInventory:
     def forget(self) -> None:
         """Nothing: the file says what is."""
 
+    async def cut(self, uuid: str, places: Sequence[Place]) -> None:
+        """Remember it."""
+        await asyncio.to_thread(self._keep, uuid, tuple(places))
+
     async def changed(self) -> None:
         """Wait until the file is due to be read again."""
         await asyncio.sleep(self._scan_seconds)
@@ -84,13 +113,24 @@ class SimulatedInventory:
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _read(self) -> SimulatedFile:
-        try:
-            return msgspec.yaml.decode(self._path.read_bytes(), type=SimulatedFile)
-        except (OSError, msgspec.MsgspecError) as error:
-            raise InventoryUnavailable(f"simulated inventory {self._path}: {error}") from error
+    def _scan(self) -> Findings:
+        devices, mig_gpus = list[GpuDevice](), list[MigGpu]()
+        gpus = list(self._gpus())
+        cuts = self._still_valid({whole.uuid: group.mig for whole, group in gpus})
+        for whole, group in gpus:
+            if not group.mig:
+                devices.append(whole)
+                continue
+            cut = cuts.get(whole.uuid) or self._cut_by_file(whole, group.mig)
+            mig_gpus.append(MigGpu(whole.uuid, _profiles(whole)))
+            devices += _slices(whole, cut)
+        return Findings(devices=tuple(devices), mig_gpus=tuple(mig_gpus))
 
-    def _devices(self, groups: tuple[SimulatedGroup, ...]) -> Iterator[GpuDevice]:
+    def _gpus(self) -> Iterator[tuple[GpuDevice, SimulatedGroup]]:
+        """Each GPU of the first entry that fits the node, before it is cut."""
+        fits = (each for each in self._read().nodes if fnmatch.fnmatchcase(self._node, each.match))
+        entry = next(fits, None)
+        groups = entry.devices if entry else ()
         copies = itertools.chain.from_iterable((group,) * group.count for group in groups)
         for index, group in enumerate(copies):
             whole = GpuDevice(
@@ -105,31 +145,93 @@ class SimulatedInventory:
                 limits="Simulated",
                 simulated=True,
             )
-            yield from self._cut(whole, group.mig) if group.mig else (whole,)
+            yield whole, group
 
-    def _cut(self, whole: GpuDevice, profiles: Sequence[str]) -> Iterator[GpuDevice]:
-        """The slices of a GPU, which has no shares and no NVLink any more."""
+    def _read(self) -> SimulatedFile:
+        try:
+            return msgspec.yaml.decode(self._path.read_bytes(), type=SimulatedFile)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InventoryUnavailable(f"simulated inventory {self._path}: {error}") from error
+
+    def _kept(self) -> dict[str, SimulatedCut]:
+        try:
+            return msgspec.json.decode(self._cuts.read_bytes(), type=dict[str, SimulatedCut])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InventoryUnavailable(f"simulated cuts {self._cuts}: {error}") from error
+
+    def _still_valid(self, by_file: Mapping[str, tuple[str, ...]]) -> dict[str, SimulatedCut]:
+        """The cuts of GPUs that the file has as it had them then; others are forgotten for good."""
+        with self._cuts_in_use:
+            kept = self._kept()
+            valid = {uuid: cut for uuid, cut in kept.items() if by_file.get(uuid) == cut.of}
+            if valid != kept:
+                self._write(valid)
+        return valid
+
+    def _keep(self, uuid: str, places: tuple[Place, ...]) -> None:
+        group = next((group for whole, group in self._gpus() if whole.uuid == uuid), None)
+        if group is None or not group.mig:
+            raise InventoryUnavailable(f"{uuid} is no simulated GPU in MIG mode")
+        with self._cuts_in_use:
+            cuts = self._kept()
+            number = cuts[uuid].number + 1 if uuid in cuts else 1
+            cuts[uuid] = SimulatedCut(of=group.mig, number=number % MOST_CUTS, places=places)
+            self._write(cuts)
+
+    def _write(self, cuts: Mapping[str, SimulatedCut]) -> None:
+        made = self._cuts.with_suffix(".new")
+        try:
+            made.write_bytes(msgspec.json.encode(cuts))
+            made.replace(self._cuts)
+        except OSError as error:
+            raise InventoryUnavailable(f"simulated cuts {self._cuts}: {error}") from error
+
+    def _cut_by_file(self, whole: GpuDevice, wanted: tuple[str, ...]) -> SimulatedCut:
         # With core comes numpy, which an agent of real GPUs does without.
         from gpupack_core import InvalidInventory, MiB, mig  # noqa: PLC0415
 
-        memory = MiB(whole.memory_mib)
         try:
-            layout, family = mig.layout(memory, profiles), mig.family_of(memory)
+            layout = mig.layout(MiB(whole.memory_mib), wanted)
         except InvalidInventory as error:
             raise InventoryUnavailable(f"simulated inventory {self._path}: {error}") from error
-        for number, slot in enumerate(layout):
-            yield msgspec.structs.replace(
-                whole,
-                uuid=f"MIG{whole.uuid.removeprefix('GPU')}-{number}",
-                model=f"{whole.model} MIG {slot.profile}",
-                memory_mib=whole.memory_mib * slot.size // (family.slots if family else slot.size),
-                nvlink_clique=None,
-                limits="None",
-                mig_parent=whole.uuid,
-                mig_profile=slot.profile,
-                mig_start=slot.start,
-                mig_size=slot.size,
-            )
+        places = tuple(Place(slot.profile, slot.start, slot.size) for slot in layout)
+        return SimulatedCut(of=wanted, number=0, places=places)
+
+
+def _profiles(whole: GpuDevice) -> dict[str, Profile]:
+    """What a GPU of this size can be cut into."""
+    from gpupack_core import MiB, mig  # noqa: PLC0415
+
+    family = mig.family_of(MiB(whole.memory_mib))
+    rules = family.profiles.items() if family else ()
+    return {
+        name: Profile(number=number, size=rule.size, starts=rule.starts, most=rule.most)
+        for number, (name, rule) in enumerate(rules)
+    }
+
+
+def _slices(whole: GpuDevice, cut: SimulatedCut) -> Iterator[GpuDevice]:
+    """The slices of a GPU, which has no shares and no NVLink any more."""
+    from gpupack_core import MiB, mig  # noqa: PLC0415
+
+    family = mig.family_of(MiB(whole.memory_mib))
+    for number, place in enumerate(cut.places):
+        # As real ones, a slice that is made anew is another.
+        again = f"-{cut.number}" if cut.number else ""
+        yield msgspec.structs.replace(
+            whole,
+            uuid=f"MIG{whole.uuid.removeprefix('GPU')}{again}-{number}",
+            model=f"{whole.model} MIG {place.profile}",
+            memory_mib=whole.memory_mib * place.size // (family.slots if family else place.size),
+            nvlink_clique=None,
+            limits="None",
+            mig_parent=whole.uuid,
+            mig_profile=place.profile,
+            mig_start=place.start,
+            mig_size=place.size,
+        )
 
 
 def simulated_uuid(node: str, index: int) -> str:

@@ -20,6 +20,8 @@ from gpupack_agent.inventory.nvml import open_nvml
 from gpupack_agent.mps.processes import DeviceProcess, read
 
 END_SECONDS = 0.5
+LINE_BYTES = 4 << 20
+"""Of one answer: some 40,000 processes, more than a host's GPUs have memory for."""
 
 _REPLIES = msgspec.json.Decoder(tuple[DeviceProcess, ...] | str)
 _REQUESTS = msgspec.json.Decoder(tuple[str, ...])
@@ -52,7 +54,7 @@ class ProcessReader:
         try:
             async with asyncio.timeout(self._seconds):
                 answer = await self._ask(sorted(uuids))
-        except (TimeoutError, OSError, msgspec.MsgspecError) as error:
+        except (TimeoutError, OSError, ValueError, msgspec.MsgspecError) as error:
             await self.stop()
             raise InventoryUnavailable(f"{type(error).__name__} {error}".strip()) from error
         if isinstance(answer, str):
@@ -86,7 +88,7 @@ class ProcessReader:
         if self._killed is not None and self._killed.returncode is None:
             raise OSError("a call to the driver hangs and cannot be ended")
         self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=PIPE, stdout=PIPE
+            *self._command, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES
         )
         return self._process
 

@@ -4,7 +4,8 @@
     alive               touched by the supervisor while it lives
     wanted/UUID         by the agent: limited shares of this GPU are held, or are about to be
     gpus/UUID/control   by the daemon: the socket that containers get, alone of all that is there
-    gpus/UUID/faults    by the supervisor: what its log said of clients that failed
+    gpus/UUID/ending    by the supervisor: its daemon has ended, or is about to
+    faults/UUID         by the supervisor: what its log said of clients that failed
 
 It is in memory: after a boot there is nothing in it, as there are no processes.
 """
@@ -12,6 +13,7 @@ It is in memory: after a boot there is nothing in it, as there are no processes.
 import contextlib
 import pathlib
 import re
+import shutil
 import time
 from collections.abc import Iterable
 
@@ -98,21 +100,45 @@ class MpsFolder:
         return self.pipe(uuid) / "control"
 
     def is_ready(self, uuid: str) -> bool:
-        """Whether programs find it."""
-        return self.is_served() and self.control(uuid).is_socket()
+        """Whether programs find it, and will: who wants it first, and then asks, is not left out.
+
+        The supervisor says that the daemon ends before it looks a last time who wants it.
+        """
+        runs = self.is_served() and self.control(uuid).is_socket()
+        return runs and not self._ending(uuid).exists()
+
+    def _ending(self, uuid: str) -> pathlib.Path:
+        return self.pipe(uuid) / "ending"
+
+    def ends(self, uuid: str) -> None:
+        """Its daemon has ended, or is about to."""
+        self._ending(uuid).touch()
+
+    def goes_on(self, uuid: str) -> None:
+        """It does not end after all."""
+        self._ending(uuid).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """No daemon runs: those of a supervisor that was killed ended with it."""
+        shutil.rmtree(self._path / "gpus", ignore_errors=True)
 
     def record(self, uuid: str, fault: Fault) -> None:
         """Write a fault down."""
-        path = self.pipe(uuid) / "faults"
+        path = self._faults(uuid)
+        path.parent.mkdir(exist_ok=True)
         kept = (*self.faults(uuid), fault)[-MOST_FAULTS:]
         temporary = path.with_suffix(".tmp")
         temporary.write_bytes(b"\n".join(map(msgspec.json.encode, kept)))
         temporary.replace(path)
 
+    def _faults(self, uuid: str) -> pathlib.Path:
+        """Outlives the daemon: those whom it served may be gone before they are told."""
+        return self._path / "faults" / _named(uuid)
+
     def faults(self, uuid: str) -> tuple[Fault, ...]:
         """Those that were written down, the oldest first; what cannot be read is none."""
         try:
-            lines = (self.pipe(uuid) / "faults").read_bytes().splitlines()
+            lines = self._faults(uuid).read_bytes().splitlines()
             return tuple(msgspec.json.decode(line, type=Fault) for line in lines)
         except (OSError, msgspec.MsgspecError):
             return ()

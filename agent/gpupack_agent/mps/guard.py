@@ -8,6 +8,7 @@ what they have given the GPU runs out, and then they are killed (0 of 7).
 """
 
 import asyncio
+import collections
 import contextlib
 import logging
 import os
@@ -32,6 +33,11 @@ log = logging.getLogger(__name__)
 ROUND_SECONDS = 1.0
 DRAIN_SECONDS = 1.5
 """Kernels of programs that were stopped run out; a matrix product of 8192 takes 3 ms."""
+TELL_SECONDS = 2.0
+TOLD_AGAIN_SECONDS = 60.0
+"""Between two events about one pod and GPU that its share is exceeded."""
+ACTIONS = ("told", "ended")
+"""What is done about a share that is exceeded."""
 REMEMBERED_SECONDS = 60.0
 """Whose a process was that is gone."""
 
@@ -58,6 +64,9 @@ class Guard:
         tell: writes an event about a pod.
         settings: what becomes of who exceeds his share.
         pod_of: the UID of a process' pod.
+
+    Attributes:
+        overruns: how many shares were exceeded, by what was done.
     """
 
     def __init__(
@@ -76,7 +85,10 @@ class Guard:
         """When a pod was first seen to exceed its share of a GPU."""
         self._whose: dict[int, tuple[Record, float]] = {}
         """By PID, with the moment at which it was last seen."""
+        self._told_at: dict[tuple[str, str], float] = {}
+        """When its owner was last told so."""
         self._told_until = time.time()
+        self.overruns: collections.Counter[str] = collections.Counter()
 
     async def run(self) -> None:
         """Do it every second, until cancelled."""
@@ -89,6 +101,8 @@ class Guard:
         records = holders.live_records(self._node.observe())
         uuids = {share.uuid for _, share in limited(records)}
         if not uuids:
+            # Who fails together may be gone together.
+            await self._tell_faults(self._left())
             self._since.clear()
             await self._reader.stop()
             return
@@ -98,7 +112,7 @@ class Guard:
             log.warning("limited shares are not watched, the driver does not answer: %s", error)
             return
         self._remember(records, found)
-        await self._tell_faults(uuids)
+        await self._tell_faults(uuids | self._left())
         await self._judge(excesses(records, found, self._pod_of))
 
     async def _judge(self, found: tuple[Excess, ...]) -> None:
@@ -109,9 +123,20 @@ class Guard:
             seconds = self._settings.overrun_seconds if self._settings.overrun == "End" else None
             if key not in self._since:
                 self._since[key] = now
-                await self._tell(excess.record, texts.exceeded(excess, seconds=seconds))
+                self.overruns["told"] += 1
+                await self._warn(key, excess, seconds)
             elif seconds is not None and now - self._since[key] >= seconds:
                 await self._end(excess)
+
+    async def _warn(self, key: tuple[str, str], excess: Excess, seconds: float | None) -> None:
+        """A program can take too much and give it back as often as it likes."""
+        now = time.monotonic()
+        self._told_at = {
+            each: at for each, at in self._told_at.items() if now - at < TOLD_AGAIN_SECONDS
+        }
+        if key not in self._told_at:
+            self._told_at[key] = now
+            await self._say(excess.record, texts.exceeded(excess, seconds=seconds))
 
     async def _end(self, excess: Excess) -> None:
         log.warning(
@@ -127,7 +152,8 @@ class Guard:
         self._signal(excess, signal.SIGSTOP)
         await asyncio.sleep(DRAIN_SECONDS)
         self._signal(excess, signal.SIGKILL)
-        await self._tell(excess.record, texts.ended(excess))
+        self.overruns["ended"] += 1
+        await self._say(excess.record, texts.ended(excess))
 
     def _signal(self, excess: Excess, number: signal.Signals) -> None:
         """A PID may be another's by now: whose it is is asked anew."""
@@ -147,6 +173,20 @@ class Guard:
             if now - at <= REMEMBERED_SECONDS
         }
 
+    def _left(self) -> set[str]:
+        """GPUs of which limited shares were held a moment ago."""
+        since = time.time() - REMEMBERED_SECONDS
+        records = (record for record, at in self._whose.values() if at >= since)
+        return {share.uuid for _, share in limited(records)}
+
+    async def _say(self, record: Record, said: Said) -> None:
+        """Limits hold whether the API server takes events or not."""
+        try:
+            async with asyncio.timeout(TELL_SECONDS):
+                await self._tell(record, said)
+        except TimeoutError:
+            log.warning("pod %s is not told: %s", record.title, said.note)
+
     async def _tell_faults(self, uuids: Iterable[str]) -> None:
         faults = [fault for uuid in sorted(uuids) for fault in self._folder.faults(uuid)]
         for fault in faults:
@@ -160,11 +200,11 @@ class Guard:
         for uid, record in failed.items():
             others = [each for other, each in failed.items() if other != uid]
             if left:
-                await self._tell(record, texts.was_taken_along(record, left.values()))
+                await self._say(record, texts.was_taken_along(record, left.values()))
             elif others:
-                await self._tell(record, texts.failed_together(record, others))
+                await self._say(record, texts.failed_together(record, others))
         for record in left.values() if failed else ():
-            await self._tell(record, texts.took_along(record, failed.values()))
+            await self._say(record, texts.took_along(record, failed.values()))
 
     def _pods(self, pids: Iterable[int]) -> dict[str, Record]:
         known = (self._whose.get(pid) for pid in pids)

@@ -66,28 +66,49 @@ class Supervisor:
 
     async def run(self) -> None:
         """Until cancelled; then all daemons end."""
+        self._folder.clear()
         try:
             while True:
-                self._folder.beat()
-                await self.round()
+                try:
+                    self._folder.beat()
+                    await self.round()
+                except OSError as error:
+                    # What runs goes on: whoever ends the others' daemons ends their work.
+                    log.error("what is wanted cannot be seen to: %s", error)  # noqa: TRY400 - the text says it all
                 await asyncio.sleep(ROUND_SECONDS)
         finally:
             self._folder.rest()
             await asyncio.gather(*(self._stop(uuid) for uuid in list(self._daemons)))
 
     async def round(self) -> None:
-        """Start and stop what is to be."""
+        """Start and stop what is to be; one GPU's daemon holds up no other's."""
         wanted = self._folder.wanted()
-        for uuid, daemon in list(self._daemons.items()):
-            if daemon.process.returncode is not None:
-                log.error("GPU %s: its daemon ended with %d", uuid, daemon.process.returncode)
-                self._ended_at[uuid] = time.monotonic()
-                await self._forget(uuid)
-            elif uuid not in wanted:
-                await self._stop(uuid)
-        for uuid in sorted(wanted - self._daemons.keys()):
+        await asyncio.gather(
+            *(self._keep(uuid, wanted=uuid in wanted) for uuid in wanted | self._daemons.keys())
+        )
+
+    async def _keep(self, uuid: str, *, wanted: bool) -> None:
+        try:
+            await self._see_to(uuid, wanted=wanted)
+        except OSError as error:
+            log.error("GPU %s: %s", uuid, error)  # noqa: TRY400 - the text says it all
+            self._ended_at[uuid] = time.monotonic()
+
+    async def _see_to(self, uuid: str, *, wanted: bool) -> None:
+        daemon = self._daemons.get(uuid)
+        if daemon is None:
             if time.monotonic() - self._ended_at.get(uuid, -AGAIN_SECONDS) >= AGAIN_SECONDS:
                 await self._start(uuid)
+        elif daemon.process.returncode is not None:
+            log.error("GPU %s: its daemon ended with %d", uuid, daemon.process.returncode)
+            self._ended_at[uuid] = time.monotonic()
+            await self._forget(uuid)
+        elif not wanted:
+            self._folder.ends(uuid)
+            if uuid in self._folder.wanted():
+                self._folder.goes_on(uuid)
+            else:
+                await self._stop(uuid)
 
     async def _start(self, uuid: str) -> None:
         pipe = self._folder.pipe(uuid)
@@ -107,7 +128,7 @@ class Supervisor:
 
     async def _read(self, uuid: str, process: asyncio.subprocess.Process) -> None:
         reader, stream = LogReader(), process.stdout
-        while stream and (line := await stream.readline()):
+        while stream and (line := await _line_of(stream)):
             text = line.decode(errors="replace").rstrip()
             log.debug("GPU %s: %s", uuid, text)
             if fault := reader.read(text, now=time.time()):
@@ -116,8 +137,27 @@ class Supervisor:
                     self._folder.record(uuid, fault)
 
     async def _stop(self, uuid: str) -> None:
-        """«quit» waits for nobody; clients that are left fail."""
+        """Clients that are left fail. A daemon that cannot be told to quit is killed."""
+        self._folder.ends(uuid)
         process = self._daemons[uuid].process
+        try:
+            async with asyncio.timeout(QUIT_SECONDS):
+                await self._tell_to_quit(uuid)
+                await process.wait()
+        except (TimeoutError, OSError) as error:
+            log.warning("GPU %s: its daemon is killed, %r", uuid, error)
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        await self._forget(uuid)
+        log.info("GPU %s: its daemon is gone", uuid)
+
+    async def _tell_to_quit(self, uuid: str) -> None:
+        """By the program, which waits for nobody.
+
+        Raises:
+            OSError: the program cannot be started, as while the driver is replaced.
+        """
         asked = await asyncio.create_subprocess_exec(
             str(self._program),
             env=self._environment(uuid),
@@ -126,19 +166,14 @@ class Supervisor:
             stderr=asyncio.subprocess.DEVNULL,
         )
         try:
-            async with asyncio.timeout(QUIT_SECONDS):
-                await asked.communicate(b"quit\n")
-                await process.wait()
-        except TimeoutError:
-            for each in (asked, process):
-                with contextlib.suppress(ProcessLookupError):
-                    each.kill()
-            await process.wait()
-        await self._forget(uuid)
-        log.info("GPU %s: its daemon is gone", uuid)
+            await asked.communicate(b"quit\n")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                asked.kill()
 
     async def _forget(self, uuid: str) -> None:
         """Its last words are read; its server may keep the pipe open."""
+        self._folder.ends(uuid)
         reading = self._daemons.pop(uuid).reading
         await asyncio.wait([reading], timeout=LAST_WORDS_SECONDS)
         reading.cancel()
@@ -154,6 +189,13 @@ class Supervisor:
             "PATH": f"{self._program.parent}:{os.environ.get('PATH', '')}",
         }
         return said | ({"LD_LIBRARY_PATH": str(self._libraries)} if self._libraries else {})
+
+
+async def _line_of(stream: asyncio.StreamReader) -> bytes:
+    """The next line; one that is too long for the stream says nothing, and is passed over."""
+    while True:
+        with contextlib.suppress(ValueError):
+            return await stream.readline()
 
 
 async def serve(folder: MpsFolder, host_root: pathlib.Path, libraries: pathlib.Path) -> None:

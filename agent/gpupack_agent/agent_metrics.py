@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent itself does, as metrics: container starts, shares, how old its view is."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.mps.guard import ACTIONS
+from gpupack_agent.prestart import OUTCOMES
+
+NOTHING: Final[Mapping[str, int]] = {}
+
+
+class Ages(Protocol):
+    """Who keeps the GPUNode equal to what the agent sees."""
+
+    def age_seconds(self) -> float:
+        """Since GPUNode and view were last known to be equal."""
+
+
+class AgentMetrics(Collector):
+    """Of one node.
+
+    Args:
+        known_devices: the GPUs, and since when they could not be looked at.
+        gpunode: who writes it.
+        starts: containers with GPUs by outcome.
+        overruns: shares that were exceeded by what was done; None: nothing limits shares here.
+    """
+
+    def __init__(
+        self,
+        known_devices: KnownDevices,
+        gpunode: Ages,
+        starts: Mapping[str, int],
+        overruns: Mapping[str, int] | None = None,
+    ) -> None:
+        self._known_devices, self._gpunode = known_devices, gpunode
+        self._starts, self._overruns = starts, overruns
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, each outcome from the start."""
+        starts = CounterMetricFamily(
+            "gpupack_agent_container_starts",
+            "Containers with GPUs that were about to be created, by what became of that; "
+            "held: refused, since another pod that is not gone has the device.",
+            labels=["outcome"],
+        )
+        for outcome in OUTCOMES:
+            starts.add_metric([outcome], self._starts.get(outcome, 0))
+        yield starts
+        overruns = CounterMetricFamily(
+            "gpupack_agent_share_overruns",
+            "Limited shares that were exceeded, by what was done: told, or ended its processes.",
+            labels=["action"],
+        )
+        for action in ACTIONS if self._overruns is not None else ():
+            overruns.add_metric([action], (self._overruns or NOTHING).get(action, 0))
+        yield overruns
+        yield GaugeMetricFamily(
+            "gpupack_agent_gpus_unseen_seconds",
+            "For how long the driver has not told of the node's GPUs; 0 where it just did.",
+            value=self._known_devices.unseen_seconds(),
+        )
+        yield GaugeMetricFamily(
+            "gpupack_agent_gpunode_age_seconds",
+            "Seconds since the node's GPUNode was last known to say what the agent sees.",
+            value=self._gpunode.age_seconds(),
+        )

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cut a GPU in MIG mode into slices, by NVML. MIG mode itself is never turned on or off.
+
+A slice is a GPU instance, which has memory and multiprocessors, with one compute instance that
+takes all of it. The driver destroys no instance that a process uses.
+"""
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.layout import Place, Profile
+
+MOST_INSTANCES: Final = 16
+"""Of one GPU; there are eight slots of memory."""
+
+
+def profiles(nvml: Any, gpu: Any) -> dict[str, Profile]:
+    """What a GPU in MIG mode can be cut into, by name, as far as the driver tells."""
+    found = {}
+    for info in _infos(nvml, gpu):
+        if places := _places(nvml, gpu, info):
+            found[_name(info)] = Profile(
+                number=info.id,
+                size=places[0].size,
+                starts=tuple(sorted(place.start for place in places)),
+                most=info.instanceCount,
+            )
+    return found
+
+
+def cut(nvml: Any, gpu: Any, places: Sequence[Place]) -> None:
+    """Destroy all slices of a GPU and make these.
+
+    Raises:
+        InventoryUnavailable: a process uses it, or it has no such profile; nothing was changed.
+        nvml.NVMLError: the driver refuses; what there is then the next scan says.
+    """
+    known = profiles(nvml, gpu)
+    if missing := {place.profile for place in places} - known.keys():
+        raise InventoryUnavailable(f"the GPU has no MIG profile {', '.join(sorted(missing))}")
+    if running := nvml.nvmlDeviceGetComputeRunningProcesses(gpu):
+        pids = ", ".join(str(each.pid) for each in running[:MOST_INSTANCES])
+        raise InventoryUnavailable(f"processes use the GPU: {pids}")
+    numbers = {info.id for info in _infos(nvml, gpu)}
+    for number in sorted(numbers):
+        call, kind = nvml.nvmlDeviceGetGpuInstances, nvml.c_nvmlGpuInstance_t
+        for instance in _listed(call, kind, gpu, number):
+            _destroy(nvml, instance)
+    for place in places:
+        _make(nvml, gpu, place, known)
+
+
+def _infos(nvml: Any, gpu: Any) -> Iterator[Any]:
+    for kind in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+        try:
+            yield nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, kind)
+        except nvml.NVMLError:
+            continue
+
+
+def _name(info: Any) -> str:
+    name = info.name.decode() if isinstance(info.name, bytes) else str(info.name)
+    return name.removeprefix("MIG ").strip()
+
+
+def _places(nvml: Any, gpu: Any, info: Any) -> list[Any]:
+    """Those that the profile has on an empty GPU."""
+    found = (nvml.c_nvmlGpuInstancePlacement_t * MOST_INSTANCES)()
+    count = ctypes.c_uint(MOST_INSTANCES)
+    try:
+        nvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, info.id, found, ctypes.byref(count))
+    except nvml.NVMLError:
+        return []
+    return list(found[: count.value])
+
+
+def _listed(call: Any, kind: Any, owner: Any, number: int) -> list[Any]:
+    """GPU instances of a GPU, or compute instances of one of those, of a profile."""
+    found, count = (kind * MOST_INSTANCES)(), ctypes.c_uint(MOST_INSTANCES)
+    call(owner, number, found, ctypes.byref(count))
+    return list(found[: count.value])
+
+
+def _destroy(nvml: Any, instance: Any) -> None:
+    for number in {info.id for info in _compute_infos(nvml, instance)}:
+        call, kind = nvml.nvmlGpuInstanceGetComputeInstances, nvml.c_nvmlComputeInstance_t
+        for compute in _listed(call, kind, instance, number):
+            nvml.nvmlComputeInstanceDestroy(compute)
+    nvml.nvmlGpuInstanceDestroy(instance)
+
+
+def _make(nvml: Any, gpu: Any, place: Place, known: Mapping[str, Profile]) -> None:
+    at = nvml.c_nvmlGpuInstancePlacement_t(place.start, place.size)
+    number = known[place.profile].number
+    instance = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, number, ctypes.byref(at))
+    whole = max(_compute_infos(nvml, instance), key=lambda info: int(info.sliceCount))
+    nvml.nvmlGpuInstanceCreateComputeInstance(instance, whole.id)
+
+
+def _compute_infos(nvml: Any, instance: Any) -> Iterator[Any]:
+    engine = nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+    for kind in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        try:
+            yield nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, kind, engine)
+        except nvml.NVMLError:
+            continue
