@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the API: settings from the environment, until SIGTERM."""
+
+import asyncio
+import logging
+import os
+import sys
+
+from gpupack_api import app
+from gpupack_api.errors import PageInvalid
+from gpupack_api.settings import Settings
+from gpupack_kube.client import Api
+from gpupack_kube.environment import SettingsInvalid
+from gpupack_serving.process import run_until_signal
+
+log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Entry point; ends non-zero when an essential task dies."""
+    try:
+        settings = Settings.from_environ(os.environ)
+    except SettingsInvalid as error:
+        sys.exit(f"gpupack-api: {error}")
+
+    async def answer(stop: asyncio.Event) -> None:
+        async with Api.connect(os.environ) as api:
+            log.info("HTTPS on :%s", settings.port)
+            await app.run(app.build(settings, api), stop)
+
+    try:
+        run_until_signal(answer, log_level=settings.log_level)
+    except PageInvalid as error:
+        sys.exit(f"gpupack-api: GPUPACK_PAGE_FOLDER: {error}")
+
+
+if __name__ == "__main__":
+    main()

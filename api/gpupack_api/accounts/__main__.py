@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the accountant: settings from the environment, until SIGTERM."""
+
+import asyncio
+import logging
+import os
+import sys
+
+from gpupack_api.accounts import app
+from gpupack_api.accounts.settings import AccountsSettings
+from gpupack_api.errors import StoreUnusable
+from gpupack_kube.client import Api
+from gpupack_kube.environment import SettingsInvalid
+from gpupack_serving.process import run_until_signal
+
+log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Entry point; ends non-zero when an essential task dies."""
+    try:
+        settings = AccountsSettings.from_environ(os.environ)
+    except SettingsInvalid as error:
+        sys.exit(f"gpupack-cost: {error}")
+
+    async def account(stop: asyncio.Event) -> None:
+        async with Api.connect(os.environ) as api:
+            log.info("HTTPS on :%s", settings.port)
+            await app.run(app.build(settings, api), stop)
+
+    try:
+        run_until_signal(account, log_level=settings.log_level)
+    except StoreUnusable as error:
+        sys.exit(f"gpupack-cost: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All claims that the API server's objects tell of; the stores that reflectors fill.
+
+    pods ──────► bound, ended, gone  ┐
+    GPUJobs ───► admitted, released  ├─► claims by key ─► `changed` is told which
+    GPUNodes ──► who lingers         ┘
+
+What an object says overwrites what it said before, so a list after a restart tells what was missed
+as far as objects are still there. Of what is not there any more `last_seen` is the end: the moment
+until which this process, or the one before it, is known to have seen all objects.
+
+A pod is taken for the worker that its labels name only where that worker's GPUs are its own: labels
+are its author's words, and two pods that passed for one would be counted once.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_api.accounts.claim import Claim, Held
+from gpupack_api.accounts.inventory import Inventory
+from gpupack_api.accounts.moments import bound_at, ended_at
+from gpupack_api.shown_job import ShownAttempt, ShownJob
+from gpupack_crds import devices, names
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.errors import DevicesAnnotationInvalid
+from gpupack_crds.kinds import GpuNode
+from gpupack_crds.placement import by_worker
+from gpupack_kube import objects
+from gpupack_scheduling.asks import pod_ask, pod_resources
+from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
+from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.ledger import claims as ledger_claims
+from gpupack_scheduling.ledger.workers import worker_of
+
+_FIRST_NODE = re.compile(r"[^ ,]+")
+_KIND = re.compile("[A-Za-z][A-Za-z0-9]{0,62}")
+_NAME = re.compile("[a-z0-9][-.a-z0-9]{0,252}")
+
+
+class Book:
+    """Claims in memory.
+
+    Args:
+        inventory: what GPUs there are.
+        cohort_of: the cohort of a namespace, now.
+        observed: resources that other device plugins hand out.
+        now: seconds since the epoch, by the API server's clock.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        cohort_of: Callable[[str], str],
+        observed: Collection[str],
+        *,
+        now: Callable[[], float],
+    ) -> None:
+        self._inventory, self._cohort_of, self._observed, self._now = (
+            inventory,
+            cohort_of,
+            observed,
+            now,
+        )
+        self.claims: dict[str, Claim] = {}
+        self.changed: set[str] = set()
+        """Keys, since somebody last emptied it."""
+        self.settled: dict[str, int] = {}
+        """By UID of a GPUJob: attempts up to this one were counted and are forgotten."""
+        self.jobs_there: dict[str, int] = {}
+        """Current attempt by UID of GPUJobs that the API knows."""
+        self.last_seen = now()
+        self._by_pod: dict[str, str] = {}
+        self._by_job: dict[str, set[str]] = {}
+        self._lingering: dict[str, set[str]] = {}
+        self._unresolved: set[str] = set()
+
+    def restore(self, claims: Iterable[Claim], settled: dict[str, int], last_seen: float) -> None:
+        """What the process before had written down."""
+        self.settled, self.last_seen = dict(settled), last_seen
+        for claim in claims:
+            self._put(claim)
+            if claim.lingers:
+                self._lingering.setdefault(claim.node, set()).add(claim.pod)
+        self.changed.clear()
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """They are over, and nothing tells of them any more."""
+        for key in keys:
+            claim = self.claims.pop(key)
+            self._unlink(claim)
+            self._unresolved.discard(key)
+            self.changed.discard(key)
+            if claim.job_uid in self.jobs_there:
+                known = self.settled.get(claim.job_uid, 0)
+                self.settled[claim.job_uid] = max(known, claim.attempt)
+        gone = self.settled.keys() - self.jobs_there.keys() - self._by_job.keys()
+        for uid in gone:
+            del self.settled[uid]
+
+    def over(self, before: float) -> list[str]:
+        """Keys of claims that ended before, and of which no object will tell again."""
+        return [key for key, claim in self.claims.items() if self._is_over(claim, before)]
+
+    def see_pod(self, pod: objects.Pod) -> None:
+        """A pod appeared or changed."""
+        now, uid = self._now(), pod.metadata.uid
+        bound = bound_at(pod, now)
+        if bound is None:
+            return
+        before = self.claims.get(self._by_pod.get(uid, ""))
+        if before is not None:
+            ended = ended_at(pod, now)
+            if before.ended is not None:
+                ended = before.ended if ended is None else min(ended, before.ended)
+            self._put(msgspec.structs.replace(before, ended=ended, pod_there=True))
+            return
+        held = self._held(pod)
+        if not held:
+            return
+        self._join(
+            Claim(
+                key=f"pod/{uid}",
+                namespace=pod.metadata.namespace,
+                job=_maker(pod),
+                cohort=self._cohort_of(pod.metadata.namespace),
+                node=pod.spec.node_name,
+                held=held,
+                pod=uid,
+                pod_there=True,
+                bound=bound,
+                ended=ended_at(pod, now),
+            ),
+            pod,
+        )
+
+    def pod_gone(self, uid: str, *, at: float | None = None) -> None:
+        """The API does not know it any more; it ended then, unless it was known to have."""
+        claim = self.claims.get(self._by_pod.get(uid, ""))
+        if claim is None or not claim.pod_there:
+            return
+        ended = claim.ended
+        if ended is None and not claim.lingers:
+            ended = self._now() if at is None else at
+        self._put(msgspec.structs.replace(claim, ended=ended, pod_there=False))
+
+    def pods_listed(self, pods: Iterable[objects.Pod]) -> None:
+        """These are all."""
+        listed = set()
+        for pod in pods:
+            listed.add(pod.metadata.uid)
+            self.see_pod(pod)
+        for uid in [uid for uid in self._by_pod if uid not in listed]:
+            self.pod_gone(uid, at=self.last_seen)
+
+    def see_job(self, job: ShownJob) -> None:
+        """A GPUJob appeared or changed."""
+        uid, status = job.metadata.uid, job.status
+        self.jobs_there[uid] = status.attempt
+        done = self.settled.get(uid, 0)
+        current = status.attempt
+        if current > done and status.placement:
+            self._see_placement(job)
+        for attempt in status.attempts:
+            if attempt.finished_at is not None and attempt.number > done:
+                self._release(job, attempt)
+        if not status.holds_placement:
+            self._release_all(uid, current, at=self._now())
+
+    def job_gone(self, uid: str, *, at: float | None = None) -> None:
+        """The API does not know it any more; its pods hold what they hold."""
+        if uid not in self.jobs_there and uid not in self._by_job:
+            return
+        self.jobs_there.pop(uid, None)
+        self._release_all(uid, None, at=self._now() if at is None else at)
+
+    def jobs_listed(self, jobs: Iterable[ShownJob]) -> None:
+        """These are all."""
+        listed = set()
+        for job in jobs:
+            listed.add(job.metadata.uid)
+            self.see_job(job)
+        known = self.jobs_there.keys() | self._by_job.keys()
+        for uid in [uid for uid in known if uid not in listed]:
+            self.job_gone(uid, at=self.last_seen)
+
+    def see_gpus(self, node: str, gpus: GpuNode | None, *, at: float | None = None) -> None:
+        """A GPUNode appeared, changed or is gone (None); `at`: who is gone went then, not now."""
+        owned = gpus is not None and gpus.status.mode == "owned"
+        holders = gpus.status.holders if gpus is not None and owned else ()
+        before, now = self._lingering.pop(node, set()), {each.uid for each in holders if each.uid}
+        if now:
+            self._lingering[node] = now
+        for holder in holders:
+            if holder.uid and holder.uid not in before:
+                self._lingers(node, holder.uid, holder.namespace, holder.devices)
+        for uid in before - now:
+            self._has_gone(uid, at=self._now() if at is None else at)
+
+    def gpus_listed(self, nodes: Iterable[GpuNode]) -> None:
+        """These are all; on others nobody lingers, whoever saw them there."""
+        listed = {node.metadata.name: node for node in nodes}
+        for name in self._lingering.keys() - listed.keys():
+            self.see_gpus(name, None, at=self.last_seen)
+        for name, node in listed.items():
+            self.see_gpus(name, node, at=self.last_seen)
+
+    def resolve(self) -> None:
+        """The inventory has changed: models that were not known may be."""
+        for key in list(self._unresolved):
+            claim = self.claims[key]
+            held = self._inventory.again(claim.node, claim.held)
+            if held != claim.held:
+                self._put(msgspec.structs.replace(claim, held=held))
+
+    def open(self) -> Iterator[Claim]:
+        """Those that last."""
+        return (claim for claim in self.claims.values() if claim.end is None)
+
+    def _held(self, pod: objects.Pod) -> tuple[Held, ...]:
+        """As the ledger reads it: the annotation, or what the kubelet counts."""
+        node = pod.spec.node_name
+        annotation = pod.metadata.annotations.get(names.DEVICES_ANNOTATION)
+        try:
+            if annotation is not None:
+                return self._inventory.held(node, devices.decode_devices(annotation))
+            if pod_ask.asks_for_gpus(pod.spec, self._observed):
+                tickets = pod_resources.tickets(pod.spec, self._observed)
+                return self._inventory.unnamed(node, tickets)
+        except (DevicesAnnotationInvalid, AskInvalid):
+            return ()
+        return ()
+
+    def _join(self, claim: Claim, pod: objects.Pod) -> None:
+        """As a claim of its own, or with that of the worker that it is."""
+        worker = worker_of(pod)
+        if worker is None:
+            self._put(claim)
+            return
+        key = worker_key(
+            claim.namespace, worker.attempt.job_uid, worker.attempt.number, worker.index
+        )
+        named = msgspec.structs.replace(
+            claim,
+            key=key,
+            job=worker.attempt.job,
+            job_uid=worker.attempt.job_uid,
+            attempt=worker.attempt.number,
+        )
+        known = self.claims.get(key)
+        if known is None:
+            self._put(named)
+        elif known.matches(claim) and (not known.pod or known.ended is not None):
+            self._by_pod.pop(known.pod, None)
+            self._put(_with_pod(known, claim))
+        else:
+            self._put(claim)
+
+    def _see_placement(self, job: ShownJob) -> None:
+        """Workers that start together; of others their pods tell since when and until when."""
+        status, started = job.status, job.started_at
+        if started is None:
+            return
+        for placed in by_worker(status.placement):
+            if placed.worker >= job.spec.least:
+                continue
+            key = worker_key(
+                job.metadata.namespace, job.metadata.uid, status.attempt, placed.worker
+            )
+            known = self.claims.get(key)
+            if known is not None and known.admitted is not None:
+                continue
+            shares = ledger_claims.believed(placed.devices)
+            held = (
+                self._inventory.held(placed.node, shares)
+                if shares
+                else self._inventory.unnamed(placed.node, job.tickets)
+            )
+            claim = self._of_worker(job, status.attempt, key, placed.node, held)
+            claim = msgspec.structs.replace(claim, admitted=min(started.timestamp(), self._now()))
+            if known is not None and known.matches(claim):
+                claim = _with_pod(claim, known)
+            elif known is not None:
+                self._rename(known, f"pod/{known.pod}")
+            self._put(claim)
+
+    def _release(self, job: ShownJob, attempt: ShownAttempt) -> None:
+        """An attempt has ended; what nobody saw of it is counted by its entry."""
+        assert attempt.finished_at is not None  # noqa: S101 - who calls has looked
+        uid, at = job.metadata.uid, min(attempt.finished_at.timestamp(), self._now())
+        seen = self._of_attempt(uid, attempt.number)
+        unseen = job.spec.least - len({claim.key for claim in seen if claim.pod or claim.admitted})
+        if unseen > 0 and attempt.started_at is not None and not any(c.admitted for c in seen):
+            self._count_unseen(job, attempt, unseen)
+        self._release_all(uid, attempt.number, at=at)
+
+    def _count_unseen(self, job: ShownJob, attempt: ShownAttempt, workers: int) -> None:
+        """Only how much each worker asked for is known, and the first node."""
+        assert attempt.started_at is not None  # noqa: S101 - who calls has looked
+        text = attempt.nodes if isinstance(attempt.nodes, str) else " ".join(attempt.nodes)
+        first = _FIRST_NODE.search(text)
+        node = first[0] if first else ""
+        held = self._asked(job, node) * workers
+        if held:
+            uid = job.metadata.uid
+            key = worker_key(job.metadata.namespace, uid, attempt.number, "unseen")
+            claim = self._of_worker(job, attempt.number, key, node, held)
+            started = min(attempt.started_at.timestamp(), self._now())
+            self._put(msgspec.structs.replace(claim, admitted=started))
+
+    def _asked(self, job: ShownJob, node: str) -> tuple[Held, ...]:
+        if job.spec.gpus:
+            resource = names.GPU if job.spec.mig else job.spec.resource_name
+            return self._inventory.unnamed(node, {resource: job.spec.gpus})
+        percent = (job.spec.share or {}).get("percent")
+        if not isinstance(percent, int):
+            return ()
+        (whole,) = self._inventory.unnamed(node, {names.GPU: 1})
+        milli = min(max(percent, 0) * MILLI_PER_PERCENT, core.WHOLE_GPU)
+        return (msgspec.structs.replace(whole, milli=milli, percent=percent),)
+
+    def _of_worker(
+        self, job: ShownJob, attempt: int, key: str, node: str, held: tuple[Held, ...]
+    ) -> Claim:
+        namespace = job.metadata.namespace
+        return Claim(
+            key=key,
+            namespace=namespace,
+            job=job.metadata.name,
+            cohort=self._cohort_of(namespace),
+            node=node,
+            held=held,
+            job_uid=job.metadata.uid,
+            attempt=attempt,
+        )
+
+    def _release_all(self, uid: str, attempt: int | None, *, at: float) -> None:
+        claims = self._of_attempt(uid, attempt) if attempt is not None else self._of_job(uid)
+        for claim in claims:
+            if claim.admitted is not None and claim.released is None:
+                self._put(msgspec.structs.replace(claim, released=at))
+
+    def _of_job(self, uid: str) -> list[Claim]:
+        return [self.claims[key] for key in self._by_job.get(uid, ())]
+
+    def _of_attempt(self, uid: str, number: int) -> list[Claim]:
+        return [claim for claim in self._of_job(uid) if claim.attempt == number]
+
+    def _lingers(self, node: str, uid: str, namespace: str, held: tuple[DeviceShare, ...]) -> None:
+        claim = self.claims.get(self._by_pod.get(uid, ""))
+        if claim is None:
+            found = self._inventory.held(node, ledger_claims.believed(held))
+            claim = Claim(
+                key=f"pod/{uid}",
+                namespace=namespace,
+                job="",
+                cohort=self._cohort_of(namespace),
+                node=node,
+                held=found,
+                pod=uid,
+                bound=self._now(),
+            )
+        if claim.node == node:
+            self._put(msgspec.structs.replace(claim, lingers=True, gone=None))
+
+    def _has_gone(self, uid: str, *, at: float) -> None:
+        claim = self.claims.get(self._by_pod.get(uid, ""))
+        if claim is None or not claim.lingers:
+            return
+        ended = at if claim.ended is None else claim.ended
+        self._put(msgspec.structs.replace(claim, lingers=False, ended=ended, gone=at))
+
+    def _is_over(self, claim: Claim, before: float) -> bool:
+        if claim.end is None or claim.end >= before or claim.pod_there:
+            return False
+        current = self.jobs_there.get(claim.job_uid)
+        return current is None or claim.attempt < current
+
+    def _put(self, claim: Claim) -> None:
+        before = self.claims.get(claim.key)
+        if before == claim:
+            return
+        self.claims[claim.key] = claim
+        if claim.pod:
+            self._by_pod[claim.pod] = claim.key
+        if claim.job_uid:
+            self._by_job.setdefault(claim.job_uid, set()).add(claim.key)
+        if claim.is_resolved:
+            self._unresolved.discard(claim.key)
+        else:
+            self._unresolved.add(claim.key)
+        self.changed.add(claim.key)
+
+    def _rename(self, claim: Claim, key: str) -> None:
+        """It is no worker: its labels lied, or its job has other places."""
+        self._unlink(claim)
+        self._unresolved.discard(claim.key)
+        del self.claims[claim.key]
+        self.changed.add(claim.key)
+        self._put(msgspec.structs.replace(claim, key=key, job_uid="", attempt=0))
+
+    def _unlink(self, claim: Claim) -> None:
+        if self._by_pod.get(claim.pod) == claim.key:
+            del self._by_pod[claim.pod]
+        keys = self._by_job.get(claim.job_uid)
+        if keys is not None:
+            keys.discard(claim.key)
+            if not keys:
+                del self._by_job[claim.job_uid]
+
+
+def worker_key(namespace: str, job_uid: str, attempt: int, worker: int | str) -> str:
+    """The key of a worker's claim."""
+    return f"worker/{namespace}/{job_uid}/{attempt}/{worker}"
+
+
+def _with_pod(worker: Claim, pod: Claim) -> Claim:
+    """The worker's claim with what its pod says; of an earlier pod the beginning stays."""
+    bounds = [bound for bound in (worker.bound, pod.bound) if bound is not None]
+    return msgspec.structs.replace(
+        worker,
+        pod=pod.pod,
+        pod_there=pod.pod_there,
+        lingers=pod.lingers,
+        gone=pod.gone,
+        bound=min(bounds, default=None),
+        ended=pod.ended,
+    )
+
+
+def _maker(pod: objects.Pod) -> str:
+    """Kind and name of its controller, else its own.
+
+    The API server takes any text of any length for both, and it is kept for months.
+    """
+    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+    if owner is None or not (_KIND.fullmatch(owner.kind) and _NAME.fullmatch(owner.name)):
+        return f"Pod/{pod.metadata.name}"
+    return f"{owner.kind}/{owner.name}"

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a GPU counts, and of which model it is, as the ledger's own inventory has it."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_api.accounts.claim import Held
+from gpupack_core.accounting import charged, label
+from gpupack_crds import names
+from gpupack_crds.devices import DeviceShare
+from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
+
+
+class Inventory:
+    """Of the nodes of a cluster that others keep up to date."""
+
+    def __init__(self, cluster: core.Cluster) -> None:
+        self.cluster = cluster
+
+    def held(self, node: str, shares: Iterable[DeviceShare]) -> tuple[Held, ...]:
+        """Named GPUs, slices and shares of a node; of those that it does not have no model."""
+        return tuple(self._held(node, share) for share in shares)
+
+    def unnamed(self, node: str, tickets: dict[str, int]) -> tuple[Held, ...]:
+        """Whole GPUs of which only is known how many of which resource, all of one model.
+
+        Shares and slices that no device explains count nothing: such a pod never starts.
+        """
+        found: list[Held] = []
+        for resource, number in sorted(tickets.items()):
+            if resource == names.GPU or not resource.startswith(f"{names.GROUP}/"):
+                found += [self._unnamed(node, resource)] * number
+        return tuple(found)
+
+    def again(self, node: str, held: tuple[Held, ...]) -> tuple[Held, ...]:
+        """The same with models that were not known before."""
+        return tuple(each if each.model else self._once_more(node, each) for each in held)
+
+    def _once_more(self, node: str, held: Held) -> Held:
+        if not held.uuid:
+            return msgspec.structs.replace(held, model=self._model(node, held.resource))
+        share = DeviceShare(uuid=held.uuid, percent=held.percent, memory_mib=held.memory)
+        return self._held(node, share)
+
+    def _held(self, name: str, share: DeviceShare) -> Held:
+        milli = share.percent * MILLI_PER_PERCENT
+        grant = core.Grant(
+            core.DeviceUuid(share.uuid), core.MilliGpu(milli), core.MiB(share.memory_mib)
+        )
+        node = self._node(name)
+        devices = node.devices if node else ()
+        device = next((each for each in devices if each.uuid == share.uuid), None)
+        if node is None or device is None:
+            return Held(share.uuid, milli, "", share.percent, share.memory_mib)
+        counts = charged(grant, device, node.devices)
+        model = label(device.model, device.memory)
+        return Held(share.uuid, min(counts, core.WHOLE_GPU), model, share.percent, share.memory_mib)
+
+    def _unnamed(self, node: str, resource: str) -> Held:
+        return Held("", core.WHOLE_GPU, self._model(node, resource), resource=resource)
+
+    def _model(self, name: str, resource: str) -> str:
+        """Of the first GPU of that resource; ours have no name of their own in core."""
+        wanted = "" if resource == names.GPU else resource
+        node = self._node(name)
+        devices = node.devices if node else ()
+        first = next((each for each in devices if each.resource == wanted), None)
+        return label(first.model, first.memory) if first else ""
+
+    def _node(self, name: str) -> core.Node | None:
+        return self.cluster.node(core.NodeName(name))

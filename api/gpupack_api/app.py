@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the parts are put together, and their life."""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from litestar import Litestar, Request
+from litestar.config.compression import CompressionConfig
+from litestar.datastructures import MutableScopeHeaders, State
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.spec import Components, SecurityScheme
+from litestar.types import Message, Scope
+from prometheus_client import CollectorRegistry
+
+from gpupack_api import metrics, page, parameters, problems
+from gpupack_api.bodies import StrictRequest
+from gpupack_api.config import Config, ConfigFile
+from gpupack_api.cost_forwarding import ForwardingDesk
+from gpupack_api.events.feed import Feed
+from gpupack_api.events.frames import Frames
+from gpupack_api.events.limits import StreamLimits
+from gpupack_api.history import History, Sample
+from gpupack_api.node_views import NodeViews
+from gpupack_api.questions import Questions
+from gpupack_api.quota_history import QuotaHistory
+from gpupack_api.read_model import ReadModel
+from gpupack_api.readings.asking import asking
+from gpupack_api.rights import Rights
+from gpupack_api.routes import (
+    allocations,
+    cluster,
+    config,
+    cost,
+    events,
+    holders,
+    jobs,
+    quotas,
+    setups,
+    snapshot,
+    validation,
+    what_if,
+    workloads,
+)
+from gpupack_api.routes.parts import PREFIX, Parts
+from gpupack_api.settings import Accountant, Settings
+from gpupack_crds.kinds import GpuQuota
+from gpupack_kube.client import Api
+from gpupack_kube.clock import steady
+from gpupack_kube.reflector import Reflector
+from gpupack_serving.client_certificates import ClientCertificates, ServerFiles
+from gpupack_serving.handshakes import Handshakes
+from gpupack_serving.peer_limits import ConnectionLimits
+from gpupack_serving.process import essential, serve
+from gpupack_serving.server import Server, configured
+
+VERSION: Final = "1.0.0"
+"""Of the calls."""
+
+IDLE_SECONDS: Final = 30
+"""For which a connection without a call is kept."""
+
+CALLS: Final = (
+    cluster.status,
+    cluster.nodes,
+    cluster.monitoring,
+    events.events,
+    cluster.health,
+    cluster.ready,
+    jobs.jobs,
+    jobs.job,
+    jobs.queue,
+    quotas.quotas,
+    quotas.history,
+    holders.holders,
+    snapshot.snapshot,
+    validation.validate,
+    allocations.allocate,
+    allocations.allocation,
+    allocations.release,
+    workloads.run_workload,
+    setups.setup_tensorflow,
+    setups.setup_pytorch,
+    cost.cost,
+    what_if.what_if,
+    what_if.explain,
+    config.reload,
+)
+
+
+class Runs(Protocol):
+    """Goes on for as long as the process does."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """Everything that runs."""
+
+    feed: Feed
+    reflectors: dict[str, Reflector[Any]]
+    tasks: dict[str, Runs]
+    """By what they are for."""
+    servers: tuple[Server, ...]
+    """By tokens, and where it is asked for the one by certificates, too."""
+    registry: CollectorRegistry
+    """What is counted."""
+
+
+def application(
+    parts: Parts, accountant: Accountant | None = None, dashboard: page.Page | None = None
+) -> Litestar:
+    """The calls, and their description; and the dashboard, which is no part of that.
+
+    Questions about cost are handed on to the accountant.
+    """
+    state = {"parts": parts, "cost": ForwardingDesk(parts, accountant)}
+    return answering(
+        CALLS,
+        state | {"page": dashboard or page.Page()},
+        parts.registry,
+        about="What the cluster's GPUs do, who waits for them and why.",
+        token="A token of the Kubernetes API server.",  # noqa: S106 - says what it is
+    )
+
+
+def answering(
+    calls: Sequence[Any],
+    state: dict[str, Any],
+    registry: CollectorRegistry,
+    *,
+    about: str,
+    token: str,
+) -> Litestar:
+    """An application of these calls, /metrics and the dashboard; `token`: what callers show."""
+    return Litestar(
+        route_handlers=[*calls, metrics.show_metrics, page.index, page.asset],
+        middleware=[metrics.Metrics(registry)],
+        guards=[parameters.all_known],
+        state=State(state),
+        exception_handlers=problems.HANDLERS,
+        before_send=[answers_are_the_callers, options_are_all],
+        request_class=StrictRequest,
+        compression_config=CompressionConfig(
+            backend="gzip",
+            minimum_size=4096,
+            gzip_compress_level=1,
+            exclude_opt_key=events.NOT_COMPRESSED,
+        ),
+        openapi_config=OpenAPIConfig(
+            title="gpupack",
+            version=VERSION,
+            description=f"{about} {PARAMETERS_ARE_KNOWN}",
+            path=f"{PREFIX}/openapi",
+            render_plugins=(),
+            components=Components(
+                security_schemes={
+                    "token": SecurityScheme(
+                        type="http",
+                        scheme="bearer",
+                        description=token,
+                    )
+                }
+            ),
+            security=[{"token": []}],
+        ),
+        logging_config=None,
+    )
+
+
+PARAMETERS_ARE_KNOWN: Final = (
+    "A parameter of the query that a call does not have is answered 400, with those that it has."
+)
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Answers are the caller's alone, and are no documents."""
+
+
+async def options_are_all(message: Message, scope: Scope) -> None:
+    """Name every method of a path: Litestar names those of the first of its handlers."""
+    if message["type"] != "http.response.start" or scope.get("method") != "OPTIONS":
+        return
+    if allowed := problems.methods(Request(scope)):
+        MutableScopeHeaders.from_message(message)["Allow"] = ", ".join(sorted(allowed))
+
+
+async def answers_are_the_callers(message: Message, _: Scope) -> None:
+    """Give every answer these headers that it has not of its own."""
+    if message["type"] == "http.response.start":
+        headers = MutableScopeHeaders.from_message(message)
+        for name, value in HEADERS.items():
+            headers.setdefault(name, value)
+
+
+def build(settings: Settings, api: Api) -> App:
+    """Put the parts together."""
+    model = ReadModel(settings, now=steady(api.clock))
+    reflectors = model.reflectors(api)
+    asked = asking(settings.readings, api, model.ledger.cluster)
+    gauge, agents = asked.gauge, asked.reflectors
+    views = NodeViews(model.ledger, gauge)
+    seconds = Config().sample_seconds
+    history = History(lambda: _sample(model, views), seconds=seconds)
+    quota_history = QuotaHistory(lambda: _quotas(model), seconds=seconds)
+    certificates = _certificates(settings, api)
+    rights, streams = Rights(api, certificates), StreamLimits()
+    tuned = Tuned(history, quota_history, rights, streams, settings.log_level)
+    config_file = ConfigFile(settings.config, tuned.apply)
+    feed = Feed(model, views, history)
+    questions = Questions(model.onlooker, is_known=lambda: not model.missing())
+    parts = Parts(
+        model=model,
+        feed=feed,
+        frames=Frames(feed, model, history),
+        streams=streams,
+        config=config_file,
+        nodes=views,
+        history=history,
+        quota_history=quota_history,
+        questions=questions,
+        rights=rights,
+        api=api,
+        placeholder_image=settings.placeholder_image,
+    )
+    metrics.register(parts.registry, watches=reflectors, api=api, tls_cert=settings.tls_cert)
+    dashboard = page.Page.read(settings.page_folder)
+    calls = application(parts, settings.accountant, dashboard)
+    return App(
+        feed=feed,
+        reflectors={**reflectors, **agents},
+        tasks=({"readings": gauge} if gauge else {})
+        | ({"client certificates": certificates} if certificates else {})
+        | {
+            "history": history,
+            "quota history": quota_history,
+            "policies": model.policies,
+            "events": feed,
+            "questions": questions,
+            "configuration": config_file,
+        },
+        servers=_servers(settings, calls, certificates),
+        registry=parts.registry,
+    )
+
+
+def _certificates(settings: Settings, api: Api) -> ClientCertificates | None:
+    if not settings.certificates_port:
+        return None
+    return ClientCertificates(api, ServerFiles(settings.tls_cert, settings.tls_key))
+
+
+def _servers(
+    settings: Settings, calls: Litestar, certificates: ClientCertificates | None
+) -> tuple[Server, ...]:
+    """Together they have the connections and handshakes of one.
+
+    Certificates are asked for at a port of their own: a browser that is asked lets its user choose
+    one, and shows it from then on whichever page makes it call.
+    """
+    limits, handshakes = ConnectionLimits(), Handshakes()
+    served = configured(calls, host="", port=settings.port)
+    served.ssl_certfile, served.ssl_keyfile = settings.tls_cert, settings.tls_key
+    served.timeout_keep_alive = IDLE_SECONDS
+    by_token = Server(served, limits, handshakes)
+    if certificates is None:
+        return (by_token,)
+    other = configured(calls, host="", port=settings.certificates_port)
+    other.timeout_keep_alive = IDLE_SECONDS
+    return by_token, Server(other, limits, handshakes, lambda: certificates.context)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tuned:
+    """What the configuration file may change."""
+
+    history: History
+    quota_history: QuotaHistory
+    rights: Rights
+    streams: StreamLimits
+    log_level: str
+    """At the start."""
+
+    def apply(self, config: Config) -> None:
+        """Let it count."""
+        logging.getLogger().setLevel(config.log_level or self.log_level)
+        self.history.every(config.sample_seconds)
+        self.quota_history.every(config.sample_seconds)
+        self.rights.limit(at_once=config.calls_at_once, per_second=config.calls_per_second)
+        self.streams.of_user = config.streams_per_user
+
+
+async def run(app: App, stop: asyncio.Event) -> None:
+    """Run everything until `stop`, or until an essential task ends.
+
+    Raises:
+        ExceptionGroup: an essential task died; the others were cancelled.
+    """
+    async with asyncio.TaskGroup() as group:
+        running: dict[str, Runs] = {**app.reflectors, **app.tasks}
+        working = [group.create_task(essential(name, each.run())) for name, each in running.items()]
+        serving = [group.create_task(serve(each, stop)) for each in app.servers]
+        await stop.wait()
+        app.feed.end("the server stops")
+        for each in app.servers:
+            each.should_exit = True
+        await asyncio.gather(*serving)
+        for task in working:
+            task.cancel()
+
+
+def _sample(model: ReadModel, views: NodeViews) -> Sample | None:
+    if model.missing():
+        return None
+    known = model.jobs.by_key.values()
+    return Sample.now(
+        views.totals(),
+        running_jobs=sum(each.status.phase == "Running" for each in known),
+        waiting_jobs=sum(each.status.phase == "Pending" and each.may_wait for each in known),
+    )
+
+
+def _quotas(model: ReadModel) -> list[GpuQuota] | None:
+    return None if model.missing() else list(model.quotas.quotas.items.values())

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions about cost go to the accountant, with the caller's token: it judges by it, as we do."""
+
+import ssl
+from typing import Final
+
+import aiohttp
+from litestar import Response
+
+from gpupack_api.errors import Missing
+from gpupack_api.rights import require_left
+from gpupack_api.routes.cost import Asked, Call, questions
+from gpupack_api.routes.parts import PREFIX, Parts, token_of
+from gpupack_api.settings import Accountant
+from gpupack_scheduling.errors import NotReady
+
+SECONDS: Final = 20.0
+_HANDED_ON: Final = ("Content-Disposition", "Link", "Retry-After", "WWW-Authenticate")
+
+
+class ForwardingDesk:
+    """Asks the accountant.
+
+    A connection for each question: they are few, as nobody may ask more, and each takes longer than
+    a handshake.
+
+    Args:
+        parts: by which callers are known here.
+        accountant: None: there is none.
+    """
+
+    def __init__(self, parts: Parts, accountant: Accountant | None) -> None:
+        self._parts, self._accountant = parts, accountant
+        self._questions = questions()
+        self._trusted = None if accountant is None else _trusted(accountant)
+
+    async def answer(self, call: Call, asked: Asked) -> Response[bytes]:
+        """What the accountant answers; see CostDesk."""
+        del asked
+        user = await self._parts.user(call)
+        if self._accountant is None:
+            raise Missing("cost is not accounted for here; an administrator can set cost.enabled")
+        headers = {"Authorization": token_of(call)}
+        require_left(self._questions, user)
+        url = f"{self._accountant.url}{PREFIX}/cost?{call.scope['query_string'].decode('latin-1')}"
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS)) as session,
+                session.get(url, headers=headers, ssl=self._trusted or True) as found,
+            ):
+                body = await found.read()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise NotReady(f"the accountant of costs does not answer: {error}") from error
+        return Response(
+            body,
+            status_code=found.status,
+            media_type=found.content_type,
+            headers={name: found.headers[name] for name in _HANDED_ON if name in found.headers},
+        )
+
+
+def _trusted(accountant: Accountant) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=accountant.ca or None)

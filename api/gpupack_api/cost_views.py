@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was held and what it costs, as callers are shown it: JSON and CSV."""
+
+import csv
+import datetime as dt
+import io
+from typing import Final
+
+import msgspec
+
+from gpupack_core.accounting import Line
+
+DIGITS: Final = 6
+"""Of GPU-hours: a hundredth of a second of one GPU."""
+
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet compute a cell instead of showing it."""
+
+
+class CostRow(msgspec.Struct, frozen=True):
+    """One namespace, job, cohort or model; what was not asked for is empty.
+
+    `allocated` is the sum of `used`, `idle` and `unknown`: used and idle are null where nobody
+    measured any of it. Energy is of the time in which power was measured; null: never. Cost is of
+    what is allocated; null: a part of it has no price. The job «» has the hours of those that are
+    not kept by name.
+    """
+
+    namespace: str
+    cohort: str
+    job: str
+    model: str
+    allocated_gpu_hours: float
+    used_gpu_hours: float | None
+    idle_gpu_hours: float | None
+    unknown_gpu_hours: float
+    energy_kwh: float | None
+    cost: float | None
+
+
+class UnheldRow(msgspec.Struct, frozen=True):
+    """GPUs of a model that nobody held while the accountant looked.
+
+    `unusable` could have been given to nobody: failed, in maintenance, not ready. `cost` is the
+    price of both together.
+    """
+
+    model: str
+    unheld_gpu_hours: float
+    unusable_gpu_hours: float
+    energy_kwh: float | None
+    cost: float | None
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """Of whole hours (UTC), by job of whole days, that `since` and `until` lie in.
+
+    `total` is of all rows, shown or not. `unheld` is null for who may not list GPUJobs in all
+    namespaces. `next` is `after` of the next call; empty: there are no more rows.
+    """
+
+    currency: str
+    since: dt.datetime
+    until: dt.datetime
+    group_by: str
+    rows: list[CostRow]
+    total: CostRow
+    unheld: list[UnheldRow] | None = None
+    next: str = ""
+
+
+COLUMNS: Final = CostRow.__struct_fields__
+
+
+def cost_row(line: Line) -> CostRow:
+    """Rounded."""
+    amounts = line.amounts
+    return CostRow(
+        namespace=line.tenant,
+        cohort=line.cohort,
+        job=line.job,
+        model=line.model,
+        allocated_gpu_hours=round(amounts.allocated_hours, DIGITS),
+        used_gpu_hours=rounded(amounts.used_hours),
+        idle_gpu_hours=rounded(amounts.idle_hours),
+        unknown_gpu_hours=round(amounts.unknown_hours, DIGITS),
+        energy_kwh=rounded(amounts.energy_kwh),
+        cost=rounded(line.cost),
+    )
+
+
+def cost_csv(costs: Costs) -> bytes:
+    """The rows, without a sum; what is not known is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow((*COLUMNS, "currency"))
+    for row in costs.rows:
+        writer.writerow((*map(_cell, msgspec.structs.astuple(row)), _cell(costs.currency)))
+    return text.getvalue().encode()
+
+
+def rounded(number: float | None) -> float | None:
+    """None stays None."""
+    return None if number is None else round(number, DIGITS)
+
+
+def _cell(value: str | float | None) -> str | float:
+    """Names are others' words: none may be a formula in whoever's spreadsheet."""
+    if value is None:
+        return ""
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return value

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many streams there may be: each keeps a connection for as long as it is listened to."""
+
+import collections
+import http
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+from gpupack_serving.errors import Denied
+from gpupack_serving.peer_limits import CONNECTIONS, CONNECTIONS_PER_PEER
+
+MOST: Final = CONNECTIONS // 4
+MOST_OF_PEER: Final = CONNECTIONS_PER_PEER // 2
+"""The other half of an address's connections is for calls."""
+MOST_OF_USER: Final = 4
+
+
+class Place:
+    """A stream's place among all. One that is lost is let go as well."""
+
+    def __init__(self, let_go: Callable[[], None]) -> None:
+        self.free = weakref.finalize(self, let_go)
+
+
+class StreamLimits:
+    """Who has how many."""
+
+    def __init__(self) -> None:
+        self.of_user = MOST_OF_USER
+        self._of: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    def __len__(self) -> int:
+        return self._of["all", ""]
+
+    def take(self, *, who: str, peer: str) -> Place:
+        """One more, of this user, at this address.
+
+        Raises:
+            Denied: there are as many as there may be.
+        """
+        counted = ("all", ""), ("address", peer), ("user", who)
+        for key, most in zip(counted, (MOST, MOST_OF_PEER, self.of_user), strict=True):
+            if self._of[key] >= most:
+                whose = "this server" if key[0] == "all" else " ".join(key)
+                raise Denied(
+                    f"{whose} has {most} streams of events; end one, or call GET status",
+                    status=http.HTTPStatus.TOO_MANY_REQUESTS,
+                )
+        self._of.update(counted)
+        return Place(lambda: self._let_go(counted))
+
+    def _let_go(self, counted: tuple[tuple[str, str], ...]) -> None:
+        for key in counted:
+            self._of[key] -= 1
+            if not self._of[key]:
+                del self._of[key]

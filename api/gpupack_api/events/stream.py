@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One listener's stream of events, as an answer."""
+
+import asyncio
+import contextlib
+import math
+import time
+import zlib
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Final
+
+import msgspec
+from litestar.types import Receive, Scope, Send
+
+from gpupack_api.errors import RightLost
+from gpupack_api.events.feed import Feed
+from gpupack_api.events.frames import NEVER, Frame, Frames, deflated, event
+from gpupack_api.events.limits import Place
+from gpupack_api.events.visibility import Visibility
+from gpupack_kube.errors import KubeError
+from gpupack_serving.errors import Denied
+
+AGAIN_SECONDS: Final = 60.0
+"""Between two looks whether the listener still may."""
+
+TRIES: Final = 3
+"""Looks without an answer of the API server; then nobody knows whether he may."""
+
+BEAT_SECONDS: Final = 15.0
+"""Without an event for so long a comment is sent: proxies close what is silent."""
+
+BEAT: Final = b":\n\n"
+
+GZIP_HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+LAST_BLOCK: Final = b"\x03\x00"
+WORD: Final = 1 << 32
+
+
+class Bye(msgspec.Struct, frozen=True):
+    """Why a stream ends: TokenExpired, RightsTaken, Stopping, Stale, TooSlow, Over or Unknown."""
+
+    reason: str
+    message: str
+
+
+class Events:
+    """What a listener is told, in pieces.
+
+    Args:
+        feed: what changes.
+        frames: what is said of it.
+        visibility: what this listener may see, known already.
+        missing: what is missing to know the cluster's state; empty: nothing.
+        full: begin with all there is.
+        seconds: after which it ends by itself; 0: never.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        frames: Frames,
+        visibility: Visibility,
+        missing: Callable[[], str],
+        *,
+        full: bool,
+        seconds: float,
+    ) -> None:
+        self._feed, self._frames, self._visibility = feed, frames, visibility
+        self._missing, self._full = missing, full
+        self._ends = time.monotonic() + seconds if seconds else math.inf
+        self._again_at = time.monotonic() + AGAIN_SECONDS
+        self._unanswered = 0
+
+    async def told(self) -> AsyncGenerator[tuple[Frame, int] | bytes]:
+        """Pieces of frames, by their numbers, and other text."""
+        seen, told_at = self._feed.join(), time.monotonic()
+        if self._full:
+            seen = NEVER
+        try:
+            while (bye := await self._bye()) is None:
+                frame, number = await self._next(seen)
+                if frame is None:
+                    bye = Bye("TooSlow", "nothing was read for too long")
+                    break
+                for piece in range(len(frame)):
+                    yield frame, piece
+                    told_at = time.monotonic()
+                seen = number
+                await self._feed.wait(seen, seconds=self._patience(told_at))
+                if time.monotonic() - told_at >= BEAT_SECONDS:
+                    yield BEAT
+                    told_at = time.monotonic()
+            yield event("bye", msgspec.json.encode(bye))
+        finally:
+            self._feed.leave()
+
+    async def _next(self, seen: int) -> tuple[Frame | None, int]:
+        """What to tell, and up to which tick that is."""
+        added: frozenset[str] = frozenset()
+        while True:
+            number = self._feed.number
+            tick = self._feed.since(number if seen == NEVER else seen)
+            if tick is None:
+                return None, number
+            added |= await self._visibility.meet(key[0] for key in tick.jobs)
+            if number == self._feed.number:
+                return self._frames.of(self._visibility.scope, seen, added=added), number
+
+    async def _bye(self) -> Bye | None:
+        """Why the stream is over; None: it goes on."""
+        if self._feed.over:
+            return Bye("Stopping", self._feed.over)
+        if missing := self._missing():
+            return Bye("Stale", f"the cluster's state is not known: {missing}")
+        now = time.monotonic()
+        if now >= self._ends:
+            return Bye("Over", "the time that was asked for is over")
+        return await self._look_again() if now >= self._again_at else None
+
+    async def _look_again(self) -> Bye | None:
+        self._again_at = time.monotonic() + AGAIN_SECONDS
+        try:
+            await self._visibility.again()
+        except Denied as error:
+            return Bye("TokenExpired", str(error))
+        except RightLost as error:
+            return Bye("RightsTaken", str(error))
+        except KubeError as error:
+            self._unanswered += 1
+            return Bye("Unknown", str(error)) if self._unanswered >= TRIES else None
+        self._unanswered = 0
+        return None
+
+    def _patience(self, told_at: float) -> float:
+        """Until the next time that there is something to do without a tick."""
+        due = min(told_at + BEAT_SECONDS, self._again_at, self._ends)
+        return max(due - time.monotonic(), 0.0)
+
+
+class EventStream:
+    """Sends a listener's events; an ASGI application for one call.
+
+    Args:
+        events: what is told.
+        gzip: whether to compress it.
+        place: among all streams; free once this one is over.
+    """
+
+    def __init__(self, events: Events, place: Place, *, gzip: bool) -> None:
+        self._events, self._place = events, place
+        self._encode: Plain | Gzip = Gzip() if gzip else Plain()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until it is over or the listener has gone."""
+        del scope
+        telling = asyncio.create_task(self._tell(send))
+        leaving = asyncio.create_task(_gone(receive))
+        try:
+            await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._place.free()
+            leaving.cancel()
+            telling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await telling
+
+    async def _tell(self, send: Send) -> None:
+        await send(self._start())
+        async with contextlib.aclosing(self._events.told()) as told:
+            async for what in told:
+                await send(_body(self._encode.piece(what)))
+        await send(_body(self._encode.end(), more=False))
+
+    def _start(self) -> Any:
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"x-accel-buffering", b"no"),
+            (b"vary", b"Accept-Encoding"),
+            *self._encode.headers,
+        ]
+        return {"type": "http.response.start", "status": 200, "headers": headers}
+
+
+class Plain:
+    """Text as it is."""
+
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def piece(self, what: tuple[Frame, int] | bytes) -> bytes:
+        """What is sent of a piece."""
+        return what if isinstance(what, bytes) else what[0].text(what[1])
+
+    def end(self) -> bytes:
+        """What is sent last."""
+        return b""
+
+
+class Gzip:
+    """One member whose blocks are made of pieces by themselves."""
+
+    headers: tuple[tuple[bytes, bytes], ...] = ((b"content-encoding", b"gzip"),)
+
+    def __init__(self) -> None:
+        self._head, self._sum, self._bytes = GZIP_HEAD, 0, 0
+
+    def piece(self, what: tuple[Frame, int] | bytes) -> bytes:
+        """What is sent of a piece."""
+        if isinstance(what, bytes):
+            text, blocks = what, deflated(what)
+        else:
+            frame, number = what
+            text, blocks = frame.text(number), frame.deflated(number)
+        self._sum, self._bytes = zlib.crc32(text, self._sum), (self._bytes + len(text)) % WORD
+        head, self._head = self._head, b""
+        return head + blocks
+
+    def end(self) -> bytes:
+        """What is sent last."""
+        return self._head + LAST_BLOCK + _word(self._sum) + _word(self._bytes)
+
+
+def _word(number: int) -> bytes:
+    return number.to_bytes(4, "little")
+
+
+def _body(body: bytes, *, more: bool = True) -> Any:
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

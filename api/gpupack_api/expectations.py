@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call takes where it was given something else: told from the types of its parameters."""
+
+import re
+from typing import Any, Final
+
+from litestar import Request
+from msgspec import inspect
+
+Call = Request[Any, Any, Any]
+
+MOST_CHARACTERS: Final = 128
+"""Of a value that is told back."""
+
+GIVEN: Final = "given_body"
+"""Of the call's state: its body, once that was parsed."""
+
+BODY: Final = "data"
+"""As Litestar calls the body's parameter."""
+
+_STEPS: Final = re.compile(r"[^.\[\]]+")
+
+
+def value_at(call: Call, field: str) -> str:
+    """What was given for a field; empty: nothing, or what is no single value."""
+    outside = {**call.query_params, **call.path_params} if field in _parameters(call) else {}
+    found = outside[field] if field in outside else _given(call, field)
+    shown = "" if found is None or isinstance(found, dict | list) else str(found)
+    return shown[:MOST_CHARACTERS]
+
+
+def choices_of(call: Call, field: str) -> list[str]:
+    """The values that a field may have; empty: they are not a few words."""
+    found = _type_of(call, field)
+    if isinstance(found, inspect.EnumType):
+        return [str(each.value) for each in found.cls if each.value]
+    return (
+        [str(each) for each in found.values if each]
+        if isinstance(found, inspect.LiteralType)
+        else []
+    )
+
+
+def fields_of(call: Call, field: str) -> list[str]:
+    """The fields of an object in the body; `data`: of the body itself."""
+    found = _type_of(call, field)
+    fields = found.fields if isinstance(found, inspect.StructType) else ()
+    return [each.encode_name for each in fields]
+
+
+def _given(call: Call, field: str) -> Any:
+    found = call.scope.get("state", {}).get(GIVEN)
+    for step in _STEPS.findall(field):
+        if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+            found = found[int(step)]
+        else:
+            found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _type_of(call: Call, field: str) -> inspect.Type | None:
+    """Of a parameter, or of a field of the body."""
+    parameters = _parameters(call)
+    if field != BODY and field in parameters:
+        return _plain(inspect.type_info(parameters[field].annotation))
+    if BODY not in parameters:
+        return None
+    found: inspect.Type | None = _plain(inspect.type_info(parameters[BODY].annotation))
+    for step in _STEPS.findall(field) if field != BODY else ():
+        found = _within(found, step)
+    return found
+
+
+def _parameters(call: Call) -> dict[str, Any]:
+    """Of the function that answers it, by name."""
+    found: dict[str, Any] = call.route_handler.parsed_fn_signature.parameters
+    return found
+
+
+def _within(kind: inspect.Type | None, step: str) -> inspect.Type | None:
+    if isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        return _plain(kind.item_type)
+    fields = kind.fields if isinstance(kind, inspect.StructType) else ()
+    return next((_plain(each.type) for each in fields if each.encode_name == step), None)
+
+
+def _plain(kind: inspect.Type) -> inspect.Type:
+    """Without what is said of it, and without null beside it."""
+    if isinstance(kind, inspect.Metadata):
+        return _plain(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        others = [each for each in kind.types if not isinstance(each, inspect.NoneType)]
+        return _plain(others[0]) if len(others) == 1 else kind
+    return kind

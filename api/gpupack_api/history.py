@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of the last hour, one of every few seconds."""
+
+import asyncio
+import collections
+import datetime as dt
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from gpupack_api.node_views import Totals
+
+KEPT_SECONDS: Final = 3600.0
+LOOK_SECONDS: Final = 1.0
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Of the cluster at one moment; percentages of what is given out.
+
+    `fragmentation`: percent of the free GPUs that are in no free block of as many as the largest
+    node has.
+    """
+
+    timestamp: dt.datetime
+    gpus: int
+    available_gpus: int
+    gpu_utilization: float
+    gpu_memory_usage: float
+    running_jobs: int
+    waiting_jobs: int
+    fragmentation: float = 0.0
+
+    @classmethod
+    def now(cls, totals: Totals, *, running_jobs: int, waiting_jobs: int) -> "Sample":
+        """With the figures of all nodes."""
+        return cls(
+            timestamp=dt.datetime.now(dt.UTC),
+            gpus=totals.gpus,
+            available_gpus=totals.available_gpus,
+            gpu_utilization=totals.gpu_utilization,
+            gpu_memory_usage=totals.gpu_memory_usage,
+            running_jobs=running_jobs,
+            waiting_jobs=waiting_jobs,
+            fragmentation=totals.fragmentation,
+        )
+
+
+class History:
+    """Of one process; another one begins its own.
+
+    Args:
+        look: tells the figures of now; None: they are not known.
+        seconds: between two.
+    """
+
+    def __init__(self, look: Callable[[], Sample | None], *, seconds: float) -> None:
+        self._look = look
+        self.samples: collections.deque[Sample] = collections.deque()
+        self.every(seconds)
+
+    def every(self, seconds: float) -> None:
+        """Sample so often from now on."""
+        self.seconds = seconds
+        self.samples = collections.deque(self.samples, maxlen=max(int(KEPT_SECONDS / seconds), 1))
+
+    async def run(self) -> None:
+        """Sample for ever."""
+        while True:
+            if (sample := self._look()) is not None:
+                self.samples.append(sample)
+            await passed(lambda: self.seconds)
+
+
+async def passed(seconds: Callable[[], float]) -> None:
+    """Until so much time has passed, which may become more or less meanwhile."""
+    began = time.monotonic()
+    while (left := began + seconds() - time.monotonic()) > 0:  # noqa: ASYNC110 - of a clock
+        await asyncio.sleep(min(left, LOOK_SECONDS))

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds which GPU, by pods: those that the API server knows, and those whose processes remain.
+
+On observed nodes it is the node's agent who tells, since the kubelet chose there.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from gpupack_api.job_views import index_of
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.kinds import GpuNode
+from gpupack_scheduling.ledger import claims
+from gpupack_scheduling.ledger.claims import PodClaim
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.lingering import Lingering
+
+EXCLUSIVE: Final = "strict"
+"""What is held whole, a MIG slice as well, is nobody else's."""
+
+
+class HolderView(msgspec.Struct, frozen=True):
+    """A pod's hold on one GPU or MIG slice.
+
+    Attributes:
+        job: the GPUJob that the pod is a worker of; empty: none.
+        index: of the GPU on its node; None: the node does not list it now.
+        percent: of the GPU's time; 100: the whole GPU.
+        memory_mib: of its memory, MiB.
+        isolation: strict: nobody else is on it; limited or cooperative: a share of that kind.
+    """
+
+    namespace: str
+    pod: str
+    job: str
+    node: str
+    uuid: str
+    index: int | None
+    percent: int
+    memory_mib: int
+    isolation: str
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """The same before it is shown."""
+
+    namespace: str
+    pod: str
+    uuid: str
+    node: str
+    job: str
+    share: DeviceShare
+
+    @property
+    def mark(self) -> str:
+        """Where it stands among all, as callers are told."""
+        return f"{self.namespace}/{self.pod}/{self.uuid}"
+
+
+def holds(ledger: Ledger) -> Iterator[Hold]:
+    """All of them, in no order."""
+    for claim in ledger.claims.pods.values():
+        job = claim.worker.attempt.job if claim.worker else ""
+        yield from _held_by(claim, job)
+    for node, uids in ledger.claims.lingering.items():
+        for uid in uids:
+            if (gone := ledger.claims.lingerer(node, uid)) is not None:
+                yield from _held_by(gone)
+    for gpus in ledger.gpus.items.values():
+        if gpus.status.mode == "observed":
+            yield from _told_by(gpus)
+
+
+def _held_by(pod: PodClaim | Lingering, job: str = "") -> Iterator[Hold]:
+    for share in claims.shares(pod.placement):
+        yield Hold(pod.namespace, pod.name, share.uuid, pod.placement.node, job, share)
+
+
+def _told_by(gpus: GpuNode) -> Iterator[Hold]:
+    for holder in gpus.status.holders:
+        for share in claims.believed(holder.devices):
+            yield Hold(holder.namespace, holder.name, share.uuid, gpus.metadata.name, "", share)
+
+
+def holder_view(hold: Hold, ledger: Ledger) -> HolderView:
+    """As callers are shown it."""
+    share = hold.share
+    return HolderView(
+        namespace=hold.namespace,
+        pod=hold.pod,
+        job=hold.job,
+        node=hold.node,
+        uuid=hold.uuid,
+        index=index_of(hold.uuid, hold.node, ledger.cluster),
+        percent=share.percent,
+        memory_mib=share.memory_mib,
+        isolation=EXCLUSIVE if share.whole else share.isolation,
+    )

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the parts of one machine's server are put together, and their life."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from litestar import Litestar, route
+from litestar.datastructures import State
+
+import gpupack_core as core
+from gpupack.config import GpuConfig
+from gpupack.host.inventory import Gpus
+from gpupack.host.opening import gpus_of, open_host
+from gpupack.host.reservations import Reservations
+from gpupack_api import app, page
+from gpupack_api.config import Config
+from gpupack_api.errors import ClusterNeeded
+from gpupack_api.history import History
+from gpupack_api.host import routes
+from gpupack_api.host.machine import Machine
+from gpupack_api.host.parts import HostParts, Waiting, host_parts_of
+from gpupack_api.host.settings import HostSettings
+from gpupack_api.host.token import token_at
+from gpupack_api.routes import cluster, setups, validation
+from gpupack_api.routes.parts import Call
+from gpupack_scheduling.errors import NotReady
+from gpupack_serving.handshakes import Handshakes
+from gpupack_serving.peer_limits import ConnectionLimits
+from gpupack_serving.process import essential, serve
+from gpupack_serving.server import Server, configured
+
+CALLS: Final = (
+    cluster.status,
+    cluster.nodes,
+    cluster.monitoring,
+    cluster.health,
+    cluster.ready,
+    routes.holders,
+    validation.validate,
+    routes.allocate,
+    routes.allocation,
+    routes.release,
+    setups.setup_tensorflow,
+    setups.setup_pytorch,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostApp:
+    """Everything that runs."""
+
+    tasks: Mapping[str, app.Runs]
+    """By what they are for."""
+    machine: Machine
+    waiting: Waiting
+    gpus: Gpus
+    server: Server
+
+
+def application(parts: HostParts, dashboard: page.Page) -> Litestar:
+    """The calls of one machine; those that take a cluster say so."""
+    return app.answering(
+        [*CALLS, *_of_clusters()],
+        {"parts": parts, "page": dashboard},
+        parts.registry,
+        about="What this machine's GPUs do, and who holds them.",
+        token="What stands in this server's file `token`.",  # noqa: S106 - says what it is
+    )
+
+
+def build(settings: HostSettings, config: GpuConfig) -> HostApp:
+    """Put the parts together.
+
+    Raises:
+        TokenUnusable: the token's file cannot be used.
+        PageInvalid: there is to be a page, and there is none.
+        ConfigInvalid: simulated GPUs are named in another way.
+    """
+    gpus = gpus_of(config)
+    host = open_host(config, gpus)
+    seconds = Config().sample_seconds
+    machine = Machine(host.ledger, core.policy_named(config.this_machine.policy), seconds=seconds)
+    history = History(machine.sample, seconds=seconds)
+    waiting = Waiting(Reservations(host.folder, host.ledger))
+    parts = HostParts(
+        model=machine, history=history, waiting=waiting, token=token_at(settings.token)
+    )
+    calls = application(parts, page.Page.read(settings.page_folder))
+    served = configured(calls, host=settings.address, port=settings.port)
+    if settings.tls_cert:
+        served.ssl_certfile, served.ssl_keyfile = settings.tls_cert, settings.tls_key
+    served.timeout_keep_alive = app.IDLE_SECONDS
+    return HostApp(
+        tasks={"looks": machine, "history": history},
+        machine=machine,
+        waiting=waiting,
+        gpus=gpus,
+        server=Server(served, ConnectionLimits(), Handshakes()),
+    )
+
+
+async def run(built: HostApp, stop: asyncio.Event) -> None:
+    """Run everything until `stop`, or until an essential task ends.
+
+    Raises:
+        ExceptionGroup: an essential task died; the others were cancelled.
+    """
+    try:
+        with contextlib.suppress(NotReady):  # which health then says
+            await built.machine.look()
+        async with asyncio.TaskGroup() as group:
+            working = [
+                group.create_task(essential(name, each.run())) for name, each in built.tasks.items()
+            ]
+            serving = group.create_task(serve(built.server, stop))
+            await stop.wait()
+            built.server.should_exit = True
+            await serving
+            for task in working:
+                task.cancel()
+    finally:
+        built.waiting.close()
+        built.gpus.close()
+
+
+def _of_clusters() -> Iterator[Any]:
+    """What the cluster's server answers and this one does not, by path and method."""
+    served = {
+        (path, method) for call in CALLS for path in call.paths for method in call.http_methods
+    }
+    for call in app.CALLS:
+        methods = [each for each in call.http_methods if (min(call.paths), each) not in served]
+        if methods:
+            yield route(sorted(call.paths), http_method=methods, include_in_schema=False)(_refused)
+
+
+async def _refused(request: Call, state: State) -> None:
+    """Say that it takes a cluster; to who may call.
+
+    Raises:
+        ClusterNeeded: always.
+        Denied: the token is not shown.
+    """
+    await host_parts_of(state).scraper(request)
+    raise ClusterNeeded(
+        f"{request.url.path} is about what a cluster has (GPUJobs, their queue, quotas, costs), "
+        "and this server is one machine's; docs/install.md says how a cluster gets gpupack"
+    )

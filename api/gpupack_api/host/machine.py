@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of this machine: its ledger as it was at the last look."""
+
+import asyncio
+import logging
+
+import gpupack_core as core
+from gpupack.errors import GpupackError
+from gpupack.host.books import Books
+from gpupack.host.ledger import HostLedger
+from gpupack_api.history import Sample, passed
+from gpupack_api.node_views import NodeViews
+from gpupack_scheduling.errors import NotReady
+
+log = logging.getLogger(__name__)
+
+NOT_LOOKED: str = "nobody has looked yet"
+
+
+class Machine:
+    """Its GPUs, and who holds them.
+
+    Args:
+        ledger: of this machine.
+        policy: which GPU a share goes to.
+        seconds: between two looks while nobody calls.
+    """
+
+    def __init__(self, ledger: HostLedger, policy: core.Policy, *, seconds: float) -> None:
+        self._ledger, self._policy, self._seconds = ledger, policy, seconds
+        self._looking = asyncio.Lock()
+        self._missing = NOT_LOOKED
+        self._books: Books | None = None
+        self.cluster = core.Cluster()
+        self.views = NodeViews(self)
+
+    @property
+    def books(self) -> Books:
+        """As of the last look.
+
+        Raises:
+            NotReady: there was none that went well.
+        """
+        self.require_fresh()
+        assert self._books is not None  # noqa: S101 - fresh
+        return self._books
+
+    def simulated(self, _: str) -> frozenset[str]:
+        """UUIDs of GPUs that do not exist: all or none."""
+        inventory = self._books.inventory if self._books else None
+        devices = inventory.devices if inventory and inventory.simulated else ()
+        return frozenset(str(each.uuid) for each in devices)
+
+    def policy(self) -> core.Policy:
+        """Which GPU a share goes to."""
+        return self._policy
+
+    def missing(self) -> str:
+        """Why the ledger could not be looked at last; empty: it could."""
+        return self._missing
+
+    def require_fresh(self) -> None:
+        """Refuse where the last look did not go well; raises NotReady."""
+        if self._missing:
+            raise NotReady(f"this machine's state is not known: {self._missing}")
+
+    async def look(self) -> None:
+        """See what is held now; one look at a time asks the driver.
+
+        Raises:
+            NotReady: driver or ledger do not answer.
+        """
+        async with self._looking:
+            try:
+                books = await asyncio.to_thread(self._ledger.books)
+                cluster = books.cluster()
+            except (GpupackError, core.CoreError) as error:
+                self._missing = str(error)
+            else:
+                self._missing, self._books = "", books
+                self.cluster = cluster
+                self.views = NodeViews(self)
+        self.require_fresh()
+
+    async def run(self) -> None:
+        """Look now and then, so that health and history are of now; for ever."""
+        while True:
+            try:
+                await self.look()
+            except NotReady as error:
+                log.warning("%s", error)
+            await passed(lambda: self._seconds)
+
+    def sample(self) -> Sample | None:
+        """Figures of the last look; None: it did not go well. A machine's jobs are its holders."""
+        if self._missing or self._books is None:
+            return None
+        kinds = [each.kind for each in self._books.records.values()]
+        return Sample.now(
+            self.views.totals(),
+            running_jobs=kinds.count("holds"),
+            waiting_jobs=kinds.count("waits"),
+        )

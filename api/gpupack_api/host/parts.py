@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whom the calls of one machine ask, and who may call."""
+
+import asyncio
+import contextlib
+import dataclasses
+import http
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from litestar.datastructures import State
+from prometheus_client import CollectorRegistry
+
+import gpupack_core as core
+from gpupack.backend import Patience
+from gpupack.host.record import Record, placement_of
+from gpupack.host.reservations import Reservations, reservations
+from gpupack.process_setup import SetupInvalid
+from gpupack.training_config import TrainingGPUConfig
+from gpupack_api.errors import ClusterNeeded, no_allocation
+from gpupack_api.history import History
+from gpupack_api.host.machine import Machine
+from gpupack_api.host.token import is_shown
+from gpupack_api.node_views import NodeViews
+from gpupack_api.placed_process import PlacedProcess, visible_share
+from gpupack_api.routes.parts import Call, Plan, Whose, caller_of
+from gpupack_scheduling.ledger import claims
+from gpupack_serving.errors import Denied
+from gpupack_serving.user import User
+
+NAMESPACE: Final = "this-machine"
+"""Of all allocations, as in `this-machine/NAME`."""
+
+OWNER: Final = User(username="owner-of-the-token")
+
+MOST_WAITING: Final = 16
+"""Allocations at once, each of which has a thread while it waits."""
+
+
+class Waiting:
+    """Threads that wait for GPUs, apart from those that look who holds them."""
+
+    def __init__(self, reservations: Reservations) -> None:
+        self._reservations = reservations
+        self._threads = ThreadPoolExecutor(MOST_WAITING, "allocation")
+        self._turns = asyncio.Semaphore(MOST_WAITING)
+        self._stop = threading.Event()
+
+    async def make(
+        self, name: str, config: TrainingGPUConfig, *, wait_seconds: float, hold_seconds: int
+    ) -> Record:
+        """Reserve GPUs; raises as `Reservations.make`, and Denied where too many wait."""
+        patience = Patience(wait_seconds, hold_seconds, self._stop)
+        async with self._turn():
+            loop = asyncio.get_running_loop()
+            made = loop.run_in_executor(
+                self._threads, self._reservations.make, name, config, patience
+            )
+            return await asyncio.shield(made)
+
+    async def cancel(self, name: str) -> None:
+        """Give GPUs back; raises as `Reservations.cancel`."""
+        await asyncio.to_thread(self._reservations.cancel, name)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._stop.set()
+        self._threads.shutdown()
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        if self._turns.locked():
+            raise Denied(
+                f"{MOST_WAITING} allocations wait already; wait a second",
+                status=http.HTTPStatus.TOO_MANY_REQUESTS,
+            )
+        async with self._turns:
+            yield
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostParts:
+    """Implements Shown for one machine."""
+
+    model: Machine
+    history: History
+    waiting: Waiting
+    token: str
+    registry: CollectorRegistry = dataclasses.field(default_factory=CollectorRegistry)
+
+    @property
+    def nodes(self) -> NodeViews:
+        """Of the last look."""
+        return self.model.views
+
+    async def scraper(self, call: Call) -> None:
+        """Refuse who does not show the token; raises Denied."""
+        self._require_token(call)
+
+    async def viewer(self, call: Call) -> User:
+        """Who calls, after a look at the ledger; raises Denied, NotReady."""
+        self._require_token(call)
+        await self.model.look()
+        return OWNER
+
+    async def planned(self, _: User, gang: core.Gang) -> Plan:
+        """Where it would be placed now: on one node at once, however many workers."""
+        return core.plan_gang(self.model.cluster, gang, self.model.policy())
+
+    async def process_of(self, call: Call, whose: Whose) -> PlacedProcess:
+        """A process of an allocation; raises Denied, NotReady, Missing, SetupInvalid."""
+        await self.viewer(call)
+        if whose.job:
+            raise ClusterNeeded("GPUJobs are of a cluster; name an allocation of this machine")
+        if whose.worker:
+            raise SetupInvalid("worker", whose.worker, "give 0: this machine is the only one")
+        namespace, _, name = whose.allocation.partition("/")
+        record, node = self.reservation(namespace, name), self.model.books.node
+        visible = tuple(
+            visible_share(share, self.model.cluster)
+            for share in claims.shares(placement_of(record, node))
+        )
+        return PlacedProcess(visible, (str(node),), ranks_before=0, ranks=len(visible))
+
+    def reservation(self, namespace: str, name: str) -> Record:
+        """As of the last look; raises Missing, NotReady."""
+        found = reservations(self.model.books.records).get(name)
+        if found is None or namespace != NAMESPACE:
+            raise no_allocation(namespace, name)
+        return found
+
+    def indices(self) -> dict[core.DeviceUuid, int]:
+        """Of this machine's GPUs, as of the last look; raises NotReady."""
+        return {each.uuid: each.index for each in self.model.books.inventory.devices}
+
+    def _require_token(self, call: Call) -> None:
+        if not is_shown(caller_of(call).authorization, self.token):
+            raise Denied(
+                "show this machine's token, as in `Authorization: Bearer TOKEN`; "
+                "`python -m gpupack_api.host token` prints it",
+                status=http.HTTPStatus.UNAUTHORIZED,
+            )
+
+
+def host_parts_of(state: State) -> HostParts:
+    """What the application was built with."""
+    found: HostParts = state["parts"]
+    return found

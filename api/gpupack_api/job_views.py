@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs as callers are shown them."""
+
+import datetime as dt
+
+import msgspec
+
+import gpupack_core as core
+from gpupack_api.shown_job import ShownJob
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.placement import by_worker
+
+
+class JobView(msgspec.Struct, frozen=True):
+    """A GPUJob in short; `gpus` and `nodes` as kubectl's columns have them."""
+
+    namespace: str
+    name: str
+    phase: str
+    reason: str
+    message: str
+    workers: int
+    gpus: str
+    nodes: str
+    attempt: int
+    priority: int
+    preemptions: int
+    restarts: int
+    workload: str
+    result: str
+    created: dt.datetime | None
+    started: dt.datetime | None
+
+
+class AttemptView(msgspec.Struct, frozen=True):
+    """One try at running a job."""
+
+    number: int
+    started: dt.datetime | None
+    finished: dt.datetime | None
+    outcome: str | None
+    reason: str
+    message: str
+    nodes: str
+
+
+class HeldDevice(msgspec.Struct, frozen=True):
+    """A GPU, or a share of one, that a worker has.
+
+    Attributes:
+        index: on its node; None: the node does not list it now.
+        percent: of its time; 100: the whole GPU.
+        memory_mib: of its memory, MiB.
+    """
+
+    index: int | None
+    uuid: str
+    percent: int
+    memory_mib: int
+
+
+class WorkerView(msgspec.Struct, frozen=True):
+    """Where a worker is; `devices` is empty where another device plugin chooses them."""
+
+    worker: int
+    node: str
+    devices: list[HeldDevice]
+
+
+def job_view(job: ShownJob) -> JobView:
+    """A GPUJob in short."""
+    spec, status = job.spec, job.status
+    return JobView(
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
+        phase=status.phase,
+        reason=status.reason,
+        message=status.message,
+        workers=spec.workers,
+        gpus=status.gpus,
+        nodes=status.nodes,
+        attempt=status.attempt,
+        priority=status.priority,
+        preemptions=status.preemptions,
+        restarts=status.restarts,
+        workload=spec.workload.name if spec.workload else "",
+        result=status.headline,
+        created=job.metadata.creation_timestamp,
+        started=status.started_at,
+    )
+
+
+def attempt_views(job: ShownJob) -> list[AttemptView]:
+    """The tries at running it, the newest last."""
+    return [
+        AttemptView(
+            number=each.number,
+            started=each.started_at,
+            finished=each.finished_at,
+            outcome=each.outcome,
+            reason=each.reason,
+            message=each.message,
+            nodes=each.nodes if isinstance(each.nodes, str) else ", ".join(each.nodes),
+        )
+        for each in job.status.attempts
+    ]
+
+
+def worker_views(job: ShownJob, cluster: core.Cluster) -> list[WorkerView]:
+    """Where the workers of the current attempt are, by index; none where it holds no places."""
+    if not job.status.holds_placement:
+        return []
+    return [
+        WorkerView(
+            placed.worker,
+            placed.node,
+            [held_device(share, placed.node, cluster) for share in placed.devices],
+        )
+        for placed in by_worker(job.status.placement)
+    ]
+
+
+def held_device(share: DeviceShare, node: str, cluster: core.Cluster) -> HeldDevice:
+    """A device that is held on a node, with its index there."""
+    return HeldDevice(
+        index=index_of(share.uuid, node, cluster),
+        uuid=share.uuid,
+        percent=share.percent,
+        memory_mib=share.memory_mib,
+    )
+
+
+def index_of(uuid: str, node: str, cluster: core.Cluster) -> int | None:
+    """The index of a device on its node; None: the node does not list it."""
+    found = cluster.node(core.NodeName(node))
+    devices = found.devices if found else ()
+    return next((each.index for each in devices if each.uuid == uuid), None)

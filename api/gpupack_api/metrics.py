@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API does, as metrics: calls by route, status and time, those under way, its watches.
+
+Routes are named as they are described, without what a caller writes into them: their number is that
+of the calls that there are.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import prometheus_client as prometheus
+from litestar import Response, get
+from litestar.datastructures import State
+from litestar.enums import ScopeType
+from litestar.middleware import ASGIMiddleware
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from gpupack_api.routes.parts import Call, shown_of
+from gpupack_kube.client import Api
+from gpupack_kube.metrics import KubeRequests, UnreadableObjects
+from gpupack_kube.reflector import Reflector
+from gpupack_serving.certificate import CertificateExpiry
+
+_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
+
+PATH: Final = "/metrics"
+
+UNKNOWN_ROUTE: Final = "none"
+
+ENDED: Final = 499
+"""As web servers write it: the caller hung up before there was an answer."""
+
+
+class Metrics(ASGIMiddleware):
+    """Counts every call that reaches a route, streams among them."""
+
+    scopes = (ScopeType.HTTP,)
+
+    def __init__(self, registry: prometheus.CollectorRegistry) -> None:
+        self._calls = prometheus.Counter(
+            "gpupack_api_calls",
+            "Calls answered, by route, method and status; 499: the caller hung up before.",
+            ["route", "method", "status"],
+            registry=registry,
+        )
+        self._seconds = prometheus.Histogram(
+            "gpupack_api_call_seconds",
+            "Time until an answer has begun, by route.",
+            ["route"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._under_way = prometheus.Gauge(
+            "gpupack_api_calls_under_way",
+            "Calls whose answer has not ended, by route; of a stream that is a listener.",
+            ["route"],
+            registry=registry,
+        )
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        """Measure one call."""
+        route = scope.get("path_template") or UNKNOWN_ROUTE
+        method = str(scope.get("method", ""))
+        began, status = time.perf_counter(), ENDED
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._seconds.labels(route).observe(time.perf_counter() - began)
+            await send(message)
+
+        with self._under_way.labels(route).track_inprogress():
+            try:
+                await next_app(scope, receive, sent)
+            finally:
+                self._calls.labels(route, method, status).inc()
+
+
+class WatchAges(Collector):
+    """How old what the API knows is."""
+
+    def __init__(self, watches: Mapping[str, Reflector[Any]]) -> None:
+        self._watches = watches
+
+    def collect(self) -> Iterator[Metric]:
+        """One number a watch."""
+        family = GaugeMetricFamily(
+            "gpupack_api_watch_age_seconds",
+            "Seconds since the API server last said anything, by kind.",
+            labels=["kind"],
+        )
+        for kind, watch in self._watches.items():
+            family.add_metric([kind], watch.age_seconds())
+        yield family
+
+
+def register(
+    registry: prometheus.CollectorRegistry,
+    *,
+    watches: Mapping[str, Reflector[Any]],
+    api: Api,
+    tls_cert: str,
+) -> None:
+    """Show what every part shows, too; raises OSError, ValueError for the certificate."""
+    for collector in (
+        WatchAges(watches),
+        UnreadableObjects(watches),
+        KubeRequests(api),
+        CertificateExpiry(tls_cert),
+    ):
+        registry.register(collector)
+
+
+@get(PATH, include_in_schema=False)
+async def show_metrics(request: Call, state: State) -> Response[bytes]:
+    """Everything that is counted, for who may get /metrics."""
+    parts = shown_of(state)
+    await parts.scraper(request)
+    text = prometheus.generate_latest(parts.registry)
+    return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

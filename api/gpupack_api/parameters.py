@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of the query that a call has not: a filter that is spelled wrong would filter nothing.
+
+Only calls that the OpenAPI document names are held to this. The page and its files may be linked
+with whatever a chat program adds, and a scrape of /metrics with what Prometheus does.
+"""
+
+from difflib import get_close_matches
+from typing import Any, Final
+
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.params import QueryParameter
+
+from gpupack_api.errors import CallWrong
+
+MOST_CHARACTERS: Final = 64
+"""Of a name that is told back."""
+
+
+def all_known(call: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Guard: refuse a call whose query has a parameter that the call does not.
+
+    Raises:
+        CallWrong: it names the first of them, those that there are, and the nearest.
+    """
+    if not isinstance(handler, HTTPRouteHandler) or not handler.resolve_include_in_schema():
+        return
+    known = known_to(handler)
+    for name, value in call.query_params.multi_items():
+        if name not in known:
+            raise CallWrong(name[:MOST_CHARACTERS], value, _fix(name, known))
+
+
+def known_to(handler: BaseRouteHandler) -> list[str]:
+    """The parameters of the query, by name."""
+    fields = handler.parsed_fn_signature.parameters.values()
+    asked = ((each.name, each.kwarg_definition) for each in fields)
+    return sorted(kind.name or name for name, kind in asked if isinstance(kind, QueryParameter))
+
+
+def _fix(name: str, known: list[str]) -> str:
+    if not known:
+        return "this call has no parameters; remove it"
+    there = f"there is no such parameter; there are {', '.join(known)}"
+    nearest = get_close_matches(name[:MOST_CHARACTERS].lower(), known, n=1)
+    return f"{there}; did you mean {nearest[0]}?" if nearest else there

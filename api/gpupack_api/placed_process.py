@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs of one worker, and where the workers of its job meet."""
+
+from typing import Final
+
+import msgspec
+
+import gpupack_core as core
+from gpupack.process_setup import SetupInvalid, Visible
+from gpupack_api.shown_job import ShownJob
+from gpupack_crds import names
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.placement import WorkerPlacement, by_worker
+
+ALLOCATION: Final = f"{names.GROUP}/allocation"
+"""Label of GPUJobs that only hold GPUs."""
+
+
+class PlacedProcess(msgspec.Struct, frozen=True):
+    """What a process of a worker is told.
+
+    Attributes:
+        visible: its worker's GPUs.
+        hosts: of all workers, by index.
+        ranks_before: GPUs of the workers before it.
+        ranks: GPUs of all workers.
+    """
+
+    visible: tuple[Visible, ...]
+    hosts: tuple[str, ...]
+    ranks_before: int
+    ranks: int
+
+
+def placed_process(
+    job: ShownJob, cluster: core.Cluster, *, worker: int, by_node: bool
+) -> PlacedProcess:
+    """Of a worker of a GPUJob's current attempt.
+
+    Args:
+        job: the GPUJob.
+        cluster: tells models and memory.
+        worker: its index.
+        by_node: workers are called by their nodes, as programs outside pods are; else by the names
+            that the job's Service gives them.
+
+    Raises:
+        SetupInvalid: it has no GPUs now, or there is no such worker.
+    """
+    placed = by_worker(job.status.placement) if job.status.holds_placement else ()
+    if not any(each.devices for each in placed):
+        phase = job.status.phase
+        raise SetupInvalid("job", "/".join(job.key), f"it has no GPUs now, being {phase}; wait")
+    mine = next((each for each in placed if each.worker == worker), None)
+    if mine is None:
+        raise SetupInvalid("worker", worker, f"give 0 to {placed[-1].worker}")
+    return PlacedProcess(
+        visible=tuple(_visible(mine, cluster)),
+        hosts=tuple(each.node if by_node else _host(job, each.worker) for each in placed),
+        ranks_before=sum(len(each.devices) for each in placed if each.worker < worker),
+        ranks=sum(len(each.devices) for each in placed),
+    )
+
+
+def visible_device(uuid: str, cluster: core.Cluster) -> Visible | None:
+    """What is known of a GPU or MIG slice; None: no node lists it."""
+    home = cluster.home_of(core.DeviceUuid(uuid))
+    node = cluster.node(home) if home else None
+    device = next((each for each in node.devices if each.uuid == uuid), None) if node else None
+    return Visible(uuid, device.model, device.memory) if device else None
+
+
+def visible_share(share: DeviceShare, cluster: core.Cluster) -> Visible:
+    """What is known of a GPU, or of the part of it that is held."""
+    whole = visible_device(share.uuid, cluster)
+    return Visible(
+        share.uuid,
+        whole.model if whole else "",
+        share.memory_mib,
+        total_mib=0 if share.whole or whole is None else whole.memory_mib,
+    )
+
+
+def _visible(worker: WorkerPlacement, cluster: core.Cluster) -> list[Visible]:
+    return [visible_share(share, cluster) for share in worker.devices]
+
+
+def _host(job: ShownJob, worker: int) -> str:
+    name, namespace = job.metadata.name, job.metadata.namespace
+    pod = f"{names.job_name(name, attempt=job.status.attempt)}-{worker}"
+    return f"{pod}.{name}.{namespace}.svc"

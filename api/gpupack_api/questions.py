@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers what takes long without keeping other calls waiting: questions about the queue, and room.
+
+    the event loop   copies what there is: some milliseconds
+    one thread       asks the copy
+
+One is answered at a time, since threads share one interpreter; a user has one at once, and only so
+many wait for their turn. What one can cost is bounded by what a GPUJob can ask for, as it is for
+whoever decides.
+"""
+
+import asyncio
+import contextlib
+import http
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import gpupack_core as core
+from gpupack_api.rights import who_counts
+from gpupack_scheduling.queueing.onlooker import Onlooker
+from gpupack_scheduling.queueing.what_if import Answer, Prepared
+from gpupack_serving.errors import Denied
+from gpupack_serving.user import User
+
+T = TypeVar("T")
+
+MOST: Final = 16
+"""Of all users together."""
+
+FOLLOW_SECONDS: Final = 0.5
+"""Between two looks at what has changed: a question then finds little that is new."""
+
+
+class Questions:
+    """About what an onlooker knows."""
+
+    def __init__(self, onlooker: Onlooker, *, is_known: Callable[[], bool]) -> None:
+        """`is_known`: whether the cluster's state is."""
+        self.onlooker, self._is_known = onlooker, is_known
+        self._asking: set[str] = set()
+        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="questions")
+
+    async def run(self) -> None:
+        """Follow the queue for ever."""
+        while True:
+            if self._is_known():
+                self.onlooker.follow()
+            await asyncio.sleep(FOLLOW_SECONDS)
+
+    async def answer(
+        self, user: User, prepare: Callable[[], Prepared], ask: Callable[[Prepared], Answer]
+    ) -> Answer:
+        """Ask what is prepared when its turn has come.
+
+        Raises:
+            Denied: the user has asked another, or too many wait.
+        """
+        async with self._turn_of(user):
+            prepared = prepare()
+            found = await self._in_thread(lambda: ask(prepared))
+            if found.findings is not None:
+                self.onlooker.remember(found.findings, prepared.cluster)
+            return found
+
+    async def of_cluster(
+        self, user: User, cluster: core.Cluster, ask: Callable[[core.Cluster], T]
+    ) -> T:
+        """Ask a copy of the cluster when its turn has come; raises as `answer`."""
+        async with self._turn_of(user):
+            copy = cluster.fork()
+            return await self._in_thread(lambda: ask(copy))
+
+    async def _in_thread(self, ask: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, ask)
+
+    @contextlib.asynccontextmanager
+    async def _turn_of(self, user: User) -> AsyncIterator[None]:
+        with self._among_others(who_counts(user)):
+            async with self._turn:
+                yield
+
+    @contextlib.contextmanager
+    def _among_others(self, who: str) -> Iterator[None]:
+        if who in self._asking:
+            raise _later(f"{who} has asked another question; wait for its answer")
+        if len(self._asking) >= MOST:
+            raise _later(f"{MOST} questions wait for their answers; ask again in a second")
+        self._asking.add(who)
+        try:
+            yield
+        finally:
+            self._asking.discard(who)
+
+
+def _later(why: str) -> Denied:
+    return Denied(why, status=http.HTTPStatus.TOO_MANY_REQUESTS)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each quota promised, used and borrowed in the last hour, in GPUs."""
+
+import array
+import collections
+import datetime as dt
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from gpupack_api.history import KEPT_SECONDS, passed
+from gpupack_crds.kinds import GpuQuota
+
+MOST_QUOTAS: Final = 1024
+"""Of which figures are kept, those first in the alphabet where there are more."""
+
+MOST_SAMPLES: Final = 720
+"""Of each quota: with so many quotas nine megabytes are kept."""
+
+UNKNOWN: Final = math.nan
+
+
+class Series:
+    """One quota's figures, each with as many entries as there are moments."""
+
+    __slots__ = ("borrowed", "nominal", "used")
+
+    def __init__(self, moments: int) -> None:
+        self.nominal, self.used, self.borrowed = (
+            array.array("f", itertools.repeat(UNKNOWN, moments)) for _ in range(3)
+        )
+
+    def add(self, nominal: float, used: float, borrowed: float) -> None:
+        """Of one more moment."""
+        self.nominal.append(nominal)
+        self.used.append(used)
+        self.borrowed.append(borrowed)
+
+    def forget_first(self) -> None:
+        """The earliest moment is too long ago."""
+        for each in (self.nominal, self.used, self.borrowed):
+            del each[0]
+
+
+class QuotaHistory:
+    """Of one process; another one begins its own.
+
+    Args:
+        look: tells the quotas as they are now; None: they are not known.
+        seconds: between two moments; longer where the hour would have more than MOST_SAMPLES.
+    """
+
+    def __init__(self, look: Callable[[], Iterable[GpuQuota] | None], *, seconds: float) -> None:
+        self._look = look
+        self.every(seconds)
+        self.moments: collections.deque[dt.datetime] = collections.deque()
+        self.by_namespace: dict[str, Series] = {}
+
+    def every(self, seconds: float) -> None:
+        """Sample so often from now on."""
+        self.seconds = max(seconds, KEPT_SECONDS / MOST_SAMPLES)
+
+    async def run(self) -> None:
+        """Sample for ever."""
+        while True:
+            if (quotas := self._look()) is not None:
+                self.add(dt.datetime.now(dt.UTC), quotas)
+            await passed(lambda: self.seconds)
+
+    def add(self, moment: dt.datetime, quotas: Iterable[GpuQuota]) -> None:
+        """Keep what the quotas say now; of one that is gone nothing is kept."""
+        known = {each.metadata.namespace: each for each in quotas}
+        now = {name: known[name] for name in sorted(known)[:MOST_QUOTAS]}
+        self.by_namespace = {
+            name: self.by_namespace.get(name) or Series(len(self.moments)) for name in now
+        }
+        self.moments.append(moment)
+        for name, series in self.by_namespace.items():
+            status = now[name].status
+            series.add(_gpus(status.nominal), _gpus(status.used), _gpus(status.borrowed))
+        while len(self.moments) > max(int(KEPT_SECONDS / self.seconds), 1):
+            self.moments.popleft()
+            for series in self.by_namespace.values():
+                series.forget_first()
+
+
+def _gpus(written: str) -> float:
+    """A figure of a status, such as 2.5; a quota that nobody has looked at yet has none."""
+    try:
+        return float(written)
+    except ValueError:
+        return UNKNOWN

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster as the API server has it, by the ledger's own code."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import gpupack_core as core
+from gpupack_api.freshness import Watch, missing_of
+from gpupack_api.priority_classes import PriorityClasses
+from gpupack_api.settings import Settings
+from gpupack_api.shown_job import SHOWN_JOBS, ShownJob
+from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
+from gpupack_kube.client import Api
+from gpupack_kube.reflector import Reflector
+from gpupack_kube.resources import NODES, PRIORITY_CLASSES
+from gpupack_scheduling.errors import NotReady
+from gpupack_scheduling.ledger.jobs import Jobs
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
+from gpupack_scheduling.outlooks import Published
+from gpupack_scheduling.policies import Policies
+from gpupack_scheduling.queueing.onlooker import Onlooker
+from gpupack_scheduling.queueing.quotas import QuotaStores
+
+JobKey = tuple[str, str]
+"""Namespace and name."""
+
+
+class JobStore:
+    """The ledger's and the queue's store of GPUJobs, which keeps them to be shown, too."""
+
+    def __init__(self, ledger_jobs: Jobs, onlooker: Onlooker) -> None:
+        self._ledger_jobs, self._onlooker = ledger_jobs, onlooker
+        self.by_key: dict[JobKey, ShownJob] = {}
+        self.told: Callable[[Iterable[JobKey]], None] = lambda _: None
+        """Called with those that changed, or are gone."""
+
+    def replace(self, items: list[ShownJob], /) -> None:
+        """These are all."""
+        before, self.by_key = self.by_key, {item.key: item for item in items}
+        self._ledger_jobs.replace([*items])
+        self._onlooker.see_all(items)
+        self.told(_other(before, self.by_key))
+
+    def upsert(self, item: ShownJob, /) -> None:
+        """A job appeared or changed."""
+        self.by_key[item.key] = item
+        self._ledger_jobs.upsert(item)
+        self._onlooker.see(item)
+        self.told((item.key,))
+
+    def remove(self, item: ShownJob, /) -> None:
+        """A job is gone."""
+        self.by_key.pop(item.key, None)
+        self._ledger_jobs.remove(item)
+        self._onlooker.see_gone(item)
+        self.told((item.key,))
+
+
+class ReadModel:
+    """Filled by watches; to be read.
+
+    Attributes:
+        ledger: who holds what.
+        quotas: GPUQuotas and GPUCohorts.
+        jobs: GPUJobs.
+        policies: as the extender's, by which it would place; to be run.
+        classes: PriorityClasses.
+        onlooker: the extender's queue, for questions.
+    """
+
+    def __init__(self, settings: Settings, *, now: Callable[[], float] = time.time) -> None:
+        """`now`: seconds since the epoch, by the API server's clock."""
+        decisions = self.decisions = settings.decisions
+        self._fresh_seconds = settings.fresh_seconds
+        self.ledger = Ledger(
+            time.monotonic,
+            observed_resources=decisions.observed_resources,
+            acceptance=decisions.acceptance,
+        )
+        self.quotas = QuotaStores()
+        self.policies = Policies(decisions.policy, Published(self.quotas), known=decisions.outlook)
+        self.classes = PriorityClasses(most=settings.max_priority)
+        self.onlooker = Onlooker(
+            self.ledger,
+            self.policies,
+            self.quotas,
+            now=now,
+            decisions=decisions,
+            priority_of=self.classes.priority_of,
+        )
+        self.classes.changed = self.onlooker.see_priorities
+        self.jobs = JobStore(self.ledger.jobs, self.onlooker)
+        self.watches: Mapping[str, Watch] = {}
+
+    def reflectors(self, api: Api) -> dict[str, Reflector[Any]]:
+        """What keeps it equal to what the API server holds; to be run."""
+        made: dict[str, Reflector[Any]] = {
+            "nodes": Reflector(api, NODES, self.ledger.nodes),
+            "gpunodes": Reflector(api, GPUNODES, self.ledger.gpus),
+            "gpujobs": Reflector(api, SHOWN_JOBS, self.jobs),
+            "gpuquotas": Reflector(api, GPUQUOTAS, self.quotas.quotas),
+            "gpucohorts": Reflector(api, GPUCOHORTS, self.quotas.cohorts),
+            "pods": Reflector(api, WATCHED_PODS, self.ledger.pods),
+            "priorityclasses": Reflector(api, PRIORITY_CLASSES, self.classes),
+        }
+        self.watches = made
+        return made
+
+    @property
+    def cluster(self) -> core.Cluster:
+        """Nodes, and what is held of them."""
+        return self.ledger.cluster
+
+    def policy(self) -> core.Policy:
+        """By which the extender would place what names none."""
+        return self.policies.named()
+
+    def missing(self) -> str:
+        """What is missing to answer; empty: nothing."""
+        return missing_of(self.watches, self._fresh_seconds)
+
+    def require_fresh(self) -> None:
+        """Refuse to answer from what may be old.
+
+        Raises:
+            NotReady: the message says what is missing.
+        """
+        if missing := self.missing():
+            raise NotReady(f"the cluster's state is not known: {missing}")
+        self.ledger.expire()
+
+
+def _other(before: Mapping[JobKey, ShownJob], now: Mapping[JobKey, ShownJob]) -> set[JobKey]:
+    """Those that are not the same version."""
+    versions, known = (
+        {(*key, job.metadata.uid, job.metadata.resource_version) for key, job in jobs.items()}
+        for jobs in (before, now)
+    )
+    return {(namespace, name) for namespace, name, *_ in versions ^ known}

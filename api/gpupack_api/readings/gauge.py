@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks the agents for their figures, all of them again and again.
+
+    at once        AT_ONCE agents
+    an answer      ANSWER_SECONDS, MOST_BYTES; no redirect, no compression, no proxy
+    it counts for  STALE_SECONDS
+
+It is known by whom: the certificate is checked, and the token that is sent may get /metrics and
+nothing else. What an agent says is believed of its own node's GPUs alone.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol
+
+import aiohttp
+
+from gpupack_api.readings.reading import NOTHING, Reading
+from gpupack_api.settings import ReadingSettings
+from gpupack_serving import scraped
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16
+ANSWER_SECONDS: Final = 5.0
+MOST_BYTES: Final = 4 << 20
+"""Of one answer; one of 8 GPUs and 16 pods takes 40 KB."""
+STALE_SECONDS: Final = 120.0
+TEMPERATURE: Final = "DCGM_FI_DEV_GPU_TEMP"
+POWER: Final = "DCGM_FI_DEV_POWER_USAGE"
+BUSY: Final = "DCGM_FI_DEV_GPU_UTIL"
+FIELDS: Final = frozenset({TEMPERATURE, POWER, BUSY})
+
+OK: Final = 200
+
+
+class Agents(Protocol):
+    """Who knows where agents are."""
+
+    def addresses(self) -> Mapping[str, str]:
+        """By node."""
+
+
+class AgentSilent(Exception):
+    """An agent gave no answer that can be used; the text says why."""
+
+
+class Gauge:
+    """Readings by node and UUID.
+
+    Args:
+        agents: where they are.
+        nodes: names of those that are known; others are not asked.
+        settings: how they are asked.
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        agents: Agents,
+        nodes: Callable[[], Collection[str]],
+        settings: ReadingSettings,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._agents, self._nodes, self._settings, self._now = agents, nodes, settings, now
+        self._known: dict[str, tuple[Mapping[str, Reading], float]] = {}
+        self._silent: set[str] = set()
+
+    def of(self, node: str) -> Mapping[str, Reading]:
+        """By UUID; the same object until something else is read."""
+        found, at = self._known.get(node, (NOTHING, 0.0))
+        return found if found and self._now() - at <= STALE_SECONDS else NOTHING
+
+    async def run(self) -> None:
+        """Ask for ever."""
+        context = ssl.create_default_context(cafile=self._settings.ca)
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+        connector = aiohttp.TCPConnector(ssl=context, limit=AT_ONCE)
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=False
+        ) as session:
+            while True:
+                began = self._now()
+                await self.round(session)
+                took = self._now() - began
+                await asyncio.sleep(max(self._settings.seconds - took, self._settings.seconds / 2))
+
+    async def round(self, session: aiohttp.ClientSession) -> None:
+        """Ask all of them once."""
+        known = set(self._nodes())
+        agents = {node: at for node, at in self._agents.addresses().items() if node in known}
+        self._known = {node: kept for node, kept in self._known.items() if node in agents}
+        self._silent &= agents.keys()
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(node: str, address: str) -> None:
+            async with turns:
+                await self._ask(session, node, address)
+
+        await asyncio.gather(*(ask(node, address) for node, address in agents.items()))
+
+    async def _ask(self, session: aiohttp.ClientSession, node: str, address: str) -> None:
+        try:
+            read = readings(await self._text(session, address))
+        except AgentSilent as error:
+            if node not in self._silent:
+                log.warning("the agent of node %s has no readings: %s", node, error)
+            self._silent.add(node)
+            return
+        self._silent.discard(node)
+        before, _ = self._known.get(node, (NOTHING, 0.0))
+        self._known[node] = (before if before == read else read, self._now())
+
+    async def _text(self, session: aiohttp.ClientSession, address: str) -> str:
+        """Raises AgentSilent."""
+        host = f"[{address}]" if ":" in address else address
+        try:
+            token = self._settings.token.read_text().strip()
+            async with session.get(
+                f"https://{host}:{self._settings.port}/metrics",
+                server_hostname=self._settings.host,
+                allow_redirects=False,
+                headers={"Authorization": f"Bearer {token}", "Accept-Encoding": ""},
+            ) as response:
+                if response.status != OK:
+                    raise AgentSilent(f"it answers with status {response.status}")
+                return await _bounded(response)
+        except TimeoutError as error:
+            raise AgentSilent(f"no answer within {ANSWER_SECONDS:.0f} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise AgentSilent(str(error) or type(error).__name__) from error
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> str:
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise AgentSilent(f"its answer is larger than {MOST_BYTES >> 20} MiB")
+    return bytes(body).decode(errors="replace")
+
+
+def readings(text: str) -> dict[str, Reading]:
+    """By UUID, of GPUs of which anything is told."""
+    return {
+        uuid: Reading(
+            temperature_celsius=_whole(figures.get(TEMPERATURE)),
+            power_watts=_whole(figures.get(POWER)),
+            busy_percent=_whole(figures.get(BUSY)),
+        )
+        for uuid, figures in scraped.figures(text, FIELDS).items()
+    }
+
+
+def _whole(figure: float | None) -> float | None:
+    return None if figure is None else float(round(figure))

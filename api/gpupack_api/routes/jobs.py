@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs, of the namespaces that the caller may see."""
+
+import datetime as dt
+from typing import Annotated, Final
+
+import msgspec
+from litestar import get
+from litestar.datastructures import State
+from litestar.params import PathParameter, QueryParameter
+
+from gpupack_api import problems
+from gpupack_api.errors import Missing
+from gpupack_api.job_views import (
+    AttemptView,
+    JobView,
+    WorkerView,
+    attempt_views,
+    job_view,
+    worker_views,
+)
+from gpupack_api.rights import sees_nowhere
+from gpupack_api.routes.parts import PREFIX, Call, parts_of
+from gpupack_api.shown_job import ShownJob
+from gpupack_crds.gpujob_status import Phase
+
+MOST_LISTED: Final = 1000
+
+NAME: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+DOTTED_NAME: Final = "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
+
+Namespace = Annotated[
+    str,
+    QueryParameter(
+        description="Of this namespace alone; empty: of all that the caller may see.",
+        max_length=63,
+        pattern="^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$",
+    ),
+]
+OneNamespace = Annotated[
+    str,
+    PathParameter(description="Its namespace.", max_length=63, pattern=NAME),
+]
+OneName = Annotated[
+    str, PathParameter(description="Its name.", max_length=253, pattern=DOTTED_NAME)
+]
+PhaseFilter = Annotated[Phase | None, QueryParameter(description="In this phase alone.")]
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MOST_LISTED)]
+After = Annotated[
+    str,
+    QueryParameter(description="Those after this one: next of the answer before.", max_length=320),
+]
+
+
+class JobDetail(msgspec.Struct, frozen=True):
+    """A GPUJob with its attempts, the newest last, and where the workers of the current one are."""
+
+    job: JobView
+    attempts: list[AttemptView]
+    workers: list[WorkerView]
+
+
+class Jobs(msgspec.Struct, frozen=True):
+    """By namespace and name; `next` is empty where there are no more.
+
+    `may_list` is false for who may list GPUJobs in no namespace that has any, nor in his own.
+    """
+
+    jobs: list[JobView]
+    next: str = ""
+    may_list: bool = True
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """Who waits, the highest priority first, then the oldest; why stands in `message`.
+
+    `may_list` is as of `GET jobs`.
+    """
+
+    waiting: list[JobView]
+    total: int
+    may_list: bool = True
+
+
+class Visible(msgspec.Struct, frozen=True):
+    """What a caller may see, and whether he may list any."""
+
+    jobs: list[ShownJob]
+    may_list: bool
+
+
+@get(f"{PREFIX}/jobs", tags=["jobs"], responses=problems.REFUSALS)
+async def jobs(
+    request: Call,
+    state: State,
+    namespace: Namespace = "",
+    phase: PhaseFilter = None,
+    limit: Limit = 200,
+    after: After = "",
+) -> Jobs:
+    """List GPUJobs."""
+    visible = await _visible(request, state, namespace)
+    wanted = [
+        job
+        for job in visible.jobs
+        if (phase is None or job.status.phase == phase) and _mark(job) > after
+    ]
+    wanted.sort(key=_mark)
+    shown = wanted[:limit]
+    return Jobs(
+        [job_view(each) for each in shown],
+        next=_mark(shown[-1]) if len(wanted) > limit else "",
+        may_list=visible.may_list,
+    )
+
+
+@get(
+    f"{PREFIX}/jobs/{{namespace:str}}/{{name:str}}",
+    tags=["jobs"],
+    responses=problems.REFUSALS | problems.MISSING,
+)
+async def job(request: Call, state: State, namespace: OneNamespace, name: OneName) -> JobDetail:
+    """Show one GPUJob."""
+    parts = parts_of(state)
+    user = await parts.user(request)
+    await parts.rights.require_namespace(user, "gpujobs", namespace)
+    found = parts.model.jobs.by_key.get((namespace, name))
+    if found is None:
+        raise Missing(f"there is no GPUJob {namespace}/{name}")
+    workers = worker_views(found, parts.model.ledger.cluster)
+    return JobDetail(job_view(found), attempt_views(found), workers)
+
+
+@get(f"{PREFIX}/queue", tags=["jobs"], responses=problems.REFUSALS)
+async def queue(
+    request: Call, state: State, namespace: Namespace = "", limit: Limit = 200
+) -> Queue:
+    """List GPUJobs that wait for GPUs, and why."""
+    visible = await _visible(request, state, namespace)
+    waiting = [each for each in visible.jobs if each.status.phase == "Pending" and each.may_wait]
+    waiting.sort(key=lambda each: (-each.status.priority, _created(each), each.key))
+    shown = [job_view(each) for each in waiting[:limit]]
+    return Queue(shown, total=len(waiting), may_list=visible.may_list)
+
+
+async def _visible(request: Call, state: State, namespace: str) -> Visible:
+    parts = parts_of(state)
+    user = await parts.user(request)
+    known = parts.model.jobs.by_key
+    there = {key[0] for key in known}
+    seen = set(await parts.rights.visible(user, "gpujobs", asked=namespace, there=there))
+    jobs = [job for key, job in known.items() if key[0] in seen]
+    return Visible(jobs, may_list=not sees_nowhere(user, seen, there))
+
+
+def _mark(job: ShownJob) -> str:
+    return "/".join(job.key)
+
+
+def _created(job: ShownJob) -> dt.datetime:
+    return job.metadata.creation_timestamp or dt.datetime.max.replace(tzinfo=dt.UTC)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all calls need; and as `Shown` what those need that one machine without a cluster serves."""
+
+import dataclasses
+from typing import Any, Final, Protocol
+
+import msgspec
+from litestar import Request
+from litestar.datastructures import State
+from prometheus_client import CollectorRegistry
+
+import gpupack_core as core
+from gpupack_api.config import ConfigFile
+from gpupack_api.errors import Missing, TokenNeeded
+from gpupack_api.events.feed import Feed
+from gpupack_api.events.frames import Frames
+from gpupack_api.events.limits import StreamLimits
+from gpupack_api.history import History
+from gpupack_api.node_views import NodeViews
+from gpupack_api.placed_process import ALLOCATION, PlacedProcess, placed_process
+from gpupack_api.questions import Questions
+from gpupack_api.quota_history import QuotaHistory
+from gpupack_api.read_model import ReadModel
+from gpupack_api.rights import Rights
+from gpupack_kube.client import Api
+from gpupack_serving.access import Caller
+from gpupack_serving.connections import certificate_of
+from gpupack_serving.user import User
+
+PREFIX = "/api/v1/gpu"
+
+MOST_AT_ONCE: Final = 64
+"""Workers that are placed in some milliseconds, even among 5,000 nodes; more are in a thread."""
+
+Plan = tuple[core.Placement, ...] | core.Refusal
+
+Call = Request[Any, Any, State]
+
+
+class Whose(msgspec.Struct, frozen=True):
+    """Of which worker of an allocation or GPUJob (NAMESPACE/NAME) a process is."""
+
+    allocation: str
+    job: str
+    worker: int
+
+
+class Model(Protocol):
+    """What is known of nodes."""
+
+    @property
+    def cluster(self) -> core.Cluster:
+        """Nodes, and what is held of them."""
+
+    def missing(self) -> str:
+        """What is missing to answer; empty: nothing."""
+
+    def require_fresh(self) -> None:
+        """Refuse to answer from what may be old; raises NotReady."""
+
+
+class Shown(Protocol):
+    """Whom a call asks that needs no cluster."""
+
+    @property
+    def model(self) -> Model:
+        """What is known."""
+
+    @property
+    def nodes(self) -> NodeViews:
+        """As callers are shown them."""
+
+    @property
+    def history(self) -> History:
+        """Of the last hour."""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """What is counted."""
+
+    async def scraper(self, call: Call) -> None:
+        """Refuse unless the caller may get /metrics; raises Denied, KubeError."""
+
+    async def viewer(self, call: Call) -> User:
+        """Who calls, and may see all nodes; raises Denied, NotReady, KubeError."""
+
+    async def planned(self, user: User, gang: core.Gang) -> Plan:
+        """Where it would be placed now; raises Denied."""
+
+    async def process_of(self, call: Call, whose: Whose) -> PlacedProcess:
+        """Where a process is; raises Denied, NotReady, KubeError, Missing, SetupInvalid."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Whom a call asks."""
+
+    model: ReadModel
+    nodes: NodeViews
+    history: History
+    quota_history: QuotaHistory
+    rights: Rights
+    config: ConfigFile
+    feed: Feed
+    frames: Frames
+    streams: StreamLimits
+    questions: Questions
+    api: Api
+    placeholder_image: str = ""
+    """What pods run that only hold GPUs."""
+    registry: CollectorRegistry = dataclasses.field(default_factory=CollectorRegistry)
+    """What is counted."""
+
+    async def user(self, call: Call) -> User:
+        """Who calls, once the cluster's state is known; raises Denied, NotReady, KubeError."""
+        user = await self.rights.known(caller_of(call))
+        self.model.require_fresh()
+        return user
+
+    async def scraper(self, call: Call) -> None:
+        """Refuse unless the caller may get /metrics; raises Denied, KubeError."""
+        await self.rights.require_path(caller_of(call), call.url.path)
+
+    async def viewer(self, call: Call) -> User:
+        """The same, of who may see the cluster as a whole."""
+        user = await self.user(call)
+        await self.rights.require_cluster(user)
+        return user
+
+    async def planned(self, user: User, gang: core.Gang) -> Plan:
+        """Where it would be placed now; raises Denied where too much is asked at once."""
+        cluster, policy = self.model.cluster, self.model.policy()
+        if gang.workers <= MOST_AT_ONCE:
+            return core.plan_gang(cluster, gang, policy)
+        return await self.questions.of_cluster(
+            user, cluster, lambda copy: core.plan_gang(copy, gang, policy)
+        )
+
+    async def process_of(self, call: Call, whose: Whose) -> PlacedProcess:
+        """Where a process is; raises Denied, NotReady, KubeError, Missing, SetupInvalid."""
+        user = await self.user(call)
+        namespace, _, name = (whose.allocation or whose.job).partition("/")
+        await self.rights.require_namespace(user, "gpujobs", namespace)
+        job = self.model.jobs.by_key.get((namespace, name))
+        if job is None or (whose.allocation and ALLOCATION not in job.metadata.labels):
+            kind = "allocation" if whose.allocation else "GPUJob"
+            raise Missing(f"there is no {kind} {namespace}/{name}")
+        by_node = bool(whose.allocation)
+        return placed_process(job, self.model.cluster, worker=whose.worker, by_node=by_node)
+
+
+def parts_of(state: State) -> Parts:
+    """What the application was built with."""
+    found: Parts = state["parts"]
+    return found
+
+
+def shown_of(state: State) -> Shown:
+    """The same, of an application that may be one machine's."""
+    found: Shown = state["parts"]
+    return found
+
+
+def caller_of(call: Call) -> Caller:
+    """Who calls, as far as the call tells."""
+    return Caller(
+        authorization=call.headers.get("authorization", ""),
+        address=call.client.host if call.client else "",
+        certificate=certificate_of(call.scope),
+    )
+
+
+def token_of(call: Call) -> str:
+    """The caller's Authorization header, for who is known already.
+
+    Whatever changes something or is judged elsewhere goes by it. A certificate cannot be passed on,
+    and a browser would show one for other sites' pages, too.
+
+    Raises:
+        TokenNeeded: he is known by a certificate and sent none.
+    """
+    if header := call.headers.get("authorization", ""):
+        return header
+    raise TokenNeeded("a client certificate does for calls that only read; this one takes a token")

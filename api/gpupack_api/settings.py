@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings, read from the environment once at start."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Final
+
+from gpupack_crds import names
+from gpupack_kube.environment import Environment
+from gpupack_scheduling.decisions import MOST_SECONDS, Decisions
+
+LEAST_FRESH: Final = 75.0
+"""Seconds. A watch whose other end is gone is asked for anew after 60."""
+
+LEAST_READING: Final = 1.0
+"""Seconds between two rounds over the agents."""
+
+MOST_PORT: Final = 65535
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accountant:
+    """Where costs are accounted for.
+
+    Attributes:
+        url: of its server, such as https://gpupack-cost.gpupack-system.svc.
+        ca: path of the certificate (PEM) by which it is known; empty: the host's own are trusted.
+    """
+
+    url: str
+    ca: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingSettings:
+    """How agents are asked for readings of their GPUs.
+
+    Attributes:
+        ca: path of the certificate (PEM) by which they are known.
+        token: path of a token that may get /metrics.
+        host: the name in their certificate.
+        port: at which they listen.
+        seconds: between two rounds.
+        namespace: where the agents' pods are.
+    """
+
+    ca: str
+    token: pathlib.Path
+    host: str
+    port: int
+    seconds: float
+    namespace: str = names.SYSTEM_NAMESPACE
+
+    @classmethod
+    def of(cls, environment: Environment) -> "ReadingSettings | None":
+        """Read them; None: agents are not asked.
+
+        Raises:
+            SettingsInvalid: the message names the variable, its value and what it may be.
+        """
+        port = environment.whole("GPUPACK_READINGS_PORT", 0, least=0, most=MOST_PORT)
+        if not port:
+            return None
+        token = environment.required("GPUPACK_READINGS_TOKEN", "the path of a token for /metrics")
+        return cls(
+            ca=environment.required("GPUPACK_READINGS_CA", "the path of the agents' ca.crt"),
+            token=pathlib.Path(token),
+            host=environment.required("GPUPACK_READINGS_HOST", "the name in their certificate"),
+            port=port,
+            seconds=environment.seconds(
+                "GPUPACK_READINGS_SECONDS", 30.0, least=LEAST_READING, most=MOST_SECONDS
+            ),
+            namespace=environment.text("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings."""
+
+    decisions: Decisions
+    """As the extender's: the same state is read by them."""
+    port: int = 8444
+    """GPUPACK_LISTEN_PORT, HTTPS on all addresses. Kubernetes makes GPUPACK_API_PORT of the
+    Service gpupack-api."""
+    tls_cert: str = ""
+    """GPUPACK_TLS_CERT: path of the certificate chain (PEM)."""
+    tls_key: str = ""
+    """GPUPACK_TLS_KEY: path of the certificate's key (PEM)."""
+    certificates_port: int = 0
+    """GPUPACK_CLIENT_CERTIFICATES_PORT: the same over HTTPS for callers who show a certificate of
+    the cluster's client CA; 0: there is no such port."""
+    fresh_seconds: float = 90.0
+    """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is answered."""
+    max_priority: int = 0
+    """GPUPACK_MAX_PRIORITY: the largest number that a GPUJob may give itself."""
+    config: pathlib.Path | None = None
+    """GPUPACK_CONFIG: path of the file with what may change while it runs (config.py)."""
+    placeholder_image: str = ""
+    """GPUPACK_PLACEHOLDER_IMAGE: has python3, and is run by pods that only hold GPUs."""
+    accountant: Accountant | None = None
+    """GPUPACK_COST_URL: where costs are accounted for, and GPUPACK_COST_CA: path of the certificate
+    (PEM) by which that is known. Not set: they are not."""
+    readings: ReadingSettings | None = None
+    """GPUPACK_READINGS_PORT: of the agents' metrics; 0: they are not asked. GPUPACK_READINGS_CA,
+    GPUPACK_READINGS_TOKEN: paths; GPUPACK_READINGS_HOST: the name in their certificate;
+    GPUPACK_READINGS_SECONDS: between two rounds; GPUPACK_SYSTEM_NAMESPACE: where their pods are."""
+    page_folder: str = ""
+    """GPUPACK_PAGE_FOLDER: holds the built dashboard; empty: it is not served."""
+    log_level: str = "INFO"
+    """GPUPACK_LOG_LEVEL."""
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "Settings":
+        """Read all settings.
+
+        Raises:
+            SettingsInvalid: the message names the variable, its value and what it may be.
+        """
+        environment = Environment(environ)
+        config = environment.text("GPUPACK_CONFIG", "")
+        url = environment.text("GPUPACK_COST_URL", "").rstrip("/")
+        return cls(
+            decisions=Decisions.of(environment),
+            port=environment.whole("GPUPACK_LISTEN_PORT", 8444, most=MOST_PORT),
+            tls_cert=environment.required("GPUPACK_TLS_CERT", "the path of the certificate"),
+            tls_key=environment.required("GPUPACK_TLS_KEY", "the path of the certificate's key"),
+            certificates_port=environment.whole(
+                "GPUPACK_CLIENT_CERTIFICATES_PORT", 0, least=0, most=MOST_PORT
+            ),
+            fresh_seconds=environment.seconds(
+                "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MOST_SECONDS
+            ),
+            max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
+            config=pathlib.Path(config) if config else None,
+            placeholder_image=environment.text("GPUPACK_PLACEHOLDER_IMAGE", ""),
+            accountant=Accountant(url, environment.text("GPUPACK_COST_CA", "")) if url else None,
+            readings=ReadingSettings.of(environment),
+            page_folder=environment.text("GPUPACK_PAGE_FOLDER", ""),
+            log_level=environment.log_level(),
+        )
