@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the REST API answers, as far as it is shown; all sums and shares are its own."""
+
+import datetime as dt
+from typing import Any
+
+import msgspec
+
+
+class Device(msgspec.Struct):
+    """A GPU or MIG slice; memory in GB of 10^9 bytes, the driver's figures where they are known."""
+
+    index: int
+    uuid: str
+    gpu_type: str
+    memory_gb: float
+    free_percent: float
+    free_memory_gb: float
+    health: str
+    resource: str = ""
+    mig_profile: str = ""
+    given_percent: float = 0.0
+    simulated: bool = False
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    busy_percent: float | None = None
+
+
+class Node(msgspec.Struct):
+    """A node; `utilization` is what is given out, in percent."""
+
+    node_name: str
+    gpu_type: str
+    total_gpus: int
+    available_gpus: int
+    memory_per_gpu: float
+    utilization: float
+    ready: bool
+    devices: list[Device] = []
+
+
+class Nodes(msgspec.Struct):
+    """A page."""
+
+    nodes: list[Node]
+    next: str = ""
+
+
+class Utilization(msgspec.Struct):
+    """What is given out, in percent."""
+
+    gpu_utilization: float
+    gpu_memory_usage: float
+
+
+class Status(msgspec.Struct):
+    """The cluster in short."""
+
+    utilization: Utilization
+    total_nodes: int
+    total_gpus: int
+    available_gpus: int
+    timestamp: dt.datetime
+
+
+class Name(msgspec.Struct):
+    """Of a job."""
+
+    namespace: str
+    name: str
+
+
+class Explanation(msgspec.Struct):
+    """Why a job waits, and what would help."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    position: int | None = None
+    waiting: int = 0
+    ahead: list[Name] = []
+    ahead_hidden: int = 0
+    foreseen_seconds: float | None = None
+    fits_now: bool | None = None
+    would_help: list[str] = []
+
+
+class GivenDevice(msgspec.Struct):
+    """A GPU, or a part of one, that a worker would get."""
+
+    index: int
+    uuid: str
+    percent: int
+    memory_mib: int
+
+
+class Worker(msgspec.Struct):
+    """Where a worker would be."""
+
+    worker: int
+    node: str
+    devices: list[GivenDevice] = []
+
+
+class WhatIf(msgspec.Struct):
+    """What would become of a job."""
+
+    outcome: str
+    reason: str = ""
+    message: str = ""
+    workers: list[Worker] = []
+    position: int | None = None
+    waiting: int = 0
+    foreseen_seconds: float | None = None
+    instead_of: list[Name] = []
+    instead_of_hidden: int = 0
+    would_help: list[str] = []
+
+
+class CostRow(msgspec.Struct):
+    """GPU-hours and what they cost, of whatever they are grouped by."""
+
+    namespace: str = ""
+    cohort: str = ""
+    job: str = ""
+    model: str = ""
+    allocated_gpu_hours: float = 0.0
+    used_gpu_hours: float | None = None
+    idle_gpu_hours: float | None = None
+    unknown_gpu_hours: float = 0.0
+    energy_kwh: float | None = None
+    cost: float | None = None
+
+
+class Cost(msgspec.Struct):
+    """Of a span of time."""
+
+    currency: str
+    since: str
+    until: str
+    rows: list[CostRow]
+    total: CostRow
+
+
+Json = dict[str, Any]
+"""A document that is passed on."""

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes and their GPUs as bars: one character a GPU.
+
+gpupack-1  H100 80GB HBM3  ████▄··x   3/8 free  56%  71 °C   2,100 W
+
+█ given out whole   ▄ in part   · free   x gets no new work
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gpupack_cli import figures
+from gpupack_cli.answers import Node, Status
+from gpupack_cli.text import plain
+from gpupack_crds.kinds import GpuNode
+
+FULL, PART, FREE, OUT = "█", "▄", "·", "x"
+STYLES: Final = {FULL: "green", PART: "cyan", FREE: "dim", OUT: "red"}
+LEGEND: Final = f"{FULL} given out   {PART} in part   {FREE} free   {OUT} gets no new work"
+WHOLE: Final = 100.0
+MOST_CELLS: Final = 64
+"""Of one node: with MIG slices there can be more; they are counted all the same."""
+
+MODEL_FROM: Final = 60
+"""Columns of a terminal from which on models are shown."""
+
+WIDE_FROM: Final = 110
+"""Columns of a terminal from which on the driver's figures are shown."""
+
+HEAD_LINES: Final = 5
+"""Above and below the nodes."""
+
+
+class NodeBar(msgspec.Struct, frozen=True):
+    """A node as it is drawn.
+
+    `cells` has a character for each GPU; `percent` is what is given out; figures of the driver are
+    None where nobody knows them.
+    """
+
+    name: str
+    model: str
+    cells: str
+    free: int
+    gpus: int
+    percent: float
+    ready: bool = True
+    hottest_celsius: float | None = None
+    power_watts: float | None = None
+    busy_percent: float | None = None
+
+
+def of_answer(node: Node) -> NodeBar:
+    """Of the REST API's."""
+    takes_work = {"Healthy", "Degraded"}
+    cells = "".join(
+        OUT
+        if each.health not in takes_work
+        else FREE
+        if each.free_percent >= WHOLE
+        else PART
+        if each.free_percent > 0
+        else FULL
+        for each in node.devices
+    )
+    hot = [d.temperature_celsius for d in node.devices if d.temperature_celsius is not None]
+    watts = [d.power_watts for d in node.devices if d.power_watts is not None]
+    busy = [d.busy_percent for d in node.devices if d.busy_percent is not None]
+    return NodeBar(
+        name=node.node_name,
+        model=node.gpu_type,
+        cells=cells,
+        free=node.available_gpus,
+        gpus=node.total_gpus,
+        percent=node.utilization,
+        ready=node.ready,
+        hottest_celsius=max(hot, default=None),
+        power_watts=sum(watts) if watts else None,
+        busy_percent=sum(busy) / len(busy) if busy else None,
+    )
+
+
+def of_gpunode(node: GpuNode) -> NodeBar:
+    """Of a GPUNode alone, which counts and does not say which; shares have no size there."""
+    status = node.status
+    rest = max(status.gpus - status.held - status.shared - status.free, 0)
+    cells = FULL * status.held + PART * status.shared + FREE * status.free + OUT * rest
+    given = (status.held + status.shared) * WHOLE / status.gpus if status.gpus else 0.0
+    return NodeBar(
+        name=node.metadata.name,
+        model=status.model,
+        cells=cells[: status.gpus],
+        free=status.free,
+        gpus=status.gpus,
+        percent=round(given, 1),
+        ready=status.stale_since is None,
+    )
+
+
+def ordered(bars: Iterable[NodeBar], *, by: str) -> list[NodeBar]:
+    """By name, or those first of which most is given out, or free."""
+    keys = {
+        "name": lambda bar: (bar.name,),
+        "used": lambda bar: (-bar.percent, bar.name),
+        "free": lambda bar: (-bar.free, bar.name),
+    }
+    return sorted(bars, key=keys[by])
+
+
+def drawn(
+    bars: Sequence[NodeBar],
+    *,
+    status: Status | None,
+    moment: dt.datetime,
+    width: int,
+    lines: int | None,
+) -> Group:
+    """The whole picture, for a terminal of so many columns; of so many lines, None: all of them."""
+    room = len(bars) if lines is None else max(lines - HEAD_LINES, 1)
+    shown = bars[:room]
+    left_out = len(bars) - len(shown)
+    more = f"and {left_out} more nodes; --sort and --filter choose others" if left_out else ""
+    parts: list[RenderableType] = [
+        _head(bars, status, moment, width),
+        _nodes(shown, width),
+        Text(more, style="dim"),
+    ]
+    return Group(*parts, Text(LEGEND, style="dim"))
+
+
+def _head(bars: Sequence[NodeBar], status: Status | None, moment: dt.datetime, width: int) -> Text:
+    gpus = status.total_gpus if status else sum(bar.gpus for bar in bars)
+    free = status.available_gpus if status else sum(bar.free for bar in bars)
+    whole = sum(bar.percent * bar.gpus for bar in bars) / gpus if gpus else 0.0
+    percent = status.utilization.gpu_utilization if status else whole
+    counted = f"{figures.count(gpus, 'GPU')} in {figures.count(len(bars), 'node')}"
+    text = Text(f"{counted}, {figures.whole(free)} free  ", style="bold")
+    room = max(min(width - len(text.plain) - 20, 40), 0)
+    filled = round(room * min(percent, WHOLE) / WHOLE)
+    text.append(FULL * filled, style="green").append(FREE * (room - filled), style="dim")
+    return text.append(f" {figures.percent(percent)}  {moment.astimezone():%H:%M:%S}", style="bold")
+
+
+def _nodes(bars: Sequence[NodeBar], width: int) -> Table:
+    built = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    widest = min(max((len(bar.cells) for bar in bars), default=0), MOST_CELLS + 1)
+    built.add_column(no_wrap=True, overflow="ellipsis", max_width=max(width // 3, 8))
+    if width >= MODEL_FROM:
+        built.add_column(no_wrap=True, overflow="ellipsis", style="dim", max_width=width // 4)
+    built.add_column(no_wrap=True, min_width=min(widest, width // 2))
+    built.add_column(no_wrap=True, justify="right")
+    built.add_column(no_wrap=True, justify="right")
+    for _ in range(3 if width >= WIDE_FROM else 0):
+        built.add_column(no_wrap=True, justify="right")
+    for bar in bars:
+        built.add_row(*_row(bar, width))
+    return built
+
+
+def _row(bar: NodeBar, width: int) -> list[Text]:
+    row = [Text(plain(bar.name), style="" if bar.ready else "red")]
+    if width >= MODEL_FROM:
+        row.append(Text(plain(bar.model).removeprefix("NVIDIA ")))
+    row += [_cells(bar.cells), Text(f"{bar.free}/{bar.gpus} free")]
+    row.append(Text(figures.percent(bar.percent) if bar.ready else "away"))
+    return [*row, *_figures(bar)] if width >= WIDE_FROM else row
+
+
+def _cells(cells: str) -> Text:
+    text = Text()
+    for cell in cells[:MOST_CELLS]:
+        text.append(cell, style=STYLES.get(cell, ""))
+    return text.append("…") if len(cells) > MOST_CELLS else text
+
+
+def _figures(bar: NodeBar) -> tuple[Text, Text, Text]:
+    hot, watts, busy = bar.hottest_celsius, bar.power_watts, bar.busy_percent
+    return (
+        Text("" if busy is None else f"{figures.percent(busy)} busy"),
+        Text("" if hot is None else figures.temperature(hot)),
+        Text("" if watts is None else figures.power(watts)),
+    )

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpupack cost`."""
+
+import datetime as dt
+import re
+from typing import Any, Final
+
+import click
+
+from gpupack_cli.answers import Cost, CostRow
+from gpupack_cli.errors import UsageWrong
+from gpupack_cli.figures import figure
+from gpupack_cli.options import Output, all_namespaces, output_option, session_options
+from gpupack_cli.output import Column, show_document, show_table
+from gpupack_cli.session import Session, run
+
+COST_DIGITS: Final = 2
+GROUPS: Final = ("namespace", "job", "cohort", "model")
+UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+@click.command(name="cost")
+@session_options(rest=True)
+@all_namespaces
+@click.option("--since", default="7d", show_default=True, help="A moment, or 24h, 7d, 2w ago.")
+@click.option("--until", default="", help="A moment; now, if absent.")
+@click.option("--by", type=click.Choice(GROUPS), default="namespace", show_default=True)
+@click.option("--csv", "as_csv", is_flag=True, help="As CSV.")
+@output_option
+def command(  # noqa: PLR0913 - an argument for each option
+    session: Session,
+    *,
+    everywhere: bool,
+    since: str,
+    until: str,
+    by: str,
+    as_csv: bool,
+    output: Output,
+) -> None:
+    """List GPU-hours that were given out, energy, and what they cost.
+
+    GPU hours are the sum of those that were used, idle, and not measured.
+    """
+    now = dt.datetime.now(dt.UTC)
+    query = {
+        "since": moment(since, now),
+        "until": moment(until, now) if until else "",
+        "group_by": by,
+    }
+    run(lambda: _show(session, query, everywhere=everywhere, as_csv=as_csv, output=output))
+
+
+async def _show(
+    session: Session, query: dict[str, str], *, everywhere: bool, as_csv: bool, output: Output
+) -> None:
+    async with session.kubernetes() as api, session.rest(api) as rest:
+        namespace = "" if everywhere else await session.here(api)
+        asked = {name: text for name, text in {**query, "namespace": namespace}.items() if text}
+        if as_csv:
+            text = await rest.get_bytes("cost", format="csv", **asked)
+            click.echo(text.decode(errors="replace"), nl=False)
+            return
+        answer = await rest.get("cost", Cost, **asked)
+    if output.document:
+        show_document(answer, output)
+        return
+    by = query["group_by"]
+    columns = (
+        Column("namespace") if by == "job" else Column(by),
+        *((Column("job"),) if by == "job" else ()),
+        Column("GPU hours", right=True),
+        Column("used", right=True),
+        Column("idle", right=True),
+        Column("not measured", right=True),
+        Column("kWh", right=True),
+        Column(f"cost {answer.currency}".strip(), right=True),
+    )
+    rows = [cells(row, by) for row in answer.rows]
+    show_table(columns, [*rows, ("total", *cells(answer.total, by)[1:])], output)
+
+
+def cells(row: CostRow, by: str) -> tuple[Any, ...]:
+    """A row; figures that nobody measured, and costs without a price, are unknown."""
+    who = (row.namespace, row.job) if by == "job" else (getattr(row, by) or "-",)
+    hours = (
+        row.allocated_gpu_hours,
+        row.used_gpu_hours,
+        row.idle_gpu_hours,
+        row.unknown_gpu_hours,
+        row.energy_kwh,
+    )
+    return (*who, *map(figure, hours), figure(row.cost, COST_DIGITS))
+
+
+def moment(text: str, now: dt.datetime) -> str:
+    """RFC 3339 of a moment, or of a time ago.
+
+    Raises:
+        UsageWrong: it is neither.
+    """
+    try:
+        if ago := re.fullmatch(r"([0-9]{1,6})([mhdw])", text):
+            return (now - dt.timedelta(seconds=int(ago[1]) * UNITS[ago[2]])).isoformat()
+        at = dt.datetime.fromisoformat(text)
+    except (ValueError, OverflowError) as error:
+        raise UsageWrong(
+            f"{text!r} is no time; write 24h, 7d or 2w, or a moment such as 2026-11-01T00:00:00Z"
+        ) from error
+    return (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).isoformat()

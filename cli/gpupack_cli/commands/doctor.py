@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpupack doctor`."""
+
+import dataclasses
+import importlib.metadata
+from typing import Final
+
+import click
+from rich.text import Text
+
+from gpupack_cli.doctor.calling import called
+from gpupack_cli.doctor.checks import findings
+from gpupack_cli.doctor.finding import Finding, Level
+from gpupack_cli.doctor.reading import observed
+from gpupack_cli.errors import ChecksFailed
+from gpupack_cli.notes import note
+from gpupack_cli.options import Output, output_option, session_options
+from gpupack_cli.output import STYLES, console, show_document
+from gpupack_cli.session import Session, run
+from gpupack_cli.text import plain
+
+SIGNS: Final = {
+    Level.OK: "ok  ",
+    Level.WARNING: "warn",
+    Level.FAILED: "FAIL",
+    Level.SKIPPED: "skip",
+}
+
+
+@click.command(name="doctor")
+@session_options(rest=True, namespaced=False)
+@click.option("--quiet", "-q", is_flag=True, help="What is well is not told.")
+@output_option
+def command(session: Session, *, quiet: bool, output: Output) -> None:
+    """Check the installation, and say what is wrong and what to do.
+
+    It reads, and changes nothing. What it may not read is skipped. It ends with 1 where something
+    is broken; warnings alone are no failure.
+    """
+    run(lambda: _check(session, quiet=quiet, output=output))
+
+
+async def _check(session: Session, *, quiet: bool, output: Output) -> None:
+    async with session.kubernetes() as api:
+        seen = await observed(api, importlib.metadata.version("gpupack-cli"))
+        seen = dataclasses.replace(seen, caller=await called(session, api, seen))
+    found = findings(seen)
+    shown = [each for each in found if not (quiet and each.level is Level.OK)]
+    broken = sum(each.level is Level.FAILED for each in found)
+    if output.document:
+        show_document({"findings": shown, "failed": broken}, output)
+    else:
+        _print(shown)
+        if text := left_out(found):
+            note(text)
+    if broken:
+        raise ChecksFailed(f"{broken} of {len(found)} findings say that something is broken")
+
+
+def left_out(found: list[Finding]) -> str:
+    """How many checks were skipped, and why; empty: none."""
+    skipped = [each for each in found if each.level is Level.SKIPPED]
+    if not skipped:
+        return ""
+    named = list(dict.fromkeys(each.check for each in skipped))
+    # The API server's own words, which it has for every right that is missing.
+    refused = all(" cannot " in each.message for each in skipped)
+    why = "you may not read what they look at" if refused else "their lines say why"
+    were = "check was" if len(named) == 1 else "checks were"
+    return f"{len(named)} {were} skipped ({', '.join(named)}): {why}"
+
+
+def _print(found: list[Finding]) -> None:
+    screen = console()
+    for each in found:
+        line = Text(SIGNS[each.level], style=STYLES.get(each.level.value, ""))
+        line.append(f"  {each.check}: ", style="bold").append(plain(each.message))
+        screen.print(line, soft_wrap=True)
+        if each.fix:
+            screen.print(Text(f"      {plain(each.fix)}"), soft_wrap=True)

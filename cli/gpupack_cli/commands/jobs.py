@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpupack jobs`."""
+
+import datetime as dt
+
+import click
+
+from gpupack_cli.job_rows import JOB_COLUMNS, JobRow
+from gpupack_cli.listing import listed
+from gpupack_cli.notes import note
+from gpupack_cli.options import Output, all_namespaces, output_option, session_options
+from gpupack_cli.output import show_document, show_table
+from gpupack_cli.session import Session, run
+from gpupack_crds.kinds import GPUJOBS
+
+PHASES = ("Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended")
+
+
+@click.command(name="jobs")
+@session_options()
+@all_namespaces
+@click.option("--phase", type=click.Choice(PHASES, case_sensitive=False), help="In this one alone.")
+@output_option
+def command(session: Session, *, everywhere: bool, phase: str | None, output: Output) -> None:
+    """List GPUJobs."""
+    run(lambda: _show(session, everywhere=everywhere, phase=phase, output=output))
+
+
+async def _show(session: Session, *, everywhere: bool, phase: str | None, output: Output) -> None:
+    async with session.kubernetes() as api:
+        namespace = "" if everywhere else await session.here(api)
+        found = await listed(api, GPUJOBS, namespace=namespace)
+    rows = [JobRow.of(job) for job in found if phase in (None, job.status.phase)]
+    if output.document:
+        show_document({"jobs": rows}, output)
+        return
+    if not rows:
+        note(f"no GPUJobs in {f'namespace {namespace}' if namespace else 'the cluster'}")
+        return
+    now = dt.datetime.now(dt.UTC)
+    show_table(JOB_COLUMNS, (row.cells(now) for row in rows), output)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpupack quota`."""
+
+from typing import Any, Final
+
+import click
+import msgspec
+
+from gpupack_cli.listing import listed
+from gpupack_cli.notes import note
+from gpupack_cli.options import Output, all_namespaces, output_option, session_options
+from gpupack_cli.output import Column, show_document, show_table
+from gpupack_cli.session import Session, run
+from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota
+
+COLUMNS: Final = (
+    Column("namespace"),
+    Column("cohort"),
+    Column("model", least_width=70),
+    Column("nominal", right=True),
+    Column("used", right=True),
+    Column("borrowed", right=True),
+    Column("lent", right=True),
+    Column("share", right=True, wide=True),
+    Column("running", right=True, least_width=90),
+    Column("waiting", right=True),
+    Column("problem", least_width=100, rest=True),
+)
+
+
+class QuotaRow(msgspec.Struct, frozen=True):
+    """What a namespace, or a cohort, is promised and uses, in GPUs; of a model, or of all (`*`)."""
+
+    namespace: str
+    cohort: str
+    model: str
+    nominal: str
+    used: str
+    borrowed: str
+    lent: str
+    share: str = ""
+    running: int | None = None
+    waiting: int | None = None
+    problem: str = ""
+
+    def cells(self) -> tuple[Any, ...]:
+        """In the order of COLUMNS."""
+        return tuple(getattr(self, name) for name in self.__struct_fields__)
+
+
+@click.command(name="quota")
+@session_options()
+@all_namespaces
+@click.option("--cohorts", is_flag=True, help="Of GPUCohorts instead.")
+@output_option
+def command(session: Session, *, everywhere: bool, cohorts: bool, output: Output) -> None:
+    """List what namespaces are promised, and what they use of it."""
+    run(lambda: _show(session, everywhere=everywhere, cohorts=cohorts, output=output))
+
+
+async def _show(session: Session, *, everywhere: bool, cohorts: bool, output: Output) -> None:
+    found: list[GpuQuota] | list[GpuCohort]
+    async with session.kubernetes() as api:
+        if cohorts:
+            found = await listed(api, GPUCOHORTS)
+        else:
+            namespace = "" if everywhere else await session.here(api)
+            found = await listed(api, GPUQUOTAS, namespace=namespace)
+    rows = [row for item in found for row in rows_of(item)]
+    if output.document:
+        show_document({"quotas": rows}, output)
+        return
+    if not rows:
+        note("no quota here: what is idle may be borrowed, and nothing is promised")
+        return
+    show_table(COLUMNS, (row.cells() for row in rows), output)
+
+
+def rows_of(item: GpuQuota | GpuCohort) -> list[QuotaRow]:
+    """A quota as a whole, and then by model where there are several."""
+    status = item.status
+    is_quota = isinstance(item, GpuQuota)
+    cohort = (item.spec.cohort or "") if isinstance(item, GpuQuota) else item.metadata.name
+    whole = QuotaRow(
+        namespace=item.metadata.namespace if is_quota else "",
+        cohort=cohort,
+        model="all",
+        nominal=status.nominal,
+        used=status.used,
+        borrowed=status.borrowed,
+        lent=status.lent,
+        share=status.share,
+        running=status.running,
+        waiting=status.waiting,
+        problem=status.problem,
+    )
+    models = [
+        QuotaRow(
+            namespace=whole.namespace,
+            cohort=cohort,
+            model=each.model,
+            nominal=each.nominal,
+            used=each.used,
+            borrowed=each.borrowed,
+            lent=each.lent,
+        )
+        for each in status.models
+    ]
+    return [whole, *models]

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpupack submit`."""
+
+import asyncio
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from gpupack_cli import written_names
+from gpupack_cli.errors import InputWrong, UsageWrong
+from gpupack_cli.job_manifest import Wanted, as_yaml, manifests, owned_by
+from gpupack_cli.notes import note
+from gpupack_cli.options import session_options
+from gpupack_cli.revising import revise
+from gpupack_cli.session import Session, run
+from gpupack_cli.spans import span
+from gpupack_cli.watching import watched_to_its_end
+from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_kube.client import Api
+from gpupack_kube.errors import AlreadyExists, KubeError, Refused, Unreachable
+from gpupack_kube.objects import Json, Object
+from gpupack_kube.resources import CONFIG_MAPS
+
+OF_ONE_THAT_EXISTS: Final = frozenset(
+    {
+        "name",
+        "gpus",
+        "share",
+        "mig",
+        "workers",
+        "models",
+        "min_memory",
+        "priority_class",
+        "max_restarts",
+        "deadline_seconds",
+        "ttl_seconds",
+        "dry_run",
+    }
+)
+BESIDE_NO_SHARE: Final = ("gpus", "mig")
+FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(
+    name="submit",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
+@session_options()
+@click.option("--image", required=True, envvar="GPUPACK_IMAGE", help="That holds the program.")
+@click.option(
+    "--name",
+    default="",
+    callback=written_names.name_or_empty,
+    help="Of the job; made of the command, if absent.",
+)
+@click.option(
+    "--on", callback=written_names.name, help="Job or allocation whose GPUs it takes over."
+)
+@click.option(
+    "--gpus",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Whole ones of each worker, or slices of --mig.",
+)
+@click.option("--share", default="", help="Part of a GPU instead: 25,10Gi.")
+@click.option("--mig", default="", help="MIG slices of this profile, so many as --gpus: 1g.18gb.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 1024))
+@click.option("--model", "models", multiple=True, help="GPU model to choose from: H100.")
+@click.option("--min-memory", default="", help="Least memory of each GPU: 40Gi.")
+@click.option("--priority-class", default="", help="A PriorityClass.")
+@click.option("--max-restarts", default=0, type=click.IntRange(0, 100))
+@click.option(
+    "--deadline",
+    "deadline_seconds",
+    callback=span(least_seconds=1),
+    help="It is ended after so long: 90s, 2h.",
+)
+@click.option("--ttl", "ttl_seconds", callback=span(), help="Kept for so long after its end: 30m.")
+@click.option("--env", "variables", multiple=True, help="NAME=VALUE.")
+@click.option("--script", "scripts", multiple=True, type=FILE, help="File to take along.")
+@click.option("--non-root", is_flag=True, help="Say that the image's user is not root.")
+@click.option("--dry-run", is_flag=True, help="Print the manifest, and do nothing.")
+@click.option("--detach", is_flag=True, help="Do not follow it.")
+@click.option("--raw", is_flag=True, help="Logs as they are, escape sequences too.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(
+    session: Session, *, on: str | None, dry_run: bool, detach: bool, raw: bool, **wanted: Any
+) -> None:
+    """Run COMMAND as a GPUJob, show what it prints, and end as it does.
+
+    Write `--` before the command: `gpupack submit --gpus 2 --image I -- torchrun train.py`. GPUs
+    are of each worker. Scripts lie in the folder where the command starts. Ctrl-C asks what becomes
+    of the job; a second one detaches. With `--on JOB` it is no new job: what JOB runs is stopped,
+    and COMMAND runs on the same GPUs.
+    """
+    _require_one_size()
+    if on:
+        _require_alone("on", OF_ONE_THAT_EXISTS)
+    run(lambda: _submit(session, Wanted(**wanted), on=on, dry_run=dry_run, detach=detach, raw=raw))
+
+
+def _require_one_size() -> None:
+    """Raises UsageWrong beside a share, where it would not count; --gpus counts slices of --mig."""
+    beside = [f"--{each}" for each in BESIDE_NO_SHARE if _is_given(each)]
+    if _is_given("share") and beside:
+        raise UsageWrong(
+            f"{' and '.join(beside)} would not count beside --share: give a part of one GPU, or "
+            "whole GPUs or MIG slices"
+        )
+
+
+def _is_given(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
+def _require_alone(name: str, others: frozenset[str]) -> None:
+    """Raises UsageWrong where options that decide about a new job stand beside it."""
+    context = click.get_current_context()
+    for other in sorted(others):
+        if _is_given(other):
+            option = next(each.opts[0] for each in context.command.params if each.name == other)
+            raise UsageWrong(f"{option} does not go with --{name}: that job has its GPUs already")
+
+
+async def _submit(
+    session: Session, wanted: Wanted, *, on: str | None, dry_run: bool, detach: bool, raw: bool
+) -> None:
+    if dry_run:
+        _print(*manifests(wanted, session.namespace))
+        return
+    async with session.kubernetes() as api:
+        made = manifests(wanted, await session.here(api))
+        job = await (revise(api, on, *made) if on else _create(api, *made))
+        where = f"-n {job.metadata.namespace} {job.metadata.name}"
+        done = f"has revision {job.spec.revision}" if on else "created"
+        note(f"gpujob {job.metadata.namespace}/{job.metadata.name} {done}")
+        if detach:
+            note(f"follow it by: gpupack logs -f {where}")
+            return
+        await watched_to_its_end(api, job, raw=raw)
+
+
+async def _create(api: Api, manifest: Json, config: Json | None) -> GpuJob:
+    """Scripts first, since pods wait for them; they go with the job.
+
+    What was sent may be stored though nobody waits for the answer: it is awaited. Scripts go only
+    where it is known that there is no job.
+    """
+    namespace = manifest["metadata"]["namespace"]
+    scripts = None
+    if config is not None:
+        scripts = await _created_scripts(api, config, manifest)
+    making = asyncio.ensure_future(api.create(GPUJOBS, manifest, namespace=namespace))
+    interrupted = False
+    while not making.done():
+        try:
+            await asyncio.wait({making})
+        except asyncio.CancelledError:
+            interrupted = True
+    try:
+        job = making.result()
+    except KubeError as error:
+        if isinstance(error, Refused) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            if scripts is not None:
+                name, uid = scripts.metadata.name, scripts.metadata.uid
+                await api.delete(CONFIG_MAPS, name, namespace=namespace, uid=uid)
+            raise
+        if not isinstance(error, Unreachable) or error.sent:
+            name = manifest["metadata"]["name"]
+            note(f"gpujob {namespace}/{name} may have been created; `gpupack jobs` says")
+        raise
+    if scripts is not None:
+        await _own(api, scripts, job)
+    if interrupted:
+        note(f"gpujob {namespace}/{job.metadata.name} created; it goes on")
+        raise asyncio.CancelledError
+    return job
+
+
+async def _created_scripts(api: Api, config: Json, manifest: Json) -> Object:
+    """They have the job's name: where that is taken, it is the job that a person knows of.
+
+    Raises:
+        InputWrong: a job of this name exists.
+    """
+    namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+    try:
+        return await api.create(CONFIG_MAPS, config, namespace=namespace)
+    except AlreadyExists as error:
+        try:
+            await api.get(GPUJOBS, name, namespace=namespace)
+        except KubeError:
+            raise error from None
+        raise InputWrong(
+            f"gpujob {namespace}/{name} exists already; choose another --name, or delete that one"
+        ) from error
+
+
+async def _own(api: Api, scripts: Object, job: GpuJob) -> None:
+    metadata = {"name": job.metadata.name, "uid": job.metadata.uid}
+    namespace, name = scripts.metadata.namespace, scripts.metadata.name
+    try:
+        await api.merge(CONFIG_MAPS, name, owned_by({"metadata": metadata}), namespace=namespace)
+    except KubeError as error:
+        note(f"configmap {namespace}/{name} does not go with the job, delete it after: {error}")
+
+
+def _print(manifest: Json, config: Json | None) -> None:
+    for each in (manifest, config):
+        if each is not None and not each["metadata"]["namespace"]:
+            del each["metadata"]["namespace"]
+    shown = [each for each in (config, manifest) if each is not None]
+    click.echo(as_yaml(shown), nl=False)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpupack what-if`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpupack_cli import figures
+from gpupack_cli.answers import GivenDevice, WhatIf
+from gpupack_cli.errors import InputWrong
+from gpupack_cli.explanation import of_others, queued
+from gpupack_cli.manifest_files import objects_of_kind
+from gpupack_cli.options import Output, output_option, session_options
+from gpupack_cli.output import console, show_document
+from gpupack_cli.session import Session, run
+from gpupack_cli.text import plain
+
+FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+
+
+@click.command(name="what-if")
+@session_options(rest=True)
+@click.option(
+    "-f", "--filename", type=FILE, required=True, help="Manifest of a GPUJob; - is stdin."
+)
+@click.option("--without-node", "without", multiple=True, help="As if this node were not there.")
+@click.option("--policy", default="", help="By this placement policy.")
+@click.option("--quotas", type=FILE, help="As if these GPUQuotas counted.")
+@output_option
+def command(
+    session: Session,
+    *,
+    filename: Path,
+    without: tuple[str, ...],
+    policy: str,
+    quotas: Path | None,
+    output: Output,
+) -> None:
+    """Ask where a job would run, and when, if it were submitted now. Nothing is changed."""
+    job = _one(objects_of_kind(filename, "GPUJob"), filename)
+    wanted = objects_of_kind(quotas, "GPUQuota") if quotas else []
+    body = {
+        "job": job.get("spec") or {},
+        "without_nodes": list(without),
+        "policy": policy,
+        "quotas": [_quota(each, quotas) for each in wanted],
+    }
+    named = (job.get("metadata") or {}).get("namespace") or ""
+    run(lambda: _show(session, named, body, output=output))
+
+
+async def _show(session: Session, named: str, body: dict[str, Any], *, output: Output) -> None:
+    async with session.kubernetes() as api, session.rest(api) as rest:
+        namespace = session.namespace or named or await session.here(api)
+        answer = await rest.post("what-if", {"namespace": namespace, **body}, WhatIf)
+    if output.document:
+        show_document(answer, output)
+        return
+    screen = console()
+    for line in told(answer):
+        screen.print(line, soft_wrap=True)
+
+
+def told(answer: WhatIf) -> list[str]:
+    """The answer in sentences."""
+    first = {
+        "Starts": "It would start now",
+        "Waits": "It would wait",
+        "Never": "It would never run",
+    }
+    lines = [first.get(answer.outcome, plain(answer.outcome))]
+    if answer.reason:
+        lines[0] += f": {plain(answer.reason)}"
+    if answer.message:
+        lines.append(f"  {plain(answer.message)}")
+    for each in answer.workers:
+        devices = ", ".join(
+            f"{d.index}" + (f" ({_part(d)})" if d.percent < 100 else "")  # noqa: PLR2004 - percent
+            for d in each.devices
+        )
+        lines.append(
+            f"  worker {each.worker}: {plain(each.node)}" + (f", GPUs {devices}" if devices else "")
+        )
+    if answer.outcome == "Waits":
+        lines += queued(
+            answer.position, answer.waiting, foreseen_seconds=answer.foreseen_seconds, ahead=[]
+        )
+    stopped = [f"{plain(each.namespace)}/{plain(each.name)}" for each in answer.instead_of]
+    if answer.instead_of_hidden:
+        stopped.append(of_others(answer.instead_of_hidden))
+    if stopped:
+        lines.append(f"  Stopped for it: {', '.join(stopped)}")
+    if answer.would_help:
+        lines += ["What would help:", *(f"  - {plain(each)}" for each in answer.would_help)]
+    return lines
+
+
+def _part(device: GivenDevice) -> str:
+    return f"{figures.percent(device.percent)}, {figures.memory(device.memory_mib)}"
+
+
+def _one(found: list[dict[str, Any]], path: Path) -> dict[str, Any]:
+    if len(found) != 1:
+        raise InputWrong(f"{path} holds {len(found)} GPUJobs; a question is about one")
+    return found[0]
+
+
+def _quota(item: dict[str, Any], path: Path | None) -> dict[str, Any]:
+    namespace = (item.get("metadata") or {}).get("namespace")
+    if not namespace:
+        raise InputWrong(f"a GPUQuota in {path} has no metadata.namespace; say whose it is")
+    return {"namespace": namespace, "spec": item.get("spec") or {}}

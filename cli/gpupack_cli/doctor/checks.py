@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All checks, in the order in which one would look."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from gpupack_cli.doctor import installed, nodes, parts
+from gpupack_cli.doctor.finding import Finding
+from gpupack_cli.doctor.observed import Observed
+
+CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
+    installed.kubernetes_version,
+    installed.kinds,
+    parts.parts,
+    parts.pods,
+    parts.leaders,
+    installed.versions,
+    installed.admission,
+    installed.webhooks,
+    installed.priority_class,
+    parts.certificates,
+    parts.metrics,
+    parts.rest,
+    parts.caller,
+    nodes.reports,
+    nodes.health,
+    nodes.without_agent,
+    nodes.wrong_scheduler,
+    nodes.quotas,
+)
+
+
+def findings(seen: Observed) -> list[Finding]:
+    """What all of them say."""
+    return [finding for check in CHECKS for finding in check(seen)]

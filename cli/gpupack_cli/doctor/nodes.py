@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of nodes and what waits: agents' reports, GPUs nobody reports, pods that ask in vain."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
+from gpupack_cli.doctor.observed import Observed
+from gpupack_crds import names
+from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
+from gpupack_kube import objects
+
+SHOWN: Final = 5
+MOST_ILL: Final = 20
+LATE_FACTOR: Final = 2
+
+GPU_RESOURCES: Final = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",
+    names.GPU,
+)
+GPU_LABELS: Final = (
+    "nvidia.com/gpu.present",
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+    "feature.node.kubernetes.io/pci-1002.present",
+)
+"""Of NVIDIA's GPU operator and of Node Feature Discovery."""
+
+
+def reports(seen: Observed) -> Iterator[Finding]:
+    """Every GPUNode has an agent that lives, looks at its GPUs, and a node."""
+    check = "GPUNodes"
+    if seen.gpu_nodes.refused:
+        yield skipped(check, seen.gpu_nodes.refused)
+        return
+    if not seen.gpu_nodes.items:
+        yield failed(
+            check,
+            "no agent has reported any GPU",
+            fix=f"see kubectl -n {names.SYSTEM_NAMESPACE} logs daemonset/gpupack-agent",
+        )
+        return
+    found = dict[str, list[str]]()
+    for node in seen.gpu_nodes.items:
+        for what in _wrong_with(node, seen):
+            found.setdefault(what, []).append(node.metadata.name)
+    for what, names_ in found.items():
+        yield failed(check, f"{_some(names_)}: {what}", fix=_REPORT_FIXES[what])
+    if not found:
+        gpus = sum(each.status.gpus for each in seen.gpu_nodes.items)
+        yield ok(check, f"{len(seen.gpu_nodes.items)} nodes with {gpus} GPUs, and all are fresh")
+
+
+_LOGS: Final = f"see the logs of its agent: kubectl -n {names.SYSTEM_NAMESPACE} get pods -o wide"
+_REPORT_FIXES: Final = {
+    "there is no such Node any more": "kubectl delete gpunode of that name",
+    "its agent has never said that it lives": _LOGS,
+    "its agent is silent": _LOGS,
+    "its driver does not answer": "run nvidia-smi there; drain the node, and reboot it",
+}
+
+
+def _wrong_with(node: GpuNode, seen: Observed) -> Iterator[str]:
+    """What of `_REPORT_FIXES` holds for it."""
+    name = node.metadata.name
+    if not seen.nodes.refused and seen.nodes.named(name) is None:
+        yield "there is no such Node any more"
+        return
+    if node.status.stale_since:
+        yield "its driver does not answer"
+    if seen.leases.refused:
+        return
+    lease = seen.leases.named(names.heartbeat_lease(name))
+    if lease is None or lease.spec.renew_time is None:
+        yield "its agent has never said that it lives"
+        return
+    silent = (seen.now - lease.spec.renew_time).total_seconds()
+    if silent > LATE_FACTOR * max(lease.spec.lease_duration_seconds, 1):
+        yield "its agent is silent"
+
+
+def health(seen: Observed) -> Iterator[Finding]:
+    """GPUs that are ill, by node; what is in maintenance is somebody's own wish."""
+    check = "GPU health"
+    if seen.gpu_nodes.refused:
+        yield skipped(check, seen.gpu_nodes.refused)
+        return
+    ill = [
+        (node.metadata.name, device)
+        for node in seen.gpu_nodes.items
+        for device in node.status.devices
+        if device.health != "Healthy"
+    ]
+    for name, device in ill[:MOST_ILL]:
+        say = failed if device.health == "Failed" else warning
+        yield say(
+            check,
+            f"GPU {device.index} of {name} is {device.health}: {device.cause}",
+            fix="docs/architecture.md, Health of a GPU; once mended, delete its GPUNode",
+        )
+    if len(ill) > MOST_ILL:
+        yield warning(
+            check,
+            f"{len(ill) - MOST_ILL} more GPUs are not healthy",
+            fix="see `gpupack nodes -o wide` and `gpupack gpu show NODE`",
+        )
+    if not ill:
+        yield ok(check, "all GPUs are healthy")
+
+
+def without_agent(seen: Observed) -> Iterator[Finding]:
+    """Nodes that have GPUs by what others say, of which no agent reports any."""
+    check = "nodes without agent"
+    if refused := seen.nodes.refused or seen.gpu_nodes.refused:
+        yield skipped(check, refused)
+        return
+    reported = {each.metadata.name for each in seen.gpu_nodes.items}
+    lacking = [
+        node.metadata.name
+        for node in seen.nodes.items
+        if has_gpus(node) and node.metadata.name not in reported
+    ]
+    if lacking:
+        yield failed(
+            check,
+            f"{_some(lacking)} have GPUs and no agent that reports them",
+            fix="look at agent.nodeSelector, agent.affinity and agent.tolerations",
+        )
+    else:
+        yield ok(check, "every node on which GPUs are seen is reported")
+
+
+def has_gpus(node: objects.Node) -> bool:
+    """Whether a device plugin or a discovery says so."""
+    served = any(str(node.status.allocatable.get(name, 0)) != "0" for name in GPU_RESOURCES)
+    return served or any(node.metadata.labels.get(name) == "true" for name in GPU_LABELS)
+
+
+def wrong_scheduler(seen: Observed) -> Iterator[Finding]:
+    """Pods that ask for gpupack's GPUs of another scheduler, and wait for ever."""
+    check = "pods of other schedulers"
+    if seen.pending.refused:
+        yield skipped(check, seen.pending.refused)
+        return
+    lost = [
+        f"{pod.metadata.namespace}/{pod.metadata.name}"
+        for pod in seen.pending.items
+        if pod.spec.scheduler_name != names.SCHEDULER_NAME and not pod.spec.node_name and _asks(pod)
+    ]
+    if lost:
+        yield failed(
+            check,
+            f"{_some(lost)} ask for gpupack's GPUs of another scheduler",
+            fix=f"set spec.schedulerName: {names.SCHEDULER_NAME} in them",
+        )
+    else:
+        yield ok(check, "no pod asks the wrong scheduler")
+
+
+def _asks(pod: objects.Pod) -> bool:
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return any(
+        name.startswith(f"{names.GROUP}/")
+        for each in containers
+        for name in (*each.resources.limits, *each.resources.requests)
+    )
+
+
+def quotas(seen: Observed) -> Iterator[Finding]:
+    """Quotas of which a part does not count."""
+    check = "quotas"
+    if refused := seen.quotas.refused or seen.cohorts.refused:
+        yield skipped(check, refused)
+        return
+    broken = 0
+    items: tuple[GpuQuota | GpuCohort, ...] = (*seen.quotas.items, *seen.cohorts.items)
+    for each in items:
+        if each.status.problem:
+            broken += 1
+            whose = each.metadata.namespace or f"cohort {each.metadata.name}"
+            yield warning(
+                check,
+                f"of the quota of {whose} a part does not count: {each.status.problem}",
+                fix="mend its spec (docs/queueing.md)",
+            )
+    if not broken:
+        count = len(seen.quotas.items)
+        yield ok(check, f"{count} quotas, and all of each counts" if count else "there is no quota")
+
+
+def _some(names_: list[str]) -> str:
+    more = f" and {len(names_) - SHOWN} more" if len(names_) > SHOWN else ""
+    return ", ".join(names_[:SHOWN]) + more

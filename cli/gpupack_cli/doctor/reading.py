@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what the checks look at; a kind that may not be read is no reason not to look at others."""
+
+import asyncio
+import http
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+from gpupack_cli.doctor import views
+from gpupack_cli.doctor.observed import Observed, Probe, Read
+from gpupack_cli.listing import listed
+from gpupack_crds import names
+from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
+from gpupack_kube import errors, objects
+from gpupack_kube.client import Api
+from gpupack_kube.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+
+T = TypeVar("T", bound=objects.Object)
+
+KINDS: Final = ("gpujobs", "gpunodes", "gpuquotas", "gpucohorts")
+SECRETS: Final = ("gpupack-extender-tls", "gpupack-api-tls")
+PRIORITY_CLASS: Final = "gpupack-worker"
+_NAMESPACE: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}"
+METRICS: Final = f"{_NAMESPACE}/pods/https:{{pod}}:8443/proxy/metrics"
+"""Of the pod that leads: the Service's endpoints are written by it, and the proxy knows none."""
+REST: Final = f"{_NAMESPACE}/services/https:gpupack-api:https/proxy/api/v1/gpu/health/ready"
+SAID_CHARACTERS: Final = 200
+
+
+async def observed(api: Api, version: str) -> Observed:
+    """Look at everything once.
+
+    Raises:
+        Unreachable: the API server does not answer.
+        SettingsInvalid: as of the connection.
+    """
+    # The first question alone, so that a server that is away is told once.
+    server = await api.document("/version", views.ServerVersion)
+    system = names.SYSTEM_NAMESPACE
+    crd_names = [f"{kind}.{names.GROUP}" for kind in KINDS]
+    found = await asyncio.gather(
+        _each(api, views.CRDS, crd_names),
+        _all(api, views.DEPLOYMENTS, system),
+        _all(api, views.DAEMON_SETS, system),
+        _all(api, PODS, system),
+        _pending(api),
+        _all(api, views.RENEWED, system),
+        _all(api, views.POLICIES),
+        _all(api, views.BINDINGS),
+        _webhooks(api),
+        _each(api, PRIORITY_CLASSES, [PRIORITY_CLASS]),
+        _each(api, views.SECRETS, SECRETS, system),
+        _all(api, NODES),
+        _all(api, GPUNODES),
+        _all(api, GPUQUOTAS),
+        _all(api, GPUCOHORTS),
+        _probe(api, REST),
+    )
+    fields = (
+        "crds",
+        "deployments",
+        "daemon_sets",
+        "pods",
+        "pending",
+        "leases",
+        "policies",
+        "bindings",
+        "webhooks",
+        "priority_classes",
+        "secrets",
+        "nodes",
+        "gpu_nodes",
+        "quotas",
+        "cohorts",
+        "rest",
+    )
+    read: dict[str, Any] = dict(zip(fields, found, strict=True))
+    metrics = await _metrics(api, read["leases"])
+    return Observed(now=api.clock.now(), version=version, server=server, metrics=metrics, **read)
+
+
+async def _all(api: Api, resource: Resource[T], namespace: str = "") -> Read[T]:
+    try:
+        return Read(tuple(await listed(api, resource, namespace=namespace)))
+    except errors.NotFound:
+        return Read()
+    except errors.KubeError as error:
+        return Read(refused=_why(error))
+
+
+async def _each(
+    api: Api, resource: Resource[T], wanted: Iterable[str], namespace: str = ""
+) -> Read[T]:
+    """By name: whoever may not list a kind may often get these."""
+    found = list[T]()
+    for name in wanted:
+        try:
+            found.append(await api.get(resource, name, namespace=namespace))
+        except errors.NotFound:
+            continue
+        except errors.KubeError as error:
+            return Read(tuple(found), refused=_why(error))
+    return Read(tuple(found))
+
+
+async def _pending(api: Api) -> Read[objects.Pod]:
+    try:
+        _, pods = await api.page(PODS, fieldSelector="status.phase=Pending", limit="1000")
+    except errors.KubeError as error:
+        return Read(refused=_why(error))
+    return Read(tuple(pods))
+
+
+async def _webhooks(api: Api) -> Read[tuple[views.Webhook, bool]]:
+    found = list[tuple[views.Webhook, bool]]()
+    for kind in (views.VALIDATING, views.MUTATING):
+        read = await _all(api, kind)
+        if read.refused:
+            return Read(refused=read.refused)
+        for each in (hook for item in read.items for hook in item.webhooks):
+            service = each.client_config.service
+            if each.failure_policy == "Fail" and service is not None:
+                found.append((each, await _is_there(api, service)))
+    return Read(tuple(found))
+
+
+async def _is_there(api: Api, service: views.WebhookService) -> bool:
+    try:
+        await api.get(SERVICES, service.name, namespace=service.namespace)
+    except errors.NotFound:
+        return False
+    except errors.KubeError:
+        return True
+    return True
+
+
+async def _metrics(api: Api, leases: Read[views.Renewed]) -> Probe:
+    lease = leases.named(names.SCHEDULER_LEASE)
+    if lease is None or not lease.spec.holder_identity:
+        return Probe(said="nobody leads gpupack-scheduler")
+    pod = lease.spec.holder_identity.partition("_")[0]
+    return await _probe(api, METRICS.format(pod=pod))
+
+
+async def _probe(api: Api, path: str) -> Probe:
+    """A call through the API server's proxy, which takes our token off: parts may refuse it."""
+    try:
+        answer = await api.document(path, object, accept="*/*")
+    except errors.Refused as error:
+        # The API server knows us, or we would not be here: it is the part that does not.
+        by_part = error.status == http.HTTPStatus.UNAUTHORIZED
+        return Probe(error.status, error.said[:SAID_CHARACTERS], by_part)
+    except errors.KubeError as error:
+        return Probe(0, str(error)[:SAID_CHARACTERS], by_part=False)
+    return Probe(200, str(answer)[:SAID_CHARACTERS], by_part=True)
+
+
+def _why(error: errors.KubeError) -> str:
+    return (error.said if isinstance(error, errors.Refused) else str(error))[:SAID_CHARACTERS]

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objects that are looked at, and where they are."""
+
+import datetime as dt
+from typing import Any, Final
+
+import msgspec
+
+from gpupack_kube import objects
+from gpupack_kube.resources import Resource
+
+
+class CrdVersion(objects.View, frozen=True):
+    """A version of a kind, with its schema."""
+
+    name: str = ""
+    served: bool = False
+    schema: dict[str, Any] = {}
+
+
+class CrdSpec(objects.View, frozen=True):
+    """The spec of a CustomResourceDefinition."""
+
+    versions: tuple[CrdVersion, ...] = ()
+
+
+class CrdStatus(objects.View, frozen=True):
+    """Its status."""
+
+    conditions: tuple[objects.Condition, ...] = ()
+
+
+class Crd(objects.Object, frozen=True):
+    """A CustomResourceDefinition."""
+
+    spec: CrdSpec = CrdSpec()
+    status: CrdStatus = CrdStatus()
+
+
+class PartContainer(objects.View, frozen=True):
+    """A container of a part."""
+
+    name: str = ""
+    image: str = ""
+
+
+class PartPodSpec(objects.View, frozen=True):
+    """What a part's pods run."""
+
+    containers: tuple[PartContainer, ...] = ()
+
+
+class PartTemplate(objects.View, frozen=True):
+    """A pod template."""
+
+    spec: PartPodSpec = PartPodSpec()
+
+
+class PartSpec(objects.View, frozen=True):
+    """The spec of a Deployment or DaemonSet."""
+
+    replicas: int = 1
+    template: PartTemplate = PartTemplate()
+
+
+class PartStatus(objects.View, frozen=True):
+    """The status of either."""
+
+    ready_replicas: int = 0
+    updated_replicas: int = 0
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    updated_number_scheduled: int = 0
+    conditions: tuple[objects.Condition, ...] = ()
+
+
+class Part(objects.Object, frozen=True):
+    """A Deployment or DaemonSet of gpupack's."""
+
+    spec: PartSpec = PartSpec()
+    status: PartStatus = PartStatus()
+
+
+class RenewedSpec(objects.View, frozen=True):
+    """The spec of a Lease."""
+
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    renew_time: dt.datetime | None = None
+
+
+class Renewed(objects.Object, frozen=True):
+    """A Lease, and when it was renewed."""
+
+    spec: RenewedSpec = RenewedSpec()
+
+
+class ExpressionWarning(objects.View, frozen=True):
+    """What the API server finds wrong with an expression of a policy."""
+
+    field_ref: str = ""
+    warning: str = ""
+
+
+class TypeChecking(objects.View, frozen=True):
+    """What it found of all of them."""
+
+    expression_warnings: tuple[ExpressionWarning, ...] = ()
+
+
+class AdmissionStatus(objects.View, frozen=True):
+    """The status of a policy."""
+
+    type_checking: TypeChecking = TypeChecking()
+
+
+class AdmissionPolicy(objects.Object, frozen=True):
+    """A ValidatingAdmissionPolicy or MutatingAdmissionPolicy."""
+
+    status: AdmissionStatus = AdmissionStatus()
+
+
+class BindingSpec(objects.View, frozen=True):
+    """The spec of a binding."""
+
+    policy_name: str = ""
+    validation_actions: tuple[str, ...] = ()
+
+
+class AdmissionBinding(objects.Object, frozen=True):
+    """What makes a policy count."""
+
+    spec: BindingSpec = BindingSpec()
+
+
+class WebhookService(objects.View, frozen=True):
+    """Where a webhook is served."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class WebhookClient(objects.View, frozen=True):
+    """How the API server reaches it."""
+
+    service: WebhookService | None = None
+
+
+class WebhookRule(objects.View, frozen=True):
+    """What it is asked about."""
+
+    api_groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+
+
+class Webhook(objects.View, frozen=True):
+    """One webhook."""
+
+    name: str = ""
+    failure_policy: str = "Fail"
+    client_config: WebhookClient = WebhookClient()
+    rules: tuple[WebhookRule, ...] = ()
+
+
+class Webhooks(objects.Object, frozen=True):
+    """A ValidatingWebhookConfiguration or MutatingWebhookConfiguration."""
+
+    webhooks: tuple[Webhook, ...] = ()
+
+
+class Certificates(objects.Object, frozen=True):
+    """A Secret of type kubernetes.io/tls."""
+
+    data: dict[str, str] = {}
+
+
+class ServerVersion(msgspec.Struct, rename="camel", frozen=True):
+    """What the API server is."""
+
+    git_version: str = ""
+    major: str = ""
+    minor: str = ""
+
+
+CRDS: Final = Resource("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Crd)
+DEPLOYMENTS: Final = Resource("/apis/apps/v1", "deployments", Part)
+DAEMON_SETS: Final = Resource("/apis/apps/v1", "daemonsets", Part)
+RENEWED: Final = Resource("/apis/coordination.k8s.io/v1", "leases", Renewed)
+SECRETS: Final = Resource("/api/v1", "secrets", Certificates)
+ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+POLICIES: Final = Resource(ADMISSION, "validatingadmissionpolicies", AdmissionPolicy)
+BINDINGS: Final = Resource(ADMISSION, "validatingadmissionpolicybindings", AdmissionBinding)
+VALIDATING: Final = Resource(ADMISSION, "validatingwebhookconfigurations", Webhooks)
+MUTATING: Final = Resource(ADMISSION, "mutatingwebhookconfigurations", Webhooks)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job's state in sentences."""
+
+from collections.abc import Iterator
+
+from gpupack_cli import figures
+from gpupack_cli.answers import Explanation, Name
+from gpupack_cli.text import plain
+from gpupack_crds.gpujob_status import Attempt
+from gpupack_crds.kinds import GpuJob
+
+SHOWN_NAMES = 5
+
+
+def explained(job: GpuJob, more: Explanation | None) -> Iterator[str]:
+    """Line by line: phase, why, the queue, what would help, the attempts."""
+    status = job.status
+    yield f"{plain(job.metadata.namespace)}/{plain(job.metadata.name)} is {status.phase}" + (
+        f": {plain(status.reason)}" if status.reason else ""
+    )
+    if status.message:
+        yield f"  {plain(status.message)}"
+    if more is not None and status.phase == "Pending":
+        yield from queued(
+            more.position, more.waiting, foreseen_seconds=more.foreseen_seconds, ahead=more.ahead
+        )
+        if more.ahead_hidden:
+            yield f"  {of_others(more.ahead_hidden)} {_is(more.ahead_hidden)} ahead of it"
+        if more.fits_now:
+            yield "  It would fit now: it waits for its turn."
+    if more is not None and more.would_help:
+        yield "What would help:"
+        yield from (f"  - {plain(each)}" for each in more.would_help)
+    if request := status.nodes_request:
+        state = request.state or "no answer yet"
+        yield f"Nodes were asked for: {state} {plain(request.message)}".rstrip()
+    if status.attempts:
+        yield "Attempts:"
+        yield from (f"  {_attempt(each)}" for each in status.attempts)
+
+
+def queued(
+    position: int | None, waiting: int, *, foreseen_seconds: float | None, ahead: list[Name]
+) -> Iterator[str]:
+    """Where a job stands, and what is foreseen."""
+    if position is not None:
+        yield f"  {figures.queued(position, waiting)}"
+    if ahead:
+        names = ", ".join(f"{each.namespace}/{each.name}" for each in ahead[:SHOWN_NAMES])
+        more = f" and {len(ahead) - SHOWN_NAMES} more" if len(ahead) > SHOWN_NAMES else ""
+        yield f"  Ahead of it: {plain(names)}{more}"
+    if foreseen_seconds is not None:
+        yield f"  Foreseen to start within {figures.duration(foreseen_seconds)}"
+
+
+def of_others(count: int) -> str:
+    """Jobs that are not named to whoever asks."""
+    return f"{count} of {'another namespace' if count == 1 else 'other namespaces'}"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _attempt(attempt: Attempt) -> str:
+    outcome = attempt.outcome or "goes on"
+    parts = [f"{attempt.number}: {outcome}"]
+    if attempt.nodes:
+        parts.append(f"on {plain(str(attempt.nodes))}")
+    if attempt.reason:
+        parts.append(plain(attempt.reason))
+    return ", ".join(parts) + (f": {plain(attempt.message)}" if attempt.message else "")

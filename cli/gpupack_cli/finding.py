@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the REST API is, and how its certificate is checked.
+
+    --server, GPUPACK_SERVER ──► that address; its CA by --ca or GPUPACK_CA, else the system's
+    in a pod                 ──► https://gpupack-api.gpupack-system.svc
+    else                     ──► kubectl port-forward, for as long as the command runs
+
+The caller is who he is to the API server: GPUPACK_TOKEN, else the token of his kubeconfig, else its
+client certificate, for which the Service has a port of its own and which does for calls that read.
+One is shown alone. Of the last two ways the CA stands in the Secret gpupack-api-tls;
+whoever cannot read that names it by --ca. Nothing is sent to a server that was not checked.
+"""
+
+import base64
+import binascii
+import contextlib
+import ssl
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import httpx
+
+from gpupack.cluster.tether import CERTIFICATES, HTTPS
+from gpupack_cli.errors import ServiceAway, SettingsWrong
+from gpupack_cli.port_forward import port_forward
+from gpupack_cli.rest import Rest
+from gpupack_cli.session import Session
+from gpupack_crds import names
+from gpupack_kube import objects
+from gpupack_kube.client import Api
+from gpupack_kube.errors import KubeError
+from gpupack_kube.identity import Identity
+from gpupack_kube.resources import Resource
+
+SERVICE: Final = "gpupack-api"
+SECRET: Final = "gpupack-api-tls"  # noqa: S105 - a name
+IN_CLUSTER: Final = f"https://{SERVICE}.{names.SYSTEM_NAMESPACE}.svc"
+CONNECT_SECONDS: Final = 5.0
+READ_SECONDS: Final = 30.0
+
+
+class Certificates(objects.Object, frozen=True):
+    """A Secret of type kubernetes.io/tls."""
+
+    data: dict[str, str] = {}
+
+
+SECRETS: Final = Resource("/api/v1", "secrets", Certificates)
+
+
+@contextlib.asynccontextmanager
+async def found(session: Session, api: Api) -> AsyncGenerator[Rest]:
+    """Find the API and connect to it.
+
+    Raises:
+        ServiceAway: it cannot be reached, or nothing tells its certificate.
+        NotKnown: the caller has a client certificate alone, and none is taken.
+        SettingsWrong: the address or the CA cannot be used.
+    """
+    identity = await api.identity()
+    async with contextlib.AsyncExitStack() as stack:
+        authorization = _authorization(session, identity)
+        shows = bool(identity.certificate) and not authorization
+        port = CERTIFICATES if shows else HTTPS
+        address = session.server or await _address(session, stack, port)
+        context = await _trusted(session, api, own=not session.server)
+        if shows:
+            _present(context, identity)
+        client = _client(session, address, context, authorization)
+        yield Rest(await stack.enter_async_context(client), shows_certificate=shows)
+
+
+def _authorization(session: Session, identity: Identity) -> str:
+    """The header; empty: there is no token."""
+    token = session.environ.get("GPUPACK_TOKEN", "")
+    return f"Bearer {token}" if token else identity.authorization
+
+
+async def _address(session: Session, stack: contextlib.AsyncExitStack, service_port: int) -> str:
+    variables = session.variables
+    if variables.get("KUBERNETES_SERVICE_HOST") and not variables.get("KUBECONFIG"):
+        return IN_CLUSTER
+    port = await stack.enter_async_context(
+        port_forward(session, SERVICE, names.SYSTEM_NAMESPACE, service_port)
+    )
+    return f"https://localhost:{port}"
+
+
+def _client(
+    session: Session, address: str, context: ssl.SSLContext, authorization: str
+) -> httpx.AsyncClient:
+    if not address.startswith("https://"):
+        raise SettingsWrong(
+            f"the server {address!r} is not reached by https; name it as https://HOST:PORT"
+        )
+    try:
+        return httpx.AsyncClient(
+            base_url=f"{address.rstrip('/')}/api/v1/gpu/",
+            verify=context,
+            headers={"Authorization": authorization} if authorization else {},
+            timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
+            trust_env=bool(session.server),
+        )
+    except httpx.InvalidURL as error:
+        raise SettingsWrong(f"the server {address!r} is no address: {error}") from error
+
+
+async def _trusted(session: Session, api: Api, *, own: bool) -> ssl.SSLContext:
+    if session.certificate:
+        try:
+            return ssl.create_default_context(cafile=session.certificate)
+        except OSError as error:
+            raise SettingsWrong(
+                f"{session.certificate} is no CA certificate: {error}; --ca names a PEM file"
+            ) from error
+    if not own:
+        return ssl.create_default_context()
+    try:
+        secret = await api.get(SECRETS, SECRET, namespace=names.SYSTEM_NAMESPACE)
+        text = base64.b64decode(secret.data["ca.crt"], validate=True).decode()
+        return ssl.create_default_context(cadata=text)
+    except (KubeError, binascii.Error, KeyError, ValueError, ssl.SSLError) as error:
+        raise ServiceAway(
+            f"the certificate of the REST API cannot be checked by Secret "
+            f"{names.SYSTEM_NAMESPACE}/{SECRET}: {error}; name its CA by --ca or GPUPACK_CA"
+        ) from error
+
+
+def _present(context: ssl.SSLContext, identity: Identity) -> None:
+    try:
+        context.load_cert_chain(identity.certificate, identity.key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsWrong(
+            f"the client certificate {identity.certificate} of the kubeconfig cannot be used: "
+            f"{error}"
+        ) from error

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows a job: what its workers print, what becomes of it, over attempts and lost connections.
+
+    watch of the GPUJob ─► phase and reason on stderr ─┐
+    watch of its pods ─► a WorkerLog for each ─► stdout ├─► the job has ended, and so have the logs
+                                                        └─► how: its phase, and its workers' status
+
+A watch that ends, or whose connection is lost, is asked for anew, from what there is then: nothing
+here depends on having seen every event.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from gpupack_cli.log_sink import LogSink
+from gpupack_cli.notes import note
+from gpupack_cli.worker_log import (
+    WorkerLog,
+    attempt_number,
+    ended,
+    exit_status,
+    require_passing,
+    worker_index,
+)
+from gpupack_crds import names
+from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_kube import errors, listing, objects
+from gpupack_kube.client import Api, Event, decode
+from gpupack_kube.objects import Pod
+from gpupack_kube.resources import PODS, Resource
+
+T = TypeVar("T", bound=objects.Object)
+
+MOST_LOGS: Final = 8
+"""Workers whose logs are followed where none is named; of larger jobs it is the first alone."""
+
+LOST_PAUSE: Final = 1.0
+LOGS_SECONDS: Final = 10.0
+"""For which logs may go on once the job has ended."""
+
+
+class Follower:
+    """Of one job.
+
+    Args:
+        api: where it is.
+        job: as it was last seen.
+        sink: takes the workers' lines.
+        workers: whose logs are wanted; empty: of all, or where they are many of the first.
+        tail: begin each log with so many of the last lines; None: with the first.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        job: GpuJob,
+        sink: LogSink,
+        *,
+        workers: frozenset[int] = frozenset(),
+        tail: int | None = None,
+    ) -> None:
+        self._api, self.job, self._sink = api, job, sink
+        self._tail = tail
+        many = job.spec.workers > MOST_LOGS
+        self._wanted = workers or (frozenset({0}) if many else frozenset(range(MOST_LOGS)))
+        self._prefixed = job.spec.workers > 1 and len(self._wanted) > 1
+        self._pods: dict[str, Pod] = {}
+        """By UID, as they were last seen, those that are gone too."""
+        self._gone: set[str] = set()
+        self._logs: dict[str, asyncio.Task[None]] = {}
+        self._told = ("", "", "")
+        self._over = asyncio.Event()
+        self._lost = False
+        """Whether it was told that the API server does not answer."""
+
+    async def follow(self) -> GpuJob:
+        """Until the job has ended and its logs were written; answers the job.
+
+        Raises:
+            NotFound: the job was deleted.
+            KubeError: it may not be watched, or its logs not be read.
+        """
+        async with asyncio.TaskGroup() as group:
+            watches = [
+                group.create_task(self._watch_job()),
+                group.create_task(self._watch_pods(group)),
+            ]
+            self._see(self.job)
+            await self._over.wait()
+            await self._read_pods(group)
+            await self._drain()
+            for task in (*watches, *self._logs.values()):
+                task.cancel()
+        return self.job
+
+    @property
+    def status(self) -> int:
+        """What the job's workers ended with: of its last attempt, the first that is not 0."""
+        last = max(map(attempt_number, self._pods.values()), default=0)
+        pods = [pod for pod in self._pods.values() if attempt_number(pod) == last]
+        found = (exit_status(pod) for pod in sorted(pods, key=worker_index))
+        return next((each for each in found if each), 0)
+
+    async def _watch_job(self) -> None:
+        """From the version on that is known; after each watch it is read, since it may be gone."""
+        name = self.job.metadata.name
+        while True:
+            version = self.job.metadata.resource_version
+            selector = {"fieldSelector": f"metadata.name={name}"}
+            selector |= {"resourceVersion": version} if version else {}
+            await self._watch(GPUJOBS, selector, self._see_job)
+            await self._read_job()
+
+    async def _read_job(self) -> None:
+        metadata = self.job.metadata
+        try:
+            found = await self._api.get(GPUJOBS, metadata.name, namespace=metadata.namespace)
+        except errors.NotFound as error:
+            raise self._deleted() from error
+        except (errors.Unreachable, errors.Refused) as error:
+            require_passing(error)
+            return
+        self._see_same(found)
+
+    async def _watch_pods(self, group: asyncio.TaskGroup) -> None:
+        selector = {"labelSelector": f"{names.JOB_UID_LABEL}={self.job.metadata.uid}"}
+        while True:
+            await self._watch(PODS, selector, lambda event: self._see_pod(event, group))
+
+    async def _watch(
+        self, resource: Resource[T], selector: dict[str, str], see: Callable[[Event], None]
+    ) -> None:
+        """One watch, until it ends or breaks."""
+        stream = self._api.watch(resource, namespace=self.job.metadata.namespace, **selector)
+        try:
+            async with contextlib.aclosing(stream):
+                async for event in stream:
+                    self._lost = False
+                    if isinstance(event, Event) and event.type != "BOOKMARK":
+                        see(event)
+        except errors.Expired:
+            return
+        except (errors.Unreachable, errors.Refused) as error:
+            require_passing(error)
+            if not self._lost:
+                note("the API server does not answer; it is tried again")
+            self._lost = True
+            await asyncio.sleep(LOST_PAUSE)
+
+    def _see_job(self, event: Event) -> None:
+        job = decode(event.object, GpuJob)
+        if event.type == "DELETED":
+            raise self._deleted()
+        self._see_same(job)
+
+    def _see_same(self, job: GpuJob) -> None:
+        """Another job of the name means that ours is gone."""
+        if job.metadata.uid != self.job.metadata.uid:
+            raise self._deleted()
+        self._see(job)
+
+    def _deleted(self) -> errors.NotFound:
+        metadata = self.job.metadata
+        text = f"GPUJob {metadata.namespace}/{metadata.name} was deleted"
+        return errors.NotFound(text, status=404, reason="NotFound")
+
+    def _see(self, job: GpuJob) -> None:
+        self.job = job
+        status = job.status
+        news = (status.phase, status.reason, status.message)
+        if news != self._told and status.reason and status.phase != "Failed":
+            where = f" on {status.nodes}" if status.phase == "Running" and status.nodes else ""
+            why = f": {status.message}" if status.message else ""
+            note(f"{job.metadata.name}: {status.phase}{where} ({status.reason}){why}")
+        self._told = news
+        if status.finished:
+            self._over.set()
+
+    def _see_pod(self, event: Event, group: asyncio.TaskGroup) -> None:
+        pod = decode(event.object, Pod)
+        uid = pod.metadata.uid
+        self._pods[uid] = pod
+        if event.type == "DELETED":
+            self._gone.add(uid)
+        if pod.spec.node_name and uid not in self._logs and worker_index(pod) in self._wanted:
+            self._logs[uid] = group.create_task(self._log(pod).follow())
+
+    def _log(self, pod: Pod) -> WorkerLog:
+        uid = pod.metadata.uid
+        return WorkerLog(
+            self._api,
+            pod,
+            self._sink,
+            prefix=f"[{worker_index(pod)}] " if self._prefixed else "",
+            over=lambda: uid in self._gone or ended(self._pods[uid]),
+            tail=self._tail,
+        )
+
+    async def _read_pods(self, group: asyncio.TaskGroup) -> None:
+        """Once more at the end: the watch may have yet to show them, or how they ended."""
+        selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={self.job.metadata.uid}"}
+        where = self.job.metadata.namespace
+        try:
+            async for page in listing.pages(self._api, PODS, namespace=where, selectors=selectors):
+                for raw in page.items:
+                    self._see_pod(Event("MODIFIED", raw), group)
+        except (errors.Unreachable, errors.Refused) as error:
+            require_passing(error)
+            note("the API server does not answer; what the workers ended with may not be known")
+
+    async def _drain(self) -> None:
+        """Until the logs have ended, or nothing has come of them for LOGS_SECONDS."""
+        loop, seen, deadline = asyncio.get_running_loop(), -1, 0.0
+        while tasks := [task for task in self._logs.values() if not task.done()]:
+            if self._sink.lines != seen or not self._sink.go.is_set():
+                seen, deadline = self._sink.lines, loop.time() + LOGS_SECONDS
+            elif loop.time() >= deadline:
+                note("the end of the log does not come; `gpupack logs` shows what there is")
+                return
+            await asyncio.wait(tasks, timeout=0.5)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPUNode that a person names, and changes of its maintenance against others who write it."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from gpupack_cli.errors import CliError
+from gpupack_cli.listing import listed
+from gpupack_cli.maintenance import Entries
+from gpupack_cli.rest_nodes import no_node
+from gpupack_crds.kinds import GPUNODES, GpuNode
+from gpupack_kube.client import Api
+from gpupack_kube.errors import Conflict, KubeError, NotFound
+
+TRIES: Final = 8
+
+
+async def node_named(api: Api, name: str) -> GpuNode:
+    """The GPUNode; of one that is not there, those that are.
+
+    Raises:
+        NotThere: there is none of that name.
+        KubeError: it may not be read, or there is no such kind.
+    """
+    try:
+        return await api.get(GPUNODES, name)
+    except NotFound as error:
+        try:
+            there = [node.metadata.name for node in await listed(api, GPUNODES)]
+        except KubeError:
+            # Without the kind, or the right to list it, the first answer says more.
+            raise error from None
+        raise no_node(name, there) from error
+
+
+async def change(api: Api, name: str, entries: Callable[[GpuNode], Entries]) -> GpuNode:
+    """Read the node, work out its entries, and write them if nobody wrote meanwhile.
+
+    Raises:
+        NotThere: there is no such node.
+        KubeError: it may not be written.
+        CliError: others write it all the time.
+    """
+    for _ in range(TRIES):
+        node = await node_named(api, name)
+        wanted = [msgspec.to_builtins(each) for each in entries(node)]
+        body = {
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "spec": {"maintenance": wanted or None},
+        }
+        try:
+            return await api.merge(GPUNODES, name, body)
+        except Conflict:
+            continue
+    raise CliError(f"GPUNode {name} was written by others {TRIES} times meanwhile; try again")

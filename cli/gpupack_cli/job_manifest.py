@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUJob, and the ConfigMap of its scripts, that `submit` makes of a command line."""
+
+import dataclasses
+import re
+import secrets
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gpupack_cli.errors import InputWrong, UsageWrong
+from gpupack_crds import names
+from gpupack_kube.objects import Json
+
+FOLDER: Final = "/workspace"
+"""Where scripts lie, and where the command starts."""
+
+MOST_SCRIPT_BYTES: Final = 900 << 10
+"""Of all scripts: an object holds 1 MiB, and this one has names, too."""
+
+_SUFFIX_LETTERS: Final = string.ascii_lowercase + string.digits
+_SUFFIX_LENGTH: Final = 5
+_SHARE: Final = re.compile(r"([0-9]{1,2})%?[,:/]([0-9].*)")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_FILE: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a job is to run, and on what.
+
+    Attributes:
+        command: program and arguments.
+        name: empty: made of the command.
+        image: that holds the program.
+        gpus: whole GPUs of each worker, or MIG slices.
+        share: `25,10Gi`: percent and memory of a GPU instead; empty: whole ones.
+        mig: profile of MIG slices; empty: none.
+        workers: how many start together.
+        models: GPU models to choose from.
+        min_memory: least memory of each GPU, such as 40Gi.
+        priority_class: name of a PriorityClass.
+        max_restarts: after failures of its own.
+        deadline_seconds: from its first start on; None: it has none.
+        ttl_seconds: after its end, until it is deleted; None: it is kept.
+        variables: environment, as NAME=VALUE.
+        scripts: files that lie beside the command.
+        non_root: the pods say that their user is not root.
+    """
+
+    command: tuple[str, ...]
+    name: str = ""
+    image: str
+    gpus: int = 1
+    share: str = ""
+    mig: str = ""
+    workers: int = 1
+    models: tuple[str, ...] = ()
+    min_memory: str = ""
+    priority_class: str = ""
+    max_restarts: int = 0
+    deadline_seconds: int | None = None
+    ttl_seconds: int | None = None
+    variables: tuple[str, ...] = ()
+    scripts: tuple[Path, ...] = ()
+    non_root: bool = False
+
+
+def manifests(wanted: Wanted, namespace: str) -> tuple[Json, Json | None]:
+    """The GPUJob, and the ConfigMap that it needs.
+
+    Raises:
+        UsageWrong: options that nobody can mean.
+        InputWrong: a script cannot be read, or all together are too large.
+    """
+    name = wanted.name or made_name(wanted.command)
+    scripts = _read(wanted.scripts)
+    job: Json = {
+        "apiVersion": names.API_VERSION,
+        "kind": "GPUJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {**_size(wanted), **_rules(wanted), "template": {"spec": _pod(wanted, name)}},
+    }
+    if not scripts:
+        return job, None
+    config: Json = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": scripts,
+    }
+    return job, config
+
+
+def as_yaml(documents: list[Json]) -> str:
+    """For a person, who may want to change them: scripts line by line."""
+    import yaml  # noqa: PLC0415 - a submission that is no dry run writes none
+
+    class Dumper(yaml.SafeDumper):
+        """Writes texts of several lines as such."""
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    written: str = yaml.dump_all(documents, Dumper=Dumper, sort_keys=False)
+    return written
+
+
+def made_name(command: tuple[str, ...]) -> str:
+    """The script's name or the program's, and letters that make it one of its own."""
+    words = [word for word in command if word.endswith((".py", ".sh"))] or list(command)
+    stem = Path(words[0]).stem.lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")
+    slug = slug[: names.MAX_JOB_NAME - _SUFFIX_LENGTH - 1].strip("-")
+    suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
+    begins_well = slug[:1].isalpha()
+    return f"{slug if begins_well else f'job-{slug}'.rstrip('-')[:40]}-{suffix}"
+
+
+def owned_by(job: Json) -> Json:
+    """What makes the ConfigMap go with its job."""
+    metadata = job["metadata"]
+    owner = {
+        "apiVersion": names.API_VERSION,
+        "kind": "GPUJob",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+    return {"metadata": {"ownerReferences": [owner]}}
+
+
+def _size(wanted: Wanted) -> Json:
+    size: Json = {"workers": wanted.workers}
+    if wanted.share:
+        parts = _SHARE.fullmatch(wanted.share)
+        if parts is None or not int(parts[1]):
+            raise UsageWrong(
+                f"--share {wanted.share!r} is no share; write percent and memory: 25,10Gi"
+            )
+        return size | {"share": {"percent": int(parts[1]), "memory": parts[2]}}
+    return size | {"gpus": wanted.gpus} | ({"mig": wanted.mig} if wanted.mig else {})
+
+
+def _rules(wanted: Wanted) -> Json:
+    given: Json = {
+        "gpuModels": list(wanted.models),
+        "minMemory": wanted.min_memory,
+        "priorityClassName": wanted.priority_class,
+        "maxRestarts": wanted.max_restarts,
+        "activeDeadlineSeconds": wanted.deadline_seconds,
+        "ttlSecondsAfterFinished": wanted.ttl_seconds,
+    }
+    return {name: value for name, value in given.items() if value not in ([], "", None, 0)} | (
+        {"ttlSecondsAfterFinished": 0} if wanted.ttl_seconds == 0 else {}
+    )
+
+
+def _pod(wanted: Wanted, name: str) -> Json:
+    container: Json = {
+        "name": names.WORKER_CONTAINER,
+        "image": wanted.image,
+        "command": list(wanted.command),
+    }
+    if wanted.variables:
+        container["env"] = [_variable(each) for each in wanted.variables]
+    pod: Json = {"containers": [container]}
+    if wanted.non_root:
+        pod["securityContext"] = {"runAsNonRoot": True}
+    if wanted.scripts:
+        container |= {"workingDir": FOLDER, "volumeMounts": _mounts(wanted.scripts)}
+        pod["volumes"] = [
+            {"name": "workspace", "emptyDir": {}},
+            {"name": "scripts", "configMap": {"name": name, "defaultMode": 0o555}},
+        ]
+    return pod
+
+
+def _mounts(scripts: tuple[Path, ...]) -> list[Json]:
+    """Each by itself, so that programs can write beside them."""
+    files = [
+        {"name": "scripts", "mountPath": f"{FOLDER}/{path.name}", "subPath": path.name}
+        for path in scripts
+    ]
+    return [{"name": "workspace", "mountPath": FOLDER}, *files]
+
+
+def _variable(text: str) -> Json:
+    name, equals, value = text.partition("=")
+    if not equals or not _VARIABLE.fullmatch(name):
+        raise UsageWrong(f"--env {text!r} is no variable; write NAME=VALUE")
+    return {"name": name, "value": value}
+
+
+def _read(scripts: tuple[Path, ...]) -> Mapping[str, Any]:
+    found: dict[str, str] = {}
+    for path in scripts:
+        if not _FILE.fullmatch(path.name) or path.name in found:
+            raise UsageWrong(
+                f"--script {path}: each needs a name of its own, of letters, digits, . - and _"
+            )
+        try:
+            found[path.name] = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputWrong(f"the script {path} cannot be read as text: {error}") from error
+    size = sum(len(text.encode()) for text in found.values())
+    if size > MOST_SCRIPT_BYTES:
+        raise InputWrong(
+            f"the scripts have {size >> 10} KiB, and {MOST_SCRIPT_BYTES >> 10} go with a job; put "
+            "them into the image, or on a volume"
+        )
+    return found

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs as rows."""
+
+import datetime as dt
+from typing import Any, Final
+
+import msgspec
+
+from gpupack_cli.figures import age
+from gpupack_cli.output import Column
+from gpupack_crds.kinds import GpuJob
+
+JOB_COLUMNS: Final = (
+    Column("namespace"),
+    Column("name"),
+    Column("phase"),
+    Column("workers", right=True, least_width=100),
+    Column("gpus", right=True),
+    Column("nodes", least_width=120),
+    Column("reason"),
+    Column("age", right=True),
+    Column("result", least_width=140),
+    Column("attempt", right=True, wide=True),
+    Column("restarts", right=True, wide=True),
+    Column("preempted", right=True, wide=True),
+    Column("priority", right=True, wide=True),
+    Column("message", least_width=160, rest=True),
+)
+QUEUE_COLUMNS: Final = (
+    Column("#", right=True),
+    Column("namespace"),
+    Column("name"),
+    Column("gpus", right=True),
+    Column("priority", right=True, least_width=100),
+    Column("waits", right=True),
+    Column("reason"),
+    Column("message", least_width=100, rest=True),
+)
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """A GPUJob in short, with the names of the REST API."""
+
+    namespace: str
+    name: str
+    phase: str
+    reason: str
+    message: str
+    workers: int
+    gpus: str
+    nodes: str
+    attempt: int
+    priority: int
+    preemptions: int
+    restarts: int
+    result: str
+    created: dt.datetime | None
+    started: str | None
+
+    @classmethod
+    def of(cls, job: GpuJob) -> "JobRow":
+        """Of an object."""
+        status = job.status
+        return cls(
+            namespace=job.metadata.namespace,
+            name=job.metadata.name,
+            phase=status.phase,
+            reason=status.reason,
+            message=status.message,
+            workers=job.spec.workers,
+            gpus=status.gpus,
+            nodes=status.nodes,
+            attempt=status.attempt,
+            priority=status.priority or job.spec.priority,
+            preemptions=status.preemptions,
+            restarts=status.restarts,
+            result=status.headline,
+            created=job.metadata.creation_timestamp,
+            started=status.started_at,
+        )
+
+    def cells(self, now: dt.datetime) -> tuple[Any, ...]:
+        """In the order of JOB_COLUMNS."""
+        return (
+            self.namespace,
+            self.name,
+            self.phase,
+            self.workers,
+            self.gpus,
+            self.nodes,
+            self.reason,
+            age(self.created, now),
+            self.result,
+            self.attempt,
+            self.restarts,
+            self.preemptions,
+            self.priority,
+            self.message,
+        )
+
+    def queued(self, place: int, now: dt.datetime) -> tuple[Any, ...]:
+        """In the order of QUEUE_COLUMNS."""
+        return (
+            place,
+            self.namespace,
+            self.name,
+            self.gpus,
+            self.priority,
+            age(self.created, now),
+            self.reason,
+            self.message,
+        )
+
+
+def waiting(rows: list[JobRow]) -> list[JobRow]:
+    """Those that wait for GPUs, the highest priority first, then the oldest.
+
+    It is the order in which they are looked at where no quota speaks.
+    """
+    last = dt.datetime.max.replace(tzinfo=dt.UTC)
+    pending = [row for row in rows if row.phase == "Pending"]
+    return sorted(
+        pending, key=lambda row: (-row.priority, row.created or last, row.namespace, row.name)
+    )

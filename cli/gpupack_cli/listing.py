@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of a kind, of a namespace or of all."""
+
+from typing import TypeVar
+
+from gpupack_cli.notes import note
+from gpupack_kube import client, errors, listing, objects
+from gpupack_kube.client import Api
+from gpupack_kube.resources import Resource
+
+T = TypeVar("T", bound=objects.Object)
+
+
+async def listed(api: Api, resource: Resource[T], *, namespace: str = "") -> list[T]:
+    """All of them, by namespace and name; those that cannot be read are named on stderr.
+
+    Raises:
+        KubeError: the API server does not answer, or refuses.
+    """
+    found, left_out = list[T](), list[str]()
+    async for page in listing.pages(api, resource, namespace=namespace):
+        left_out += [each.name for each in page.skipped]
+        for raw in page.items:
+            try:
+                found.append(client.read(raw, resource))
+            except errors.KubeError:
+                left_out.append(client.decode(raw, objects.Object).metadata.name)
+    if left_out:
+        note(f"{len(left_out)} {resource.plural} cannot be read: {', '.join(left_out[:5])}")
+    return sorted(found, key=lambda each: each.key)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command and its subcommands.
+
+Each is imported when it is called: all of them together take longer than most calls.
+"""
+
+import importlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Final
+
+import click
+
+from gpupack_cli import errors
+from gpupack_cli.text import plain
+
+COMMANDS: Final = {
+    "completion": "The script that completes commands in a shell.",
+    "cost": "GPU-hours, energy and what they cost.",
+    "doctor": "Check the installation, and say what is wrong.",
+    "drain": "Take a node's GPUs out of service, and wait until they are empty.",
+    "explain": "Why a job waits, and what would help.",
+    "gpu": "Show single GPUs, take them out of service and back.",
+    "jobs": "List GPUJobs.",
+    "logs": "Show what the workers of a job print.",
+    "nodes": "List nodes with GPUs.",
+    "queue": "List who waits for GPUs, and why.",
+    "quota": "List what namespaces are promised and use.",
+    "snapshot": "Write the cluster's state for the simulator.",
+    "submit": "Run a command as a GPUJob, and follow it.",
+    "top": "Show nodes and GPUs as bars.",
+    "what-if": "Ask where a job would run, and when.",
+}
+"""With what `--help` says of each, so that it need not import them."""
+
+
+class Commands(click.Group):
+    """The subcommands, imported by need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """By name."""
+        del ctx
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"gpupack_cli.commands.{name}")
+        found: click.Command = module.command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List them without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="gpupack-cli", message="gpupack %(version)s")
+def group() -> None:
+    """What a cluster's GPUs do, who waits for them and why.
+
+    Which cluster is meant says the kubeconfig, as for kubectl. Exit statuses: 0 well; 2 wrong
+    usage; 65 a file or manifest is wrong; 66 there is no such object; 69 the cluster or the REST
+    API is away; 70 a fault of the command; 77 a right is missing; 78 no kubeconfig; 130
+    interrupted; 143 ended by SIGTERM. `submit` and `logs --follow` end as the job does.
+    """
+
+
+def main() -> None:
+    """Run as a user calls it; no error is a traceback."""
+    sys.exit(called(sys.argv[1:], program=program_name(sys.argv[0])))
+
+
+def program_name(path: str) -> str:
+    """What a user types: kubectl starts its plugins by their file's name."""
+    name = PurePath(path).stem
+    return "kubectl gpupack" if name == "kubectl-gpupack" else "gpupack"
+
+
+def called(arguments: Sequence[str], *, program: str = "gpupack") -> int:
+    """Run with these arguments; answers the exit status."""
+    debug = "--debug" in _before_command(arguments)
+    logging.basicConfig(level=logging.DEBUG if debug else logging.CRITICAL)
+    try:
+        ended = group.main(list(arguments), prog_name=program, standalone_mode=False)
+    except Exception as error:  # noqa: BLE001 - the one place where a user meets them
+        if debug:
+            traceback.print_exc()
+        return _told(error)
+    except KeyboardInterrupt:
+        return errors.INTERRUPTED
+    return ended if isinstance(ended, int) else 0
+
+
+def _before_command(arguments: Sequence[str]) -> list[str]:
+    """What stands behind `--` is the job's own."""
+    given = list(arguments)
+    return given[: given.index("--")] if "--" in given else given
+
+
+def _told(error: Exception) -> int:
+    if isinstance(error, ExceptionGroup):
+        return _told(error.exceptions[0])
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    if isinstance(error, click.Abort):
+        return errors.INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return _pipe_closed()
+    mended = _of_ours(error) or errors.Internal(
+        f"a fault of the command itself: {type(error).__name__}: {error}; --debug shows where"
+    )
+    if str(mended):
+        _complain(str(mended))
+    return mended.status
+
+
+def _of_ours(error: Exception) -> errors.CliError | None:
+    from gpupack_kube.environment import SettingsInvalid  # noqa: PLC0415 - only where it went wrong
+    from gpupack_kube.errors import KubeError  # noqa: PLC0415 - the same
+
+    if isinstance(error, errors.CliError):
+        return error
+    if isinstance(error, KubeError | SettingsInvalid):
+        return errors.of_kube(error)
+    return None
+
+
+def _complain(text: str) -> None:
+    click.echo(f"gpupack: {plain(text)}", err=True)
+
+
+def _pipe_closed() -> int:
+    """Whoever read us has enough, as `head`; nothing more can be written, at the end neither."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests that a user wrote."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+
+from gpupack_cli.errors import InputWrong
+from gpupack_crds import names
+
+MOST_BYTES: Final = 4 << 20
+
+
+def objects_of_kind(path: Path, kind: str) -> list[dict[str, Any]]:
+    """The objects of one of our kinds in a file; those of other kinds are passed over.
+
+    Raises:
+        InputWrong: it cannot be read, or is no manifest.
+    """
+    found = []
+    for document in _documents(path):
+        if document is None:
+            continue
+        if not isinstance(document, dict):
+            raise InputWrong(
+                f"{path} is no manifest: it holds {type(document).__name__} at its top"
+            )
+        items = document.get("items") if document.get("kind") == "List" else [document]
+        found += [each for each in items or [] if _is(each, kind)]
+    for each in found:
+        for part in ("metadata", "spec"):
+            if not isinstance(each.get(part) or {}, dict):
+                raise InputWrong(f"{part} of a {kind} in {path} is no object")
+    if not found:
+        raise InputWrong(f"{path} holds no {kind} of {names.API_VERSION}")
+    return found
+
+
+def _is(item: object, kind: str) -> bool:
+    return (
+        isinstance(item, dict)
+        and item.get("kind") == kind
+        and item.get("apiVersion") == names.API_VERSION
+    )
+
+
+def _documents(path: Path) -> list[Any]:
+    try:
+        with click.open_file(str(path), "rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise InputWrong(f"{path} is larger than {MOST_BYTES >> 20} MiB; no manifest is")
+        return list(yaml.safe_load_all(text))
+    except OSError as error:
+        raise InputWrong(f"{path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputWrong(f"{path} is no YAML: {' '.join(str(error).split())}") from error

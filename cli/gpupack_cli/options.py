@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that commands share."""
+
+import enum
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from gpupack_cli import written_names
+from gpupack_cli.session import Session
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Output(enum.StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+    @property
+    def document(self) -> bool:
+        """Whether a program is to read it."""
+        return self in (Output.JSON, Output.YAML)
+
+
+def session_options(*, rest: bool = False, namespaced: bool = True) -> Callable[[F], F]:
+    """Give a command `session`, and the options of which it is made.
+
+    Args:
+        rest: the command calls the REST API.
+        namespaced: the command is about objects of a namespace.
+    """
+    options = [
+        click.option("--kubeconfig", default="", help="Path of the kubeconfig."),
+        click.option("--context", default="", help="Context of the kubeconfig."),
+        click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
+    ]
+    if namespaced:
+        options.insert(
+            0,
+            click.option(
+                "-n",
+                "--namespace",
+                default="",
+                callback=written_names.namespace_or_empty,
+                help="The context's, if absent.",
+            ),
+        )
+    if rest:
+        options += [
+            click.option(
+                "--server",
+                envvar="GPUPACK_SERVER",
+                default="",
+                help="Address of the REST API; else it is looked for.",
+            ),
+            click.option(
+                "--ca",
+                "certificate",
+                envvar="GPUPACK_CA",
+                default="",
+                help="CA certificate by which that server is checked.",
+            ),
+        ]
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def call(**given: Any) -> Any:
+            names = ("kubeconfig", "context", "namespace", "server", "certificate")
+            chosen = {name: given.pop(name) for name in names if name in given}
+            return function(session=Session(environ=os.environ, **chosen), **given)
+
+        decorated: Any = call
+        for option in reversed(options):
+            decorated = option(decorated)
+        kept: F = decorated
+        return kept
+
+    return decorate
+
+
+def all_namespaces(function: F) -> F:
+    """Give a command `everywhere`."""
+    return click.option(
+        "-A", "--all-namespaces", "everywhere", is_flag=True, help="Of all namespaces."
+    )(function)
+
+
+def output_option(function: F) -> F:
+    """Give a command `output`."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([each.value for each in Output]),
+        default=Output.TABLE.value,
+        callback=lambda _context, _option, value: Output(value),
+        help="table, wide (all columns), json or yaml.",
+    )(function)

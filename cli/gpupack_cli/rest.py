@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls to the REST API, answers as types."""
+
+import ssl
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+
+from gpupack_cli import errors
+
+T = TypeVar("T")
+
+MOST_BYTES: Final = 256 << 20
+"""Of an answer: a snapshot of 5,000 nodes and 20,000 pods has some tens of MiB."""
+
+
+class Problem(msgspec.Struct):
+    """What the API says was wrong (RFC 9457)."""
+
+    title: str = ""
+    detail: str = ""
+    field: str = ""
+    value: str = ""
+    fix: str = ""
+
+
+class Rest:
+    """The REST API.
+
+    Args:
+        client: knows the address and who calls.
+        shows_certificate: he is known by a client certificate.
+    """
+
+    def __init__(self, client: httpx.AsyncClient, *, shows_certificate: bool = False) -> None:
+        self._client, self._shows_certificate = client, shows_certificate
+
+    async def get(self, path: str, kind: type[T], **query: Any) -> T:
+        """Ask; raises CliError."""
+        asked = {name: value for name, value in query.items() if value not in ("", None)}
+        return decoded(await self._answer("GET", path, params=asked), kind, path)
+
+    async def get_bytes(self, path: str, **query: Any) -> bytes:
+        """Ask for what is passed on as it is; raises CliError."""
+        return await self._answer("GET", path, params=query)
+
+    async def post(self, path: str, body: Any, kind: type[T]) -> T:
+        """Send a document; raises CliError."""
+        return decoded(await self._answer("POST", path, json=body), kind, path)
+
+    async def _answer(self, method: str, path: str, **given: Any) -> bytes:
+        try:
+            async with self._client.stream(method, path, **given) as response:
+                parts, size = list[bytes](), 0
+                async for part in response.aiter_bytes():
+                    parts.append(part)
+                    size += len(part)
+                    if size > MOST_BYTES:
+                        raise errors.ServiceAway(f"the answer to {path} is larger than {size} B")
+        except httpx.HTTPError as error:
+            raise errors.ServiceAway(
+                f"the REST API at {self._client.base_url.copy_with(path='/')} does not answer: "
+                f"{str(error) or type(error).__name__}{self._fix(error)}"
+            ) from error
+        if response.status_code >= 400:  # noqa: PLR2004 - where HTTP's errors begin
+            raise refused(response.status_code, b"".join(parts), path)
+        return b"".join(parts)
+
+    def _fix(self, error: httpx.HTTPError) -> str:
+        """What to do; a server that does not take a client certificate hangs up without a word."""
+        if self._shows_certificate and isinstance(error, _HUNG_UP):
+            return (
+                "; perhaps it does not take your client certificate: is it of this cluster, and "
+                "has it not ended? GPUPACK_TOKEN goes before it"
+            )
+        return _of_its_certificate(error)
+
+
+_HUNG_UP: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+
+
+def _of_its_certificate(error: BaseException) -> str:
+    """What to do, where the certificate was what went wrong; the library's error wraps that."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return ""
+    return (
+        "; name a file with the ca.crt of Secret gpupack-api-tls, or your own CA, by --ca or "
+        "GPUPACK_CA"
+    )
+
+
+def decoded(data: bytes, kind: type[T], path: str) -> T:
+    """Read an answer.
+
+    Raises:
+        ServiceAway: it is none of this API, or of another version.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise errors.ServiceAway(
+            f"the answer to {path} cannot be read: {error}; are gpupack-api and this command of "
+            "one version?"
+        ) from error
+
+
+def refused(status: int, body: bytes, path: str) -> errors.CliError:
+    """Say what a refusal means to a person."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except (msgspec.MsgspecError, RecursionError):
+        problem = Problem()
+    detail = problem.detail or problem.title or f"status {status}"
+    if problem.fix and problem.fix not in detail:
+        detail = f"{detail}; {problem.fix}"
+    match status:
+        case 400 | 413 | 422:
+            return errors.InputWrong(detail)
+        case 401:
+            why = "takes a token here" if problem.field else "does not know you"
+            return errors.NotKnown(
+                f"the REST API {why} ({problem.detail}); use a kubeconfig with a token, or set "
+                "GPUPACK_TOKEN to what `kubectl create token ACCOUNT` prints"
+            )
+        case 403:
+            return errors.NotAllowed(detail)
+        case 404 if problem.detail not in {"", "Not Found"}:
+            return errors.NotThere(detail)
+        case 404:
+            return errors.ServiceAway(
+                f"this gpupack-api has no call {path}; upgrade it, or use an older gpupack"
+            )
+        case _:
+            return errors.ServiceAway(f"the REST API cannot answer {path} now: {detail}")

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes as the REST API tells them, for who may not read GPUNodes.
+
+GPUNodes are of the whole cluster, which roles in one namespace do not cover. The REST API shows the
+cluster as a whole to every user that the API server knows.
+"""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+from gpupack_cli import errors
+from gpupack_cli.answers import Node, Nodes
+from gpupack_cli.notes import note
+from gpupack_cli.rest import Rest
+from gpupack_cli.session import Session
+from gpupack_kube.client import Api
+from gpupack_kube.errors import Refused
+
+T = TypeVar("T")
+
+PAGE: Final = 5000
+SHOWN: Final = 20
+NOT_TOLD: Final = "drivers, agents, causes and reasons of maintenance are not told there"
+
+
+async def read_or_asked(
+    session: Session,
+    api: Api,
+    read: Callable[[], Awaitable[T]],
+    asked: Callable[[Rest], Awaitable[T]],
+) -> T:
+    """What stands in GPUNodes; for who may not read them, what the REST API tells.
+
+    Raises:
+        NotAllowed: he may not, and the REST API cannot be asked either.
+        CliError, KubeError: as `read` and `asked` do.
+    """
+    try:
+        return await read()
+    except Refused as refusal:
+        if refusal.status != HTTPStatus.FORBIDDEN:
+            raise
+        try:
+            async with session.rest(api) as rest:
+                found = await asked(rest)
+        except (errors.ServiceAway, errors.NotAllowed, errors.SettingsWrong) as error:
+            raise errors.NotAllowed(
+                f"{errors.of_kube(refusal)}; and the REST API cannot be asked instead: {error}"
+            ) from refusal
+        note(f"told by the REST API, since {refusal.said}; {NOT_TOLD}")
+        return found
+
+
+async def all_nodes(rest: Rest) -> list[Node]:
+    """Page by page, by name; raises CliError."""
+    found, after = list[Node](), ""
+    while True:
+        page = await rest.get("nodes", Nodes, limit=PAGE, after=after)
+        found += page.nodes
+        after = page.next
+        if not after:
+            return found
+
+
+async def one_node(rest: Rest, name: str) -> Node:
+    """The node of that name.
+
+    Raises:
+        NotThere: there is none; it names those that there are.
+        CliError: the API does not answer.
+    """
+    nodes = await all_nodes(rest)
+    for each in nodes:
+        if each.node_name == name:
+            return each
+    raise no_node(name, [each.node_name for each in nodes])
+
+
+def no_node(name: str, there: list[str]) -> errors.NotThere:
+    """There is none of that name."""
+    more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
+    return errors.NotThere(
+        f"there is no node {name!r} with GPUs; there are: "
+        f"{', '.join(there[:SHOWN]) or 'none'}{more}"
+    )

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Another program for a GPUJob that exists: a higher revision, which runs on the same GPUs."""
+
+from http import HTTPStatus
+from typing import Final
+
+from gpupack_cli.errors import InputWrong, NotThere
+from gpupack_cli.job_manifest import owned_by
+from gpupack_crds import names
+from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_kube import objects
+from gpupack_kube.client import Api
+from gpupack_kube.errors import Conflict, NotFound, Refused
+from gpupack_kube.objects import Json
+from gpupack_kube.resources import CONFIG_MAPS, Resource
+
+MOST_TRIES: Final = 5
+"""The operator writes the same object."""
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class WholeJob(objects.Object, frozen=True):
+    """A GPUJob with all that its spec says: what is no more said is taken out by name."""
+
+    spec: Json = {}
+    status: Json = {}
+
+
+WHOLE_JOBS: Final = Resource(names.API_PREFIX, "gpujobs", WholeJob)
+
+
+async def revise(api: Api, name: str, manifest: Json, config: Json | None) -> GpuJob:
+    """Have the job run what the manifest's template says; scripts go with the job.
+
+    Raises:
+        NotThere: there is no such job.
+        InputWrong: it has ended.
+        KubeError: the API server does not take it; nothing is left behind.
+    """
+    namespace, template = manifest["metadata"]["namespace"], manifest["spec"]["template"]
+    job = await _running(api, name, namespace)
+    scripts = None
+    if config is not None:
+        owner = owned_by({"metadata": {"name": name, "uid": job.metadata.uid}})
+        config["metadata"] |= owner["metadata"]
+        scripts = (await api.create(CONFIG_MAPS, config, namespace=namespace)).metadata
+    try:
+        return await _write(api, job, template)
+    except Refused as error:
+        # Of all else nobody knows whether it was written; then the scripts go with the job.
+        if scripts is not None and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            await api.delete(CONFIG_MAPS, scripts.name, namespace=namespace, uid=scripts.uid)
+        raise
+
+
+async def _write(api: Api, job: WholeJob, template: Json) -> GpuJob:
+    (namespace, name), uid, tries = job.key, job.metadata.uid, MOST_TRIES
+    while True:
+        tries -= 1
+        spec: Json = {
+            "revision": job.spec.get("revision", 0) + 1,
+            "workload": None,
+            "template": _instead(job.spec.get("template", {}), template),
+        }
+        of_version = {"uid": uid, "resourceVersion": job.metadata.resource_version}
+        patch = {"metadata": of_version, "spec": spec}
+        try:
+            return await api.merge(GPUJOBS, name, patch, namespace=namespace)
+        except Conflict:
+            if not tries:
+                raise
+        job = await _running(api, name, namespace)
+        if job.metadata.uid != uid:
+            raise NotThere(f"GPUJob {namespace}/{name} is another by now")
+
+
+async def _running(api: Api, name: str, namespace: str) -> WholeJob:
+    try:
+        job = await api.get(WHOLE_JOBS, name, namespace=namespace)
+    except NotFound as error:
+        raise NotThere(f"there is no GPUJob {namespace}/{name}") from error
+    phase = job.status.get("phase", "")
+    if phase in ENDED:
+        raise InputWrong(f"GPUJob {namespace}/{name} has ended ({phase}); submit a new one")
+    return job
+
+
+def _instead(old: Json, new: Json) -> Json:
+    """The merge patch that makes one of the other."""
+    both = {
+        key: _instead(old[key], value)
+        if isinstance(value, dict) and isinstance(old.get(key), dict)
+        else value
+        for key, value in new.items()
+    }
+    return dict.fromkeys(old.keys() - new.keys()) | both

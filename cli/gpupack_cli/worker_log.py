@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log of one worker's pod, from its first line to its last.
+
+    pod has a node ─► asked again and again until its container has started ─► lines as they come
+                          ▲                                                        │
+                          └── connection lost, or nothing said for a minute ◄──────┤
+                                                                                   ▼
+                                   the stream ended: has the container, too? it is read once more
+
+The log is asked for before the API server knows that the container runs: the kubelet knows sooner.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from gpupack_cli.log_position import LogPosition
+from gpupack_cli.log_sink import LogSink
+from gpupack_cli.notes import note
+from gpupack_crds import names
+from gpupack_kube import errors, lines
+from gpupack_kube.client import Api
+from gpupack_kube.objects import Pod
+from gpupack_kube.resources import PODS
+
+SILENCE_SECONDS: Final = 60.0
+"""After so long the log is asked for anew: its connection may have no other end."""
+
+START_PAUSES: Final = (0.05,) * 20 + (0.1,) * 40 + (0.5,) * 60
+"""Between two questions for a container that has not started, seconds; then the last one."""
+LATE_PAUSE: Final = 2.0
+
+LOST_PAUSE: Final = 1.0
+
+PASSING: Final = frozenset({429, 500, 502, 503, 504})
+"""Refusals that say nothing of what was asked: the server, or the kubelet behind it, is busy."""
+
+
+class WorkerLog:
+    """Follows one pod.
+
+    Args:
+        api: where the log is asked for.
+        pod: of the worker.
+        sink: takes its lines.
+        prefix: stands before each.
+        over: whether the pod's container has ended, or the pod is gone, as far as is known.
+        tail: begin with so many of the last lines; None: with the first.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        pod: Pod,
+        sink: LogSink,
+        *,
+        prefix: str,
+        over: Callable[[], bool],
+        tail: int | None = None,
+    ) -> None:
+        self._api, self._pod, self._sink, self._prefix = api, pod, sink, prefix
+        self._over, self._tail = over, tail
+        self._position = LogPosition()
+        self._path = PODS.path(
+            pod.metadata.name, namespace=pod.metadata.namespace, subresource="log"
+        )
+
+    async def follow(self) -> None:
+        """Until the container has ended and its last line was written.
+
+        Raises:
+            KubeError: the log may not be read.
+        """
+        pauses, lost, ended = iter(START_PAUSES), 0, False
+        while True:
+            ended = ended or self._over()
+            try:
+                await self._read(follow=not ended)
+                lost = 0
+            except (errors.NotFound, errors.Invalid) as error:
+                # Not found: the pod is gone, or its kubelet has yet to hear of it.
+                if ended:
+                    return
+                await asyncio.sleep(next(pauses, LATE_PAUSE))
+                ended = isinstance(error, errors.NotFound) and await self._has_ended()
+                continue
+            except (errors.Unreachable, errors.Refused) as error:
+                require_passing(error)
+                lost += 1
+                # The first silence may well be the program's own.
+                if lost == (2 if isinstance(error.__cause__, TimeoutError) else 1):
+                    note("the connection was lost; it is tried again")
+                await asyncio.sleep(LOST_PAUSE)
+                continue
+            if ended:
+                return
+            # Of a container that ends while its log is opened, the kubelet may send none of it: it
+            # is read once more.
+            ended = await self._has_ended()
+
+    async def show(self) -> None:
+        """Write what there is now.
+
+        Raises:
+            KubeError: there is none yet, or it may not be read.
+        """
+        await self._read(follow=False)
+
+    async def _read(self, *, follow: bool) -> None:
+        begin = {} if self._tail is None else {"tailLines": str(self._tail)}
+        query = {
+            "container": names.WORKER_CONTAINER,
+            "timestamps": "true",
+            **({"follow": "true"} if follow else {}),
+            **(self._position.query or begin),
+        }
+        self._position.resume()
+        stream = self._api.follow(self._path, silence_seconds=SILENCE_SECONDS, **query)
+        async with contextlib.aclosing(stream):
+            async for line in stream:
+                text = line.head if isinstance(line, lines.LongLine) else line
+                fresh = self._position.fresh(text)
+                if fresh is None:
+                    continue
+                if isinstance(line, lines.LongLine):
+                    fresh += f" … {line.size - len(line.head)} bytes more".encode()
+                await self._sink.write(self._prefix, fresh)
+
+    async def _has_ended(self) -> bool:
+        """Whether the stream ended because the container did."""
+        try:
+            pod = await self._api.get(
+                PODS, self._pod.metadata.name, namespace=self._pod.metadata.namespace
+            )
+        except errors.NotFound:
+            return True
+        except (errors.Unreachable, errors.Refused) as error:
+            require_passing(error)
+            return False
+        return pod.metadata.uid != self._pod.metadata.uid or ended(pod)
+
+
+def require_passing(error: errors.KubeError) -> None:
+    """Raise it again, unless the same question may be answered later."""
+    if isinstance(error, errors.Refused) and error.status not in PASSING:
+        raise error
+
+
+def ended(pod: Pod) -> bool:
+    """Whether its worker's container will print nothing more."""
+    return pod.finished or exit_status(pod) is not None
+
+
+def exit_status(pod: Pod) -> int | None:
+    """What its worker ended with; None: it has not."""
+    for each in pod.status.container_statuses:
+        if each.name == names.WORKER_CONTAINER and each.state.terminated is not None:
+            return each.state.terminated.exit_code
+    return None
+
+
+def worker_index(pod: Pod) -> int:
+    """Which worker of its job it is; those of extra workers have the label, too."""
+    text = pod.metadata.labels.get(names.INDEX_LABEL, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def attempt_number(pod: Pod) -> int:
+    """Of which attempt it is."""
+    text = pod.metadata.labels.get(names.ATTEMPT_LABEL, "")
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of objects that a user writes, as callbacks of options and arguments.
+
+A name becomes a part of an address: one with a slash, or none at all, would be of something else.
+"""
+
+import re
+from typing import Final
+
+import click
+
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def name(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """A name that is there where anything is written."""
+    return None if value is None else _required(value, _NAME)
+
+
+def name_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    """The same; empty: none is named."""
+    return value and _required(value, _NAME)
+
+
+def namespace_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    """A namespace, which has no dots and 63 characters at most; empty: none is named."""
+    return value and _required(value, _LABEL)
+
+
+def _required(value: str, form: re.Pattern[str]) -> str:
+    if form.fullmatch(value):
+        return value
+    fix = "write small letters, digits and hyphens"
+    if "/" in value:
+        fix = "write the name alone, and the namespace of a job by -n"
+    raise click.BadParameter(f"{value[:63]!r} is no name; {fix}")

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend `cluster`: what the REST API answers and holds."""
+
+import contextlib
+import datetime as dt
+import time
+import uuid
+from typing import Any, Final
+
+import msgspec
+
+from gpupack.allocation import Allocation
+from gpupack.backend import Patience, Workload
+from gpupack.cluster.calls import Calls
+from gpupack.errors import CallRefused, GpupackError, NotEnoughGpus, Unsupported
+from gpupack.training_config import TrainingGPUConfig
+from gpupack.views import (
+    SIMULATED_UUID,
+    ClusterStatus,
+    GPUResourceStatus,
+    Validation,
+    WorkerGpus,
+)
+
+PAGE: Final = 500
+LOOK_SECONDS: Final = 1.0
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class _GpuConfig(msgspec.Struct, frozen=True):
+    workers: tuple[WorkerGpus, ...] = ()
+    environment: dict[str, str] = {}
+
+
+class _Allocated(msgspec.Struct, frozen=True):
+    """What `allocate` and `allocations/…` answer."""
+
+    success: bool
+    allocation_id: str
+    gpu_config: _GpuConfig
+    phase: str = ""
+    message: str = ""
+    expires: dt.datetime | None = None
+
+
+class _Page(msgspec.Struct, frozen=True):
+    nodes: tuple[GPUResourceStatus, ...]
+    next: str = ""
+
+
+class ClusterBackend:
+    """Implements Backend.
+
+    Args:
+        calls: of the server; they are closed with this.
+        namespace: whose quota allocations count against; empty: the service account's own.
+    """
+
+    name: Final = "cluster"
+
+    def __init__(self, calls: Calls, *, namespace: str) -> None:
+        self._calls, self._namespace = calls, namespace
+
+    def status(self) -> ClusterStatus:
+        """What is free and what is given out."""
+        return self._calls.get("status", ClusterStatus)
+
+    def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[GPUResourceStatus]:
+        """All pages of nodes that have such a GPU."""
+        found: list[GPUResourceStatus] = []
+        query = {"gpu_type": gpu_type, "min_memory_gb": min_memory_gb, "limit": PAGE}
+        page = self._calls.get("nodes", _Page, **query)
+        found += page.nodes
+        while page.next:
+            page = self._calls.get("nodes", _Page, **query, after=page.next)
+            found += page.nodes
+        return found
+
+    def validate(self, config: TrainingGPUConfig) -> Validation:
+        """Whether the cluster could serve it; quotas and who waits are not looked at."""
+        return self._calls.post("validate", Validation, _asked(config))
+
+    def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
+        """Hold GPUs by a GPUJob that does nothing, until it is released or its time is over."""
+        body = _asked(config) | {"seconds": patience.hold_seconds}
+        if self._namespace:
+            body["namespace"] = self._namespace
+        until = time.monotonic() + patience.timeout_seconds
+        made = self._made(body)
+        try:
+            held = self._settled(made, config, until, patience)
+        except BaseException:
+            self._give_up(made.allocation_id)
+            raise
+        return self._allocation(held, config)
+
+    def release(self, allocation_id: str) -> None:
+        """Give it back; that it has ended already is no error."""
+        self._calls.delete(f"allocations/{allocation_id}")
+
+    def run(self, allocation_id: str, workload: Workload) -> None:
+        """Returns once it is written; what runs is stopped, and it begins on the same GPUs."""
+        body = {
+            "image": workload.image,
+            "command": list(workload.command),
+            "environment": dict(workload.environment),
+            "non_root": workload.non_root,
+        }
+        path = f"allocations/{allocation_id}/workload"
+        self._calls.post(path, _Allocated, body, key=uuid.uuid4().hex)
+
+    def close(self) -> None:
+        """Let go of the server; what is held stays held until its time is over."""
+        self._calls.close()
+
+    def _made(self, body: dict[str, Any]) -> _Allocated:
+        """What is interrupted, or has no answer, may have been made: its key tells its name."""
+        key = uuid.uuid4().hex
+        try:
+            return self._calls.post("allocate", _Allocated, body, key=key)
+        except CallRefused:
+            raise
+        except BaseException:
+            with contextlib.suppress(GpupackError):
+                made = self._calls.post("allocate", _Allocated, body, key=key)
+                self.release(made.allocation_id)
+            raise
+
+    def _settled(
+        self, made: _Allocated, config: TrainingGPUConfig, until: float, patience: Patience
+    ) -> _Allocated:
+        """As soon as it holds its GPUs.
+
+        Raises:
+            NotEnoughGpus: it has ended, or does not hold them in time.
+        """
+        seen = made
+        while not seen.success:
+            left = until - time.monotonic()
+            if seen.phase in ENDED:
+                raise NotEnoughGpus(f"{seen.allocation_id} has ended: {seen.message}")
+            if left <= 0 or patience.stop.wait(min(LOOK_SECONDS, left)):
+                never = left <= 0 and self._never(config)
+                said = seen.message or f"{seen.allocation_id} waits for its GPUs"
+                raise NotEnoughGpus(said, never=never)
+            seen = self._calls.get(f"allocations/{seen.allocation_id}", _Allocated)
+        return seen
+
+    def _never(self, config: TrainingGPUConfig) -> bool:
+        """Whether waiting longer is in vain.
+
+        Asked at the end of the waiting and no sooner: nodes may be added meanwhile.
+        """
+        try:
+            return not self.validate(config).valid
+        except GpupackError:
+            return False
+
+    def _give_up(self, allocation_id: str) -> None:
+        """As well as it can be: its time ends it otherwise."""
+        try:
+            self.release(allocation_id)
+        except GpupackError as error:
+            raise NotEnoughGpus(
+                f"{allocation_id} may hold GPUs until its time is over; it could not be released: "
+                f"{error}"
+            ) from error
+
+    def _allocation(self, held: _Allocated, config: TrainingGPUConfig) -> Allocation:
+        workers = held.gpu_config.workers
+        first = workers[0].device_uuids if workers else ()
+        simulated = any(each.startswith(SIMULATED_UUID) for each in first)
+        return Allocation(
+            allocation_id=held.allocation_id,
+            config=config,
+            workers=workers,
+            environment=held.gpu_config.environment
+            | {"GPUPACK_DEVICES": ",".join(first), "GPUPACK_SIMULATED": str(simulated).lower()},
+            give_back=lambda: self.release(held.allocation_id),
+            simulated=simulated,
+            expires=held.expires,
+        )
+
+
+def _asked(config: TrainingGPUConfig) -> dict[str, Any]:
+    """The body of `validate`, and all but namespace and time of `allocate`'s.
+
+    Raises:
+        Unsupported: the REST API holds whole GPUs alone.
+    """
+    if config.is_share:
+        raise Unsupported(
+            "compute_ratio below 1: the REST API holds whole GPUs; submit a GPUJob with `share`, "
+            "or take GPUs of this machine (backend this-machine)"
+        )
+    return {
+        "gpu_count": config.gpu_count,
+        "gpu_type": config.gpu_type,
+        "memory_gb": config.memory_gb,
+        "distributed_training": config.distributed_training,
+        "mixed_precision": config.mixed_precision,
+    }

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of the REST API: answers as types, refusals as errors, what is lost asked for again.
+
+Every call can be repeated: reads and deletes by what they are, `allocate` by its Idempotency-Key.
+"""
+
+import ssl
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+import tenacity
+
+from gpupack.cluster.places import Endpoint
+from gpupack.errors import CallRefused, ServerNotFound, ServerUnreachable
+
+PREFIX: Final = "/api/v1/gpu/"
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 30.0
+"""`allocate` takes eight."""
+
+TRIES: Final = 6
+LONGEST_PAUSE_SECONDS: Final = 5.0
+LATER: Final = frozenset({429, 502, 503, 504})
+UNAUTHORIZED: Final = 401
+NOT_FOUND: Final = 404
+
+T = TypeVar("T")
+
+
+class Problem(msgspec.Struct):
+    """What was wrong (RFC 9457)."""
+
+    title: str = ""
+    detail: str = ""
+    field: str = ""
+    value: str = ""
+    fix: str = ""
+
+
+class _Later(Exception):
+    """The server asks to be called again."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__(answer.status_code)
+        self.answer = answer
+
+    @property
+    def pause_seconds(self) -> float:
+        told = self.answer.headers.get("Retry-After", "")
+        return min(float(told), LONGEST_PAUSE_SECONDS) if told.isdigit() else 0.0
+
+
+class Calls:
+    """One server's calls; may be made from several threads.
+
+    Args:
+        endpoint: where it is, and who calls.
+        transport: of httpx; None: its own.
+    """
+
+    def __init__(self, endpoint: Endpoint, transport: httpx.BaseTransport | None = None) -> None:
+        self._endpoint = endpoint
+        self._address = "the REST API"
+        """As it was last, for messages."""
+        self._http = httpx.Client(
+            verify=endpoint.trusted,
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            transport=transport,
+            # A proxy knows neither our loopback nor the cluster's Services, and sees the token.
+            trust_env=not endpoint.direct,
+        )
+
+    def get(self, path: str, kind: type[T], **query: Any) -> T:
+        """Ask for something.
+
+        Raises:
+            ServerUnreachable: it does not answer, or with something else.
+            CallRefused: it refuses.
+        """
+        asked = {name: value for name, value in query.items() if value}
+        return self._decoded(self._call("GET", path, params=asked), kind)
+
+    def post(self, path: str, kind: type[T], body: Any, *, key: str = "") -> T:
+        """Send something; with a key it is done once, however often it is sent.
+
+        Raises:
+            ServerUnreachable: it does not answer, or with something else.
+            CallRefused: it refuses.
+        """
+        headers = {"Idempotency-Key": key} if key else {}
+        return self._decoded(self._call("POST", path, json=body, headers=headers), kind)
+
+    def delete(self, path: str) -> None:
+        """Remove something; that it is gone already is no error.
+
+        Raises:
+            ServerUnreachable: it does not answer, or with something else.
+            CallRefused: it refuses.
+        """
+        try:
+            self._call("DELETE", path)
+        except CallRefused as error:
+            if error.status != NOT_FOUND:
+                raise
+
+    def close(self) -> None:
+        """Let go of connections, and of what was opened to reach the server."""
+        self._http.close()
+        self._endpoint.close()
+
+    def _call(self, method: str, path: str, **given: Any) -> httpx.Response:
+        trying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type((httpx.TransportError, _Later)),
+            stop=tenacity.stop_after_attempt(TRIES),
+            wait=_pause,
+            reraise=True,
+        )
+        try:
+            answer = trying(self._once, method, path, **given)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        except _Later as error:
+            answer = error.answer
+        if answer.is_success:
+            return answer
+        raise self._refused(answer)
+
+    def _once(self, method: str, path: str, **given: Any) -> httpx.Response:
+        answer = self._sent(method, path, **given)
+        if answer.status_code == UNAUTHORIZED and self._endpoint.forget():
+            answer = self._sent(method, path, **given)
+        if answer.status_code in LATER:
+            raise _Later(answer)
+        return answer
+
+    def _sent(self, method: str, path: str, **given: Any) -> httpx.Response:
+        headers = {**given.pop("headers", {}), **self._authorization()}
+        self._address = self._endpoint.address()
+        url = f"{self._address}{PREFIX}{path}"
+        return self._http.request(method, url, headers=headers, **given)
+
+    def _authorization(self) -> dict[str, str]:
+        if self._endpoint.token is None:
+            return {}
+        try:
+            token = self._endpoint.token().strip()
+            token.encode("ascii")
+        except (OSError, ValueError) as error:
+            raise ServerNotFound(
+                f"the token cannot be read: {error}; set GPUPACK_TOKEN to what "
+                "`kubectl create token ACCOUNT` prints"
+            ) from error
+        return {"Authorization": f"Bearer {token}"}
+
+    def _decoded(self, answer: httpx.Response, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ServerUnreachable(
+                f"{self._address} answers {answer.request.url.path} as no gpupack-api "
+                f"does: {error}; is GPUPACK_SERVER its address, and the server as new as this "
+                "library?"
+            ) from error
+
+    def _refused(self, answer: httpx.Response) -> Exception:
+        try:
+            problem = msgspec.json.decode(answer.content, type=Problem)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return ServerUnreachable(
+                f"{self._address} answers with status {answer.status_code} and nothing "
+                "that a gpupack-api says; is GPUPACK_SERVER its address?"
+            )
+        said = problem.detail or problem.title or f"status {answer.status_code}"
+        if problem.field:
+            said = f"{problem.field}: {problem.value!r}: {said}"
+        if problem.fix and problem.fix not in said:
+            said += f"; {problem.fix}"
+        if answer.status_code == UNAUTHORIZED:
+            said += "; set GPUPACK_TOKEN to what `kubectl create token ACCOUNT` prints"
+        return CallRefused(
+            said,
+            status=answer.status_code,
+            field=problem.field,
+            value=problem.value,
+            fix=problem.fix,
+        )
+
+    def _unreachable(self, error: httpx.HTTPError) -> ServerUnreachable:
+        fix = "is it running, and GPUPACK_SERVER its address?"
+        if isinstance(error.__cause__ and error.__cause__.__cause__, ssl.SSLCertVerificationError):
+            fix = "name a file with the ca.crt of secret gpupack-api-tls in GPUPACK_CA"
+        elif self._endpoint.token is None and isinstance(error, _HUNG_UP):
+            fix = (
+                "perhaps it does not take your client certificate: is it of this cluster, and has "
+                "it not ended?"
+            )
+        said = str(error) or type(error).__name__
+        return ServerUnreachable(f"{self._address} does not answer: {said}; {fix}")
+
+
+_HUNG_UP: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+"""How it looks that a server does not take a client certificate: it says nothing of why."""
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    """As the server says; else a little, twice as long each time, at random."""
+    error = state.outcome.exception() if state.outcome else None
+    told = error.pause_seconds if isinstance(error, _Later) else 0.0
+    return told or _BACKOFF(state)
+
+
+_BACKOFF: Final = tenacity.wait_random_exponential(multiplier=0.2, max=LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The REST API through kubectl: a port of loopback, forwarded for as long as it is used."""
+
+import atexit
+import base64
+import collections
+import json
+import os
+import selectors
+import shutil
+import signal
+import ssl
+import subprocess
+import threading
+from collections.abc import Mapping
+from typing import IO, Any, Final
+
+from gpupack.cluster.places import (
+    Endpoint,
+    ProgramToken,
+    own_token,
+    present,
+    token_of_user,
+)
+from gpupack.cluster.tether import CERTIFICATES, HTTPS, forwarded_port, lacks_port, tethered
+from gpupack.errors import ServerNotFound
+
+SYSTEM_NAMESPACE: Final = "gpupack-system"
+START_SECONDS: Final = 20.0
+END_SECONDS: Final = 5.0
+
+
+def through_kubectl(environ: Mapping[str, str], trusted: ssl.SSLContext | None) -> Endpoint:
+    """Forward a port.
+
+    Args:
+        environ: with KUBECONFIG and PATH.
+        trusted: what the certificate is checked by; None: the secret gpupack-api-tls.
+
+    Raises:
+        ServerNotFound: there is no kubectl, no kubeconfig, no such service, or neither a token nor
+            a client certificate that it takes.
+    """
+    kubectl = shutil.which("kubectl", path=environ.get("PATH"))
+    if kubectl is None:
+        raise ServerNotFound(
+            "nothing says where the cluster's REST API is: set GPUPACK_SERVER, or install kubectl, "
+            "through which it is reached"
+        )
+    view = ("config", "view", "--raw", "--minify", "--flatten", "-o=json")
+    config = json.loads(_told(kubectl, environ, *view))
+    user = _first(config, "users", "user")
+    trusted = trusted or _trusted(kubectl, environ)
+    token = own_token(environ)
+    shows = token is None and present(trusted, user)
+    if not shows:
+        token = token or token_of_user(user, environ)
+    forwarding = Forwarding(kubectl, environ, CERTIFICATES if shows else HTTPS)
+    return Endpoint(
+        address=forwarding.address,
+        trusted=trusted,
+        token=token,
+        namespace=_first(config, "contexts", "context").get("namespace") or "default",
+        close=forwarding.close,
+        forget=token.forget if isinstance(token, ProgramToken) else lambda: False,
+        direct=True,
+    )
+
+
+def _first(config: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
+    """Of the current context there is one of each."""
+    found = config.get(kind) or [{}]
+    return dict(found[0].get(name) or {})
+
+
+def _trusted(kubectl: str, environ: Mapping[str, str]) -> ssl.SSLContext:
+    path = r"jsonpath={.data.ca\.crt}"
+    try:
+        secret = _told(
+            kubectl,
+            environ,
+            f"-n={SYSTEM_NAMESPACE}",
+            "get",
+            "secret",
+            "gpupack-api-tls",
+            "-o",
+            path,
+        )
+    except ServerNotFound as error:
+        raise _uncertain(error) from error
+    if not secret.strip():
+        # An empty text would be taken for the system's own certificates.
+        raise _uncertain("the secret has no ca.crt")
+    try:
+        return ssl.create_default_context(cadata=base64.b64decode(secret).decode())
+    except (ValueError, ssl.SSLError) as error:
+        raise _uncertain(error) from error
+
+
+def _uncertain(why: object) -> ServerNotFound:
+    return ServerNotFound(
+        f"the REST API's certificate cannot be checked ({why}); name a file with the ca.crt of "
+        f"secret {SYSTEM_NAMESPACE}/gpupack-api-tls in GPUPACK_CA"
+    )
+
+
+def _told(kubectl: str, environ: Mapping[str, str], *arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603 - a program of the user's own, arguments as a list
+        [kubectl, *arguments], env=dict(environ), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ServerNotFound(
+            f"kubectl {arguments[0]}: {done.stderr.strip()}; set GPUPACK_SERVER to reach the REST "
+            "API without kubectl"
+        )
+    return done.stdout
+
+
+class Forwarding:
+    """A `kubectl port-forward` for as long as it is open; one that ended begins anew when asked.
+
+    Args:
+        kubectl: its path.
+        environ: of the process.
+        service_port: to which of the service's ports.
+
+    Raises:
+        ServerNotFound: it does not reach the service, or that has no such port.
+    """
+
+    def __init__(self, kubectl: str, environ: Mapping[str, str], service_port: int = HTTPS) -> None:
+        self._kubectl, self._environ = kubectl, dict(environ)
+        self._service_port = service_port
+        self._of_process = os.getpid()
+        self._beginning = threading.Lock()
+        self._running, self._port = self._begun()
+        atexit.register(self.close)
+
+    def address(self) -> str:
+        """Where it leads from, on loopback.
+
+        Raises:
+            ServerNotFound: it ended, and does not reach the service any more.
+        """
+        with self._beginning:
+            if self._of_process == os.getpid() and self._running.poll() is not None:
+                _let_go(self._running)
+                self._running, self._port = self._begun()
+            return f"https://localhost:{self._port}"
+
+    def close(self) -> None:
+        """End it; a process that was forked since leaves it to its parent."""
+        if self._of_process != os.getpid():
+            return
+        atexit.unregister(self.close)
+        _signal(self._running, signal.SIGTERM)
+        try:
+            self._running.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            _signal(self._running, signal.SIGKILL)
+            self._running.wait()
+        _let_go(self._running)
+
+    def _begun(self) -> "tuple[subprocess.Popen[str], int]":
+        forward = ("port-forward", "service/gpupack-api", f":{self._service_port}")
+        begun = subprocess.Popen(  # noqa: S603 - as above
+            tethered(self._kubectl, f"-n={SYSTEM_NAMESPACE}", *forward),
+            env=self._environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Ctrl-C is the program's alone, which has GPUs to give back through here.
+            process_group=0,
+        )
+        return begun, _port(begun)
+
+
+def _port(forwarding: "subprocess.Popen[str]") -> int:
+    assert forwarding.stdout is not None  # noqa: S101 - it is a pipe
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(forwarding.stdout, selectors.EVENT_READ)
+        ready = waiting.select(START_SECONDS)
+    port = forwarded_port(forwarding.stdout.readline()) if ready else None
+    if port is not None:
+        # It tells of each connection, and stops where nobody reads that.
+        for stream in filter(None, (forwarding.stdout, forwarding.stderr)):
+            threading.Thread(target=_read, args=(stream,), daemon=True).start()
+        return port
+    _signal(forwarding, signal.SIGKILL)
+    _, said = forwarding.communicate()
+    if lacks_port(said):
+        raise ServerNotFound(
+            "the REST API takes no client certificates, and the kubeconfig's user has no token; "
+            "set GPUPACK_TOKEN to what `kubectl create token ACCOUNT` prints, or install the chart "
+            "with api.clientCertificates.enabled=true"
+        )
+    raise ServerNotFound(
+        f"kubectl does not reach service {SYSTEM_NAMESPACE}/gpupack-api: "
+        f"{said.strip() or f'no answer within {START_SECONDS:g} s'}; is the chart installed with "
+        "api.enabled=true?"
+    )
+
+
+def _signal(forwarding: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    """To the shell, kubectl and what holds them: the group that they were begun in."""
+    if forwarding.poll() is None:
+        os.killpg(forwarding.pid, number)
+
+
+def _let_go(forwarding: "subprocess.Popen[str]") -> None:
+    """Close the pipe that held it."""
+    if forwarding.stdin is not None:
+        forwarding.stdin.close()
+
+
+def _read(stream: IO[str]) -> None:
+    """To its end."""
+    with stream:
+        collections.deque(stream, 0)

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow and PyTorch on the GPUs that a process was given; imported when they are needed."""
+
+from gpupack.frameworks.pytorch import PyTorchGPUIntegration
+from gpupack.frameworks.tensorflow import TensorFlowGPUIntegration
+from gpupack.manager import GPUResourceManager
+
+__all__ = [
+    "PyTorchGPUIntegration",
+    "TensorFlowGPUIntegration",
+    "get_pytorch_gpu_integration",
+    "get_tensorflow_gpu_integration",
+]
+
+
+def get_tensorflow_gpu_integration(
+    manager: GPUResourceManager | None = None,
+) -> TensorFlowGPUIntegration:
+    """TensorFlow on GPUs of this manager; None: of the one that the process shares."""
+    return TensorFlowGPUIntegration(manager)
+
+
+def get_pytorch_gpu_integration(manager: GPUResourceManager | None = None) -> PyTorchGPUIntegration:
+    """PyTorch on GPUs of this manager; None: of the one that the process shares."""
+    return PyTorchGPUIntegration(manager)

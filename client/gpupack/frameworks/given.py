@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which GPUs this process is to use: those it was given already, or some that it takes now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gpupack.allocation import Allocation
+from gpupack.errors import CpuFallbackWarning, GpupackError, Unsupported, warn
+from gpupack.manager import GPUResourceManager
+from gpupack.process_setup import Visible
+from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB, TrainingGPUConfig
+
+GIVEN: Final = "GPUPACK_DEVICES"
+RANKS: Final = "WORLD_SIZE"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """GPUs that the process is to see; none: it computes on the CPU.
+
+    Attributes:
+        visible: in the order of CUDA's numbers.
+        simulated: nothing computes on them.
+        allocation: that was made for this; None: they were given before.
+    """
+
+    visible: tuple[Visible, ...] = ()
+    simulated: bool = False
+    allocation: Allocation | None = None
+
+
+def gpus_for(
+    manager: GPUResourceManager,
+    config: TrainingGPUConfig,
+    allocation: Allocation | None,
+    environ: Mapping[str, str],
+) -> Given:
+    """Those of the allocation; else those that the environment names; else some of this machine.
+
+    Where there are none the process goes on without, and CpuFallbackWarning says why.
+
+    Raises:
+        Unsupported: one of several ranks was started without GPUs; each would take all of them.
+    """
+    if allocation is not None:
+        return _described(manager, allocation.environment, allocation)
+    if environ.get(GIVEN):
+        return _described(manager, environ, None)
+    if int(environ.get(RANKS) or 1) > 1:
+        raise Unsupported(
+            f"this is one of {environ[RANKS]} ranks, and {GIVEN} names no GPUs; allocate them "
+            "before torchrun is started, and start it with the allocation's environment"
+        )
+    return _taken(manager, config)
+
+
+def warn_of_cpu(why: str) -> None:
+    """Say that the process computes on the CPU."""
+    warn(f"computing on the CPU: {why}", CpuFallbackWarning)
+
+
+def _taken(manager: GPUResourceManager, config: TrainingGPUConfig) -> Given:
+    if manager.backend.name != "this-machine":
+        warn_of_cpu(
+            "GPUs of a cluster are used by the pods of a GPUJob, or by a process on their node "
+            "that is given an allocation"
+        )
+        return Given()
+    try:
+        allocation = manager.allocate_gpu_resources(config)
+    except GpupackError as error:
+        warn_of_cpu(str(error))
+        return Given()
+    return _described(manager, allocation.environment, allocation)
+
+
+def _described(
+    manager: GPUResourceManager, environ: Mapping[str, str], allocation: Allocation | None
+) -> Given:
+    uuids = [
+        each for each in environ.get(GIVEN, environ["CUDA_VISIBLE_DEVICES"]).split(",") if each
+    ]
+    known = _known(manager)
+    share = int(environ.get("GPUPACK_DEVICE_PERCENT") or 100) < 100  # noqa: PLR2004 - percent
+    limit = int(environ.get("GPUPACK_DEVICE_MEMORY_MIB") or 0)
+    return Given(
+        tuple(_visible(each, known, limit if share else 0) for each in uuids),
+        simulated=environ.get("GPUPACK_SIMULATED") == "true",
+        allocation=allocation,
+    )
+
+
+def _visible(uuid: str, known: Mapping[str, tuple[str, int]], share_mib: int) -> Visible:
+    model, total = known.get(uuid, ("", 0))
+    if not share_mib:
+        return Visible(uuid, model, total)
+    return Visible(uuid, model, share_mib, total)
+
+
+def _known(manager: GPUResourceManager) -> dict[str, tuple[str, int]]:
+    """Model and MiB by UUID; what is not known limits nothing."""
+    try:
+        nodes = manager.backend.nodes()
+    except GpupackError:
+        return {}
+    return {
+        gpu.uuid: (gpu.gpu_type, int(gpu.memory_gb * BYTES_PER_GB / BYTES_PER_MIB))
+        for node in nodes
+        for gpu in node.devices
+    }

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend `this-machine`."""
+
+import datetime as dt
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+import gpupack_core as core
+from gpupack.allocation import Allocation
+from gpupack.backend import Patience, Workload
+from gpupack.errors import NothingHeld, Unsupported
+from gpupack.host.books import MILLI_PER_PERCENT, Books
+from gpupack.host.inventory import Gpus
+from gpupack.host.ledger import HostLedger, Taken, refused
+from gpupack.host.locked_file import LockedFile
+from gpupack.training_config import PERCENT, TrainingGPUConfig, gigabytes
+from gpupack.views import (
+    AvailableNode,
+    ClusterStatus,
+    DeviceStatus,
+    GPUResourceStatus,
+    Utilization,
+    Validation,
+    WorkerGpus,
+)
+
+
+class HostBackend:
+    """Implements Backend for the GPUs of this machine."""
+
+    name: Final = "this-machine"
+
+    def __init__(self, ledger: HostLedger, gpus: Gpus) -> None:
+        self._ledger, self._gpus = ledger, gpus
+        self._held: dict[str, LockedFile] = {}
+        self._changing = threading.Lock()
+
+    def status(self) -> ClusterStatus:
+        """What is free and what is given out here."""
+        books = self._ledger.books()
+        node = _node_status(books)
+        memory = sum(each.memory_gb for each in node.devices)
+        free = sum(each.free_memory_gb for each in node.devices)
+        available = AvailableNode(
+            node.node_name,
+            node.gpu_type,
+            node.available_gpus,
+            node.memory_per_gpu,
+            node.utilization,
+        )
+        return ClusterStatus(
+            utilization=Utilization(node.utilization, _percent(memory - free, memory)),
+            available_nodes=(available,) if node.available_gpus else (),
+            total_nodes=1 if node.devices else 0,
+            total_gpus=node.total_gpus,
+            available_gpus=node.available_gpus,
+            timestamp=dt.datetime.now(dt.UTC),
+            simulated=node.simulated,
+        )
+
+    def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[GPUResourceStatus]:
+        """This machine, if it has such a GPU."""
+        node = _node_status(self._ledger.books())
+        fits = any(
+            each.memory_gb >= min_memory_gb
+            and (not gpu_type or core.matches_model(gpu_type, each.gpu_type))
+            for each in node.devices
+        )
+        return [node] if fits else []
+
+    def validate(self, config: TrainingGPUConfig) -> Validation:
+        """Whether it fits, and whether it does now; who waits is not looked at."""
+        books = self._ledger.books()
+        decision = self._ledger.decide(books, config)
+        fits = isinstance(decision, core.Placement)
+        return Validation(
+            valid=fits or (isinstance(decision, core.Refusal) and not decision.never),
+            fits_now=fits,
+            workers=1,
+            gpus_per_worker=0 if config.is_share else config.gpu_count,
+            nodes=(str(books.node),) if fits else (),
+            message="" if isinstance(decision, core.Placement) else refused(books, decision),
+        )
+
+    def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
+        """Hold GPUs until they are given back or this process ends."""
+        taken = self._ledger.take(config, patience)
+        name = taken.file.path.stem
+        with self._changing:
+            self._held[name] = taken.file
+        simulated = taken.books.inventory.simulated
+        descriptor = taken.file.descriptor
+        return Allocation(
+            allocation_id=name,
+            config=config,
+            workers=(_worker(taken),),
+            environment=environment_of(taken.placement, simulated=simulated),
+            give_back=lambda: self.release(name),
+            simulated=simulated,
+            pass_fds=() if descriptor is None else (descriptor,),
+        )
+
+    def release(self, allocation_id: str) -> None:
+        """Give it back at once.
+
+        Raises:
+            NothingHeld: this process does not hold it.
+        """
+        with self._changing:
+            file = self._held.pop(allocation_id, None)
+        if file is None:
+            raise NothingHeld(f"{allocation_id}: this process holds no such allocation")
+        file.remove()
+
+    def run(self, allocation_id: str, workload: Workload) -> None:
+        """Nobody but the caller starts processes here.
+
+        Raises:
+            Unsupported: always.
+        """
+        raise Unsupported(
+            f"{allocation_id} is of this machine: start {workload.command[0]} yourself, with "
+            "allocation.environment, and with allocation.pass_fds for it to hold the GPUs too"
+        )
+
+    def close(self) -> None:
+        """Give everything back."""
+        with self._changing:
+            files, self._held = list(self._held.values()), {}
+        for file in files:
+            file.remove()
+        self._gpus.close()
+
+
+def environment_of(placement: core.Placement, *, simulated: bool) -> dict[str, str]:
+    """What a container of gpupack's finds, and what CUDA reads."""
+    first, uuids = placement.devices[0], ",".join(each.uuid for each in placement.devices)
+    return {
+        "CUDA_VISIBLE_DEVICES": uuids,
+        "GPUPACK_DEVICES": uuids,
+        "GPUPACK_DEVICE_PERCENT": str(first.milli // MILLI_PER_PERCENT),
+        "GPUPACK_DEVICE_MEMORY_MIB": str(first.memory),
+        "GPUPACK_DEVICE_ISOLATION": "cooperative" if first.shares else "exclusive",
+        "GPUPACK_SIMULATED": str(simulated).lower(),
+    }
+
+
+def _worker(taken: Taken) -> WorkerGpus:
+    index = {each.uuid: each.index for each in taken.books.inventory.devices}
+    uuids = [each.uuid for each in taken.placement.devices]
+    return WorkerGpus(
+        str(taken.placement.node), tuple(index[uuid] for uuid in uuids), tuple(map(str, uuids))
+    )
+
+
+def _node_status(books: Books) -> GPUResourceStatus:
+    devices = tuple(_devices(books))
+    given = sum(PERCENT - each.free_percent for each in devices)
+    return GPUResourceStatus(
+        node_name=str(books.node),
+        gpu_type=", ".join(sorted({each.gpu_type for each in devices})),
+        total_gpus=len(devices),
+        available_gpus=sum(each.free_percent == PERCENT for each in devices),
+        memory_per_gpu=min((each.memory_gb for each in devices), default=0.0),
+        utilization=_percent(given, len(devices) * PERCENT),
+        devices=devices,
+        simulated=books.inventory.simulated,
+    )
+
+
+def _devices(books: Books) -> Iterator[DeviceStatus]:
+    free = {each.uuid: each for each in books.cluster().free_devices(books.node)}
+    for device in sorted(books.inventory.devices, key=lambda each: each.index):
+        left = free[device.uuid]
+        yield DeviceStatus(
+            index=device.index,
+            uuid=str(device.uuid),
+            gpu_type=device.model,
+            memory_gb=gigabytes(device.memory),
+            free_percent=max(left.milli, 0) / MILLI_PER_PERCENT,
+            free_memory_gb=gigabytes(max(left.memory, 0)),
+            health=device.health.name.title(),
+        )
+
+
+def _percent(part: float, whole: float) -> float:
+    return round(part * PERCENT / whole, 1) if whole else 0.0

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is free, from who holds what: one node of core's, on which core decides. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import gpupack_core as core
+from gpupack.host.inventory import Inventory
+from gpupack.host.record import Record, placement_of
+from gpupack.training_config import PERCENT, TrainingGPUConfig
+
+MILLI_PER_PERCENT: Final = core.WHOLE_GPU // PERCENT
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """This machine at one moment.
+
+    Attributes:
+        node: how the machine is called.
+        inventory: its GPUs.
+        records: of live processes, by ID.
+        self_pid: whose use of a GPU is not another's.
+    """
+
+    node: core.NodeName
+    inventory: Inventory
+    records: Mapping[str, Record]
+    self_pid: int
+
+    def cluster(self) -> core.Cluster:
+        """With all that is held, and what somebody uses who holds nothing."""
+        cluster = self.emptied()
+        for name, record in self.records.items():
+            if record.kind == "holds":
+                cluster.adopt(core.Holder(name), placement_of(record, self.node))
+        for device in self.used_by_strangers():
+            grant = core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
+            cluster.adopt(core.Holder(f"used-{device.uuid}"), core.Placement(self.node, (grant,)))
+        return cluster
+
+    def emptied(self) -> core.Cluster:
+        """With nothing held or used."""
+        return core.Cluster([core.Node(self.node, self.inventory.devices)])
+
+    def used_by_strangers(self) -> tuple[core.Device, ...]:
+        """GPUs that nobody holds and somebody computes on: a child that outlived its parent, say.
+
+        On a GPU that is held they cannot be told from its holders' children.
+        """
+        held = {each.uuid for record in self.records.values() for each in record.devices}
+        return tuple(
+            device
+            for device in self.inventory.devices
+            if device.uuid not in held and self._strangers(device)
+        )
+
+    def next_turn(self) -> int:
+        """After all who wait."""
+        return 1 + max((each.turn for each in self.records.values()), default=0)
+
+    def describe_strangers(self) -> str:
+        """Which GPUs are used by whom, for a refusal; empty: none."""
+        told = (
+            f"GPU {device.index} is used by process "
+            f"{', '.join(map(str, sorted(self._strangers(device))))}, which holds nothing here"
+            for device in self.used_by_strangers()
+        )
+        return "; ".join(told)
+
+    def _strangers(self, device: core.Device) -> frozenset[int]:
+        return self.inventory.users.get(device.uuid, frozenset()) - {self.self_pid}
+
+
+def before(records: Mapping[str, Record], turn: int | None) -> dict[str, Record]:
+    """Those who wait and come before this turn (None: before who does not wait yet), by ID."""
+    return {
+        name: each
+        for name, each in records.items()
+        if each.kind == "waits" and (turn is None or each.turn < turn)
+    }
+
+
+def request_of(config: TrainingGPUConfig) -> core.Request:
+    """What is asked of core: whole GPUs, or a share of one."""
+    models = (config.gpu_type,) if config.gpu_type else ()
+    if config.is_share:
+        milli = core.MilliGpu(config.percent * MILLI_PER_PERCENT)
+        share = core.Share(milli, core.MiB(config.memory_mib))
+        return core.Request(share=share, models=models)
+    return core.Request(
+        gpus=config.gpu_count, models=models, min_memory=core.MiB(config.memory_mib)
+    )
+
+
+def asked_text(config: TrainingGPUConfig) -> str:
+    """For people: «2 GPUs of A100», «30% and 8 GB of a GPU»."""
+    of = f" of {config.gpu_type}" if config.gpu_type else ""
+    if config.is_share:
+        return f"{config.percent}% and {config.memory_gb:g} GB of a GPU{of}"
+    return f"{config.gpu_count} GPU{'s' if config.gpu_count > 1 else ''}{of}"

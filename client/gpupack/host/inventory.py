@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which GPUs this machine has, or is said to have."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import gpupack_core as core
+from gpupack.errors import ConfigInvalid
+from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
+from gpupack.views import SIMULATED_UUID
+
+MOST_SHARES: Final = 20
+"""Of one GPU, as in a cluster."""
+
+MOST_SIMULATED: Final = 128
+UNKNOWN_MEMORY_GB: Final = 16.0
+_SIMULATED = re.compile(r"(\d+)\s*x\s*(\S.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The GPUs at one moment.
+
+    Attributes:
+        devices: by index.
+        simulated: they are named in a configuration and do not exist.
+        users: PIDs of those who compute on a GPU now, by its UUID, as the driver tells.
+        missing: why there are none.
+    """
+
+    devices: tuple[core.Device, ...]
+    simulated: bool = False
+    users: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    missing: str = ""
+
+
+class Gpus(Protocol):
+    """Where the inventory comes from."""
+
+    def read(self) -> Inventory:
+        """As it is now.
+
+        Raises:
+            InventoryUnavailable: the driver is there and does not answer.
+        """
+
+    def close(self) -> None:
+        """Let go of the driver."""
+
+
+class SimulatedGpus:
+    """GPUs that do not exist: to try programs, and for tests.
+
+    Args:
+        text: number and model, such as `8xH100`.
+        memory_gb: by model; of others it is UNKNOWN_MEMORY_GB.
+
+    Raises:
+        ConfigInvalid: the text is another.
+    """
+
+    def __init__(self, text: str, memory_gb: Mapping[str, float]) -> None:
+        found = _SIMULATED.fullmatch(text.strip())
+        if not found or not 1 <= int(found[1]) <= MOST_SIMULATED:
+            raise ConfigInvalid(
+                f"simulated GPUs: {text!r}; write a number from 1 to {MOST_SIMULATED}, x and a "
+                "model, such as 8xH100"
+            )
+        known = (gb for model, gb in memory_gb.items() if core.matches_model(model, found[2]))
+        memory = next(known, UNKNOWN_MEMORY_GB) * BYTES_PER_GB / BYTES_PER_MIB
+        self._inventory = Inventory(
+            devices=tuple(
+                core.Device(
+                    uuid=core.DeviceUuid(f"{SIMULATED_UUID}{index}"),
+                    index=index,
+                    model=found[2],
+                    memory=core.MiB(round(memory)),
+                    clique=0,
+                    max_shares=MOST_SHARES,
+                )
+                for index in range(int(found[1]))
+            ),
+            simulated=True,
+        )
+
+    def read(self) -> Inventory:
+        """Always the same."""
+        return self._inventory
+
+    def close(self) -> None:
+        """Nothing is open."""

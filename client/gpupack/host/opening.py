@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger of this machine, as configured."""
+
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+import pynvml
+
+import gpupack_core as core
+from gpupack.config import GpuConfig
+from gpupack.host.folder import HostFolder, default_folder
+from gpupack.host.inventory import Gpus, SimulatedGpus
+from gpupack.host.ledger import HostLedger
+from gpupack.host.nvml import NvmlGpus
+
+
+class Host(NamedTuple):
+    """Its GPUs, who holds them, and where that stands."""
+
+    gpus: Gpus
+    folder: HostFolder
+    ledger: HostLedger
+
+
+def gpus_of(config: GpuConfig) -> Gpus:
+    """The driver's, or simulated ones.
+
+    Raises:
+        ConfigInvalid: simulated ones are named in another way.
+    """
+    simulated = config.this_machine.simulated_gpus
+    return SimulatedGpus(simulated, config.gpu_memory_specs) if simulated else NvmlGpus(pynvml)
+
+
+def open_host(config: GpuConfig, gpus: Gpus) -> Host:
+    """Nothing is read or written yet."""
+    folder = HostFolder(Path(config.this_machine.folder or default_folder()).expanduser())
+    policy = core.policy_named(config.this_machine.policy)
+    node = core.NodeName(socket.gethostname())
+    return Host(gpus, folder, HostLedger(folder, gpus, node=node, policy=policy))

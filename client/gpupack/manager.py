@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manager: the same calls, whichever backend GPUs come from."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from gpupack.allocation import Allocation
+from gpupack.backend import Backend, Patience, Workload
+from gpupack.config import GpuConfig
+from gpupack.errors import GpupackError, NotEnoughGpus, NothingHeld
+from gpupack.training_config import TrainingGPUConfig
+from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
+
+
+class GPUResourceManager:
+    """Looks at GPUs, holds them and gives them back.
+
+    As a context manager it gives everything back at its end. Its calls may be made from several
+    threads.
+
+    Args:
+        backend: where GPUs come from; the manager closes it.
+        config: intervals and limits.
+    """
+
+    def __init__(self, backend: Backend, config: GpuConfig) -> None:
+        self.backend, self.config = backend, config
+        self._allocations: dict[str, Allocation] = {}
+        self._changing = threading.Lock()
+        self.closed = False
+
+    @property
+    def initialized(self) -> bool:
+        """Whether the backend answers now."""
+        try:
+            self.backend.status()
+        except GpupackError:
+            return False
+        return True
+
+    def get_available_gpu_nodes(
+        self, gpu_type: str | None = None, min_memory_gb: float = 0.0, *, vendor: str = ""
+    ) -> list[GPUResourceStatus]:
+        """Nodes with a free GPU of this model that has so much memory (GB of 10^9 bytes).
+
+        Args:
+            gpu_type: as people write it; None: any.
+            min_memory_gb: of the GPU.
+            vendor: a key of `gpu_resource`; empty: any.
+
+        Raises:
+            GpupackError: the backend does not answer.
+        """
+        found = self.backend.nodes(gpu_type=gpu_type or "", min_memory_gb=min_memory_gb)
+        resource = self.config.resource_name(vendor) if vendor else ""
+        return [
+            each
+            for each in found
+            if each.available_gpus
+            and each.ready
+            and (not resource or any(gpu.resource == resource for gpu in each.devices))
+        ]
+
+    def get_gpu_status(self) -> ClusterStatus:
+        """What is free and what is given out, in percent.
+
+        Raises:
+            GpupackError: the backend does not answer.
+        """
+        return self.backend.status()
+
+    def get_gpu_monitoring_data(self) -> dict[str, Any]:
+        """As get_gpu_status, in the shape of `GET status`.
+
+        Raises:
+            GpupackError: the backend does not answer.
+        """
+        data: dict[str, Any] = msgspec.to_builtins(self.backend.status())
+        return data
+
+    def validate_gpu_requirements(self, config: TrainingGPUConfig) -> Validation:
+        """Tell whether it can be served; the answer is true where it can.
+
+        Raises:
+            GpupackError: a field is wrong, or the backend does not answer.
+        """
+        config.check()
+        return self.backend.validate(config)
+
+    def allocate_gpu_resources(
+        self,
+        config: TrainingGPUConfig,
+        *,
+        timeout_seconds: float | None = None,
+        hold_seconds: int | None = None,
+    ) -> Allocation:
+        """Hold GPUs.
+
+        Args:
+            config: what is asked for.
+            timeout_seconds: for which it is waited; None: as configured; 0: not at all.
+            hold_seconds: after which the cluster gives them back by itself; None: as configured.
+                On this machine they are held until they are given back or the process ends.
+
+        Raises:
+            NotEnoughGpus: they were not free in time, or never can be.
+            GpupackError: a field is wrong, or the backend does not answer.
+        """
+        return self.allocate(config, self.patience(timeout_seconds, hold_seconds))
+
+    def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
+        """As allocate_gpu_resources, for those who want to end the waiting themselves."""
+        config.check()
+        allocation = self.backend.allocate(config, patience)
+        with self._changing:
+            held = self._allocations.items()
+            self._allocations = {name: each for name, each in held if each.held}
+            if not self.closed:
+                self._allocations[allocation.allocation_id] = allocation
+                return allocation
+        allocation.release()
+        raise NotEnoughGpus("the manager was closed meanwhile; open another")
+
+    def patience(self, timeout_seconds: float | None, hold_seconds: int | None) -> Patience:
+        """With what is configured for what is None."""
+        return Patience(
+            self.config.allocation_timeout_seconds if timeout_seconds is None else timeout_seconds,
+            self.config.cluster.hold_seconds if hold_seconds is None else hold_seconds,
+        )
+
+    def run_on(
+        self,
+        allocation: Allocation | str,
+        command: Sequence[str],
+        *,
+        image: str,
+        environment: Mapping[str, str] | None = None,
+        non_root: bool = False,
+    ) -> None:
+        """Have a program run on the GPUs of an allocation of the cluster.
+
+        It takes the place of what holds them; the GPUs stay the same, and it ends with the
+        allocation.
+
+        Args:
+            allocation: it, or its ID.
+            command: with its arguments; in each worker.
+            image: container image that holds the program.
+            environment: further variables.
+            non_root: say that the image's user is not root, as namespaces at level `restricted`
+                want it.
+
+        Raises:
+            NothingHeld: this manager knows no such allocation.
+            Unsupported: the GPUs are of this machine.
+            GpupackError: a field is wrong, or the cluster does not take it.
+        """
+        (held,) = self._chosen(allocation)
+        workload = Workload(image, command, environment or {}, non_root)
+        self.backend.run(held.allocation_id, workload)
+
+    def cleanup_gpu_resources(self, allocation: Allocation | str | None = None) -> None:
+        """Give GPUs back.
+
+        Args:
+            allocation: it, or its ID; None: all that this manager holds.
+
+        Raises:
+            NothingHeld: this manager knows no such allocation.
+            GpupackError: it may be held still.
+        """
+        failed: GpupackError | None = None
+        for each in self._chosen(allocation):
+            try:
+                each.release()
+            except GpupackError as error:
+                failed = failed or error
+                continue
+            with self._changing:
+                self._allocations.pop(each.allocation_id, None)
+        if failed is not None:
+            raise failed
+
+    def watch(self) -> Iterator[ClusterStatus]:
+        """The status now, and anew whenever it has changed by the configured threshold.
+
+        Raises:
+            GpupackError: the backend does not answer.
+        """
+        last = self.backend.status()
+        yield last
+        while True:
+            time.sleep(self.config.monitor_update_interval)
+            status = self.backend.status()
+            if has_changed(last, status, self.config.resource_change_threshold):
+                last = status
+                yield status
+
+    def close(self) -> None:
+        """Give everything back, and close what is open.
+
+        Raises:
+            GpupackError: something may be held still.
+        """
+        with self._changing:
+            self.closed = True
+        try:
+            self.cleanup_gpu_resources()
+        finally:
+            self.backend.close()
+
+    def _chosen(self, allocation: Allocation | str | None) -> list[Allocation]:
+        with self._changing:
+            if allocation is None:
+                return list(self._allocations.values())
+            name = allocation if isinstance(allocation, str) else allocation.allocation_id
+            if name not in self._allocations:
+                raise NothingHeld(f"{name}: this manager holds no such allocation")
+            return [self._allocations[name]]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def has_changed(before: ClusterStatus, now: ClusterStatus, threshold: float) -> bool:
+    """Whether as large a part of all GPUs, or of their memory, is given out or back.
+
+    That GPUs or nodes came or went is always told. `threshold` 0: any change is.
+    """
+    if (before.total_nodes, before.total_gpus) != (now.total_nodes, now.total_gpus):
+        return True
+    pairs = (
+        (before.utilization.gpu_utilization, now.utilization.gpu_utilization),
+        (before.utilization.gpu_memory_usage, now.utilization.gpu_memory_usage),
+    )
+    most = max(abs(now - then) for then, now in pairs) / 100
+    return most > 0 and most >= threshold

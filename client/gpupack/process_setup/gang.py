@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The workers of a training by TensorFlow, and which of them this process is.
+
+    TF_CONFIG, where somebody has set it
+    else the variables of a GPUJob's pods: GPUPACK_RENDEZVOUS, GPUPACK_WORKERS, GPUPACK_WORKER_INDEX
+    else there is one
+
+A gang's pods are told worker 0's address alone, since there may be a thousand of them. The others'
+differ in the index, at the end of the first label: train-1-0.train.team.svc, then train-1-1.train…
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from gpupack.errors import ConfigInvalid
+from gpupack.process_setup.devices import SetupInvalid
+from gpupack.process_setup.tensorflow import Address
+
+RENDEZVOUS: Final = "GPUPACK_RENDEZVOUS"
+WORKERS: Final = "GPUPACK_WORKERS"
+INDEX: Final = "GPUPACK_WORKER_INDEX"
+LEAST: Final = "GPUPACK_MIN_WORKERS"
+
+MOST: Final = 1024
+"""Workers of a gang, as of a GPUJob."""
+
+FIRST: Final = "-0"
+"""How worker 0's first label ends."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A process among the workers of its training.
+
+    Attributes:
+        workers: addresses (host:port) of all of them; empty: it is alone.
+        index: which of them it is.
+    """
+
+    workers: tuple[str, ...] = ()
+    index: int = 0
+
+
+def place_of(environ: Mapping[str, str]) -> Place:
+    """Return where this process stands; with one worker nobody has to find it, and it is alone.
+
+    Raises:
+        ConfigInvalid: TF_CONFIG is no JSON that names workers.
+        SetupInvalid: the variables of the gang contradict each other, or its workers come and go,
+            which TensorFlow's do not.
+    """
+    text = environ.get("TF_CONFIG")
+    place = _told(text) if text else _of_gang(environ)
+    return place if len(place.workers) > 1 else Place()
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    worker: tuple[Address, ...]
+
+
+class _Task(msgspec.Struct, frozen=True):
+    index: int
+
+
+class _TfConfig(msgspec.Struct, frozen=True):
+    cluster: _Cluster
+    task: _Task
+
+
+def _told(text: str) -> Place:
+    try:
+        # TensorFlow takes an index that is written as text, too.
+        config = msgspec.json.decode(text, type=_TfConfig, strict=False)
+    except msgspec.DecodeError as error:
+        raise ConfigInvalid(
+            f"TF_CONFIG: {text[:200]!r}: {error}; write "
+            '{"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}'
+        ) from error
+    return Place(config.cluster.worker, config.task.index)
+
+
+def _of_gang(environ: Mapping[str, str]) -> Place:
+    count = _number(environ, WORKERS, 1)
+    if count == 1:
+        return Place()
+    if _number(environ, LEAST, count) < count:
+        raise SetupInvalid(
+            LEAST,
+            environ[LEAST],
+            "TensorFlow's workers do not come and go; remove minWorkers from the GPUJob",
+        )
+    host, _, port = environ.get(RENDEZVOUS, "").rpartition(":")
+    first, dot, domain = host.partition(".")
+    if not first.endswith(FIRST):
+        raise SetupInvalid(
+            RENDEZVOUS,
+            environ.get(RENDEZVOUS, ""),
+            "name worker 0 as a GPUJob's pods do, NAME-ATTEMPT-0.NAME.NAMESPACE.svc:PORT, or "
+            "set TF_CONFIG",
+        )
+    stem = first.removesuffix(FIRST)
+    workers = tuple(f"{stem}-{index}{dot}{domain}:{port}" for index in range(count))
+    return Place(workers, _number(environ, INDEX, 0))
+
+
+def _number(environ: Mapping[str, str], name: str, otherwise: int) -> int:
+    text = environ.get(name) or str(otherwise)
+    if not text.isdecimal() or len(text) > len(str(MOST)) or int(text) > MOST:
+        raise SetupInvalid(name, text, f"give a whole number up to {MOST}")
+    return int(text)

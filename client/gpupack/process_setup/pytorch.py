@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch: which GPUs, which process group, which precision."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from gpupack.process_setup.devices import Devices, SetupInvalid, Visible, visible_environment
+from gpupack.process_setup.precision import Precision, precision_of
+
+MOST_RANKS: Final = 1 << 16
+HOST: Final = r"^[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*$"
+
+Backend = Literal["auto", "nccl", "gloo", "mpi"]
+
+
+class Ddp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How DistributedDataParallel is to be called."""
+
+    find_unused_parameters: bool = False
+    gradient_as_bucket_view: bool = True
+    static_graph: bool = False
+    broadcast_buffers: bool = True
+    bucket_cap_mb: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 25
+
+
+class PyTorchSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked for.
+
+    Attributes:
+        devices: GPUs that the process sees, by UUID or index; empty: none, it computes on the CPU.
+        backend: of torch.distributed; auto: nccl where there are GPUs, else gloo.
+        world_size: ranks of all workers together; 0: one for each GPU.
+        rank: which of them this process is.
+        local_rank: which of those that see these GPUs; null: rank modulo their number.
+        master_addr: host of rank 0, at which all meet.
+        master_port: its TCP port.
+        mixed_precision: AMP: compute with bfloat16 or float16.
+        gpu_memory_fraction: the part of its GPU's memory (or of the share of it) that the process
+            takes at the most; null: no limit of its own.
+        ddp: for DistributedDataParallel.
+    """
+
+    devices: Devices = ()
+    backend: Backend = "auto"
+    world_size: Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)] = 0
+    rank: Annotated[int, msgspec.Meta(ge=0, lt=MOST_RANKS)] = 0
+    local_rank: Annotated[int, msgspec.Meta(ge=0, lt=MOST_RANKS)] | None = None
+    master_addr: Annotated[str, msgspec.Meta(pattern=HOST, max_length=253)] = "127.0.0.1"
+    master_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 29500
+    mixed_precision: bool = False
+    gpu_memory_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    ddp: Ddp = Ddp()
+
+
+class ProcessGroup(msgspec.Struct, frozen=True):
+    """Arguments of torch.distributed.init_process_group."""
+
+    backend: str
+    init_method: str
+    world_size: int
+    rank: int
+
+
+class DdpSettings(msgspec.Struct, frozen=True):
+    """Arguments of DistributedDataParallel; `device_ids` is null on a CPU."""
+
+    device_ids: list[int] | None
+    output_device: int | None
+    find_unused_parameters: bool
+    gradient_as_bucket_view: bool
+    static_graph: bool
+    broadcast_buffers: bool
+    bucket_cap_mb: int
+
+
+class PyTorchSettings(msgspec.Struct, frozen=True):
+    """What to apply.
+
+    Attributes:
+        environment: to be set before CUDA is used.
+        device: of this process, such as cuda:0.
+        process_group: null where there is one rank.
+        precision: for torch.autocast and torch.amp.GradScaler.
+        ddp: null where there is one rank.
+        memory_fraction: for torch.cuda.set_per_process_memory_fraction, of the whole GPU; null: no
+            limit.
+    """
+
+    environment: dict[str, str]
+    device: str
+    process_group: ProcessGroup | None
+    precision: Precision
+    ddp: DdpSettings | None
+    memory_fraction: float | None
+
+
+def pytorch_settings(setup: PyTorchSetup, visible: Sequence[Visible] = ()) -> PyTorchSettings:
+    """What applies a setup.
+
+    Args:
+        setup: what is asked for.
+        visible: what is known of its devices, in their order; empty: nothing.
+
+    Raises:
+        SetupInvalid: its fields contradict each other.
+    """
+    here = max(len(setup.devices), 1)
+    world = setup.world_size or here
+    if setup.rank >= world:
+        raise SetupInvalid("rank", setup.rank, f"give 0 to {world - 1}: world_size is {world}")
+    local = setup.rank % here if setup.local_rank is None else setup.local_rank
+    if setup.devices and local >= here:
+        raise SetupInvalid("local_rank", local, f"give 0 to {here - 1}: so many devices there are")
+    known = visible or tuple(Visible(each) for each in setup.devices)
+    gpu = local if setup.devices else None
+    return PyTorchSettings(
+        environment=_environment(setup, world, local),
+        device="cpu" if gpu is None else f"cuda:{gpu}",
+        process_group=None if world == 1 else _process_group(setup, world),
+        precision=precision_of((each.model for each in known), mixed=setup.mixed_precision),
+        ddp=None if world == 1 else _ddp(setup.ddp, gpu),
+        memory_fraction=None if gpu is None else _fraction(setup.gpu_memory_fraction, known[gpu]),
+    )
+
+
+def _environment(setup: PyTorchSetup, world: int, local: int) -> dict[str, str]:
+    environment = visible_environment(setup.devices)
+    if world == 1:
+        return environment
+    return environment | {
+        "MASTER_ADDR": setup.master_addr,
+        "MASTER_PORT": str(setup.master_port),
+        "WORLD_SIZE": str(world),
+        "RANK": str(setup.rank),
+        "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(min(max(len(setup.devices), 1), world)),
+    }
+
+
+def _fraction(asked: float | None, gpu: Visible) -> float | None:
+    """Of a share, its part of the whole GPU."""
+    if not gpu.total_mib:
+        return asked
+    part = gpu.memory_mib / gpu.total_mib
+    return part if asked is None else asked * part
+
+
+def _process_group(setup: PyTorchSetup, world: int) -> ProcessGroup:
+    backend = setup.backend
+    if backend == "auto":
+        backend = "nccl" if setup.devices else "gloo"
+    if backend == "nccl" and not setup.devices:
+        raise SetupInvalid("backend", backend, "nccl needs GPUs; name devices, or take gloo")
+    return ProcessGroup(backend, "env://", world, setup.rank)
+
+
+def _ddp(asked: Ddp, gpu: int | None) -> DdpSettings:
+    return DdpSettings(
+        device_ids=None if gpu is None else [gpu],
+        output_device=gpu,
+        find_unused_parameters=asked.find_unused_parameters,
+        gradient_as_bucket_view=asked.gradient_as_bucket_view,
+        static_graph=asked.static_graph,
+        broadcast_buffers=asked.broadcast_buffers,
+        bucket_cap_mb=asked.bucket_cap_mb,
+    )
