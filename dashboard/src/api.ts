@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Calls of gpupack-api, with the caller's token in a header and nowhere else. */
+
+import { accept, refuse, token } from "./session.ts";
+
+export const PREFIX = "/api/v1/gpu/";
+
+/** What was wrong, and what to do. `status` 0: no answer came. */
+export interface Problem {
+  readonly status: number;
+  readonly detail: string;
+  readonly field: string;
+  readonly fix: string;
+}
+
+export type Answer<T> =
+  | { readonly ok: true; readonly value: T }
+  | { readonly ok: false; readonly problem: Problem };
+
+export type Query = Readonly<Record<string, string | number | undefined>>;
+
+export function pathOf(call: string, query: Query = {}): string {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
+  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return PREFIX + call + (text ? `?${text}` : "");
+}
+
+export async function get<T>(
+  call: string,
+  query: Query = {},
+  signal?: AbortSignal,
+): Promise<Answer<T>> {
+  return decoded<T>(await send(pathOf(call, query), signal ? { signal } : {}));
+}
+
+export async function post<T>(call: string, body: unknown): Promise<Answer<T>> {
+  const headers = { "Content-Type": "application/json" };
+  return decoded<T>(
+    await send(pathOf(call), { method: "POST", headers, body: JSON.stringify(body) }),
+  );
+}
+
+/** The answer itself, whose body is still to come. */
+export async function send(path: string, init: RequestInit): Promise<Answer<Response>> {
+  const used = token.value;
+  const headers = new Headers(init.headers);
+  headers.set("Authorization", `Bearer ${used}`);
+  let response: Response;
+  try {
+    response = await fetch(path, { ...init, headers, cache: "no-store", credentials: "omit" });
+  } catch {
+    return failed(0, "The server cannot be reached.");
+  }
+  if (response.ok) {
+    if (used === token.value) accept();
+    return { ok: true, value: response };
+  }
+  const problem = await described(response);
+  if (problem.status === 401) refuse(used, problem.detail);
+  return { ok: false, problem };
+}
+
+export function failed(status: number, detail: string): { ok: false; problem: Problem } {
+  return { ok: false, problem: { status, detail, field: "", fix: "" } };
+}
+
+async function decoded<T>(answer: Answer<Response>): Promise<Answer<T>> {
+  if (!answer.ok) return answer;
+  try {
+    return { ok: true, value: (await answer.value.json()) as T };
+  } catch {
+    return failed(answer.value.status, "The server's answer ended too early or is no JSON.");
+  }
+}
+
+async function described(response: Response): Promise<Problem> {
+  const text = await response.text().catch(() => "");
+  let body: Partial<Problem> = {};
+  try {
+    body = JSON.parse(text) as Partial<Problem>;
+  } catch {
+    // A proxy's page, or nothing: the status has to do.
+  }
+  return {
+    status: response.status,
+    detail: body.detail || `The server answered ${response.status} ${response.statusText}.`,
+    field: body.field ?? "",
+    fix: body.fix ?? "",
+  };
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/**
+ * Keeps the cluster's state: by the server's events; where it has none, by asking again and again.
+ *
+ * Each connection begins with everything (`full=1`), so that nothing that happened while there was
+ * none is missed. After a failure comes a pause that doubles, after a success none. A connection
+ * over which nothing comes for SILENT_SECONDS is given up: a proxy can keep one open whose other end
+ * is gone.
+ */
+
+import { computed, signal } from "@preact/signals";
+import { get, type Problem, pathOf, send } from "../api.ts";
+import type { Job, Monitoring, Node, Sample } from "../contract.ts";
+import { refusal, token } from "../session.ts";
+import { pauseSeconds } from "./backoff.ts";
+import { type Cluster, cluster, type JobChanges, type NodeChanges } from "./cluster.ts";
+import { EventReader, type ServerEvent } from "./events.ts";
+
+export const SILENT_SECONDS = 45;
+const LASTING_MS = 10_000;
+const POLL_SECONDS = 10;
+const POLLING_SECONDS = 60;
+
+/** A call that takes a cluster, which one machine's server has none of. */
+const NO_CLUSTER = 501;
+
+/** No events: of too many namespaces one has to be named; there is no such call; too many streams. */
+const WITHOUT_EVENTS: ReadonlySet<number> = new Set([400, 404, 429, NO_CLUSTER]);
+
+const PAGE = { nodes: 5000, jobs: 1000 };
+
+export type Link =
+  | { readonly state: "connecting" }
+  | { readonly state: "live" }
+  | { readonly state: "polling"; readonly why: string }
+  | { readonly state: "waiting"; readonly until: number; readonly why: string }
+  | { readonly state: "off" };
+
+export const link = signal<Link>({ state: "off" });
+
+/** When the server last said anything, in milliseconds since 1970; 0: it never did. */
+export const heardAt = signal(0);
+
+/** What may not be seen, by what it is. */
+export const missing = signal<Readonly<Record<string, Problem>>>({});
+
+/** Whether the server is one machine's. */
+export const alone = computed(() => missing.value["jobs"]?.status === NO_CLUSTER);
+
+type End = { readonly why: string; readonly went: boolean; readonly status: number };
+
+/** Until `stop` is aborted. */
+export async function follow(namespace: string, stop: AbortSignal): Promise<void> {
+  link.value = { state: "connecting" };
+  missing.value = {};
+  for (let failures = 0; !stop.aborted; ) {
+    const end = await connection(namespace, stop);
+    if (stop.aborted || end.status === 401) break;
+    if (WITHOUT_EVENTS.has(end.status)) {
+      await poll(namespace, end.why, stop);
+      continue;
+    }
+    failures = end.went ? 0 : failures + 1;
+    const seconds = pauseSeconds(failures, Math.random());
+    link.value = { state: "waiting", until: Date.now() + seconds * 1000, why: end.why };
+    await pause(seconds, stop);
+  }
+  if (!stop.aborted) link.value = { state: "off" };
+}
+
+async function connection(namespace: string, stop: AbortSignal): Promise<End> {
+  const silence = new AbortController();
+  const began = Date.now();
+  const signal = AbortSignal.any([stop, silence.signal]);
+  let timer = setTimeout(() => silence.abort(), SILENT_SECONDS * 1000);
+  const heard = () => {
+    heardAt.value = Date.now();
+    clearTimeout(timer);
+    timer = setTimeout(() => silence.abort(), SILENT_SECONDS * 1000);
+  };
+  try {
+    const answer = await send(pathOf("events", { namespace, full: 1 }), { signal });
+    if (!answer.ok) {
+      return { why: answer.problem.detail, went: false, status: answer.problem.status };
+    }
+    heard();
+    const said = await read(answer.value, heard);
+    return { why: said || "The server ended the connection.", went: lasted(began), status: 0 };
+  } catch {
+    const why = silence.signal.aborted ? "Nothing came any more." : "The connection was lost.";
+    return { why, went: lasted(began), status: 0 };
+  } finally {
+    clearTimeout(timer);
+    silence.abort();
+  }
+}
+
+/** A server that ends each connection at once is not asked for everything once a second. */
+function lasted(began: number): boolean {
+  return Date.now() - began > LASTING_MS;
+}
+
+/** What the server said at the end. */
+async function read(response: Response, heard: () => void): Promise<string> {
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  const events = new EventReader();
+  const complete = new Set(["nodes", "jobs"]);
+  for (;;) {
+    const piece = await reader?.read();
+    if (!piece || piece.done) return "";
+    heard();
+    for (const event of events.read(piece.value)) {
+      if (event.kind === "bye") return goodbye(event.data);
+      take(cluster, event, complete.delete(event.kind));
+      if (event.kind === "jobs" && complete.has("nodes")) void lookForNodes();
+      if (link.value.state !== "live") link.value = { state: "live" };
+    }
+  }
+}
+
+function goodbye(data: string): string {
+  try {
+    return (JSON.parse(data) as { message?: string }).message ?? "";
+  } catch {
+    return "";
+  }
+}
+
+/** Jobs come last: without nodes before them the caller may not see any, and is told why. */
+async function lookForNodes(): Promise<void> {
+  const answer = await get<unknown>("nodes", { limit: 1 });
+  if (!answer.ok) missing.value = { nodes: answer.problem };
+}
+
+export function take(into: Cluster, event: ServerEvent, first: boolean): void {
+  const data: unknown = JSON.parse(event.data);
+  if (event.kind === "nodes") into.takeNodes(data as NodeChanges, first);
+  if (event.kind === "jobs") into.takeJobs(data as JobChanges, first);
+  if (event.kind === "cluster") {
+    const { sample, utilization } = data as ClusterEvent;
+    into.sample.value = sample && { ...sample, ...utilization };
+  }
+}
+
+/** What is given out is of now; the rest of it is of the last sample. */
+interface ClusterEvent {
+  readonly utilization: Pick<Sample, "gpu_utilization" | "gpu_memory_usage">;
+  readonly sample: Sample | null;
+}
+
+/** Lists for a while; then events are asked for anew. */
+async function poll(namespace: string, why: string, stop: AbortSignal): Promise<void> {
+  const until = Date.now() + POLLING_SECONDS * 1000;
+  while (!stop.aborted && token.value !== "" && refusal.value === "" && Date.now() < until) {
+    const [nodes, jobs, figures] = await Promise.all([
+      pages<Node>("nodes", {}, stop),
+      pages<Job>("jobs", { namespace }, stop),
+      get<Monitoring>("monitoring", {}, stop),
+    ]);
+    if (stop.aborted) return;
+    const found: Record<string, Problem> = {};
+    if ("status" in nodes) found["nodes"] = nodes;
+    else cluster.takeNodes({ changed: nodes, removed: [] }, true);
+    if ("status" in jobs) found["jobs"] = jobs;
+    else cluster.takeJobs({ changed: jobs, removed: [] }, true);
+    if (figures.ok) cluster.sample.value = figures.value.current;
+    missing.value = found;
+    const reached = Object.values(found).every((each) => each.status !== 0);
+    if (reached) heardAt.value = Date.now();
+    link.value = reached
+      ? { state: "polling", why }
+      : { state: "waiting", until: Date.now() + POLL_SECONDS * 1000, why: "No answer." };
+    await pause(POLL_SECONDS, stop);
+  }
+}
+
+/** All pages of a list. */
+export async function pages<T>(
+  call: "nodes" | "jobs" | "holders",
+  query: Readonly<Record<string, string>>,
+  stop: AbortSignal,
+): Promise<readonly T[] | Problem> {
+  const found: T[] = [];
+  let after = "";
+  do {
+    const limit = call === "nodes" ? PAGE.nodes : PAGE.jobs;
+    const answer = await get<Record<string, readonly T[] | string>>(
+      call,
+      { ...query, limit, after },
+      stop,
+    );
+    if (!answer.ok) return answer.problem;
+    found.push(...(answer.value[call] as readonly T[]));
+    after = (answer.value["next"] as string | undefined) ?? "";
+  } while (after !== "");
+  return found;
+}
+
+export function pause(seconds: number, stop: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    stop.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
+  });
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Nodes with the GPUs that workers have on them, as small pictures. */
+
+import type { Worker } from "../contract.ts";
+import { byName, count, memory, percent } from "../format.ts";
+import { cluster } from "../live/cluster.ts";
+import { format } from "../route.ts";
+
+interface Taken {
+  readonly percent: number;
+  readonly memory_mib: number;
+  readonly worker: number;
+}
+
+const SHOWN_NODES = 64;
+
+export function Workers({ workers }: { workers: readonly Worker[] }) {
+  const nodes = [...Map.groupBy(workers, (each) => each.node)].sort(([a], [b]) => byName(a, b));
+  return (
+    <>
+      <ul class="placed">
+        {nodes.slice(0, SHOWN_NODES).map(([name, mine]) => (
+          <li key={name}>
+            <PlacedNode name={name} workers={mine} />
+          </li>
+        ))}
+      </ul>
+      {nodes.length > SHOWN_NODES && (
+        <p class="muted">and {count(nodes.length - SHOWN_NODES, "more node")}</p>
+      )}
+    </>
+  );
+}
+
+function PlacedNode({ name, workers }: { name: string; workers: readonly Worker[] }) {
+  const taken = new Map<number, Taken>();
+  for (const worker of workers) {
+    for (const each of worker.devices) taken.set(each.index, { ...each, worker: worker.worker });
+  }
+  const indices = (cluster.nodes.get(name)?.devices ?? []).map((each) => each.index);
+  const all = [...new Set([...indices, ...taken.keys()])].sort((a, b) => a - b);
+  const whose = workers.map((each) => each.worker);
+  return (
+    <>
+      <a href={format("nodes", name)}>{name}</a>{" "}
+      <span class="muted">
+        {whose.length > 4
+          ? count(whose.length, "worker")
+          : `worker${whose.length > 1 ? "s" : ""} ${whose.join(", ")}`}
+      </span>
+      <div class="placed-gpus">
+        {all.map((index) => (
+          <PlacedGpu key={index} index={index} taken={taken.get(index)} />
+        ))}
+      </div>
+    </>
+  );
+}
+
+function PlacedGpu({ index, taken }: { index: number; taken: Taken | undefined }) {
+  if (!taken) {
+    return (
+      <span class="placed-gpu" aria-hidden="true">
+        {index}
+      </span>
+    );
+  }
+  const part =
+    taken.percent < 100 ? `, ${percent(taken.percent)}, ${memory(taken.memory_mib)}` : "";
+  const said = `GPU ${index} for worker ${taken.worker}${part}`;
+  return (
+    <span class="placed-gpu placed-taken" title={said}>
+      <span aria-hidden="true">{index}</span>
+      <span class="visually-hidden">{said}. </span>
+      {taken.percent < 100 && (
+        <span
+          class="placed-part"
+          aria-hidden="true"
+          style={{ height: `${100 - taken.percent}%` }}
+        />
+      )}
+    </span>
+  );
+}

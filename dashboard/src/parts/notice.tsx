@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What is said where there is nothing to show. */
+
+import type { ComponentChildren } from "preact";
+import type { Problem } from "../api.ts";
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="notice">
+      <p class="notice-title">{title}</p>
+      {children && <p>{children}</p>}
+    </div>
+  );
+}
+
+/** A call that was not answered. @param what it would have shown, such as "Cost". */
+export function Missing({
+  what,
+  problem,
+  again,
+}: {
+  what: string;
+  problem: Problem;
+  again?: () => void;
+}) {
+  return (
+    <div class="notice notice-problem" role="status">
+      <p class="notice-title">{title(what, problem.status)}</p>
+      <p>{problem.detail}</p>
+      {problem.fix && !problem.detail.includes(problem.fix) && <p>{problem.fix}</p>}
+      {problem.status === 403 && (
+        <p>
+          Whoever administers the cluster can give you this right; the rest of the page works
+          without it.
+        </p>
+      )}
+      {again && problem.status !== 403 && problem.status !== 404 && (
+        <button type="button" onClick={again}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** Stands where something will be, in its size. */
+export function Loading({ rows = 6, what }: { rows?: number; what: string }) {
+  return (
+    <div class="loading" role="status">
+      <span class="visually-hidden">{what} is being loaded</span>
+      {Array.from({ length: rows }, (_, row) => (
+        <div class="loading-row" key={row} />
+      ))}
+    </div>
+  );
+}
+
+function title(what: string, status: number): string {
+  if (status === 403) return `${what}: you lack a right`;
+  if (status === 404) return `${what}: this server does not have it`;
+  if (status === 429) return `${what}: asked too often`;
+  if (status === 503) return `${what}: the cluster's state is not known now`;
+  return `${what}: no answer`;
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/** A job's phase or a GPU's health: a shape and a word, and a colour that repeats them. */
+
+const SHAPES: Readonly<Record<string, string>> = {
+  Running: "▶",
+  Succeeded: "✓",
+  Failed: "✕",
+  Pending: "◷",
+  Suspended: "‖",
+  Starts: "▶",
+  Waits: "◷",
+  Never: "✕",
+  Healthy: "●",
+  Degraded: "▲",
+  Draining: "▬",
+  Maintenance: "‖",
+};
+
+const TONES: Readonly<Record<string, string>> = {
+  Running: "going",
+  Succeeded: "good",
+  Starts: "good",
+  Healthy: "good",
+  Failed: "bad",
+  Never: "bad",
+  Degraded: "warn",
+  Draining: "warn",
+  Waits: "wait",
+  Pending: "wait",
+};
+
+export function Phase({ of }: { of: string }) {
+  return (
+    <span class={`phase tone-${toneOf(of)}`}>
+      <span aria-hidden="true" class="phase-shape">
+        {SHAPES[of] ?? "○"}
+      </span>
+      {of || "unknown"}
+    </span>
+  );
+}
+
+export function toneOf(word: string): string {
+  return TONES[word] ?? "plain";
+}

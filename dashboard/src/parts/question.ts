@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/** A what-if question as a form has it, and as the call takes it. */
+
+export interface Form {
+  readonly namespace: string;
+  readonly workers: number;
+  readonly kind: "whole" | "share";
+  readonly gpus: number;
+  readonly percent: number;
+  /** GiB of one GPU. */
+  readonly memory: number;
+  readonly model: string;
+  readonly priority: number;
+  readonly interconnect: "any" | "nvlink";
+  readonly oneWorkerPerNode: boolean;
+  readonly policy: string;
+  readonly without: string;
+}
+
+export const FIRST: Form = {
+  namespace: "default",
+  workers: 1,
+  kind: "whole",
+  gpus: 1,
+  percent: 50,
+  memory: 20,
+  model: "",
+  priority: 0,
+  interconnect: "any",
+  oneWorkerPerNode: false,
+  policy: "",
+  without: "",
+};
+
+export const POLICIES = [
+  "best-fit",
+  "bid-price",
+  "dot-product",
+  "fgd",
+  "first-fit",
+  "gpu-clustering",
+  "gpu-packing",
+  "random",
+  "worst-fit",
+];
+
+export interface Question {
+  readonly namespace: string;
+  readonly job: Readonly<Record<string, unknown>>;
+  readonly without_nodes: readonly string[];
+  readonly policy: string;
+}
+
+export function question(form: Form): Question {
+  const asked =
+    form.kind === "whole"
+      ? { gpus: form.gpus }
+      : { share: { percent: form.percent, memory: `${form.memory}Gi` } };
+  return {
+    namespace: form.namespace.trim(),
+    job: {
+      workers: form.workers,
+      ...asked,
+      ...(form.model.trim() ? { gpuModels: words(form.model) } : {}),
+      ...(form.priority === 0 ? {} : { priority: form.priority }),
+      ...(form.interconnect === "nvlink" ? { interconnect: "nvlink" } : {}),
+      ...(form.oneWorkerPerNode ? { spread: { oneWorkerPerNode: true } } : {}),
+      workload: { name: "matmul" },
+    },
+    without_nodes: words(form.without),
+    policy: form.policy,
+  };
+}
+
+/** What stands between commas; models have spaces in them. */
+function words(text: string): string[] {
+  return text
+    .split(/[,\n]/)
+    .map((each) => each.trim())
+    .filter(Boolean);
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What GPUs cost, by whom they were used. */
+
+import { useMemo, useState } from "preact/hooks";
+import { type Problem, pathOf, type Query, send } from "../api.ts";
+import type { Cost, CostRow, UnheldRow } from "../contract.ts";
+import { byName, figure, UNKNOWN } from "../format.ts";
+import { useCall } from "../parts/call.ts";
+import { Nothing } from "../parts/nothing.tsx";
+import { Loading, Missing } from "../parts/notice.tsx";
+import { Scope, scope } from "../parts/scope.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+
+const GROUPS = ["namespace", "cohort", "job", "model"] as const;
+type GroupBy = (typeof GROUPS)[number];
+const DAY_SECONDS = 86_400;
+const SPANS = [1, 7, 30, 90];
+
+export function CostView() {
+  const [group, setGroup] = useState<GroupBy>("namespace");
+  const [days, setDays] = useState(7);
+  const [failure, setFailure] = useState<Problem | null>(null);
+  const query = useMemo<Query>(
+    () => ({
+      since: new Date(Date.now() - days * DAY_SECONDS * 1000).toISOString(),
+      group_by: group,
+      namespace: scope.value,
+    }),
+    [days, group, scope.value],
+  );
+  const { value, problem, again } = useCall<Cost>("cost", query, 60);
+  const save = async () => {
+    const answer = await send(pathOf("cost", { ...query, format: "csv" }), {});
+    setFailure(answer.ok ? null : answer.problem);
+    if (answer.ok) download(await answer.value.blob(), `gpupack-cost-${group}-${days}d.csv`);
+  };
+  return (
+    <main class="view" id="main" tabIndex={-1}>
+      <div class="view-head">
+        <h1>Cost</h1>
+        <label>
+          By{" "}
+          <select
+            value={group}
+            onChange={(event) => setGroup(event.currentTarget.value as GroupBy)}
+          >
+            {GROUPS.map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          The last{" "}
+          <select value={days} onChange={(event) => setDays(Number(event.currentTarget.value))}>
+            {SPANS.map((each) => (
+              <option key={each} value={each}>
+                {each === 1 ? "day" : `${each} days`}
+              </option>
+            ))}
+          </select>
+        </label>
+        <Scope />
+        <button type="button" onClick={save} disabled={!value}>
+          Download CSV
+        </button>
+      </div>
+      {failure && <Missing what="CSV" problem={failure} />}
+      {problem && !value ? (
+        <Missing what="Cost" problem={problem} again={again} />
+      ) : !value ? (
+        <Loading what="Cost" />
+      ) : value.rows.length === 0 ? (
+        <Nothing
+          what="costs"
+          kind="GPUJobs"
+          mayList={scope.value !== "" || null}
+          title="Nothing was used"
+        >
+          In this time nobody whom you may see held a GPU.
+        </Nothing>
+      ) : (
+        <Shown cost={value} group={group} />
+      )}
+    </main>
+  );
+}
+
+function Shown({ cost, group }: { cost: Cost; group: GroupBy }) {
+  const most = Math.max(...cost.rows.map((row) => row.cost ?? 0), 1e-9);
+  const columns: readonly Column<CostRow>[] = [
+    {
+      key: "of",
+      title: group,
+      width: "minmax(120px, 2fr)",
+      order: (a, b) => byName(nameOf(a, group), nameOf(b, group)),
+      cell: (row) => nameOf(row, group) || <span class="muted">none</span>,
+    },
+    {
+      key: "part",
+      title: "",
+      width: "minmax(60px, 1.5fr)",
+      wideOnly: true,
+      cell: (row) => (
+        <span class="meter" aria-hidden="true">
+          <span style={{ width: `${((row.cost ?? 0) / most) * 100}%` }} />
+        </span>
+      ),
+    },
+    figures((row) => row.cost, { key: "cost", title: priced(cost), digits: 2 }),
+    figures((row) => row.allocated_gpu_hours, {
+      key: "allocated_gpu_hours",
+      title: "GPU hours",
+      digits: 1,
+    }),
+    figures((row) => row.used_gpu_hours, {
+      key: "used_gpu_hours",
+      title: "used",
+      digits: 1,
+      wideOnly: true,
+    }),
+    figures((row) => row.idle_gpu_hours, {
+      key: "idle_gpu_hours",
+      title: "idle",
+      digits: 1,
+      wideOnly: true,
+    }),
+    figures((row) => row.unknown_gpu_hours, {
+      key: "unknown_gpu_hours",
+      title: "not measured",
+      digits: 1,
+      wideOnly: true,
+    }),
+    figures((row) => row.energy_kwh, {
+      key: "energy_kwh",
+      title: "kWh",
+      digits: 1,
+      wideOnly: true,
+    }),
+  ];
+  const total = cost.total;
+  return (
+    <>
+      <dl class="facts">
+        <Fact name={priced(cost)} value={figure(total.cost, 2)} />
+        <Fact name="GPU hours held" value={figure(total.allocated_gpu_hours)} />
+        <Fact name="of them used" value={figure(total.used_gpu_hours)} />
+        <Fact name="of them idle" value={figure(total.idle_gpu_hours)} />
+        <Fact name="of them not measured" value={figure(total.unknown_gpu_hours)} />
+        <Fact
+          name="Energy"
+          value={total.energy_kwh === null ? UNKNOWN : `${figure(total.energy_kwh)} kWh`}
+        />
+      </dl>
+      <div class="bounded-table">
+        <Table
+          label="Cost"
+          columns={columns}
+          rows={cost.rows}
+          keyOf={(row) => `${row.namespace}/${row.cohort}/${row.job}/${row.model}`}
+        />
+      </div>
+      {cost.unheld && cost.unheld.length > 0 && <Unheld cost={cost} />}
+    </>
+  );
+}
+
+/** What GPUs cost while nobody held them. */
+function Unheld({ cost }: { cost: Cost }) {
+  const columns: readonly Column<UnheldRow>[] = [
+    {
+      key: "model",
+      title: "model",
+      width: "minmax(120px, 2fr)",
+      order: (a, b) => byName(a.model, b.model),
+      cell: (row) => row.model,
+    },
+    figures((row) => row.cost, { key: "cost", title: priced(cost), digits: 2 }),
+    figures((row) => row.unheld_gpu_hours, {
+      key: "unheld_gpu_hours",
+      title: "GPU hours",
+      digits: 1,
+    }),
+    figures((row) => row.unusable_gpu_hours, {
+      key: "unusable_gpu_hours",
+      title: "not usable",
+      digits: 1,
+      wideOnly: true,
+    }),
+    figures((row) => row.energy_kwh, {
+      key: "energy_kwh",
+      title: "kWh",
+      digits: 1,
+      wideOnly: true,
+    }),
+  ];
+  return (
+    <>
+      <h2>Held by nobody</h2>
+      <div class="bounded-table">
+        <Table
+          label="Held by nobody"
+          columns={columns}
+          rows={cost.unheld ?? []}
+          keyOf={(row) => row.model}
+        />
+      </div>
+    </>
+  );
+}
+
+function priced(cost: Cost): string {
+  return cost.currency ? `Cost, ${cost.currency}` : "Cost";
+}
+
+function Fact({ name, value }: { name: string; value: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+function nameOf(row: CostRow, group: GroupBy): string {
+  return group === "job" ? `${row.namespace}/${row.job}` : row[group];
+}
+
+/** A column of figures, of rows of either kind. */
+function figures<T>(
+  value: (row: T) => number | null,
+  of: { key: string; title: string; digits: number; wideOnly?: boolean },
+): Column<T> {
+  return {
+    key: of.key,
+    title: of.title,
+    width: "minmax(88px, 0.8fr)",
+    numeric: true,
+    wideOnly: of.wideOnly ?? false,
+    order: (a, b) => (value(a) ?? 0) - (value(b) ?? 0),
+    cell: (row) => figure(value(row), of.digits),
+  };
+}
+
+function download(content: Blob, name: string): void {
+  const address = URL.createObjectURL(content);
+  const anchor = document.createElement("a");
+  anchor.href = address;
+  anchor.download = name;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/** One job: what it does, why it waits, its attempts, and where its workers are. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
+import { seconds } from "../clock.ts";
+import type { Explanation, Job, JobDetail } from "../contract.ts";
+import { age, count, duration, queued } from "../format.ts";
+import { cluster, keyOf } from "../live/cluster.ts";
+import { useCall } from "../parts/call.ts";
+import { Workers } from "../parts/devices.tsx";
+import { spans } from "../parts/gantt.ts";
+import { Gantt } from "../parts/gantt.tsx";
+import { NodeNames } from "../parts/names.tsx";
+import { Empty, Loading, Missing } from "../parts/notice.tsx";
+import { Phase } from "../parts/phase.tsx";
+import { format } from "../route.ts";
+
+export function JobView({ namespace, name }: { namespace: string; name: string }) {
+  const path = `jobs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+  const asked = useCall<JobDetail>(path, {}, 10);
+  const live = cluster.jobsVersion.value && cluster.jobs.get(`${namespace}/${name}`);
+  const changed = live ? `${live.phase} ${live.attempt} ${live.nodes}` : "";
+  useEffect(() => {
+    if (changed) asked.again();
+  }, [changed]);
+  const detail = asked.value;
+  const job = live || detail?.job;
+  return (
+    <main class="view" id="main" tabIndex={-1}>
+      <p class="crumbs">
+        <a href={format("jobs")}>Jobs</a> / {namespace}
+      </p>
+      <div class="view-head">
+        <h1>{name}</h1>
+        {job && <Phase of={job.phase} />}
+      </div>
+      {asked.problem && !detail ? (
+        <Missing what={`Job ${namespace}/${name}`} problem={asked.problem} again={asked.again} />
+      ) : !detail || !job ? (
+        <Loading what="The job" />
+      ) : (
+        <>
+          <Facts job={job} />
+          {job.phase === "Pending" ? (
+            <Explained path={path} before={job.message} />
+          ) : (
+            job.message && <p class="message">{job.message}</p>
+          )}
+          <h2>Attempts</h2>
+          <Attempts detail={detail} job={job} />
+          <h2>Workers</h2>
+          {detail.workers?.length ? (
+            <Workers workers={detail.workers} />
+          ) : (
+            <Empty title="No worker has a place now" />
+          )}
+        </>
+      )}
+    </main>
+  );
+}
+
+function Facts({ job }: { job: Job }) {
+  const facts: readonly [string, ComponentChildren][] = [
+    ["Workers", job.workers],
+    ["GPUs", job.gpus],
+    ["Nodes", job.nodes ? <NodeNames of={job.nodes} /> : "none"],
+    ["Priority", job.priority],
+    ["Attempt", job.attempt || "none yet"],
+    ["Restarts", job.restarts],
+    ["Preemptions", job.preemptions],
+    ["Workload", job.workload || "its own"],
+    ["Result", job.result || "none"],
+    ["Age", age(job.created, seconds.value)],
+  ];
+  return (
+    <dl class="facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Attempts({ detail, job }: { detail: JobDetail; job: Job }) {
+  const shown = spans(job, detail.attempts, seconds.value);
+  return shown.length > 0 ? <Gantt spans={shown} /> : <Empty title="It was not tried yet" />;
+}
+
+/** @param before the job's message: of when it was looked at last, so no figure of it need be of now. */
+function Explained({ path, before }: { path: string; before: string }) {
+  const { value, problem } = useCall<Explanation>(`${path}/explain`, {}, 10);
+  if (!value) {
+    return (
+      <>
+        {before && <p class="message">{before}</p>}
+        {problem ? (
+          <Missing what="Why it waits" problem={problem} />
+        ) : (
+          <Loading what="Why it waits" rows={2} />
+        )}
+      </>
+    );
+  }
+  const others = value.ahead_hidden;
+  return (
+    <section aria-label="Why it waits" class="explained">
+      <h2>Why it waits</h2>
+      {value.message && <p>{value.message}</p>}
+      <ul>
+        {value.position !== null && <li>{queued(value.position, value.waiting)}</li>}
+        {value.fits_now !== null && (
+          <li>{value.fits_now ? "It would fit now." : "It does not fit now."}</li>
+        )}
+        {value.foreseen_seconds !== null && (
+          <li>It is foreseen to start within {duration(value.foreseen_seconds)}.</li>
+        )}
+        {value.ahead.length + others > 0 && (
+          <li>
+            Ahead of it:{" "}
+            {value.ahead.map((each, at) => (
+              <span key={keyOf(each)}>
+                {at > 0 && ", "}
+                <a href={format("jobs", each.namespace, each.name)}>{keyOf(each)}</a>
+              </span>
+            ))}
+            {others > 0 &&
+              `${value.ahead.length ? " and " : ""}${count(others, "job")} of namespaces that you may not see`}
+          </li>
+        )}
+      </ul>
+      {value.would_help.length > 0 && (
+        <>
+          <h3>What would help</h3>
+          <ul>
+            {value.would_help.map((each) => (
+              <li key={each}>{each}</li>
+            ))}
+          </ul>
+        </>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What namespaces are promised and use: now, and in the last hour. */
+
+import { useMemo } from "preact/hooks";
+import type { Quota, QuotaHistory, QuotaSeries } from "../contract.ts";
+import { amount, byName, count, figure } from "../format.ts";
+import { useCall } from "../parts/call.ts";
+import { Chart } from "../parts/chart.tsx";
+import { Nothing } from "../parts/nothing.tsx";
+import { Empty, Loading, Missing } from "../parts/notice.tsx";
+import { Scope, scope } from "../parts/scope.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+
+const CHARTS = 24;
+
+interface Quotas {
+  readonly quotas: readonly Quota[];
+  readonly may_list: boolean;
+}
+
+const COLUMNS: readonly Column<Quota>[] = [
+  {
+    key: "namespace",
+    title: "Namespace",
+    width: "minmax(80px, 2fr)",
+    order: (a, b) => byName(a.namespace, b.namespace),
+    cell: (quota) => quota.namespace,
+  },
+  {
+    key: "cohort",
+    title: "Cohort",
+    width: "minmax(80px, 1fr)",
+    wideOnly: true,
+    order: (a, b) => byName(a.cohort, b.cohort),
+    cell: (quota) => quota.cohort || <span class="muted">the cluster</span>,
+  },
+  {
+    key: "share",
+    title: "Use of what is promised",
+    width: "minmax(70px, 2fr)",
+    cell: (quota) => <Use quota={quota} />,
+  },
+  numeric("used", "Used"),
+  numeric("nominal", "Promised"),
+  numeric("borrowed", "Borrowed", true),
+  numeric("lent", "Lent", true),
+  { ...numeric("running", "Running", true), cell: (quota) => quota.running },
+  { ...numeric("waiting", "Waiting", true), cell: (quota) => quota.waiting },
+];
+
+export function QuotasView() {
+  const query = { namespace: scope.value };
+  const now = useCall<Quotas>("quotas", query, 10);
+  const past = useCall<QuotaHistory>("quotas/history", { ...query, limit: CHARTS }, 15);
+  const problems = now.value?.quotas.filter((quota) => quota.problem) ?? [];
+  return (
+    <main class="view" id="main" tabIndex={-1}>
+      <div class="view-head">
+        <h1>Quotas</h1>
+        <span class="muted">{now.value && count(now.value.quotas.length, "quota")}</span>
+        <Scope />
+      </div>
+      {now.problem && !now.value ? (
+        <Missing what="Quotas" problem={now.problem} again={now.again} />
+      ) : !now.value ? (
+        <Loading what="Quotas" />
+      ) : now.value.quotas.length === 0 ? (
+        <Nothing
+          what="quotas"
+          kind="GPUQuotas"
+          mayList={now.value.may_list}
+          title="There are no quotas that you may see"
+        >
+          Without a GPUQuota a namespace is promised nothing, and borrows what is idle.
+        </Nothing>
+      ) : (
+        <>
+          {problems.map((quota) => (
+            <p class="message" key={quota.namespace}>
+              <b>{quota.namespace}</b>: {quota.problem}
+            </p>
+          ))}
+          <div class="bounded-table">
+            <Table
+              label="Quotas"
+              columns={COLUMNS}
+              rows={now.value.quotas}
+              keyOf={(quota) => quota.namespace}
+              sort="namespace"
+            />
+          </div>
+          <h2>The last hour</h2>
+          {past.problem && !past.value ? (
+            <Missing what="History" problem={past.problem} again={past.again} />
+          ) : past.value ? (
+            <Past history={past.value} />
+          ) : (
+            <Loading what="History" />
+          )}
+        </>
+      )}
+    </main>
+  );
+}
+
+function Past({ history }: { history: QuotaHistory }) {
+  const times = useMemo(() => history.timestamps.map((each) => Date.parse(each)), [history]);
+  if (times.length === 0) {
+    return <Empty title="Nothing was seen yet">The server began only just now.</Empty>;
+  }
+  return (
+    <>
+      <div class="charts">
+        {history.quotas.map((series) => (
+          <Chart
+            key={series.namespace}
+            title={series.namespace}
+            note={`GPUs${series.cohort && ` · ${series.cohort}`}`}
+            times={times}
+            series={linesOf(series)}
+            say={figure}
+            height={130}
+          />
+        ))}
+      </div>
+      {history.next && <p class="muted">The first {CHARTS}; name a namespace to see another.</p>}
+    </>
+  );
+}
+
+function linesOf(series: QuotaSeries) {
+  return [
+    { name: "used", values: series.used },
+    { name: "borrowed", values: series.borrowed },
+    { name: "promised", values: series.nominal, bound: true },
+  ];
+}
+
+/** What is used within the promise, what beyond it, and where the promise ends. */
+function Use({ quota }: { quota: Quota }) {
+  const used = amount(quota.used);
+  const promised = amount(quota.nominal);
+  const most = Math.max(used, promised, 1e-9);
+  const borrowed = Math.min(amount(quota.borrowed), used);
+  const said = `${quota.used || 0} used of ${quota.nominal || 0} promised, ${quota.borrowed || 0} borrowed`;
+  return (
+    <span class="use" role="img" aria-label={said} title={said}>
+      <span class="use-own" style={{ width: `${((used - borrowed) / most) * 100}%` }} />
+      <span class="use-borrowed" style={{ width: `${(borrowed / most) * 100}%` }} />
+      <span class="use-promised" style={{ left: `${(promised / most) * 100}%` }} />
+    </span>
+  );
+}
+
+function numeric(key: keyof Quota, title: string, wideOnly = false): Column<Quota> {
+  return {
+    key,
+    title,
+    width: "66px",
+    numeric: true,
+    wideOnly,
+    order: (a, b) => amount(String(a[key])) - amount(String(b[key])),
+    cell: (quota) => quota[key] || "0",
+  };
+}
