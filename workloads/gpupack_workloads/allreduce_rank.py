@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gpupack_workloads.bandwidth import algorithm_gb_per_s
 from gpupack_workloads.collectives.measure import Measurement, sizes
-from gpupack_workloads.collectives.options import SMALLEST_BYTES
+from gpupack_workloads.collectives.options import SMALLEST_BYTES, CollectivesOptions
 from gpupack_workloads.collectives.rank import largest_bytes, measurements
 from gpupack_workloads.devices import describe
 from gpupack_workloads.distributed.rank import Rank, group
@@ -21,8 +21,9 @@ DEFAULT_BYTES = {"cuda": 2**30, "cpu": 2**22}
 def measure(options: Options, backend: str) -> Result:
     """Join the group, measure every size, return the result."""
     with group(backend, require_gpu=options.require_gpu) as rank:
-        wanted = sizes(SMALLEST_BYTES, largest_bytes(options.size, rank, DEFAULT_BYTES))
-        measured = list(measurements(("all-reduce",), wanted, rank, seed=options.seed))
+        usual = CollectivesOptions(size=options.size, seed=options.seed)
+        wanted = sizes(SMALLEST_BYTES, largest_bytes(usual, rank, DEFAULT_BYTES))
+        measured = list(measurements(("all-reduce",), wanted, rank, usual))
         return summarise(measured, rank=rank)
 
 

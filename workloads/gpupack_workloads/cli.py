@@ -18,12 +18,11 @@ class Workloads(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all names."""
         del ctx
-        return commands.names()
+        return sorted([*commands.names(), *commands.SERVERS, *commands.OF_OWN_IMAGES])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return one command, or None where there is none of that name."""
-        del ctx
-        return commands.load(cmd_name) if cmd_name in commands.names() else None
+        return commands.load(cmd_name) if cmd_name in self.list_commands(ctx) else None
 
 
 @click.group(cls=Workloads)

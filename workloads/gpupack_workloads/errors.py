@@ -83,5 +83,9 @@ class Terminated(WorkloadError):
 
 def error_of_status(status: int, message: str) -> WorkloadError:
     """Return the error whose exit status a process ended with."""
-    kinds = {kind.exit_status: kind for kind in WorkloadError.__subclasses__()}
+    kinds = {
+        kind.exit_status: kind
+        for kind in WorkloadError.__subclasses__()
+        if "exit_status" in vars(kind)  # a status that is its own, and not all errors'
+    }
     return kinds.get(status, WorkloadError)(message)

@@ -3,7 +3,8 @@
 
 On a GPU one pair of CUDA events stands around all repetitions, after a warm-up: launch gaps are
 hidden as in real use, and no cache is flushed, because matrices and buffers of the default sizes do
-not fit into it anyway.
+not fit into it anyway. Short work whose launches take longer than itself is launched while the GPU
+waits.
 
 Rivals are timed in turns, and each turn warms up anew: what one of them does to the chip's power,
 clocks and caches meets the next, and whoever follows an easy rival would be faster for a while.
@@ -18,6 +19,8 @@ from typing import Any, TypeVar
 import torch
 
 WARM_UP = 5
+# Of clocks up to 2 GHz: a GPU waits at least as long as it is told.
+CYCLES_PER_MS = 2_000_000
 
 Rival = TypeVar("Rival", bound=Hashable)
 
@@ -48,13 +51,29 @@ class Kept:
 
 
 def seconds_per_call(
-    work: Callable[[], object], *, device: torch.device, repeats: int, warm_up: int = WARM_UP
+    work: Callable[[], object],
+    *,
+    device: torch.device,
+    repeats: int,
+    warm_up: int = WARM_UP,
+    head_start_ms: float = 0,
 ) -> float:
-    """Return the mean time of one call."""
+    """Return the mean time of one call.
+
+    Args:
+        work: what is called.
+        device: where it computes.
+        repeats: calls that are timed at once.
+        warm_up: calls before.
+        head_start_ms: how long a GPU waits before what is timed, while that is launched.
+    """
     for _ in range(warm_up):
         work()
-    total = _gpu_seconds if device.type == "cuda" else _cpu_seconds
-    return total(work, repeats) / repeats
+    if device.type != "cuda":
+        return _cpu_seconds(work, repeats) / repeats
+    if head_start_ms:
+        torch.cuda._sleep(int(head_start_ms * CYCLES_PER_MS))  # noqa: SLF001  there is no other
+    return _gpu_seconds(work, repeats) / repeats
 
 
 def seconds_in_turns(
@@ -64,10 +83,18 @@ def seconds_in_turns(
     repeats: int,
     rounds: int,
     warm_up: int = WARM_UP,
+    head_start_ms: float = 0,
 ) -> dict[str, float]:
     """Return each rival's time of one call, over rounds in which all take their turn."""
     turns = {
-        name: partial(seconds_per_call, work, device=device, repeats=repeats, warm_up=warm_up)
+        name: partial(
+            seconds_per_call,
+            work,
+            device=device,
+            repeats=repeats,
+            warm_up=warm_up,
+            head_start_ms=head_start_ms,
+        )
         for name, work in works.items()
     }
     return medians_in_turns(turns, rounds=rounds)

@@ -5,17 +5,24 @@ options   what the command line asks for (no torch)
 session   checks, times and tells
 checks    compares with the reference
 rivals    the same work by torch's attention
+lengths   of sequences that are not all alike
+varlen    session for sequences that are packed
+packed    the same work by others
+paged     session for one token each over keys and values in pages
+decoding  the same work by others
 """
 
 import importlib
 from typing import Any
 
-from gpupack_workloads.attention.options import AttentionOptions
+from gpupack_workloads.attention.options import DENSE, PAGED, VARLEN, AttentionOptions
 from gpupack_workloads.results import Result
+
+HOMES = {DENSE: "session", VARLEN: "varlen", PAGED: "paged"}
 
 
 def run(options: AttentionOptions) -> Result:
-    """Check and time attention; see `session.run`."""
-    session: Any = importlib.import_module("gpupack_workloads.attention.session")
+    """Check and time attention; see `run` of the layout's session."""
+    session: Any = importlib.import_module(f"gpupack_workloads.attention.{HOMES[options.layout]}")
     result: Result = session.run(options)
     return result

@@ -2,12 +2,14 @@
 """What to compute on a kind of device."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.results import Scalar
 
 # A backward pass is five products where a forward pass is two.
 BACKWARD_PER_FORWARD = 2.5
@@ -18,9 +20,55 @@ BYTES_PER_KEY_ELEMENT = 36
 BYTES_PER_KEY_CHECKED = 12 * 2048 * 8
 
 
+class Timed(Protocol):
+    """What of any layout's plan decides how it is timed and told."""
+
+    @property
+    def heads(self) -> int:
+        """Return how many heads queries have."""
+
+    @property
+    def kv_heads(self) -> int:
+        """Return how many heads keys and values have."""
+
+    @property
+    def dimension(self) -> int:
+        """Return numbers of a head."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the type of all operands."""
+
+    @property
+    def repeats(self) -> int:
+        """Return calls that are timed at once."""
+
+    @property
+    def rounds(self) -> int:
+        """Return in how many rounds rivals take turns."""
+
+    @property
+    def warm_up(self) -> int:
+        """Return calls before."""
+
+    @property
+    def squares(self) -> int:
+        """Return scores of a head, over all sequences."""
+
+    @property
+    def told(self) -> dict[str, Scalar]:
+        """Return lengths and their number, for the result."""
+
+
+def flop_of(plan: Timed, *, causal: bool, backward: bool) -> float:
+    """Return the operations of a pass, masked ones left out, as everybody counts them."""
+    forward = 4 * plan.heads * plan.squares * plan.dimension
+    return forward * (0.5 if causal else 1.0) * (BACKWARD_PER_FORWARD if backward else 1.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Shape, type and repetitions.
+    """Shape, type and repetitions of problems of one length.
 
     Attributes:
         ragged: (heads, kv_heads, rows, keys) of small problems that try the edges. Types and
@@ -51,10 +99,15 @@ class Plan:
         """How much torch's plain attention needs at least: scores and their softmax."""
         return 2 * self.batch * self.heads * self.length**2 * int(self.dtype.itemsize)
 
-    def flop(self, *, causal: bool, backward: bool) -> float:
-        """Return the operations of a pass, masked ones left out, as everybody counts them."""
-        forward = 4 * self.batch * self.heads * self.length**2 * self.dimension
-        return forward * (0.5 if causal else 1.0) * (BACKWARD_PER_FORWARD if backward else 1.0)
+    @property
+    def squares(self) -> int:
+        """Scores of a head, over all problems."""
+        return self.batch * self.length**2
+
+    @property
+    def told(self) -> dict[str, Scalar]:
+        """The shape, for the result."""
+        return {"size": self.length, "batch": self.batch}
 
 
 def plan_for(device: Device, options: AttentionOptions) -> Plan:
@@ -69,7 +122,7 @@ def plan_for(device: Device, options: AttentionOptions) -> Plan:
     if heads % kv_heads:
         raise BadArgument(f"{heads} heads cannot share {kv_heads} key heads evenly")
     return Plan(
-        batch=options.batch,
+        batch=options.batch or 1,
         heads=heads,
         kv_heads=kv_heads,
         length=options.size or (16384 if gpu else 96),

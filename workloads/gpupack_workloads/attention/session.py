@@ -7,6 +7,7 @@ last turns left them, by a projection.
 
 import itertools
 import logging
+from collections.abc import Mapping
 
 import torch
 
@@ -18,8 +19,8 @@ from gpupack_workloads.attention.checks import (
     check_timed,
     random_inputs,
 )
-from gpupack_workloads.attention.options import AttentionOptions
-from gpupack_workloads.attention.plan import Plan, plan_for
+from gpupack_workloads.attention.options import DENSE, AttentionOptions
+from gpupack_workloads.attention.plan import Plan, Timed, flop_of, plan_for
 from gpupack_workloads.attention.rivals import backward_of, forward_of, rivals_for
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.kernels.loading import load
@@ -53,7 +54,8 @@ def run(options: AttentionOptions) -> Result:
         for mask, causal in MASKS.items():
             first = check(attention, inputs, causal=causal)
             logger.info("%s: verified", mask)
-            took, left = times(attention, inputs, device, plan, mask=mask)
+            rivals = rivals_for(inputs, causal=causal)
+            took, left = times({OURS: attention} | rivals, inputs, device, plan, mask=mask)
             seconds |= took
             last = check_timed(inputs, left, causal=causal, seed=options.seed)
             logger.info("%s: verified as it was timed", mask)
@@ -97,11 +99,10 @@ def timed_inputs(device: Device, plan: Plan, *, seed: int) -> Inputs:
 
 
 def times(
-    attention: Attention, inputs: Inputs, device: Device, plan: Plan, *, mask: str
+    rivals: Mapping[str, Attention], inputs: Inputs, device: Device, plan: Timed, *, mask: str
 ) -> tuple[dict[str, Seconds], tuple[torch.Tensor, ...]]:
     """Return the seconds of each implementation, of both passes, and what our last turns left."""
     causal = MASKS[mask]
-    rivals = {OURS: attention} | rivals_for(inputs, causal=causal)
     found: dict[str, Seconds] = {}
     left: tuple[torch.Tensor, ...] = ()
     for name, work_of in (("forward", forward_of), ("backward", backward_of)):
@@ -121,13 +122,18 @@ def times(
 
 
 def summarise(
-    device: Device, plan: Plan, *, verdicts: dict[str, Verdict], seconds: dict[str, Seconds]
+    device: Device,
+    plan: Timed,
+    *,
+    verdicts: dict[str, Verdict],
+    seconds: dict[str, Seconds],
+    layout: str = DENSE,
 ) -> Result:
     """Make the result out of what was found."""
     metrics: dict[str, Scalar] = {}
     rows: list[dict[str, Scalar]] = []
     for mask, what in itertools.product(MASKS, ("forward", "backward")):
-        flop = plan.flop(causal=MASKS[mask], backward=what == "backward")
+        flop = flop_of(plan, causal=MASKS[mask], backward=what == "backward")
         row = row_of(seconds[f"{mask}_{what}"], flop)
         prefix = what if mask == "full" else f"{mask}_{what}"
         metrics |= {f"{prefix}_{name}": value for name, value in row.items()}
@@ -137,8 +143,8 @@ def summarise(
             metrics[f"{mask}_{what}_error"] = agreement.error
             metrics[f"{mask}_{what}_error_bound"] = agreement.bound
     shape: dict[str, Scalar] = {
-        "size": plan.length,
-        "batch": plan.batch,
+        "layout": layout,
+        **plan.told,
         "heads": plan.heads,
         "kv_heads": plan.kv_heads,
         "dimension": plan.dimension,

@@ -4,7 +4,7 @@
     options     what the command line asks for
     rank_data   which rank this is, and its data: whole numbers that every rank can compute
     operation   what is known of one: all_reduce, all_gather, reduce_scatter, broadcast,
-                all_to_all and send_recv, each with what must arrive
+                all_to_all, send_recv, reduce, gather and scatter, each with what must arrive
     series      calls one after another, each of which leaves a result to check
     measure     time and check of one operation at one size
     small       small all-reduces by several methods
@@ -13,7 +13,8 @@
     rank        what each process does; summary: the result
     start       starts the processes
 
-Sizes and bandwidths are those of nccl-tests.
+Sizes and bandwidths are those of nccl-tests (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md; of
+gather and scatter, which it does not name, src/gather.cu and src/scatter.cu).
 """
 
 from gpupack_workloads.collectives.options import CollectivesOptions

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rank gets the sum of all buffers. torch has it in place only."""
+"""Every rank gets the sum (or product, …) of all buffers. torch has it in place only."""
 
 from typing import ClassVar
 
 import torch.distributed as dist
 
-from gpupack_workloads.collectives.operation import Buffers
+from gpupack_workloads.collectives.operation import Buffers, reduce_op
 from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
@@ -25,10 +25,10 @@ class AllReduce:
         whole = rank_data.zeros(elements)
         return Buffers(whole, whole)
 
-    def start(self, buffers: Buffers, rank_data: RankData) -> None:  # noqa: ARG002
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:
         """Sum."""
-        dist.all_reduce(buffers.receive)
+        dist.all_reduce(buffers.receive, op=reduce_op(rank_data))
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
-        """Every position holds the sum over ranks."""
-        return count_wrong(buffers.receive, rank_data.sum)
+        """Every position holds what reducing over the ranks gives."""
+        return count_wrong(buffers.receive, rank_data.reduced, tolerance=rank_data.tolerance)

@@ -5,10 +5,8 @@ from typing import ClassVar
 
 import torch.distributed as dist
 
-from gpupack_workloads.collectives.operation import Buffers
+from gpupack_workloads.collectives.operation import ROOT, Buffers
 from gpupack_workloads.collectives.rank_data import RankData, count_wrong
-
-ROOT = 0
 
 
 class Broadcast:

@@ -23,12 +23,23 @@ from gpupack_workloads.bandwidth import algorithm_gb_per_s, bus_gb_per_s
 from gpupack_workloads.collectives.operation import Operation
 from gpupack_workloads.collectives.rank_data import ELEMENT_BYTES, PIECE, RankData
 from gpupack_workloads.collectives.series import Call, Series
+from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.results import Scalar
 from gpupack_workloads.timing import seconds_per_call
 
 logger = logging.getLogger(__name__)
 
 BATCHES = {"cuda": 7, "cpu": 3}
+SAYS_UNSERVED = (
+    "nvalid scalar type",
+    "nsupported",
+    "not support",
+    "nvalid data type",
+    "annot use",
+    "can't be cast",
+)
+"""Parts of what gloo, NCCL and torch say of a type or a reduction that a backend has not."""
 WARM_UP = {"cuda": 5, "cpu": 1}
 # A batch on GPUs lasts long enough for the ranks' unequal starts not to count.
 BATCH_BYTES = 2**29
@@ -41,6 +52,35 @@ PIECES = 6
 
 
 @dataclass(frozen=True)
+class Calls:
+    """How often to call; None takes what suits device and size.
+
+    Attributes:
+        iterations: of a batch.
+        warmup: before the first.
+    """
+
+    iterations: int | None = None
+    warmup: int | None = None
+
+
+USUAL = Calls()
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds per call, of all ranks.
+
+    Attributes:
+        seconds: of the slowest rank in each batch, the median batch.
+        ranks: of each rank by itself, its median batch.
+    """
+
+    seconds: float
+    ranks: list[float]
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What one operation at one size took: the slowest rank's mean in the median batch.
 
@@ -50,6 +90,8 @@ class Measurement:
         size_bytes: as nccl-tests count the operation's size.
         seconds: per call.
         bus_gb_per_s: traffic per link.
+        ranks_seconds: of each rank by itself, in the order of the ranks.
+        tolerance: by how much of itself an element was let be wrong.
     """
 
     operation: str
@@ -57,6 +99,8 @@ class Measurement:
     size_bytes: int
     seconds: float
     bus_gb_per_s: float
+    ranks_seconds: list[float]
+    tolerance: float = 0.0
 
     def row(self) -> dict[str, Scalar]:
         """Return a row of the result's table."""
@@ -68,21 +112,38 @@ class Measurement:
             "us": round(self.seconds * 1e6, 2),
             "algorithm_gb_per_s": round(algorithm, 6),
             "bus_gb_per_s": round(self.bus_gb_per_s, 6),
+            "rank_min_us": round(min(self.ranks_seconds) * 1e6, 2),
+            "rank_avg_us": round(statistics.mean(self.ranks_seconds) * 1e6, 2),
+            "rank_max_us": round(max(self.ranks_seconds) * 1e6, 2),
         }
 
 
-def measure(operation: Operation, size: int, rank_data: RankData, *, in_place: bool) -> Measurement:
+def measure(
+    operation: Operation, size: int, rank_data: RankData, *, in_place: bool, often: Calls = USUAL
+) -> Measurement:
     """Time one operation, and check every result of the last batch.
+
+    Args:
+        operation: which.
+        size: of the buffer in bytes.
+        rank_data: ours.
+        in_place: whether to write where it reads.
+        often: how many calls.
 
     Raises:
         WrongResult: an element that arrived here is wrong.
     """
-    elements = elements_of(size, ranks=rank_data.ranks, shared=operation.shared)
-    repeats = repeats_for(size, rank_data.device)
+    element = rank_data.dtype.itemsize
+    elements = elements_of(
+        size, ranks=rank_data.ranks, shared=operation.shared, element_bytes=element
+    )
+    repeats = often.iterations or repeats_for(size, rank_data.device)
     series = series_of(operation, elements, rank_data, in_place=in_place, repeats=repeats)
-    seconds = median_seconds(series.start, rank_data, repeats=repeats, ready=series.fill)
+    times = times_of(
+        series.start, rank_data, repeats=repeats, ready=series.fill, warmup=often.warmup
+    )
     series.check()
-    moved = elements * ELEMENT_BYTES
+    moved, seconds = elements * element, times.seconds
     return Measurement(
         operation=operation.name,
         in_place=in_place,
@@ -91,7 +152,34 @@ def measure(operation: Operation, size: int, rank_data: RankData, *, in_place: b
         bus_gb_per_s=bus_gb_per_s(
             size_bytes=moved, seconds=seconds, crossings=operation.crossings(rank_data.ranks)
         ),
+        ranks_seconds=times.ranks,
+        tolerance=rank_data.tolerance,
     )
+
+
+def require_served(operation: Operation, rank_data: RankData) -> None:
+    """Make sure that the backend has an operation for a type and a reduction, by one call.
+
+    All ranks must call this together. One may fail where the others do not: the root alone divides
+    for gloo's mean.
+
+    Raises:
+        BadArgument: it has not.
+    """
+    (in_place, *_) = operation.in_place
+    elements = elements_of(1, ranks=rank_data.ranks, shared=operation.shared)
+    series = series_of(operation, elements, rank_data, in_place=in_place, repeats=1)
+    series.fill()
+    with all_or_none():
+        try:
+            series.start()
+        except (RuntimeError, ValueError) as error:
+            if not any(words in str(error) for words in SAYS_UNSERVED):
+                raise
+            raise BadArgument(
+                f"{dist.get_backend()} has no {operation.name} of {rank_data.dtype} by"
+                f" {rank_data.reduce_op}: {str(error).splitlines()[0]}"
+            ) from error
 
 
 def series_of(
@@ -114,10 +202,10 @@ def series_of(
     return Series(operation.name, calls, rank=rank_data.rank)
 
 
-def elements_of(size: int, *, ranks: int, shared: bool) -> int:
+def elements_of(size: int, *, ranks: int, shared: bool, element_bytes: int = ELEMENT_BYTES) -> int:
     """Return how many elements a size means: whole ones, for every rank as many."""
     unit = ranks if shared else 1
-    return max(1, math.ceil(size / (ELEMENT_BYTES * unit))) * unit
+    return max(1, math.ceil(size / (element_bytes * unit))) * unit
 
 
 def repeats_for(size: int, device: torch.device) -> int:
@@ -127,10 +215,18 @@ def repeats_for(size: int, device: torch.device) -> int:
     return max(LEAST_REPEATS, min(MOST_REPEATS, BATCH_BYTES // size))
 
 
-def needed_bytes(largest: int, device: torch.device) -> int:
+def needed_bytes(
+    largest: int,
+    device: torch.device,
+    *,
+    element_bytes: int = ELEMENT_BYTES,
+    iterations: int | None = None,
+) -> int:
     """Return how much memory the buffers of a size take, with what fills and checks them."""
-    buffers = max(LEAST_BUFFERS, repeats_for(largest, device))
-    return buffers * largest + PIECES * min(PIECE * ELEMENT_BYTES, largest)
+    buffers = max(LEAST_BUFFERS, iterations or repeats_for(largest, device))
+    # Data are worked out in 32 bits, or in the type's own if they are more.
+    piece = min(PIECE, largest // element_bytes) * max(ELEMENT_BYTES, element_bytes)
+    return buffers * largest + PIECES * piece
 
 
 def median_seconds(
@@ -144,13 +240,33 @@ def median_seconds(
         repeats: calls of a batch.
         ready: makes a batch's buffers ready; it is not timed.
     """
+    return times_of(work, rank_data, repeats=repeats, ready=ready).seconds
+
+
+def times_of(
+    work: Callable[[], object],
+    rank_data: RankData,
+    *,
+    repeats: int,
+    ready: Callable[[], object],
+    warmup: int | None = None,
+) -> Times:
+    """Return what calls took, of all ranks; the arguments are `median_seconds`'s.
+
+    `warmup` is how many calls come before; None takes what suits the device.
+    """
     kind = rank_data.device.type
-    for _ in range(WARM_UP[kind]):
+    for _ in range(WARM_UP[kind] if warmup is None else warmup):
         work()
     own = [batch_seconds(work, rank_data, repeats, ready) for _ in range(BATCHES[kind])]
-    times = torch.tensor(own, dtype=torch.float64, device=rank_data.device)
-    dist.all_reduce(times, op=dist.ReduceOp.MAX)
-    return float(statistics.median(times.tolist()))
+    mine = torch.tensor(own, dtype=torch.float64, device=rank_data.device)
+    everyones = torch.empty(rank_data.ranks * len(own), dtype=mine.dtype, device=mine.device)
+    dist.all_gather_into_tensor(everyones, mine)
+    by_rank = everyones.view(rank_data.ranks, len(own)).tolist()
+    return Times(
+        seconds=float(statistics.median(map(max, zip(*by_rank, strict=True)))),
+        ranks=[float(statistics.median(batches)) for batches in by_rank],
+    )
 
 
 def batch_seconds(

@@ -106,7 +106,7 @@ def summing(
 ) -> Call:
     """Return a call that sums a buffer over all ranks, in place if there is no other."""
     buffers = Buffers(send, send if total is None else total)
-    wrong = partial(count_wrong, buffers.receive, rank_data.sum)
+    wrong = partial(count_wrong, buffers.receive, rank_data.reduced)
     return Call(start, partial(buffers.fill, rank_data), wrong, send.numel())
 
 

@@ -5,8 +5,19 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import torch
+import torch.distributed as dist
 
 from gpupack_workloads.collectives.rank_data import MISSING, RankData, fill
+
+ROOT = 0
+"""The rank that alone sends or receives, in operations that have one."""
+TORCH_OPS = {
+    "sum": dist.ReduceOp.SUM,
+    "prod": dist.ReduceOp.PRODUCT,
+    "min": dist.ReduceOp.MIN,
+    "max": dist.ReduceOp.MAX,
+    "avg": dist.ReduceOp.AVG,
+}
 
 
 @dataclass(frozen=True)
@@ -18,6 +29,7 @@ class Buffers:
 
     def fill(self, rank_data: RankData) -> None:
         """Write this rank's data; what does not come from elsewhere is noticed."""
+        # An unsigned byte wraps it to 255.
         self.receive.fill_(MISSING)
         fill(self.send, rank_data.data(rank_data.rank))
 
@@ -46,6 +58,11 @@ class Operation(Protocol):
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
         """Return how many received elements are wrong."""
+
+
+def reduce_op(rank_data: RankData) -> dist.ReduceOp:
+    """Return torch's name of what reductions do."""
+    return TORCH_OPS[rank_data.reduce_op]
 
 
 def part(whole: torch.Tensor, rank_data: RankData, rank: int | None = None) -> torch.Tensor:

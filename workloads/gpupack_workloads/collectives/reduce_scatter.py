@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rank gets its part of the sum of all buffers. The size is that of what is sent."""
+"""Every rank gets its part of the sum (or product, …) of all buffers. The size is what is sent."""
 
 from typing import ClassVar
 
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.collectives.operation import Buffers, whole_and_part
+from gpupack_workloads.collectives.operation import Buffers, reduce_op, whole_and_part
 from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
@@ -26,15 +26,15 @@ class ReduceScatter:
         whole, own = whole_and_part(elements, rank_data, in_place=in_place)
         return Buffers(whole, own)
 
-    def start(self, buffers: Buffers, rank_data: RankData) -> None:  # noqa: ARG002
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:
         """Sum and scatter."""
-        dist.reduce_scatter_tensor(buffers.receive, buffers.send)
+        dist.reduce_scatter_tensor(buffers.receive, buffers.send, op=reduce_op(rank_data))
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
-        """Our part holds the sum over ranks at our positions."""
+        """Our part holds what reducing over the ranks gives at our positions."""
         start = rank_data.rank * buffers.receive.numel()
 
         def values(first: int, count: int) -> torch.Tensor:
-            return rank_data.sum(start + first, count)
+            return rank_data.reduced(start + first, count)
 
-        return count_wrong(buffers.receive, values)
+        return count_wrong(buffers.receive, values, tolerance=rank_data.tolerance)

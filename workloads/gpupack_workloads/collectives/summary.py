@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from gpupack_workloads.collectives.measure import Measurement
+from gpupack_workloads.collectives.options import CollectivesOptions
 from gpupack_workloads.devices import describe
 from gpupack_workloads.distributed.rank import Rank
 from gpupack_workloads.results import Result, Scalar, headline
@@ -13,7 +14,12 @@ Row = dict[str, Scalar]
 OURS = "packets"
 
 
-def summarise(measured: Sequence[Measurement], small: Sequence[Row], rank: Rank) -> Result:
+def summarise(
+    measured: Sequence[Measurement],
+    small: Sequence[Row],
+    rank: Rank,
+    options: CollectivesOptions,
+) -> Result:
     """Return the figures of the largest size, the latency of the smallest, and all of them."""
     largest = [one for one in measured if one.size_bytes == largest_of(measured, one.operation)]
     first = best(largest, measured[0].operation)
@@ -26,11 +32,14 @@ def summarise(measured: Sequence[Measurement], small: Sequence[Row], rank: Rank)
         metrics[f"{metric(name)}_latency_us"] = round(latency.seconds * 1e6, 2)
     metrics |= {
         "size_bytes": first.size_bytes,
+        "rank_min_us": round(min(first.ranks_seconds) * 1e6, 2),
+        "rank_max_us": round(max(first.ranks_seconds) * 1e6, 2),
+        "dtype": options.dtype,
+        "reduce_op": options.reduce_op,
         "ranks": rank.ranks,
         "backend": rank.backend,
         "wrong_elements": 0,
-        "error": 0.0,
-        "error_bound": 0.0,
+        **bound(measured),
     }
     return Result(
         workload="collectives",
@@ -43,6 +52,12 @@ def summarise(measured: Sequence[Measurement], small: Sequence[Row], rank: Rank)
         metrics=metrics | describe(rank.device),
         rows=[*(one.row() for one in measured), *small],
     )
+
+
+def bound(measured: Sequence[Measurement]) -> Row:
+    """Return by how much of itself an element may be wrong, and was where that is nothing."""
+    tolerance = max(one.tolerance for one in measured)
+    return {"error_bound": tolerance} if tolerance else {"error": 0.0, "error_bound": 0.0}
 
 
 def small_metrics(rows: Sequence[Row]) -> Row:

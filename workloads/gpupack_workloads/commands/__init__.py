@@ -11,17 +11,22 @@ import pkgutil
 
 import click
 
-NO_COMMAND = "common"
+NO_COMMANDS = ("common", "serving")
+SERVERS = ("inference-server",)
+"""Commands that run until they are told to end: a Deployment's, and no GPUJob's workload."""
+OF_OWN_IMAGES = ("tensorflow",)
+"""Commands that are in another image: a GPUJob names that, and no workload."""
 
 
 def names() -> list[str]:
-    """Return the names of all workloads."""
+    """Return the names of all workloads that a GPUJob can name."""
     modules = (module.name for module in pkgutil.iter_modules(__path__))
-    return sorted(name.replace("_", "-") for name in modules if name != NO_COMMAND)
+    found = {name.replace("_", "-") for name in modules if name not in NO_COMMANDS}
+    return sorted(found.difference(SERVERS, OF_OWN_IMAGES))
 
 
 def load(name: str) -> click.Command:
-    """Return a workload's command."""
+    """Return the command of any of them."""
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     command: click.Command = module.command
     return command

@@ -87,7 +87,8 @@ class Folder(click.Path):
     type=click.Choice(KERNELS),
     default="ours",
     show_default=True,
-    help="Whose attention, softmax and products.",
+    help="Whose attention, softmax and products; with `all` norms, rotations, gates and the loss"
+    " are ours as well.",
 )
 @click.option(
     "--parallel",

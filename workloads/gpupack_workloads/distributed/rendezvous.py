@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds worker 0, and the address by which it finds us.
+"""Finds other workers, and the address by which they find us.
 
 Waiting is ours, because torch gives up quickly when a name is unknown, and the name of a
 pod appears in DNS only some time after the pod has its address.
@@ -50,7 +50,7 @@ def wait_for_name(
         except OSError as error:
             if patience.clock() >= end:
                 raise PeersMissing(
-                    f"the name {host} of worker 0 was unknown for"
+                    f"the name {host} of a worker was unknown for"
                     f" {patience.deadline_seconds:.0f} s: {error}"
                 ) from error
         if patience.clock() >= remind_at:

@@ -2,6 +2,8 @@
 """Triton kernels: a folder each, with kernel, launcher and reference; a library as well.
 
     from gpupack_workloads.kernels import attention, gemm, softmax, vector_add
+    from gpupack_workloads.kernels import attention_varlen, paged_decode_attention
+    from gpupack_workloads.kernels import linear_cross_entropy, rms_norm, rotary, swiglu
 
 Each name is imported when it is first used: importing Triton takes seconds, and decides whether
 kernels are compiled or interpreted (set TRITON_INTERPRET before).
@@ -15,8 +17,14 @@ from typing import Any
 
 HOMES = {
     "attention": "attention.ops",
+    "attention_varlen": "attention.varlen.ops",
     "gemm": "gemm.ops",
+    "linear_cross_entropy": "linear_cross_entropy.ops",
+    "paged_decode_attention": "attention.paged.ops",
+    "rms_norm": "rms_norm.ops",
+    "rotary": "rotary.ops",
     "softmax": "softmax.ops",
+    "swiglu": "swiglu.ops",
     "vector_add": "vector_add.ops",
 }
 

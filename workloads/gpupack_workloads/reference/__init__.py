@@ -3,6 +3,8 @@
 
     agreement   errors beside the bounds that rounding explains
     softmax, gemm, attention, vector_add   one computation each
+    language   norm, rotation, gate and loss of a language model
 
-Apart from the kernels, which import nothing but torch and Triton. Only `attention` imports torch.
+Apart from the kernels, which import nothing but torch and Triton. Only `attention` and `language`
+import torch.
 """

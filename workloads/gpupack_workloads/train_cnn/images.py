@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+CLASSES = 10
+
 
 @dataclass(frozen=True)
 class Images:

@@ -10,7 +10,7 @@ from torch import nn
 
 from gpupack_workloads.timing import seconds_per_call
 from gpupack_workloads.train_cnn.images import Images
-from gpupack_workloads.train_cnn.model import network
+from gpupack_workloads.train_cnn.model import seeded_network
 from gpupack_workloads.train_cnn.plan import Plan, Technique
 from gpupack_workloads.training.memory import forget_peak, peak_mib
 from gpupack_workloads.training.steps import Batch, Trainer
@@ -67,9 +67,7 @@ def new_network(
     technique: Technique, plan: Plan, *, shape: tuple[int, ...], device: torch.device
 ) -> nn.Module:
     """Return an untrained network; one seed gives one network whatever the technique."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(plan.seed)
-        model = network(channels=shape[1], edge=shape[2], width=plan.width)
+    model = seeded_network(channels=shape[1], edge=shape[2], width=plan.width, seed=plan.seed)
     return model.to(device, memory_format=layout(technique))
 
 

@@ -6,9 +6,11 @@ which accumulation is checked against. Over groups of channels it would take mos
 none of the techniques tried here makes that faster.
 """
 
+import torch
 from torch import nn
 
-CLASSES = 10
+from gpupack_workloads.train_cnn.images import CLASSES
+
 STAGES = 3
 
 
@@ -22,6 +24,13 @@ def network(*, channels: int, edge: int, width: int) -> nn.Module:
     # Not averaged over the image: where something is tells classes apart within few steps.
     pixels = (edge >> STAGES) ** 2
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(outer * pixels, CLASSES))
+
+
+def seeded_network(*, channels: int, edge: int, width: int, seed: int) -> nn.Module:
+    """Return an untrained network on the host; one seed gives one network."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return network(channels=channels, edge=edge, width=width)
 
 
 def unit(channels: int, outer: int) -> list[nn.Module]:

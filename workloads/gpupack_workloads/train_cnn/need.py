@@ -9,7 +9,7 @@ of the 2,359 MiB that an H200 took for batches of 1,024 images this finds 1,328.
 
 from gpupack_workloads.train_cnn.model import STAGES
 from gpupack_workloads.train_cnn.options import CnnOptions
-from gpupack_workloads.train_cnn.plan import Plan
+from gpupack_workloads.train_cnn.plan import EpochPlan, Plan
 
 FLOAT_BYTES = 4
 INDEX_BYTES = 8
@@ -20,13 +20,18 @@ MAKING_BYTES = 20
 def training_bytes(options: CnnOptions, plan: Plan) -> int:
     """Return what a step takes beside the batches that stay on the device."""
     # How many images a folder holds is not known yet: one batch at least.
-    images = plan.batch_size if options.folder else plan.train
+    images = plan.train if options.made_up else plan.batch_size
     return FLOAT_BYTES * images * pixels(options) + plan.batch_size * kept_bytes(options, plan)
+
+
+def step_bytes(options: CnnOptions, plan: EpochPlan) -> int:
+    """Return what a step of a training by epochs takes: its images come from the host."""
+    return plan.batch_size * (FLOAT_BYTES * pixels(options) + kept_bytes(options, plan))
 
 
 def making_bytes(options: CnnOptions, plan: Plan) -> int:
     """Return what the host takes to make images up; those of a folder are bytes already."""
-    return 0 if options.folder else MAKING_BYTES * plan.train * pixels(options)
+    return MAKING_BYTES * plan.train * pixels(options) if options.made_up else 0
 
 
 def pixels(options: CnnOptions) -> int:
@@ -34,7 +39,7 @@ def pixels(options: CnnOptions) -> int:
     return options.channels * options.edge**2
 
 
-def kept_bytes(options: CnnOptions, plan: Plan) -> int:
+def kept_bytes(options: CnnOptions, plan: Plan | EpochPlan) -> int:
     """Return what a forward pass keeps of each image, its pixels aside."""
     total, edge = 0, options.edge
     for stage in range(STAGES):

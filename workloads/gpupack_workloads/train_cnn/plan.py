@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import BadArgument
-from gpupack_workloads.train_cnn.options import CnnOptions
+from gpupack_workloads.train_cnn.optimizers import usual_rate
+from gpupack_workloads.train_cnn.options import EPOCHS, CnnOptions
 from gpupack_workloads.training.precision import Precision
 
 FP32 = Precision("fp32")
@@ -40,6 +41,46 @@ class Technique:
     precision: Precision = FP32
     channels_last: bool = False
     parts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochPlan:
+    """A training by epochs with every default filled in.
+
+    Attributes:
+        dataset: which images.
+        batch_size: images per step and process.
+        width: channels of the network's first stage.
+        train: how many images are made up to learn from, where none are real.
+        test: how many to be judged by.
+    """
+
+    dataset: str
+    epochs: int
+    batch_size: int
+    optimizer: str
+    learning_rate: float
+    width: int
+    train: int
+    test: int
+    seed: int
+
+
+def epoch_plan_for(options: CnnOptions, device: Device, *, ranks: int) -> EpochPlan:
+    """Fill in what suits the device, and the number of processes."""
+    batch_size = options.batch_size or 128
+    return EpochPlan(
+        dataset=options.dataset,
+        epochs=options.epochs or EPOCHS,
+        batch_size=batch_size,
+        optimizer=options.optimizer,
+        learning_rate=options.learning_rate
+        or usual_rate(options.optimizer, batch_size=batch_size * ranks),
+        width=8 if device.simulated else 64,
+        train=1024 if device.simulated else 16_384,
+        test=256 if device.simulated else 2048,
+        seed=options.seed,
+    )
 
 
 def plan_for(options: CnnOptions, device: Device) -> Plan:

@@ -8,7 +8,7 @@ from gpupack_workloads.devices import Device, choose_device, describe, memory_er
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
-from gpupack_workloads.train_cnn import folder, synthetic
+from gpupack_workloads.train_cnn import files, synthetic
 from gpupack_workloads.train_cnn.gradients import (
     ACCUMULATION_BOUND,
     AMP_BOUND,
@@ -20,15 +20,15 @@ from gpupack_workloads.train_cnn.images import Split
 from gpupack_workloads.train_cnn.learning import Learnt, learn
 from gpupack_workloads.train_cnn.need import making_bytes, training_bytes
 from gpupack_workloads.train_cnn.options import CnnOptions
-from gpupack_workloads.train_cnn.plan import Plan, plan_for, techniques
+from gpupack_workloads.train_cnn.plan import EpochPlan, Plan, plan_for, techniques
 
 logger = logging.getLogger(__name__)
 
 # A guess is right in one of ten cases. Made-up classes are easy; real ones depend on the steps.
-ACCURACY_BOUND = {"synthetic": 0.7, "folder": 0.12}
+ACCURACY_BOUND = {"synthetic": 0.7, "files": 0.12}
 # So many images must have been seen for that; who asks for less gets no judgement of it.
-ENOUGH_IMAGES = {"synthetic": 512, "folder": 20_000}
-LOSS_BOUND = {"synthetic": 1.0, "folder": 2.3}
+ENOUGH_IMAGES = {"synthetic": 512, "files": 20_000}
+LOSS_BOUND = {"synthetic": 1.0, "files": 2.3}
 
 
 def run(options: CnnOptions) -> Result:
@@ -62,13 +62,13 @@ def check_memory(options: CnnOptions, plan: Plan, device: Device, *, doing: str)
 
 def source(options: CnnOptions) -> str:
     """Return where the images come from."""
-    return "synthetic" if options.folder is None else "folder"
+    return "synthetic" if options.made_up else "files"
 
 
-def load(options: CnnOptions, plan: Plan) -> Split:
+def load(options: CnnOptions, plan: Plan | EpochPlan) -> Split:
     """Read images, or make some up."""
-    if options.folder is not None:
-        return folder.read(options, options.folder)
+    if options.data is not None:
+        return files.read(options.dataset, options.data, checksums=options.checksums)
     return synthetic.make(options, train=plan.train, test=plan.test)
 
 
@@ -107,7 +107,7 @@ def summarise(
             **ratios(learnt),
             **bounds(learnt["accumulation"], gradients, source(options)),
             "loss_scale": learnt["amp"].loss_scale,
-            "data": options.data,
+            "data": options.look,
             "source": source(options),
             "batch_size": plan.batch_size,
             "steps": plan.steps,

@@ -3,8 +3,7 @@
 
 import numpy as np
 
-from gpupack_workloads.train_cnn.images import Images, Split
-from gpupack_workloads.train_cnn.model import CLASSES
+from gpupack_workloads.train_cnn.images import CLASSES, Images, Split
 from gpupack_workloads.train_cnn.options import CnnOptions
 
 COARSE = 4

@@ -60,14 +60,11 @@ class Attention(nn.Module):
 
     def forward(self, x_BSW: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffix
         """Return what each token takes from those before it."""
-        q, k = self.rotated(self.query(x_BSW)), self.rotated(self.key(x_BSW))
-        taken = self.operations.attention(q, k, self.heads(self.value(x_BSW)))
+        q, k, v = (self.heads(part(x_BSW)) for part in (self.query, self.key, self.value))
+        tables = rotation(x_BSW.shape[1], self.head_width, x_BSW.dtype, x_BSW.device)
+        q, k = self.operations.pointwise.rotate(q, k, *tables)
+        taken = self.operations.attention(q, k, v)
         return cast("torch.Tensor", self.output(taken.transpose(1, 2).flatten(2)))
-
-    def rotated(self, x: torch.Tensor) -> torch.Tensor:
-        """Cut numbers into heads and turn them by their tokens' positions."""
-        tables = rotation(x.shape[1], self.head_width, x.dtype, x.device)
-        return self.operations.pointwise.rotate(self.heads(x), *tables)
 
     def heads(self, x: torch.Tensor) -> torch.Tensor:
         """Cut numbers into heads: [B, S, H D] to [B, H, S, D]; a rank may hold some only."""
@@ -131,8 +128,14 @@ class Decoder(nn.Module):
             x = self.embedding(x).to(self.dtype)
         for block in self.blocks.values():
             x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
-        if self.norm is not None and self.head is not None:
-            x = self.head(self.norm(x))
+        if self.norm is None or self.head is None:
+            return x
+        x = self.norm(x)
+        head_loss, weight = self.operations.head_loss, self.head.weight
+        # A head that is cut over ranks makes logits that are gathered.
+        if targets is not None and head_loss is not None and not isinstance(weight, DTensor):
+            return head_loss(x, weight.to(x.dtype), targets)
+        x = self.head(x)
         return x if targets is None else self.loss(x, targets)
 
     def loss(self, logits_BSV: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffixes

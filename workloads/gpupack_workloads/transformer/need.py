@@ -13,7 +13,9 @@ block; each is the input of something whose gradient needs it):
 
 of which tensor parallelism cuts the second line. In bf16 the rounded weights of products are kept,
 too. Recomputing keeps one width per block, and has one block whole in the backward pass. Per token
-and word of the vocabulary: the logits, the same in 32 bits, and what the loss makes of them.
+and word of the vocabulary: the logits, the same in 32 bits, and what the loss makes of them. Where
+the loss comes straight from the head, there are its gradients of the head's weight and input, and
+logits of as many tokens as a token has numbers, or of all if they are fewer.
 
 Whatever depends on kernels and allocators is left out, so that nothing is refused which would fit:
 of the 39,113 MiB that four H200s took each for the default sizes this finds 36,000.
@@ -40,6 +42,7 @@ class Held:
         moments: whether they are.
         rounded: whether weights in the type of products are kept.
         logits: whether it computes them.
+        fused: whether it computes the loss without having all of them.
     """
 
     parameters: int
@@ -50,6 +53,7 @@ class Held:
     moments: bool = True
     rounded: bool
     logits: bool = True
+    fused: bool = False
 
 
 def training_bytes(plan: Plan, ranks: int) -> int:
@@ -58,7 +62,8 @@ def training_bytes(plan: Plan, ranks: int) -> int:
     Speeds are measured after the training, so there is always a second step.
     """
     if ranks == 1:
-        return peak_bytes(alone(plan, parts=plan.parts, moments=True), plan)
+        held = alone(plan, parts=plan.parts, moments=True)
+        return peak_bytes(replace(held, fused=plan.kernels == "all"), plan)
     return max(FLOAT_BYTES * parameters(plan.shape), peak_bytes(spread(plan, ranks), plan))
 
 
@@ -91,7 +96,8 @@ def spread(plan: Plan, ranks: int) -> Held:
     whole, embedding = parameters(shape), shape.vocabulary * shape.width
     stage = shape.layers // ranks
     rank = alone(plan, parts=plan.parts * sharers(plan, ranks), moments=True)
-    rank = replace(rank, gradients=plan.parts > 1)
+    fused = plan.kernels == "all" and plan.parallel in SHARING
+    rank = replace(rank, gradients=plan.parts > 1, fused=fused)
     return {
         "ddp": replace(rank, gradients=True),
         "fsdp": replace(rank, parameters=whole // ranks, rounded=False),
@@ -125,7 +131,9 @@ def activation_bytes(held: Held, plan: Plan) -> int:
     inputs = element * held.tokens * shape.width
     block = block_bytes(held, plan)
     logits = 0
-    if held.logits:
+    if held.fused:
+        logits = inputs + element * shape.vocabulary * (shape.width + min(held.tokens, shape.width))
+    elif held.logits:
         rounded = element if plan.dtype != "fp32" else 0
         logits = held.tokens * shape.vocabulary * (rounded + 2 * FLOAT_BYTES)
     if plan.recompute:

@@ -2,11 +2,12 @@
 """What can be torch's or ours: attention, products, the loss with its softmax; what lies between.
 
 What lies between the products reads and writes much and computes little. Compiled, each is one
-kernel forward and one or two back, instead of five to ten. The loss is the mean of the negative
+kernel forward and one or two back, instead of five to ten; or they are ours as well, and then the
+loss comes straight from what the head would make logits of. The loss is the mean of the negative
 logarithms of the right tokens' probabilities.
 
 Shape legend: B rows, S tokens of a row, H heads, G key heads, D numbers per head, K and N of a
-product, T tokens of a batch, V vocabulary.
+product, T tokens of a batch, W width, V vocabulary.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from gpupack_workloads.transformer import sdpa
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+HeadLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+Two = tuple[torch.Tensor, torch.Tensor]
 
 ROTATION_BASE = 10000.0
 EPSILON = 1e-5
@@ -29,16 +32,17 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class Pointwise:
-    """The functions, compiled or as they are.
+    """The functions: torch's, compiled or as they are, or ours.
 
     Attributes:
         normalise: x and a scale to x over its root mean square, in 32 bits, times the scale.
-        rotate: [B, H, S, D] and tables of cosines and sines to pairs turned by them.
+        rotate: q [B, H, S, D], k [B, G, S, D] and tables of cosines and sines to both with pairs
+            turned by them.
         gate: silu of the first times the second.
     """
 
     normalise: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    rotate: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+    rotate: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], Two]
     gate: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -57,13 +61,18 @@ def normalise(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 def rotate(
-    x_BHSD: torch.Tensor,  # noqa: N803  shape suffix
+    q_BHSD: torch.Tensor,  # noqa: N803  shape suffix
+    k_BGSD: torch.Tensor,  # noqa: N803  shape suffix
     cosine: torch.Tensor,
     sine: torch.Tensor,
-) -> torch.Tensor:
-    """Turn pairs of numbers, one of each half, by an angle of their position."""
-    left, right = x_BHSD.chunk(2, dim=-1)
-    return torch.cat([left * cosine - right * sine, right * cosine + left * sine], dim=-1)
+) -> Two:
+    """Turn pairs of numbers, one of each half of a head, by an angle of their position."""
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        left, right = x.chunk(2, dim=-1)
+        return torch.cat([left * cosine - right * sine, right * cosine + left * sine], dim=-1)
+
+    return turned(q_BHSD), turned(k_BGSD)
 
 
 def gate(opening: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -112,7 +121,9 @@ class Operations:
         attention: q [B, H, S, D], k and v [B, G, S, D] to [B, H, S, D], causal.
         loss: logits [T, V] in 32 bits and the right tokens [T] to their mean loss.
         product: x [..., K] and a weight [N, K] to [..., N].
-        pointwise: what lies between them; torch's in any case.
+        pointwise: what lies between them.
+        head_loss: what comes before the head [T, W], its weight [V, W] and the right tokens [T] to
+            their mean loss, without logits; None where it is by `product` and `loss`.
     """
 
     name: str
@@ -120,12 +131,30 @@ class Operations:
     loss: Loss
     product: Product
     pointwise: Pointwise
+    head_loss: HeadLoss | None = None
 
 
 def operations(kernels: str, *, compiled: bool) -> Operations:
-    """Return torch's or ours, and the rest compiled or not."""
+    """Return torch's, ours, or all of ours; what lies between is compiled or not, if it is torch's.
+
+    Args:
+        kernels: one of `options.KERNELS`.
+        compiled: as said.
+    """
+    if kernels == "all":
+        return by_us(our_pointwise(), load("linear_cross_entropy.ops", "linear_cross_entropy"))
     rest = pointwise(compiled=compiled)
     return by_torch(rest) if kernels == "torch" else by_us(rest)
+
+
+def our_pointwise() -> Pointwise:
+    """Return our kernels of what lies between the products."""
+    rms_norm = load("rms_norm.ops", "rms_norm")
+    return Pointwise(
+        normalise=lambda x, scale: rms_norm(x, scale, EPSILON),
+        rotate=load("rotary.ops", "rotary"),
+        gate=load("swiglu.ops", "swiglu"),
+    )
 
 
 def by_torch(rest: Pointwise) -> Operations:
@@ -139,7 +168,7 @@ def by_torch(rest: Pointwise) -> Operations:
     )
 
 
-def by_us(rest: Pointwise) -> Operations:
+def by_us(rest: Pointwise, head_loss: HeadLoss | None = None) -> Operations:
     """Return our kernels."""
     attention = load("attention.ops", "attention")
     softmax = load("softmax.ops", "softmax")
@@ -150,9 +179,10 @@ def by_us(rest: Pointwise) -> Operations:
         return cast("torch.Tensor", flat.reshape(*x.shape[:-1], weight.shape[0]))
 
     return Operations(
-        name="ours",
+        name="ours" if head_loss is None else "all",
         attention=lambda q, k, v: attention(q, k, v, causal=True),
         loss=by_softmax(softmax),
         product=product,
         pointwise=rest,
+        head_loss=head_loss,
     )

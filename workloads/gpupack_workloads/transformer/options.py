@@ -8,7 +8,8 @@ from pathlib import Path
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.settings import Options
 
-KERNELS = ("ours", "torch")
+KERNELS = ("ours", "all", "torch")
+"""`all` are ours too: norms, rotations, gates and the loss, besides what `ours` are."""
 PARALLEL = ("ddp", "fsdp", "tp", "pp")
 DTYPES = ("bf16", "fp32")
 MOST_CHECK_STEPS = 8
@@ -30,8 +31,8 @@ class TransformerOptions(Options):
         accumulate: parts of each rank's share, one after the other.
         dtype: of products and activations; parameters are fp32.
         recompute: keep only the inputs of blocks and compute them again for the gradient.
-        compiled: whether what lies between products is compiled.
-        kernels: whose attention, softmax and products.
+        compiled: whether what lies between products is compiled, where it is torch's.
+        kernels: whose attention, softmax and products, or all.
         parallel: how the ranks share the work.
         check_steps: compared with a single process; 0 compares nothing and verifies nothing.
         checkpoint: folder of checkpoints; the latest in it is taken up.

@@ -123,7 +123,7 @@ def compare(found: Curve, reference: Curve, plan: Plan) -> CurveErrors:
     )
     if not curve_errors.near:
         raise WrongResult(
-            f"losses with {plan.kernels}' kernels by {plan.parallel} are {found.losses}, those of a"
+            f"losses by {plan.parallel}, --kernels {plan.kernels}, are {found.losses}, those of a"
             f" single process with torch's {reference.losses}; lengths of gradients and weights"
             f" differ most in {gradient} and {weight}: {curve_errors}"
         )

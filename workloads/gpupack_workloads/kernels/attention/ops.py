@@ -12,7 +12,12 @@ import torch
 
 from gpupack_workloads.kernels.attention.portable import launch as portable
 from gpupack_workloads.kernels.attention.problem import Problem, aligned, problem_of
-from gpupack_workloads.kernels.attention.tuning import Configuration, TuningKey, configuration_for
+from gpupack_workloads.kernels.attention.tuning import (
+    HOPPER_DIMENSIONS,
+    Configuration,
+    TuningKey,
+    configuration_for,
+)
 from gpupack_workloads.kernels.devices import is_hopper, properties_of
 
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -29,7 +34,7 @@ def attention(
     """Return softmax(Q K' scale) V. Differentiable once.
 
     Args:
-        q: (batch, heads, length, dimension), the dimension 64 or 128.
+        q: (batch, heads, length, dimension), the dimension a multiple of 16 up to 256.
         k: (batch, key heads, length of keys, dimension); key heads divide heads.
         v: as k.
         causal: whether row i sees only keys up to i; the lengths are equal then.
@@ -134,7 +139,9 @@ def configuration_of(q: torch.Tensor, problem: Problem) -> Configuration | None:
 
     They look for a row's largest score before they scale, so the scale must be positive.
     """
-    if q.dtype == torch.float32 or problem.scale <= 0 or not is_hopper(q):
+    if problem.dimension not in HOPPER_DIMENSIONS or not is_hopper(q):
+        return None
+    if q.dtype == torch.float32 or problem.scale <= 0:
         return None
     key = TuningKey(problem.dimension, causal=problem.causal)
     return configuration_for(properties_of(q).name, key)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 
 from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.rows import block_of
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-HEAD_DIMENSIONS = (64, 128)
+DIMENSION_STEP, MOST_DIMENSION = 16, 256
 RANK = 4
 # cuTensorMap and 16-byte loads want this.
 ALIGNMENT_BYTES = 16
@@ -18,19 +19,17 @@ PAD = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
-    """Q is (batch, heads, rows, dimension), K and V are (batch, kv_heads, keys, dimension).
+class Heads:
+    """What all kernels of attention are told of heads, however their rows lie.
 
     Attributes:
-        causal: whether row i sees only keys up to i.
+        kv_heads: of keys and values; they divide heads.
+        causal: whether a row sees only keys up to its own place.
         scale: of the scores; any finite number.
     """
 
-    batch: int
     heads: int
     kv_heads: int
-    rows: int
-    keys: int
     dimension: int
     causal: bool
     scale: float
@@ -41,14 +40,28 @@ class Problem:
         return self.heads // self.kv_heads
 
     @property
-    def padded(self) -> int:
-        """How many rows whole tiles have."""
-        return -(-self.rows // PAD) * PAD
+    def block(self) -> int:
+        """How many columns a block of Triton's has that holds a head."""
+        return block_of(self.dimension)
 
     @property
     def scale_log2(self) -> float:
         """The scale for scores in units of log2: the kernels exponentiate with base 2."""
         return self.scale * math.log2(math.e)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem(Heads):
+    """Q is (batch, heads, rows, dimension), K and V are (batch, kv_heads, keys, dimension)."""
+
+    batch: int
+    rows: int
+    keys: int
+
+    @property
+    def padded(self) -> int:
+        """How many rows whole tiles have."""
+        return -(-self.rows // PAD) * PAD
 
 
 def problem_of(
@@ -59,14 +72,13 @@ def problem_of(
     Raises:
         Unsupported: shapes, types or devices do not fit, or the scale is infinite or no number.
     """
-    _check_kinds(q, k, v)
+    check_kinds(q, k, v)
     _check_sizes(q, k, v)
     if causal and q.shape[2] != k.shape[2]:
         raise Unsupported(
             f"a causal mask needs as many keys as queries, not {k.shape[2]} and {q.shape[2]}"
         )
-    if scale is not None and not math.isfinite(scale):
-        raise Unsupported(f"the scale of the scores is {scale}, not a finite number")
+    scale = scale_of(scale, q.shape[3])
     return Problem(
         batch=q.shape[0],
         heads=q.shape[1],
@@ -75,11 +87,29 @@ def problem_of(
         keys=k.shape[2],
         dimension=q.shape[3],
         causal=causal,
-        scale=1 / math.sqrt(q.shape[3]) if scale is None else scale,
+        scale=scale,
     )
 
 
-def _check_kinds(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+def scale_of(scale: float | None, dimension: int) -> float:
+    """Return the scale that was given, or one over the root of the dimension.
+
+    Raises:
+        Unsupported: it is infinite or no number.
+    """
+    if scale is None:
+        return 1 / math.sqrt(dimension)
+    if not math.isfinite(scale):
+        raise Unsupported(f"the scale of the scores is {scale}, not a finite number")
+    return scale
+
+
+def check_kinds(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Refuse types that are not computed with, and operands that are not together.
+
+    Raises:
+        Unsupported: as said.
+    """
     if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES:
         raise Unsupported(
             f"q, k and v are {q.dtype}, {k.dtype} and {v.dtype}; all must be one of {DTYPES}"
@@ -100,15 +130,27 @@ def _check_sizes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise Unsupported(f"{shapes}: one is empty")
     if q.shape[1] % k.shape[1]:
         raise Unsupported(f"{q.shape[1]} query heads cannot share {k.shape[1]} key heads evenly")
-    if q.shape[3] not in HEAD_DIMENSIONS:
-        raise Unsupported(f"the head dimension is {q.shape[3]}, not one of {HEAD_DIMENSIONS}")
+    check_dimension(q.shape[3])
+
+
+def check_dimension(dimension: int) -> None:
+    """Refuse a head dimension that no kernel computes with.
+
+    Raises:
+        Unsupported: as said.
+    """
+    if dimension % DIMENSION_STEP or not 0 < dimension <= MOST_DIMENSION:
+        raise Unsupported(
+            f"the head dimension is {dimension}, not a multiple of {DIMENSION_STEP} up to"
+            f" {MOST_DIMENSION}"
+        )
 
 
 def aligned(x: torch.Tensor) -> torch.Tensor:
     """Return `x`, copied unless kernels can read it: rows in one piece, each start on 16 bytes."""
     per_piece = ALIGNMENT_BYTES // x.element_size()
-    fits = x.stride(3) == 1 and x.data_ptr() % ALIGNMENT_BYTES == 0
-    strides = (stride for stride, size in zip(x.stride()[:3], x.shape[:3], strict=True) if size > 1)
+    fits = x.stride(-1) == 1 and x.data_ptr() % ALIGNMENT_BYTES == 0
+    strides = (stride for stride, size in zip(x.stride(), x.shape[:-1], strict=False) if size > 1)
     if fits and all(stride > 0 and stride % per_piece == 0 for stride in strides):
         return x
     return x.contiguous()

@@ -6,6 +6,9 @@ A device that is not here takes what was found on the one that is most like it.
 
 from dataclasses import dataclass
 
+HOPPER_DIMENSIONS = (64, 128)
+"""Of a head; the Hopper kernels have layouts for no other."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:

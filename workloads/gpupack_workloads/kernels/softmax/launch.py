@@ -8,6 +8,7 @@ import torch
 import triton
 
 from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.rows import DTYPES, as_rows, block_of
 from gpupack_workloads.kernels.softmax.kernel import (
     backward_chunks_kernel,
     backward_passes_kernel,
@@ -22,12 +23,9 @@ from gpupack_workloads.kernels.softmax.tuning import (
     Passes,
     Plan,
     Rows,
-    block_of,
     choose_plan,
     interpreted_plan,
 )
-
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 Kernel = Any
 
@@ -59,12 +57,6 @@ def check(x: torch.Tensor) -> None:
         raise Unsupported(f"softmax of {x.dtype} is not computed here; use one of {DTYPES}")
     if x.dtype == torch.bfloat16 and not x.is_cuda:
         raise Unsupported("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")
-
-
-def as_rows(x: torch.Tensor) -> torch.Tensor:
-    """Return a matrix of the last dimension's rows, a copy only where strides leave no choice."""
-    rows = x.reshape(-1, x.shape[-1])
-    return rows if rows.stride(1) == 1 or rows.shape[1] == 1 else rows.contiguous()
 
 
 def _launch(direction: Direction, inputs: list[torch.Tensor], output: torch.Tensor) -> None:

@@ -8,6 +8,8 @@ H200's with Triton 3.9; other devices take it as well, which is right everywhere
 from dataclasses import dataclass
 from typing import Literal
 
+from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, block_of
+
 Direction = Literal["forward", "backward"]
 
 
@@ -46,8 +48,6 @@ Plan = Rows | Chunks | Passes
 
 LONGEST_IN_ONE_PASS = 32768
 LONGER = Passes(warps=8, chunk=4096, stages=3)
-# The interpreter takes its time per program, not per element.
-INTERPRETED_BLOCK = 1 << 16
 
 H200: dict[tuple[Direction, int], dict[int, Plan]] = {
     ("forward", 4): {
@@ -103,8 +103,3 @@ def interpreted_plan(columns: int) -> Plan:
 def usual_rows(block: int) -> Rows:
     """Return one warp per 1024 columns or so: 32 values in each thread's registers."""
     return Rows(warps=min(32, max(1, block // 1024)), rows=max(1, 512 // block))
-
-
-def block_of(columns: int) -> int:
-    """Return the smallest power of two that holds a row."""
-    return 1 << (columns - 1).bit_length()

@@ -11,6 +11,9 @@ log-sum-exp2 and its sum of O dO, are padded to `padded` rows.
 
 Offsets of heads and rows are 64-bit: tensors may have more elements than 32 bits count.
 
+A block of Triton's has a power of two of columns: BLOCK_D is the next one from D, and columns
+beyond D are zero.
+
 Shape suffixes: M rows of queries and N rows of keys of one tile, D the head dimension.
 """
 
@@ -19,19 +22,32 @@ import triton.language as tl
 
 
 @triton.jit
-def load_rows(base, first, stride, rows, TILE: tl.constexpr, D: tl.constexpr):
-    """Load TILE rows of D elements; rows that are not there are zero."""
-    row = first + tl.arange(0, TILE)
-    at = base + row.to(tl.int64)[:, None] * stride + tl.arange(0, D)[None, :]
-    return tl.load(at, mask=row[:, None] < rows, other=0.0)
+def inside(row, rows, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Return which elements of a tile are there."""
+    there = (row < rows)[:, None]
+    if D != BLOCK_D:
+        there = there & (tl.arange(0, BLOCK_D) < D)[None, :]
+    return there
 
 
 @triton.jit
-def store_rows(base, first, stride, rows, value, TILE: tl.constexpr, D: tl.constexpr):
+def load_rows(
+    base, first, stride, rows, TILE: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr
+):
+    """Load TILE rows of D elements; what is not there is zero."""
+    row = first + tl.arange(0, TILE)
+    at = base + row.to(tl.int64)[:, None] * stride + tl.arange(0, BLOCK_D)[None, :]
+    return tl.load(at, mask=inside(row, rows, D, BLOCK_D), other=0.0)
+
+
+@triton.jit
+def store_rows(
+    base, first, stride, rows, value, TILE: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr
+):
     """Store TILE rows of D elements, except those that are not there."""
     row = first + tl.arange(0, TILE)
-    at = base + row.to(tl.int64)[:, None] * stride + tl.arange(0, D)[None, :]
-    tl.store(at, value.to(base.dtype.element_ty), mask=row[:, None] < rows)
+    at = base + row.to(tl.int64)[:, None] * stride + tl.arange(0, BLOCK_D)[None, :]
+    tl.store(at, value.to(base.dtype.element_ty), mask=inside(row, rows, D, BLOCK_D))
 
 
 @triton.jit
@@ -72,6 +88,7 @@ def attention_forward_kernel(
     TILE_M: tl.constexpr,
     TILE_N: tl.constexpr,
     D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):
     """Compute TILE_M rows of O, the longest first."""
     tiles_m = tl.cdiv(rows, TILE_M)
@@ -84,19 +101,21 @@ def attention_forward_kernel(
     rows_m = first + tl.arange(0, TILE_M)
     k_base = k_ptr + batch * stride_kb + kv_head * stride_kh
     v_base = v_ptr + batch * stride_vb + kv_head * stride_vh
-    q = load_rows(q_ptr + batch * stride_qb + head * stride_qh, first, stride_qm, rows, TILE_M, D)
+    q = load_rows(
+        q_ptr + batch * stride_qb + head * stride_qh, first, stride_qm, rows, TILE_M, D, BLOCK_D
+    )
 
     top = tl.full((TILE_M,), float("-inf"), tl.float32)
     total = tl.zeros((TILE_M,), tl.float32)
-    acc = tl.zeros((TILE_M, D), tl.float32)
+    acc = tl.zeros((TILE_M, BLOCK_D), tl.float32)
     end = keys
     free = keys // TILE_N * TILE_N
     if CAUSAL:
         end = tl.minimum(keys, first + TILE_M)
         free = tl.minimum(free, (first + 1) // TILE_N * TILE_N)
     for key in range(0, free, TILE_N):
-        k = load_rows(k_base, key, stride_kn, keys, TILE_N, D)
-        v = load_rows(v_base, key, stride_vn, keys, TILE_N, D)
+        k = load_rows(k_base, key, stride_kn, keys, TILE_N, D, BLOCK_D)
+        v = load_rows(v_base, key, stride_vn, keys, TILE_N, D, BLOCK_D)
         s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale_log2
         new_top = tl.maximum(top, tl.max(s, 1))
         p = tl.exp2(s - new_top[:, None])
@@ -105,8 +124,8 @@ def attention_forward_kernel(
         acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None], input_precision="ieee")
         top = new_top
     for key in range(free, end, TILE_N):
-        k = load_rows(k_base, key, stride_kn, keys, TILE_N, D)
-        v = load_rows(v_base, key, stride_vn, keys, TILE_N, D)
+        k = load_rows(k_base, key, stride_kn, keys, TILE_N, D, BLOCK_D)
+        v = load_rows(v_base, key, stride_vn, keys, TILE_N, D, BLOCK_D)
         s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale_log2
         s = tl.where(visible(rows_m, key + tl.arange(0, TILE_N), keys, CAUSAL), s, float("-inf"))
         new_top = tl.maximum(top, tl.max(s, 1))
@@ -117,7 +136,7 @@ def attention_forward_kernel(
         top = new_top
 
     o_base = o_ptr + batch * stride_ob + head * stride_oh
-    store_rows(o_base, first, stride_om, rows, acc / total[:, None], TILE_M, D)
+    store_rows(o_base, first, stride_om, rows, acc / total[:, None], TILE_M, D, BLOCK_D)
     lse = top + tl.log2(total)
     tl.store(lse_ptr + owner.to(tl.int64) * padded + rows_m, lse, mask=rows_m < rows)
 
@@ -138,6 +157,7 @@ def attention_delta_kernel(
     heads,
     TILE_M: tl.constexpr,
     D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):
     """Compute the sum of O dO of each row, which the softmax's derivative subtracts."""
     tiles_m = padded // TILE_M
@@ -145,8 +165,12 @@ def attention_delta_kernel(
     batch = (owner // heads).to(tl.int64)
     head = (owner % heads).to(tl.int64)
     first = tl.program_id(0) % tiles_m * TILE_M
-    o = load_rows(o_ptr + batch * stride_ob + head * stride_oh, first, stride_om, rows, TILE_M, D)
-    do = load_rows(do_ptr + batch * stride_db + head * stride_dh, first, stride_dm, rows, TILE_M, D)
+    o = load_rows(
+        o_ptr + batch * stride_ob + head * stride_oh, first, stride_om, rows, TILE_M, D, BLOCK_D
+    )
+    do = load_rows(
+        do_ptr + batch * stride_db + head * stride_dh, first, stride_dm, rows, TILE_M, D, BLOCK_D
+    )
     delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)
     row = first + tl.arange(0, TILE_M)
     # Rows beyond the end were read as zero, and are stored as that.
@@ -186,6 +210,7 @@ def attention_dkdv_kernel(
     TILE_M: tl.constexpr,
     TILE_N: tl.constexpr,
     D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):
     """Compute TILE_N rows of dK and dV, over all query heads that share them."""
     tiles_n = tl.cdiv(keys, TILE_N)
@@ -194,10 +219,14 @@ def attention_dkdv_kernel(
     kv_head = (owner % kv_heads).to(tl.int64)
     key = tl.program_id(0) % tiles_n * TILE_N
     columns_n = key + tl.arange(0, TILE_N)
-    k = load_rows(k_ptr + batch * stride_kb + kv_head * stride_kh, key, stride_kn, keys, TILE_N, D)
-    v = load_rows(v_ptr + batch * stride_vb + kv_head * stride_vh, key, stride_vn, keys, TILE_N, D)
-    dk = tl.zeros((TILE_N, D), tl.float32)
-    dv = tl.zeros((TILE_N, D), tl.float32)
+    k = load_rows(
+        k_ptr + batch * stride_kb + kv_head * stride_kh, key, stride_kn, keys, TILE_N, D, BLOCK_D
+    )
+    v = load_rows(
+        v_ptr + batch * stride_vb + kv_head * stride_vh, key, stride_vn, keys, TILE_N, D, BLOCK_D
+    )
+    dk = tl.zeros((TILE_N, BLOCK_D), tl.float32)
+    dv = tl.zeros((TILE_N, BLOCK_D), tl.float32)
     begin = 0
     if CAUSAL:
         begin = key // TILE_M * TILE_M
@@ -208,8 +237,8 @@ def attention_dkdv_kernel(
         sums = (batch * kv_heads * heads_per_kv + head) * padded
         for first in range(begin, rows, TILE_M):
             row = first + tl.arange(0, TILE_M)
-            q = load_rows(q_base, first, stride_qm, rows, TILE_M, D)
-            do = load_rows(do_base, first, stride_dm, rows, TILE_M, D)
+            q = load_rows(q_base, first, stride_qm, rows, TILE_M, D, BLOCK_D)
+            do = load_rows(do_base, first, stride_dm, rows, TILE_M, D, BLOCK_D)
             lse = tl.load(lse_ptr + sums + row, mask=row < rows, other=float("inf"))
             delta = tl.load(delta_ptr + sums + row, mask=row < rows, other=0.0)
             s = tl.dot(k, tl.trans(q), input_precision="ieee") * scale_log2
@@ -221,8 +250,8 @@ def attention_dkdv_kernel(
             dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")
     # dK and dV are contiguous.
     out = (owner.to(tl.int64) * keys) * D
-    store_rows(dk_ptr + out, key, D, keys, dk * scale, TILE_N, D)
-    store_rows(dv_ptr + out, key, D, keys, dv, TILE_N, D)
+    store_rows(dk_ptr + out, key, D, keys, dk * scale, TILE_N, D, BLOCK_D)
+    store_rows(dv_ptr + out, key, D, keys, dv, TILE_N, D, BLOCK_D)
 
 
 @triton.jit
@@ -257,6 +286,7 @@ def attention_dq_kernel(
     TILE_M: tl.constexpr,
     TILE_N: tl.constexpr,
     D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):
     """Compute TILE_M rows of dQ."""
     tiles_m = tl.cdiv(rows, TILE_M)
@@ -269,18 +299,22 @@ def attention_dq_kernel(
     row = first + tl.arange(0, TILE_M)
     k_base = k_ptr + batch * stride_kb + kv_head * stride_kh
     v_base = v_ptr + batch * stride_vb + kv_head * stride_vh
-    q = load_rows(q_ptr + batch * stride_qb + head * stride_qh, first, stride_qm, rows, TILE_M, D)
-    do = load_rows(do_ptr + batch * stride_db + head * stride_dh, first, stride_dm, rows, TILE_M, D)
+    q = load_rows(
+        q_ptr + batch * stride_qb + head * stride_qh, first, stride_qm, rows, TILE_M, D, BLOCK_D
+    )
+    do = load_rows(
+        do_ptr + batch * stride_db + head * stride_dh, first, stride_dm, rows, TILE_M, D, BLOCK_D
+    )
     sums = owner.to(tl.int64) * padded
     lse = tl.load(lse_ptr + sums + row, mask=row < rows, other=float("inf"))
     delta = tl.load(delta_ptr + sums + row, mask=row < rows, other=0.0)
-    dq = tl.zeros((TILE_M, D), tl.float32)
+    dq = tl.zeros((TILE_M, BLOCK_D), tl.float32)
     end = keys
     if CAUSAL:
         end = tl.minimum(keys, first + TILE_M)
     for key in range(0, end, TILE_N):
-        k = load_rows(k_base, key, stride_kn, keys, TILE_N, D)
-        v = load_rows(v_base, key, stride_vn, keys, TILE_N, D)
+        k = load_rows(k_base, key, stride_kn, keys, TILE_N, D, BLOCK_D)
+        v = load_rows(v_base, key, stride_vn, keys, TILE_N, D, BLOCK_D)
         s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale_log2
         seen = visible(row, key + tl.arange(0, TILE_N), keys, CAUSAL)
         p = tl.where(seen, tl.exp2(s - lse[:, None]), 0.0)
@@ -288,7 +322,9 @@ def attention_dq_kernel(
         ds = p * (dp - delta[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
     # dQ is contiguous.
-    store_rows(dq_ptr + owner.to(tl.int64) * rows * D, first, D, rows, dq * scale, TILE_M, D)
+    store_rows(
+        dq_ptr + owner.to(tl.int64) * rows * D, first, D, rows, dq * scale, TILE_M, D, BLOCK_D
+    )
 
 
 @triton.jit

@@ -13,7 +13,7 @@ from gpupack_workloads.kernels.attention.portable.kernel import (
     attention_dq_kernel,
     attention_forward_kernel,
 )
-from gpupack_workloads.kernels.attention.problem import PAD, Problem
+from gpupack_workloads.kernels.attention.problem import PAD, Heads, Problem
 from gpupack_workloads.kernels.devices import fastest_that_fits
 
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -24,8 +24,8 @@ class Tiles:
     """How the work is cut: rows of queries and of keys of a step, and what the compiler does.
 
     Attributes:
-        shared_kib: what Triton 3.9 takes for a head of 128 on a GPU without asynchronous copies,
-            where it takes most.
+        shared_kib: what Triton 3.9 takes for the widest head, on whichever GPU it takes most that
+            has so much: of old ones mostly those without asynchronous copies.
     """
 
     m: int
@@ -34,6 +34,9 @@ class Tiles:
     stages: int
     shared_kib: int
 
+
+NARROW = 128
+"""The most columns of a block that narrow tiles are for; wide ones are for twice as many."""
 
 # The fastest first; the second are for GPUs with 64 KiB of shared memory.
 FORWARD = (
@@ -49,11 +52,29 @@ SINGLE = (
     Tiles(m=32, n=32, warps=4, stages=1, shared_kib=68),
     Tiles(m=16, n=16, warps=4, stages=1, shared_kib=36),
 )
+WIDE_FORWARD = (
+    Tiles(m=128, n=64, warps=8, stages=2, shared_kib=192),
+    Tiles(m=64, n=32, warps=4, stages=2, shared_kib=96),
+    Tiles(m=32, n=16, warps=4, stages=1, shared_kib=48),
+)
+# dK and dV of 64 keys fill the registers twice over: with 32 nothing is spilled.
+WIDE_DKDV = (
+    Tiles(m=32, n=32, warps=8, stages=2, shared_kib=96),
+    Tiles(m=16, n=16, warps=4, stages=1, shared_kib=48),
+)
+WIDE_DQ = (
+    Tiles(m=64, n=64, warps=8, stages=2, shared_kib=192),
+    Tiles(m=32, n=32, warps=4, stages=2, shared_kib=96),
+    Tiles(m=16, n=16, warps=4, stages=1, shared_kib=48),
+)
+WIDE_SINGLE = (Tiles(m=16, n=16, warps=8, stages=1, shared_kib=72),)
 # The interpreter takes its time per program and per step, not per element.
 INTERPRETED = Tiles(m=64, n=64, warps=4, stages=1, shared_kib=0)
 
 
-def choose_tiles(of_halves: Sequence[Tiles], q: torch.Tensor) -> Tiles:
+def choose_tiles(
+    of_halves: Sequence[Tiles], q: torch.Tensor, of_singles: Sequence[Tiles] = SINGLE
+) -> Tiles:
     """Return the tiles for a type on a kind of device.
 
     Raises:
@@ -61,7 +82,36 @@ def choose_tiles(of_halves: Sequence[Tiles], q: torch.Tensor) -> Tiles:
     """
     if not q.is_cuda:
         return INTERPRETED
-    return fastest_that_fits(SINGLE if q.dtype == torch.float32 else of_halves, q)
+    return fastest_that_fits(of_singles if q.dtype == torch.float32 else of_halves, q)
+
+
+def forward_tiles(q: torch.Tensor, block: int) -> Tiles:
+    """Return the tiles of a forward pass with heads in blocks of so many columns; see above."""
+    if block <= NARROW:
+        return choose_tiles(FORWARD, q)
+    return choose_tiles(WIDE_FORWARD, q, WIDE_SINGLE)
+
+
+def backward_tiles(
+    q: torch.Tensor, block: int, narrow_dkdv: Sequence[Tiles] = BACKWARD
+) -> tuple[Tiles, Tiles]:
+    """Return the tiles of a backward pass, of dK with dV and of dQ; see above."""
+    if block <= NARROW:
+        return choose_tiles(narrow_dkdv, q), choose_tiles(BACKWARD, q)
+    return choose_tiles(WIDE_DKDV, q, WIDE_SINGLE), choose_tiles(WIDE_DQ, q, WIDE_SINGLE)
+
+
+def options_of(problem: Heads, tiles: Tiles) -> dict[str, int]:
+    """Return what a kernel is compiled for."""
+    return {
+        "CAUSAL": problem.causal,
+        "TILE_M": tiles.m,
+        "TILE_N": tiles.n,
+        "D": problem.dimension,
+        "BLOCK_D": problem.block,
+        "num_warps": tiles.warps,
+        "num_stages": tiles.stages,
+    }
 
 
 def forward(
@@ -69,10 +119,9 @@ def forward(
     k: torch.Tensor,
     v: torch.Tensor,
     problem: Problem,
-    tiles: Tiles | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return O and each row's log-sum-exp2 of scaled scores."""
-    tiles = tiles or choose_tiles(FORWARD, q)
+    tiles = forward_tiles(q, problem.block)
     o = torch.empty(q.shape, device=q.device, dtype=q.dtype)
     lse = empty_sums(problem, q.device)
     grid = (triton.cdiv(problem.rows, tiles.m) * problem.batch * problem.heads,)
@@ -80,12 +129,7 @@ def forward(
         *(q, k, v, o, lse, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3]),
         *(problem.rows, problem.padded, problem.keys, problem.heads, problem.heads_per_kv),
         problem.scale_log2,
-        CAUSAL=problem.causal,
-        TILE_M=tiles.m,
-        TILE_N=tiles.n,
-        D=problem.dimension,
-        num_warps=tiles.warps,
-        num_stages=tiles.stages,
+        **options_of(problem, tiles),
     )
     return o, lse
 
@@ -93,11 +137,14 @@ def forward(
 def row_products(o: torch.Tensor, do: torch.Tensor, problem: Problem) -> torch.Tensor:
     """Return the sum of O dO of each row, zero beyond the end."""
     delta = empty_sums(problem, o.device)
-    attention_delta_kernel[(problem.padded // PAD * problem.batch * problem.heads,)](
+    # As many elements for a thread whatever the width.
+    rows = PAD * NARROW // max(NARROW, problem.block)
+    attention_delta_kernel[(problem.padded // rows * problem.batch * problem.heads,)](
         *(o, do, delta, *o.stride()[:3], *do.stride()[:3]),
         *(problem.rows, problem.padded, problem.heads),
-        TILE_M=PAD,
+        TILE_M=rows,
         D=problem.dimension,
+        BLOCK_D=problem.block,
     )
     return delta
 
@@ -113,30 +160,21 @@ def backward(
     do: torch.Tensor,
     sums: tuple[torch.Tensor, torch.Tensor],
     problem: Problem,
-    tiles: Tiles | None = None,
 ) -> Inputs:
     """Return dQ, dK and dV; `sums` are the log-sum-exp2 and the sum of O dO of each row."""
     q, k, v = inputs
-    tiles = tiles or choose_tiles(BACKWARD, q)
+    of_keys, of_rows = backward_tiles(q, problem.block)
     dq, dk, dv = (torch.empty(x.shape, device=x.device, dtype=x.dtype) for x in inputs)
     strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3])
     sizes = (problem.rows, problem.padded, problem.keys, problem.kv_heads, problem.heads_per_kv)
     scales = (problem.scale, problem.scale_log2)
-    options = {
-        "CAUSAL": problem.causal,
-        "TILE_M": tiles.m,
-        "TILE_N": tiles.n,
-        "D": problem.dimension,
-        "num_warps": tiles.warps,
-        "num_stages": tiles.stages,
-    }
     # One dimension: CUDA counts no more than 65,535 programs in the others.
     owners_of_keys = problem.batch * problem.kv_heads
-    attention_dkdv_kernel[(triton.cdiv(problem.keys, tiles.n) * owners_of_keys,)](
-        *(q, k, v, do, dk, dv, *sums, *strides, *sizes, *scales), **options
+    attention_dkdv_kernel[(triton.cdiv(problem.keys, of_keys.n) * owners_of_keys,)](
+        *(q, k, v, do, dk, dv, *sums, *strides, *sizes, *scales), **options_of(problem, of_keys)
     )
     owners_of_rows = problem.batch * problem.heads
-    attention_dq_kernel[(triton.cdiv(problem.rows, tiles.m) * owners_of_rows,)](
-        *(q, k, v, do, dq, *sums, *strides, *sizes, *scales), **options
+    attention_dq_kernel[(triton.cdiv(problem.rows, of_rows.m) * owners_of_rows,)](
+        *(q, k, v, do, dq, *sums, *strides, *sizes, *scales), **options_of(problem, of_rows)
     )
     return dq, dk, dv

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rank 0 gets every rank's part. The size is that of what it receives."""
+
+from typing import ClassVar
+
+import torch.distributed as dist
+
+from gpupack_workloads.collectives.operation import ROOT, Buffers, part
+from gpupack_workloads.collectives.rank_data import RankData, count_wrong
+
+
+class Gather:
+    """torch has it out of place only."""
+
+    name: ClassVar[str] = "gather"
+    shared: ClassVar[bool] = True
+    in_place: ClassVar[tuple[bool, ...]] = (False,)
+
+    def crossings(self, ranks: int) -> float:
+        """(n-1)/n: the root's own part stays."""
+        return (ranks - 1) / ranks
+
+    def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
+        """A part to send; at the root the whole to receive."""
+        received = elements if rank_data.rank == ROOT else 0
+        return Buffers(rank_data.zeros(elements // rank_data.ranks), rank_data.zeros(received))
+
+    def start(self, buffers: Buffers, rank_data: RankData) -> None:
+        """Gather at the root."""
+        parts = None
+        if rank_data.rank == ROOT:
+            parts = [part(buffers.receive, rank_data, rank) for rank in range(rank_data.ranks)]
+        dist.gather(buffers.send, parts, dst=ROOT)
+
+    def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
+        """At the root every part holds its rank's data."""
+        if rank_data.rank != ROOT:
+            return 0
+        return sum(
+            count_wrong(part(buffers.receive, rank_data, rank), rank_data.data(rank))
+            for rank in range(rank_data.ranks)
+        )

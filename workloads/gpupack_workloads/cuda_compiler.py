@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a source in CUDA C++ to machine code: by nvcc, or by NVRTC, which needs no toolkit."""
+
+import contextlib
+import importlib
+import logging
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+from gpupack_workloads.cuda_api import load, told
+from gpupack_workloads.errors import BadArgument
+
+logger = logging.getLogger(__name__)
+
+COMPILERS = ("nvcc", "nvrtc")
+# The GPU that sources are compiled for where there is none.
+ABSENT = (9, 0)
+NO_COMPILER = (
+    "there is no {compiler}: put CUDA's nvcc on PATH, or install the Python packages cuda-bindings"
+    " and nvidia-cuda-nvrtc, which torch brings for NVIDIA's GPUs"
+)
+
+
+class Compiler(Protocol):
+    """What makes machine code of a source.
+
+    Attributes:
+        name: with its version.
+    """
+
+    name: str
+
+    def compile(self, path: Path, arch: str) -> bytes:
+        """Return the code for an architecture, such as sm_90.
+
+        Raises:
+            BadArgument: the source does not compile; the text names files and lines.
+        """
+
+
+class Nvcc:
+    """NVIDIA's compiler, where the image has it.
+
+    Raises:
+        BadArgument: it is not there.
+    """
+
+    def __init__(self) -> None:
+        found = shutil.which("nvcc")
+        if found is None:
+            raise BadArgument(NO_COMPILER.format(compiler="nvcc"))
+        self._nvcc = found
+        told_version = _run([found, "--version"]).stdout
+        release = re.search(r"release ([\d.]+)", told_version)
+        self.name = f"nvcc {release[1] if release else 'of unknown version'}"
+
+    def compile(self, path: Path, arch: str) -> bytes:
+        """Return the code for an architecture."""
+        with tempfile.TemporaryDirectory() as folder:
+            cubin = Path(folder) / "kernel.cubin"
+            done = _run(
+                [self._nvcc, "-cubin", f"-arch={arch}", "-std=c++17", f"-o={cubin}", str(path)]
+            )
+            if done.returncode != 0:
+                raise BadArgument(_failure(path, arch, self.name, done.stderr or done.stdout))
+            return cubin.read_bytes()
+
+
+class Nvrtc:
+    """The same compiler as a library, which needs neither a toolkit nor a host's compiler.
+
+    Raises:
+        BadArgument: it is not there.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._nvrtc = load("nvrtc")
+            major, minor = told(self._nvrtc.nvrtcVersion())
+        except (ImportError, RuntimeError) as error:
+            raise BadArgument(f"{NO_COMPILER.format(compiler='NVRTC')} ({error})") from error
+        self.name = f"NVRTC {major}.{minor}"
+
+    def compile(self, path: Path, arch: str) -> bytes:
+        """Return the code for an architecture."""
+        nvrtc = self._nvrtc
+        folders = [path.parent, *headers()]
+        options = [f"-arch={arch}", "-std=c++17", *(f"-I{folder}" for folder in folders)]
+        flags = [option.encode() for option in options]
+        # The name is what messages call the source.
+        program = told(nvrtc.nvrtcCreateProgram(path.read_bytes(), str(path).encode(), 0, [], []))
+        try:
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+            if int(status) != 0:
+                log = bytes(told(nvrtc.nvrtcGetProgramLogSize(program)))
+                told(nvrtc.nvrtcGetProgramLog(program, log))
+                text = log.decode(errors="replace").strip("\0\n")
+                raise BadArgument(_failure(path, arch, self.name, text or status.name))
+            cubin = bytes(told(nvrtc.nvrtcGetCUBINSize(program)))
+            told(nvrtc.nvrtcGetCUBIN(program, cubin))
+        finally:
+            nvrtc.nvrtcDestroyProgram(program)
+        return cubin
+
+
+def headers() -> list[Path]:
+    """Return the folder of CUDA's headers, such as cuda_bf16.h, which nvcc finds by itself.
+
+    None where there are no headers, or cuda-pathfinder is too old to find them: ours need none.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        found = pathfinder.find_nvidia_header_directory("cudart")
+        return [Path(found)] if found else []
+    return []
+
+
+def choose_compiler(name: str | None) -> Compiler:
+    """Return nvcc or NVRTC: the one that is asked for, else nvcc where there is one.
+
+    Raises:
+        BadArgument: it is not there.
+    """
+    if name == "nvcc" or (name is None and shutil.which("nvcc")):
+        return Nvcc()
+    return Nvrtc()
+
+
+def compiler_if_any(name: str | None, *, needed: bool) -> Compiler | None:
+    """Return a compiler; None where there is none, with a warning.
+
+    Args:
+        name: nvcc or nvrtc; None takes what there is.
+        needed: nothing can be done without one.
+
+    Raises:
+        BadArgument: there is none, and one is needed or was asked for by its name.
+    """
+    try:
+        return choose_compiler(name)
+    except BadArgument as error:
+        if needed or name is not None:
+            raise
+        logger.warning("the kernels are not compiled: %s", error)
+        return None
+
+
+def arch_of(capability: tuple[int, int]) -> str:
+    """Return what compilers call an architecture, such as sm_90."""
+    return "sm_{}{}".format(*capability)
+
+
+def require_kernel(cubin: bytes, path: Path, name: str, declaration: str) -> None:
+    """Make sure that code has a kernel, which has a section of its own.
+
+    Raises:
+        BadArgument: it has not.
+    """
+    if f".text.{name}\0".encode() not in cubin:
+        raise BadArgument(f'{path} has no kernel extern "C" __global__ {declaration}')
+
+
+def _failure(path: Path, arch: str, compiler: str, log: str) -> str:
+    return f"{path} does not compile for {arch} by {compiler}:\n{log.strip()}"
+
+
+def _run(line: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603  a list, no shell
+        line, capture_output=True, text=True, errors="replace", check=False
+    )

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machine code on a GPU: loaded, its kernels found and compared with what is expected, launched."""
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpupack_workloads.cuda_api import load, told
+from gpupack_workloads.errors import BadArgument
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a kernel takes.
+
+    Attributes:
+        name: of the kernel, which is extern "C".
+        declaration: in C++, for messages.
+        types: of its parameters, by ctypes.
+    """
+
+    name: str
+    declaration: str
+    types: tuple[Any, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Return the bytes of each parameter."""
+        return [ctypes.sizeof(kind) for kind in self.types]
+
+
+class Module:
+    """Code that is loaded onto the current device, which has a context by now.
+
+    The driver unloads no code that a kernel may still be of: it stays as long as the process.
+
+    Args:
+        cubin: the code.
+        path: of the source, for messages.
+
+    Raises:
+        Refused: the driver does not load the code.
+    """
+
+    def __init__(self, cubin: bytes, path: Path) -> None:
+        self._driver = load("driver")
+        self._path = path
+        self.handle: Any = told(self._driver.cuModuleLoadData(cubin))
+
+    def function(self, signature: Signature) -> "Function":
+        """Return a kernel.
+
+        Raises:
+            BadArgument: it takes other parameters.
+            Refused: it is not there.
+        """
+        handle = told(self._driver.cuModuleGetFunction(self.handle, signature.name.encode()))
+        sizes: list[int] = []
+        while len(sizes) <= len(signature.types):
+            status, _, size = self._driver.cuFuncGetParamInfo(handle, len(sizes))
+            # Refused behind the last one.
+            if int(status) != 0:
+                break
+            sizes.append(int(size))
+        if sizes != signature.sizes:
+            raise BadArgument(
+                f"{self._path}: {signature.name} takes parameters of {sizes} bytes, and not those"
+                f" of {signature.declaration}"
+            )
+        return Function(handle, signature.types)
+
+
+class Function:
+    """A kernel that can be launched.
+
+    Args:
+        handle: the driver's.
+        types: of its parameters.
+    """
+
+    def __init__(self, handle: Any, types: tuple[Any, ...]) -> None:
+        self._driver = load("driver")
+        self.handle = handle
+        self._types = types
+
+    def launch(
+        self,
+        values: tuple[int, ...],
+        *,
+        blocks: tuple[int, int],
+        threads: int,
+        stream: int,
+        shared_bytes: int = 0,
+    ) -> None:
+        """Begin to compute on a stream of the current device.
+
+        Args:
+            values: of the parameters; addresses as numbers.
+            blocks: along x and y.
+            threads: of a block, along x.
+            stream: its handle.
+            shared_bytes: of dynamic shared memory per block.
+
+        Raises:
+            Refused: the GPU cannot launch it.
+        """
+        told(
+            self._driver.cuLaunchKernel(
+                self.handle,
+                *(*blocks, 1),
+                *(threads, 1, 1),
+                shared_bytes,
+                stream,
+                (values, self._types),
+                0,
+            )
+        )

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loss that others use: checks, chunks of tokens; an operator of torch's with its gradients.
+
+Products are torch's, of any type and shape, by cuBLAS on a GPU. The gradients are an operator that
+has none itself, so that a second derivative is an error and not a wrong number.
+"""
+
+from typing import Any
+
+import torch
+import triton
+
+from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.linear_cross_entropy.kernel import loss_kernel, scale_kernel
+from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, block_of, require
+
+Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+# Tokens: fewer would leave a product's tiles too few, and other numbers leave some half empty.
+LEAST_CHUNK, MULTIPLE = 1024, 128
+# Words: with 32 warps one program fills a multiprocessor, and its row stays in the L2 cache.
+WORDS, WARPS, STAGES = 16384, 32, 1
+SCALED_BYTES, SCALE_WARPS = 16384, 8
+
+
+def linear_cross_entropy(
+    x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *, ignored: int = -100
+) -> torch.Tensor:
+    """Return the mean cross-entropy of tokens whose logits are x weight', in 32 bits.
+
+    Logits are rounded to the type of x, as a product's are, and used in 32 bits. The gradients are
+    computed in the forward pass, in the type of x: G of up to 1, before they are divided by the
+    number of tokens. Differentiable once with respect to x and weight.
+
+    Args:
+        x: (..., columns).
+        weight: (words, columns), of the type of x.
+        targets: (...), whole numbers of 64 bits. One that is neither a word nor ignored makes the
+            loss NaN.
+        ignored: a target of tokens that do not count; of none that count the loss is NaN.
+
+    Raises:
+        Unsupported: shapes, types or devices do not fit.
+    """
+    _check(x, weight, targets)
+    wanted = [torch.is_grad_enabled() and operand.requires_grad for operand in (x, weight)]
+    parts: Parts = _forward(x, weight, targets, ignored, *wanted)
+    return parts[0]
+
+
+@torch.library.custom_op("gpupack::linear_cross_entropy", mutates_args=())
+def _forward(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    targets: torch.Tensor,
+    ignored: int,
+    wants_x: bool,  # noqa: FBT001  an operator's arguments have no names
+    wants_weight: bool,  # noqa: FBT001
+) -> Parts:
+    """Return loss, how many tokens count, and sums over tokens of the gradients that are wanted."""
+    rows, right = x.reshape(-1, x.shape[-1]), targets.reshape(-1).contiguous()
+    dx, dweight = _sums(x, weight, wants_x=wants_x, wants_weight=wants_weight)
+    losses = torch.empty(right.shape, device=x.device, dtype=torch.float32)
+    if not x.numel():
+        dweight.zero_()
+    count = (right != ignored).sum(dtype=torch.float32)
+    length = chunk_length(rows.shape[0], rows.shape[1])
+    room = rows.new_empty((min(length, rows.shape[0]), weight.shape[0]))
+    for first in range(0, rows.shape[0], length):
+        chunk = slice(first, first + length)
+        g = torch.mm(rows[chunk], weight.T, out=room[: len(rows[chunk])])
+        _write_losses(g, right[chunk], losses[chunk], ignored, gradient=wants_x or wants_weight)
+        if wants_x:
+            torch.mm(g, weight, out=dx.view(rows.shape)[chunk])
+        if wants_weight:
+            dweight.addmm_(g.T, rows[chunk], beta=1 if first else 0)
+    return losses.sum() / count, count, dx, dweight
+
+
+@torch.library.custom_op("gpupack::linear_cross_entropy_backward", mutates_args=())
+def _scaled(sums: torch.Tensor, gradient: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    """Return sums * gradient / count, rounded once; no tokens have no gradients."""
+    result = torch.empty_like(sums)
+    if sums.numel():
+        block = SCALED_BYTES // sums.element_size() if sums.is_cuda else INTERPRETED_BLOCK
+        with torch.cuda.device_of(sums):
+            scale_kernel[(triton.cdiv(sums.numel(), block),)](
+                *(sums, result, gradient, count, sums.numel()),
+                BLOCK=block,
+                num_warps=SCALE_WARPS,
+            )
+    return result
+
+
+@_forward.register_fake
+def _(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    targets: torch.Tensor,  # noqa: ARG001
+    ignored: int,  # noqa: ARG001
+    wants_x: bool,  # noqa: FBT001
+    wants_weight: bool,  # noqa: FBT001
+) -> Parts:
+    loss, count = (x.new_empty((), dtype=torch.float32) for _ in range(2))
+    return loss, count, *_sums(x, weight, wants_x=wants_x, wants_weight=wants_weight)
+
+
+@_scaled.register_fake
+def _(sums: torch.Tensor, gradient: torch.Tensor, count: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+    return sums.new_empty(sums.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Parts) -> None:
+    ctx.wanted = inputs[-2:]
+    ctx.save_for_backward(*output[1:])
+
+
+def _gradients(
+    ctx: Any, gradient: torch.Tensor, *_: torch.Tensor | None
+) -> tuple[torch.Tensor | None, ...]:
+    count, *sums = ctx.saved_tensors
+    dx, dweight = (
+        _scaled(each, gradient, count) if wanted else None
+        for each, wanted in zip(sums, ctx.wanted, strict=True)
+    )
+    return dx, dweight, None, None, None, None
+
+
+_forward.register_autograd(_gradients, setup_context=_keep)
+
+
+def chunk_length(tokens: int, columns: int) -> int:
+    """Return how many tokens are taken at once: as many as columns or so, in chunks alike."""
+    chunks = max(1, triton.cdiv(tokens, max(columns, LEAST_CHUNK)))
+    return triton.cdiv(triton.cdiv(tokens, chunks), MULTIPLE) * MULTIPLE or MULTIPLE
+
+
+def _check(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> None:
+    require("linear_cross_entropy", x, weight)
+    if x.dtype != weight.dtype:
+        raise Unsupported(f"x is of {x.dtype} and the weight of {weight.dtype}")
+    if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[1] or 0 in weight.shape:  # noqa: PLR2004  a matrix
+        raise Unsupported(f"x {tuple(x.shape)} and a weight {tuple(weight.shape)} have no logits")
+    if targets.shape != x.shape[:-1] or targets.dtype != torch.int64 or targets.device != x.device:
+        raise Unsupported(
+            f"targets of {targets.dtype} {tuple(targets.shape)} on {targets.device} are not one"
+            f" 64-bit number for each of {tuple(x.shape[:-1])} tokens on {x.device}"
+        )
+
+
+def _sums(
+    x: torch.Tensor, weight: torch.Tensor, *, wants_x: bool, wants_weight: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return room for the gradients that are wanted, and nothing for others."""
+    return (
+        x.new_empty(x.shape if wants_x else (0,)),
+        weight.new_empty(weight.shape if wants_weight else (0,)),
+    )
+
+
+def _write_losses(
+    logits: torch.Tensor,
+    targets: torch.Tensor,
+    losses: torch.Tensor,
+    ignored: int,
+    *,
+    gradient: bool,
+) -> None:
+    """Write the losses of a chunk, and G over its logits."""
+    rows, words = logits.shape
+    most = WORDS if logits.is_cuda else INTERPRETED_BLOCK
+    with torch.cuda.device_of(logits):
+        loss_kernel[(rows,)](
+            *(logits, targets, losses, words, logits.stride(0), ignored),
+            CHUNK=min(block_of(words), most),
+            STAGES=STAGES,
+            GRADIENT=gradient,
+            num_warps=WARPS,
+        )

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The RMS norm that others use: checks, sizes of grids; an operator of torch's with its gradients.
+
+The gradients are an operator that has none itself, so that a second derivative is an error and not
+a wrong number.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from gpupack_workloads.kernels.devices import properties_of
+from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.rms_norm.kernel import backward_kernel, forward_kernel, sum_kernel
+from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, as_rows, block_of, require
+
+Two = tuple[torch.Tensor, torch.Tensor]
+
+# Of registers: backward holds four numbers for each column.
+LONGEST_ROW = 1 << 16
+# Two programs hide each other's waiting; each leaves a row of sums, which more would add to.
+PROGRAMS_PER_MULTIPROCESSOR = 2
+# Of x and dy, loaded to shared memory a turn ahead where both programs have room for that.
+AHEAD_BYTES = 96 * 1024
+SUM_ROWS, SUM_BLOCK, SUM_WARPS = 128, 32, 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a program holds at once: rows, and columns as a power of two; and its warps."""
+
+    rows: int
+    columns: int
+    warps: int
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float = 1e-5) -> torch.Tensor:
+    """Return x over the root of the mean square of its last dimension, times a weight.
+
+    Computed in 32 bits, rounded once to the type of x. Differentiable once.
+
+    Args:
+        x: (..., columns), at most 65536 of them.
+        weight: (columns), of any type.
+        epsilon: added to the mean square.
+
+    Raises:
+        Unsupported: shapes, types or devices do not fit.
+    """
+    _check(x, weight)
+    y: torch.Tensor = _forward(x, weight, epsilon)[0]
+    return y
+
+
+@torch.library.custom_op("gpupack::rms_norm", mutates_args=())
+def _forward(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Two:
+    """Return y and each row's factor."""
+    y = torch.empty(x.shape, device=x.device, dtype=x.dtype)
+    scales = torch.empty(x.shape[:-1], device=x.device, dtype=torch.float32)
+    if not x.numel():
+        return y, scales
+    rows, out = as_rows(x), as_rows(y)
+    block = _block(rows)
+    with torch.cuda.device_of(x):
+        forward_kernel[(triton.cdiv(rows.shape[0], block.rows),)](
+            *(rows, weight.contiguous(), out, scales),
+            *rows.shape,
+            *(rows.stride(0), out.stride(0), epsilon),
+            ROWS=block.rows,
+            BLOCK=block.columns,
+            EXACT=block.columns == rows.shape[1],
+            num_warps=block.warps,
+        )
+    return y, scales
+
+
+@torch.library.custom_op("gpupack::rms_norm_backward", mutates_args=())
+def _backward(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, dy: torch.Tensor) -> Two:
+    """Return dx and the gradient of the weight."""
+    dx = torch.empty(x.shape, device=x.device, dtype=x.dtype)
+    if not x.numel():
+        return dx, torch.zeros_like(weight, memory_format=torch.contiguous_format)
+    dweight = torch.empty(weight.shape, device=x.device, dtype=weight.dtype)
+    rows, drows, out = as_rows(x), as_rows(dy), as_rows(dx)
+    count, columns = rows.shape
+    block = _block(rows)
+    programs = min(triton.cdiv(count, block.rows), _programs(x))
+    sums = torch.empty((programs, columns), device=x.device, dtype=torch.float32)
+    with torch.cuda.device_of(x):
+        backward_kernel[(programs,)](
+            *(rows, weight.contiguous(), scales, drows, out, sums, count, columns),
+            *(matrix.stride(0) for matrix in (rows, drows, out)),
+            ROWS=block.rows,
+            BLOCK=block.columns,
+            EXACT=block.columns == columns,
+            STAGES=2 if 2 * block.rows * block.columns * x.element_size() <= AHEAD_BYTES else 1,
+            num_warps=block.warps,
+        )
+        sum_kernel[(triton.cdiv(columns, SUM_BLOCK),)](
+            *(sums, dweight, programs, columns),
+            ROWS=SUM_ROWS,
+            BLOCK=SUM_BLOCK,
+            num_warps=SUM_WARPS,
+        )
+    return dx, dweight
+
+
+@_forward.register_fake
+def _(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Two:  # noqa: ARG001
+    return x.new_empty(x.shape), x.new_empty(x.shape[:-1], dtype=torch.float32)
+
+
+@_backward.register_fake
+def _(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, dy: torch.Tensor) -> Two:  # noqa: ARG001
+    return x.new_empty(x.shape), weight.new_empty(weight.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Two) -> None:
+    x, weight, _ = inputs
+    ctx.save_for_backward(x, weight, output[1])
+
+
+def _gradients(
+    ctx: Any, dy: torch.Tensor, _: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, None]:
+    dx, dweight = _backward(*ctx.saved_tensors, dy)
+    return dx, dweight, None
+
+
+_forward.register_autograd(_gradients, setup_context=_keep)
+
+
+def _check(x: torch.Tensor, weight: torch.Tensor) -> None:
+    require("rms_norm", x, weight)
+    if x.dim() == 0 or not 0 < x.shape[-1] <= LONGEST_ROW:
+        raise Unsupported(
+            f"rms_norm takes rows of 1 to {LONGEST_ROW} numbers, not shape {tuple(x.shape)}"
+        )
+    if weight.shape != x.shape[-1:]:
+        raise Unsupported(
+            f"rms_norm of rows of {x.shape[-1]} numbers takes a weight for each, not shape"
+            f" {tuple(weight.shape)}"
+        )
+
+
+def _block(rows: torch.Tensor) -> Block:
+    """Return 16 columns a thread, and as many rows as make two warps of them, at the least."""
+    columns = block_of(rows.shape[1])
+    if not rows.is_cuda:
+        return Block(rows=max(1, INTERPRETED_BLOCK // columns), columns=columns, warps=1)
+    return Block(
+        rows=max(1, 1024 // columns), columns=columns, warps=min(32, max(2, columns // 512))
+    )
+
+
+def _programs(x: torch.Tensor) -> int:
+    """Return how many programs share the rows in the backward pass; few where interpreted."""
+    if not x.is_cuda:
+        return PROGRAMS_PER_MULTIPROCESSOR
+    return PROGRAMS_PER_MULTIPROCESSOR * int(properties_of(x).multi_processor_count)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SwiGLU that others use: checks, sizes of grids; an operator of torch's with its gradients.
+
+The gradients are an operator that has none itself, so that a second derivative is an error and not
+a wrong number.
+"""
+
+from typing import Any
+
+import torch
+import triton
+
+from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, require
+from gpupack_workloads.kernels.swiglu.kernel import backward_kernel, forward_kernel
+
+Two = tuple[torch.Tensor, torch.Tensor]
+
+# Bytes of each input per program, and its warps. A thread has two loads of 16 bytes of each under
+# way; backward has three inputs and two results in registers.
+FORWARD_BYTES, BACKWARD_BYTES, WARPS = 8192, 4096, 8
+
+
+def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return silu(gate) * up, element by element, in their type, computed in 32 bits.
+
+    Operands with gaps in memory are copied first. Differentiable once.
+
+    Args:
+        gate: of any shape.
+        up: as gate.
+
+    Raises:
+        Unsupported: shapes, types or devices do not fit.
+    """
+    require("swiglu", gate, up)
+    if gate.shape != up.shape or gate.dtype != up.dtype:
+        raise Unsupported(
+            f"swiglu of {gate.dtype} {tuple(gate.shape)} and {up.dtype} {tuple(up.shape)}:"
+            " both must be alike"
+        )
+    z: torch.Tensor = _forward(gate, up)
+    return z
+
+
+@torch.library.custom_op("gpupack::swiglu", mutates_args=())
+def _forward(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    gate, up = gate.contiguous(), up.contiguous()
+    z = torch.empty_like(gate)
+    if z.numel():
+        block = _block(z, FORWARD_BYTES)
+        with torch.cuda.device_of(z):
+            forward_kernel[(triton.cdiv(z.numel(), block),)](
+                *(gate, up, z, z.numel()), BLOCK=block, num_warps=WARPS
+            )
+    return z
+
+
+@torch.library.custom_op("gpupack::swiglu_backward", mutates_args=())
+def _backward(gate: torch.Tensor, up: torch.Tensor, dz: torch.Tensor) -> Two:
+    gate, up, dz = gate.contiguous(), up.contiguous(), dz.contiguous()
+    dgate, dup = torch.empty_like(gate), torch.empty_like(up)
+    if dz.numel():
+        block = _block(dz, BACKWARD_BYTES)
+        with torch.cuda.device_of(dz):
+            backward_kernel[(triton.cdiv(dz.numel(), block),)](
+                *(gate, up, dz, dgate, dup, dz.numel()), BLOCK=block, num_warps=WARPS
+            )
+    return dgate, dup
+
+
+@_forward.register_fake
+def _(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+    return gate.new_empty(gate.shape)
+
+
+@_backward.register_fake
+def _(gate: torch.Tensor, up: torch.Tensor, dz: torch.Tensor) -> Two:  # noqa: ARG001
+    return gate.new_empty(gate.shape), up.new_empty(up.shape)
+
+
+def _keep(ctx: Any, inputs: Two, output: torch.Tensor) -> None:  # noqa: ARG001
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx: Any, dz: torch.Tensor) -> Two:
+    gradients: Two = _backward(*ctx.saved_tensors, dz)
+    return gradients
+
+
+_forward.register_autograd(_gradients, setup_context=_keep)
+
+
+def _block(x: torch.Tensor, size: int) -> int:
+    """Return how many elements a program computes, of so many bytes of each input."""
+    return size // int(x.element_size()) if x.is_cuda else INTERPRETED_BLOCK

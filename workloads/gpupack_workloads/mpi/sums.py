@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All-reduce: every rank works the sum out by itself, and compares.
+
+Elements are whole numbers below 2**10, so that sums of thousands of ranks are exact in float32.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from gpupack_workloads.bandwidth import bus_gb_per_s
+from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.mpi.world import World, forget_staging
+
+ROUNDS = 10
+WARM_UP = 3
+FLOAT_BYTES = 4
+LARGEST_TERM = 2**10
+
+Sum = Callable[[torch.Tensor, torch.Tensor], None]
+"""Sums the first over all ranks into the second."""
+
+
+@dataclass(frozen=True)
+class Summed:
+    """One size of all-reduce."""
+
+    size_bytes: int
+    ranks: int
+    seconds: float
+
+    @property
+    def bus_gb_per_s(self) -> float:
+        """By the method of nccl-tests."""
+        crossings = 2 * (self.ranks - 1) / self.ranks
+        return bus_gb_per_s(size_bytes=self.size_bytes, seconds=self.seconds, crossings=crossings)
+
+
+def summed(world: World, size_bytes: int, *, seed: int, by: Sum) -> Summed:
+    """Time a sum and check every element.
+
+    Raises:
+        WrongResult: elements differ from the sum that was worked out here.
+    """
+    elements = max(1, size_bytes // FLOAT_BYTES)
+    mine = terms(elements, world.index, seed=seed, world=world)
+    expected = torch.zeros_like(mine)
+    for rank in range(world.ranks):
+        expected += terms(elements, rank, seed=seed, world=world)
+    found = torch.zeros_like(mine)
+    for _ in range(WARM_UP):
+        by(mine, found)
+    found.zero_()
+    _settle(world)
+    world.comm.Barrier()
+    start = time.perf_counter()
+    for _ in range(ROUNDS):
+        by(mine, found)
+    _settle(world)
+    seconds = world.slowest((time.perf_counter() - start) / ROUNDS)
+    if wrong := int((found != expected).sum()):
+        raise WrongResult(f"{wrong} of {elements} sums over {world.ranks} ranks are wrong")
+    forget_staging()
+    return Summed(elements * FLOAT_BYTES, world.ranks, seconds)
+
+
+def terms(elements: int, rank: int, *, seed: int, world: World) -> torch.Tensor:
+    """Return a rank's terms, which any rank can work out: a multiplicative hash of the place."""
+    places = torch.arange(elements, dtype=torch.int64, device=world.device.torch)
+    mixed = (places + seed % 2**31) * 2654435761 + rank * 40503
+    return ((mixed >> 7) % LARGEST_TERM).to(torch.float32)
+
+
+def _settle(world: World) -> None:
+    if not world.device.simulated:
+        torch.cuda.synchronize()

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow in a process of its own, under one that hears signals and knows deadlines.
+
+While workers meet, TensorFlow holds Python's lock, for ever where one does not come, and from then
+on it catches SIGTERM itself and does nothing: neither a handler nor a thread of the same process
+would run. A worker that is lost can also end the others' processes by abort().
+"""
+
+import contextlib
+import ctypes
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any, NoReturn
+
+from gpupack_workloads.distributed.rendezvous import Patience, wait_for_name
+from gpupack_workloads.errors import (
+    Cancelled,
+    PeersMissing,
+    Terminated,
+    WorkloadError,
+    WrongResult,
+    error_of_status,
+)
+from gpupack_workloads.results import Result
+from gpupack_workloads.tensorflow.options import TensorFlowOptions
+from gpupack_workloads.tensorflow.setup import Setup
+
+logger = logging.getLogger(__name__)
+
+MEETING_SECONDS = 300.0
+"""From when TensorFlow was started, as torch's launcher is given."""
+FAREWELL_SECONDS = 5.0
+"""How long worker 0 stays when it is done: its process serves TensorFlow's coordination, without
+which others are aborted, who may be about to tell their results."""
+DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An error of the process, with what it reports all the same."""
+
+    status: int
+    message: str
+    result: Result | None = None
+
+    def error(self) -> WorkloadError:
+        """Return it as it was raised."""
+        kind = error_of_status(self.status, self.message)
+        return WrongResult(self.message, self.result) if isinstance(kind, WrongResult) else kind
+
+
+@dataclass(frozen=True)
+class Met:
+    """All workers are there."""
+
+
+@dataclass
+class Child:
+    """The process, and what it has said.
+
+    Attributes:
+        process: that computes.
+        said: where it speaks.
+        workers: of the gang.
+        end: when its workers have to have met, by the monotonic clock; None: they have.
+    """
+
+    process: Any
+    said: Connection
+    workers: int
+    end: float | None = field(default=None)
+
+    def outcome(self) -> Result:
+        """Wait for its result.
+
+        Raises:
+            PeersMissing: the workers did not meet in time, or one has ended.
+            WorkloadError: what it raised, or that it ended without a word.
+        """
+        while True:
+            left = None if self.end is None else max(0.0, self.end - time.monotonic())
+            if not wait([self.said, self.process.sentinel], left):
+                raise PeersMissing(
+                    f"{self.workers} workers did not meet within {MEETING_SECONDS:.0f} s"
+                )
+            try:
+                told = self.said.recv()
+            except EOFError:
+                self.process.join()
+                raise self._died(self.process.exitcode) from None
+            if isinstance(told, Result):
+                return told
+            if isinstance(told, Failed):
+                raise told.error()
+            self.end = None
+
+    def _died(self, status: int) -> WorkloadError:
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        if self.workers > 1 and status == -signal.SIGABRT:
+            # What TensorFlow's coordination does to the others of a worker that is lost.
+            return PeersMissing(f"TensorFlow has ended by {how}: another worker is lost, see above")
+        return WorkloadError(f"TensorFlow has ended by {how}; see its log above")
+
+
+def run_supervised(options: TensorFlowOptions, setup: Setup) -> Result:
+    """Train in a process of its own.
+
+    Raises:
+        Terminated, Cancelled: by a signal; the process is gone then, as it is after any error.
+        WorkloadError: as `session.measure` and `Child.outcome` do.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(theirs, options, setup), daemon=True)
+    with _heeding_signals():
+        try:
+            process.start()
+            theirs.close()
+            child = Child(process, ours, setup.workers, time.monotonic() + MEETING_SECONDS)
+            result = child.outcome()
+            if is_leader(setup):
+                process.join(FAREWELL_SECONDS)
+            return result
+        finally:
+            if process.pid is not None:
+                process.kill()
+                process.join()
+
+
+def is_leader(setup: Setup) -> bool:
+    """Return whether other workers depend on this one's process."""
+    return setup.workers > 1 and setup.index == 0
+
+
+def work(told: Connection, options: TensorFlowOptions, setup: Setup) -> None:
+    """Do everything; the process's own part."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    # Which has a line for every tensor that is reduced.
+    logging.getLogger("tensorflow").setLevel(logging.WARNING)
+    os.environ.update(setup.environment)
+    try:
+        for peer in setup.peers:
+            wait_for_name(peer, Patience())
+        from gpupack_workloads.tensorflow.session import measure  # noqa: PLC0415 - TensorFlow
+
+        told.send(measure(options, setup, lambda: told.send(Met())))
+        if is_leader(setup):
+            time.sleep(FAREWELL_SECONDS)
+    except WorkloadError as error:
+        told.send(Failed(error.exit_status, str(error), getattr(error, "result", None)))
+    except Exception as error:
+        logger.exception("not expected")
+        told.send(Failed(WorkloadError.exit_status, f"{type(error).__name__}: {error}"))
+    finally:
+        told.close()
+
+
+@contextlib.contextmanager
+def _heeding_signals() -> Iterator[None]:
+    """Let a container's first process, which no signal ends by default, hear SIGTERM."""
+    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    kind = Cancelled if number == signal.SIGINT else Terminated
+    raise kind(f"told to end by {signal.Signals(number).name}")
+
+
+def _die_with_parent() -> None:
+    """Hold no GPU when nobody waits for the result any more."""
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
