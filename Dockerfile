@@ -23,6 +23,22 @@ RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
     && ln -s /usr/share/python-wheels/pip-*.whl /opt/pip.whl
 
 
+# The launcher of gangs by mpirun: one static binary, which runs in any image. The source is of the
+# Go that Debian has, and has no dependencies.
+FROM base AS launcher
+ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
+RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
+    --mount=type=secret,id=apt.sources --mount=type=secret,id=ca.crt \
+    apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends golang-go \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
+WORKDIR /src
+COPY launcher ./
+RUN HOME=/tmp CGO_ENABLED=0 GOFLAGS=-mod=mod \
+    go build -trimpath -ldflags '-s -w' -o /opt/gpupack-mpi/gpupack-mpi . \
+    && rm -rf /tmp/.cache
+
+
 # Triton compiles its launcher with gcc at run time on a GPU; torch needs libstdc++.
 FROM base AS torch
 ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
@@ -49,6 +65,41 @@ ENTRYPOINT ["python", "-m", "gpupack_workloads"]
 COPY workloads /opt/gpupack/
 
 
+# A person's own session: JupyterLab with the same torch. It asks no address outside for news.
+FROM torch AS notebook
+COPY workloads/requirements-notebook.lock /opt/locks/
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-notebook.lock \
+    && install -d -o 65532 -g 65532 /work /opt/venv/share/jupyter/lab/settings
+COPY images/jupyterlab.json /opt/venv/share/jupyter/lab/settings/overrides.json
+ENV HOME=/tmp
+USER 65532:65532
+WORKDIR /work
+ENTRYPOINT ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser"]
+COPY workloads /opt/gpupack/
+
+
+# TensorFlow without torch. As it is built by default it computes on CPUs alone, which is a fifth of the
+# size; for GPUs: --build-arg TENSORFLOW=tensorflow-cuda.
+FROM base AS tensorflow
+ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
+RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
+    --mount=type=secret,id=apt.sources --mount=type=secret,id=ca.crt \
+    apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends libstdc++6 \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
+ARG TENSORFLOW=tensorflow
+COPY workloads/requirements-tensorflow.lock workloads/requirements-tensorflow-cuda.lock /opt/locks/
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-${TENSORFLOW}.lock
+ENV HOME=/tmp
+USER 65532:65532
+ENTRYPOINT ["python", "-m", "gpupack_workloads"]
+COPY client workloads /opt/gpupack/
+
+
 # What operator, extender and agent have in common.
 FROM base AS services
 COPY requirements-services.lock /opt/locks/
@@ -64,7 +115,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
     python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_operator"]
-COPY core crds kube operator /opt/gpupack/
+COPY core crds kube serving operator /opt/gpupack/
 
 
 FROM services AS extender
@@ -74,7 +125,38 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
     python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_extender"]
-COPY core crds kube extender /opt/gpupack/
+COPY core crds kube scheduling serving extender /opt/gpupack/
+
+
+# The page that the api serves. Node and npm come as Python wheels: so their version is locked by its
+# hash as all else is, and Debian's npm with its 400 packages stays out.
+FROM base AS dashboard
+COPY dashboard/requirements.lock /opt/locks/
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+WORKDIR /opt/dashboard
+COPY dashboard/package.json dashboard/package-lock.json dashboard/.npmrc ./
+RUN --mount=type=secret,id=npmrc --mount=type=secret,id=ca.crt \
+    NPM_CONFIG_USERCONFIG=/run/secrets/npmrc NPM_CONFIG_CACHE=/tmp/npm \
+    npm ci --omit=dev && rm -rf /tmp/npm
+COPY dashboard/build.ts ./
+COPY dashboard/src src
+RUN node build.ts /opt/page
+
+
+FROM services AS api
+COPY api/requirements.lock /opt/locks/
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+COPY --from=dashboard /opt/page /opt/page
+# Where one machine's server (gpupack_api.host) keeps its token: a volume that is new takes its owner.
+RUN install -d -o 65532 -g 65532 -m 0700 /var/lib/gpupack
+ENV GPUPACK_PAGE_FOLDER=/opt/page
+USER 65532:65532
+ENTRYPOINT ["python", "-m", "gpupack_api"]
+COPY core crds kube scheduling serving client api /opt/gpupack/
 
 
 FROM services AS agent
@@ -82,8 +164,9 @@ COPY agent/requirements.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
     PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
     python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+COPY --from=launcher /opt/gpupack-mpi /opt/gpupack-mpi
 ENTRYPOINT ["python", "-m", "gpupack_agent"]
-COPY core crds kube agent /opt/gpupack/
+COPY core crds kube serving agent /opt/gpupack/
 
 
 # What the tests run in pods. Debian's libfaketime, which the tests lend to other pods, makes a clock
@@ -106,12 +189,25 @@ COPY workloads/requirements-test.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
     PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
     python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-test.lock
+COPY --from=launcher /opt/gpupack-mpi /opt/gpupack-mpi
 # One thread: tests fork ranks, and a pool of threads does not survive a fork.
 ENV HOME=/tmp OMP_NUM_THREADS=1
 USER 65532:65532
 WORKDIR /opt/gpupack
 ENTRYPOINT ["python", "-m", "pytest", "-p", "no:cacheprovider", "-n", "2"]
 COPY workloads tests/workloads_image /opt/gpupack/
+
+
+FROM tensorflow AS tensorflow-test
+USER 0:0
+COPY workloads/requirements-tensorflow-test.lock /opt/locks/
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
+    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
+    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-tensorflow-test.lock
+USER 65532:65532
+WORKDIR /opt/gpupack
+ENTRYPOINT ["python", "-m", "pytest", "-p", "no:cacheprovider"]
+COPY tests/tensorflow_image /opt/gpupack/
 
 
 # What the dev cluster needs and cannot pull: binaries that it has built on the host.

@@ -15,20 +15,27 @@ class Image:
 
     target: str
     name: str
-    on_torch: bool = False
-    """It is torch's layers, or stands on them."""
+    large: bool = False
+    """It has gigabytes of libraries. Such images are built one after another: while a layer is
+    committed there are three copies of it."""
 
 
 # In building order: what many images stand on first.
-# `torch` is never run; its name keeps it out of reach of pruning.
+# `torch`, `dashboard` and `launcher` are never run; their names keep them out of reach of pruning.
 IMAGES = (
     Image("operator", "docker.io/gpupack/operator:dev"),
     Image("extender", "docker.io/gpupack/extender:dev"),
+    Image("launcher", "localhost/gpupack/launcher:dev"),
+    Image("dashboard", "localhost/gpupack/dashboard:dev"),
+    Image("api", "docker.io/gpupack/api:dev"),
     Image("agent", "docker.io/gpupack/agent:dev"),
     Image("judge", "docker.io/gpupack/judge:dev"),
-    Image("torch", "localhost/gpupack/torch:dev", on_torch=True),
-    Image("workloads", "docker.io/gpupack/workloads:dev", on_torch=True),
-    Image("workloads-test", "docker.io/gpupack/workloads-test:dev", on_torch=True),
+    Image("torch", "localhost/gpupack/torch:dev", large=True),
+    Image("workloads", "docker.io/gpupack/workloads:dev", large=True),
+    Image("notebook", "docker.io/gpupack/notebook:dev", large=True),
+    Image("workloads-test", "docker.io/gpupack/workloads-test:dev", large=True),
+    Image("tensorflow", "docker.io/gpupack/tensorflow:dev", large=True),
+    Image("tensorflow-test", "docker.io/gpupack/tensorflow-test:dev", large=True),
     Image("pause", "localhost/gpupack/pause:dev"),
     Image("kube-scheduler", "registry.k8s.io/kube-scheduler:v1.36.3"),
 )

@@ -113,7 +113,7 @@ def open_workshop(engine: str, root: Path) -> Workshop:
 def build_images(images: Sequence[Image], workshop: Workshop) -> None:
     """Bring the base, then build each image, printing its seconds.
 
-    Those on torch, whose download takes longest, beside the others, which share layers.
+    Those with torch or TensorFlow, whose downloads take longest, beside the others.
     """
     engine, state = workshop.engine, workshop.state
     engine.recover()
@@ -125,8 +125,8 @@ def build_images(images: Sequence[Image], workshop: Workshop) -> None:
         for image in line:
             _timed(image.target, partial(engine.build, image, secrets))
 
-    large = [image for image in images if image.on_torch]
-    small = [image for image in images if not image.on_torch]
+    large = [image for image in images if image.large]
+    small = [image for image in images if not image.large]
     with ThreadPoolExecutor(2) as lines:
         list(lines.map(one_by_one, (large, small)))
     engine.prune()

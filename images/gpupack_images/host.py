@@ -11,6 +11,7 @@ fit, and the base image then has its own.
 
 import ast
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -27,6 +28,12 @@ APT_FILES = {
 PIP_KEYS = frozenset(
     ("extra-index-url", "index-url", "no-index", "proxy", "retries", "timeout", "trusted-host")
 )
+# Settings of npm that mean the same inside a container, and how those of one registry begin.
+NPM_KEYS = frozenset(
+    ("fetch-retries", "fetch-timeout", "https-proxy", "noproxy", "proxy", "registry", "strict-ssl")
+)
+NPM_REGISTRY = "//"
+NPM_VARIABLE = "npm_config_"
 # Settings of apt that mean the same inside a container; paths of certificates do not.
 APT_PREFIXES = ("Acquire::http", "Acquire::Check", "Acquire::Retries", "Acquire::ForceIPv4")
 
@@ -36,16 +43,18 @@ class HostSettings:
     """The host's settings for downloading."""
 
     pip: Mapping[str, str]
+    npm: Mapping[str, str]
     apt: tuple[str, ...]
     apt_sources: Mapping[str, Path]
     ca_bundle: Path | None
 
 
 def read_host(environ: Mapping[str, str]) -> HostSettings:
-    """Ask pip, apt and the environment how this host downloads."""
+    """Ask pip, apt, npm's file and the environment how this host downloads."""
     pip = parse_pip_config(_output(sys.executable, "-m", "pip", "config", "list"))
     return HostSettings(
         pip={key: value for key, value in pip.items() if key in PIP_KEYS},
+        npm=select_npm_settings(_npm_file(environ), environ),
         apt=select_apt_options(_output("apt-config", "dump", "Acquire")),
         apt_sources=_apt_sources(),
         ca_bundle=find_ca_bundle(pip, environ),
@@ -57,6 +66,25 @@ def parse_pip_config(listing: str) -> dict[str, str]:
     pairs = [line.split("=", 1) for line in listing.splitlines() if "=" in line]
     pairs.sort(key=lambda pair: pair[0].startswith(":env:"))
     return {name.rpartition(".")[2]: str(ast.literal_eval(value)) for name, value in pairs}
+
+
+def select_npm_settings(text: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Keep what a container can use of an .npmrc and of npm's variables, which win.
+
+    npm itself need not be there. As it does, ${NAME} becomes the variable's value.
+    """
+    lines = [line.split("=", 1) for line in text.splitlines() if "=" in line]
+    written = {name.strip(): _expanded(value.strip(), environ) for name, value in lines}
+    said = {
+        name.lower().removeprefix(NPM_VARIABLE).replace("_", "-"): value
+        for name, value in environ.items()
+        if name.lower().startswith(NPM_VARIABLE)
+    }
+    return {
+        name: value
+        for name, value in (written | said).items()
+        if name in NPM_KEYS or name.startswith(NPM_REGISTRY) or name.endswith(":registry")
+    }
 
 
 def select_apt_options(dump: str) -> tuple[str, ...]:
@@ -82,6 +110,7 @@ def write_secrets(host: HostSettings, folder: Path) -> dict[str, Path]:
     }
     texts["ca.crt"] = host.ca_bundle.read_text() if host.ca_bundle else ""
     texts["pip.conf"] = render_pip_config(host)
+    texts["npmrc"] = render_npm_config(host)
     texts["apt.conf"] = render_apt_config(host)
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -97,6 +126,14 @@ def render_pip_config(host: HostSettings) -> str:
     return "[global]\n" + "".join(lines)
 
 
+def render_npm_config(host: HostSettings) -> str:
+    """Write npm's settings as they hold inside the build."""
+    settings = dict(host.npm)
+    if host.ca_bundle:
+        settings["cafile"] = f"{MOUNT}/ca.crt"
+    return "".join(f"{key}={value}\n" for key, value in sorted(settings.items()))
+
+
 def render_apt_config(host: HostSettings) -> str:
     """Write apt's settings as they hold inside the build."""
     lines = list(host.apt)
@@ -106,6 +143,17 @@ def render_apt_config(host: HostSettings) -> str:
         lines.append('Dir::Etc::sourcelist "/dev/null";')
         lines.append(f'Dir::Etc::sourceparts "{MOUNT}";')
     return "".join(f"{line}\n" for line in lines)
+
+
+def _npm_file(environ: Mapping[str, str]) -> str:
+    """The user's .npmrc; nothing where there is none."""
+    named = environ.get("NPM_CONFIG_USERCONFIG") or environ.get("npm_config_userconfig")
+    path = Path(named) if named else Path(environ.get("HOME", "/")) / ".npmrc"
+    return path.read_text() if path.is_file() else ""
+
+
+def _expanded(value: str, environ: Mapping[str, str]) -> str:
+    return re.sub(r"\$\{([^}]+)\}", lambda found: environ.get(found[1], found[0]), value)
 
 
 def _apt_sources() -> dict[str, Path]:
