@@ -149,9 +149,98 @@ seccompProfile:
       fieldPath: metadata.name
 {{- end }}
 
-{{/* Where operator and agent show their metrics. */}}
+{{/* Where operator and agent show their metrics; empty: nowhere. */}}
+{{- define "gpupack.metricsPort" -}}
+{{- if .Values.metricsPort }}
+{{- .Values.metricsPort | int }}
+{{- else if or .Values.monitoring.enabled (and .Values.api.enabled .Values.api.readings.enabled) }}
+{{- 9443 }}
+{{- end }}
+{{- end }}
+
 {{- define "gpupack.metricsEnv" -}}
-- {name: GPUPACK_METRICS_PORT, value: {{ .Values.metricsPort | int | quote }}}
+- {name: GPUPACK_METRICS_PORT, value: {{ include "gpupack.metricsPort" . | default "0" | quote }}}
+{{- if include "gpupack.metricsPort" . }}
+- {name: GPUPACK_METRICS_TLS_CERT, value: /etc/gpupack-metrics/tls.crt}
+- {name: GPUPACK_METRICS_TLS_KEY, value: /etc/gpupack-metrics/tls.key}
+{{- end }}
+{{- end }}
+
+{{- define "gpupack.metricsPorts" -}}
+{{- with include "gpupack.metricsPort" . }}
+ports:
+  - {name: metrics, containerPort: {{ . }}}
+{{- end }}
+{{- end }}
+
+{{- define "gpupack.metricsMount" -}}
+{{- if include "gpupack.metricsPort" . }}
+- {name: metrics-tls, mountPath: /etc/gpupack-metrics, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "gpupack.metricsVolume" -}}
+{{- if include "gpupack.metricsPort" . }}
+- name: metrics-tls
+  secret:
+    secretName: {{ include "gpupack.metricsTlsSecret" . }}
+    items:
+      - {key: tls.crt, path: tls.crt}
+      - {key: tls.key, path: tls.key}
+{{- end }}
+{{- end }}
+
+{{- define "gpupack.readingsEnv" -}}
+{{- if .Values.api.readings.enabled }}
+- {name: GPUPACK_READINGS_PORT, value: {{ include "gpupack.metricsPort" . | quote }}}
+- {name: GPUPACK_READINGS_HOST, value: "gpupack-metrics.{{ .Release.Namespace }}.svc"}
+- {name: GPUPACK_READINGS_CA, value: /etc/gpupack-readings/ca.crt}
+- {name: GPUPACK_READINGS_TOKEN, value: /etc/gpupack-readings/token}
+{{- end }}
+{{- end }}
+
+{{- define "gpupack.readingsMount" -}}
+{{- if .Values.api.readings.enabled }}
+- {name: readings, mountPath: /etc/gpupack-readings, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "gpupack.readingsVolume" -}}
+{{- if .Values.api.readings.enabled }}
+# By what agents are known, and a token that may get /metrics and nothing else.
+- name: readings
+  projected:
+    sources:
+      - secret:
+          name: {{ include "gpupack.metricsTlsSecret" . }}
+          items:
+            - {key: ca.crt, path: ca.crt}
+      - secret:
+          name: {{ include "gpupack.metricsTokenSecret" . }}
+          items:
+            - {key: token, path: token}
+{{- end }}
+{{- end }}
+
+{{- define "gpupack.metricsTokenSecret" -}}
+{{- .Values.monitoring.tokenSecret | default "gpupack-metrics-token" -}}
+{{- end }}
+
+{{- define "gpupack.metricsTlsSecret" -}}
+{{- .Values.monitoring.tls.existingSecret | default "gpupack-metrics-tls" -}}
+{{- end }}
+
+{{/* Who wants metrics, and may they? Rules for parts that show them. */}}
+{{- define "gpupack.metricsRules" -}}
+{{- if include "gpupack.metricsPort" . }}
+# Who wants metrics, and may they?
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end }}
 {{- end }}
 
 {{/*
@@ -191,6 +280,9 @@ mode, and would have nothing left to choose from.
 {{- end }}
 {{- if and (eq .Values.agent.inventory "simulated") (not .Values.agent.simulated.nodes) }}
 {{- fail "agent.inventory is simulated, but agent.simulated.nodes lists no GPUs: add an entry such as {match: \"*\", devices: [{model: NVIDIA H200, memoryMiB: 143771, count: 8}]}" }}
+{{- end }}
+{{- if and .Values.cost.enabled (not .Values.api.enabled) }}
+{{- fail "cost.enabled needs api.enabled: nobody but the API asks the accountant" }}
 {{- end }}
 {{- $election := .Values.scheduler.kubeScheduler.leaderElection }}
 {{- if le (int $election.leaseDurationSeconds) (int $election.renewDeadlineSeconds) }}
