@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a whole agent costs at rest: its processes' CPU and memory, and its probes'.
 
-    python benchmarks/agent_at_rest.py [--gpus 8] [--seconds 120] [--real] [--profile FILE]
+    python benchmarks/agent_at_rest.py [--gpus 8] [--seconds 120] [--scrape SECONDS] [--real]
+        [--profile FILE]
 
 The agent runs as in a cluster: it reaches an API server over TLS by its service account's files,
 registers with a kubelet that speaks its protocol, and has the chart's settings. Both servers are
 the unit tests', in this process, which is not counted. The process that asks the driver has
-recorded answers of an H200's; with --real it asks this machine's driver about its GPUs.
+recorded answers of an H200's; with --real it asks this machine's driver about its GPUs. With
+--scrape it shows its metrics over HTTPS, and is asked for them every so many seconds.
 
 Printed for each process: percent of a core, MiB of its own (anonymous) and its part of all (PSS);
 the probes count as often as the chart has them run. With --profile the agent's calls are written.
@@ -18,6 +20,7 @@ import contextlib
 import cProfile
 import dataclasses
 import functools
+import http
 import json
 import os
 import pathlib
@@ -127,11 +130,14 @@ async def measure(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="gp-") as name:
         folder = pathlib.Path(name)
         async with node(folder) as (environ, kubelet):
+            from scraping import metrics_environ  # noqa: PLC0415 - as in node
+
             options = ["--serve", name, "--gpus", str(arguments.gpus)]
             options += ["--real"] if arguments.real else []
+            shown, port = metrics_environ(folder) if arguments.scrape else ({}, 0)
             options += ["--profile", arguments.profile] if arguments.profile else []
             agent = await asyncio.create_subprocess_exec(
-                sys.executable, __file__, *options, env=environ
+                sys.executable, __file__, *options, env={**environ, **shown}
             )
             try:
                 await asyncio.sleep(WARM_SECONDS / 2)
@@ -140,6 +146,8 @@ async def measure(arguments: argparse.Namespace) -> None:
                     for resource in ("gpupack.dev/gpu", "gpupack.dev/gpu-share")
                 ]
                 await asyncio.sleep(WARM_SECONDS / 2)
+                if port:
+                    streams.append(asyncio.create_task(scraping(port, folder, arguments.scrape)))
                 pids = {"agent": agent.pid, "driver's process": children(agent.pid)[0]}
                 at, before = time.monotonic(), {name: usage(pid) for name, pid in pids.items()}
                 await asyncio.sleep(arguments.seconds)
@@ -153,6 +161,16 @@ async def measure(arguments: argparse.Namespace) -> None:
                 agent.terminate()
                 await agent.wait()
     show(before, after, took, probes)
+
+
+async def scraping(port: int, folder: pathlib.Path, every_seconds: float) -> None:
+    """Ask for the metrics again and again, as one Prometheus does."""
+    from scraping import answer  # noqa: PLC0415 - as in node
+
+    while True:
+        status, _ = await answer(port, folder)
+        assert status == http.HTTPStatus.OK, status  # noqa: S101 - nothing else is measured here
+        await asyncio.sleep(every_seconds)
 
 
 def show(
@@ -226,6 +244,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--scrape", type=float, default=0.0)
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--profile", default="")
     parser.add_argument("--serve", default="", help=argparse.SUPPRESS)

@@ -4,21 +4,18 @@
 python benchmarks/collectives_figure.py
 """
 
-import io
 import json
 from pathlib import Path
 from typing import Final
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
+from pictures import svg
 
 from gpupack_workloads.collectives.plots import Row, curves, of_methods, of_operations, panel
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 REPORT: Final = ROOT / "docs" / "reports" / "workloads" / "collectives-4xh200.json"
 PICTURE: Final = ROOT / "docs" / "collectives.svg"
-STYLE: Final = {"svg.fonttype": "none", "svg.hashsalt": "collectives"}
-"""Letters stay letters, and one report gives one picture."""
 
 
 def draw(rows: list[Row]) -> Figure:
@@ -33,10 +30,7 @@ def draw(rows: list[Row]) -> Figure:
 def drawn(report: Path) -> str:
     """Return the picture of a report."""
     rows = json.loads(report.read_text())["result"]["rows"]
-    written = io.StringIO()
-    with mpl.rc_context(STYLE):
-        draw(rows).savefig(written, format="svg", metadata={"Date": None})
-    return written.getvalue()
+    return svg(draw(rows), "collectives")
 
 
 def main() -> None:

@@ -46,6 +46,7 @@ from gpupack_core import (
     Share,
     decide,
     plan_gang,
+    policy_named,
 )
 
 KINDS, TRIES = 200, 20
@@ -160,10 +161,10 @@ def measure(size: int, policies: list[str], decisions: int, watch: Stopwatch) ->
     """All figures of one size."""
     load = Workload(size)
     for name in policies:
-        informed = POLICIES[name].informed(Outlook(load.mix))
+        informed = policy_named(name).informed(Outlook(load.mix))
         times = list(islice(stream(load, informed, watch), decisions + KINDS))[KINDS:]
         watch.report(f"decide     {size:6} nodes x 8  {name}", times)
-        times = list(islice(cold(load, POLICIES[name], watch), 40))
+        times = list(islice(cold(load, policy_named(name), watch), 40))
         watch.report(f"cold       {size:6} nodes x 8  {name}", times)
     best_fit, few = POLICIES["best-fit"], decisions // 20
     gang = Gang(8, Request(gpus=4, cpu=MilliCpu(1000)))

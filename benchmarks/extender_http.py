@@ -34,9 +34,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gpupack_extender import endpoints
-from gpupack_extender.connections import Connection
 from gpupack_extender.wire import ExtenderArgs
 from gpupack_kube import objects
+from gpupack_serving.connections import Connection
 
 KNOWN = frozenset(f"node-{index:05}" for index in range(5000))
 PATH = "/scheduler/filter"

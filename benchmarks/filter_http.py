@@ -32,16 +32,16 @@ from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, encode_devices
 from gpupack_crds.kinds import GpuNode
 from gpupack_extender.filtering import Filter
-from gpupack_extender.ledger.ledger import Ledger
 from gpupack_extender.metrics import Metrics
-from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions
-from gpupack_extender.queueing.hears import Hears
-from gpupack_extender.queueing.quotas import QuotaStores
-from gpupack_extender.queueing.turns import Turns
-from gpupack_extender.settings import Decisions
 from gpupack_extender.verbs import Verbs
 from gpupack_kube import objects
+from gpupack_scheduling.decisions import Decisions
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.policies import Policies
+from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_scheduling.queueing.hears import Hears
+from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.turns import Turns
 
 GPUS = 8
 MEMORY_MIB = 81_559

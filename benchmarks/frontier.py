@@ -4,17 +4,14 @@
 python benchmarks/frontier.py
 """
 
-import io
 from pathlib import Path
 from typing import Final
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
+from pictures import svg
 
 DOCUMENT: Final = Path("docs/packing.md")
 PICTURE: Final = Path("docs/packing-frontier.svg")
-STYLE: Final = {"svg.fonttype": "none", "svg.hashsalt": "frontier"}
-"""Letters stay letters, and one table gives one picture."""
 THETA, FILLING, DROPPING = 1, 2, 7
 """Columns of the table."""
 
@@ -54,10 +51,7 @@ def draw(found: dict[str, list[Point]]) -> Figure:
 
 def drawn(document: str) -> str:
     """Return the picture of a document's table."""
-    written = io.StringIO()
-    with mpl.rc_context(STYLE):
-        draw(points(document)).savefig(written, format="svg", metadata={"Date": None})
-    return written.getvalue()
+    return svg(draw(points(document)), "frontier")
 
 
 def main() -> None:

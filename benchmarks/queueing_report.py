@@ -4,26 +4,23 @@
 python benchmarks/queueing_report.py
 """
 
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Final
 
-import matplotlib as mpl
 import numpy as np
 from documents import replaced, row
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pictures import svg
 
 REPORT: Final = Path("docs/reports/queueing.json")
 DOCUMENT: Final = Path("docs/queueing.md")
 PICTURE: Final = Path("docs/queueing.svg")
 MARKS: Final = "queues"
 """Between which the table stands."""
-STYLE: Final = {"svg.fonttype": "none", "svg.hashsalt": "queueing"}
-"""Letters stay letters, and one report gives one picture."""
 SIZES: Final = {
     "share": "share",
     "one": "1 GPU",
@@ -148,10 +145,7 @@ def _draw_fairness(axes: Axes, queues: Mapping[str, Runs]) -> None:
 
 def drawn(report: Mapping[str, Any]) -> str:
     """Return the picture as SVG."""
-    written = io.StringIO()
-    with mpl.rc_context(STYLE):
-        draw(report).savefig(written, format="svg", metadata={"Date": None})
-    return written.getvalue()
+    return svg(draw(report), "queueing")
 
 
 def main() -> None:

@@ -44,10 +44,9 @@ from harness import ROOT, STATE, SYSTEM_NAMESPACE, Kube
 from part_times import Meter
 from parts import Ledger, ledger_reader
 from schedulers import OURS, STOCK, Scheduler
-from simulated_fleet import GPUS_PER_NODE, delete_all, fleet, for_all, pod_spec
+from simulated_fleet import GPUS_PER_NODE, delete_all, fleet, for_all, gpujob, pod_spec
 from watched_pods import Seen, watched
 
-from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
@@ -81,19 +80,6 @@ def pod(scheduler: Scheduler, name: str, gpus: int) -> Json:
     if scheduler is not OURS:
         spec["priorityClassName"] = schedulers.priority_class(gpus)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-
-
-def gpujob(name: str, workers: int) -> Json:
-    """A GPUJob whose pods go to simulated nodes."""
-    spec = pod_spec(names.GPU, 1)
-    for container in spec["containers"]:
-        del container["resources"]["limits"][names.GPU]
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": "GPUJob",
-        "metadata": {"name": name},
-        "spec": {"workers": workers, "gpus": 1, "template": {"spec": spec}},
-    }
 
 
 def job(scheduler: Scheduler, name: str, workers: int) -> Json:
@@ -183,7 +169,7 @@ class Bench:
     async def _create_job(self, scheduler: Scheduler, number: int, workers: int) -> None:
         name = f"job-{number:03}"
         if scheduler is OURS:
-            await self._api.create(GPUJOBS, gpujob(name, workers), namespace=NAMESPACE)
+            await self._api.create(GPUJOBS, gpujob(name, workers, 1), namespace=NAMESPACE)
         else:
             await self._api.create(JOBS, job(scheduler, name, workers), namespace=NAMESPACE)
 

@@ -80,6 +80,24 @@ def pod_spec(resource: str, gpus: int) -> Json:
     }
 
 
+def job_spec(workers: int, gpus: int) -> Json:
+    """Of a GPUJob that only these nodes take; `gpus` are of each worker."""
+    spec = pod_spec(names.GPU, gpus)
+    for container in spec["containers"]:
+        del container["resources"]["limits"][names.GPU]
+    return {"workers": workers, "gpus": gpus, "template": {"spec": spec}}
+
+
+def gpujob(name: str, workers: int, gpus: int) -> Json:
+    """A GPUJob with such a spec."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "GPUJob",
+        "metadata": {"name": name},
+        "spec": job_spec(workers, gpus),
+    }
+
+
 async def for_all(items: Iterable[T], act: Callable[[T], Awaitable[object]]) -> None:
     """Do it for each, some at a time, begun in their order."""
     pending = iter(items)

@@ -3,16 +3,18 @@
 
     python benchmarks/slow_gpus.py [--write]
 
-A --slow part of the GPUs does --least to 0.89 of what the others do (uniform): burn-ins would mark
-them Slow. The slowest GPU of a job sets its pace. For each seed the same jobs run three times: on
-GPUs that are all alike, on these where nobody knows it, and on these where the scheduler uses them
-last, as it does GPUs in phase Slow.
+A --slow part of the GPUs does --least to 0.89 of what the best do (uniform): burn-ins would mark
+them Slow. The others do 1 less up to --spread. The slowest GPU of a job sets its pace. For each
+seed the same jobs run four times: on GPUs that are all alike, on these where nobody knows it, on
+these where the scheduler uses the slow ones last, as it does GPUs in phase Slow, and so that it
+goes by all speeds, too, by a policy with `pace`.
 """
 
 import argparse
+import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -35,11 +37,25 @@ DOCUMENT: Final = Path("docs/acceptance.md")
 MARKS: Final = "slow-gpus"
 SLOW: Final = 0.89
 """Below this part of the median a burn-in's figure makes a GPU Slow."""
-KINDS: Final = ("alike", "not known", "used last")
+KINDS: Final = ("alike", "not known", "used last", "used last, and pace")
+WITH_PACE: Final = "+pace"
+STEP: Final = 20
+"""Per mille, as the scheduler rounds what was measured (gpupack_scheduling/speeds.py)."""
 
 
-def cluster(options: argparse.Namespace, *, known: dict[DeviceUuid, float]) -> list[Node]:
-    """Nodes of 8 H200; those that are known to be slow are used last."""
+def cluster(
+    options: argparse.Namespace,
+    *,
+    known: Mapping[DeviceUuid, float],
+    measured: Mapping[DeviceUuid, float],
+) -> list[Node]:
+    """Nodes of 8 H200; those that are known to be slow are used last.
+
+    Args:
+        options: the command's.
+        known: which are known to be.
+        measured: how fast policies take each for.
+    """
     nodes = []
     for number in range(options.nodes):
         name = f"node-{number}"
@@ -51,6 +67,7 @@ def cluster(options: argparse.Namespace, *, known: dict[DeviceUuid, float]) -> l
                 "NVIDIA H200",
                 MiB(143_771),
                 health=Health.DEGRADED if uuid in known else Health.HEALTHY,
+                speed=round(1000 * measured.get(uuid, 1.0) / STEP) * STEP,
             )
             for index, uuid in enumerate(uuids)
         )
@@ -60,9 +77,14 @@ def cluster(options: argparse.Namespace, *, known: dict[DeviceUuid, float]) -> l
 
 def slow(options: argparse.Namespace, random: Random) -> dict[DeviceUuid, float]:
     """Which GPUs are, and how fast."""
-    every = [f"node-{node}/{index}" for node in range(options.nodes) for index in range(8)]
+    every = _uuids(options)
     chosen = random.sample(every, round(options.slow * len(every)))
-    return {DeviceUuid(uuid): random.uniform(options.least, SLOW) for uuid in chosen}
+    return {uuid: random.uniform(options.least, SLOW) for uuid in chosen}
+
+
+def _uuids(options: argparse.Namespace) -> list[DeviceUuid]:
+    numbers = itertools.product(range(options.nodes), range(8))
+    return [DeviceUuid(f"node-{node}/{index}") for node, index in numbers]
 
 
 def run(
@@ -71,11 +93,13 @@ def run(
     speeds: dict[DeviceUuid, float],
     options: argparse.Namespace,
     seed: int,
+    kind: str,
 ) -> Run:
     """Until everything that arrived has ended."""
     fair = DISCIPLINES["fair-share"]
     # Nobody is stopped for another: that is no matter of speed.
     rules = replace(fair.rules, preemption=NEVER)
+    policy = options.policy + (WITH_PACE if kind == KINDS[-1] else "")
     settings = Settings(
         queue=replace(fair, rules=rules, durations=Known.NONE),
         discipline=fair.name,
@@ -86,7 +110,7 @@ def run(
         occupancy=False,
         speeds=speeds,
     )
-    return Simulator(nodes, jobs, options.policy, settings).run()
+    return Simulator(nodes, jobs, policy, settings).run()
 
 
 def told(found: Run, options: argparse.Namespace) -> dict[str, Any]:
@@ -120,16 +144,20 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         kinds = loads[f"{load:g}"] = {kind: [] for kind in KINDS}
         for seed in range(options.seeds):
             random = Random(f"{seed}:slow-gpus")  # noqa: S311  # not for secrets
-            speeds = slow(options, random)
+            known = slow(options, random)
             style = PhillyStyle(load=load, gpus=8 * options.nodes, days=options.days)
             jobs = philly_jobs(style, random)
-            plain, known = cluster(options, known={}), cluster(options, known=speeds)
+            spread = {uuid: 1 - random.uniform(0, options.spread) for uuid in _uuids(options)}
+            speeds = spread | known
+            plain = cluster(options, known={}, measured={})
+            last = cluster(options, known=known, measured={})
+            paced = cluster(options, known=known, measured=speeds)
             for kind, nodes, real in zip(
-                KINDS, (plain, plain, known), ({}, speeds, speeds), strict=True
+                KINDS, (plain, plain, last, paced), ({}, speeds, speeds, speeds), strict=True
             ):
-                kinds[kind].append(told(run(nodes, jobs, real, options, seed), options))
+                kinds[kind].append(told(run(nodes, jobs, real, options, seed, kind), options))
             print(f"load {load:g}, seed {seed}", file=sys.stderr, flush=True)
-    named = ("nodes", "slow", "least", "days", "warm_up", "policy", "seeds")
+    named = ("nodes", "slow", "least", "spread", "days", "warm_up", "policy", "seeds")
     parameters = {name: getattr(options, name) for name in named}
     return {"schema": SCHEMA, "parameters": parameters, "loads": loads}
 
@@ -177,6 +205,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--slow", type=float, default=0.05, help="part of the GPUs")
     parser.add_argument("--least", type=float, default=0.5, help="how fast the slowest may be")
+    parser.add_argument("--spread", type=float, default=0.04, help="of the others")
     parser.add_argument("--loads", type=float, nargs="+", default=[0.5, 0.7, 0.9])
     parser.add_argument("--days", type=float, default=60.0)
     parser.add_argument("--warm-up", type=float, default=10.0, help="days")

@@ -33,10 +33,9 @@ import audit_log
 from audit_log import Call
 from harness import STATE, Kube
 from part_times import Meter
-from simulated_fleet import GPUS_PER_NODE, delete_all, fleet, for_all, pod_spec
+from simulated_fleet import GPUS_PER_NODE, delete_all, fleet, for_all, gpujob
 from watched_pods import Seen, watched
 
-from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
@@ -55,19 +54,6 @@ LOOK_SECONDS = 0.5
 MOST_CORES, MOST_WRITES = 0.05, 12
 
 Json = dict[str, Any]
-
-
-def gpujob(name: str, gpus: int) -> Json:
-    """A GPUJob of one worker for a simulated node."""
-    spec = pod_spec(names.GPU, gpus)
-    (container,) = spec["containers"]
-    del container["resources"]["limits"][names.GPU]
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": "GPUJob",
-        "metadata": {"name": name},
-        "spec": {"gpus": gpus, "template": {"spec": spec}},
-    }
 
 
 class Bench:
@@ -108,7 +94,7 @@ class Bench:
 
     async def _create(self, group: str, count: int, *, gpus: int) -> None:
         async def create(number: int) -> None:
-            manifest = gpujob(f"{group}-{number}", gpus)
+            manifest = gpujob(f"{group}-{number}", 1, gpus)
             await self._api.create(GPUJOBS, manifest, namespace=NAMESPACE)
 
         await for_all(range(count), create)

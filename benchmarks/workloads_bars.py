@@ -126,6 +126,35 @@ def attention(mask: str, way: str, asked: float) -> Bar:
     )
 
 
+def llm_kernel(kernel: str, way: str) -> Bar:
+    """Return what is asked of one pass of a language model's kernel beside torch.compile."""
+    return Bar(
+        f"{kernel} {way}, bf16",
+        "llm-kernels",
+        1,
+        "1.0 of torch.compile",
+        1.0,
+        least("ms", kernel=kernel, **{"pass": way}),
+        "ms",
+        ratio=least("compiled_ratio", kernel=kernel, **{"pass": way}),
+        digits=3,
+    )
+
+
+def peer_copy(way: str) -> Bar:
+    """Return what is asked of a kernel's copies between two GPUs, of the slower direction."""
+    return Bar(
+        f"p2p-cpp, {way} in another GPU's memory, 1 GiB",
+        "p2p-cpp",
+        2,
+        "0.9 of cudaMemcpyPeerAsync",
+        0.9,
+        metric(f"{way}_gb_per_s"),
+        "GB/s",
+        ratio=metric(f"{way}_memcpy_ratio"),
+    )
+
+
 BARS: tuple[Bar, ...] = (
     *softmax("float32", "forward"),
     *softmax("float32", "backward"),
@@ -147,6 +176,13 @@ BARS: tuple[Bar, ...] = (
     attention("causal", "forward", 0.85),
     attention("full", "backward", 0.8),
     attention("causal", "backward", 0.8),
+    *(
+        llm_kernel(kernel, way)
+        for kernel in ("rms_norm", "rotary", "swiglu")
+        for way in ("forward", "backward")
+    ),
+    llm_kernel("linear_cross_entropy", "forward"),
+    llm_kernel("linear_cross_entropy", "both"),
     Bar(
         "all-reduce of 4 GiB by NCCL as it comes, beside NCCL's other settings",
         "collectives",
@@ -168,6 +204,8 @@ BARS: tuple[Bar, ...] = (
         most=True,
         digits=1,
     ),
+    peer_copy("loads"),
+    peer_copy("stores"),
     Bar(
         "resnet50",
         "resnet50",
@@ -196,5 +234,26 @@ BARS: tuple[Bar, ...] = (
         metric("tflops"),
         "TFLOP/s",
         ratio=metric("speedup_ratio"),
+    ),
+    Bar(
+        "gpu-manager on 2 GPUs, independent tasks",
+        "gpu-manager",
+        2,
+        "1.95 times one GPU",
+        1.95,
+        metric("tflops"),
+        "TFLOP/s",
+        ratio=metric("speedup_ratio"),
+    ),
+    Bar(
+        "gpu-manager, a task that does nothing, of many that are queued",
+        "gpu-manager",
+        1,
+        "50 us at most",
+        50,
+        metric("overhead_us"),
+        "us",
+        most=True,
+        digits=1,
     ),
 )

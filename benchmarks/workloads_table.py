@@ -8,12 +8,12 @@ The tables stand between two comments in the document; what is around them stays
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import documents
 from workloads_bars import BARS, Bar, Pick
 from workloads_runs import file_name
 
@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "docs" / "reports" / "workloads"
 DOCUMENT = ROOT / "docs" / "workloads.md"
 NAMED = {"torch": "torch", "triton": "Triton", "nvidia-nccl-cu13": "NCCL"}
-BETWEEN = "<!-- {name}: made by `make workloads-table` -->\n{table}<!-- end of {name} -->"
 
 CNN = "train-cnn"
 TECHNIQUES = {
@@ -30,6 +29,19 @@ TECHNIQUES = {
     "amp": "+ AMP, fp16 with scaling",
     "channels_last": "+ channels-last",
     "accumulation": "+ accumulation",
+}
+CUDA = "cuda-matmul"
+PEERS = "p2p-cpp"
+PEER_WAYS = {
+    "memcpy": "cudaMemcpyPeerAsync",
+    "loads": "loads",
+    "stores": "stores",
+    "host": "through the host",
+    "memcpy_both": "cudaMemcpyPeerAsync, both ways",
+    "loads_both": "loads, both ways",
+    "stores_both": "stores, both ways",
+    "triton_loads": "Triton, loads",
+    "triton_stores": "Triton, stores",
 }
 
 Report = dict[str, Any]
@@ -61,7 +73,7 @@ def find(reports: Iterable[Report], bar: Bar) -> Report | None:
 def bars_table(reports: list[Report]) -> str:
     """Return what was asked for beside what was measured."""
     head = ("bar", "asked", "ratio", "figure", "met", "device", "versions", "date")
-    return _table(head, [_bar_row(bar, find(reports, bar)) for bar in BARS])
+    return documents.table(head, [_bar_row(bar, find(reports, bar)) for bar in BARS])
 
 
 def runs_table(reports: list[Report]) -> str:
@@ -76,7 +88,7 @@ def runs_table(reports: list[Report]) -> str:
         )
         for report in reports
     ]
-    return _table(head, rows)
+    return documents.table(head, rows)
 
 
 def techniques_table(reports: list[Report]) -> str:
@@ -85,7 +97,7 @@ def techniques_table(reports: list[Report]) -> str:
     found = [report for report in reports if report["name"] == CNN]
     newest = max(found, key=lambda report: str(report["written"]), default=None)
     lines = [] if newest is None else newest["result"]["rows"]
-    return _table(
+    return documents.table(
         head,
         [
             (
@@ -99,17 +111,72 @@ def techniques_table(reports: list[Report]) -> str:
     )
 
 
+def steps_table(reports: list[Report]) -> str:
+    """Return how fast each kernel of cuda-matmul is, by its newest report."""
+    head = ("kernel", "operands", "TFLOP/s", "cuBLAS, TFLOP/s", "of cuBLAS")
+    found = [report for report in reports if report["name"] == CUDA]
+    newest = max(found, key=lambda report: str(report["written"]), default=None)
+    lines = [] if newest is None else newest["result"]["rows"]
+    return documents.table(
+        head,
+        [
+            (
+                f"`{line['step']}`",
+                line["dtype"],
+                f"{line['tflops']:.1f}",
+                f"{line['cublas_tflops']:.1f}",
+                f"{line['cublas_ratio']:.3f}",
+            )
+            for line in lines
+            # What a GPU cannot run has no figures.
+            if "tflops" in line
+        ],
+    )
+
+
+def peers_table(reports: list[Report]) -> str:
+    """Return how fast each way between two GPUs is at each size, by p2p-cpp's newest report.
+
+    The slowest pair's figures, in GB/s.
+    """
+    head = ("bytes", *PEER_WAYS.values())
+    found = [report for report in reports if report["name"] == PEERS and report["gpus"] > 1]
+    newest = max(found, key=lambda report: str(report["written"]), default=None)
+    lines = [] if newest is None else [row for row in newest["result"]["rows"] if "bytes" in row]
+    sizes = sorted({line["bytes"] for line in lines})
+    return documents.table(
+        head,
+        [
+            (
+                f"{size:,}",
+                *(
+                    _least([line for line in lines if line["bytes"] == size], f"{way}_gb_per_s")
+                    for way in PEER_WAYS
+                ),
+            )
+            for size in sizes
+        ],
+    )
+
+
+def _least(lines: list[dict[str, Any]], column: str) -> str:
+    """Return the smallest figure of a column, which pairs without access need not have."""
+    found = [float(line[column]) for line in lines if column in line]
+    return f"{min(found):.2f}" if found else "-"
+
+
 def transformer_table(reports: list[Report]) -> str:
     """Return how fast each way to spread the transformer was, and what it took."""
     head = ("run", "tokens/s", "MFU", "memory, MiB", "kernels_ratio")
     found = [each for each in reports if each["workload"] == "transformer"]
-    return _table(head, [_transformer_row(each) for each in found])
+    return documents.table(head, [_transformer_row(each) for each in found])
 
 
 def _transformer_row(report: Report) -> tuple[str, ...]:
     figures = report["result"]["metrics"]
+    kernels = ", `--kernels all`" if figures.get("kernels") == "all" else ""
     return (
-        f"{report['gpus']} GPU, `{figures['parallel']}`",
+        f"{report['gpus']} GPU, `{figures['parallel']}`{kernels}",
         f"{figures['tokens_per_s']:,.0f}",
         # Of a GPU whose peak is not known there is none.
         f"{figures['mfu']:.3f}" if "mfu" in figures else "-",
@@ -158,27 +225,6 @@ def _versions(report: Report) -> str:
     return ", ".join([*versions, f"driver {report['driver']}"])
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def rewritten(document: str, tables: dict[str, str]) -> str:
-    """Return a document with these tables in their places.
-
-    Raises:
-        ValueError: a table has no place, or more than one.
-    """
-    for name, table in tables.items():
-        start, end = BETWEEN.format(name=name, table="\0").split("\0")
-        place = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
-        if len(place.findall(document)) != 1:
-            raise ValueError(f"the document has no single place for the table {name!r}")
-        text = BETWEEN.format(name=name, table=table)
-        document = place.sub(lambda _, text=text: text, document)
-    return document
-
-
 def main(arguments: list[str], *, document: Path = DOCUMENT, reports: Path = REPORTS) -> int:
     """Write the tables, or say whether they are up to date."""
     kept = read(reports)
@@ -187,9 +233,13 @@ def main(arguments: list[str], *, document: Path = DOCUMENT, reports: Path = REP
         "bars": bars_table(kept),
         "runs": runs_table(kept),
         CNN: techniques_table(kept),
+        CUDA: steps_table(kept),
+        PEERS: peers_table(kept),
         "transformer": transformer_table(kept),
     }
-    after = rewritten(before, tables)
+    after = before
+    for name, table in tables.items():
+        after = documents.replaced(after, name, table)
     if arguments == ["--check"]:
         if before != after:
             print(f"{document} is not what the reports say; run `make workloads-table`")

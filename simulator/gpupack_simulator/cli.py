@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from gpupack_core import POLICIES, CoreError
+from gpupack_core.accounting import Group
 from gpupack_simulator import commands
 from gpupack_simulator.commands import Output, Play, Replay
 from gpupack_simulator.disciplines import DISCIPLINES
@@ -208,6 +209,25 @@ def compare(seeds: int, **given: Any) -> None:
 def step(steps: int | None, every: float, seed: int, **given: Any) -> None:
     """Print the cluster of a SCENARIO (YAML) after each time step."""
     commands.step(_play(given), steps=steps, every=every, seed=seed)
+
+
+@main.command()
+@_scenario_options
+@click.option("--prices", type=_FILE, required=True, help="YAML: currency, and prices by model.")
+@click.option(
+    "--by",
+    type=click.Choice([str(Group.NAMESPACE), str(Group.JOB), str(Group.MODEL)]),
+    default=str(Group.NAMESPACE),
+    show_default=True,
+    help="What makes a line.",
+)
+@click.option("--policy", default="default", show_default=True, help="Where jobs are placed.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--csv", type=_FILE, help="Write the lines here.")
+def cost(prices: Path, by: str, policy: str, seed: int, csv: Path | None, **given: Any) -> None:
+    """Run a SCENARIO (YAML) and say what its tenants would pay."""
+    play = _play({**given, "policies": (policy,)})
+    commands.cost(play, prices, by=by, seed=seed, csv=csv)
 
 
 @main.command("what-if")

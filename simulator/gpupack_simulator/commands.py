@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 
 from gpupack_core import Node, policy_named
+from gpupack_core.accounting import Group
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.experiments import (
     Departing,
@@ -22,10 +23,12 @@ from gpupack_simulator.experiments import (
 )
 from gpupack_simulator.inputs.mixedfile import read_mixed
 from gpupack_simulator.inputs.openb import Pod, read_nodes, read_pods
+from gpupack_simulator.inputs.prices import read_prices
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
 from gpupack_simulator.inputs.snapshot import read_snapshot
 from gpupack_simulator.inputs.source import TraceSource, described, parameters, read_source
 from gpupack_simulator.mixed import mixed_pods
+from gpupack_simulator.output.cost import cost_csv, cost_lines, cost_table
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.results import results, write_json
 from gpupack_simulator.output.steps import show
@@ -113,6 +116,24 @@ def step(options: Play, *, steps: int | None, every: float, seed: int) -> None:
             out.print(show(simulator.state()))
             if simulator.over:
                 break
+
+
+def cost(options: Play, prices: Path, *, by: str, seed: int, csv: Path | None) -> None:
+    """Run a scenario under one policy, and say what its tenants would pay."""
+    _known(options.policies)
+    tariffs, group = read_prices(prices), Group(by)
+    if csv is not None:
+        _make(csv.parent)
+    experiment = replace(_scripted(options), occupancy=True)
+    (policy,) = options.policies
+    lines = cost_lines(experiment.run(policy, seed), group, tariffs)
+    show_tables(cost_table(lines, group, tariffs))
+    if csv is not None:
+        written(lambda: _write_text(csv, cost_csv(lines)))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 def _scripted(options: Play) -> Scripted:

@@ -148,6 +148,8 @@ class Scripted:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     snapshot: Mapping[str, Any] | None = None
     adopt: bool = False
+    occupancy: bool = False
+    """Keep who held which GPU, of however many jobs."""
 
     def run(self, policy: str, seed: int) -> Run:
         """To the end of the scenario."""
@@ -166,7 +168,7 @@ class Scripted:
             time_unit=given.time_unit,
             until=given.until,
             sampling=_scenario_sampling(given.jobs),
-            occupancy=len(given.jobs) <= EXACT,
+            occupancy=self.occupancy or len(given.jobs) <= EXACT,
             requeue=given.requeue,
             breakdowns=(*given.breakdowns, *failures),
             maintenance=given.maintenance,

@@ -114,7 +114,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """`milli` of one device held by a job over a while. `end` None: beyond the end of the run."""
+    """`milli` of one device held by a job over a while. `end` None: beyond the end of the run.
+
+    `charged`: milli-GPU that it counts, in quotas and in costs. `model`: of the device; empty: it
+    was in no inventory.
+    """
 
     node: NodeName
     device: DeviceUuid
@@ -122,6 +126,8 @@ class Occupancy:
     start: float
     end: float | None
     milli: int
+    charged: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run writes down as it goes: counters, and the records of what is over."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpupack_core import WHOLE_GPU, Cluster, IntArray, Node, NodeName, Placement
+from gpupack_core import (
+    WHOLE_GPU,
+    Cluster,
+    Device,
+    DeviceUuid,
+    Grant,
+    IntArray,
+    Node,
+    NodeName,
+    Placement,
+)
+from gpupack_core.accounting import charged, label
 from gpupack_simulator.engine.entry import Entry
 from gpupack_simulator.job import JobId
 from gpupack_simulator.record import Cause, Consolidation, End, JobRecord, Loss, Occupancy
@@ -23,6 +35,8 @@ class Recorder:
     occupancy: list[Occupancy] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     consolidations: list[Consolidation] = field(default_factory=list)
+    inventory: Mapping[NodeName, Node] = field(default_factory=dict)
+    """What devices count is read from it."""
 
     def pass_time(self, start: float, end: float) -> None:
         """Nothing happened in between."""
@@ -47,33 +61,50 @@ class Recorder:
     ) -> None:
         """An extra worker of an elastic job holds its devices no longer."""
         if self.keep_occupancy:
-            self.occupancy += [
-                Occupancy(placement.node, grant.uuid, job, start, end, grant.milli)
-                for placement in placements
-                for grant in placement.devices
-            ]
+            self.occupancy += self._occupancy(placements, job, start, end)
 
     def held_by(self, entry: Entry, end: float | None) -> list[Occupancy]:
         """For the Gantt picture: one for each device of each worker of this attempt."""
         if not self.keep_occupancy:
             return []
         start = 0.0 if entry.started is None else entry.started
+        return self._occupancy(entry.placements, entry.job.id, start, end)
+
+    def hold_from_the_beginning(self, cluster: Cluster) -> None:
+        """What a snapshot holds of GPUs already, and goes on holding, in the name of its holder."""
+        slices = {d.uuid for node in cluster.nodes() for d in node.devices if d.is_slice}
+        for holder, placement in cluster.held().items():
+            held = self._occupancy((placement,), JobId(holder), 0.0, None)
+            self.occupancy += [each for each in held if each.device not in slices]
+
+    def _occupancy(
+        self, placements: Iterable[Placement], job: JobId, start: float, end: float | None
+    ) -> list[Occupancy]:
         return [
-            Occupancy(placement.node, grant.uuid, entry.job.id, start, end, grant.milli)
-            for placement in entry.placements
+            Occupancy(
+                placement.node,
+                grant.uuid,
+                job,
+                start,
+                end,
+                grant.milli,
+                *self._counted(placement.node, grant),
+            )
+            for placement in placements
             for grant in placement.devices
         ]
 
+    def _counted(self, name: NodeName, grant: Grant) -> tuple[int, str]:
+        """Milli-GPU that it counts, and of which model it is."""
+        node = self.inventory.get(name)
+        device = None if node is None else _devices(node).get(grant.uuid)
+        if node is None or device is None:
+            return grant.milli, ""
+        return charged(grant, device, node.devices), label(device.model, device.memory)
 
-def held_before(cluster: Cluster) -> list[Occupancy]:
-    """What a snapshot holds of GPUs already, and goes on holding, in the name of its holder."""
-    slices = {d.uuid for node in cluster.nodes() for d in node.devices if d.is_slice}
-    return [
-        Occupancy(placement.node, grant.uuid, JobId(holder), 0.0, None, grant.milli)
-        for holder, placement in cluster.held().items()
-        for grant in placement.devices
-        if grant.uuid not in slices
-    ]
+
+def _devices(node: Node) -> Mapping[DeviceUuid, Device]:
+    return {device.uuid: device for device in node.devices}
 
 
 def job_record(entry: Entry, now: float) -> JobRecord:

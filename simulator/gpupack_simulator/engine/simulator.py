@@ -30,7 +30,6 @@ from gpupack_simulator.engine.recorder import (
     Recorder,
     allocated_of,
     capacity_of,
-    held_before,
     job_record,
     without_slices,
 )
@@ -66,10 +65,14 @@ class Simulator:
         """Those that have not arrived."""
         self._policy = policy_named(policy) if isinstance(policy, str) else policy
         self._name = policy if isinstance(policy, str) else policy.name
-        self._recorder = Recorder(settings.measured_from, settings.occupancy)
+        self._recorder = Recorder(
+            settings.measured_from,
+            settings.occupancy,
+            inventory={node.name: node for node in self.cluster.nodes()},
+        )
         self._recorder.allocated = int(allocated_of(self.cluster).sum())
         if settings.occupancy:
-            self._recorder.occupancy += held_before(self.cluster)
+            self._recorder.hold_from_the_beginning(self.cluster)
         self._calendar = Calendar(settings.maintenance, settings.presence)
         learning = Learning(self._policy, settings.mix)
         self._dispatcher = JobDispatcher(self.cluster, learning, self._recorder, settings)

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long does the REST API take to answer, on a made-up cluster?
+
+The routes are called in their own event loop, without TLS and without the API server's reviews,
+whose answers are kept for ten seconds. Between calls pods come and go. GPUJobs of a dozen
+namespaces with quotas wait; the API server's dry run of a question is left out.
+
+    python benchmarks/api_answers.py [--nodes 5000] [--pods 20000] [--waiting 240]
+"""
+
+import argparse
+import asyncio
+import pathlib
+import statistics
+import sys
+import time
+from collections.abc import Collection
+
+ROOT = pathlib.Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests/helpers"))
+
+import httpx  # noqa: E402
+import msgspec  # noqa: E402
+from extender_builders import gpu_node, node, pod, whole  # noqa: E402
+
+from gpupack_api.app import application  # noqa: E402
+from gpupack_api.asked_job import AskedJob  # noqa: E402
+from gpupack_api.config import ConfigFile  # noqa: E402
+from gpupack_api.events.feed import Feed  # noqa: E402
+from gpupack_api.events.frames import NEVER, Frames, Scope  # noqa: E402
+from gpupack_api.events.limits import StreamLimits  # noqa: E402
+from gpupack_api.history import History  # noqa: E402
+from gpupack_api.node_views import NodeViews  # noqa: E402
+from gpupack_api.questions import Questions  # noqa: E402
+from gpupack_api.quota_history import QuotaHistory  # noqa: E402
+from gpupack_api.read_model import ReadModel  # noqa: E402
+from gpupack_api.routes.parts import Parts  # noqa: E402
+from gpupack_api.settings import Settings  # noqa: E402
+from gpupack_api.shown_job import ShownJob  # noqa: E402
+from gpupack_crds.kinds import GpuQuota  # noqa: E402
+from gpupack_kube import objects  # noqa: E402
+from gpupack_scheduling.decisions import Decisions  # noqa: E402
+from gpupack_serving.access import Caller  # noqa: E402
+from gpupack_serving.user import User  # noqa: E402
+
+TEAMS, KINDS = 12, 40
+"""Namespaces of which jobs wait, and different requests among these jobs."""
+
+
+def question(namespace: str, **spec: object) -> tuple[str, str, dict[str, object]]:
+    """A call of what-if."""
+    job = {"workload": {"name": "matmul"}, **spec}
+    return "POST", "what-if", {"namespace": namespace, "job": job}
+
+
+CALLS = {
+    "status": ("GET", "status", None),
+    "nodes, 500 of them": ("GET", "nodes", None),
+    "nodes, all": ("GET", "nodes?limit=5000", None),
+    "validate, 64 GPUs": ("POST", "validate", {"gpu_count": 64, "distributed_training": True}),
+    "what-if, it starts": question("team-0", workers=16, gpus=4),
+    "what-if, it waits": question("team-1", workers=2, gpus=8),
+    "what-if, its quota is used": question("team-2", workers=64, gpus=4),
+    "what-if, others are stopped": question("promised", workers=2, gpus=8),
+    "explain": ("GET", "jobs/team-1/waits-1/explain", None),
+}
+
+
+HEADERS = {"Authorization": "Bearer of-nobody"}
+
+
+class Fresh:
+    """Stands where a watch does."""
+
+    def __init__(self) -> None:
+        self.synced = asyncio.Event()
+        self.synced.set()
+
+    def age_seconds(self) -> float:
+        """Of what was heard just now."""
+        return 0.0
+
+
+class Everything:
+    """Stands where rights are asked for."""
+
+    async def known(self, _: Caller) -> User:
+        """Whoever it is."""
+        return User(username="benchmark")
+
+    async def require_cluster(self, _: User) -> None:
+        """All of it."""
+
+    async def require_namespace(self, _: User, kind: str, namespace: str) -> None:
+        """Any."""
+
+    async def among(self, _: User, __: str, namespaces: Collection[str]) -> Collection[str]:
+        """All of them."""
+        return namespaces
+
+
+class Takes:
+    """Stands where the API server judges what is asked about, and takes it as it is."""
+
+    def on_behalf(self, _: str) -> "Takes":
+        """Whosever token it is."""
+        return self
+
+    async def create(self, _: object, body: dict[str, object], **__: object) -> AskedJob:
+        """As a dry run answers."""
+        made = body | {"metadata": {"name": "what-if-x", "namespace": "team-0"}}
+        return msgspec.json.decode(msgspec.json.encode(made), type=AskedJob)
+
+
+def filled(nodes: int, pods: int, waiting: int) -> ReadModel:
+    """A model that has seen so many, and GPUJobs that wait."""
+    model = ReadModel(Settings(decisions=Decisions()))
+    model.watches = {"all": Fresh()}
+    for number in range(nodes):
+        model.ledger.nodes.upsert(node(f"n{number}"))
+        model.ledger.gpus.upsert(gpu_node(f"n{number}", gpus=8))
+    for number in range(pods):
+        model.ledger.pods.upsert(running(number, nodes))
+    limit = {"model": "*", "nominal": 0, "borrowingLimit": 128}
+    for number in range(TEAMS):
+        model.quotas.quotas.upsert(quota(f"team-{number}", limit))
+    model.quotas.quotas.upsert(quota("promised", {"model": "*", "nominal": 64}))
+    for number in range(waiting):
+        model.jobs.upsert(waits(number))
+    return model
+
+
+def quota(namespace: str, limit: dict[str, object]) -> GpuQuota:
+    """Of a namespace."""
+    spec = {"gpus": [limit]}
+    return msgspec.convert(
+        {"metadata": {"name": "default", "namespace": namespace}, "spec": spec}, GpuQuota
+    )
+
+
+def waits(number: int) -> ShownJob:
+    """A GPUJob that asks for more GPUs of a node than are free on any, while one pod of it goes."""
+    kind = number % KINDS
+    built = {
+        "metadata": {
+            "name": f"waits-{number}",
+            "namespace": f"team-{number % TEAMS}",
+            "uid": f"uid-{number}",
+            "creationTimestamp": f"2026-11-24T{number // 60 % 24:02}:{number % 60:02}:00Z",
+        },
+        "spec": {
+            "workers": 1 + kind % 8,
+            "gpus": 6 + kind % 3,
+            "activeDeadlineSeconds": 3600 + 60 * kind,
+            "template": {
+                "spec": {
+                    "containers": [
+                        {"name": "worker", "resources": {"requests": {"cpu": f"{1 + kind % 5}"}}}
+                    ]
+                }
+            },
+        },
+        "status": {"phase": "Pending"},
+    }
+    return msgspec.json.decode(msgspec.json.encode(built), type=ShownJob)
+
+
+def running(number: int, nodes: int) -> objects.Pod:
+    """The pod of this number, which holds a GPU."""
+    where = f"n{number % nodes}"
+    return pod(f"p{number}", on=where, devices=whole(where, number // nodes))
+
+
+async def measure(model: ReadModel, nodes: int, pods: int, repeats: int) -> None:
+    """Call each and print what it took."""
+    views, history = NodeViews(model.ledger), History(lambda: None, seconds=10)
+    feed = Feed(model, views, history)
+    parts = Parts(
+        model=model,
+        nodes=views,
+        history=history,
+        feed=feed,
+        frames=Frames(feed, model, history),
+        streams=StreamLimits(),
+        config=ConfigFile(None, lambda _: None),
+        quota_history=QuotaHistory(lambda: None, seconds=10),
+        rights=Everything(),
+        questions=Questions(model.onlooker, is_known=lambda: True),
+        api=Takes(),
+    )
+    transport = httpx.ASGITransport(application(parts))
+    async with httpx.AsyncClient(transport=transport, base_url="https://api") as client:
+        for name, (method, path, body) in CALLS.items():
+            taken, worked = [], []
+            for number in range(repeats):
+                changed = running(number % pods, nodes)
+                (model.ledger.pods.remove if number % 2 else model.ledger.pods.upsert)(changed)
+                began, busy = time.perf_counter(), time.process_time()
+                answer = await client.request(
+                    method, f"/api/v1/gpu/{path}", json=body, headers=HEADERS
+                )
+                taken.append((time.perf_counter() - began) * 1000)
+                worked.append((time.process_time() - busy) * 1000)
+                answer.raise_for_status()
+            worst, work = (statistics.quantiles(each[1:], n=100)[-1] for each in (taken, worked))
+            print(
+                f"{name:27}  first {taken[0]:6.1f} ms  median {statistics.median(taken):6.1f} ms  "
+                f"p99 {worst:6.1f} ms  processor's p99 {work:6.1f} ms  "
+                f"{len(answer.content) / 1e6:.2f} MB"
+            )
+    measure_events(parts, nodes, pods, repeats)
+    began = time.perf_counter()
+    model.ledger.cluster.fork()
+    print(f"a copy of the cluster's state: {(time.perf_counter() - began) * 1000:.1f} ms")
+
+
+def measure_events(parts: Parts, nodes: int, pods: int, repeats: int) -> None:
+    """What a second costs while somebody listens: ten pods come or go in it."""
+    feed, seen = parts.feed, parts.feed.join()
+    everything = Scope(cluster=True, everywhere=True)
+    for name, scope in (("a tick", None), ("and an event, compressed", everything)):
+        taken = []
+        for number in range(repeats):
+            for each in range(10 * number, 10 * number + 10):
+                changed = running(each % pods, nodes)
+                ledger = parts.model.ledger.pods
+                (ledger.remove if number % 2 else ledger.upsert)(changed)
+            began = time.perf_counter()
+            feed.tick()
+            if scope and (frame := parts.frames.of(scope, seen)):
+                seen = feed.number
+                for piece in range(len(frame)):
+                    frame.deflated(piece)
+            else:
+                seen = feed.number
+            taken.append((time.perf_counter() - began) * 1000)
+        print(f"events, {name}: median {statistics.median(taken):.1f} ms a second")
+    began = time.perf_counter()
+    frame = parts.frames.of(everything, NEVER)
+    sent = [len(frame.deflated(piece)) for piece in range(len(frame))] if frame else []
+    took = (time.perf_counter() - began) * 1000
+    print(f"events, all there is, compressed: {took:.0f} ms in {len(sent)} pieces, ", end="")
+    print(f"{sum(sent) / 1e6:.2f} MB")
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=20_000)
+    parser.add_argument("--waiting", type=int, default=240)
+    parser.add_argument("--repeats", type=int, default=200)
+    asked = parser.parse_args()
+    print(f"{asked.nodes} nodes with 8 GPUs, {asked.pods} pods, {asked.waiting} GPUJobs that wait")
+    model = filled(asked.nodes, asked.pods, asked.waiting)
+    asyncio.run(measure(model, asked.nodes, asked.pods, asked.repeats))
+
+
+if __name__ == "__main__":
+    main()
