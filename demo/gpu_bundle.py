@@ -38,6 +38,8 @@ TOOL_FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOCKS = ("requirements-services", *(f"{part}/requirements" for part in ("agent", "extender")))
 OTHER_LIBRARIES = ("cffi", "click", "cryptography", "pycparser", "pyyaml", "tenacity")
 FOUND_THERE = ("numpy",)
+# The demo starts no ranks by mpirun.
+NOT_USED = ("mpi4py", "openmpi")
 PYTHON = "3.12"
 GLIBC = (5, 12, 17, 24, 26, 27, 28, 31, 34, 35)
 WRAPPER = """\
@@ -168,11 +170,11 @@ def stage_site(folder: Path, python: str) -> None:
 
 
 def wanted_libraries() -> set[str]:
-    """Names of all that our services and the dev cluster import, without what is found there."""
+    """Names of all that services and dev cluster import, but what is found or unused there."""
     locks = [ROOT / f"{name}.lock" for name in (*LOCKS, "operator/requirements")]
     locks.append(ROOT / "workloads/requirements.lock")
     names = {name for lock in locks for name in locked_names(lock.read_text())}
-    return (names | set(OTHER_LIBRARIES)) - set(FOUND_THERE)
+    return (names | set(OTHER_LIBRARIES)) - {*FOUND_THERE, *NOT_USED}
 
 
 def locked_names(lock: str) -> list[str]:

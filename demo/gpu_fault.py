@@ -70,10 +70,10 @@ def check_fault(bench: Bench, *, kill_agent: Callable[[], None]) -> Json:
     if seen["attempt"]["outcome"] != "Infrastructure":
         raise Broken(f"XID {XID} ended the attempt as {seen['attempt']}")
     if others:
-        (job,) = bench.finished(TRAINER)
-        if _gpu_of(job) == uuid:
-            raise Broken(f"the trainer ended on {uuid}, which is in quarantine")
-        seen["elsewhere"] = _gpu_of(job)
+        bench.until(lambda: _is_placed_again(bench), what="its next attempt", seconds=SECONDS)
+        seen["elsewhere"] = _gpu_of(bench.job(TRAINER))
+        if seen["elsewhere"] == uuid:
+            raise Broken(f"the trainer goes on with {uuid}, which is in quarantine")
     else:
         bench.until(lambda: _is_waiting(bench), what="it waits for another GPU", seconds=SECONDS)
         seen["told"] = bench.job(TRAINER)["status"]["message"]
@@ -114,6 +114,11 @@ def _attempts(bench: Bench) -> list[Json]:
     """Those that have ended."""
     attempts: list[Json] = bench.job(TRAINER)["status"].get("attempts", [])
     return [each for each in attempts if each.get("outcome")]
+
+
+def _is_placed_again(bench: Bench) -> bool:
+    status = bench.job(TRAINER)["status"]
+    return bool(status.get("placement")) and status["attempt"] > 1
 
 
 def _is_waiting(bench: Bench) -> bool:

@@ -138,7 +138,7 @@ def services_layer(python: HostPython, *, root: Path, site: Path) -> HostLayer:
     """What operator, extender and agent have in common; each starts its own module."""
     code = [
         Tree(root / part / f"gpupack_{part}", f"/opt/gpupack/gpupack_{part}")
-        for part in ("core", "crds", "kube", *SERVICES)
+        for part in ("core", "crds", "kube", "scheduling", "serving", *SERVICES)
     ]
     beside = python.numpy.with_name("numpy.libs")
     numpy = [Tree(path, f"/opt/site/{path.name}") for path in (python.numpy, beside)]

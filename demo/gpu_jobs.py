@@ -19,8 +19,8 @@ CONTROL_MINOR = 255  # of /dev/nvidiactl, which stands for no GPU
 SHARE_RESOURCE = "gpupack.dev/gpu-share"
 LOAD = Path(__file__).with_name("gpu_load.py")
 SHARE_SECONDS = 4
-# Percent and memory; together less than one GPU.
-SHARES = {"share-a": (60, "60Gi"), "share-b": (30, "40Gi")}
+# Percent and memory; together less than one GPU of 80 GB.
+SHARES = {"share-a": (60, "40Gi"), "share-b": (30, "20Gi")}
 
 
 class Broken(Exception):
@@ -36,12 +36,6 @@ def matmul() -> Json:
     """Matrix products on one GPU; without a GPU it fails instead of taking the CPU."""
     workload = {"name": "matmul", "args": ["--require-gpu"]}
     return gpu_job("matmul", {"gpus": 1, "workload": workload})
-
-
-def allreduce(gpus: int) -> Json:
-    """One worker with all GPUs sums buffers over NVLink, without multicast."""
-    workload = {"name": "allreduce", "args": ["--require-gpu"]}
-    return gpu_job("allreduce", {"gpus": gpus, "workload": workload})
 
 
 def shares() -> list[Json]:
@@ -258,12 +252,6 @@ def check_matmul(bench: Bench, gpus: list[Json]) -> Json:
     return {"check": "matmul on one GPU", **measured(job, gpus)}
 
 
-def check_allreduce(bench: Bench, gpus: list[Json]) -> Json:
-    """All GPUs of the node in one worker."""
-    (job,) = bench.finished("allreduce")
-    return {"check": f"all-reduce over {len(gpus)} GPUs of one worker", **measured(job, gpus)}
-
-
 def check_shares(bench: Bench) -> Json:
     """Two shares go to one GPU and live there side by side."""
     jobs = bench.finished(*SHARES)
@@ -293,16 +281,17 @@ def run_all(bench: Bench, timed: Callable[[str, Callable[[], Json]], Json]) -> I
     """Run everything, one after the other where the same GPU is needed; yields what came out."""
     gpus = bench.gpus()
     bench.apply(stranger(), matmul())
+    shared, beside = bench.offers_shares(), len(gpus) > 1
+    if shared and beside:
+        bench.apply(*shares())
     yield timed("matmul", lambda: check_matmul(bench, gpus))
     yield timed("no GPU", lambda: check_stranger(bench))
+    if shared:
+        if not beside:
+            bench.apply(*shares())
+        yield timed("shares", lambda: check_shares(bench))
     bench.apply(viewers(len(gpus)))
     yield timed("one GPU each", lambda: check_viewers(bench, gpus))
-    if len(gpus) > 1:
-        bench.apply(allreduce(len(gpus)))
-        yield timed("all-reduce", lambda: check_allreduce(bench, gpus))
-    if bench.offers_shares():
-        bench.apply(*shares())
-        yield timed("shares", lambda: check_shares(bench))
 
 
 def wait_for_gpus(bench: Bench, seconds: float) -> list[Json]:

@@ -9,7 +9,7 @@ from gpu_jobs import Bench, Broken, gpu_job, measured, phase
 Json = dict[str, Any]
 
 FIRST, GANG, SUMS = "attention", "resnet50", "collectives"
-LARGEST_BYTES = 1 << 30
+SMALLEST_BYTES, LARGEST_BYTES = 1 << 20, 1 << 30
 STEPS = 10
 BATCH = 256
 
@@ -28,8 +28,11 @@ def resnet50(workers: int) -> Json:
 
 
 def collectives(gpus: int) -> Json:
-    """One worker with all GPUs, all operations of NCCL up to buffers of 1 GiB."""
-    options = ["--require-gpu", f"--size={LARGEST_BYTES}"]
+    """One worker with all GPUs, all operations of NCCL with buffers of 1 MiB to 1 GiB.
+
+    Over NVLink, without multicast.
+    """
+    options = ["--require-gpu", f"--smallest={SMALLEST_BYTES}", f"--size={LARGEST_BYTES}"]
     return gpu_job(SUMS, {"gpus": gpus, "workload": {"name": "collectives", "args": options}})
 
 

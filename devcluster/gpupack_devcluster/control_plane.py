@@ -157,6 +157,8 @@ def controller_manager(settings: ClusterSettings) -> list[str]:
         f"--kubeconfig={pki}/controller-manager.kubeconfig",
         f"--root-ca-file={pki}/ca.crt",
         f"--service-account-private-key-file={pki}/service-accounts.key",
+        f"--cluster-signing-cert-file={pki}/ca.crt",
+        f"--cluster-signing-key-file={pki}/ca.key",
         "--use-service-account-credentials",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
