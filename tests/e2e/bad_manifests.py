@@ -49,6 +49,9 @@ class Bad:
 
 GOOD = Bad("nothing", {}, "")
 
+BY_MPIRUN = {"backend": "mpi"}
+MPI = {"name": "mpi"}
+
 
 def worker(**fields: Any) -> list[dict[str, Any]]:
     """A template's containers: one worker with these fields."""
@@ -217,6 +220,40 @@ BAD = [
         "nothing to run",
         {"spec.workload": REMOVE},
         "nothing to run: set workload.name, or a container with an image",
+    ),
+    Bad(
+        "mpirun's ranks that would come and go",
+        {
+            "spec.workload": MPI,
+            "spec.distributed": BY_MPIRUN,
+            "spec.workers": 2,
+            "spec.minWorkers": 1,
+        },
+        "mpirun's ranks do not come and go; remove minWorkers",
+    ),
+    Bad(
+        "another built-in workload under mpirun",
+        {"spec.distributed": BY_MPIRUN},
+        "of the built-in workloads mpi and no other is started by mpirun",
+    ),
+    Bad(
+        "the workload mpi without mpirun",
+        {"spec.workload": MPI},
+        "of the built-in workloads mpi and no other is started by mpirun",
+    ),
+    Bad(
+        "mpirun over an image's own command",
+        {"spec.workload": REMOVE, "spec.distributed": BY_MPIRUN, CONTAINERS: worker()},
+        "the container's command is what each rank runs",
+    ),
+    Bad(
+        "mpirun over mpirun",
+        {
+            "spec.workload": REMOVE,
+            "spec.distributed": BY_MPIRUN,
+            CONTAINERS: worker(command=["/usr/bin/mpirun", "-n", "4", "train"]),
+        },
+        "gpupack runs mpirun; let command be the program that each rank runs",
     ),
     Bad(
         "a template with two containers of which none is the worker",

@@ -40,6 +40,8 @@ __all__ = [
 
 NAMESPACE_LETTERS = 55
 LIVING = "gpujobs.gpupack.dev,deployments.apps,statefulsets.apps,jobs.batch,pods"
+KINDS_OF_USE = ("Namespace", "GPUJob", "Pod", "GPUNode")
+USE = "namespaces,gpujobs,pods,gpunodes"
 LOCKS = STATE / "locks"
 
 
@@ -116,6 +118,9 @@ def idle(system):
     That it is gone itself is not waited for: it takes ten seconds more.
     """
     all_up(system)
+    items = json.loads(system.insist("get", USE, "--all-namespaces", "--output=json"))["items"]
+    if not in_use(items):
+        return
     wait_for(lambda: not leaving(system), seconds=180, what="no GPUJob is being deleted")
     wait_for(lambda: not holders(system), seconds=180, what="no pod holds a GPU")
     wait_for(lambda: not lingering(system), seconds=60, what="no process of a gone pod is left")
@@ -140,21 +145,36 @@ def tell(capsys):
     return say
 
 
+def in_use(items):
+    """Whether anything of these objects, of every kind in USE, keeps a cluster from being idle."""
+    kinds = {kind: [item for item in items if item["kind"] == kind] for kind in KINDS_OF_USE}
+    namespaces, jobs, pods, nodes = kinds.values()
+    return bool(_leaving(namespaces, jobs) or _holders(pods) or _lingering(nodes))
+
+
 def leaving(system):
     """GPUJobs of namespaces that are being deleted."""
     namespaces = json.loads(system.insist("get", "namespaces", "--output=json"))["items"]
+    jobs = json.loads(system.insist("get", "gpujobs", "--all-namespaces", "--output=json"))["items"]
+    return _leaving(namespaces, jobs)
+
+
+def _leaving(namespaces, jobs):
     going = {
         found["metadata"]["name"]
         for found in namespaces
         if "deletionTimestamp" in found["metadata"]
     }
-    jobs = json.loads(system.insist("get", "gpujobs", "--all-namespaces", "--output=json"))["items"]
     return [job["metadata"]["name"] for job in jobs if job["metadata"]["namespace"] in going]
 
 
 def holders(system):
     """Pods anywhere that ask for GPUs and have not ended."""
     pods = json.loads(system.insist("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    return _holders(pods)
+
+
+def _holders(pods):
     return [
         pod["metadata"]["name"]
         for pod in pods
@@ -165,7 +185,10 @@ def holders(system):
 
 def lingering(system):
     """Pods that are gone from the API and whose processes hold GPUs still, as their agents see."""
-    nodes = json.loads(system.insist("get", "gpunodes", "--output=json"))["items"]
+    return _lingering(json.loads(system.insist("get", "gpunodes", "--output=json"))["items"])
+
+
+def _lingering(nodes):
     return [
         holder["name"]
         for node in nodes

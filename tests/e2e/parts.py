@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from harness import Kube, wait_for
@@ -15,6 +15,9 @@ OPERATOR = "deployment/gpupack-operator"
 SCHEDULER = "deployment/gpupack-scheduler"
 AGENT = "daemonset/gpupack-agent"
 PARTS = (OPERATOR, SCHEDULER, AGENT)
+KINDS = {"deployment": "Deployment", "daemonset": "DaemonSet"}
+STATE_OF_PARTS = "deployments,daemonsets,pods,leases,endpointslices"
+PLAN_SERVICE = "gpupack-extender"
 LEASES = {"operator": "gpupack-operator", "scheduler": "gpupack-scheduler"}
 """By which Lease the replicas of a part elect a leader."""
 UNDER_WAY = (
@@ -31,6 +34,8 @@ print(urllib.request.urlopen(request, context=ssl._create_unverified_context()).
 
 def all_up(system: Kube) -> None:
     """Wait until every part runs in its newest form, and those with replicas have a leader."""
+    if settled(json.loads(system.insist("get", STATE_OF_PARTS, "-o", "json"))["items"]):
+        return
     for workload in PARTS:
         rolled_out(system, workload)
     for component in LEASES:
@@ -39,6 +44,47 @@ def all_up(system: Kube) -> None:
             seconds=60,
             what=f"a leader of {component}",
         )
+
+
+def settled(items: Iterable[dict[str, Any]]) -> bool:
+    """Whether all is up by these objects of the namespace, of every kind in STATE_OF_PARTS.
+
+    One call where `all_up` makes a dozen, before each test that is alone.
+    """
+    found = {(item["kind"], item["metadata"]["name"]): item for item in items}
+    workloads = (each.partition("/") for each in PARTS)
+    if not all(_newest(found[KINDS[kind], name]) for kind, _, name in workloads):
+        return False
+    leads = {part: found.get(("Lease", name), {}) for part, name in LEASES.items()}
+    pods = {
+        part: found.get(("Pod", lease.get("spec", {}).get("holderIdentity", "").partition("_")[0]))
+        for part, lease in leads.items()
+    }
+    if not all(pod and "deletionTimestamp" not in pod["metadata"] for pod in pods.values()):
+        return False
+    slices = (
+        item
+        for (kind, _), item in found.items()
+        if kind == "EndpointSlice"
+        and item["metadata"]["labels"].get("kubernetes.io/service-name") == PLAN_SERVICE
+    )
+    scheduler = pods["scheduler"]
+    assert scheduler is not None
+    return _addresses(slices) == [scheduler["status"].get("podIP")]
+
+
+def _newest(workload: dict[str, Any]) -> bool:
+    """As `kubectl rollout status` judges."""
+    status, meta = workload.get("status", {}), workload["metadata"]
+    if status.get("observedGeneration", 0) < meta["generation"]:
+        return False
+    if workload["kind"] == "DaemonSet":
+        wanted = status.get("desiredNumberScheduled", 0)
+        counts = ("updatedNumberScheduled", "numberAvailable")
+    else:
+        wanted = workload["spec"]["replicas"]
+        counts = ("replicas", "updatedReplicas", "availableReplicas")
+    return all(status.get(count, 0) == wanted for count in counts)
 
 
 def leader(system: Kube, component: str) -> dict[str, Any] | None:
@@ -60,8 +106,13 @@ def peak_mib(system: Kube, pod: str, container: str) -> int:
 
 def plan_addresses(system: Kube) -> list[str]:
     """Where the Service of the plan API leads."""
-    selector = "--selector=kubernetes.io/service-name=gpupack-extender"
-    slices = json.loads(system.insist("get", "endpointslices", selector, "-o", "json"))["items"]
+    selector = f"--selector=kubernetes.io/service-name={PLAN_SERVICE}"
+    return _addresses(
+        json.loads(system.insist("get", "endpointslices", selector, "-o", "json"))["items"]
+    )
+
+
+def _addresses(slices: Iterable[dict[str, Any]]) -> list[str]:
     endpoints = [endpoint for found in slices for endpoint in found["endpoints"] or ()]
     return [address for endpoint in endpoints for address in endpoint["addresses"]]
 

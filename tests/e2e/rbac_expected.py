@@ -26,8 +26,9 @@ EVERYBODY = {
     ("/readyz", "", "get"),
     ("/version", "", "get"),
     ("/version/", "", "get"),
+    ("gpunodes.gpupack.dev/summary", "", "get"),
 }
-"""What Kubernetes gives to each service account."""
+"""What Kubernetes gives to each service account, and the chart: to see the cluster as a whole."""
 
 KUBE_SCHEDULER = {
     ("bindings", "", "create"),
@@ -69,15 +70,42 @@ KUBE_SCHEDULER = {
 }
 """system:kube-scheduler and system:volume-scheduler of Kubernetes 1.36."""
 
+ASKS_WHO_CALLS = {
+    ("subjectaccessreviews.authorization.k8s.io", "", "create"),
+    ("tokenreviews.authentication.k8s.io", "", "create"),
+}
+"""Parts that show metrics (metricsPort)."""
+
 IN_ANY_NAMESPACE = {
-    "gpupack-agent": {
+    "gpupack-api": ASKS_WHO_CALLS
+    | {
+        ("gpucohorts.gpupack.dev", "", "list watch"),
+        ("gpujobs.gpupack.dev", "", "list watch"),
+        ("gpunodes.gpupack.dev", "", "list watch"),
+        ("gpuquotas.gpupack.dev", "", "list watch"),
+        ("nodes", "", "list watch"),
+        ("pods", "", "list watch"),
+        ("priorityclasses.scheduling.k8s.io", "", "list watch"),
+    },
+    "gpupack-metrics": {("/metrics", "", "get")},
+    "gpupack-cost": ASKS_WHO_CALLS
+    | {
+        ("gpujobs.gpupack.dev", "", "list watch"),
+        ("gpunodes.gpupack.dev", "", "list watch"),
+        ("gpuquotas.gpupack.dev", "", "list watch"),
+        ("nodes", "", "list watch"),
+        ("pods", "", "list watch"),
+    },
+    "gpupack-agent": ASKS_WHO_CALLS
+    | {
         ("events.events.k8s.io", "", "create"),
         ("gpunodes.gpupack.dev", "", "create get"),
         ("gpunodes.gpupack.dev/status", "", "update"),
         ("nodes", "", "get"),
         ("pods", "", READ),
     },
-    "gpupack-operator": {
+    "gpupack-operator": ASKS_WHO_CALLS
+    | {
         ("events.events.k8s.io", "", "create"),
         ("gpujobs.gpupack.dev", "", "delete get list watch"),
         ("gpujobs.gpupack.dev/plan", "", "create watch"),
@@ -89,6 +117,7 @@ IN_ANY_NAMESPACE = {
         ("podtemplates", "", "create delete get"),
         ("provisioningrequests.autoscaling.x-k8s.io", "", "create delete get"),
         ("priorityclasses.scheduling.k8s.io", "", "get"),
+        ("secrets", "", "create delete"),
         ("services", "", "create get"),
     },
     "gpupack-scheduler": KUBE_SCHEDULER - {("pods", "", "delete get list watch")}
@@ -105,6 +134,9 @@ IN_ANY_NAMESPACE = {
 }
 
 IN_THE_SYSTEM_NAMESPACE = {
+    "gpupack-api": set(),
+    "gpupack-cost": set(),
+    "gpupack-metrics": set(),
     "gpupack-agent": {("leases.coordination.k8s.io", "", "create patch")},
     "gpupack-operator": {
         ("leases.coordination.k8s.io", "", "create get"),
@@ -119,13 +151,24 @@ IN_THE_SYSTEM_NAMESPACE = {
 """What comes on top there."""
 
 IN_THE_NAMESPACE_OF_KUBELETS = {
+    "gpupack-api": set(),
+    "gpupack-cost": set(),
+    "gpupack-metrics": set(),
     "gpupack-agent": set(),
     "gpupack-operator": {("leases.coordination.k8s.io", "", "get")},
     "gpupack-scheduler": set(),
 }
 """What comes on top in kube-node-lease, where the kubelets' Leases are."""
 
+IN_KUBE_SYSTEM = {account: set() for account in IN_ANY_NAMESPACE} | {
+    "gpupack-api": {("configmaps", "extension-apiserver-authentication", READ)},
+}
+"""What comes on top in kube-system: by which CA the API server knows its clients."""
+
 IN_THE_NAMESPACE_OF_BURN_INS = {
+    "gpupack-api": set(),
+    "gpupack-cost": set(),
+    "gpupack-metrics": set(),
     "gpupack-agent": set(),
     "gpupack-operator": {("gpujobs.gpupack.dev", "", "create delete get list watch")},
     "gpupack-scheduler": set(),

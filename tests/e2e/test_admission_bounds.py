@@ -149,9 +149,14 @@ def test_a_template_does_not_change_by_a_key_that_its_schema_does_not_know(resid
     template = {"spec": {"first": 1}}
     manifest = gpujob("first", workload={"name": "matmul"}, suspend=True, template=template)
     assert resident.create(manifest) == ""
-    change = {"spec": {"template": {"spec": {"first": None, "second": 1}}}}
-    patch = ("patch", "gpujob", "first", "--type=merge", "--patch", json.dumps(change))
-    assert "template cannot change once the job exists" in resident.kubectl(*patch).stderr
+    change = {"template": {"spec": {"first": None, "second": 1}}}
+
+    def patched(**more):
+        body = json.dumps({"spec": change | more})
+        return resident.kubectl("patch", "gpujob", "first", "--type=merge", "--patch", body).stderr
+
+    assert "template can change with a higher revision alone" in patched()
+    assert patched(revision=1) == ""
 
 
 def test_a_pod_that_asks_for_no_gpu_is_nobodys_business(tenant):

@@ -11,6 +11,7 @@ from harness import SYSTEM_NAMESPACE
 from manifests import JUDGE_IMAGE, gpujob
 
 AS_OPERATOR = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-operator"
+UID = "6a7c7a0e-2f3c-4a52-9d0e-0d8f1d2d8c11"
 REFUSAL = "the operator may CREATE only what a GPUJob controls and is named after it"
 
 
@@ -19,7 +20,7 @@ def owner(**changes):
         "apiVersion": "gpupack.dev/v1alpha1",
         "kind": "GPUJob",
         "name": "train",
-        "uid": "6a7c7a0e-2f3c-4a52-9d0e-0d8f1d2d8c11",
+        "uid": UID,
         "controller": True,
     } | changes
 
@@ -53,6 +54,21 @@ def pod_template(*owners, name="train-nodes-1"):
     }
 
 
+def key(*owners, name=f"gpupack-mpi-{UID}-1", type_="gpupack.dev/mpi"):
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": type_,
+        "metadata": {
+            "name": name,
+            "ownerReferences": list(owners),
+            # What a token of a service account needs.
+            "annotations": {"kubernetes.io/service-account.name": "default"},
+        },
+        "data": {"key": "AAAA"},
+    }
+
+
 def create(kube, manifest, *flags):
     flags = ("--dry-run=server", "-f", "-", AS_OPERATOR, *flags)
     return kube.kubectl("create", *flags, stdin=json.dumps(manifest)).stderr
@@ -63,6 +79,7 @@ MADE = {
     "worker": job(owner(), name="train-1-x2"),
     "service": service(owner()),
     "template": pod_template(owner()),
+    "key": key(owner()),
 }
 
 
@@ -85,12 +102,29 @@ FOREIGN = {
     "a PodTemplate of another name": pod_template(owner(), name="train-1"),
     "a Service of nobody's": service(),
     "a Service of another name": service(owner(), name="database"),
+    "a Secret of nobody's": key(),
+    "a Secret of another name": key(owner(), name="database"),
+    "a key of another GPUJob": key(owner(uid="1"), name=f"gpupack-mpi-{UID}-1"),
+    "a token of a service account": key(owner(), type_="kubernetes.io/service-account-token"),
 }
 
 
 @pytest.mark.parametrize("manifest", FOREIGN.values(), ids=FOREIGN)
 def test_the_operator_makes_nothing_else(kube, manifest):
     assert REFUSAL in create(kube, manifest)
+
+
+def test_nobody_but_the_operator_lays_a_key_of_mpi_workers(kube):
+    manifest = json.dumps(key(owner(), type_="Opaque"))
+    told = kube.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest).stderr
+    assert "hold the keys of GPUJobs, which the operator makes" in told
+
+
+def test_the_operator_deletes_no_secret_but_a_key(kube):
+    mine = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}}
+    kube.submit(mine)
+    told = kube.kubectl("delete", "secret", "mine", AS_OPERATOR).stderr
+    assert "the operator may DELETE only what a GPUJob controls" in told
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", SYSTEM_NAMESPACE])

@@ -15,6 +15,29 @@ def example(name):
     return yaml.safe_load(EXAMPLES[name].read_text())
 
 
+def documents(name):
+    """All that one example applies."""
+    return list(yaml.safe_load_all(EXAMPLES[name].read_text()))
+
+
+def secret(name, **values):
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "stringData": values,
+    }
+
+
+def load_of(url, *, seconds):
+    """The command that asks a server, which is not to spoil the pod's termination message."""
+    return [
+        "env", "GPUPACK_RESULT_PATH=/dev/null", "python", "-m", "gpupack_workloads",
+        "inference-load", "--json", f"--url={url}", f"--seconds={seconds}",
+        "--token-file=/run/inference/token",
+    ]  # fmt: skip
+
+
 def shares(pods):
     """What each pod holds, as percent and MiB."""
     held = [json.loads(pod["metadata"]["annotations"][DEVICES_ANNOTATION]) for pod in pods]
@@ -29,18 +52,23 @@ def test_workers_of_the_share_example_measure_on_their_shares(kube):
     assert shares(kube.pods("share")) == [(25, 10240)] * 2
 
 
-def test_the_notebook_example_becomes_ready_with_a_share(kube):
-    kube.submit(example("notebook"))
-    kube.insist("wait", "pod/notebook", "--for=condition=Ready", "--timeout=60s")
+def test_the_plain_pod_example_becomes_ready_with_a_share(kube):
+    kube.submit(example("plain-pod"))
+    kube.insist("wait", "pod/plain-pod", "--for=condition=Ready", "--timeout=60s")
     assert shares(kube.pods()) == [(30, 20480)]
 
 
 def test_the_inference_example_becomes_available_and_scales(kube):
-    kube.submit(example("inference"))
-    kube.insist("rollout", "status", "deployment/inference", "--timeout=90s")
-    kube.insist("scale", "deployment/inference", "--replicas=4")
-    kube.insist("rollout", "status", "deployment/inference", "--timeout=60s")
-    assert shares(kube.pods()) == [(20, 16384)] * 4
+    kube.submit(secret("inference-token", token="t" * 64), *documents("inference"))
+    kube.insist("rollout", "status", "deployment/inference", "--timeout=180s")
+    kube.insist("scale", "deployment/inference", "--replicas=3")
+    kube.insist("rollout", "status", "deployment/inference", "--timeout=120s")
+    assert shares(kube.pods()) == [(20, 16384)] * 3
+    asked = load_of("http://127.0.0.1:8000", seconds=2)
+    printed = kube.insist("exec", "deployment/inference", "--", *asked)
+    metrics = json.loads(printed.splitlines()[-1])["metrics"]
+    assert metrics["answered"] == metrics["requests"] > 0
+    assert metrics["share_percent"] == 20
 
 
 @pytest.mark.slow

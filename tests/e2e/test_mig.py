@@ -4,9 +4,12 @@
 The GPU and its slices are simulated; the kubelet's resources, the decisions and refusals are not.
 """
 
+import json
+
 import pytest
 from harness import annotated_devices, placed, wait_for, why_it_waits
-from simulated_layout import layout
+from node_faults import agent_of
+from simulated_layout import layout, slices_of
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -56,6 +59,78 @@ def test_jobs_and_pods_get_slices_of_their_profile_and_others_are_told_why_not(k
         lambda: why_it_waits(kube.pod("other")), seconds=30, what="the pod says why it waits"
     )
     assert "no MIG slices 7g.80gb" in text
+
+
+def layout_of(system, node, gpu):
+    """What the GPUNode says of the GPU's layout."""
+    (found,) = (each for each in system.gpunodes() if each["metadata"]["name"] == node)
+    (said,) = (each for each in found["status"]["migGpus"] if each["gpu"] == gpu)
+    return said
+
+
+def profiles_of(system, node):
+    return sorted(each["migProfile"] for each in slices_of(system, node))
+
+
+@pytest.fixture
+def relayout(cut, system, cluster):
+    """Wants another layout of the GPU, by a patch of its GPUNode as an administrator writes it."""
+    node, gpu = cluster.nodes()[0], cut[0]["migParent"]
+
+    def want(*profiles):
+        layouts = [{"gpu": gpu, "profiles": list(profiles)}] if profiles else []
+        patch = json.dumps({"spec": {"migLayouts": layouts}})
+        done = system.kubectl("patch", "gpunode", node, "--type", "merge", "-p", patch)
+        assert done.returncode == 0, done.stderr
+
+    yield want, node, gpu
+    want()
+
+
+def test_a_gpu_is_cut_anew_once_nobody_holds_its_slices_and_stays_so(
+    kube, relayout, system, judged
+):
+    want, node, gpu = relayout
+    kube.submit(asking(judged, "holds", SMALL))
+    kube.wait_pod("holds", "Running")
+
+    want("7g.80gb", SMALL)
+    said = wait_for(
+        lambda: layout_of(system, node, gpu).get("message"), seconds=60, what="it is refused"
+    )
+    assert f"no room for 7g.80gb, {SMALL}" in said
+
+    want(*[SMALL] * 7)
+    wait_for(
+        lambda: layout_of(system, node, gpu).get("changing"), seconds=60, what="it is taken up"
+    )
+    assert "/holds" in layout_of(system, node, gpu)["message"]
+    kube.submit(asking(judged, "waits", SMALL))
+    text = wait_for(
+        lambda: why_it_waits(kube.pod("waits")), seconds=30, what="the pod says why it waits"
+    )
+    assert "MIG slices that are not in maintenance" in text
+    assert profiles_of(system, node) == sorted([HALF, SMALL, SMALL])
+
+    kube.delete("pod", "holds", "--grace-period=1")
+    wait_for(
+        lambda: profiles_of(system, node) == [SMALL] * 7, seconds=60, what="the GPU is cut anew"
+    )
+    new = {each["uuid"] for each in slices_of(system, node)}
+    pod = kube.wait_pod("waits", "Running")
+    assert set(annotated_devices(pod)) <= new
+
+    before = agent_of(system, node)["metadata"]
+    system.delete("pod", before["name"])
+    wait_for(
+        lambda: (now := agent_of(system, node)) and now["metadata"]["uid"] != before["uid"],
+        seconds=60,
+        what="another agent",
+    )
+    wait_for(
+        lambda: not layout_of(system, node, gpu).get("changing"), seconds=60, what="it is as wanted"
+    )
+    assert {each["uuid"] for each in slices_of(system, node)} == new
 
 
 def test_a_pod_that_asks_for_a_profile_that_is_none_is_refused_with_those_there_are(kube, judged):

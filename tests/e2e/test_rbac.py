@@ -8,6 +8,7 @@ from harness import SYSTEM_NAMESPACE
 from rbac_expected import (
     EVERYBODY,
     IN_ANY_NAMESPACE,
+    IN_KUBE_SYSTEM,
     IN_THE_NAMESPACE_OF_BURN_INS,
     IN_THE_NAMESPACE_OF_KUBELETS,
     IN_THE_SYSTEM_NAMESPACE,
@@ -45,6 +46,12 @@ def test_an_account_may_do_a_little_more_in_the_system_namespace(system, account
 def test_an_account_reads_kubelets_leases_only_where_the_table_says(system, account):
     more = EVERYBODY | IN_ANY_NAMESPACE[account] | IN_THE_NAMESPACE_OF_KUBELETS[account]
     assert granted(system, account, "kube-node-lease") == more
+
+
+@pytest.mark.parametrize("account", sorted(IN_KUBE_SYSTEM))
+def test_the_api_reads_in_kube_system_by_which_ca_clients_are_known(system, account):
+    more = EVERYBODY | IN_ANY_NAMESPACE[account] | IN_KUBE_SYSTEM[account]
+    assert granted(system, account, "kube-system") == more
 
 
 @pytest.mark.parametrize("account", sorted(IN_THE_NAMESPACE_OF_BURN_INS))

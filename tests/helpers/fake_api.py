@@ -26,8 +26,9 @@ def status(code, reason, message=""):
 class ApiServer:
     """Objects by path, with resourceVersions and conflicts, and a note of every write.
 
-    `down` answers 503; `silent` never answers; `refuse` maps a plural to what creating one is
-    answered; `slow` delays writes by their method, seconds; `date` is the header of every answer.
+    `down` answers 503; `silent` never answers; `refuse` maps a plural to what creating or patching
+    one is answered; `slow` delays writes by their method, seconds; `date` is the header of every
+    answer.
     """
 
     def __init__(self):
@@ -73,8 +74,8 @@ class ApiServer:
             return await self._watch(request)
         if request.method == "GET":
             return self._read(request.path)
-        plural = request.path.rsplit("/", 2 if request.method == "PUT" else 1)[-1]
-        if plural in self.refuse and request.method == "POST":
+        plural = request.path.split("/")[-1 if request.method == "POST" else -2]
+        if plural in self.refuse and request.method in {"POST", "PATCH"}:
             return status(*self.refuse[plural])
         body = await request.json()
         if request.query.get("dryRun"):
@@ -106,6 +107,8 @@ class ApiServer:
         return web.json_response({"metadata": {VERSION: "1"}, "items": items})
 
     def _post(self, path, body):
+        if review := REVIEWS.get(path.rpartition("/")[2]):
+            return web.json_response({"status": review(body["spec"])}, status=201)
         name = f"{path}/{body['metadata']['name']}"
         if name in self.objects:
             return status(409, "AlreadyExists")
@@ -136,6 +139,21 @@ class ApiServer:
         version = int(current["metadata"][VERSION]) + 1
         meta = current["metadata"] | part.get("metadata", {}) | {VERSION: str(version)}
         return self.put(name, current | part | {"metadata": meta})
+
+
+def _token_status(spec):
+    """One token is known, the scraper's of `scraping`."""
+    user = {"username": "scraper"}
+    return {"authenticated": True, "user": user} if spec["token"] == "scraper-token" else {}
+
+
+def _access_status(spec):
+    """He may get /metrics."""
+    wanted = {"verb": "get", "path": "/metrics"}
+    return {"allowed": spec["user"] == "scraper" and spec.get("nonResourceAttributes") == wanted}
+
+
+REVIEWS = {"tokenreviews": _token_status, "subjectaccessreviews": _access_status}
 
 
 def _is_object(path):

@@ -3,6 +3,7 @@
 """NVML without a driver."""
 
 import contextlib
+import ctypes
 import queue
 import types
 
@@ -21,6 +22,15 @@ class FakeNvml:
     class NVMLError_NotFound(NVMLError):  # noqa: N801 - pynvml's own name
         pass
 
+    class NVMLError_NotSupported(NVMLError):  # noqa: N801 - pynvml's own name
+        pass
+
+    class NVMLError_FunctionNotFound(NVMLError):  # noqa: N801 - pynvml's own name
+        pass
+
+    class NVMLError_InvalidArgument(NVMLError):  # noqa: N801 - pynvml's own name
+        pass
+
     def __init__(self, *gpus):
         self.gpus = gpus
         self.events = queue.Queue()
@@ -29,14 +39,14 @@ class FakeNvml:
     def __getattr__(self, name):
         """What it does not know of: the constants are pynvml's, and no call tells anything."""
         found = getattr(pynvml, name)
-        return self._refuse if callable(found) else found
+        return self._refuse if callable(found) and name.startswith("nvml") else found
 
     def _refuse(self, *_):
-        raise self.NVMLError("Not Supported")
+        raise self.NVMLError_NotSupported("Not Supported")
 
     def tell(self, gpu, fact):
         if fact not in gpu:
-            raise self.NVMLError(f"{fact} is not told")
+            raise self.NVMLError_NotSupported(f"{fact} is not told")
         return gpu[fact]
 
     def nvmlDeviceGetCount(self):
@@ -75,7 +85,9 @@ class FakeNvml:
         return len(gpu["slices"]) + 1
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, index):
-        return self.tell(dict(enumerate(gpu["slices"])), index)
+        if index >= len(gpu["slices"]):
+            raise self.NVMLError_NotFound
+        return gpu["slices"][index]
 
     def nvmlDeviceGetGpuInstanceId(self, mig_slice):
         return self.tell(mig_slice, "gi")
@@ -101,7 +113,68 @@ class FakeNvml:
 
     def nvmlDeviceGetGpuInstanceProfileInfo(self, gpu, kind, version=2):
         number, name = self.tell(self.tell(gpu, "profiles"), kind)
-        return types.SimpleNamespace(id=number, name=f"MIG {name}".encode())
+        most = gpu.get("most", {}).get(number, 8)
+        return types.SimpleNamespace(id=number, name=f"MIG {name}".encode(), instanceCount=most)
+
+    c_nvmlGpuInstance_t = ctypes.py_object  # noqa: N815 - pynvml's own name
+    c_nvmlComputeInstance_t = ctypes.py_object  # noqa: N815 - pynvml's own name
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        found = [each for each in self.gpus if each.get("uuid") == uuid]
+        if not found:
+            raise self.NVMLError_NotFound
+        return found[0]
+
+    def nvmlDeviceGetGpuInstancePossiblePlacements(self, gpu, number, found, count):
+        size, starts = self.tell(self.tell(gpu, "places"), number)
+        for index, start in enumerate(starts):
+            found[index] = (start, size)
+        count._obj.value = len(starts)
+
+    def nvmlDeviceGetGpuInstances(self, gpu, number, found, count):
+        listed = [each for each in gpu["slices"] if each["profile"] == number]
+        for index, each in enumerate(listed):
+            found[index] = each
+        count._obj.value = len(listed)
+
+    def nvmlGpuInstanceGetComputeInstanceProfileInfo(self, instance, kind, engine):
+        sizes = range(1, instance["compute"][0] + 1)
+        if kind not in range(len(sizes)):
+            raise self.NVMLError_NotSupported
+        return types.SimpleNamespace(id=kind, sliceCount=sizes[kind])
+
+    def nvmlGpuInstanceGetComputeInstances(self, instance, number, found, count):
+        """Its only one is of the size of which it is."""
+        there = instance["compute"][1] - 1 == number
+        if there:
+            found[0] = instance
+        count._obj.value = int(there)
+
+    def nvmlComputeInstanceDestroy(self, instance):
+        instance["compute"] = (instance["compute"][0], 0)
+
+    def nvmlGpuInstanceDestroy(self, instance):
+        if instance.get("held") or instance["compute"][1]:
+            raise self.NVMLError("In use by another client")
+        for each in self.gpus:
+            if instance in each.get("slices", ()):
+                each["slices"].remove(instance)
+
+    def nvmlDeviceCreateGpuInstanceWithPlacement(self, gpu, number, at):
+        start, size = at._obj.start, at._obj.size
+        name = next(name for known, name in gpu["profiles"].values() if known == number)
+        made = mig_slice(
+            f"MIG-{number}-{start}",
+            gi=len(gpu["slices"]) + 1,
+            at=(start, size),
+            profile=number,
+            compute=(int(name[0]), 0),
+        )
+        gpu["slices"].append(made)
+        return made
+
+    def nvmlGpuInstanceCreateComputeInstance(self, instance, number):
+        instance["compute"] = (instance["compute"][0], number + 1)
 
     def nvmlDeviceGetFieldValues(self, gpu, fields):
         action = types.SimpleNamespace(uiVal=self.tell(gpu, "action"))
@@ -119,7 +192,8 @@ class FakeNvml:
 
     def nvmlDeviceGetP2PStatus(self, first, second, index):
         self.asked_peers += 1
-        if index == pynvml.NVML_P2P_CAPS_INDEX_READ:
+        ctypes.c_uint(index)  # NVML's own call takes a number alone
+        if index == 0:
             return 0 if second["uuid"] in self.tell(first, "peers") else 3
         assert index == pynvml.NVML_P2P_CAPS_INDEX_NVLINK
         return 0 if self.tell(first, "island") == self.tell(second, "island") else 5

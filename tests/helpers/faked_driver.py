@@ -3,7 +3,7 @@
 
 STATE is a JSON file, read again at each scan: `gpus` as FakeNvml takes them; `hangs`, by the name
 of a call the indices of the GPUs for which it does not come back (null: whatever it is about);
-`event`, an XID that GPU 0 raises; `missing`: there is no driver.
+`event`, an XID that GPU 0 raises; `missing`: there is no driver; `unavailable`: it was unloaded.
 """
 
 import functools
@@ -18,6 +18,16 @@ from fake_nvml import FakeNvml
 from gpupack_agent.inventory import prober
 
 
+def _gpu(told, index):
+    """JSON's keys are texts; the driver's numbers are none."""
+    numbered = {
+        fact: {int(number): value for number, value in told[fact].items()}
+        for fact in ("profiles", "places")
+        if fact in told
+    }
+    return told | numbered | {"index": index}
+
+
 class Faked:
     """FakeNvml as the file says it is now."""
 
@@ -30,7 +40,7 @@ class Faked:
 
     def _read(self):
         self._state = json.loads(self._path.read_text())
-        self._fake.gpus = [dict(gpu, index=n) for n, gpu in enumerate(self._state["gpus"])]
+        self._fake.gpus = [_gpu(told, n) for n, told in enumerate(self._state["gpus"])]
 
     def __getattr__(self, name):
         if name == "nvmlInit":
@@ -46,12 +56,16 @@ class Faked:
     def _call(self, name, function, *arguments):
         if name == "nvmlDeviceGetCount":
             self._read()
+            if self._state.get("unavailable"):
+                raise FakeNvml.NVMLError("Uninitialized")
         of = arguments[0] if arguments else None
         index = of.get("index") if isinstance(of, dict) else of
         hangs = self._state.get("hangs", {}).get(name, ())
         if hangs is None or index in hangs:
             time.sleep(600)
         result = function(*arguments)
+        if "Create" in name or "Destroy" in name:
+            self._path.write_text(json.dumps(self._state | {"gpus": self._fake.gpus}))
         if name == "nvmlDeviceRegisterEvents" and (xid := self._state.get("event")):
             event = types.SimpleNamespace(eventType=8, eventData=xid, device=of)
             self._fake.events.put(event)

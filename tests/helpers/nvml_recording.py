@@ -1,109 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NVML answered on a real host, call by call: recorded once, played back where there is none.
 
-A recording maps each call, as its name and arguments, to the answers that it got in turn. Played
-back, the last one is given again and again. What identifies the host (UUIDs, serial numbers) is
-replaced when it is recorded.
-
-    python tests/helpers/nvml_recording.py FILE    on a host with GPUs: at rest, then under load
+A recording (nvml_recorder.py makes them) maps each call, as its name and arguments, to the answers
+that it got in turn. Played back, the last one is given again and again.
 """
 
-import argparse
-import contextlib
 import ctypes
 import functools
 import json
 import pathlib
-import re
-import subprocess
-import sys
-import time
 import types
 from collections import defaultdict
 
 import pynvml
 
-from gpupack_agent.inventory.readings import VALUE_MEMBERS
-
 OPENS = "nvmlDeviceGetHandleByIndex"
-OF_EVENTS = frozenset(
-    {
-        "nvmlEventSetCreate",
-        "nvmlEventSetWait_v2",
-        "nvmlDeviceGetSupportedEventTypes",
-        "nvmlDeviceRegisterEvents",
-    }
-)
-"""Passed on as they are: played back there are none."""
 RECORDINGS = pathlib.Path(__file__).parents[1] / "unit/agent/recordings"
-UUID = "GPU-00000000-0000-0000-0000-000000000000"
-"""Of the first GPU of a recording."""
 SERIAL = "1650000000000"
-LOAD = """
-import time, torch
-a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-end = time.monotonic() + 60
-while time.monotonic() < end:
-    for _ in range(20):
-        a @ a
-    torch.cuda.synchronize()
-"""
+"""Of the first GPU of a recording; others follow."""
+OF_SAMPLES = frozenset({"nvmlGpmSampleAlloc", "nvmlGpmSampleGet", "nvmlGpmSampleFree"})
+"""Not recorded: which GPU a sample is of is all that is known of one."""
+METRICS = ("metricId", "nvmlReturn", "value")
 
 
-class Recorder:
-    """Has pynvml's functions, and notes what they answer."""
+def uuid_of(index):
+    """Of a GPU of a recording."""
+    return f"GPU-00000000-0000-0000-0000-{index:012d}"
+
+
+UUID = uuid_of(0)
+
+
+def key_of(name, arguments):
+    """By which a recording has a call."""
+    return f"{name}{json.dumps(list(arguments), default=str)}"
+
+
+class SamplesOwners:
+    """Which GPU each sample of performance monitoring is of, by its address."""
 
     def __init__(self):
-        self.calls = defaultdict(list)
-        self._handles = {}
-        self._known = {}
+        self._owners = {}
 
-    def __getattr__(self, name):
-        found = getattr(pynvml, name)
-        is_call = name.startswith("nvml") and callable(found) and name not in OF_EVENTS
-        return functools.partial(self._call, name, found) if is_call else found
+    def belongs(self, sample, gpu):
+        """Note it."""
+        self._owners[address(sample)] = gpu
 
-    def _call(self, name, function, *arguments):
-        key = _key(name, [self._named(each) for each in arguments])
-        try:
-            result = function(*arguments)
-        except pynvml.NVMLError as error:
-            self.calls[key].append({"error": error.value})
-            raise
-        if name == OPENS:
-            self._handles[id(result)] = (result, f"gpu{arguments[0]}")
-        self.calls[key].append(
-            {"handle": f"gpu{arguments[0]}"} if name == OPENS else encoded(result)
-        )
-        return result
-
-    def _named(self, argument):
-        known = self._handles.get(id(argument))
-        return known[1] if known else argument
+    def owner(self, asked):
+        """Of a question about two samples; None where it is something else."""
+        if not isinstance(asked, pynvml.c_nvmlGpmMetricsGet_t):
+            return None
+        return self._owners[address(asked.sample2)]
 
 
-def encoded(value):
-    """As JSON has it."""
-    if isinstance(value, bytes):
-        return value.decode()
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, ctypes.Array | list | tuple):
-        return [encoded(each) for each in value]
-    return {"struct": _fields(value)}
-
-
-def _fields(value):
-    """Of a union the member that counts."""
-    if isinstance(value, pynvml.c_nvmlFieldValue_t):
-        member = VALUE_MEMBERS[value.valueType]
-        told = {name: getattr(value, name) for name in ("fieldId", "valueType", "nvmlReturn")}
-        return told | {"value": {"struct": {member: getattr(value.value, member)}}}
-    if isinstance(value, ctypes.Union):
-        return {"uiVal": value.uiVal}
-    if isinstance(value, ctypes.Structure):
-        return {name: encoded(getattr(value, name)) for name, *_ in value._fields_}
-    return {name: encoded(each) for name, each in vars(value).items()}
+def address(pointer):
+    """Which samples are told apart by."""
+    return ctypes.cast(pointer, ctypes.c_void_p).value
 
 
 def decoded(value):
@@ -133,6 +85,7 @@ class RecordedNvml:
     def __init__(self, calls):
         self._calls = calls
         self._turn = defaultdict(int)
+        self._owners, self._samples = SamplesOwners(), {}
         self.faults = {}
 
     def __getattr__(self, name):
@@ -141,6 +94,8 @@ class RecordedNvml:
         return functools.partial(self._call, name) if is_call else found
 
     def _call(self, name, *arguments):
+        if any(isinstance(each, tuple) for each in arguments):
+            raise ctypes.ArgumentError(f"{name}: ctypes takes no tuple")
         answer = functools.partial(self._answer, name, arguments)
         fault = self.faults.get((name, _index(name, arguments)))
         if fault is None:
@@ -150,7 +105,9 @@ class RecordedNvml:
         return answer() if fault is None else fault(answer())
 
     def _answer(self, name, arguments):
-        key = _key(name, arguments)
+        if name in OF_SAMPLES:
+            return self._sample(name, *arguments)
+        key = key_of(name, [self._owners.owner(each) or each for each in arguments])
         answers = self._calls.get(key)
         if not answers:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -163,22 +120,43 @@ class RecordedNvml:
             return Handle(answer["handle"])
         return decoded(answer)
 
+    def _sample(self, name, *arguments):
+        if name == "nvmlGpmSampleAlloc":
+            memory = ctypes.create_string_buffer(1)
+            self._samples[ctypes.addressof(memory)] = memory
+            return ctypes.cast(memory, pynvml.c_nvmlGpmSample_t)
+        if name == "nvmlGpmSampleGet":
+            handle, sample = arguments
+            self._owners.belongs(sample, handle)
+            return sample
+        del self._samples[address(arguments[0])]
+        return None
+
+
+def recorded(host, state):
+    """The calls of a recorded host, at `rest` or under `load`."""
+    return json.loads((RECORDINGS / f"{host}.json").read_text())[state]
+
 
 def h200(state="rest", *, gpus=1):
-    """The recorded host at rest or under load, with so many GPUs of its kind."""
-    recording = json.loads((RECORDINGS / "h200.json").read_text())[state]
+    """The recorded host with one H200, at rest or under load, with so many GPUs of its kind."""
+    recording = recorded("h200", state)
     calls = dict(recording)
     for index in range(1, gpus):
         for key, answers in recording.items():
-            told = json.dumps(answers).replace(UUID, f"{UUID[:-3]}{index:03d}")
+            told = json.dumps(answers).replace(UUID, uuid_of(index))
             calls[key.replace('"gpu0"', f'"gpu{index}"')] = json.loads(told)
         calls[f"{OPENS}[{index}]"] = [{"handle": f"gpu{index}"}]
     calls["nvmlDeviceGetCount[]"] = [gpus]
     return RecordedNvml(calls)
 
 
-def _key(name, arguments):
-    return f"{name}{json.dumps(list(arguments), default=str)}"
+def h100s(state="rest", *, order=(0, 1)):
+    """The recorded host with two H100s behind an NVSwitch; `order`: which GPU has which index."""
+    calls = recorded("h100x2", state)
+    for index, gpu in enumerate(order):
+        calls[f"{OPENS}[{index}]"] = [{"handle": f"gpu{gpu}"}]
+    return RecordedNvml(calls)
 
 
 def _index(name, arguments):
@@ -186,55 +164,3 @@ def _index(name, arguments):
         return arguments[0]
     first = arguments[0] if arguments else None
     return int(first.removeprefix("gpu")) if isinstance(first, Handle) else None
-
-
-def written(recordings):
-    """As a file holds them, a call a line, without what identifies the host."""
-    for calls in recordings.values():
-        for key in calls:
-            if key.startswith("nvmlDeviceGetSerial"):
-                calls[key] = [SERIAL]
-    of_states = (
-        f"{json.dumps(state)}: {{\n{_lines(calls)}\n}}" for state, calls in recordings.items()
-    )
-    text = "{\n" + ",\n".join(of_states) + "\n}\n"
-    for number, uuid in enumerate(sorted(set(re.findall(r"GPU-[0-9a-f-]{36}", text)))):
-        text = text.replace(uuid, f"GPU-00000000-0000-0000-0000-{number:012d}")
-    return text
-
-
-def _lines(calls):
-    return ",\n".join(f"{json.dumps(key)}: {json.dumps(calls[key])}" for key in sorted(calls))
-
-
-def main():
-    """Record."""
-    from gpupack_agent.inventory.nvml import NvmlReader  # noqa: PLC0415
-    from gpupack_agent.inventory.xids import XidWatcher  # noqa: PLC0415
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=pathlib.Path)
-    arguments = parser.parse_args()
-    pynvml.nvmlInit()
-    recordings = {}
-    for state in ("rest", "load"):
-        with contextlib.ExitStack() as stack:
-            if state == "load":
-                working = stack.enter_context(subprocess.Popen([sys.executable, "-c", LOAD]))
-                stack.callback(working.kill)
-                time.sleep(25)
-            recorder = Recorder()
-            reader = NvmlReader(
-                recorder,
-                XidWatcher(recorder, notify=lambda: None),
-                host_root=pathlib.Path("/"),
-            )
-            for _ in range(3):
-                print(reader.scan(), flush=True)
-                time.sleep(2)
-            recordings[state] = recorder.calls
-    arguments.file.write_text(written(recordings))
-
-
-if __name__ == "__main__":
-    main()

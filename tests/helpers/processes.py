@@ -2,6 +2,7 @@
 """Runs commands as a user does: in a process of their own, in whatever folder."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -22,3 +23,12 @@ def run_process(command, *, cwd=None, timeout=60, **more):
         timeout=timeout,
         check=False,
     )
+
+
+def is_alive(pid):
+    """Whether it runs: one that has ended and was not asked for its status does not."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -73,8 +73,8 @@ class OutOfService:
         kept = self._kept[job.uid]
         self._kept[job.uid] = {name: kept.get(name, at) for name in job.kept | job.places}
         for attempt in job.running:
-            self._places[job.uid, attempt.number] |= job.places
             yield from self._let_in(job, attempt)
+            self._places[job.uid, attempt.number] |= job.places
         for attempt in job.attempts:
             name = job.uid, attempt.number
             of_upkeep = attempt.outcome == MOVED or attempt.reason == MAINTENANCE
@@ -94,13 +94,23 @@ class OutOfService:
 
     def _let_in(self, job: SeenJob, attempt: SeenAttempt) -> Iterator[str]:
         for window in self._windows:
-            until = window.until - WHOLE_SECONDS
-            if window.name in job.places and window.since < attempt.started < until:
-                since = min(attempt.started, self._kept[job.uid][window.name])
-                late = since - window.since
+            if window.name not in job.places:
+                continue
+            let_in = self._let_in_at(job, attempt, window.name)
+            if window.since < let_in < window.until - WHOLE_SECONDS:
+                late = min(let_in, self._kept[job.uid][window.name]) - window.since
                 if late > LATE_SECONDS:
                     text = f"attempt {attempt.number} of {job.key} was let in on {window.name}"
                     yield f"{text}, which was out of service for {late:.0f} s"
+
+    def _let_in_at(self, job: SeenJob, attempt: SeenAttempt, name: str) -> float:
+        """With the attempt; where a worker came later, when that was seen."""
+        before, seen = self._places.get((job.uid, attempt.number)), self._kept[job.uid][name]
+        if before is None:
+            grown = job.least < job.workers and seen - attempt.started > LATE_SECONDS
+        else:
+            grown = name not in before
+        return seen if grown else attempt.started
 
     def _was_asked(self, name: tuple[str, int], attempt: SeenAttempt, at: float) -> bool:
         """Where its places were never seen, any maintenance of the time will do."""

@@ -2,7 +2,8 @@
 """The nodes on which cluster and simulator are compared: a dozen shapes, so many times each.
 
 One, two, four and eight GPUs; one NVLink clique, several, none; NUMA nodes across cliques; nodes
-with more CPU than their GPUs need and with less; two models in one node; sick GPUs.
+with more CPU than their GPUs need and with less; two models in one node; sick GPUs. Every third GPU
+was measured to be slower than others of its model.
 """
 
 import dataclasses
@@ -108,7 +109,23 @@ def gpu_node(name: str, shape: Shape) -> Manifest:
         "kind": "GPUNode",
         "metadata": {"name": name},
         "spec": {},
-        "status": {"mode": "owned", "devices": devices, "simulated": True},
+        "status": {
+            "mode": "owned",
+            "devices": devices,
+            "measured": [_measured(each) for each in devices],
+            "simulated": True,
+        },
+    }
+
+
+def _measured(device: Manifest) -> Manifest:
+    """A third is a tenth slower: the median is that of the others, whoever is seen first."""
+    return {
+        "gpu": device["uuid"],
+        "at": "2026-11-01T00:00:00Z",
+        "outcome": "Passed",
+        "tflops": 90.0 if device["index"] % 3 == 1 else 100.0,
+        "simulated": True,
     }
 
 

@@ -10,9 +10,10 @@ import gpupack_core as core
 from gpupack_core import snapshot
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.kinds import GpuNode
-from gpupack_extender.inventory import core_node
-from gpupack_extender.ledger.ledger import TIE_SEED
 from gpupack_kube import objects
+from gpupack_scheduling.inventory import core_node
+from gpupack_scheduling.ledger.ledger import TIE_SEED
+from gpupack_scheduling.speeds import Speeds
 from gpupack_simulator import Job, Sampling, Settings, Simulator
 
 Json = dict[str, Any]
@@ -24,6 +25,7 @@ class Told(core.Policy):
     def __init__(self, name: str, outlook: Json) -> None:
         self.name = name
         self._policy = core.policy_named(name).informed(core.load_outlook(outlook))
+        self.quickest = self._policy.quickest
 
     def score(self, view, request, rows):
         return self._policy.score(view, request, rows)
@@ -35,8 +37,15 @@ class Told(core.Policy):
 def snapshot_of(nodes: Iterable[objects.Node], gpu_nodes: Iterable[GpuNode]) -> Json:
     """The nodes that have GPUs, as the API shows them, empty."""
     gpus = {each.metadata.name: each for each in gpu_nodes}
-    known = [node for node in nodes if node.metadata.name in gpus]
-    joined = [core_node(node, gpus[node.metadata.name], ()) for node in known]
+    speeds = Speeds()
+    for name, each in gpus.items():
+        speeds.put(name, each)
+    named = [(node.metadata.name, node) for node in nodes]
+    joined = [
+        core_node(node, gpus[name], (), speeds=speeds.of(name))
+        for name, node in named
+        if name in gpus
+    ]
     return snapshot.dump(core.Cluster(joined, tie_seed=TIE_SEED))
 
 

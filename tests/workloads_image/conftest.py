@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,9 @@ from gpupack_workloads.settings import FUSED_MULTIPLY_ADD, NO_MULTICAST
 
 # Tests that use NCCL and Triton themselves have no command around them that would say so.
 os.environ |= NO_MULTICAST | FUSED_MULTIPLY_ADD
+
+# Processes that a test spawns import its functions by name, and are told this path.
+sys.path.insert(0, str(Path(__file__).parent))
 
 GANG_SECONDS = 90
 """A gang that hangs is named by its test, and does not use up the time of all the others."""

@@ -12,7 +12,11 @@ if not torch.cuda.is_available():
 
 from gpupack_workloads.kernels.attention.ops import attention
 from gpupack_workloads.kernels.gemm.ops import gemm
+from gpupack_workloads.kernels.linear_cross_entropy.ops import linear_cross_entropy
+from gpupack_workloads.kernels.rms_norm.ops import rms_norm
+from gpupack_workloads.kernels.rotary.ops import rotary
 from gpupack_workloads.kernels.softmax.ops import softmax
+from gpupack_workloads.kernels.swiglu.ops import swiglu
 from gpupack_workloads.kernels.vector_add.ops import vector_add
 
 # Of several GPUs one that is not current; Triton takes no CPU tensors where there is a GPU.
@@ -21,7 +25,11 @@ LAST = torch.device("cuda", GPUS - 1) if GPUS else torch.device("cpu")
 USES = {
     "attention": lambda x: attention(x[None, None], x[None, None], x[None, None])[0, 0],
     "gemm": lambda x: gemm(x, x),
+    "linear_cross_entropy": lambda x: linear_cross_entropy(x, x, (x[:, 0] > 0).long()),
+    "rms_norm": lambda x: rms_norm(x, x[0]),
+    "rotary": lambda x: rotary(x[None, None], x[None, None], x[:, :32], x[:, 32:])[0],
     "softmax": softmax,
+    "swiglu": lambda x: swiglu(x, x),
     "vector_add": lambda x: vector_add(x, x),
 }
 

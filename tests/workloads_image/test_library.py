@@ -12,11 +12,35 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 from gpupack_workloads.devices import choose_device
-from gpupack_workloads.kernels import attention, gemm, softmax, vector_add
+from gpupack_workloads.kernels import (
+    attention,
+    attention_varlen,
+    gemm,
+    linear_cross_entropy,
+    rms_norm,
+    rotary,
+    softmax,
+    swiglu,
+    vector_add,
+)
+from gpupack_workloads.transformer.operations import gate, normalise, rotate
 
 IMPORT = "from gpupack_workloads.kernels import gemm, softmax, vector_add"
 USE = "gemm(softmax(vector_add(x, x)), x)"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+TARGETS = torch.tensor([3, 0, 10, 5], device=DEVICE)
+PACK = torch.tensor([0, 4, 4, 9], device=DEVICE)
+ANGLES = torch.outer(torch.arange(9.0), torch.arange(1.0, 5.0)).to(DEVICE)
+
+
+def packed_attention(*qkv):
+    parts = zip(*(x.transpose(0, 1).split([4, 5], 1) for x in qkv), strict=True)
+    attended = [
+        torch.nn.functional.scaled_dot_product_attention(*part, is_causal=True) for part in parts
+    ]
+    return torch.cat(attended, 1).transpose(0, 1)
+
+
 # By name: the function, the shapes of what it takes, and what torch has for it.
 FUNCTIONS = {
     "softmax": (softmax, [(3, 20)], lambda x: torch.softmax(x, -1)),
@@ -26,6 +50,23 @@ FUNCTIONS = {
         lambda q, k, v: attention(q, k, v, causal=True),
         [(1, 2, 9, 64)] * 3,
         lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+    ),
+    "attention_varlen": (
+        lambda q, k, v: attention_varlen(q, k, v, PACK, PACK, causal=True),
+        [(9, 2, 64)] * 3,
+        packed_attention,
+    ),
+    "rms_norm": (rms_norm, [(3, 20), (20,)], normalise),
+    "rotary": (
+        lambda q, k: torch.cat(rotary(q, k, ANGLES.cos(), ANGLES.sin()), 1),
+        [(2, 3, 9, 8), (2, 1, 9, 8)],
+        lambda q, k: torch.cat(rotate(q, k, ANGLES.cos(), ANGLES.sin()), 1),
+    ),
+    "swiglu": (swiglu, [(4, 30), (4, 30)], gate),
+    "linear_cross_entropy": (
+        lambda x, weight: linear_cross_entropy(x, weight, TARGETS),
+        [(4, 6), (11, 6)],
+        lambda x, weight: torch.nn.functional.cross_entropy(x @ weight.T, TARGETS),
     ),
 }
 

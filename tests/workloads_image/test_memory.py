@@ -6,14 +6,26 @@ import os
 import pytest
 import torch
 
-from gpupack_workloads import attention, gemm, matmul, softmax, train_cnn, vector_add
+from gpupack_workloads import (
+    attention,
+    cuda_matmul,
+    gemm,
+    llm_kernels,
+    matmul,
+    p2p_cpp,
+    softmax,
+    train_cnn,
+    vector_add,
+)
 from gpupack_workloads.attention.options import AttentionOptions
+from gpupack_workloads.cuda_matmul import CudaMatmulOptions
 from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed import room
 from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import OutOfMemory
 from gpupack_workloads.gemm.options import GemmOptions
 from gpupack_workloads.memory import container_bytes, host_bytes, require_memory
+from gpupack_workloads.p2p_cpp import P2pCppOptions
 from gpupack_workloads.settings import Options
 from gpupack_workloads.softmax.options import SoftmaxOptions
 from gpupack_workloads.train_cnn.options import CnnOptions
@@ -27,8 +39,11 @@ CPU = Device(torch.device("cpu"), "CPU")
     ("workload", "options"),
     [
         (attention, AttentionOptions(size=2**24)),
+        (cuda_matmul, CudaMatmulOptions(size=2**24)),
         (gemm, GemmOptions(size=2**24)),
+        (llm_kernels, llm_kernels.LlmOptions(vocabulary=2**44)),
         (matmul, Options(size=2**24)),
+        (p2p_cpp, P2pCppOptions(size=2**48)),
         (softmax, SoftmaxOptions(size=2**48)),
         (train_cnn, CnnOptions(batch_size=2**40)),
         (vector_add, Options(size=2**48)),

@@ -87,14 +87,24 @@ def loss_and_gradients(network):
     return loss, {name: p.grad for name, p in network.named_parameters()}
 
 
-def test_our_loss_is_that_of_cross_entropy():
-    network, batch = decoder("ours"), language().batch(0, rows=2, length=16)
+@pytest.mark.parametrize("kernels", ["ours", "all"])
+def test_our_loss_is_that_of_cross_entropy(kernels):
+    network, batch = decoder(kernels), language().batch(0, rows=2, length=16)
     inputs, targets = batch.inputs.to(DEVICE), batch.targets.to(DEVICE)
     expected = torch.nn.functional.cross_entropy(network(inputs).flatten(0, 1), targets.flatten())
     torch.testing.assert_close(network(inputs, targets), expected)
 
 
-@pytest.mark.parametrize("other", [{"kernels": "ours"}, {"kernels": "torch", "recompute": True}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kernels": "ours"},
+        {"kernels": "all"},
+        {"kernels": "torch", "recompute": True},
+        {"kernels": "all", "recompute": True},
+    ],
+    ids=lambda other: " ".join(map(str, other.values())),
+)
 def test_our_kernels_and_recomputing_leave_loss_and_gradients_the_same(other):
     loss, gradients = loss_and_gradients(decoder("torch"))
     other_loss, other_gradients = loss_and_gradients(decoder(**other))
@@ -132,7 +142,7 @@ def test_both_kinds_of_kernels_are_timed_in_turns(alone, monkeypatch):
     assert metrics["torch_attention"] in {"cudnn", "flash", "math"}
 
 
-@pytest.mark.parametrize("kernels", ["torch", "ours"])
+@pytest.mark.parametrize("kernels", ["torch", "ours", "all"])
 def test_the_estimate_counts_what_is_kept_and_no_more(kernels, kept_bytes):
     plan = plan_for(
         TransformerOptions(layers=2, kernels=kernels, batch_size=2, sequence=32, accumulate=1),
@@ -148,8 +158,9 @@ def test_the_estimate_counts_what_is_kept_and_no_more(kernels, kept_bytes):
         device=DEVICE,
     )
     assert parameters(plan.shape) == sum(p.numel() for p in network.parameters())
-    held = alone_held(plan, parts=1, moments=False)
-    # In 32 bits one of the two arrays of logits is not kept, but needed to make the other.
+    held = replace(alone_held(plan, parts=1, moments=False), fused=kernels == "all")
+    # In 32 bits one of the two arrays of logits is not kept, but needed to make the other; of a
+    # loss that comes straight from the head, logits are needed in chunks.
     logits = 4 * held.tokens * plan.shape.vocabulary
     estimated = activation_bytes(held, plan) - logits
     batch = language().batch(0, rows=2, length=32)
@@ -175,12 +186,13 @@ def test_a_comparison_that_does_not_fit_says_how_to_do_without(alone, monkeypatc
 
 
 @on_cpus
-def test_a_small_run_with_our_kernels_is_verified(alone):
+@pytest.mark.parametrize("kernels", ["ours", "all"])
+def test_a_small_run_with_our_kernels_is_verified(alone, kernels):
     options = TransformerOptions(layers=1, width=64, heads=1, kv_heads=1, batch_size=1, steps=1)
-    result = measure(options, "auto")
+    result = measure(replace(options, kernels=kernels), "auto")
     assert result.verified
     assert result.metrics["error"] <= result.metrics["error_bound"]
-    assert result.metrics["kernels"] == "ours"
+    assert result.metrics["kernels"] == kernels
 
 
 @on_cpus
@@ -191,8 +203,10 @@ def test_a_small_run_with_our_kernels_is_verified(alone):
         {"parallel": "fsdp", "accumulate": 3, "recompute": True},
         {"parallel": "tp", "recompute": True},
         {"parallel": "pp"},
+        {"parallel": "fsdp", "kernels": "all", "layers": 1, "batch_size": 2},
+        {"parallel": "tp", "kernels": "all", "layers": 1, "batch_size": 1},
     ],
-    ids=lambda spread: spread["parallel"],
+    ids=lambda spread: f"{spread['parallel']} {spread.get('kernels', 'torch')}",
 )
 def test_two_ranks_lose_what_a_single_process_loses(gang, spread):
     options = replace(SMALL, steps=1, check_steps=3, **spread)
@@ -507,11 +521,12 @@ def test_a_signal_counts_as_an_orderly_end_only_if_all_have_saved(unsaved, kind)
 
 @pytest.mark.gpu
 @on_gpu
+@pytest.mark.parametrize("kernels", ["ours", "all"])
 @pytest.mark.parametrize("recompute", [False, True])
-def test_our_kernels_learn_what_torchs_do_on_a_gpu(alone, recompute):
+def test_our_kernels_learn_what_torchs_do_on_a_gpu(alone, recompute, kernels):
     options = TransformerOptions(
         layers=2, width=512, heads=4, kv_heads=2, sequence=512, batch_size=8, steps=4,
-        recompute=recompute, compiled=not recompute,
+        recompute=recompute, compiled=not recompute, kernels=kernels,
     )  # fmt: skip
     result = measure(options, "auto")
     assert result.verified

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests that need torch and Triton, run where those are: in the workloads image."""
 
+import pytest
 from manifests import WORKLOADS_TEST_IMAGE
 
+SECONDS = 1200
+"""Five minutes on two cores that do nothing else: all of Triton's interpreter is computation."""
 
+
+@pytest.mark.timeout(SECONDS + 60)
 def test_the_kernels_are_right_in_the_image_that_runs_them(kube):
     done = kube.kubectl(
         "run", "kernels", f"--image={WORKLOADS_TEST_IMAGE}", "--restart=Never",
@@ -12,7 +17,7 @@ def test_the_kernels_are_right_in_the_image_that_runs_them(kube):
     assert done.returncode == 0, done.stderr
     kube.kubectl(
         "wait", "pod/kernels", "--for=jsonpath={.status.containerStatuses[0].state.terminated}",
-        "--timeout=540s",
+        f"--timeout={SECONDS}s",
     )  # fmt: skip
     report = kube.kubectl("logs", "kernels").stdout
     code = "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}"

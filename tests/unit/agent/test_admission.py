@@ -34,7 +34,9 @@ def test_a_share_is_handed_out_for_a_slot(build):
 def test_a_pod_waits_for_the_predecessor_on_its_device(build):
     node = build.node(records=[build.record("old")])
     verdict = admit(build.pod("a", build.share()), names.GPU, ONE, node)
-    assert verdict == Wait("device GPU-0 is held by another pod", ("team/a", "team/old"))
+    assert verdict == Wait(
+        "device GPU-0 is held by another pod", ("team/a", "team/old"), is_held=True
+    )
 
 
 def test_a_pod_waits_while_its_tickets_name_the_spec_of_a_live_pod(build):

@@ -3,21 +3,32 @@
 
 import asyncio
 import contextlib
+import pathlib
+import shutil
 import signal
-import socket
 import subprocess
 import sys
+import time
 
 import aiohttp
 import pytest
+import recorded_driver
 from aiohttp import web
+from dashboard_queries import empty, queries
 from fake_api import serving
+from harness import STATE
+from nvml_recording import uuid_of
+from prometheus_run import FILES, started
+from scraping import TOKEN, answer, metrics_environ
 
 from gpupack_agent import agent, liveness
 from gpupack_agent.api import deviceplugin_pb2 as api
+from gpupack_agent.inventory.driver import DriverInventory
 from gpupack_agent.inventory.simulated import simulated_uuid
+from gpupack_agent.pod_use import PodUse
 from gpupack_crds import names
 
+DRIVER = pathlib.Path(__file__).parents[2] / "helpers/recorded_driver.py"
 SIMULATED = "nodes: [{match: node-1, devices: [{model: H200, memoryMiB: 1000, count: 4}]}]"
 
 
@@ -104,6 +115,36 @@ async def test_a_simulated_gpu_that_fails_leaves_allocatable(environ, kubelet, t
         assert [ticket.health for ticket in tickets] == ["Unhealthy"] * 4
 
 
+NO_NEW_WORK_SECONDS = 2.0
+
+
+async def test_an_error_of_the_drivers_is_in_gpunode_within_two_seconds(
+    environ, cluster, kubelet, tmp_path, monkeypatch
+):
+    """The recorded host, whose scans are far apart: whoever places work reads GPUNode."""
+    xid = tmp_path / "xid"
+    run = (sys.executable, "-B", recorded_driver.__file__, "load", "8", "--xid", str(xid))
+    inventory = DriverInventory(tmp_path, scan_seconds=600, answer_seconds=30, run=run)
+    monkeypatch.setattr(agent, "open_inventory", lambda *_, **__: inventory)
+    path = f"{names.API_PREFIX}/gpunodes/node-1"
+
+    def health():
+        devices = cluster.server.objects[path]["status"]["devices"]
+        return [each.get("health", "Healthy") for each in devices]
+
+    async with running(environ):
+        await registered(kubelet)
+        assert health() == ["Healthy"] * 8
+        began = asyncio.get_running_loop().time()
+        (tmp_path / "new").write_text("79")
+        (tmp_path / "new").rename(xid)
+        async with asyncio.timeout(30):
+            while health()[0] != "Failed":
+                await asyncio.sleep(0.01)
+        assert asyncio.get_running_loop().time() - began <= NO_NEW_WORK_SECONDS
+        assert health() == ["Failed", *["Healthy"] * 7]
+
+
 async def test_what_dcgm_exporter_says_of_a_gpu_reaches_gpunode(environ, cluster, kubelet):
     uuid = simulated_uuid("node-1", 1)
 
@@ -137,23 +178,79 @@ async def test_what_dcgm_exporter_says_of_a_gpu_reaches_gpunode(environ, cluster
 
 
 async def test_pods_that_could_not_be_read_are_counted_where_the_administrator_asks_for_it(
-    environ, cluster
+    environ, cluster, tmp_path
 ):
     cluster.server.put("/api/v1/namespaces/team/pods/odd", {"metadata": {"name": 7}})
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    shown = f"http://127.0.0.1:{port}/metrics"
-    async with (
-        running(environ | {"GPUPACK_METRICS_PORT": str(port)}),
-        asyncio.timeout(30),
-        aiohttp.ClientSession() as http,
-    ):
+    shown, port = metrics_environ(tmp_path)
+    async with running(environ | shown), asyncio.timeout(30):
         text = ""
         while 'gpupack_unreadable_objects_total{kind="pods"} 1.0' not in text:
             await asyncio.sleep(0.05)
             with contextlib.suppress(aiohttp.ClientError):
-                async with http.get(shown) as response:
-                    text = await response.text()
+                text = (await answer(port, tmp_path))[1]
+    assert 'gpupack_agent_container_starts_total{outcome="held"} 0.0' in text
+
+
+@pytest.fixture
+def recorded(environ, tmp_path, monkeypatch):
+    """An agent whose driver answers as an H200 under load did, and whose process is a pod's.
+
+    Here is no cgroup of a pod's, by which that is known on a node.
+    """
+    monkeypatch.setattr(
+        agent,
+        "open_inventory",
+        lambda *_, **__: DriverInventory(
+            tmp_path,
+            scan_seconds=0.5,
+            answer_seconds=10.0,
+            run=(sys.executable, str(DRIVER), "load", "1"),
+        ),
+    )
+    monkeypatch.setattr(agent, "PodUse", lambda: PodUse(pod_of=lambda _: "uid-a"))
+    shown, port = metrics_environ(tmp_path)
+    chosen = {"GPUPACK_INVENTORY": "nvml", "GPUPACK_MPS_DIR": str(tmp_path / "mps")}
+    return environ | shown | chosen, port
+
+
+async def test_no_query_of_the_dashboard_about_a_drivers_figures_is_empty(
+    recorded, cluster, kubelet, build, tmp_path
+):
+    if not shutil.which("prometheus", path=str(STATE / "bin")):
+        pytest.skip("there is no Prometheus: run `make prometheus`")
+    chosen, port = recorded
+    (tmp_path / "token").write_text(TOKEN)
+    tls = {"ca_file": str(tmp_path / "tls.crt"), "server_name": "localhost"}
+    job = {
+        "job_name": "gpupack-agent",
+        "scheme": "https",
+        "honor_labels": True,
+        "authorization": {"credentials_file": str(tmp_path / "token")},
+        "tls_config": tls,
+        "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": {"node": "node-1"}}],
+    }
+    configuration = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"} | {"evaluation_interval": "1s"},
+        "rule_files": [str(FILES / "rules.yaml")],
+        "scrape_configs": [job],
+    }
+    async with running(chosen):
+        await registered(kubelet)
+        share = build.share()
+        held = type(share)(uuid=uuid_of(0), percent=100, memory_mib=1000)
+        cluster.server.add_pod(build.pod_json("a", held, phase="Running"))
+
+        def ask():
+            left = queries(of_a_driver=True)
+            with started(configuration, tmp_path) as asked:
+                for _ in range(50):
+                    left = empty(asked, left)
+                    if not left:
+                        return left
+                    time.sleep(0.5)
+            return left
+
+        assert await asyncio.to_thread(ask) == []
 
 
 async def test_without_the_api_server_the_plugin_registers_all_the_same(

@@ -11,11 +11,12 @@ import types
 
 import faked_driver
 import pytest
-from fake_nvml import gpu
+from fake_nvml import gpu, mig_slice
 
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
 from gpupack_agent.inventory import driver, driver_process
 from gpupack_agent.inventory.driver import DriverInventory
+from gpupack_agent.inventory.layout import Place
 
 FAKED = pathlib.Path(faked_driver.__file__)
 
@@ -78,7 +79,8 @@ async def test_a_gpu_whose_call_hangs_is_failed_and_hides_no_other(host, call):
         await ended(inventory)
     found = await inventory.scan()
     assert health(found) == {0: "Healthy", 1: "Failed", 2: "Healthy"}
-    assert next(each.cause for each in found.devices if each.index == 1) == driver.HANGS
+    (failed,) = (each for each in found.devices if each.index == 1)
+    assert (failed.cause, failed.causes) == (driver.HANGS, ("DriverHangs",))
 
 
 async def ended(inventory):
@@ -97,6 +99,60 @@ async def test_a_gpu_that_hung_is_asked_about_again_after_a_while(host, monkeypa
     assert health(await inventory.scan())[1] == "Failed"
     monkeypatch.setattr(driver, "AGAIN_SECONDS", 0.0)
     assert health(await inventory.scan()) == {0: "Healthy", 1: "Healthy", 2: "Healthy"}
+
+
+async def test_a_gpu_that_answers_under_another_number_is_not_failed_for_the_one_that_hung(host):
+    inventory = host.inventory()
+    await inventory.scan()
+    host.is_now(gpu(0), gpu(1), gpu(2), hangs={"nvmlDeviceGetMemoryInfo": [1]})
+    await inventory.scan()
+    host.is_now(gpu(1), gpu(9), gpu(2))
+    found = await inventory.scan()
+    assert {each.uuid: each.health for each in found.devices} == {
+        "GPU-1": "Healthy",
+        "GPU-2": "Healthy",
+    }
+
+
+def in_mig_mode(**facts):
+    profiles, places = {0: (19, "1g.18gb"), 2: (9, "3g.71gb")}, {19: (1, (0, 1)), 9: (4, (0, 4))}
+    plain = {"mig": 1, "slices": [mig_slice("MIG-1")], "pids": []}
+    return gpu(0, **(plain | facts), profiles=profiles, places=places)
+
+
+async def test_a_gpu_is_cut_by_the_process_that_asks_the_driver(host):
+    host.is_now(in_mig_mode())
+    inventory = host.inventory()
+    await inventory.scan()
+    await inventory.cut("GPU-0", [Place("3g.71gb", 4, 4), Place("1g.18gb", 0, 1)])
+    found = await inventory.scan()
+    assert {(each.mig_profile, each.mig_start) for each in found.devices} == {
+        ("3g.71gb", 4),
+        ("1g.18gb", 0),
+    }
+    (one,) = found.mig_gpus
+    assert (one.uuid, sorted(one.profiles)) == ("GPU-0", ["1g.18gb", "3g.71gb"])
+
+
+@pytest.mark.parametrize(("uuid", "text"), [("GPU-0", "processes use"), ("GPU-9", "NVML")])
+async def test_a_gpu_that_cannot_be_cut_says_why_and_the_process_goes_on(host, uuid, text):
+    host.is_now(in_mig_mode(pids=[7]))
+    inventory = host.inventory()
+    await inventory.scan()
+    with pytest.raises(InventoryUnavailable, match=text):
+        await inventory.cut(uuid, [])
+    assert [each.uuid for each in (await inventory.scan()).devices] == ["MIG-1"]
+
+
+async def test_a_cut_that_hangs_is_left_alone(host, monkeypatch):
+    monkeypatch.setattr(driver_process, "CUT_SECONDS", 0.5)
+    host.is_now(in_mig_mode(), hangs={"nvmlGpuInstanceDestroy": None})
+    inventory = host.inventory()
+    await inventory.scan()
+    with pytest.raises(DriverHangs):
+        await inventory.cut("GPU-0", [])
+    host.is_now(in_mig_mode())
+    assert [each.uuid for each in (await inventory.scan()).devices] == ["MIG-1"]
 
 
 async def test_a_call_that_is_no_gpus_is_told_as_such_and_the_next_scan_asks_anew(host):
@@ -186,3 +242,44 @@ async def test_where_the_host_lists_no_pci_devices_a_missing_driver_is_said(host
     host.is_now(missing=True)
     with pytest.raises(InventoryUnavailable, match="is the NVIDIA driver installed"):
         await host.inventory().scan()
+
+
+async def test_programs_that_fail_again_and_again_do_not_have_the_gpus_scanned_each_time(host):
+    inventory = host.inventory()
+    await inventory.scan()
+    began = asyncio.get_running_loop().time()
+    for _ in range(3):
+        inventory._wake.set()
+        await inventory.changed()
+        await inventory.scan()
+    assert asyncio.get_running_loop().time() - began >= 3 * driver.LEAST_SECONDS
+
+
+async def test_who_is_mended_during_a_scan_is_not_blamed_by_that_scan(host, monkeypatch):
+    host.is_now(gpu(0, events=8), event=79)
+    inventory = host.inventory()
+    await inventory.scan()
+    await inventory.changed()
+    assert (await inventory.scan()).devices[0].xids == (79,)
+    asked = inventory._process.scan
+
+    async def mended_meanwhile(skip):
+        found = await asked(skip)
+        monkeypatch.undo()
+        inventory.forget()
+        return found
+
+    monkeypatch.setattr(inventory._process, "scan", mended_meanwhile)
+    assert (await inventory.scan()).devices[0].xids == ()
+
+
+async def test_a_driver_that_comes_back_is_asked_by_who_has_loaded_it_anew(host):
+    inventory = host.inventory()
+    await inventory.scan()
+    process = inventory._process._process
+    host.is_now(unavailable=True)
+    with pytest.raises(InventoryUnavailable):
+        await inventory.scan()
+    host.is_now(gpu(0))
+    assert health(await inventory.scan()) == {0: "Healthy"}
+    assert process.returncode is not None

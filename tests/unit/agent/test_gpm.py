@@ -14,6 +14,7 @@ class Monitored:
 
     def __init__(self):
         self.kept, self.taken = set(), 0
+        self.of_slices = []
         self.is_supported, self.is_lost = True, False
 
     def __getattr__(self, name):
@@ -34,6 +35,10 @@ class Monitored:
     def nvmlGpmSampleGet(self, handle, sample):  # noqa: N802 - pynvml's own name
         if self.is_lost:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return sample
+
+    def nvmlGpmMigSampleGet(self, handle, instance, sample):  # noqa: N802 - pynvml's own name
+        self.of_slices.append((handle, instance))
         return sample
 
     def nvmlGpmSampleFree(self, sample):  # noqa: N802 - pynvml's own name
@@ -88,3 +93,9 @@ def test_a_gpu_that_is_lost_leaves_no_sample_and_begins_anew(gpm, nvml):
 def test_a_board_that_does_not_monitor_is_left_alone(gpm, nvml):
     nvml.is_supported = False
     assert (gpm.percents("GPU-0", None), nvml.taken) == ({}, 0)
+
+
+def test_a_slice_is_sampled_by_its_gpu_and_the_number_of_its_instance(nvml, gpm):
+    assert gpm.percents("MIG-1", "gpu", 7) == {}
+    assert gpm.percents("MIG-1", "gpu", 7)["NVML_GPM_METRIC_SM_UTIL"] == 1.0
+    assert nvml.of_slices == [("gpu", 7)] * 2

@@ -6,7 +6,7 @@ from nvml_recording import h200
 
 from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.inventory.base import Findings
-from gpupack_agent.inventory.facts import GpuFacts, Load
+from gpupack_agent.inventory.facts import GpuFacts, Load, SliceFacts
 from gpupack_agent.inventory.nvml import NvmlReader
 from gpupack_agent.inventory.xids import XidWatcher
 from gpupack_agent.known_devices import KnownDevices
@@ -51,7 +51,7 @@ def test_figures_have_the_names_and_units_of_dcgm_exporter(shown):
     energy = value(registry, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", **of)
     assert energy > 1_000_000
     text = prometheus_client.generate_latest(registry).decode()
-    assert "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{UUID=" in text
+    assert "\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{" in text
 
 
 def test_what_a_gpu_worked_is_a_ratio_as_dcgm_exporter_has_it(build):
@@ -79,7 +79,7 @@ def test_used_free_and_reserved_memory_are_all_there_is(shown):
 
 def test_each_pod_shows_what_it_was_given(shown, build):
     pod = build.pod("a", build.share(percent=40))
-    assert value(shown(pods=[pod]), "gpupack_agent_pod_gpu_granted_percent", pod=pod.name) == 40
+    assert value(shown(pods=[pod]), "gpupack_agent_pod_gpu_granted_ratio", pod=pod.name) == 0.4
 
 
 def test_a_gpu_without_facts_has_its_health_and_no_figures(build):
@@ -115,3 +115,20 @@ def test_what_a_pod_uses_is_shown_by_pod_and_job(build):
     assert value(registry, used, UUID="GPU-0", namespace="team") == 4096
     text = prometheus_client.generate_latest(registry).decode()
     assert [text.count(f"{each}{{") for each in (name, used)] == [1, 1]
+
+
+def test_slices_have_series_of_their_own_under_their_gpus_labels(build):
+    known_devices = KnownDevices()
+    load = Load(memory_used_bytes=2**30, sm_active_percent=40.0)
+    of_slice = SliceFacts(uuid="MIG-1", profile="1g.18gb", instance=7, load=load)
+    facts = GpuFacts(
+        uuid="GPU-0", index=0, name="NVIDIA H200", load=Load(power_watts=300.0), slices=(of_slice,)
+    )
+    known_devices.update(Findings(devices=(build.device(0),), facts=(facts,)))
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse()))
+    of = {"UUID": "GPU-0", "GPU_I_PROFILE": "1g.18gb", "GPU_I_ID": "7"}
+    assert value(registry, "DCGM_FI_DEV_FB_USED", **of) == 1024
+    assert value(registry, "DCGM_FI_PROF_SM_ACTIVE", **of) == 0.4
+    assert value(registry, "DCGM_FI_DEV_POWER_USAGE", **of) is None
+    assert value(registry, "DCGM_FI_DEV_POWER_USAGE", UUID="GPU-0", GPU_I_PROFILE="") == 300

@@ -11,7 +11,9 @@ from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.foreign import ForeignDevices
 from gpupack_agent.gpunode import GpuNodeWriter
 from gpupack_agent.inventory.base import Findings, Injection
+from gpupack_agent.inventory.layout import MigGpu, Place, Profile
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.layouts import Layouts
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
@@ -43,7 +45,8 @@ def agents(cluster, cgroups, tmp_path, monkeypatch):
         node = NodeState(PodStore(OBSERVED), specs, Cgroups(cgroups.root), known_devices)
         node_mode = NodeMode(OBSERVED)
         observer = Observer(node_mode, node.pods, kubelet=None, known_devices=known_devices)
-        return GpuNodeWriter(cluster.api, Report(node, node_mode, observer), node="node-1")
+        layouts = Layouts(node, node_mode, allowed=True)
+        return GpuNodeWriter(cluster.api, Report(node, node_mode, observer, layouts), node="node-1")
 
     return start
 
@@ -138,6 +141,22 @@ async def test_deleting_the_gpunode_forgets_a_gpu_that_is_gone(cluster, writer, 
     assert [each["uuid"] for each in written(cluster)["devices"]] == ["GPU-1"]
 
 
+async def test_a_gpunode_that_somebody_made_anew_says_that_its_gpus_were_mended(
+    cluster, writer, node, build
+):
+    await writer.begin()
+    node.known_devices.update(Findings(devices=(build.device(1),)))
+    old = cluster.server.objects.pop(PATH)
+    cluster.server.objects[PATH] = {
+        "apiVersion": old["apiVersion"],
+        "kind": old["kind"],
+        "metadata": old["metadata"] | {"uid": "another"},
+        "spec": {},
+    }
+    await writer._refresh()
+    assert [each["uuid"] for each in written(cluster)["devices"]] == ["GPU-1"]
+
+
 async def test_a_pod_deleted_by_force_is_listed_while_its_processes_run(
     cluster, writer, node, build, cgroups
 ):
@@ -170,6 +189,34 @@ async def test_a_new_agent_reports_on_what_lingers_and_takes_nothing_back_meanwh
     await second.begin()
     assert written(cluster)["holders"] == [LINGERS]
     assert cluster.server.writes.count(WRITE) == 1
+
+
+async def test_a_layout_that_is_wanted_is_announced_before_it_is_brought_about(
+    cluster, agents, build, monkeypatch
+):
+    monkeypatch.setattr("gpupack_agent.gpunode.LAYOUT_SECONDS", 0.05)
+    monkeypatch.setattr("gpupack_agent.layouts.SETTLED_SECONDS", 0.1)
+    gpu = MigGpu("GPU-9", {"1g.18gb": Profile(number=19, size=1, starts=(0, 1), most=2)})
+    writer = agents(build.device(0), mig_gpus=(gpu,))
+    layouts, cuts = writer._report.layouts, []
+    writer._report.node.pods.replace([])
+
+    class Cutter:
+        async def cut(self, uuid, places):
+            cuts.append((uuid, places, written(cluster)["migGpus"]))
+
+    async with running(writer.run()):
+        await writer.written.wait()
+        assert written(cluster)["migGpus"] == [{"gpu": "GPU-9", "profiles": ["1g.18gb"]}]
+        wanted = {"migLayouts": [{"gpu": "GPU-9", "profiles": ["1g.18gb"]}]}
+        cluster.server.objects[PATH]["spec"] = wanted
+        await until(lambda: written(cluster)["migGpus"][0].get("changing"))
+        async with asyncio.timeout(5):
+            while not await layouts.round(Cutter()):
+                await asyncio.sleep(0.01)
+    ((uuid, places, announced),) = cuts
+    assert (uuid, places) == ("GPU-9", (Place("1g.18gb", 0, 1),))
+    assert announced[0]["changing"]
 
 
 async def test_before_the_pods_are_known_none_counts_as_deleted(cluster, writer, node, build):
@@ -272,6 +319,7 @@ def test_gpus_of_other_vendors_stand_beside_those_of_the_driver(build):
     found = describe(Findings(devices=(build.device(0),)), node_mode, foreign=(theirs,))
     assert [each.resource for each in found.devices] == [names.GPU, "amd.com/gpu"]
     assert found.model == "MI300X, NVIDIA H200"
+    assert found.resource_counts == f"{names.GPU}: 1, amd.com/gpu: 1"
 
 
 def test_gpus_of_other_vendors_that_gpunode_recorded_are_not_missed_by_the_driver(agents, build):

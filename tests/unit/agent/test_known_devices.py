@@ -4,6 +4,7 @@ import datetime as dt
 import pytest
 
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.facts import GpuFacts, Load
 from gpupack_agent.known_devices import (
     STALE_SECONDS,
     KnownDevices,
@@ -184,3 +185,68 @@ def test_errors_outlive_the_process_that_heard_of_them(build):
     known_devices.forget()
     known_devices.update(Findings(devices=(build.device(0),)))
     assert known_devices.findings.devices == (build.device(0),)
+
+
+def test_who_cuts_a_gpu_anew_takes_no_error_off_it(build):
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(build.device(0, xids=(79,), health="Failed"),)))
+    whole = build.device(0).uuid
+    known_devices.update(Findings(devices=(build.device(1, mig_parent=whole),)))
+    (device,) = known_devices.findings.devices
+    assert (device.health, device.xids) == ("Failed", (79,))
+
+
+def test_a_new_agent_holds_errors_of_slices_against_what_their_gpu_is_cut_into_now(build):
+    slice_ = build.device(1, mig_parent="GPU-9", health="Failed", cause="XID 79", xids=(79,))
+    known_devices = KnownDevices(boot_id="boot-1")
+    known_devices.update(Findings(devices=(build.device(2, mig_parent="GPU-9"),)))
+    known_devices.recall(GpuNodeStatus(devices=(slice_,), boot_id="boot-1"))
+    (device,) = known_devices.findings.devices
+    assert (device.health, device.xids) == ("Failed", (79,))
+
+
+def told(celsius):
+    return GpuFacts(uuid="GPU-0", index=0, name="H200", load=Load(temperature_celsius=celsius))
+
+
+def temperatures(known_devices):
+    return [facts.load.temperature_celsius for facts in known_devices.findings.facts]
+
+
+async def test_figures_are_those_of_the_last_scan_also_where_no_gpu_changed(build):
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(build.device(0),), facts=(told(40),)))
+    change = known_devices.next_change
+    known_devices.update(Findings(devices=(build.device(0),), facts=(told(70),)))
+    assert temperatures(known_devices) == [70]
+    assert not change.is_set()
+
+
+def test_figures_of_a_driver_that_hangs_are_shown_for_a_while_and_no_longer(build, monkeypatch):
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(build.device(0),), facts=(told(40),)))
+    known_devices.unseen("the driver hangs")
+    assert temperatures(known_devices) == [40]
+    monkeypatch.setattr("gpupack_agent.known_devices.STALE_SECONDS", 0.0)
+    known_devices.unseen("the driver hangs")
+    assert temperatures(known_devices) == []
+    assert [device.health for device in known_devices.findings.devices] == ["Draining"]
+
+
+def test_a_gpu_that_is_half_well_for_that_time_is_not_well_by_the_first_look(build, monkeypatch):
+    now = [dt.datetime.now(dt.UTC)]
+
+    class Clock(dt.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return now[0]
+
+    monkeypatch.setattr("gpupack_agent.known_devices.dt.datetime", Clock)
+    known_devices, grades = KnownDevices(hold_seconds=60), []
+    seen = ["Failed", *["Degraded"] * 6, *["Healthy"] * 9]
+    for health in seen:
+        cause = "" if health == "Healthy" else health
+        known_devices.update(Findings(devices=(build.device(0, health=health, cause=cause),)))
+        grades.append(known_devices.findings.devices[0].health)
+        now[0] += dt.timedelta(seconds=10)
+    assert grades == [*["Failed"] * 7, *["Degraded"] * 6, *["Healthy"] * 3]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limited shares: who exceeds or leaves one, and who failed with whom."""
 
+import asyncio
 import dataclasses
 import io
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from gpupack_agent.cgroups import pod_of
 from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.mps import asking
 from gpupack_agent.mps import guard as guards
 from gpupack_agent.mps.asking import ProcessReader, serve
 from gpupack_agent.mps.folder import Fault, MpsFolder
@@ -121,7 +123,35 @@ async def test_who_gives_back_in_time_goes_on(scene, two):
     seen.used[1] = ("a", 1800, True)
     await seen.guard.round()
     assert seen.killed == []
+
+
+async def test_who_exceeds_again_and_again_is_told_so_now_and_then(scene, two, monkeypatch):
+    seen = scene(*two)
+    for mib in (1800, 900) * 5:
+        seen.used[1] = ("a", mib, True)
+        await seen.guard.round()
+    assert seen.reasons("a") == ["GpuShareExceeded"]
+    monkeypatch.setattr(guards, "TOLD_AGAIN_SECONDS", 0.0)
+    seen.used[1] = ("a", 1800, True)
+    await seen.guard.round()
     assert seen.reasons("a") == ["GpuShareExceeded"] * 2
+
+
+async def test_limits_hold_while_the_api_server_takes_no_events(scene, two, monkeypatch, caplog):
+    monkeypatch.setattr(guards, "TELL_SECONDS", 0.01)
+    seen = scene(*two)
+
+    async def never(record, said):
+        await asyncio.sleep(600)
+
+    seen.guard._tell = never
+    seen.used[1] = ("a", 1800, True)
+    async with asyncio.timeout(5):
+        await seen.guard.round()
+        await asyncio.sleep(0.06)
+        await seen.guard.round()
+    assert (1, signal.SIGKILL) in seen.killed
+    assert "pod team/a is not told: its processes have 1800 MiB" in caplog.text
 
 
 async def test_an_administrator_can_have_it_told_and_no_more(scene, two):
@@ -175,6 +205,18 @@ async def test_who_fails_together_is_told_so_and_nobody_is_blamed(scene, two):
     assert seen.reasons("b") == ["GpuNeighboursFault"]
 
 
+async def test_who_failed_together_and_is_gone_at_the_next_look_is_told_so_too(scene, two, build):
+    seen = scene(*two)
+    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    await seen.guard.round()
+    gone = build.node(records=(), cgroups={})
+    seen.guard._node.observe = lambda: gone
+    seen.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
+    for _ in range(2):
+        await seen.guard.round()
+    assert seen.reasons("a") == seen.reasons("b") == ["GpuNeighboursFault"]
+
+
 async def test_who_ended_in_the_midst_of_kernels_is_named_to_both(scene, two):
     seen = scene(*two)
     seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
@@ -225,10 +267,28 @@ for line in sys.stdin:
         await silent.read(["GPU-0"])
 
 
-def test_a_driver_that_refuses_says_why():
-    class NVMLError(Exception):
-        pass
+async def test_an_answer_of_thousands_of_processes_is_read():
+    """A tenant can start them; the agent ends by an error that it does not expect."""
+    process = '{"uuid": "GPU-0", "pid": 7, "bytes": 5, "is_client": true}'
+    many = f"input(); print('[' + ', '.join(['{process}'] * 4000) + ']', flush=True)"
+    reader = ProcessReader((sys.executable, "-S", "-c", many), answer_seconds=5)
+    assert len(await reader.read(["GPU-0"])) == 4000
+    await reader.stop()
 
+
+async def test_an_answer_without_an_end_is_none(monkeypatch):
+    monkeypatch.setattr(asking, "LINE_BYTES", 100)
+    endless = "input(); print('x' * 10_000, flush=True); input()"
+    reader = ProcessReader((sys.executable, "-S", "-c", endless), answer_seconds=5)
+    with pytest.raises(InventoryUnavailable, match="ValueError"):
+        await reader.read(["GPU-0"])
+
+
+class NVMLError(Exception):
+    pass
+
+
+def test_a_driver_that_refuses_says_why():
     def refuse(_):
         raise NVMLError("GPU is lost")
 
@@ -243,14 +303,66 @@ def test_the_driver_says_who_is_a_client():
         return types.SimpleNamespace(pid=pid, usedGpuMemory=used)
 
     nvml = types.SimpleNamespace(
+        NVMLError=NVMLError,
         nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
         nvmlDeviceGetComputeRunningProcesses=lambda _: [process(1, 5), process(2, None)],
         nvmlDeviceGetMPSComputeRunningProcesses=lambda _: [process(1, 5)],
+        nvmlDeviceGetGraphicsRunningProcesses=lambda _: [],
     )
     assert read(nvml, ["GPU-0"]) == (
         DeviceProcess("GPU-0", 1, 5, is_client=True),
         DeviceProcess("GPU-0", 2, 0, is_client=False),
     )
+
+
+def test_who_computes_by_a_library_for_graphics_is_seen_too():
+    def process(pid, used):
+        return types.SimpleNamespace(pid=pid, usedGpuMemory=used)
+
+    nvml = types.SimpleNamespace(
+        NVMLError=Exception,
+        NVMLError_NotSupported=KeyError,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetComputeRunningProcesses=lambda _: [process(1, 5), process(2, 7)],
+        nvmlDeviceGetMPSComputeRunningProcesses=lambda _: [process(1, 5)],
+        nvmlDeviceGetGraphicsRunningProcesses=lambda _: [process(2, 9), process(3, 4)],
+    )
+    found = read(nvml, ["GPU-0"])
+    assert [(each.pid, each.bytes, each.is_client) for each in found] == [
+        (1, 5, True),
+        (2, 9, False),
+        (3, 4, False),
+    ]
+
+
+def test_a_gpu_that_is_lost_leaves_no_other_unwatched():
+    def handle(uuid):
+        if uuid == "GPU-0":
+            raise NVMLError("GPU is lost")
+        return uuid
+
+    process = types.SimpleNamespace(pid=1, usedGpuMemory=5)
+    nvml = types.SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlDeviceGetHandleByUUID=handle,
+        nvmlDeviceGetComputeRunningProcesses=lambda _: [process],
+        nvmlDeviceGetMPSComputeRunningProcesses=lambda _: [process],
+        nvmlDeviceGetGraphicsRunningProcesses=lambda _: [],
+    )
+    assert read(nvml, ["GPU-0", "GPU-1"]) == (DeviceProcess("GPU-1", 1, 5, is_client=True),)
+
+
+@pytest.mark.parametrize("clients", [([1], []), ([], [1])])
+def test_who_begins_or_ends_while_the_driver_is_asked_has_not_left_mps(clients):
+    process, told = types.SimpleNamespace(pid=1, usedGpuMemory=5), iter(clients)
+    nvml = types.SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetComputeRunningProcesses=lambda _: [process],
+        nvmlDeviceGetMPSComputeRunningProcesses=lambda _: [process for _ in next(told)],
+        nvmlDeviceGetGraphicsRunningProcesses=lambda _: [],
+    )
+    assert read(nvml, ["GPU-0"]) == (DeviceProcess("GPU-0", 1, 5, is_client=True),)
 
 
 @pytest.mark.parametrize(

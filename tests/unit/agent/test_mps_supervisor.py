@@ -3,6 +3,7 @@
 
 import asyncio
 import os
+import socket
 import sys
 import time
 
@@ -99,6 +100,93 @@ async def test_a_daemon_that_ends_by_itself_is_started_again_after_a_while(mps, 
     await made.round()
     assert f"GPU {UUID}: its daemon ended with 3" in caplog.text
     assert made._daemons == {}
+
+
+async def test_the_daemons_end_where_the_host_has_no_program_any_more(mps, supervisor, tmp_path):
+    mps.want(UUID)
+    await until(lambda: mps.is_ready(UUID))
+    (tmp_path / "nvidia-cuda-mps-control").unlink()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(1)
+        client.connect(str(mps.control(UUID)))
+        supervisor.cancel()
+        await asyncio.gather(supervisor, return_exceptions=True)
+        assert client.recv(1) == b"", "the daemon is gone"
+    assert not mps.pipe(UUID).exists()
+
+
+async def test_a_program_that_is_replaced_for_a_moment_ends_nobody(mps, supervisor, tmp_path):
+    mps.want(UUID)
+    await until(lambda: mps.is_ready(UUID))
+    (tmp_path / "nvidia-cuda-mps-control").rename(tmp_path / "old")
+    mps.want("GPU-other")
+    await asyncio.sleep(0.2)
+    assert not supervisor.done()
+    assert mps.is_ready(UUID)
+
+
+@pytest.mark.usefixtures("supervisor")
+async def test_a_daemon_that_is_about_to_end_is_promised_to_nobody(mps, folder, monkeypatch):
+    quitting = asyncio.Event()
+    stop = Supervisor._stop
+
+    async def slowly(self, uuid):
+        quitting.set()
+        await asyncio.sleep(0.3)
+        await stop(self, uuid)
+
+    monkeypatch.setattr(Supervisor, "_stop", slowly)
+    mps.want(UUID)
+    await until(lambda: mps.is_ready(UUID))
+    unwanted(mps, folder)
+    await quitting.wait()
+    mps.want(UUID)
+    assert mps.control(UUID).is_socket()
+    assert not mps.is_ready(UUID)
+    await until(lambda: mps.is_ready(UUID))
+
+
+async def test_who_wants_a_daemon_just_before_it_would_end_keeps_it(mps, tmp_path, folder):
+    path = tmp_path / "nvidia-cuda-mps-control"
+    path.write_text(DAEMON)
+    path.chmod(0o755)
+    made = Supervisor(mps, path, None)
+    mps.beat()
+    mps.want(UUID)
+    await made.round()
+    await until(lambda: mps.is_ready(UUID))
+    daemon = made._daemons[UUID].process.pid
+    unwanted(mps, folder)
+    looked, mps.wanted = mps.wanted, lambda: {UUID}
+    await made._see_to(UUID, wanted=False)
+    assert (made._daemons[UUID].process.pid, mps.is_ready(UUID)) == (daemon, True)
+    mps.wanted = looked
+    await made.round()
+    assert made._daemons == {}
+
+
+async def test_what_a_supervisor_that_was_killed_left_behind_is_promised_to_nobody(mps, tmp_path):
+    mps.pipe(UUID).mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(mps.control(UUID)))
+        mps.beat()
+        assert mps.is_ready(UUID)
+        serving = asyncio.create_task(Supervisor(mps, tmp_path / "none", None).run())
+        await until(lambda: not mps.is_ready(UUID))
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_a_line_that_is_too_long_does_not_end_the_reading(mps, tmp_path):
+    path = tmp_path / "nvidia-cuda-mps-control"
+    first, *others = DAEMON.partition("print(")
+    path.write_text("".join([first, "print('x' * 200_000, flush=True)\n", *others]))
+    path.chmod(0o755)
+    made = Supervisor(mps, path, None)
+    mps.want(UUID)
+    await made.round()
+    await until(lambda: mps.faults(UUID))
+    await made._stop(UUID)
 
 
 async def test_a_host_without_the_program_serves_nobody_until_it_has_it(

@@ -57,6 +57,15 @@ def test_a_gpu_that_fell_off_the_bus_hides_no_other(tmp_path):
     assert [each.index for each in nvml.scan().devices] == [0, 2]
 
 
+def test_a_gpu_that_answers_in_part_counts_as_one_that_did_not(tmp_path):
+    """Else it would be forgotten like one that is cut anew, and its jobs would hear nothing."""
+    lost = {key: value for key, value in gpu(0).items() if key != "mib"}
+    _, nvml = inventory(tmp_path, lost, gpu(1))
+    found = nvml.scan()
+    assert [each.uuid for each in found.devices] == ["GPU-1"]
+    assert [each.uuid for each in found.facts] == ["GPU-1"]
+
+
 def test_a_recovery_action_makes_a_gpu_failed(tmp_path):
     _, nvml = inventory(tmp_path, gpu(0, action=2))
     assert nvml.scan().devices[0].health == "Failed"
@@ -76,6 +85,9 @@ def test_a_gpu_that_is_cut_into_slices_is_listed_as_its_slices(tmp_path):
     assert (one.uuid, one.mig_parent, one.memory_mib) == ("MIG-1", "GPU-0", 16384)
     assert (one.mig_profile, one.mig_start, one.mig_size) == ("1g.18gb", 6, 1)
     assert (found.minors["MIG-1"], found.instances["MIG-1"]) == (4, (9, 0))
+    (of_slice,) = found.facts[0].slices
+    assert (of_slice.uuid, of_slice.profile, of_slice.instance) == ("MIG-1", "1g.18gb", 9)
+    assert of_slice.load.memory_total_bytes == 16384 * 2**20
 
 
 def test_a_profile_is_called_as_the_driver_calls_it(tmp_path):
@@ -94,6 +106,17 @@ def test_a_compute_instance_that_is_a_part_is_not_called_like_the_whole(tmp_path
 def test_a_gpu_in_mig_mode_that_is_not_cut_is_handed_out_by_nobody(tmp_path):
     _, nvml = inventory(tmp_path, gpu(0, mig=1, slices=[]))
     assert nvml.scan().devices == ()
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetMigMode", "nvmlDeviceGetMigDeviceHandleByIndex"])
+def test_of_a_gpu_that_does_not_tell_how_it_is_cut_nothing_is_said(tmp_path, monkeypatch, call):
+    def refuse(*_):
+        raise nvml.NVMLError("GPU is lost")
+
+    nvml, reader = inventory(tmp_path, gpu(0, mig=1, slices=[mig_slice("MIG-1")]))
+    monkeypatch.setattr(nvml, call, refuse)
+    found = reader.scan()
+    assert (found.devices, found.facts) == ((), ())
 
 
 @pytest.mark.parametrize(

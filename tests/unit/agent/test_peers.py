@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from gpupack_agent.inventory.facts import GpuFacts, Links, cpu_list
 from gpupack_agent.inventory.nvml import NvmlReader
-from gpupack_agent.inventory.peers import AGAIN_SECONDS, Peers, complete, connected
+from gpupack_agent.inventory.peers import AGAIN_SECONDS, Peers, complete
+from gpupack_agent.inventory.peers import connected as agents
 from gpupack_agent.inventory.xids import XidWatcher
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.report import describe
+from gpupack_core.cliques import connected as clients
 
 PAIRS = st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda p: p[0] < p[1]))
 
@@ -28,7 +30,8 @@ def seen(peers, *gpus, links=(True,)):
     peers.see({n: (each, facts[n]) for n, each in enumerate(gpus)})
 
 
-def test_two_islands_are_named_after_their_lowest_gpu():
+@pytest.mark.parametrize("connected", [agents, clients])
+def test_two_islands_are_named_after_their_lowest_gpu(connected):
     pairs = {(0, 1), (2, 3)}
     assert connected(range(5), lambda low, high: (low, high) in pairs) == {
         0: 0,
@@ -38,12 +41,14 @@ def test_two_islands_are_named_after_their_lowest_gpu():
     }
 
 
-def test_a_gpu_without_peers_is_in_no_clique():
+@pytest.mark.parametrize("connected", [agents, clients])
+def test_a_gpu_without_peers_is_in_no_clique(connected):
     assert connected([0, 1], lambda _low, _high: False) == {}
 
 
-@given(PAIRS)
-def test_linked_gpus_always_share_a_clique_named_after_a_member(pairs):
+@pytest.mark.parametrize("connected", [agents, clients])
+@given(pairs=PAIRS)
+def test_linked_gpus_always_share_a_clique_named_after_a_member(connected, pairs):
     found = connected(range(8), lambda low, high: (low, high) in pairs)
     assert all(found[low] == found[high] for low, high in pairs)
     assert all(found[name] == name and name <= member for member, name in found.items())

@@ -3,9 +3,10 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 
-from gpupack_agent.inventory.facts import GpuFacts, GpuProcess, Load
+from gpupack_agent.inventory.facts import GpuFacts, GpuProcess, Load, SliceFacts
 from gpupack_agent.pod_use import PodUse
 from gpupack_agent.pods import PodView
 from gpupack_crds.devices import DeviceShare, encode_devices
@@ -91,3 +92,24 @@ def test_memory_is_that_of_all_processes_of_a_pod_and_of_none_beside(use):
     assert use.memory_bytes == {("GPU-0", "uid-train"): 800}
     use.see(gpus(None), [pod("train", (0, 100))])
     assert use.memory_bytes == {}
+
+
+def test_who_hold_slices_of_a_gpu_share_what_it_took_by_the_slots_that_are_held(use, build):
+    slices = [
+        msgspec.structs.replace(build.device(0), uuid=f"GPU-{n}", mig_parent="GPU-0", mig_size=size)
+        for n, size in ((1, 1), (2, 4), (3, 2))
+    ]
+    both = [pod("small", (1, 100)), pod("large", (2, 100))]
+    use.see(gpus(0.0), both, slices)
+    use.see(gpus(100.0), both, slices)
+    assert use.joules == {"uid-small": 20.0, "uid-large": 80.0}
+
+
+def test_memory_of_processes_on_a_slice_is_the_slices(use):
+    of_slice = SliceFacts(
+        uuid="MIG-1", profile="1g.18gb", instance=1, processes=(GpuProcess(1, 5), GpuProcess(2, 6))
+    )
+    (gpu,) = gpus(0.0)
+    cut = dataclasses.replace(gpu, slices=(of_slice,), processes=(GpuProcess(1, 5),))
+    use.see([cut], [pod("train", (0, 100))])
+    assert use.memory_bytes == {("MIG-1", "uid-train"): 11}

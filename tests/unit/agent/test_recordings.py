@@ -12,6 +12,7 @@ from nvml_recording import SERIAL, UUID, h200
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.driver import DriverInventory
 from gpupack_agent.inventory.nvml import NvmlReader
+from gpupack_agent.inventory.readings import BOARD_SECONDS, FIELDS
 from gpupack_agent.inventory.xids import XidWatcher
 
 RECORDED = pathlib.Path(recorded_driver.__file__)
@@ -141,3 +142,53 @@ async def test_a_reading_that_does_not_come_back_hides_no_other_gpu(hanging, cal
     assert [facts.index for facts in found.facts] == [0, 2]
     assert found.facts[1].load.utilization_percent == 100
     await inventory.close()
+
+
+def with_links(nvml, *states):
+    """A recorded GPU with so many links; an error instead of a state is raised."""
+    count = f"[{', '.join(str(getattr(pynvml, name)) for name in FIELDS.values())}]"
+    key = f'nvmlDeviceGetFieldValues["gpu0", {count}]'
+    for answer in nvml._calls[key]:
+        (links,) = (
+            each["struct"]
+            for each in answer
+            if each["struct"]["fieldId"] == pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
+        )
+        links |= {"nvmlReturn": 0, "value": {"struct": {"uiVal": len(states)}}}
+        links["valueType"] = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
+    for link, state in enumerate(states):
+        nvml._calls[f'nvmlDeviceGetNvLinkState["gpu0", {link}]'] = [state]
+    return nvml
+
+
+def test_a_link_that_is_not_told_of_does_not_shift_the_numbers_of_the_others(tmp_path):
+    unsupported = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    found = scan(with_links(h200(), 1, unsupported, 0, 1), tmp_path)
+    (device,) = found.devices
+    assert (device.nvlinks, device.nvlinks_down) == (4, (2,))
+    assert (device.health, device.causes) == ("Degraded", ("NvlinkDown",))
+    assert device.cause == "NVLink 2 of 4 is down: look at its links"
+
+
+def test_a_compute_mode_that_an_administrator_changes_is_seen(tmp_path):
+    nvml, now = h200(), [0.0]
+    read = reader(nvml, tmp_path)
+    read._readings._now = lambda: now[0]
+    assert read.scan().devices[0].compute_mode == "default"
+    nvml._calls['nvmlDeviceGetComputeMode["gpu0"]'] = [3]
+    now[0] = BOARD_SECONDS
+    assert read.scan().devices[0].compute_mode == "exclusive_process"
+
+
+def test_a_call_that_fails_once_takes_no_gpu_away(tmp_path):
+    nvml, failures = h200(gpus=2), [error(pynvml.NVML_ERROR_UNKNOWN)]
+
+    def once(answer):
+        if failures:
+            raise failures.pop()
+        return answer
+
+    nvml.faults["nvmlDeviceGetUUID", 1] = once
+    assert [device.index for device in scan(nvml, tmp_path).devices] == [0, 1]
+    nvml.faults["nvmlDeviceGetUUID", 1] = error(pynvml.NVML_ERROR_UNKNOWN)
+    assert [device.index for device in scan(nvml, tmp_path).devices] == [0]

@@ -4,6 +4,7 @@ import asyncio
 import pytest
 
 from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.layout import Place, Profile
 from gpupack_agent.inventory.simulated import SimulatedInventory, simulated_uuid
 
 FILE = """
@@ -17,10 +18,14 @@ nodes:
 """
 
 
+def simulated(tmp_path, path, node):
+    return SimulatedInventory(path, node=node, scan_seconds=1, cuts=tmp_path / "cuts.json")
+
+
 def scan(tmp_path, node, text=FILE):
     path = tmp_path / "simulated.yaml"
     path.write_text(text)
-    return asyncio.run(SimulatedInventory(path, node=node, scan_seconds=1).scan()).devices
+    return asyncio.run(simulated(tmp_path, path, node).scan()).devices
 
 
 def test_a_node_gets_the_gpus_of_the_first_entry_that_fits_its_name(tmp_path):
@@ -55,7 +60,7 @@ def test_a_wrong_file_is_an_error_that_names_it(tmp_path, text):
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path):
     with pytest.raises(InventoryUnavailable, match="nothing-here"):
-        asyncio.run(SimulatedInventory(tmp_path / "nothing-here", node="a", scan_seconds=1).scan())
+        asyncio.run(simulated(tmp_path, tmp_path / "nothing-here", "a").scan())
 
 
 CUT = """
@@ -83,3 +88,58 @@ def test_a_layout_that_no_gpu_has_is_an_error_that_says_so(tmp_path):
         scan(tmp_path, "gpu-7", CUT % "4g.71gb, 3g.71gb, 3g.71gb")
     with pytest.raises(InventoryUnavailable, match="has no MIG profile '1g"):
         scan(tmp_path, "gpu-7", CUT % "1g.5gb")
+
+
+THIRDS = [Place("3g.71gb", 4, 4), Place("1g.18gb", 0, 1)]
+
+
+def cut(tmp_path, uuid, places):
+    asyncio.run(simulated(tmp_path, tmp_path / "simulated.yaml", "gpu-7").cut(uuid, places))
+
+
+def test_a_gpu_that_is_cut_anew_stays_so_when_its_agent_restarts(tmp_path):
+    before = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
+    cut(tmp_path, before[0].mig_parent, THIRDS)
+    after = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
+    assert [(each.mig_profile, each.mig_start) for each in after] == [
+        ("3g.71gb", 4),
+        ("1g.18gb", 0),
+    ]
+    assert not {each.uuid for each in before} & {each.uuid for each in after}
+    assert all(len(each.uuid) < 64 for each in after)
+
+
+def test_slices_of_each_cut_are_others(tmp_path):
+    (before,) = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
+    seen = set()
+    for _ in range(3):
+        cut(tmp_path, before.mig_parent, THIRDS)
+        seen |= {each.uuid for each in scan(tmp_path, "gpu-7", CUT % "1g.18gb")}
+    assert len(seen) == 6
+
+
+def test_another_layout_in_the_file_wins_over_an_earlier_cut(tmp_path):
+    (before,) = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
+    cut(tmp_path, before.mig_parent, THIRDS)
+    assert [each.mig_profile for each in scan(tmp_path, "gpu-7", CUT % "7g.141gb")] == ["7g.141gb"]
+
+
+def test_an_earlier_cut_does_not_come_back_with_the_layout_it_was_made_of(tmp_path):
+    (before,) = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
+    cut(tmp_path, before.mig_parent, THIRDS)
+    scan(tmp_path, "gpu-7")
+    assert [each.mig_profile for each in scan(tmp_path, "gpu-7", CUT % "1g.18gb")] == ["1g.18gb"]
+
+
+def test_a_gpu_that_is_not_in_mig_mode_is_not_cut(tmp_path):
+    scan(tmp_path, "gpu-7")
+    with pytest.raises(InventoryUnavailable, match="no simulated GPU in MIG mode"):
+        cut(tmp_path, simulated_uuid("gpu-7", 0), THIRDS)
+
+
+def test_a_gpu_that_is_cut_tells_what_it_can_be_cut_into(tmp_path):
+    path = tmp_path / "simulated.yaml"
+    path.write_text(CUT % "1g.18gb")
+    (found,) = asyncio.run(simulated(tmp_path, path, "gpu-7").scan()).mig_gpus
+    assert found.uuid == simulated_uuid("gpu-7", 0)
+    assert found.profiles["3g.71gb"] == Profile(number=4, size=4, starts=(0, 4), most=8)

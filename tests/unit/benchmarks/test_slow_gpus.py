@@ -40,5 +40,6 @@ def test_the_documented_command_makes_report_and_table(benchmark, tmp_path):
     kinds = made["loads"]["0.7"]
     assert [run["lost_percent"] for run in kinds["alike"]] == [0.0, 0.0]
     assert sum(run["lost_percent"] for run in kinds["not known"]) > 0
+    assert kinds["used last, and pace"] != kinds["used last"]
     assert_alike(benchmark.table(made), done.stdout.strip())
     assert benchmark.table(made) in (tmp_path / benchmark.DOCUMENT).read_text()

@@ -18,6 +18,10 @@ between
 <!-- end of runs -->
 <!-- train-cnn: made by `make workloads-table` -->
 <!-- end of train-cnn -->
+<!-- cuda-matmul: made by `make workloads-table` -->
+<!-- end of cuda-matmul -->
+<!-- p2p-cpp: made by `make workloads-table` -->
+<!-- end of p2p-cpp -->
 <!-- transformer: made by `make workloads-table` -->
 <!-- end of transformer -->
 after
@@ -113,6 +117,11 @@ def test_each_way_to_spread_the_transformer_has_a_row(write):
     spread = {"name": "transformer-tp", "workload": "transformer", "gpus": 2, "result": result}
     text = write(REPORT, REPORT | spread)
     assert "| 2 GPU, `tp` | 153,333 | 0.330 | 27,120 | 0.969 |\n" in text
+    every = spread | {
+        "name": "transformer-all",
+        "result": result | {"metrics": metrics | {"kernels": "all"}},
+    }
+    assert "| 2 GPU, `tp`, `--kernels all` | 153,333 |" in write(REPORT | every)
 
 
 @pytest.mark.parametrize("result", [{"verified": False}, {}])
@@ -138,6 +147,31 @@ def test_each_technique_of_train_cnn_has_its_row(write):
     ) in text
 
 
+def test_each_kernel_of_cuda_matmul_that_ran_has_its_row(write):
+    rows = [
+        {"step": "naive", "dtype": "float32", "tflops": 5.04, "cublas_tflops": 50.41,
+         "cublas_ratio": 0.1},
+        {"step": "tensor_cores", "dtype": "bfloat16", "left_out": "not on this GPU"},
+    ]  # fmt: skip
+    text = write(REPORT | {"name": "cuda-matmul", "result": REPORT["result"] | {"rows": rows}})
+    assert "| `naive` | float32 | 5.0 | 50.4 | 0.100 |\n<!-- end of cuda-matmul -->" in text
+
+
+def test_each_size_of_p2p_cpp_has_the_slowest_pairs_figures(write):
+    rows = [
+        {"source": 0, "target": 1, "peer_access": True},
+        {"bytes": 4096, "memcpy_gb_per_s": 1.5, "host_gb_per_s": 0.25},
+        {"bytes": 65536, "memcpy_gb_per_s": 20.0},
+        {"bytes": 4096, "memcpy_gb_per_s": 1.25, "host_gb_per_s": 0.5},
+    ]
+    result = REPORT["result"] | {"rows": rows}
+    text = write(REPORT | {"name": "p2p-cpp", "gpus": 2, "result": result})
+    assert (
+        "| 4,096 | 1.25 | - | - | 0.25 | - | - | - | - | - |\n"
+        "| 65,536 | 20.00 | - | - | - | - | - | - | - | - |\n<!-- end of p2p-cpp -->"
+    ) in text
+
+
 def test_what_stands_around_the_tables_stays_and_a_second_time_changes_nothing(write):
     text = write(REPORT)
     assert text.startswith("before\n")
@@ -151,11 +185,6 @@ def test_what_stands_around_the_tables_stays_and_a_second_time_changes_nothing(w
 def test_a_document_that_is_not_up_to_date_fails_the_check(write, capsys):
     assert write.check() == 1
     assert "make workloads-table" in capsys.readouterr().out
-
-
-def test_a_document_without_a_place_for_a_table_is_refused(table):
-    with pytest.raises(ValueError, match="no single place for the table 'bars'"):
-        table.rewritten("nothing", {"bars": ""})
 
 
 def test_every_bar_looks_at_a_run_of_the_suite(table, bars):

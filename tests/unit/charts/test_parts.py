@@ -2,6 +2,7 @@
 """What the parts may do and what they are told, as far as it can be seen without a cluster."""
 
 import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,19 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from gpupack_api.accounts.settings import CostSettings, parse_cost
+from gpupack_api.config import ConfigFile
 from gpupack_crds import names
 from gpupack_crds.vendors import parse_vendors
 from gpupack_devcluster.build import KUBERNETES
-from gpupack_extender import leader_endpoint, limits, node_rules
+from gpupack_extender import leader_endpoint
 from gpupack_kube.client import LARGEST_MIB
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
 from gpupack_operator.nodes_bounds import Bounds
 from gpupack_operator.settings import Settings
+from gpupack_scheduling import limits
+from gpupack_scheduling.asks import node_rules
 
 CHART = Path(__file__).parents[3] / "charts/gpupack"
 
@@ -27,6 +32,8 @@ PARTS = [
     ("Deployment", "gpupack-scheduler", "extender"),
     ("Deployment", "gpupack-scheduler", "kube-scheduler"),
     ("DaemonSet", "gpupack-agent", "agent"),
+    ("Deployment", "gpupack-api", "api"),
+    ("Deployment", "gpupack-cost", "cost"),
 ]
 OWN = (names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
 DEV = ("values-devcluster.yaml",)
@@ -60,7 +67,7 @@ def test_every_container_is_confined(render, part):
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part[2])
 def test_every_container_is_probed_and_says_what_it_needs(render, part):
-    container = render().container(*part)
+    container = render("api.enabled=true", "cost.enabled=true").container(*part)
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
     assert set(container["resources"]["limits"]) == {"memory"}
@@ -234,10 +241,40 @@ def test_a_version_of_kubernetes_that_names_no_image_is_refused(helm):
 
 
 def test_one_tag_and_one_registry_name_all_our_images(render):
-    rendered = render('image.registry="mirror.example"', 'image.tag="1.2"')
+    on = ("api.enabled=true", "cost.enabled=true")
+    rendered = render('image.registry="mirror.example"', 'image.tag="1.2"', *on)
     images = {name: rendered.container(kind, pod, name)["image"] for kind, pod, name in PARTS}
     del images["kube-scheduler"]
+    assert images.pop("cost") == images["api"]
     assert images == {name: f"mirror.example/gpupack/{name}:1.2" for name in images}
+
+
+def api_config(rendered, folder):
+    """What the API reads of the file that the chart writes, changed fields only."""
+    file = folder / "config.yaml"
+    file.write_text(rendered.objects["ConfigMap", "gpupack-api"]["data"]["config.yaml"])
+    return {each.field: each.after for each in ConfigFile(file, lambda _: None).reload()}
+
+
+def test_the_api_reads_its_configuration_as_the_values_have_it(render, tmp_path):
+    on = "api.enabled=true"
+    assert api_config(render(on), tmp_path) == {}, "the defaults of both are the same"
+    fields = 'api.config={"logLevel":"DEBUG","sampleSeconds":2.5,"callsAtOnce":100000,'
+    fields += '"callsPerSecond":100000,"streamsPerUser":0}'
+    assert api_config(render(on, fields), tmp_path) == {
+        "log_level": "DEBUG",
+        "sample_seconds": 2.5,
+        "calls_at_once": 100_000,
+        "calls_per_second": 100_000,
+        "streams_per_user": 0,
+    }
+
+
+def test_a_new_configuration_of_the_api_restarts_nothing(render):
+    on = "api.enabled=true"
+    changed = render(on, 'api.config={"sampleSeconds":5}')
+    deployment = "Deployment", "gpupack-api"
+    assert changed.objects[deployment] == render(on).objects[deployment]
 
 
 def test_a_new_scheduler_configuration_restarts_the_scheduler(render):
@@ -274,18 +311,66 @@ def test_no_rule_holds_for_everything(render):
 
 
 def test_the_chart_gives_people_no_right_by_itself(render):
-    """GPUNodes name pods of all namespaces: who may read them is the administrator's to say."""
+    """GPUNodes name pods of all namespaces: who may read them is the administrator's to say.
+
+    But for the API's summary, which names nobody.
+    """
     bindings = [o for (kind, _), o in render().objects.items() if kind.endswith("RoleBinding")]
-    subjects = [subject for binding in bindings for subject in binding["subjects"]]
-    assert {(subject["kind"], subject["namespace"]) for subject in subjects} == {
-        ("ServiceAccount", "gpupack-system")
+    subjects = {
+        (binding["roleRef"]["name"], subject["kind"], subject.get("namespace"))
+        for binding in bindings
+        for subject in binding["subjects"]
     }
+    people = {each for each in subjects if each[1:] != ("ServiceAccount", "gpupack-system")}
+    assert people == {("gpupack-api-viewer", "Group", None)}
+    viewer = [rule for role, rule in rules(render()) if role == "gpupack-api-viewer"]
+    assert [rule["resources"] for rule in viewer] == [["gpunodes/summary"]]
+
+
+CERTIFICATES = "api.clientCertificates.enabled=true"
+
+
+def test_client_certificates_are_taken_at_a_port_of_their_own(render):
+    def ports(rendered):
+        (service,) = [rendered.objects["Service", "gpupack-api"]]
+        asked = environment(rendered.container("Deployment", "gpupack-api", "api"))
+        return (
+            {port["name"]: port["port"] for port in service["spec"]["ports"]},
+            asked.get("GPUPACK_CLIENT_CERTIFICATES_PORT"),
+        )
+
+    assert ports(render()) == ({"https": 443}, None)
+    rendered = render(CERTIFICATES)
+    assert ports(rendered) == ({"https": 443, "certificates": 8443}, "8445")
+    container = rendered.container("Deployment", "gpupack-api", "api")
+    listening = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert listening["certificates"] == 8445
+    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
+    assert {probe["port"] for probe in probes} == {"https"}
+
+
+def test_the_api_has_a_right_in_kube_system_only_for_client_certificates(render):
+    def there(rendered):
+        return [
+            o for o in rendered.objects.values() if o["metadata"].get("namespace") == "kube-system"
+        ]
+
+    assert there(render()) == []
+    (binding,) = there(render(CERTIFICATES))
+    assert (binding["kind"], binding["roleRef"]["kind"]) == ("RoleBinding", "Role")
+    assert binding["roleRef"]["name"] == "extension-apiserver-authentication-reader"
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "gpupack-api", "namespace": "gpupack-system"}
+    ]
+    assert rules(render(CERTIFICATES)) == rules(render())
 
 
 def test_no_part_reads_secrets_and_the_queue_alone_changes_pods(render):
     more = {"gpupack-operator": {"create"}, "gpupack-extender": {"patch"}}
     for role, rule in rules(render()):
-        assert "secrets" not in rule.get("resources", [])
+        if "secrets" in rule.get("resources", []):
+            # Keys of MPI workers, which it writes without ever reading one.
+            assert (role, set(rule["verbs"])) == ("gpupack-operator", {"create", "delete"})
         if "pods" in rule.get("resources", []):
             assert set(rule["verbs"]) <= {"get", "list", "watch"} | more.get(role, set())
 
@@ -550,3 +635,49 @@ def test_the_plan_apis_certificate_is_of_a_key_that_is_cheap_to_sign_with(render
     )
     certificate.verify_directly_issued_by(authority)
     assert certificate.public_key() == key.public_key()
+
+
+COST = ("api.enabled=true", "cost.enabled=true")
+
+
+def test_the_accountant_is_told_prices_and_the_api_where_it_is(render):
+    prices = {"A100-80GB": 2.1, "*": 1}
+    rendered = render(*COST, f"cost.prices={json.dumps(prices)}", 'cost.currency="EUR"')
+    told = environment(rendered.container("Deployment", "gpupack-cost", "cost"))
+    assert parse_cost(told["GPUPACK_COST"]) == CostSettings(
+        currency="EUR", prices=prices, retention_days=400
+    )
+    asked = environment(rendered.container("Deployment", "gpupack-api", "api"))
+    assert asked["GPUPACK_COST_URL"] == "https://gpupack-cost.gpupack-system.svc"
+    assert "GPUPACK_COST_URL" not in environment(
+        render(COST[0]).container("Deployment", "gpupack-api", "api")
+    )
+
+
+def test_the_api_gets_nothing_of_the_accountants_certificate_but_its_ca(render):
+    mounted = volumes(render(*COST), "Deployment", "gpupack-api")["cost"]["secret"]
+    assert mounted["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+
+
+@pytest.mark.parametrize(
+    ("storage", "volume", "is_made"),
+    [
+        ({}, {"emptyDir": {"sizeLimit": "4Gi"}}, False),
+        ({"size": "8Gi"}, {"persistentVolumeClaim": {"claimName": "gpupack-cost"}}, True),
+        (
+            {"existingClaim": "mine", "size": "8Gi"},
+            {"persistentVolumeClaim": {"claimName": "mine"}},
+            False,
+        ),
+    ],
+)
+def test_its_file_is_where_the_values_say(render, storage, volume, is_made):
+    rendered = render(*COST, f"cost.storage={json.dumps(storage)}")
+    data = volumes(rendered, "Deployment", "gpupack-cost")["data"]
+    assert data == {"name": "data", **volume}
+    assert (("PersistentVolumeClaim", "gpupack-cost") in rendered.objects) is is_made
+
+
+def test_there_is_one_accountant_at_a_time(render):
+    spec = render(*COST).objects["Deployment", "gpupack-cost"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})

@@ -42,6 +42,9 @@ FREE = (
     ".metricsFrom[]",
     ".parameters",
     ".vendors",
+    ".prices",
+    ".monitoring.labels",
+    ".dashboard.labels",
 )
 """Maps whose keys are the user's or Kubernetes'."""
 
@@ -109,6 +112,11 @@ def test_the_grades_of_simulated_gpus_are_those_of_the_api():
         ("scheduler.extender.image.tag=1", "additional properties 'tag' not allowed"),
         ('scheduler.mode="decisve"', "'decisive', 'advisory'"),
         ('image.pullPolicy="never"', "'IfNotPresent', 'Always', 'Never'"),
+        ('cost.prices={"2 x H100": 1}', "'not' failed"),
+        ('cost.prices={"H100": -1}', "minimum: got -1, want 0"),
+        ('cost.prices={"nvidia.com/gpu": 1}', "does not match pattern"),
+        ("cost.retentionDays=0", "minimum: got 0, want 1"),
+        ("cost.enabled=true,api.enabled=false", "cost.enabled needs api.enabled"),
         ('image.registry=""', "set image.registry to where your images are"),
         ('image.registry="a/"', "does not match pattern"),
         ("scheduler.extender.freshSeconds=74", "minimum: got 74, want 75"),

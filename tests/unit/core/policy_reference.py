@@ -19,6 +19,7 @@ class Gpu:
     milli: int
     memory_left: int
     slots: int
+    speed: int = 1000
 
 
 @dataclass
@@ -36,7 +37,7 @@ def state(cluster, name, request=None):
     a, row, free = cluster.arrays, cluster.row(name), cluster.free_devices(name)
     devices = sorted(cluster.node(name).devices, key=lambda d: d.index)
     gpus = [
-        Gpu(c, d.model, d.memory, f.milli, f.memory, int(a.free_shares[row, c]))
+        Gpu(c, d.model, d.memory, f.milli, f.memory, int(a.free_shares[row, c]), d.speed)
         for c, (d, f) in enumerate(zip(devices, free, strict=True))
         if not d.profile and d.health is Health.HEALTHY and is_seen(d, request)
     ]
@@ -168,12 +169,21 @@ def gpu_packing(here, request):
     return max(33, 50 - (request.gpus or 1))
 
 
+def pace(here, request):
+    if not request.gpus:
+        return 0
+    idle = (g for g in here.gpus if does(g, request) and g.milli == 1000)
+    fastest_first = sorted((g.speed for g in idle), reverse=True)
+    return 2 * fastest_first[request.gpus - 1] - fastest_first[-1]
+
+
 FORMULAS = {
     "best-fit": best_fit,
     "dot-product": dot_product,
     "first-fit": lambda here, request: 0,
     "gpu-clustering": gpu_clustering,
     "gpu-packing": gpu_packing,
+    "pace": pace,
     "worst-fit": worst_fit,
 }
 

@@ -38,6 +38,8 @@ def both_cut_and_whole():
         (InvalidInventory, lambda: device("a", 0, numa_node=-1)),
         (InvalidInventory, lambda: device("a", 0, model="")),
         (InvalidInventory, lambda: device("a", 0, max_shares=-1)),
+        (InvalidInventory, lambda: device("a", 0, speed=0)),
+        (InvalidInventory, lambda: device("a", 0, speed=10_001)),
         (InvalidInventory, lambda: Taint("")),
         (InvalidInventory, lambda: node("")),
         (InvalidInventory, lambda: node("a", cpu=-1)),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,6 +65,7 @@ def test_the_table_knows_policies_by_their_names():
             "first-fit",
             "gpu-clustering",
             "gpu-packing",
+            "pace",
             "random",
             "worst-fit",
         )
@@ -116,6 +118,39 @@ def test_who_leaves_is_no_longer_clustered_with():
     cluster = taken(cluster_of(node("a")), "a", 0, holder="x")
     cluster.give_back(Holder("x"))
     assert scores(POLICIES["gpu-clustering"], cluster, whole(1)) == [25.0]
+
+
+def with_speeds(name, *speeds, **fields):
+    found = node(name, len(speeds), **fields)
+    paired = zip(found.devices, speeds, strict=True)
+    return replace(found, devices=tuple(replace(d, speed=speed) for d, speed in paired))
+
+
+def test_pace_keeps_nodes_without_a_slow_gpu_for_those_who_need_all_of_one():
+    cluster = cluster_of(with_speeds("even", 1000, 1000), with_speeds("mixed", 600, 1000))
+    pace = POLICIES["pace"]
+    assert scores(pace, cluster, whole(1)) == [1000.0, 1400.0]
+    assert scores(pace, cluster, whole(2)) == [1000.0, 600.0]
+    assert place(cluster, whole(1), pace) == "mixed/1"
+    assert place(cluster, whole(2), pace) == "even/0 even/1"
+    assert scores(pace, cluster, share(100)) == [0.0, 0.0]
+
+
+def test_a_sum_with_pace_takes_the_fastest_gpus_of_the_node_that_it_chooses():
+    cluster = cluster_of(with_speeds("a", 960, 600, 1000, 1000))
+    assert place(cluster, whole(2), policy_named("best-fit")) == "a/0 a/1"
+    assert place(cluster, whole(2), policy_named("best-fit+0.1*pace")) == "a/2 a/3"
+
+
+def test_for_a_faster_gpu_no_clique_is_left():
+    cluster = cluster_of(with_speeds("a", 900, 900, 1000, 1000, cliques=[0, 0, None, None]))
+    assert place(cluster, whole(2), POLICIES["pace"]) == "a/0 a/1"
+    assert place(cluster, whole(1), POLICIES["pace"]) == "a/2"
+
+
+def test_no_pace_is_promised_by_gpus_that_are_held():
+    cluster = taken(cluster_of(with_speeds("a", 1000, 600)), "a", 0)
+    assert scores(POLICIES["pace"], cluster, whole(1)) == [600.0]
 
 
 def test_random_spreads_over_all_that_fit_and_repeats_itself():

@@ -9,7 +9,8 @@ import pytest
 import tenacity
 from gpu_jobs import Broken
 
-from gpupack_agent.dcgm import fields, text
+from gpupack_agent.dcgm import fields
+from gpupack_serving import scraped
 
 GPUS = ("GPU-a", "GPU-b")
 
@@ -49,7 +50,10 @@ class Bench:
         if not self.struck:
             return {"status": {"phase": "Running", "placement": placed}}
         attempts = [{"outcome": self.outcome, "reason": "GpuFailed"}]
-        return {"status": {"phase": "Pending", "attempts": attempts, "message": "waits"}}
+        status = {"phase": "Pending", "attempts": attempts, "message": "waits"}
+        if len(self.uuids) > 1:
+            status |= {"attempt": 2, "placement": [{"node": "a", "gpus": [self.next_gpu]}]}
+        return {"status": status}
 
     def finished(self, _):
         return [{"status": {"placement": [{"node": "a", "gpus": [self.next_gpu]}]}}]
@@ -93,4 +97,4 @@ def test_the_agent_reads_the_xid_from_the_stand_in():
                     told = response.read().decode()
         finally:
             process.kill()
-    assert text.figures(told, fields.NAMES) == {"GPU-a": {fields.XIDS.dcgm: 79.0}}
+    assert scraped.figures(told, fields.NAMES) == {"GPU-a": {fields.XIDS.dcgm: 79.0}}

@@ -109,3 +109,5 @@ def test_shares_run_side_by_side_on_one_gpu():
 
 def test_shares_fit_one_gpu_and_leave_some_of_it():
     assert sum(percent for percent, _ in gpu_jobs.SHARES.values()) < 100
+    gibibytes = [int(memory.removesuffix("Gi")) for _, memory in gpu_jobs.SHARES.values()]
+    assert sum(gibibytes) < 75  # of a GPU of 80 GB

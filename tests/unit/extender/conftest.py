@@ -1,13 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the builders importable: tests have no packages."""
-
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from api_server import ApiServer
 from extender_builders import World
 from fake_api import connected

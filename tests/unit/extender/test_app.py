@@ -6,12 +6,12 @@ import asyncio
 import pytest
 from starlette.applications import Starlette
 
-from gpupack_extender.app import App, build, run
-from gpupack_extender.errors import TaskEnded
-from gpupack_extender.queueing.turns import Turns
+from gpupack_extender.app import App, run
+from gpupack_extender.metrics import Metrics
 from gpupack_extender.servers import health_server, verbs_server
-from gpupack_extender.settings import Serving, Settings
-from gpupack_kube import objects
+from gpupack_extender.settings import Serving
+from gpupack_scheduling.queueing.turns import Turns
+from gpupack_serving.errors import TaskEnded
 
 
 class Task:
@@ -32,19 +32,8 @@ def app(reflector, server=None):
         tasks={"queue": Task()},
         turns=Turns(),
         servers=(server,),
+        metrics=Metrics(),
     )
-
-
-async def test_a_new_leader_lists_all_that_decisions_rest_on(server, api):
-    environ = {"GPUPACK_TLS_CERT": "/tls.crt", "GPUPACK_TLS_KEY": "/tls.key", "POD_NAME": "s-1"}
-    settled = {"GPUPACK_PLAN_HOLD_SECONDS": "0.001"}
-    built = build(Settings.from_environ(environ | settled), api)
-    leader = built.reflectors["leader"]
-    spec = objects.LeaseSpec(holder_identity="s-1_0c7a", lease_duration_seconds=15)
-    leader._store.upsert(objects.Lease(spec=spec))
-    await asyncio.sleep(0.01)
-    told = {name for name, reflector in built.reflectors.items() if reflector._wait_seconds() <= 0}
-    assert told == {"nodes", "gpunodes", "gpujobs", "gpuquotas", "gpucohorts", "pods"}
 
 
 async def test_stopping_ends_everything():

@@ -9,9 +9,9 @@ from extender_builders import job, pod, whole
 from gpupack_crds.devices import decode_devices
 from gpupack_extender import binding
 from gpupack_extender.binding import Binder
-from gpupack_extender.errors import BindRefused
 from gpupack_extender.wire import BindingArgs
 from gpupack_kube import errors
+from gpupack_scheduling.errors import BindRefused
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from listening import listening
 import gpupack_core as core
 from gpupack_crds import names
 from gpupack_extender import endpoints
-from gpupack_extender.access import KEPT_ANSWERS, Access
 from gpupack_extender.binding import Binder
 from gpupack_extender.health import Health
 from gpupack_extender.leadership import Leadership
@@ -25,11 +24,13 @@ from gpupack_extender.metrics import LedgerCollector, Metrics
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.servers import verbs_server
-from gpupack_extender.settings import Decisions, Mode, Serving
+from gpupack_extender.settings import Serving
 from gpupack_extender.takeover import Takeover
 from gpupack_extender.verbs import Verbs
 from gpupack_kube import objects
 from gpupack_kube.metrics import UnreadableObjects
+from gpupack_scheduling.decisions import Decisions, Mode
+from gpupack_serving.access import KEPT_ANSWERS, Access
 
 JSON = {"Content-Type": "application/json"}
 TOKEN = {"Authorization": "Bearer operator-token"}
@@ -488,7 +489,7 @@ async def test_a_refused_token_is_asked_about_once(plans, server):
 
 
 async def test_refused_tokens_without_end_crowd_out_nobody(plans, server, world, monkeypatch):
-    monkeypatch.setattr("gpupack_extender.access.TokenBuckets.take", lambda *_: True)
+    monkeypatch.setattr("gpupack_serving.access.TokenBuckets.take", lambda *_: True)
     await ask(plans)
     for number in range(KEPT_ANSWERS + 10):
         await ask(plans, headers={"Authorization": f"Bearer forged-{number}"})

@@ -16,11 +16,11 @@ from listening import listening
 
 from gpupack_crds import names
 from gpupack_extender import endpoints
-from gpupack_extender.access import Access
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.plan_api import LIMIT_BYTES, MOST_VALUES, PlanApi
 from gpupack_extender.servers import verbs_server
 from gpupack_extender.settings import Serving
+from gpupack_serving.access import Access
 
 PLAN = names.PLAN_ROUTE.format(namespace="team")
 HEADERS = {"Authorization": "Bearer operator-token", "Content-Type": "application/json"}

@@ -7,7 +7,6 @@ import pytest
 from extender_builders import job, plan_request, pod
 
 from gpupack_crds.plan import PlanRefusal
-from gpupack_extender.ledger.ledger import Outcome
 from gpupack_extender.unconfirmed_writes import (
     GIVE_UP_SECONDS,
     UnconfirmedBinds,
@@ -15,6 +14,7 @@ from gpupack_extender.unconfirmed_writes import (
     UnconfirmedWrites,
 )
 from gpupack_kube import errors
+from gpupack_scheduling.ledger.ledger import Outcome
 
 
 @pytest.fixture

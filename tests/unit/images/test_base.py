@@ -27,7 +27,9 @@ class Store:
 
 
 def settings(**changes):
-    return HostSettings(**({"pip": {}, "apt": (), "apt_sources": {}, "ca_bundle": None} | changes))
+    return HostSettings(
+        **({"pip": {}, "npm": {}, "apt": (), "apt_sources": {}, "ca_bundle": None} | changes)
+    )
 
 
 def ensured(store, state, **environ):

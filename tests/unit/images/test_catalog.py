@@ -32,12 +32,16 @@ def test_images_are_selected_in_building_order():
     assert select([]) == IMAGES
 
 
-def test_what_stands_on_torch_is_what_the_dockerfile_builds_on_it():
-    on_torch = {"torch"}
+def test_what_is_large_is_torch_tensorflow_and_what_the_dockerfile_builds_on_them():
+    large = {"torch", "tensorflow"}
     for parent, name in STAGES:
-        if parent in on_torch:
-            on_torch.add(name)
-    assert {image.target for image in IMAGES if image.on_torch} == on_torch
+        if parent in large:
+            large.add(name)
+    assert {image.target for image in IMAGES if image.large} == large
+
+
+def test_tensorflow_is_built_without_torch():
+    assert {name: parent for parent, name in STAGES}["tensorflow"] == "base"
 
 
 def test_an_unknown_image_is_refused_with_what_there_is():

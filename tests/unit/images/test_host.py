@@ -8,12 +8,14 @@ from gpupack_images.host import (
     find_ca_bundle,
     parse_pip_config,
     render_apt_config,
+    render_npm_config,
     render_pip_config,
     select_apt_options,
+    select_npm_settings,
     write_secrets,
 )
 
-PLAIN = HostSettings(pip={}, apt=(), apt_sources={}, ca_bundle=None)
+PLAIN = HostSettings(pip={}, npm={}, apt=(), apt_sources={}, ca_bundle=None)
 
 
 def test_pips_environment_wins_over_its_files():
@@ -27,14 +29,14 @@ def test_a_value_with_an_equals_sign_stays_whole():
 
 
 def test_several_values_stand_on_one_line():
-    host = HostSettings({"trusted-host": "\na.example\nb.example"}, (), {}, None)
+    host = HostSettings({"trusted-host": "\na.example\nb.example"}, {}, (), {}, None)
     assert "trusted-host = a.example b.example\n" in render_pip_config(host)
 
 
 def test_certificates_are_read_from_where_the_build_has_them(tmp_path):
     bundle = tmp_path / "ca.crt"
     bundle.write_text("certificates")
-    host = HostSettings({}, (), {}, bundle)
+    host = HostSettings({}, {}, (), {}, bundle)
     assert "cert = /run/secrets/ca.crt\n" in render_pip_config(host)
     assert 'Acquire::https::CAInfo "/run/secrets/ca.crt";\n' in render_apt_config(host)
     assert str(tmp_path) not in render_pip_config(host) + render_apt_config(host)
@@ -46,6 +48,35 @@ def test_the_certificates_that_the_hosts_clients_trust_are_found(tmp_path, setti
     bundle.touch()
     pip = {"cert": str(bundle)} if setting == "pip" else {}
     assert find_ca_bundle(pip, {} if pip else {setting: str(bundle)}) == bundle
+
+
+def test_npms_registry_comes_with_its_token_and_nothing_of_the_host_s_own_paths():
+    npmrc = (
+        "registry=https://mirror.example/npm/\n"
+        "//mirror.example/npm/:_authToken=${NPM_TOKEN}\n"
+        "@team:registry = https://team.example/\n"
+        "cache=/home/me/cache\n"
+        "; registry=https://old.example/\n"
+    )
+    assert select_npm_settings(npmrc, {"NPM_TOKEN": "a=b"}) == {
+        "registry": "https://mirror.example/npm/",
+        "//mirror.example/npm/:_authToken": "a=b",
+        "@team:registry": "https://team.example/",
+    }
+
+
+def test_npms_environment_wins_over_its_file():
+    environ = {"NPM_CONFIG_REGISTRY": "https://other.example/", "npm_config_cache": "/cache"}
+    found = select_npm_settings("registry=https://mirror.example/npm/\n", environ)
+    assert found == {"registry": "https://other.example/"}
+
+
+def test_npm_trusts_what_the_host_does(tmp_path):
+    bundle = tmp_path / "ca.crt"
+    bundle.write_text("certificates")
+    host = HostSettings({}, {"registry": "https://mirror.example/"}, (), {}, bundle)
+    wanted = "cafile=/run/secrets/ca.crt\nregistry=https://mirror.example/\n"
+    assert render_npm_config(host) == wanted
 
 
 def test_certificates_that_are_not_there_are_not_named():
@@ -69,12 +100,19 @@ def test_apts_options_without_value_or_with_a_path_of_the_host_stay_behind():
 
 def test_an_image_keeps_its_own_package_sources_unless_the_host_has_fitting_ones():
     assert "Dir::Etc" not in render_apt_config(PLAIN)
-    fitting = HostSettings({}, (), {"apt.list": pathlib.Path("/etc/apt/sources.list")}, None)
+    fitting = HostSettings({}, {}, (), {"apt.list": pathlib.Path("/etc/apt/sources.list")}, None)
     assert 'Dir::Etc::sourceparts "/run/secrets";\n' in render_apt_config(fitting)
 
 
 def test_every_secret_is_written_even_when_the_host_has_nothing_to_say(tmp_path):
     secrets = write_secrets(PLAIN, tmp_path / "secrets")
-    assert sorted(secrets) == ["apt.conf", "apt.list", "apt.sources", "ca.crt", "pip.conf"]
+    assert sorted(secrets) == [
+        "apt.conf",
+        "apt.list",
+        "apt.sources",
+        "ca.crt",
+        "npmrc",
+        "pip.conf",
+    ]
     assert all(path.is_file() for path in secrets.values())
     assert (tmp_path / "secrets").stat().st_mode & 0o077 == 0

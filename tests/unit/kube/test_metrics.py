@@ -1,65 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port where operator and agent show what they count."""
+"""What is counted of watches and of requests to the API server."""
 
-import socket
 import types
 
-import aiohttp
-import prometheus_client
 import pytest
+from fake_api import ApiServer, connected
+from prometheus_client import CollectorRegistry
 
-from gpupack_kube import metrics
-
-
-@pytest.fixture
-def port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+from gpupack_kube.errors import KubeError
+from gpupack_kube.metrics import KubeRequests, UnreadableObjects
+from gpupack_kube.resources import PODS
 
 
-@pytest.fixture
-def watches():
-    return {"pods": types.SimpleNamespace(unreadable=3)}
+def test_what_could_not_be_read_is_counted_by_kind():
+    watches, registry = {"pods": types.SimpleNamespace(unreadable=3)}, CollectorRegistry()
+    registry.register(UnreadableObjects(watches))
+    watches["jobs"] = types.SimpleNamespace(unreadable=1)
+    name = "gpupack_unreadable_objects_total"
+    assert registry.get_sample_value(name, {"kind": "pods"}) == 3
+    assert registry.get_sample_value(name, {"kind": "jobs"}) == 1
 
 
-async def answer(port, path="/metrics", method="GET"):
-    url = f"http://127.0.0.1:{port}{path}"
-    async with aiohttp.ClientSession() as http, http.request(method, url) as response:
-        return response.status, await response.text()
+async def test_requests_are_counted_by_how_they_were_answered():
+    server, registry = ApiServer(), CollectorRegistry()
+    async with connected(server.app()) as (api, _):
+        registry.register(KubeRequests(api))
+        await api.page(PODS)
+        for fault in ({"down": True}, {"down": False}):
+            vars(server).update(fault)
+            with pytest.raises(KubeError):
+                await api.get(PODS, "missing", namespace="team")
+    name = "gpupack_kube_requests_total"
+    counts = {
+        answer: registry.get_sample_value(name, {"answer": answer})
+        for answer in ("2xx", "3xx", "4xx", "5xx", "none")
+    }
+    assert counts == {"2xx": 1, "3xx": 0, "4xx": 1, "5xx": 1, "none": 0}
 
 
-async def test_what_could_not_be_read_is_counted_by_kind(watches, port):
-    async with metrics.shown(watches, port=port):
-        assert (await answer(port))[1].splitlines()[-1] == (
-            'gpupack_unreadable_objects_total{kind="pods"} 3.0'
-        )
-        watches["jobs"] = types.SimpleNamespace(unreadable=1)
-        assert 'gpupack_unreadable_objects_total{kind="jobs"} 1.0' in (await answer(port))[1]
-
-
-async def test_one_address_alone_of_loopback_answers(watches, port):
-    async with metrics.shown(watches, port=port):
-        with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.2", port)):
-            pass
-
-
-async def test_without_a_port_nobody_listens(watches, monkeypatch):
-    def listens(*_, **__):
-        raise AssertionError("a port was opened")
-
-    monkeypatch.setattr(prometheus_client, "start_http_server", listens)
-    async with metrics.shown(watches, port=0):
-        pass
-
-
-async def test_the_port_is_free_when_the_part_ends(watches, port):
-    for _ in range(2):
-        async with metrics.shown(watches, port=port):
-            await answer(port)
-
-
-async def test_a_port_that_is_taken_is_an_error(watches, port):
-    async with metrics.shown(watches, port=port):
-        with pytest.raises(OSError, match="in use"):
-            async with metrics.shown(watches, port=port):
-                pass
+async def test_a_request_without_an_answer_is_counted():
+    async with connected(ApiServer().app()) as (api, _):
+        api._sender._official.configuration.host = "http://127.0.0.1:1"
+        with pytest.raises(KubeError):
+            await api.page(PODS)
+        assert api.answers == {"none": 1}

@@ -8,7 +8,17 @@ import pytest
 from gpupack_kube import objects
 
 ROOT = Path(__file__).parents[3]
-READERS = ("agent", "benchmarks", "crds", "extender", "kube", "operator", "tests")
+READERS = (
+    "agent",
+    "benchmarks",
+    "crds",
+    "extender",
+    "kube",
+    "operator",
+    "scheduling",
+    "serving",
+    "tests",
+)
 VIEWS = [v for _, v in inspect.getmembers(objects, inspect.isclass) if issubclass(v, objects.View)]
 
 

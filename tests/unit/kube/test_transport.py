@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
 import ssl
+import types
 
 import pytest
 from aiohttp import web
@@ -9,6 +10,7 @@ from self_signed import self_signed
 from gpupack_kube import transport
 from gpupack_kube.client import Api
 from gpupack_kube.environment import SettingsInvalid
+from gpupack_kube.errors import KubeError
 from gpupack_kube.resources import LEASES
 
 
@@ -64,6 +66,26 @@ async def test_a_token_that_cannot_be_read_anew_is_used_on(account, monkeypatch)
         assert (await api.get(LEASES, "a", namespace="n")).metadata.name == "Bearer first"
 
 
+async def test_who_is_spoken_for_is_known_by_his_own_token_alone(account, monkeypatch):
+    monkeypatch.setattr(transport, "TOKEN_SECONDS", 0.0)
+    async with in_cluster(account, the_token) as api:
+        his = api.on_behalf("Bearer his")
+        assert (await his.get(LEASES, "a", namespace="n")).metadata.name == "Bearer his"
+        assert (await api.get(LEASES, "a", namespace="n")).metadata.name == "Bearer first"
+
+
+async def test_without_a_header_nobody_is_spoken_for(account):
+    async with in_cluster(account, the_token) as api:
+        with pytest.raises(KubeError, match="nobody is named"):
+            api.on_behalf("")
+
+
+def test_with_a_certificate_of_our_own_nobody_is_spoken_for():
+    official = types.SimpleNamespace(configuration=types.SimpleNamespace(cert_file="/ours.crt"))
+    with pytest.raises(KubeError, match="has a client certificate"):
+        transport.OfKubeconfig(official).on_behalf("Bearer his")
+
+
 async def test_what_is_written_arrives_as_json(account):
     async def handler(request):
         body = await request.json()
@@ -93,3 +115,25 @@ async def test_an_empty_token_is_no_token(account):
 
 def in_cluster_client(account):
     return transport.connect({"KUBERNETES_SERVICE_HOST": "::1"}, account=account)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "there is no such file"),
+        ("", "it is empty"),
+        ("just words", "it holds no fields"),
+        ("- a\n- b", "it holds no fields"),
+        ("current-context: x", "name x in"),
+    ],
+)
+async def test_a_kubeconfig_that_is_none_is_told_without_words_of_our_code(content, says, tmp_path):
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SettingsInvalid, match=says) as raised:
+        async with transport.connect({"KUBECONFIG": str(path)}):
+            pass
+    assert "NoneType" not in str(raised.value)
+    assert str(raised.value).startswith(f"no kubeconfig can be read from {path}: ")
+    assert str(raised.value).endswith("; name one in KUBECONFIG")

@@ -7,14 +7,15 @@ import pytest
 from gpupack_crds.acceptance import Acceptance, parse_acceptance
 from gpupack_crds.errors import AcceptanceInvalid
 from gpupack_crds.gpujob import GpuJobSpec
-from gpupack_crds.gpunode import GpuNodeStatus, Measured, Quarantine
+from gpupack_crds.gpunode import GpuNodeStatus, Maintenance, Measured, Quarantine
 from gpupack_crds.kinds import GpuJob, GpuNode
 from gpupack_crds.names import ACCEPTANCE_NAMESPACE, MAX_JOB_NAME
 from gpupack_operator.decision import acceptance
 from gpupack_operator.decision.fleet import Fleet
 from gpupack_operator.decision.quarantine import MENDED, NEW, Rules, decided
 from gpupack_operator.manifests.acceptance import gpujob, job_name
-from gpupack_operator.quarantines import Quarantines
+from gpupack_operator.metrics import Metrics
+from gpupack_operator.quarantines import MOST_MENDED, Quarantines
 
 PROBATION = 600.0
 SECONDS = 900
@@ -414,7 +415,13 @@ def test_what_the_chart_never_writes_is_refused(text):
 def quarantines(server, build):
     clock = {"now": 0}
     rules = Rules(PROBATION, Acceptance(seconds=SECONDS))
-    made = Quarantines(server.api, reporter="o", rules=rules, now=lambda: build.at(clock["now"]))
+    made = Quarantines(
+        server.api,
+        reporter="o",
+        rules=rules,
+        now=lambda: build.at(clock["now"]),
+        metrics=Metrics(),
+    )
     made.clock = clock
     return made
 
@@ -470,6 +477,57 @@ async def test_a_gpu_that_was_kept_out_is_tried_when_its_gpunode_was_deleted(
     quarantines.clock["now"] = 99
     await quarantines.look()
     assert server.names("PATCH") == [NODE]
+
+
+async def test_what_was_kept_out_is_tried_also_where_a_list_brings_the_news(
+    server, quarantines, build
+):
+    server.put(NODE, {"metadata": {"name": "a", "resourceVersion": "3"}, "spec": {}})
+    ill = Quarantine(gpu="GPU-1", cause="XID 79", since=build.stamp(-5))
+    before = node(device(0), device(1, "Failed"), quarantine=[ill])
+    made_anew = node(device(0), device(1))
+    meta = msgspec.structs.replace(made_anew.metadata, uid="another")
+    made_anew = msgspec.structs.replace(made_anew, metadata=meta)
+    for items in ([before], [], [made_anew]):
+        quarantines.replace(items)
+    await quarantines.look()
+    (entry,) = server.objects[NODE]["spec"]["quarantine"]
+    assert (entry["gpu"], entry["phase"], entry["cause"]) == ("GPU-1", "Acceptance", MENDED)
+
+
+def test_nodes_that_never_come_back_do_not_pile_up(quarantines, build):
+    ill = Quarantine(gpu="GPU-0", cause="XID 79", since=build.stamp(-5))
+    for number in range(MOST_MENDED + 5):
+        gone = node(device(0, "Failed"), quarantine=[ill], name=f"n{number}")
+        quarantines.upsert(gone)
+        quarantines.remove(gone)
+    assert len(quarantines._mended) == MOST_MENDED
+    assert f"n{MOST_MENDED + 4}" in quarantines._mended
+
+
+def in_maintenance(seen, *gpus):
+    entries = (Maintenance(reason="fan", gpus=gpus),)
+    return msgspec.structs.replace(
+        seen, spec=msgspec.structs.replace(seen.spec, maintenance=entries)
+    )
+
+
+@pytest.mark.parametrize("gpus", [(), ("GPU-0",)])
+def test_what_an_administrator_works_on_is_tried_when_that_is_over(build, accepting, gpus):
+    entry, rules = accepting(0), Rules(PROBATION, Acceptance(seconds=SECONDS))
+    seen = in_maintenance(node(device(0), quarantine=[entry]), *gpus)
+    assert acceptance.untried(seen) == ()
+    assert acceptance.measured(seen, {}, rules.acceptance, build.at(SECONDS)) == ()
+    (waits,), again = decided(seen, build.at(SECONDS), rules)
+    assert (waits.phase, waits.since, again) == ("Acceptance", None, None)
+    (begins,), _ = decided(node(device(0), quarantine=[waits]), build.at(5 * SECONDS), rules)
+    assert (begins.phase, begins.since[:19]) == ("Acceptance", build.stamp(5 * SECONDS)[:19])
+
+
+def test_work_on_one_gpu_holds_up_no_other(build, accepting):
+    entries = [accepting(0), accepting(1)]
+    seen = in_maintenance(node(device(0), device(1), quarantine=entries), "GPU-1")
+    assert acceptance.untried(seen) == ("GPU-0",)
 
 
 async def test_a_job_about_nobody_goes_and_one_that_ended_stays_for_its_log(

@@ -5,6 +5,7 @@ import json
 import pytest
 from msgspec import structs
 
+from gpupack.process_setup import Place, place_of
 from gpupack_crds import names
 from gpupack_crds.vendors import Vendor, Vendors
 from gpupack_operator.manifests.affinity import REQUIRED, pinned
@@ -113,6 +114,13 @@ def test_workers_know_where_to_meet(pod_template):
     env = {each["name"]: each.get("value") for each in worker["env"]}
     assert env["GPUPACK_RENDEZVOUS"] == "train-2-0.train.team.svc:29400"
     assert (env["GPUPACK_WORKERS"], env["GPUPACK_PROCESSES_PER_WORKER"]) == ("2", "4")
+
+
+def test_the_python_api_knows_every_worker_by_what_the_pods_of_a_gang_are_told(pod_template):
+    _, worker = pod_template(workers=3, gpus=1)
+    env = {each["name"]: each.get("value") or "2" for each in worker["env"]}
+    names = tuple(f"train-2-{index}.train.team.svc:29400" for index in range(3))
+    assert place_of(env) == Place(names, 2)
 
 
 def test_a_worker_that_is_alone_meets_itself_and_needs_no_name(pod_template):

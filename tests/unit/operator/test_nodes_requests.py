@@ -13,6 +13,7 @@ from gpupack_operator.decision.model import Limits
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
+from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import Bounds, NodesBounds
 from gpupack_operator.nodes_requests import NO_KIND, NodesRequests
 from gpupack_operator.plan_line import Key, PlanLine
@@ -57,6 +58,7 @@ class Cluster:
             preemptions=Preemptions(),
             nodes=self.nodes,
             bounds=NodesBounds(Bounds(between_seconds=0), print),
+            metrics=Metrics(),
         )
         self.reconciler = Reconciler(api, actor, cache, PlanLine(print), Limits(), sources)
 

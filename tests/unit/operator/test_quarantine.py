@@ -6,7 +6,9 @@ import pytest
 
 from gpupack_crds.gpunode import MAX_RELAPSES, Quarantine
 from gpupack_crds.kinds import GpuNode
+from gpupack_crds.mig import MigGpu
 from gpupack_operator.decision.quarantine import Rules, decided, needs_look
+from gpupack_operator.metrics import Metrics
 from gpupack_operator.quarantines import AGAIN_SECONDS, Quarantines, news
 
 PROBATION = 600.0
@@ -113,6 +115,14 @@ def test_of_mig_slices_it_is_the_gpu_that_they_are_part_of(look):
     assert [each.gpu for each in entries] == ["GPU-9"]
 
 
+def test_a_gpu_that_is_cut_into_no_slices_for_now_as_after_a_boot_stays_where_it_is(build):
+    entry = Quarantine(gpu="GPU-9", cause="XID 79", since=build.stamp(0))
+    seen = node("Healthy", quarantine=[entry])
+    cut = msgspec.structs.replace(seen.status, mig_gpus=(MigGpu(gpu="GPU-9"),))
+    uncut = msgspec.structs.replace(seen, status=cut)
+    assert decided(uncut, build.at(9), Rules(PROBATION)) == ((entry,), None)
+
+
 def test_of_an_observed_node_another_plugin_judges_the_gpus(look):
     assert look(0, "Failed", mode="observed") == ((), None)
 
@@ -136,7 +146,11 @@ def test_administrators_are_told_of_each_step(look):
 def quarantines(server, build):
     clock = {"now": 0}
     made = Quarantines(
-        server.api, reporter="o", rules=Rules(PROBATION), now=lambda: build.at(clock["now"])
+        server.api,
+        reporter="o",
+        rules=Rules(PROBATION),
+        now=lambda: build.at(clock["now"]),
+        metrics=Metrics(),
     )
     made.clock = clock
     return made

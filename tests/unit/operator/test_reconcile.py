@@ -14,10 +14,11 @@ from gpupack_operator import pod_admission
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache
 from gpupack_operator.creation_backoff import CreationBackoff
-from gpupack_operator.decision.model import Limits
+from gpupack_operator.decision.model import DeleteJob, Limits
 from gpupack_operator.errors import PlanBusy, PlanUnanswered
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
+from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import Bounds, NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.plan_line import Key, PlanLine
@@ -28,6 +29,7 @@ from gpupack_operator.reconcile import Reconciler, Sources
 KEY = Key("team", "train")
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
 SERVICES = "/api/v1/namespaces/team/services"
+SECRETS = "/api/v1/namespaces/team/secrets"
 GPUJOB = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/train"
 PREDECESSOR_S = {
     "ownerReferences": [{"kind": "GPUJob", "name": "train", "uid": "old", "controller": True}]
@@ -67,10 +69,11 @@ class Scene:
         nodes = "abcd"[:workers]
         self.plan = PlanResponse(placement=build.placement(*nodes), expires_seconds=10)
         self.plans = Plans(self.plan)
-        defaults = PodDefaults(workload_image="x")
+        defaults = PodDefaults(workload_image="x", launcher_image="x")
         actor = Actor(
             server.api, self.plans, defaults=defaults, reporter="me", provisioning=provisioning
         )
+        self.actor = actor
         fence = Fence(server.api, namespace="gpupack-system")
         sources = Sources(
             fence=fence,
@@ -78,6 +81,7 @@ class Scene:
             preemptions=Preemptions(),
             nodes=NodesRequests(server.api, provisioning, actor.template),
             bounds=NodesBounds(Bounds(between_seconds=0), self.woken.append),
+            metrics=Metrics(),
         )
         self.reconciler = Reconciler(server.api, actor, self.cache, self.line, Limits(), sources)
 
@@ -124,6 +128,47 @@ async def test_places_are_written_before_anything_is_created(gang):
 async def test_a_worker_that_is_alone_has_no_service(scene):
     await scene.reconcile()
     assert [path for _, path in scene.server.writes if "/events" not in path][1:] == [JOBS]
+
+
+@pytest.fixture
+def ranks(server, build):
+    """A scene of two workers whose processes are mpirun's."""
+    scene = Scene(server, build, workers=2)
+    scene.body["spec"] |= {"workload": {"name": "mpi"}, "distributed": {"backend": "mpi"}}
+    scene.restart()
+    return scene
+
+
+KEY_OF_THE_FIRST = f"{SECRETS}/gpupack-mpi-uid-of-train-1"
+
+
+async def test_the_key_of_ranks_is_there_before_their_job(ranks):
+    await ranks.reconcile()
+    made = [path for _, path in ranks.server.writes if "/events" not in path]
+    assert made[1:] == [SERVICES, SECRETS, JOBS]
+
+
+async def test_a_key_that_an_earlier_pass_has_made_stays(ranks):
+    ranks.server.put(KEY_OF_THE_FIRST, {"metadata": {"name": "key"}, "data": {"key": "x"}})
+    await ranks.reconcile()
+    assert ranks.server.objects[KEY_OF_THE_FIRST]["data"] == {"key": "x"}
+    assert f"{JOBS}/train-1" in ranks.server.objects
+
+
+async def test_ranks_wait_for_a_namespace_that_takes_no_secrets(ranks):
+    ranks.server.refuse["secrets"] = (403, "Forbidden", "exceeded quota: none")
+    await ranks.reconcile()
+    (attempt,) = ranks.status["attempts"]
+    assert (attempt["reason"], attempt["outcome"]) == ("CreationForbidden", "Infrastructure")
+    assert f"{JOBS}/train-1" not in ranks.server.objects
+
+
+async def test_the_key_goes_with_the_job_of_its_attempt(ranks):
+    await ranks.reconcile()
+    job = ranks.server.objects[f"{JOBS}/train-1"]
+    seen = ranks.cache.gpujob(KEY)
+    await ranks.actor.act(seen, DeleteJob(name="train-1", uid=job["metadata"].get("uid", "")))
+    assert ranks.server.names("DELETE") == [f"{JOBS}/train-1", KEY_OF_THE_FIRST]
 
 
 async def test_the_whole_template_reaches_the_job(scene):

@@ -1,35 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import contextlib
-import socket
 
 import aiohttp
 import pytest
 from fake_api import ApiServer, connected
+from scraping import answer, metrics_environ
 
 from gpupack_operator import service
 from gpupack_operator.settings import Settings
 
 
-@pytest.fixture
-def port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
-
-
-async def metrics(port, *, until):
+async def metrics(port, folder, *, until):
     """What the operator counts, as soon as a line stands there."""
-    async with asyncio.timeout(30), aiohttp.ClientSession() as http:
+    async with asyncio.timeout(30):
         while True:
             with contextlib.suppress(aiohttp.ClientError):
-                async with http.get(f"http://127.0.0.1:{port}/metrics") as response:
-                    text = await response.text()
-                    if until in text:
-                        return text
+                text = (await answer(port, folder))[1]
+                if until in text:
+                    return text
             await asyncio.sleep(0.05)
 
 
-async def test_a_leader_counts_what_none_of_its_watches_could_read(monkeypatch, tmp_path, port):
+async def test_a_leader_counts_what_none_of_its_watches_could_read(monkeypatch, tmp_path):
+    shown, port = metrics_environ(tmp_path)
     server = ApiServer()
     server.put("/apis/batch/v1/namespaces/team/jobs/odd", {"metadata": {"name": 7}})
     stop = asyncio.Event()
@@ -41,10 +35,11 @@ async def test_a_leader_counts_what_none_of_its_watches_could_read(monkeypatch, 
             "POD_NAME": "operator-0",
             "GPUPACK_WORKLOAD_IMAGE": "gpupack/workloads:1",
             "GPUPACK_HEARTBEAT_FILE": str(tmp_path / "alive"),
-            "GPUPACK_METRICS_PORT": str(port),
-        }
+        } | shown
         serving = asyncio.create_task(service.serve(Settings.from_environ(environ), environ))
-        text = await metrics(port, until='gpupack_unreadable_objects_total{kind="jobs"} 1.0')
+        line = 'gpupack_unreadable_objects_total{kind="jobs"} 1.0'
+        text = await metrics(port, tmp_path, until=line)
+        assert "gpupack_operator_leading 1.0" in text
         for kind in ("gpujobs", "pods"):
             assert f'gpupack_unreadable_objects_total{{kind="{kind}"}} 0.0' in text
         stop.set()

@@ -456,6 +456,34 @@ def elastic(*workers, resized="", attempts=("",), **more):
     )
 
 
+def grown(*places, workers, at, judge):
+    """A gang that began at 56, by then on these nodes."""
+    seen = elastic(*range(workers), resized="GangGrew", **on(*places))
+    judge.job(attempts_of(seen, SeenAttempt(1, 56.0)), at)
+
+
+def test_who_grows_into_a_node_after_its_maintenance_is_no_violation(judge):
+    judge.service.out(judge.service.ask("n", "Never", 50), 50)
+    grown("m", workers=2, at=57, judge=judge)
+    judge.service.back("n", 70)
+    grown("m", "n", workers=3, at=75, judge=judge)
+    assert judge.violations == {}
+
+
+def test_a_gang_first_seen_long_after_it_began_may_have_grown(judge):
+    judge.service.out(judge.service.ask("n", "Never", 50), 50)
+    judge.service.back("n", 70)
+    grown("m", "n", workers=3, at=75, judge=judge)
+    assert judge.violations == {}
+
+
+def test_a_gang_that_grows_into_a_node_in_maintenance_is_seen(judge):
+    judge.service.out(judge.service.ask("n", "Never", 50), 50)
+    grown("m", workers=2, at=57, judge=judge)
+    grown("m", "n", workers=3, at=65, judge=judge)
+    assert "was let in on n, which was out of service for 15 s" in wrong(judge)
+
+
 def test_a_gang_that_grows_and_shrinks_for_somebody_is_no_violation(judge):
     judge.job(elastic(0, 1), 0)
     judge.job(elastic(0, 1, 2, 3, resized="GangGrew"), 1)

@@ -16,18 +16,18 @@ import gpupack_core as core
 from gpupack_crds.devices import decode_devices
 from gpupack_crds.kinds import GpuNode
 from gpupack_devcluster import kwok
-from gpupack_extender import pod_ask
 from gpupack_extender.binding import annotations
 from gpupack_extender.filtering import Filter
-from gpupack_extender.ledger.ledger import Ledger, Outcome
-from gpupack_extender.policies import Policies
-from gpupack_extender.queueing.admissions import Admissions
-from gpupack_extender.queueing.hears import Hears
-from gpupack_extender.queueing.quotas import QuotaStores
-from gpupack_extender.queueing.turns import Turns
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Settings
 from gpupack_kube import objects
+from gpupack_scheduling.asks import pod_ask
+from gpupack_scheduling.ledger.ledger import Ledger, Outcome
+from gpupack_scheduling.policies import Policies
+from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_scheduling.queueing.hears import Hears
+from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.turns import Turns
 
 FLEET = fleet(1)
 JOBS = drawn_jobs(seed=7, arrivals=150, shapes=FLEET.values())

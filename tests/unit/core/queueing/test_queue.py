@@ -145,6 +145,17 @@ def test_the_cycle_says_when_time_alone_makes_a_decision_due():
     assert world.log == ["mine stops guest", "mine starts"]
 
 
+def test_who_has_had_its_gpus_by_another_job_before_is_protected_no_longer_for_that():
+    world = World(
+        node("n1", 1),
+        quotas=[quota("owner", 1)],
+        rules=with_rules(preemption=Preemption(min_runtime=60), keep_room_after=inf),
+    )
+    world.now = 50.0
+    world.runs("guest", "n1/0", "guest", held_since=0.0).submit("mine", 1, "owner").decide(at=60)
+    assert world.log == ["mine stops guest", "mine starts"]
+
+
 def test_a_cohort_has_its_own_minimum_run_time():
     world = World(
         node("n1", 2),

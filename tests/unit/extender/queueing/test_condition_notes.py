@@ -7,14 +7,10 @@ from extender_builders import pod, whole
 
 from gpupack_crds import names
 from gpupack_crds.gpucohort import IdlePods
-from gpupack_extender.queueing.condition_notes import (
-    AGAIN_SECONDS,
-    IDLE,
-    MOST_WRITES,
-    ConditionNotes,
-)
-from gpupack_extender.queueing.idling import IdlePod
+from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, MOST_WRITES, ConditionNotes
 from gpupack_kube.events import EventWriter, Reporter
+from gpupack_scheduling.queueing.conditions import IDLE
+from gpupack_scheduling.queueing.idling import IdlePod
 
 RULE = IdlePods(after_seconds=600, reclaim="OptedIn")
 

@@ -4,8 +4,9 @@
 import pytest
 
 from gpupack_extender.queueing import evictions
-from gpupack_extender.queueing.evictions import Eviction, Evictions
+from gpupack_extender.queueing.evictions import Evictions
 from gpupack_kube.events import EventWriter, Reporter
+from gpupack_scheduling.queueing.eviction import Eviction
 
 
 def eviction(name="web"):

@@ -8,9 +8,9 @@ from extender_builders import gated, whole
 
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import Preemption, Victims
-from gpupack_extender.ledger import claims
 from gpupack_extender.queueing import gates
 from gpupack_extender.queueing.gates import Gates
+from gpupack_scheduling.ledger import claims
 
 
 @pytest.fixture

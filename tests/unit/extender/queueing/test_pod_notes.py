@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from extender_builders import gated
 
-from gpupack_extender.queueing import let_in
 from gpupack_extender.queueing.pod_notes import FIRST_SECONDS, PodNotes
-from gpupack_extender.queueing.settings import QueueSettings
+from gpupack_scheduling.queueing import let_in
+from gpupack_scheduling.queueing.settings import QueueSettings
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from gpupack_workloads.errors import BadArgument
     ("arguments", "message"),
     [
         (["--size", "0"], "'--size': 0 is not in the range"),
-        (["--dimension", "80"], "'80' is not one of '64', '128'"),
+        (["--dimension", "80"], "'80' is not one of '64', '96', '128', '192', '256'"),
+        (["--layout", "padded"], "'padded' is not one of 'dense', 'varlen', 'paged'"),
+        (["--page-tokens", "0"], "'--page-tokens': 0 is not in the range"),
         (["--heads", "6", "--kv-heads", "4"], "6 heads cannot share 4 key heads evenly"),
         (["--dtype", "float64"], "'float64' is not one of"),
     ],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of matmul, vector-add, softmax and gemm are judged before torch is imported."""
+"""Arguments of kernels' workloads and of matmul are judged before torch is imported."""
 
 import sys
 
@@ -7,7 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from gpupack_workloads.cli import main
+from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.gemm.options import ragged, sizes, types
+from gpupack_workloads.llm_kernels import CPU_SIZES, GPU_SIZES, LlmOptions, sizes_for
 from gpupack_workloads.softmax.options import lengths
 
 
@@ -26,6 +28,12 @@ from gpupack_workloads.softmax.options import lengths
         (["gemm", "--size", "0"], "0 is not in the range"),
         (["gemm", "--dtype", "int8"], "'int8' is not one of"),
         (["gemm", "4096"], "unexpected extra argument"),
+        (["llm-kernels", "--size", "0"], "0 is not in the range"),
+        (["llm-kernels", "--kernel", "gelu"], "'gelu' is not one of"),
+        (["llm-kernels", "--dtype", "int8"], "'int8' is not one of"),
+        (["llm-kernels", "--hidden", "70000"], "70000 is not in the range"),
+        (["llm-kernels", "--head", "1"], "1 is not in the range"),
+        (["llm-kernels", "--vocabulary", "1"], "1 is not in the range"),
     ],
 )
 def test_what_cannot_be_served_ends_with_status_2_and_says_why(arguments, message):
@@ -50,3 +58,24 @@ def test_gemm_takes_one_size_and_type_or_what_suits_the_device():
 def test_a_ragged_product_has_no_side_that_divides_by_anything_useful():
     assert ragged(4096) == (4095, 4097, 4099)
     assert ragged(1) == (1, 2, 4)
+
+
+def test_llm_kernels_have_the_sizes_of_llama_3_8b_unless_told_and_small_ones_without_a_gpu():
+    assert sizes_for(LlmOptions(), simulated=True) == CPU_SIZES
+    usual = sizes_for(LlmOptions(), simulated=False)
+    assert (usual, usual.tokens, usual.vocabulary) == (GPU_SIZES, 8192, 128256)
+    given = sizes_for(LlmOptions(size=9, head=64, dtype="float16"), simulated=False)
+    assert (given.tokens, given.head, given.dtype) == (9, 64, "float16")
+    assert given.hidden == GPU_SIZES.hidden
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (LlmOptions(head=33), "--head 33 is odd"),
+        (LlmOptions(dtype="bfloat16"), "--dtype bfloat16 needs a GPU"),
+    ],
+)
+def test_llm_kernels_refuse_what_no_kernel_computes(options, message):
+    with pytest.raises(BadArgument, match=message):
+        sizes_for(options, simulated=True)

@@ -49,3 +49,11 @@ def test_every_rank_makes_the_whole_network_before_it_is_cut():
 def test_a_single_compared_step_needs_no_moments_in_its_forward_pass():
     plan = plan_for(TransformerOptions(check_steps=1), ranks=1, simulated=False)
     assert checking_bytes(plan, 1) < checking_bytes(replace(plan, check_steps=2), 1)
+
+
+def test_a_loss_straight_from_the_head_needs_no_logits_but_where_the_head_is_cut():
+    logits = 24576 * 32768 * 2 / MIB
+    assert need() - need(kernels="all") > logits
+    for parallel in ("tp", "pp"):
+        spread = {"ranks": 4, "parallel": parallel}
+        assert need(**spread, kernels="all") == need(**spread)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions of `what-if`, and what then became of the job that was asked about."""
+
+import dataclasses
+import random
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import httpx
+from followed import Followed
+from harness import Kube
+from manifests import Judged, Manifest, Share
+
+from gpupack_crds.kinds import GpuJob
+from gpupack_crds.placement import by_worker
+
+MOST_JOBS = 8
+"""In the namespace at a time; together they ask for more GPUs than there are."""
+HELD_SECONDS = 3600
+NEVER = "it would not fit on the empty cluster either"
+CALM_SECONDS = 0.8
+SEARCH_SECONDS = 6.0
+"""The extender seeks victims for jobs of one shape, and foresees rooms, every 5 s."""
+LEARNING_SECONDS = 10.0
+"""Until extender and API both decide by a mix of requests that was learned anew."""
+PASSING = {
+    "",
+    "Next",
+    "Queued",
+    "Restarting",
+    "SchedulerUnavailable",
+    "VictimsEnd",
+    "WorkersRemain",
+}
+"""Reasons of one that waits and whose state is about to change."""
+SHARES = (Share(30, 8192), Share(50, 16_384))
+
+
+class Place(NamedTuple):
+    """Of one worker: its node, and UUID and percent of each device."""
+
+    node: str
+    devices: tuple[tuple[str, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fate:
+    """What becomes of a job, as it was told or as it came.
+
+    Attributes:
+        outcome: Starts, Waits or Never.
+        reason: why it does not start; empty where it does.
+        places: of its workers.
+        position: among those who wait.
+        stopped: jobs that are stopped for it.
+    """
+
+    outcome: str
+    reason: str = ""
+    places: tuple[Place, ...] = ()
+    position: int | None = None
+    stopped: frozenset[str] = frozenset()
+
+
+def drawn(judged: Judged, name: str, chance: random.Random) -> Manifest:
+    """A job that holds what it gets; one of twenty is too large for the cluster."""
+    if chance.random() < 1 / 20:
+        size: dict[str, Any] = {"workers": 40, "gpus": 8}
+    elif chance.random() < 1 / 4:
+        size = {"workers": chance.choice((1, 1, 2, 3)), "share": chance.choice(SHARES)}
+    else:
+        size = {"workers": chance.choice((1, 1, 1, 2)), "gpus": chance.choice((2, 4, 4, 8, 8))}
+    return judged.job(name, seconds=HELD_SECONDS, priority=chance.choice((0, 0, -10)), **size)
+
+
+@dataclasses.dataclass
+class Asker:
+    """A tenant with an empty namespace.
+
+    Attributes:
+        api: the REST API, called with his token.
+        followed: his namespace.
+        late: what came at first, where it was not what was told.
+    """
+
+    kube: Kube
+    api: httpx.Client
+    followed: Followed
+    late: list[Fate] = dataclasses.field(default_factory=list)
+    _learned: str = ""
+
+    def thin_out(self, chance: random.Random) -> None:
+        """Some jobs end, so that others come in."""
+        names = sorted(self.followed.jobs())
+        fewest = max(len(names) - MOST_JOBS, 0)
+        ending = chance.sample(names, max(fewest, min(len(names), chance.choice((0, 0, 1, 2)))))
+        if ending:
+            self.kube.delete("gpujob", *ending, "--wait=false")
+        self._at_rest(but=ending)
+
+    def told(self, job: Manifest) -> Fate:
+        """What `what-if` says."""
+        body = {"namespace": self.kube.namespace, "job": job["spec"]}
+        answer = self.api.post("what-if", json=body, timeout=30)
+        assert answer.status_code == 200, answer.text
+        found = answer.json()
+        assert found["instead_of_hidden"] == 0, found
+        return Fate(
+            found["outcome"],
+            "" if found["workers"] else found["reason"],
+            tuple(
+                Place(each["node"], tuple((d["uuid"], d["percent"]) for d in each["devices"]))
+                for each in found["workers"]
+            ),
+            found["position"],
+            frozenset(each["name"] for each in found["instead_of"]),
+        )
+
+    def came(self, job: Manifest, expected: Fate) -> Fate:
+        """Submit it, and see; what is not as `expected` at once may be so by the next search."""
+        name, before = job["metadata"]["name"], self._attempts()
+        self.kube.submit(job)
+        self._at_rest(with_=name)
+        found = self._fate(name, before)
+        if found == expected:
+            return found
+        self.late.append(found)
+        self._at_rest(with_=name, calm=SEARCH_SECONDS)
+        return self._fate(name, before)
+
+    def learned(self) -> str:
+        """The mix of requests that policies go by; of a new one all take notice at their time."""
+        found = self.kube.insist(
+            "get", "gpucohort", "cluster", "--ignore-not-found", "-o", "jsonpath={.status.outlook}"
+        )
+        if found != self._learned:
+            time.sleep(LEARNING_SECONDS)
+        self._learned = found
+        return found
+
+    def _fate(self, name: str, before: Mapping[str, int | None]) -> Fate:
+        """Of a job, where the others were in these attempts."""
+        jobs = self.followed.jobs()
+        status = jobs[name].status
+        if status.phase == "Running":
+            ended = {other for other, number in before.items() if _attempt(jobs[other]) != number}
+            places = tuple(
+                Place(each.node, tuple((d.uuid, d.percent) for d in each.devices))
+                for each in by_worker(status.placement)
+            )
+            return Fate("Starts", places=places, stopped=frozenset(ended))
+        explained = self.api.get(f"jobs/{self.kube.namespace}/{name}/explain", timeout=30).json()
+        outcome = "Never" if NEVER in status.message else "Waits"
+        return Fate(outcome, status.reason, position=explained["position"])
+
+    def _at_rest(
+        self, *, with_: str = "", but: Collection[str] = (), calm: float = CALM_SECONDS
+    ) -> None:
+        """Each job runs or has been told why not, and nothing ends or changes."""
+
+        def rests() -> bool:
+            jobs, pods = self.followed.jobs(), self.followed.pods()
+            is_there = with_ in jobs if with_ else not jobs.keys() & set(but)
+            ending = any(pod.metadata.deletion_timestamp for pod in pods)
+            ends = ending or self.followed.lingering()
+            return is_there and not ends and all(map(_rests, jobs.values()))
+
+        self.followed.wait(rests, seconds=90, calm=calm, what="the queue is at rest")
+
+    def _attempts(self) -> dict[str, int | None]:
+        """Of those who run."""
+        jobs = self.followed.jobs().items()
+        return {name: _attempt(job) for name, job in jobs if job.status.phase == "Running"}
+
+
+def _attempt(job: GpuJob) -> int | None:
+    return job.status.attempt if job.status.phase == "Running" else None
+
+
+def _rests(job: GpuJob) -> bool:
+    """One that is Admitted is on its way, and so is one that waits for its turn or for others."""
+    status = job.status
+    if job.metadata.deletion_timestamp is not None:
+        return False
+    return status.phase == "Running" or (status.phase == "Pending" and status.reason not in PASSING)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This machine's backend in other processes, as other users of the machine are.
+
+Each is forked from one that has the library loaded: a new interpreter takes half a second to. It
+holds what it was asked to, says on a pipe what that is, and lives until its pipe is closed.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import warnings
+
+from gpupack import NotEnoughGpus, SimulatedGpuWarning, TrainingGPUConfig, open_manager
+from gpupack.config import GpuConfig, ThisMachineConfig
+
+GPUS = "8xH100"
+
+_ends = set()
+"""Of the pipes by which others are told to end: a child that keeps one keeps that one alive."""
+
+
+def manager(folder, gpus=GPUS, **settings):
+    """Of this machine with simulated GPUs."""
+    here = ThisMachineConfig(folder=str(folder), simulated_gpus=gpus)
+    config = GpuConfig(this_machine=here, backend="this-machine", **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SimulatedGpuWarning)
+        return open_manager(config, environ={})
+
+
+class Holder:
+    """A process of its own that holds GPUs; `held` are their UUIDs, None: it was refused.
+
+    Args:
+        folder: of the ledger.
+        timeout_seconds: for which it waits for them.
+        user: as whom it runs; None: as this process.
+        told: wait until it has said what it holds.
+        asked: of TrainingGPUConfig.
+    """
+
+    def __init__(self, folder, *, timeout_seconds=0.0, user=None, told=True, **asked):
+        self._says, says = os.pipe()
+        lives, self._lives = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._says)
+            for each in (self._lives, *_ends):
+                os.close(each)
+            _run(_hold, folder, asked, timeout_seconds, user, says, lives)
+        os.close(says)
+        os.close(lives)
+        _ends.add(self._lives)
+        self.held, self.refused = None, ""
+        if told:
+            self.wait()
+
+    def wait(self):
+        """Until it has said what it holds."""
+        with os.fdopen(self._says) as said:
+            answer = json.loads(said.readline() or '{"refused": "it died"}')
+        self.held, self.refused = answer.get("held"), answer.get("refused", "")
+        return self
+
+    def kill(self, how=signal.SIGKILL):
+        os.kill(self.pid, how)
+        os.waitpid(self.pid, 0)
+        self._close()
+
+    def end(self):
+        """By itself: it gives back what it holds."""
+        self._close()
+        os.waitpid(self.pid, 0)
+
+    def _close(self):
+        _ends.remove(self._lives)
+        os.close(self._lives)
+
+
+def in_child(work):
+    """What a forked child answers: text of whatever `work` returns."""
+    says, answer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _run(lambda: os.write(answer, str(work()).encode()))
+    os.close(answer)
+    with os.fdopen(says) as said:
+        text = said.read()
+    os.waitpid(pid, 0)
+    return text
+
+
+def _run(work, *arguments):
+    """In a child: whatever happens, nothing of pytest's runs here."""
+    status = 1
+    try:
+        work(*arguments)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _hold(folder, asked, timeout_seconds, user, says, lives):
+    if user is not None:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+    here = manager(folder)
+    try:
+        gpus = here.allocate_gpu_resources(
+            TrainingGPUConfig(**asked), timeout_seconds=timeout_seconds
+        )
+        answer = {"held": list(gpus.device_uuids)}
+    except NotEnoughGpus as error:
+        answer = {"refused": str(error)}
+    os.write(says, json.dumps(answer).encode() + b"\n")
+    os.close(says)
+    with contextlib.suppress(OSError):
+        os.read(lives, 1)
+    here.close()

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles and places are those that an H200's driver told with MIG off; cutting is made up.
+
+No GPU could be cut where these were written.
+"""
+
+import json
+import pathlib
+
+import pytest
+from fake_nvml import FakeNvml, gpu, mig_slice
+
+from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory import mig_cutting
+from gpupack_agent.inventory.layout import Place, Profile
+from gpupack_agent.inventory.mig import slices
+from gpupack_core import MiB, mig
+
+RECORDING = pathlib.Path(__file__).parent / "recordings/h200_mig_profiles.json"
+TOLD = json.loads(RECORDING.read_text())["profiles"]
+PROFILES = {each["kind"]: (each["id"], each["name"].removeprefix("MIG ")) for each in TOLD}
+PLACES = {
+    each["id"]: (each["places"][0][1], [start for start, _ in each["places"]]) for each in TOLD
+}
+MOST = {each["id"]: each["instances"] for each in TOLD}
+
+
+def in_mig_mode(*there, **facts):
+    return gpu(
+        0,
+        mig=1,
+        slices=list(there),
+        profiles=PROFILES,
+        places=PLACES,
+        most=MOST,
+        **({"pids": []} | facts),
+    )
+
+
+def layout(nvml, one):
+    return {(each.profile, each.start) for each in slices(nvml, one)}
+
+
+def test_what_a_gpu_can_be_cut_into_is_what_the_driver_tells():
+    one = in_mig_mode()
+    found = mig_cutting.profiles(FakeNvml(one), one)
+    assert found["2g.35gb"] == Profile(number=14, size=2, starts=(0, 2, 4), most=3)
+    assert found["1g.18gb+me"].most == 1
+
+
+def test_the_drivers_rules_are_those_of_the_table_that_placement_goes_by():
+    one = in_mig_mode()
+    told = mig_cutting.profiles(FakeNvml(one), one)
+    known = mig.family_of(MiB(one["mib"]))
+    assert {name: (each.size, each.starts) for name, each in told.items()} == {
+        name: (rule.size, rule.starts) for name, rule in known.profiles.items()
+    }
+
+
+def test_slices_take_the_place_of_those_that_there_were():
+    one = in_mig_mode(mig_slice("MIG-1", at=(0, 1)), mig_slice("MIG-2", gi=2, at=(1, 1)))
+    nvml = FakeNvml(one)
+    mig_cutting.cut(nvml, one, [Place("3g.71gb", 4, 4), Place("2g.35gb", 0, 2)])
+    assert layout(nvml, one) == {("3g.71gb", 4), ("2g.35gb", 0)}
+    assert all(whole == part for whole, part in (each["compute"] for each in one["slices"]))
+
+
+def test_a_gpu_can_be_left_without_slices():
+    one = in_mig_mode(mig_slice("MIG-1"))
+    nvml = FakeNvml(one)
+    mig_cutting.cut(nvml, one, [])
+    assert slices(nvml, one) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "places", "text"),
+    [
+        ({"pids": [7]}, [Place("2g.35gb", 0, 2)], "processes use the GPU: 7"),
+        ({}, [Place("7g.80gb", 0, 8)], "the GPU has no MIG profile 7g.80gb"),
+    ],
+)
+def test_what_is_refused_changes_nothing(facts, places, text):
+    one = in_mig_mode(mig_slice("MIG-1", at=(3, 1)), **facts)
+    nvml = FakeNvml(one)
+    with pytest.raises(InventoryUnavailable, match=text):
+        mig_cutting.cut(nvml, one, places)
+    assert layout(nvml, one) == {("1g.18gb", 3)}
+
+
+def test_a_slice_that_the_driver_holds_stays():
+    held = mig_slice("MIG-1") | {"held": True}
+    one = in_mig_mode(held)
+    with pytest.raises(FakeNvml.NVMLError, match="In use"):
+        mig_cutting.cut(FakeNvml(one), one, [Place("2g.35gb", 0, 2)])
+    assert one["slices"] == [held]

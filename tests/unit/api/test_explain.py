@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+import pytest
+from extender_builders import job as placed_job
+
+from gpupack_api.shown_job import ShownJob
+from gpupack_scheduling.asks import gang_ask
+from gpupack_scheduling.queueing.capacity import MOST_KINDS
+from gpupack_scheduling.queueing.onlooker import MOST_TRIED
+
+
+@pytest.fixture
+def full(model):
+    """Another namespace's jobs run on all GPUs of both nodes."""
+    for name in ("a", "b"):
+        shown = placed_job(
+            f"on-{name}",
+            attempt=1,
+            phase="Running",
+            placed=[(name, (0, 1, 2, 3))],
+            namespace="other",
+        )
+        built = msgspec.to_builtins(shown)
+        model.jobs.upsert(msgspec.json.decode(msgspec.json.encode(built), type=ShownJob))
+
+
+@pytest.fixture
+def explain(call):
+    async def asked(name, namespace="team", *, user="tenant"):
+        found = await call(f"jobs/{namespace}/{name}/explain", user=user)
+        assert found.status == 200, found.body
+        return found.body
+
+    return asked
+
+
+async def test_a_job_that_waits_is_told_its_place_and_what_would_help(explain, full, job):
+    job("first", spec={"gpus": 4})
+    job("second", spec={"gpus": 4})
+    found = await explain("second")
+    assert (found["phase"], found["reason"]) == ("Pending", "TooFewFreeGpus")
+    assert (found["position"], found["waiting"]) == (2, 2)
+    assert found["ahead"] == [{"namespace": "team", "name": "first"}]
+    assert found["fits_now"] is False
+    assert "0 of 2 nodes fit" in found["message"]
+
+
+async def test_jobs_of_namespaces_that_the_caller_may_not_see_are_counted_alone(explain, full, job):
+    for name in ("x", "y"):
+        job(name, namespace="aside", spec={"gpus": 4})
+    job("mine", spec={"gpus": 4})
+    found = await explain("mine")
+    assert (found["ahead"], found["ahead_hidden"]) == ([], 2)
+    seen = await explain("mine", user="admin")
+    assert [each["name"] for each in seen["ahead"]] == ["x", "y"]
+
+
+async def test_what_keeps_a_job_from_room_is_its_turn(explain, model, full, job):
+    job("first", spec={"gpus": 4})
+    job("small", spec={"gpus": 1})
+    model.jobs.remove(model.jobs.by_key["other", "on-a"])
+    found = await explain("first")
+    assert found["fits_now"] is True
+    assert found["reason"] == "Next"
+
+
+@pytest.mark.parametrize("reason", ["CreationForbidden", "PriorityClassMissing"])
+async def test_a_job_that_is_not_in_the_queue_says_what_its_status_says(explain, job, reason):
+    job("odd", reason=reason, message="see to it")
+    found = await explain("odd")
+    assert (found["reason"], found["message"]) == (reason, "see to it")
+    assert (found["position"], found["fits_now"]) == (None, None)
+
+
+async def test_a_job_that_runs_waits_for_nothing(explain, full, job):
+    found = await explain("on-a", namespace="other", user="admin")
+    assert (found["phase"], found["position"], found["would_help"]) == ("Running", None, [])
+
+
+async def test_there_is_no_explanation_of_a_job_that_there_is_not(call):
+    found = await call("jobs/team/none/explain", user="tenant")
+    assert found.status == 404
+
+
+async def test_a_tenant_is_told_nothing_of_anothers_job(call, job):
+    job("theirs", namespace="other")
+    found = await call("jobs/other/theirs/explain", user="tenant")
+    assert found.status == 403
+
+
+def test_who_has_no_room_in_the_queue_is_tried_a_few_at_a_time_and_comes_in(
+    model, job, monkeypatch
+):
+    for number in range(MOST_KINDS + 100):
+        job(f"j-{number:03}", spec={"gpus": 1, "workers": number + 1})
+    model.onlooker.follow()
+    queue = model.onlooker.admissions.queue
+    assert len(queue) == MOST_KINDS
+    tried = []
+
+    def asked(shown, *given, of=gang_ask.of_placed):
+        tried.append(shown.metadata.name)
+        return of(shown, *given)
+
+    monkeypatch.setattr(gang_ask, "of_placed", asked)
+    model.onlooker.follow()
+    assert len(tried) == MOST_TRIED
+    for number in range(MOST_KINDS):
+        model.jobs.remove(model.jobs.by_key["team", f"j-{number:03}"])
+    rounds = -(-100 // MOST_TRIED) + 1
+    for _ in range(rounds):
+        model.onlooker.follow()
+    assert len(queue) == MOST_KINDS
+    assert len(tried) <= (rounds + 1) * MOST_TRIED

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extender and the REST API are shown the same objects; what this tells, that one does.
+
+Both work out for whom room is kept, each at its own time. Where that rests on jobs of unknown
+duration it stands for REVISED_AFTER, and until then they may differ: questions are further apart.
+"""
+
+import datetime as dt
+import random
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from extender_builders import World, gpu_node, node
+
+from gpupack_api.read_model import ReadModel
+from gpupack_api.settings import Settings
+from gpupack_api.shown_job import ShownJob
+from gpupack_core.queueing.foresight import REVISED_AFTER
+from gpupack_crds.placement import by_worker
+from gpupack_crds.plan import PlanRefusal
+from gpupack_scheduling.ledger.ledger import Ledger
+
+NODES = ("a", "b", "c", "d", "e")
+QUESTIONS = 25
+SHARE = {"percent": 30, "memory": "8Gi"}
+FORTY_SHARES = {"workers": 40, "share": SHARE}
+
+
+class Place(NamedTuple):
+    """Of one worker."""
+
+    node: str
+    devices: tuple[tuple[str, int], ...]
+
+
+class Made(NamedTuple):
+    """A GPUJob's spec, and when it was made in seconds since the epoch."""
+
+    spec: dict[str, Any]
+    at: float
+
+
+class Fate(NamedTuple):
+    """Where its workers are, or why it waits; who is stopped for it."""
+
+    places: tuple[Place, ...] = ()
+    reason: str = ""
+    position: int | None = None
+    stopped: frozenset[str] = frozenset()
+
+
+class Both:
+    """A tenant's jobs, by the names of those that run and of those that wait."""
+
+    def __init__(self, world, model, call):
+        self.world, self.model, self.call = world, model, call
+        self.running: dict[str, tuple[Place, ...]] = {}
+        self.waiting: list[str] = []
+        self.made: dict[str, Made] = {}
+        for name in NODES:
+            for ledger in (world.ledger, model.ledger):
+                ledger.nodes.upsert(node(name))
+                ledger.gpus.upsert(gpu_node(name))
+
+    async def told(self, spec):
+        """What the API says of one that would be made now."""
+        body = {"namespace": "team", "job": spec}
+        found = (await self.call("what-if", user="tenant", body=body)).body
+        places = tuple(
+            Place(each["node"], tuple((d["uuid"], d["percent"]) for d in each["devices"]))
+            for each in found["workers"]
+        )
+        stopped = frozenset(each["name"] for each in found["instead_of"])
+        return Fate(places, "" if places else found["reason"], found["position"], stopped)
+
+    def came(self, name, spec):
+        """It is made, and its operator asks the extender."""
+        self.made[name] = Made(spec, self.world.now)
+        self.waiting.append(name)
+        self._show(name)
+        self.settle()
+        if name in self.running:
+            return Fate(self.running[name])
+        answer = self._ask(name)
+        if answer.preemption is None:
+            return Fate(reason=answer.reason, position=answer.position)
+        self.end(name)
+        attempts = [each for one in answer.preemption.victims for each in one.attempts]
+        names = (each.partition("/")[0].removeprefix("uid-") for each in attempts)
+        return Fate(_places(answer.preemption), stopped=frozenset(names))
+
+    def end(self, name):
+        """One has ended, or is withdrawn; whoever now can comes in."""
+        if name in self.running:
+            del self.running[name]
+            self._show(name, phase="Succeeded", attempt=1)
+        else:
+            self.waiting.remove(name)
+            shown = self._shown(name)
+            self.world.ledger.jobs.remove(shown)
+            self.model.jobs.remove(shown)
+        self.settle()
+
+    def settle(self):
+        """Whoever now can comes in: cycles follow each other until two decide nothing."""
+        idle = 0
+        while idle < 2:
+            self.world.decide()
+            came = [each for each in list(self.waiting) if self._comes_in(each)]
+            idle = 0 if came else idle + 1
+
+    def _comes_in(self, name):
+        answer = self._ask(name)
+        if isinstance(answer, PlanRefusal):
+            return False
+        self._run(name, answer)
+        return True
+
+    def _ask(self, name):
+        return self.world.asks(name, submitted=self.made[name].at, **self.made[name].spec)
+
+    def _run(self, name, plan):
+        now = _moment(self.world.now)
+        self._show(
+            name,
+            phase="Running",
+            attempt=1,
+            placement=msgspec.to_builtins(plan.placement),
+            startedAt=now,
+            attempts=[{"number": 1, "startedAt": now}],
+            priority=self.made[name].spec.get("priority", 0),
+        )
+        self.waiting.remove(name)
+        self.running[name] = _places(plan)
+
+    def _show(self, name, **status):
+        shown = self._shown(name, **status)
+        self.world.ledger.jobs.upsert(shown)
+        self.model.jobs.upsert(shown)
+
+    def _shown(self, name, **status):
+        """As the API server has it."""
+        made = self.made[name]
+        built = {
+            "metadata": {
+                "name": name,
+                "namespace": "team",
+                "uid": f"uid-{name}",
+                "resourceVersion": "1",
+                "creationTimestamp": _moment(made.at),
+            },
+            "spec": made.spec,
+            "status": {"phase": "Pending", **status},
+        }
+        return msgspec.json.decode(msgspec.json.encode(built), type=ShownJob)
+
+
+def _moment(seconds):
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()
+
+
+def _places(found):
+    return tuple(
+        Place(each.node, tuple((d.uuid, d.percent) for d in each.devices))
+        for each in by_worker(found.placement)
+    )
+
+
+@pytest.fixture
+def world():
+    """Ties between nodes are broken as where the extender runs."""
+    made = World()
+    made.use(Ledger(lambda: made.now, observed_resources=made.observed))
+    return made
+
+
+@pytest.fixture
+def model(world, watched):
+    made = ReadModel(Settings(decisions=world.decisions), now=lambda: world.now)
+    made.watches = {"nodes": watched}
+    return made
+
+
+@pytest.fixture
+def both(world, model, call):
+    """Five nodes of four GPUs, nothing held."""
+    return Both(world, model, call)
+
+
+async def test_forty_shares_start_where_they_were_told(both):
+    both.came("before", {"gpus": 4, "workers": 2})
+    told = await both.told(FORTY_SHARES)
+    assert len(told.places) == 0
+    both.end("before")
+    told = await both.told(FORTY_SHARES)
+    assert len(told.places) == FORTY_SHARES["workers"]
+    assert both.came("forty", FORTY_SHARES) == told
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_what_is_told_is_what_the_extender_then_does(both, seed):
+    chance, outcomes = random.Random(seed), set()
+    for number in range(QUESTIONS):
+        names = sorted((*both.running, *both.waiting))
+        if names and chance.random() < 1 / 2:
+            both.end(chance.choice(names))
+        both.world.now += REVISED_AFTER + 1
+        both.settle()
+        spec = drawn(chance)
+        told = await both.told(spec)
+        assert both.came(f"asked-{number}", spec) == told, (number, spec)
+        outcomes.add((bool(told.places), bool(told.stopped)))
+    assert {(True, False), (False, False)} <= outcomes
+
+
+def drawn(chance):
+    """Of each size, small ones more often."""
+    size = chance.choice(({"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"share": SHARE}))
+    workers = 40 if chance.random() < 0.1 else chance.choice((1, 1, 2, 3))
+    return {"workers": workers, **size}

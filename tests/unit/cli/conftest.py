@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+
+import pytest
+from fake_api import ApiServer, connected
+
+from gpupack_cli import main
+
+
+@pytest.fixture
+async def server():
+    """An API server; `api` is connected to it, and `called` runs a command against it."""
+    made = ApiServer()
+    async with connected(made.app()) as (api, path):
+
+        async def called(*arguments):
+            given = [*arguments, "--kubeconfig", path]
+            return await asyncio.to_thread(main.called, given)
+
+        made.api, made.called = api, called
+        yield made

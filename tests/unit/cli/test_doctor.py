@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sound installation is called sound; each thing that is broken is named, with what to do."""
+
+import base64
+import contextlib
+import dataclasses
+import datetime as dt
+
+import msgspec
+import pytest
+from self_signed import self_signed
+
+from gpupack_cli.commands.doctor import left_out
+from gpupack_cli.doctor import installed, nodes, parts, views
+from gpupack_cli.doctor.calling import called
+from gpupack_cli.doctor.checks import CHECKS, findings
+from gpupack_cli.doctor.finding import Level, ok, skipped
+from gpupack_cli.doctor.observed import Observed, Probe, Read
+from gpupack_cli.errors import NotAllowed, NotKnown, ServiceAway
+from gpupack_crds import generate
+from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
+from gpupack_kube import objects
+
+NOW = dt.datetime.now(dt.UTC)
+KINDS = (generate.gpujob, generate.gpunode, generate.gpuquota, generate.gpucohort)
+LABELS = {"app.kubernetes.io/name": "gpupack", "app.kubernetes.io/version": "0.1.0"}
+POLICIES = (*installed.ALWAYS, *installed.BY_VALUE)
+
+
+def built(kind, name="", **fields):
+    metadata = {"name": name} | fields.pop("metadata", {})
+    return msgspec.convert({"metadata": metadata} | fields, kind)
+
+
+def named(kind, *names, **fields):
+    return Read(tuple(built(kind, name, **fields) for name in names))
+
+
+def lease(name, *, seconds_ago=1.0, duration=10, holder="holder-0_x"):
+    renewed = (NOW - dt.timedelta(seconds=seconds_ago)).isoformat()
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": duration, "renewTime": renewed}
+    return built(views.Renewed, name, spec=spec)
+
+
+def part(name, ready=2, wanted=2):
+    return built(
+        views.Part,
+        name,
+        metadata={"labels": LABELS},
+        spec={"replicas": wanted},
+        status={"readyReplicas": ready},
+    )
+
+
+def agents(ready=1, wanted=1):
+    status = {"desiredNumberScheduled": wanted, "numberReady": ready}
+    return Read((built(views.Part, "gpupack-agent", metadata={"labels": LABELS}, status=status),))
+
+
+def gpu_node(name="a", health="Healthy", **status):
+    device = {"uuid": "GPU-0", "index": 0, "model": "H100", "memoryMiB": 1, "health": health}
+    known = {"gpus": 1, "agentVersion": "0.1.0", "devices": [device]}
+    return built(GpuNode, name, status=known | status)
+
+
+def secret(folder):
+    certificate, _ = self_signed(folder)
+    data = base64.b64encode(certificate.read_bytes()).decode()
+    return built(views.Certificates, "gpupack-extender-tls", data={"tls.crt": data})
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """An installation to which nothing is wrong; its certificate ends within the hour."""
+    bindings = [built(views.AdmissionBinding, n, spec={"policyName": n}) for n in POLICIES]
+    return Observed(
+        now=NOW,
+        version="0.1.0",
+        server=views.ServerVersion(git_version="v1.36.3", major="1", minor="36+"),
+        crds=Read(tuple(msgspec.convert(build(), views.Crd) for build in KINDS)),
+        deployments=Read(
+            (part("gpupack-operator"), part("gpupack-scheduler"), part("gpupack-api", 1, 1))
+        ),
+        daemon_sets=agents(),
+        pods=named(objects.Pod, "gpupack-operator-1"),
+        leases=Read((lease("gpupack-operator"), lease("gpupack-scheduler"), lease("gpunode-a"))),
+        policies=named(views.AdmissionPolicy, *POLICIES),
+        bindings=Read(tuple(bindings)),
+        priority_classes=named(objects.PriorityClass, "gpupack-worker", preemptionPolicy="Never"),
+        secrets=Read((secret(tmp_path_factory.mktemp("secret")),)),
+        nodes=named(objects.Node, "a"),
+        gpu_nodes=Read((gpu_node(),)),
+        metrics=Probe(401, "send a bearer token", by_part=True),
+        rest=Probe(200, "ok", by_part=True),
+        caller=Probe(200, by_part=True),
+    )
+
+
+def said(check, seen, level):
+    return [each for each in check(seen) if each.level is level]
+
+
+def test_nothing_is_wrong_with_a_sound_installation(sound):
+    found = findings(sound)
+    assert {each.level for each in found if each.check != "certificates"} == {Level.OK}
+    assert {each.check for each in found} >= {"parts", "leaders", "versions", "GPUNodes"}
+
+
+def test_whatever_is_not_well_comes_with_what_to_do(sound):
+    empty = Observed(now=NOW, version="0.1.0")
+    for seen in (sound, empty):
+        for each in findings(seen):
+            assert bool(each.fix) == (each.level in {Level.WARNING, Level.FAILED}), each
+
+
+def test_who_may_read_nothing_is_told_what_was_left_out_and_nothing_else(sound):
+    refused = {
+        field.name: Read(refused="bob may not")
+        for field in dataclasses.fields(Observed)
+        if isinstance(getattr(sound, field.name), Read)
+    }
+    nobody = Probe(said="nobody leads gpupack-scheduler")
+    seen = dataclasses.replace(
+        sound, **refused, metrics=nobody, rest=Probe(403, "bob may not"), caller=Probe()
+    )
+    assert {each.level for each in findings(seen)} == {Level.OK, Level.SKIPPED}
+    assert [each.check for each in findings(seen) if each.level is Level.OK] == [
+        "kubernetes version"
+    ]
+
+
+def changed_crd(crd, change):
+    schema = msgspec.to_builtins(crd)
+    change(schema["spec"]["versions"][0])
+    return msgspec.convert(schema, views.Crd)
+
+
+BROKEN = [
+    (installed.kubernetes_version, {"server": views.ServerVersion(minor="33")}, "1.34 or newer"),
+    (installed.kinds, {"crds": Read()}, "gpujobs.gpupack.dev is not installed"),
+    (parts.parts, {"deployments": Read()}, "gpupack-operator is not installed"),
+    (parts.parts, {"daemon_sets": Read()}, "gpupack-agent is not installed"),
+    (parts.parts, {"daemon_sets": agents(1, 3)}, "ready on 1 of 3 nodes"),
+    (parts.parts, {"daemon_sets": agents(0, 0)}, "no node gets an agent"),
+    (parts.leaders, {"leases": Read()}, "nobody leads gpupack-operator"),
+    (
+        parts.leaders,
+        {"leases": Read((lease("gpupack-operator", seconds_ago=60), lease("gpupack-scheduler")))},
+        "silent for 1m",
+    ),
+    (installed.admission, {"policies": Read()}, "policy gpupack-jobs is missing"),
+    (installed.admission, {"bindings": Read()}, "gpupack-jobs has no binding"),
+    (installed.priority_class, {"priority_classes": Read()}, "no worker can be made"),
+    (
+        installed.priority_class,
+        {"priority_classes": named(objects.PriorityClass, "gpupack-worker")},
+        "preemptionPolicy PreemptLowerPriority",
+    ),
+    (parts.metrics, {"metrics": Probe(503, "no endpoints")}, "does not answer: no endpoints"),
+    (parts.rest, {"rest": Probe(503, "stale")}, "does not answer: stale"),
+    (nodes.reports, {"gpu_nodes": Read()}, "no agent has reported any GPU"),
+    (nodes.reports, {"leases": Read()}, "never said that it lives"),
+    (
+        nodes.reports,
+        {"leases": Read((lease("gpunode-a", seconds_ago=90, duration=40),))},
+        "its agent is silent",
+    ),
+    (nodes.reports, {"nodes": Read()}, "no such Node"),
+    (
+        nodes.reports,
+        {"gpu_nodes": Read((gpu_node(staleSince="2026-11-25T00:00:00Z"),))},
+        "its driver does not answer",
+    ),
+    (nodes.health, {"gpu_nodes": Read((gpu_node(health="Failed"),))}, "GPU 0 of a is Failed"),
+    (
+        nodes.without_agent,
+        {"nodes": named(objects.Node, "b", status={"allocatable": {"nvidia.com/gpu": "8"}})},
+        "b have GPUs and no agent",
+    ),
+    (
+        nodes.without_agent,
+        {
+            "nodes": named(
+                objects.Node,
+                "b",
+                metadata={"name": "b", "labels": {"nvidia.com/gpu.present": "true"}},
+            )
+        },
+        "b have GPUs and no agent",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "changes", "says"), BROKEN, ids=[row[2] for row in BROKEN])
+def test_what_is_broken_is_named(sound, check, changes, says):
+    found = said(check, dataclasses.replace(sound, **changes), Level.FAILED)
+    assert any(says in f"{each.message}; {each.fix}" for each in found), found
+
+
+def test_a_part_without_a_ready_pod_is_broken_and_one_with_too_few_is_a_warning(sound):
+    none = dataclasses.replace(sound, deployments=Read((part("gpupack-operator", 0),)))
+    assert any("none of 2" in each.message for each in said(parts.parts, none, Level.FAILED))
+    few = dataclasses.replace(sound, deployments=Read((part("gpupack-operator", 1),)))
+    assert any("1 of 2" in each.message for each in said(parts.parts, few, Level.WARNING))
+
+
+@pytest.mark.parametrize(
+    ("reason", "fix"), [("ImagePullBackOff", "image.registry"), ("CrashLoopBackOff", "logs p -c c")]
+)
+def test_a_pod_that_does_not_run_says_where_to_look(sound, reason, fix):
+    state = {"waiting": {"reason": reason, "message": "m"}}
+    pod = built(objects.Pod, "p", status={"containerStatuses": [{"name": "c", "state": state}]})
+    (found,) = said(parts.pods, dataclasses.replace(sound, pods=Read((pod,))), Level.FAILED)
+    assert reason in found.message
+    assert fix in found.fix
+
+
+def test_kinds_of_an_older_release_are_named_with_a_field_that_they_lack(sound):
+    def drop(version):
+        del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["migLayouts"]
+
+    older = [
+        changed_crd(crd, drop) if "gpunodes" in crd.metadata.name else crd
+        for crd in sound.crds.items
+    ]
+    (found,) = said(
+        installed.kinds, dataclasses.replace(sound, crds=Read(tuple(older))), Level.FAILED
+    )
+    assert "gpunodes.gpupack.dev is older than this command: it lacks .spec.migLayouts" in (
+        found.message
+    )
+
+
+def test_kinds_of_a_newer_release_are_a_warning(sound):
+    def add(version):
+        fields = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        fields["later"] = {"type": "string"}
+
+    newer = [changed_crd(crd, add) for crd in sound.crds.items]
+    found = said(
+        installed.kinds, dataclasses.replace(sound, crds=Read(tuple(newer))), Level.WARNING
+    )
+    assert len(found) == 4
+    assert all(".spec.later" in each.message for each in found)
+
+
+def test_a_policy_that_a_value_turned_off_is_a_warning_with_that_value(sound):
+    left = Read(tuple(p for p in sound.policies.items if p.metadata.name != "gpupack-hosts"))
+    (found,) = said(installed.admission, dataclasses.replace(sound, policies=left), Level.WARNING)
+    assert "admission.protectHosts.enabled=true" in found.fix
+
+
+def test_a_webhook_that_is_away_and_would_refuse_pods_is_named(sound):
+    def hook(resource, name):
+        return built_webhook(resource, name)
+
+    seen = dataclasses.replace(
+        sound,
+        webhooks=Read(
+            (
+                (hook("pods", "gone"), False),
+                (hook("pods", "there"), True),
+                (hook("widgets", "other"), False),
+            )
+        ),
+    )
+    (found,) = said(installed.webhooks, seen, Level.FAILED)
+    assert "webhook gone" in found.message
+
+
+def built_webhook(resource, name):
+    return msgspec.convert(
+        {"name": name, "rules": [{"apiGroups": [""], "resources": [resource]}]}, views.Webhook
+    )
+
+
+def test_parts_of_another_release_are_named(sound):
+    seen = dataclasses.replace(sound, gpu_nodes=Read((gpu_node(agentVersion="0.0.9"),)))
+    (found,) = said(installed.versions, seen, Level.WARNING)
+    assert "agent of a is 0.0.9" in found.message
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "says"),
+    [(-1, Level.WARNING, "ends on"), (1, Level.FAILED, "ended on"), (-40, Level.OK, "good until")],
+)
+def test_a_certificate_is_looked_at_before_it_ends(sound, days, level, says):
+    seen = dataclasses.replace(sound, now=NOW + dt.timedelta(days=days))
+    (found,) = parts.certificates(seen)
+    assert found.level is level
+    assert says in found.message
+
+
+@pytest.mark.parametrize("data", [{}, {"tls.crt": "!"}, {"tls.crt": "cnViYmlzaA=="}])
+def test_a_secret_without_a_certificate_is_broken(sound, data):
+    broken = built(views.Certificates, "gpupack-api-tls", data=data)
+    seen = dataclasses.replace(sound, secrets=Read((broken,)))
+    (found,) = parts.certificates(seen)
+    assert found.level is Level.FAILED
+
+
+def waiting_pod(name, scheduler, limits):
+    spec = {"schedulerName": scheduler, "containers": [{"resources": {"limits": limits}}]}
+    return built(objects.Pod, metadata={"name": name, "namespace": "team"}, spec=spec)
+
+
+def test_pods_that_ask_another_scheduler_for_our_gpus_are_named(sound):
+    pods = (
+        waiting_pod("lost", "default-scheduler", {"gpupack.dev/gpu": "1"}),
+        waiting_pod("ours", "gpupack", {"gpupack.dev/gpu": "1"}),
+        waiting_pod("none", "default-scheduler", {"cpu": "1"}),
+    )
+    seen = dataclasses.replace(sound, pending=Read(pods))
+    (found,) = said(nodes.wrong_scheduler, seen, Level.FAILED)
+    assert found.message.startswith("team/lost ask")
+
+
+def test_a_quota_of_which_a_part_does_not_count_is_a_warning(sound):
+    quota = built(
+        GpuQuota,
+        metadata={"name": "default", "namespace": "team"},
+        status={"problem": "there is no cohort x"},
+    )
+    seen = dataclasses.replace(sound, quotas=Read((quota,)), cohorts=named(GpuCohort, "c"))
+    (found,) = said(nodes.quotas, seen, Level.WARNING)
+    assert "team" in found.message
+
+
+def test_of_a_thousand_ill_nodes_one_line_tells(sound):
+    many = tuple(gpu_node(f"n{i}") for i in range(1000))
+    seen = dataclasses.replace(
+        sound, gpu_nodes=Read(many), nodes=named(objects.Node, *(f"n{i}" for i in range(1000)))
+    )
+    (found,) = said(nodes.reports, seen, Level.FAILED)
+    assert "and 995 more" in found.message
+
+
+def test_every_check_has_a_name_of_its_own(sound):
+    names = [next(iter(check(sound))).check for check in CHECKS]
+    assert len(set(names)) == len(names)
+
+
+def test_whom_the_rest_api_does_not_know_is_told_how_to_get_a_token(sound):
+    seen = dataclasses.replace(sound, caller=Probe(401, "send a bearer token", by_part=True))
+    (found,) = said(parts.caller, seen, Level.WARNING)
+    assert "send a bearer token" in found.message
+    assert "kubectl create token ACCOUNT" in found.fix
+
+
+class Calls:
+    """Stands for a session whose REST API answers so."""
+
+    server = ""
+
+    def __init__(self, error):
+        self.error = error
+
+    @contextlib.asynccontextmanager
+    async def rest(self, _api):
+        yield self
+
+    async def get_bytes(self, _path):
+        if self.error:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(None, 200), (NotKnown("who?"), 401), (NotAllowed("no"), 403), (ServiceAway("away"), 0)],
+)
+async def test_the_rest_api_is_called_as_whoever_asks(sound, error, status):
+    assert (await called(Calls(error), None, sound)).status == status
+
+
+async def test_a_rest_api_that_is_off_is_not_called(sound):
+    off = dataclasses.replace(sound, deployments=Read())
+    probe = await called(Calls(AssertionError("it was called")), None, off)
+    assert (probe.status, probe.said) == (0, "it is off, or not seen")
+
+
+def test_at_the_end_it_is_said_how_much_was_skipped_and_why():
+    refused = "user bob cannot list resource pods"
+    assert left_out([ok("parts", "well")]) == ""
+    assert left_out([skipped("pods", refused), skipped("leaders", refused)]) == (
+        "2 checks were skipped (pods, leaders): you may not read what they look at"
+    )
+    assert left_out([skipped("pods", refused), skipped("REST API", "it is off")]).endswith(
+        "(pods, REST API): their lines say why"
+    )

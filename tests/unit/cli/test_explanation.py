@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+import pytest
+
+from gpupack_cli.answers import Explanation, Name, WhatIf
+from gpupack_cli.commands.what_if import told
+from gpupack_cli.explanation import explained
+from gpupack_crds.kinds import GpuJob
+
+
+def job(**status):
+    return msgspec.convert(
+        {"metadata": {"namespace": "team", "name": "train"}, "status": status}, GpuJob
+    )
+
+
+def test_a_job_that_waits_says_why_where_it_stands_and_what_would_help():
+    more = Explanation(
+        position=3,
+        waiting=7,
+        ahead=[Name("team", f"j{i}") for i in range(7)],
+        ahead_hidden=2,
+        foreseen_seconds=600.0,
+        would_help=["4 GPUs less per worker"],
+    )
+    waits = job(phase="Pending", reason="TooFewFreeGpus", message="16 GPUs are missing")
+    assert list(explained(waits, more)) == [
+        "team/train is Pending: TooFewFreeGpus",
+        "  16 GPUs are missing",
+        "  Number 3 of 7 that wait in the cluster.",
+        "  Ahead of it: team/j0, team/j1, team/j2, team/j3, team/j4 and 2 more",
+        "  Foreseen to start within 10m",
+        "  2 of other namespaces are ahead of it",
+        "What would help:",
+        "  - 4 GPUs less per worker",
+    ]
+
+
+def test_without_the_rest_api_the_objects_own_words_are_told():
+    assert list(explained(job(phase="Pending", reason="TooFewFreeGpus"), None)) == [
+        "team/train is Pending: TooFewFreeGpus"
+    ]
+
+
+def test_a_job_that_ended_shows_its_attempts():
+    attempts = [
+        {
+            "number": 1,
+            "startedAt": "2026-11-25T10:00:00Z",
+            "outcome": "Infrastructure",
+            "reason": "NodeLost",
+            "message": "node a is gone",
+            "nodes": "a",
+        },
+        {"number": 2, "startedAt": "2026-11-25T10:05:00Z", "nodes": "b"},
+    ]
+    assert list(
+        explained(
+            job(phase="Running", reason="AllWorkersRunning", attempts=attempts),
+            Explanation(position=1),
+        )
+    ) == [
+        "team/train is Running: AllWorkersRunning",
+        "Attempts:",
+        "  1: Infrastructure, on a, NodeLost: node a is gone",
+        "  2: goes on, on b",
+    ]
+
+
+def test_what_others_wrote_into_a_status_commands_no_terminal():
+    evil = "\x1b]0;owned\x07\x1b[2Jhidden"
+    waits = job(phase="Pending", reason=evil, message=evil)
+    more = Explanation(ahead=[Name(evil, evil)], would_help=[evil])
+    assert "\x1b" not in "\n".join(explained(waits, more))
+    answer = WhatIf("Waits", reason=evil, message=evil, instead_of=[Name(evil, evil)])
+    assert "\x1b" not in "\n".join(told(answer))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "begins"),
+    [
+        ("Starts", "It would start now"),
+        ("Waits", "It would wait: R"),
+        ("Never", "It would never run: R"),
+    ],
+)
+def test_what_would_become_of_a_job_is_said_first(outcome, begins):
+    reason = "" if outcome == "Starts" else "R"
+    assert told(WhatIf(outcome, reason=reason))[0] == begins
+
+
+def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
+    answer = msgspec.convert(
+        {
+            "outcome": "Starts",
+            "workers": [
+                {
+                    "worker": 0,
+                    "node": "a",
+                    "devices": [{"index": 3, "uuid": "GPU-3", "percent": 40, "memory_mib": 1024}],
+                },
+                {"worker": 1, "node": "b", "devices": []},
+            ],
+            "instead_of": [{"namespace": "team", "name": "small"}],
+            "instead_of_hidden": 1,
+        },
+        WhatIf,
+    )
+    assert told(answer) == [
+        "It would start now",
+        "  worker 0: a, GPUs 3 (40%, 1 GiB)",
+        "  worker 1: b",
+        "  Stopped for it: team/small, 1 of another namespace",
+    ]
+
+
+def test_one_is_not_told_as_if_it_were_many():
+    more = Explanation(position=1, waiting=1, ahead_hidden=1)
+    assert list(explained(job(phase="Pending"), more))[1:] == [
+        "  Number 1 of 1 that waits in the cluster.",
+        "  1 of another namespace is ahead of it",
+    ]
+
+
+def test_an_attempt_that_got_no_node_names_none():
+    attempts = [{"number": 1, "startedAt": "2026-11-25T10:00:00Z", "reason": "Pulling"}]
+    shown = list(explained(job(phase="Running", attempts=attempts), None))
+    assert shown[-1] == "  1: goes on, Pulling"
+
+
+def test_an_answer_without_a_reason_ends_in_no_colon():
+    assert told(WhatIf("Waits", message="2 GPUs are missing")) == [
+        "It would wait",
+        "  2 GPUs are missing",
+    ]

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As whom the REST API is called: over TLS, at a port that asks for client certificates."""
+
+import asyncio
+import contextlib
+import ssl
+
+import pytest
+from client_ca import ClientCa
+from self_signed import self_signed
+
+from gpupack_cli.finding import found
+from gpupack_cli.session import Session
+from gpupack_kube.identity import Identity
+
+CA = ClientCa()
+TOKEN = {"GPUPACK_TOKEN": "of-the-environment"}
+KUBECTL = """#!/bin/sh
+for each in "$@"; do last=$each; done
+echo "Forwarding from 127.0.0.1:$(cat "$PORTS/${last#:}") -> 8444"
+exec sleep 60
+"""
+
+
+class Kube:
+    """Stands for the connection to the API server."""
+
+    def __init__(self, identity):
+        self._identity = identity
+
+    async def identity(self):
+        return self._identity
+
+
+@pytest.fixture
+async def servers(tmp_path):
+    """Two ports, as the Service has them; yields what came to them: port, name, header."""
+    came, files = [], self_signed(tmp_path)
+    async with contextlib.AsyncExitStack() as stack:
+        for port, verify in (("443", ssl.CERT_NONE), ("8443", ssl.CERT_OPTIONAL)):
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=CA.pem)
+            context.verify_mode = verify
+            context.load_cert_chain(*files)
+            answer = _answering(port, came)
+            server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+            await stack.enter_async_context(server)
+            (tmp_path / port).write_text(str(server.sockets[0].getsockname()[1]))
+        yield came
+
+
+def _answering(port, came):
+    async def answer(reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        shown = writer.get_extra_info("peercert") or {}
+        names = [value for part in shown.get("subject", ()) for _, value in part]
+        sent = [line for line in head.splitlines() if line.lower().startswith("authorization")]
+        came.append((port, names, sent))
+        body = b'{"status":"ok"}'
+        length = f"Content-Length: {len(body)}"
+        writer.write(f"HTTP/1.1 200 OK\r\n{length}\r\nConnection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+
+    return answer
+
+
+@pytest.fixture
+def asked(servers, tmp_path):
+    """Asks for the server's health as somebody; what came to which port."""
+    (tmp_path / "kubectl").write_text(KUBECTL)
+    (tmp_path / "kubectl").chmod(0o755)
+
+    async def ask(identity, **environ):
+        path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PORTS": str(tmp_path)}
+        session = Session(environ=path | environ, certificate=str(tmp_path / "tls.crt"))
+        async with found(session, Kube(identity)) as rest:
+            await rest.get_bytes("health")
+        (call,) = servers
+        return call
+
+    return ask
+
+
+@pytest.fixture
+def of_alice(tmp_path):
+    certificate, key = CA.written(tmp_path / "alice", "alice")
+    return {"certificate": str(certificate), "key": str(key)}
+
+
+async def test_who_has_a_certificate_alone_shows_it_where_one_is_asked_for(asked, of_alice):
+    assert await asked(Identity(**of_alice)) == ("8443", ["alice"], [])
+
+
+async def test_who_has_a_token_is_known_by_it(asked):
+    sent = ["Authorization: Bearer of-the-kubeconfig"]
+    assert await asked(Identity(authorization="Bearer of-the-kubeconfig")) == ("443", [], sent)
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer of-the-kubeconfig"])
+async def test_a_token_of_the_environment_goes_before_both(asked, of_alice, authorization):
+    sent = ["Authorization: Bearer of-the-environment"]
+    identity = Identity(authorization=authorization, **of_alice)
+    assert await asked(identity, **TOKEN) == ("443", [], sent)

@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job is followed over slow starts, lost connections and new attempts, to its own end."""
+
+import asyncio
+import io
+import json
+
+import msgspec
+import pytest
+from aiohttp import web
+from fake_api import connected, status
+
+from gpupack_cli import follower, worker_log
+from gpupack_cli.errors import JobFailed
+from gpupack_cli.follower import Follower
+from gpupack_cli.log_sink import LogSink
+from gpupack_cli.watching import judge
+from gpupack_crds.kinds import GpuJob
+from gpupack_kube.client import LARGEST_MIB
+from gpupack_kube.errors import Forbidden, NotFound
+
+JOBS = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs"
+PODS = "/api/v1/namespaces/team/pods"
+LONGEST = LARGEST_MIB << 20
+"""Bytes of a line that is shown whole, with its time."""
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch):
+    monkeypatch.setattr(follower, "LOST_PAUSE", 0.01)
+    monkeypatch.setattr(worker_log, "LOST_PAUSE", 0.01)
+    monkeypatch.setattr(worker_log, "START_PAUSES", (0.01,) * 1000)
+
+
+def job(phase="Pending", reason="", message="", workers=1, uid="uid-1"):
+    return {
+        "metadata": {"namespace": "team", "name": "train", "uid": uid},
+        "spec": {"workers": workers, "gpus": 1},
+        "status": {"phase": phase, "reason": reason, "message": message},
+    }
+
+
+def pod(worker=0, attempt=1, *, exit_code=None, node="a"):
+    name = f"train-{attempt}-{worker}"
+    labels = {
+        "gpupack.dev/attempt": str(attempt),
+        "batch.kubernetes.io/job-completion-index": str(worker),
+    }
+    state = {"running": {}} if exit_code is None else {"terminated": {"exitCode": exit_code}}
+    return {
+        "metadata": {"namespace": "team", "name": name, "uid": f"uid-{name}", "labels": labels},
+        "spec": {"nodeName": node},
+        "status": {
+            "phase": "Running" if exit_code is None else "Failed" if exit_code else "Succeeded",
+            "containerStatuses": [{"name": "worker", "state": state}],
+        },
+    }
+
+
+class Cluster:
+    """Watches whose events a test makes, and logs that it writes; both may break."""
+
+    def __init__(self):
+        self.events = {JOBS: [], PODS: []}
+        self.changed = asyncio.Condition()
+        self.logs = {}
+        self.log_calls = []
+        self.break_watches = self.break_logs = self.watches = 0
+        self.unknown_to_kubelet = self.cut_logs = 0
+        self.refusals = []
+        self.watch_refusals = []
+        self.late_seconds = 0.0
+        """Of what a watch of pods shows first."""
+
+    async def show(self, path, item, kind="MODIFIED"):
+        async with self.changed:
+            self.events[path].append({"type": kind, "object": item})
+            self.changed.notify_all()
+
+    def newest(self, path):
+        """Those that are there."""
+        last = {e["object"]["metadata"]["uid"]: e for e in self.events[path]}
+        return {uid: e["object"] for uid, e in last.items() if e["type"] != "DELETED"}
+
+    async def answer(self, request):
+        if request.path.endswith("/log"):
+            return await self.log(request)
+        if "watch" in request.query:
+            return await self.watch(request)
+        if request.path == PODS:
+            items = list(self.newest(PODS).values())
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+        name = request.path.rpartition("/")[2]
+        kept = self.newest(JOBS if request.path.startswith(JOBS) else PODS)
+        for item in kept.values():
+            if item["metadata"]["name"] == name:
+                return web.json_response(item)
+        return status(404, "NotFound")
+
+    async def watch(self, request):
+        self.watches += 1
+        if self.watch_refusals:
+            return status(self.watch_refusals.pop(), "Busy")
+        if request.path == PODS:
+            await asyncio.sleep(self.late_seconds)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        known = self.newest(request.path)
+        seen = len(self.events[request.path])
+        for item in known.values():
+            await response.write(json.dumps({"type": "ADDED", "object": item}).encode() + b"\n")
+        while True:
+            events = self.events[request.path]
+            async with self.changed:
+                while len(events) == seen:
+                    await self.changed.wait()
+                news = events[seen:]
+                seen = len(events)
+            if self.break_watches:
+                self.break_watches -= 1
+                request.transport.abort()
+                return response
+            for event in news:
+                await response.write(json.dumps(event).encode() + b"\n")
+
+    async def log(self, request):
+        name = request.path.split("/")[-2]
+        self.log_calls.append(dict(request.query))
+        if self.refusals:
+            return status(self.refusals.pop(), "Busy")
+        if self.unknown_to_kubelet:
+            self.unknown_to_kubelet -= 1
+            return status(404, "NotFound", "the server could not find the requested resource")
+        if name not in self.logs:
+            return status(400, "BadRequest", "container is waiting to start: ContainerCreating")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if self.cut_logs:
+            # The container has ended; the watch has yet to tell.
+            self.cut_logs -= 1
+            self.events[PODS].append({"type": "MODIFIED", "object": pod(exit_code=0)})
+            return response
+        first = request.query.get("sinceTime", "")[:19]
+        for line in list(self.logs[name]):
+            if line[:19] >= first:
+                await response.write(line.encode() + b"\n")
+                if self.break_logs:
+                    self.break_logs -= 1
+                    request.transport.abort()
+                    return response
+        while "follow" in request.query and not self.is_over(name):
+            await asyncio.sleep(0.01)
+        return response
+
+    def is_over(self, name):
+        return any(
+            "terminated" in item["status"]["containerStatuses"][0]["state"]
+            for item in self.newest(PODS).values()
+            if item["metadata"]["name"] == name
+        )
+
+
+@pytest.fixture
+async def cluster():
+    made = Cluster()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", made.answer)
+    async with connected(app) as (api, _):
+        made.api = api
+        yield made
+
+
+def lines(*texts, second=1):
+    return [f"2026-11-25T12:00:{second:02}.{i:09}Z {text}" for i, text in enumerate(texts)]
+
+
+@pytest.fixture
+def following(cluster):
+    out = io.BytesIO()
+
+    def start(first=None, **options):
+        seen = msgspec.convert(first or job(), GpuJob)
+        sink = LogSink(out, terminal=False)
+        made = Follower(cluster.api, seen, sink, **options)
+        return made, asyncio.create_task(made.follow())
+
+    start.shown = lambda: out.getvalue().decode().splitlines()
+    return start
+
+
+async def ends(task):
+    async with asyncio.timeout(10):
+        return await task
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_job_is_followed_from_waiting_to_its_end(cluster, following, capsys):
+    made, task = following()
+    await cluster.show(JOBS, job("Pending", "TooFewFreeGpus", "8 are missing"))
+    await cluster.show(PODS, pod())
+    await until(lambda: len(cluster.log_calls) > 2)
+    cluster.logs["train-1-0"] = lines("one", "two")
+    await until(lambda: following.shown() == ["one", "two"])
+    await cluster.show(PODS, pod(exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    assert (await ends(task)).status.phase == "Succeeded"
+    assert made.status == 0
+    told = capsys.readouterr().err
+    assert "Pending (TooFewFreeGpus): 8 are missing" in told
+    assert "Succeeded (Completed)" in told
+
+
+async def test_a_kubelet_that_has_yet_to_hear_of_a_pod_is_asked_again(cluster, following):
+    _, task = following()
+    cluster.unknown_to_kubelet = 2
+    cluster.logs["train-1-0"] = lines("one")
+    await cluster.show(PODS, pod())
+    await until(lambda: following.shown() == ["one"])
+    await cluster.show(PODS, pod(exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    await ends(task)
+    assert following.shown() == ["one"]
+
+
+async def test_what_a_kubelet_cuts_off_at_the_end_of_a_log_is_read_once_more(cluster, following):
+    _, task = following()
+    cluster.cut_logs = 1
+    cluster.logs["train-1-0"] = lines("one", "two")
+    await cluster.show(PODS, pod())
+    await until(lambda: following.shown() == ["one", "two"])
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    await ends(task)
+    assert following.shown() == ["one", "two"]
+
+
+async def test_what_a_failed_worker_ended_with_is_the_jobs_status(cluster, following):
+    cluster.logs["train-1-0"] = lines("oops")
+    made, task = following()
+    await cluster.show(PODS, pod(exit_code=3))
+    await cluster.show(JOBS, job("Failed", "WorkerFailed", "exit code 3"))
+    ended = await ends(task)
+    assert following.shown() == ["oops"]
+    with pytest.raises(JobFailed, match="train failed: exit code 3") as error:
+        judge(ended, made.status)
+    assert error.value.status == 3
+
+
+async def test_a_job_that_failed_without_a_worker_ends_with_one():
+    ended = msgspec.convert(job("Failed", "DeadlineExceeded"), GpuJob)
+    with pytest.raises(JobFailed, match="DeadlineExceeded") as error:
+        judge(ended, 0)
+    assert error.value.status == 1
+
+
+async def test_after_a_lost_connection_the_log_goes_on_where_it_was(cluster, following, capsys):
+    cluster.logs["train-1-0"] = lines(*map(str, range(6)))
+    cluster.break_logs = 3
+    _, task = following()
+    await cluster.show(PODS, pod())
+    await until(lambda: len(following.shown()) == 6)
+    await cluster.show(PODS, pod(exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    await ends(task)
+    assert following.shown() == list(map(str, range(6)))
+    assert "connection was lost" in capsys.readouterr().err
+
+
+async def test_watches_that_break_are_asked_for_anew(cluster, following):
+    cluster.logs["train-1-0"] = lines("one")
+    _, task = following()
+    await cluster.show(PODS, pod())
+    await until(lambda: following.shown() == ["one"])
+    cluster.break_watches = 2
+    await cluster.show(PODS, pod(exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    assert (await ends(task)).status.phase == "Succeeded"
+
+
+async def test_the_log_of_the_next_attempt_follows_and_its_status_counts(cluster, following):
+    made, task = following()
+    cluster.logs["train-1-0"] = lines("first try")
+    await cluster.show(PODS, pod(exit_code=9))
+    await until(lambda: following.shown() == ["first try"])
+    cluster.logs["train-2-0"] = lines("second try", second=30)
+    await cluster.show(PODS, pod(attempt=2, exit_code=0))
+    await until(lambda: len(following.shown()) == 2)
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    await ends(task)
+    assert following.shown() == ["first try", "second try"]
+    assert made.status == 0
+
+
+async def test_lines_of_several_workers_say_whose_they_are(cluster, following):
+    cluster.logs |= {"train-1-0": lines("a"), "train-1-1": lines("b")}
+    _, task = following(job(workers=2))
+    for worker in (0, 1):
+        await cluster.show(PODS, pod(worker, exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed", workers=2))
+    await ends(task)
+    assert sorted(following.shown()) == ["[0] a", "[1] b"]
+
+
+async def test_of_many_workers_the_first_is_followed_unless_others_are_named(cluster, following):
+    cluster.logs |= {f"train-1-{i}": lines(str(i)) for i in range(9)}
+    for options in ({}, {"workers": frozenset({7})}):
+        _, task = following(job(workers=9), **options)
+        for worker in range(9):
+            await cluster.show(PODS, pod(worker, exit_code=0))
+        await cluster.show(JOBS, job("Succeeded", "Completed", workers=9))
+        await ends(task)
+    assert following.shown() == ["0", "7"]
+
+
+@pytest.mark.parametrize("break_watches", [0, 1])
+async def test_a_job_that_is_deleted_ends_it(cluster, following, break_watches):
+    _, task = following()
+    await cluster.show(JOBS, job("Pending", "TooFewFreeGpus"))
+    await until(lambda: cluster.watches == 2)
+    cluster.break_watches = break_watches
+    await cluster.show(JOBS, job(), kind="DELETED")
+    with pytest.raises(ExceptionGroup) as group:
+        await ends(task)
+    assert group.group_contains(NotFound, match="team/train was deleted")
+
+
+async def test_another_job_of_the_same_name_is_not_taken_for_it(cluster, following):
+    _, task = following()
+    await cluster.show(JOBS, job("Succeeded", uid="uid-2"))
+    with pytest.raises(ExceptionGroup):
+        await ends(task)
+
+
+async def test_on_a_terminal_a_log_keeps_its_colours_alone_and_in_a_pipe_every_byte():
+    line = b"\x1b[31mred\x1b[0m\x1b]0;owned\x07\xff"
+    for terminal, raw, shown in (
+        (True, False, "\x1b[31mred\x1b[0m\ufffd\x1b[0m\n".encode()),
+        (True, True, line + b"\n"),
+        (False, False, line + b"\n"),
+    ):
+        out = io.BytesIO()
+        await LogSink(out, terminal=terminal, raw=raw).write("", line)
+        assert out.getvalue() == shown
+
+
+async def test_a_server_that_is_busy_does_not_end_the_following(cluster, following):
+    cluster.refusals = [500, 503, 429]
+    cluster.logs["train-1-0"] = lines("one")
+    _, task = following()
+    await cluster.show(PODS, pod())
+    await until(lambda: following.shown() == ["one"])
+    await cluster.show(PODS, pod(exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    assert (await ends(task)).status.phase == "Succeeded"
+
+
+async def test_a_server_that_is_restarted_does_not_end_the_following(cluster, following):
+    cluster.watch_refusals = [503, 500, 429, 503]
+    cluster.logs["train-1-0"] = lines("one")
+    _, task = following()
+    await cluster.show(PODS, pod(exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    assert (await ends(task)).status.phase == "Succeeded"
+    assert following.shown() == ["one"]
+
+
+async def test_of_a_job_that_has_ended_all_is_shown_though_the_watch_is_slow(cluster, following):
+    cluster.late_seconds = 1.0
+    cluster.logs["train-1-0"] = lines("one", "two")
+    await cluster.show(PODS, pod(exit_code=3))
+    await cluster.show(JOBS, job("Failed", "WorkerFailed"))
+    _, task = following()
+    found = await ends(task)
+    assert following.shown() == ["one", "two"]
+    assert found.status.phase == "Failed"
+
+
+async def test_who_may_not_read_the_log_is_told(cluster, following):
+    cluster.refusals = [403]
+    _, task = following()
+    await cluster.show(PODS, pod())
+    with pytest.raises(ExceptionGroup) as group:
+        await ends(task)
+    assert group.group_contains(Forbidden)
+
+
+async def test_of_a_line_without_end_it_is_said_how_much_is_not_shown(cluster, following):
+    cluster.logs["train-1-0"] = lines("x" * (LONGEST + 100))
+    _, task = following()
+    await cluster.show(PODS, pod())
+    await until(following.shown)
+    (shown,) = following.shown()
+    assert shown.startswith("xxx")
+    left = int(shown.rpartition(" … ")[2].removesuffix(" bytes more"))
+    assert shown.count("x") + left == LONGEST + 100
+    await cluster.show(PODS, pod(exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    await ends(task)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+import re
+
+import msgspec
+import pytest
+import yaml
+
+from gpupack_cli.errors import InputWrong, UsageWrong
+from gpupack_cli.job_manifest import MOST_SCRIPT_BYTES, Wanted, as_yaml, made_name, manifests
+from gpupack_crds import names
+from gpupack_crds.gpujob import GpuJobSpec
+
+
+def wanted(**changed):
+    return Wanted(**{"command": ("torchrun", "train.py"), "image": "i:1"} | changed)
+
+
+def spec(**changed):
+    job, _ = manifests(wanted(**changed), "team")
+    msgspec.convert(job["spec"], GpuJobSpec)
+    return job["spec"]
+
+
+def test_a_command_becomes_a_job_of_one_worker_with_one_gpu():
+    job, config = manifests(wanted(name="train"), "team")
+    assert job["metadata"] == {"name": "train", "namespace": "team"}
+    assert (job["apiVersion"], job["kind"]) == ("gpupack.dev/v1alpha1", "GPUJob")
+    assert job["spec"] == {
+        "workers": 1,
+        "gpus": 1,
+        "template": {
+            "spec": {
+                "containers": [
+                    {"name": "worker", "image": "i:1", "command": ["torchrun", "train.py"]}
+                ]
+            }
+        },
+    }
+    assert config is None
+
+
+def test_options_become_fields():
+    found = spec(
+        gpus=4,
+        workers=2,
+        models=("H100", "A100-80GB"),
+        min_memory="40Gi",
+        priority_class="urgent",
+        max_restarts=3,
+        deadline_seconds=60,
+        ttl_seconds=0,
+        variables=("A=1=2", "B="),
+        non_root=True,
+    )
+    pod = found.pop("template")["spec"]
+    assert found == {
+        "workers": 2,
+        "gpus": 4,
+        "gpuModels": ["H100", "A100-80GB"],
+        "minMemory": "40Gi",
+        "priorityClassName": "urgent",
+        "maxRestarts": 3,
+        "activeDeadlineSeconds": 60,
+        "ttlSecondsAfterFinished": 0,
+    }
+    assert pod["containers"][0]["env"] == [
+        {"name": "A", "value": "1=2"},
+        {"name": "B", "value": ""},
+    ]
+    assert pod["securityContext"] == {"runAsNonRoot": True}
+
+
+@pytest.mark.parametrize("text", ["25,10Gi", "25%,10Gi", "25:10Gi", "25/10Gi"])
+def test_a_share_is_percent_and_memory(text):
+    found = spec(share=text)
+    assert found["share"] == {"percent": 25, "memory": "10Gi"}
+    assert "gpus" not in found
+
+
+def test_slices_are_gpus_of_a_profile():
+    assert spec(mig="1g.18gb", gpus=2) | {"template": None} == {
+        "workers": 1,
+        "gpus": 2,
+        "mig": "1g.18gb",
+        "template": None,
+    }
+
+
+@pytest.mark.parametrize("text", ["25", "10Gi", "100,10Gi", "a,b", "25,"])
+def test_what_is_no_share_is_said_with_what_to_write(text):
+    with pytest.raises(UsageWrong, match="percent and memory: 25,10Gi"):
+        spec(share=text)
+
+
+@pytest.mark.parametrize("text", ["A", "=1", "1A=1", "A B=1"])
+def test_what_is_no_variable_is_said_with_what_to_write(text):
+    with pytest.raises(UsageWrong, match="write NAME=VALUE"):
+        spec(variables=(text,))
+
+
+def test_scripts_lie_beside_the_command_in_a_folder_that_can_be_written(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\nprint(2)\n")
+    job, config = manifests(wanted(name="t", scripts=(script,)), "team")
+    assert config["data"] == {"train.py": "print(1)\nprint(2)\n"}
+    assert config["metadata"] == {"name": "t", "namespace": "team"}
+    pod = job["spec"]["template"]["spec"]
+    (worker,) = pod["containers"]
+    assert worker["workingDir"] == "/workspace"
+    assert [mount["mountPath"] for mount in worker["volumeMounts"]] == [
+        "/workspace",
+        "/workspace/train.py",
+    ]
+    assert pod["volumes"][0] == {"name": "workspace", "emptyDir": {}}
+
+
+def test_a_manifest_that_is_shown_can_be_applied_and_read(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\nprint(2)\n")
+    documents = [each for each in manifests(wanted(name="t", scripts=(script,)), "team") if each]
+    text = as_yaml(documents)
+    assert list(yaml.safe_load_all(text)) == documents
+    assert "train.py: |\n    print(1)\n    print(2)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"x" * (MOST_SCRIPT_BYTES + 1), "put them into the image"), (b"\xff\xfe", "as text")],
+)
+def test_a_script_that_cannot_go_along_is_said_so(tmp_path, content, says):
+    script = tmp_path / "train.py"
+    script.write_bytes(content)
+    with pytest.raises(InputWrong, match=says):
+        spec(scripts=(script,))
+
+
+def test_two_scripts_of_one_name_are_refused(tmp_path):
+    (tmp_path / "a").mkdir()
+    scripts = (tmp_path / "t.py", tmp_path / "a" / "t.py")
+    for each in scripts:
+        each.write_text("")
+    with pytest.raises(UsageWrong, match="a name of its own"):
+        spec(scripts=scripts)
+
+
+@pytest.mark.parametrize(
+    ("command", "begins"),
+    [
+        (("torchrun", "--nnodes=2", "src/My_Train.py"), "my-train-"),
+        (("/usr/bin/python3", "-c", "print()"), "python3-"),
+        (("./42",), "job-42-"),
+        (("…",), "job-"),
+        (("x" * 300,), "x" * 46 + "-"),
+    ],
+)
+def test_a_name_is_made_of_the_command_and_is_one_of_its_own(command, begins):
+    made = {made_name(command) for _ in range(20)}
+    assert len(made) == 20
+    for name in made:
+        assert name.startswith(begins)
+        assert len(name) <= names.MAX_JOB_NAME
+        assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name)

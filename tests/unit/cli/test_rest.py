@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import ssl
+
+import httpx
+import pytest
+from self_signed import self_signed
+
+from gpupack_cli import errors
+from gpupack_cli.answers import Status
+from gpupack_cli.rest import Rest, decoded, refused
+
+STATUS = {
+    "utilization": {"gpu_utilization": 50.0, "gpu_memory_usage": 40.0},
+    "total_nodes": 1,
+    "total_gpus": 8,
+    "available_gpus": 4,
+    "timestamp": "2026-11-25T12:00:00Z",
+    "a_field_of_a_later_release": 1,
+}
+
+
+def answering(respond):
+    transport = httpx.MockTransport(respond)
+    return Rest(httpx.AsyncClient(transport=transport, base_url="https://api/api/v1/gpu/"))
+
+
+async def test_an_answer_is_read_and_fields_of_later_releases_are_passed_over():
+    asked = []
+
+    def respond(request):
+        asked.append(str(request.url))
+        return httpx.Response(200, json=STATUS)
+
+    found = await answering(respond).get("status", Status, namespace="", limit=5)
+    assert found.total_gpus == 8
+    assert asked == ["https://api/api/v1/gpu/status?limit=5"]
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[1]", b"[" * 100_000])
+def test_what_is_no_answer_of_this_api_is_said_to_be_none(body):
+    with pytest.raises(errors.ServiceAway, match="of one version"):
+        decoded(body, Status, "status")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "says"),
+    [
+        (
+            400,
+            b'{"detail":"gpus is 0","fix":"name 1 or more"}',
+            errors.InputWrong,
+            "gpus is 0; name 1 or more",
+        ),
+        (401, b'{"detail":"send a bearer token"}', errors.NotKnown, "kubectl create token ACCOUNT"),
+        (401, b'{"detail":"send a bearer token"}', errors.NotKnown, "does not know you"),
+        (401, b'{"field":"Authorization"}', errors.NotKnown, "takes a token here"),
+        (403, b'{"detail":"bob may not list"}', errors.NotAllowed, "bob may not list"),
+        (404, b'{"detail":"there is no GPUJob a/b"}', errors.NotThere, "no GPUJob a/b"),
+        (404, b'{"detail":"Not Found"}', errors.ServiceAway, "has no call jobs"),
+        (404, b"", errors.ServiceAway, "has no call jobs"),
+        (429, b'{"detail":"wait a second"}', errors.ServiceAway, "wait a second"),
+        (503, b"upstream away", errors.ServiceAway, "status 503"),
+    ],
+)
+def test_a_refusal_says_what_to_do(status, body, kind, says):
+    found = refused(status, body, "jobs")
+    assert type(found) is kind
+    assert says in str(found)
+
+
+async def test_a_server_that_does_not_answer_is_named():
+    def respond(request):
+        raise httpx.ConnectError("connection refused")
+
+    with pytest.raises(errors.ServiceAway, match="https://api/ does not answer"):
+        await answering(respond).get("status", Status)
+
+
+@pytest.mark.parametrize("shows", [True, False])
+@pytest.mark.parametrize(
+    "ends", [httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError], ids=lambda e: e.__name__
+)
+async def test_a_server_that_hangs_up_on_a_certificate_is_said_to_take_it_perhaps_not(ends, shows):
+    def respond(request):
+        raise ends("")
+
+    client = answering(respond)._client
+    with pytest.raises(errors.ServiceAway) as error:
+        await Rest(client, shows_certificate=shows).get("status", Status)
+    assert ("take your client certificate" in str(error.value)) is shows
+
+
+async def test_a_certificate_that_is_not_trusted_says_how_to_name_its_ca(tmp_path):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*self_signed(tmp_path))
+    listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, httpx.AsyncClient(base_url=f"https://localhost:{port}/") as client:
+        with pytest.raises(errors.ServiceAway, match="by --ca or GPUPACK_CA"):
+            await Rest(client).get("status", Status)

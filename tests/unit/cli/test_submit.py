@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `submit` leaves behind when something goes wrong on the way."""
+
+import asyncio
+
+import pytest
+from click.testing import CliRunner
+
+from gpupack_cli.commands.submit import _create, command
+from gpupack_cli.errors import InputWrong, UsageWrong
+from gpupack_kube.errors import AlreadyExists, Forbidden, Refused, Unreachable
+
+JOB = {"metadata": {"name": "train", "namespace": "team"}, "spec": {"gpus": 1}}
+SCRIPTS = {"metadata": {"name": "train-scripts", "namespace": "team"}, "data": {"a.py": "1"}}
+PATH = "/api/v1/namespaces/team/configmaps/train-scripts"
+
+
+async def test_scripts_of_a_job_that_is_refused_go(server):
+    server.refuse = {"gpujobs": (403, "Forbidden")}
+    with pytest.raises(Forbidden):
+        await _create(server.api, JOB, SCRIPTS)
+    assert PATH not in server.objects
+
+
+async def test_a_job_that_was_sent_when_somebody_interrupts_keeps_its_scripts(server, capsys):
+    server.slow = {"POST": 0.3}
+    creating = asyncio.ensure_future(_create(server.api, JOB, SCRIPTS))
+    while PATH not in server.objects:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    (owner,) = server.objects[PATH]["metadata"]["ownerReferences"]
+    assert owner["name"] == "train"
+    assert "gpujob team/train created; it goes on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", [500, 504])
+async def test_scripts_stay_for_a_job_of_which_nobody_knows_whether_it_was_made(
+    server, code, capsys
+):
+    server.refuse = {"gpujobs": (code, "InternalError")}
+    with pytest.raises(Refused):
+        await _create(server.api, JOB, SCRIPTS)
+    assert PATH in server.objects
+
+
+async def test_it_is_said_that_a_job_may_have_been_made(server, monkeypatch, capsys):
+    create = server.api.create
+
+    async def unanswered(resource, body, **given):
+        if body is JOB:
+            raise Unreachable("no answer")
+        return await create(resource, body, **given)
+
+    monkeypatch.setattr(server.api, "create", unanswered)
+    with pytest.raises(Unreachable):
+        await _create(server.api, JOB, SCRIPTS)
+    assert PATH in server.objects
+    assert "gpujob team/train may have been created" in capsys.readouterr().err
+
+
+async def test_a_second_job_of_a_name_is_told_of_the_job_and_not_of_its_scripts(server):
+    await _create(server.api, JOB, SCRIPTS)
+    with pytest.raises(InputWrong, match=r"^gpujob team/train exists already; choose another"):
+        await _create(server.api, JOB, SCRIPTS)
+
+
+async def test_scripts_that_are_there_without_a_job_are_named(server):
+    server.put(PATH, SCRIPTS)
+    with pytest.raises(AlreadyExists):
+        await _create(server.api, JOB, SCRIPTS)
+
+
+def submitted(*options):
+    given = ["--image", "i", "--dry-run", *options, "--", "true"]
+    return CliRunner().invoke(command, given)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--gpus", "2"), "--gpus would not count beside --share"),
+        (("--mig", "1g.18gb"), "--mig would not count beside --share"),
+        (("--gpus", "2", "--mig", "1g.18gb"), "--gpus and --mig would not count beside --share"),
+    ],
+)
+def test_a_size_that_would_not_count_is_refused(options, says):
+    done = submitted("--share", "25,10Gi", *options)
+    assert isinstance(done.exception, UsageWrong)
+    assert done.exception.status == 2
+    assert says in str(done.exception)
+
+
+def test_slices_are_counted_by_gpus():
+    shown = submitted("--mig", "1g.18gb", "--gpus", "2").output
+    assert "gpus: 2\n  mig: 1g.18gb\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86400), ("45", 45)]
+)
+def test_how_long_a_job_lasts_and_is_kept_has_units(text, seconds):
+    shown = submitted("--deadline", text, "--ttl", text).output
+    assert f"activeDeadlineSeconds: {seconds}\n" in shown
+    assert f"ttlSecondsAfterFinished: {seconds}\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [("--deadline", "0"), ("--deadline", "soon"), ("--ttl", "-1s")]
+)
+def test_what_is_no_time_is_wrong_usage(option, text):
+    done = submitted(option, text)
+    assert done.exit_code == 2
+    assert f"{text!r}" in done.output

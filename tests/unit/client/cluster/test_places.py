@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+import base64
+import contextlib
+import datetime as dt
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+
+import pytest
+from client_ca import ClientCa
+from processes import environment, is_alive
+from self_signed import self_signed
+
+from gpupack import ConfigInvalid, ServerNotFound
+from gpupack.cluster import places
+from gpupack.cluster.opening import open_cluster
+from gpupack.cluster.places import present, require_private, token_of_user, trusted_by
+from gpupack.cluster.port_forward import Forwarding, through_kubectl
+from gpupack.config import ClusterConfig
+
+CA = ClientCa()
+
+KUBECTL = """#!{python}
+import os, sys, time
+known = {{
+    "config": '{config}',
+    "get": '{secret}',
+}}
+word = next(each for each in sys.argv[1:] if not each.startswith("-"))
+if word == "port-forward":
+    if sys.argv[-1] == os.environ.get("NOT_THERE"):
+        sys.exit("error: Service gpupack-api does not have a service port 8443")
+    with open(os.environ["STARTED"], "w") as started:
+        started.write(str(os.getpid()))
+    with open(os.path.dirname(os.environ["STARTED"]) + "/arguments", "w") as arguments:
+        arguments.write(" ".join(sys.argv))
+    print("Forwarding from 127.0.0.1:4711 -> 8443", flush=True)
+    time.sleep(60)
+if not known[word]:
+    sys.exit("forbidden")
+print(known[word])
+"""
+
+
+@pytest.fixture
+def kubectl(tmp_path):
+    """Writes a kubectl that knows this, and answers the environment in which it is found."""
+
+    def write(config="{}", secret=""):
+        program = tmp_path / "kubectl"
+        program.write_text(KUBECTL.format(python=sys.executable, config=config, secret=secret))
+        program.chmod(0o755)
+        return {"PATH": str(tmp_path), "STARTED": str(tmp_path / "started")}
+
+    return write
+
+
+def test_a_token_is_never_sent_in_the_clear_to_another_machine():
+    with pytest.raises(ConfigInvalid, match="'http://far'; write an https:// address"):
+        require_private("http://far")
+    assert require_private("http://localhost:8080/") == "http://localhost:8080"
+    assert require_private("https://far/") == "https://far"
+
+
+def test_a_server_without_a_token_says_how_to_get_one():
+    with pytest.raises(ServerNotFound, match="no token for https://far; set GPUPACK_TOKEN"):
+        open_cluster(ClusterConfig(server="https://far"), {})
+
+
+def test_a_ca_that_is_none_is_named(tmp_path):
+    (tmp_path / "ca.crt").write_text("nothing")
+    for file in (tmp_path / "ca.crt", tmp_path / "missing"):
+        with pytest.raises(ConfigInvalid, match=f"cluster.ca: '{file}'"):
+            trusted_by(str(file))
+
+
+def test_a_pod_calls_by_its_service_accounts_token_as_it_is_now(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "SERVICE_ACCOUNT", tmp_path)
+    (tmp_path / "token").write_text("first")
+    token = places.own_token({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    assert token() == "first"
+    (tmp_path / "token").write_text("second")
+    assert token() == "second"
+
+
+def test_a_kubeconfigs_token_may_stand_there_in_a_file_or_come_from_a_program(tmp_path):
+    (tmp_path / "token").write_text("of-file")
+    answer = '{"status": {"token": "of-program"}}'
+    program = {"command": sys.executable, "args": ["-c", f"print({answer!r})"]}
+    assert token_of_user({"token": "plain"}, {})() == "plain"
+    assert token_of_user({"tokenFile": str(tmp_path / "token")}, {})() == "of-file"
+    assert token_of_user({"exec": program}, {})() == "of-program"
+
+
+@pytest.mark.parametrize("seconds_left", [-5, 30, 3600, None])
+def test_a_program_is_asked_again_before_its_token_ends(tmp_path, seconds_left):
+    left = dt.timedelta(seconds=seconds_left or 0)
+    ends = (dt.datetime.now(dt.UTC) + left).isoformat() if seconds_left is not None else None
+    code = (
+        "import json, pathlib; file = pathlib.Path({!r}); "
+        "n = int(file.read_text()) + 1 if file.exists() else 1; file.write_text(str(n)); "
+        "print(json.dumps({{'status': {{'token': f't{{n}}', 'expirationTimestamp': {!r}}}}}))"
+    ).format(str(tmp_path / "asked"), ends)
+    token = token_of_user({"exec": {"command": sys.executable, "args": ["-c", code]}}, {})
+    is_near = seconds_left is not None and seconds_left < 60
+    assert token() == ("t2" if is_near else "t1")
+    before = token()
+    assert token.forget()
+    assert token() != before
+
+
+def test_what_is_no_address_is_named():
+    for address in ("https://[::1", "https://h:abc"):
+        with pytest.raises(ConfigInvalid, match="is no address"):
+            require_private(address)
+
+
+def test_a_kubeconfig_without_a_token_says_how_to_get_one():
+    with pytest.raises(ServerNotFound, match=r"neither a token .*kubectl create token"):
+        token_of_user({"client-certificate-data": "…"}, {})
+
+
+@pytest.fixture
+def of_alice(tmp_path):
+    """A kubeconfig's user with a certificate alone, as kubectl tells it."""
+    paths = CA.written(tmp_path / "alice", "alice")
+    fields = ("client-certificate-data", "client-key-data")
+    return {
+        name: base64.b64encode(path.read_bytes()).decode()
+        for name, path in zip(fields, paths, strict=True)
+    }
+
+
+def shown_to_a_server(context, folder):
+    """The subject of what a client with this context presents, where it is asked for one."""
+    asking = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=CA.pem)
+    asking.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    asking.verify_mode = ssl.CERT_OPTIONAL
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(back, there, server_hostname="localhost")
+    server = asking.wrap_bio(there, back, server_side=True)
+    for side in (client, server, client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return (server.getpeercert() or {}).get("subject")
+
+
+def test_a_kubeconfig_with_a_certificate_alone_is_called_by_at_a_port_of_its_own(
+    kubectl, tmp_path, of_alice
+):
+    environ = kubectl(json.dumps({"users": [{"user": of_alice}]}))
+    certificate, _ = self_signed(tmp_path)
+    endpoint = through_kubectl(environ, trusted_by(str(certificate)))
+    endpoint.close()
+    assert endpoint.token is None
+    assert (tmp_path / "arguments").read_text().split()[-1] == ":8443"
+    assert shown_to_a_server(endpoint.trusted, tmp_path) == ((("commonName", "alice"),),)
+
+
+@pytest.mark.parametrize("by", ["the environment", "the kubeconfig"])
+def test_a_token_goes_before_a_certificate_which_is_not_shown_then(kubectl, tmp_path, of_alice, by):
+    user = of_alice | ({"token": "t"} if by == "the kubeconfig" else {})
+    environ = kubectl(json.dumps({"users": [{"user": user}]}))
+    environ |= {"GPUPACK_TOKEN": "t"} if by == "the environment" else {}
+    certificate, _ = self_signed(tmp_path)
+    endpoint = through_kubectl(environ, trusted_by(str(certificate)))
+    endpoint.close()
+    assert endpoint.token() == "t"
+    assert (tmp_path / "arguments").read_text().split()[-1] == ":443"
+    assert shown_to_a_server(endpoint.trusted, tmp_path) is None
+
+
+def test_where_no_certificates_are_taken_it_is_said_what_to_do(kubectl, tmp_path, of_alice):
+    environ = kubectl(json.dumps({"users": [{"user": of_alice}]})) | {"NOT_THERE": ":8443"}
+    certificate, _ = self_signed(tmp_path)
+    with pytest.raises(ServerNotFound, match=r"clientCertificates\.enabled=true"):
+        through_kubectl(environ, trusted_by(str(certificate)))
+
+
+def test_a_certificate_of_a_kubeconfig_that_is_none_is_named(of_alice):
+    context = ssl.create_default_context()
+    for wrong in ("…", base64.b64encode(b"nothing").decode()):
+        with pytest.raises(ServerNotFound, match="client certificate cannot be used"):
+            present(context, of_alice | {"client-certificate-data": wrong})
+
+
+def test_a_program_that_tells_no_token_is_named():
+    program = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('not logged in')"]}
+    with pytest.raises(ServerNotFound, match="which failed: not logged in"):
+        token_of_user({"exec": program}, {})
+
+
+def test_without_kubectl_and_address_nothing_says_where_the_server_is():
+    with pytest.raises(ServerNotFound, match="set GPUPACK_SERVER, or install kubectl"):
+        open_cluster(ClusterConfig(), {"PATH": "/nowhere"})
+
+
+def test_kubectl_forwards_a_port_for_as_long_as_the_backend_is_open(kubectl, tmp_path):
+    config = '{"users": [{"user": {"token": "t"}}], "contexts": [{"context": {"namespace": "n"}}]}'
+    environ = kubectl(config)
+    certificate, _ = self_signed(tmp_path)
+    backend = open_cluster(ClusterConfig(ca=str(certificate)), environ)
+    pid = int((tmp_path / "started").read_text())
+    backend.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_forwarding_that_ended_begins_anew_and_is_not_of_the_programs_group(kubectl, tmp_path):
+    environ = kubectl('{"users": [{"user": {"token": "t"}}]}')
+    forwarding = Forwarding(str(tmp_path / "kubectl"), environ)
+    try:
+        first = int((tmp_path / "started").read_text())
+        assert os.getpgid(first) != os.getpgrp()
+        os.kill(first, signal.SIGKILL)
+        forwarding._running.wait(10)
+        assert forwarding.address().startswith("https://localhost:")
+        assert int((tmp_path / "started").read_text()) != first
+    finally:
+        forwarding.close()
+
+
+HOLDS = """
+import os, sys, time
+from gpupack.cluster.port_forward import Forwarding
+
+forwarding = Forwarding(sys.argv[1], os.environ)
+print("forwarded", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM])
+def test_a_forwarding_ends_with_a_program_that_is_ended_without_closing_it(
+    kubectl, tmp_path, ended_by
+):
+    environ = environment(**kubectl())
+    command = [sys.executable, "-c", HOLDS, str(tmp_path / "kubectl")]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "forwarded\n"
+        program.send_signal(ended_by)
+    until = time.monotonic() + 10
+    while is_alive(int((tmp_path / "started").read_text())):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_secret_without_a_certificate_is_not_taken_for_the_systems(kubectl):
+    environ = kubectl('{"users": [{"user": {"token": "t"}}]}', secret=" ")
+    with pytest.raises(ServerNotFound, match=r"has no ca.crt"):
+        open_cluster(ClusterConfig(), environ)
+
+
+def test_a_certificate_that_cannot_be_read_is_not_done_without(kubectl):
+    environ = kubectl('{"users": [{"user": {"token": "t"}}]}')
+    with pytest.raises(ServerNotFound, match=r"certificate cannot be checked .*GPUPACK_CA"):
+        open_cluster(ClusterConfig(), environ)

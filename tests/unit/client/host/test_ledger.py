@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import host_gpus
+import pytest
+from host_gpus import in_child
+
+from gpupack import NotEnoughGpus, NothingHeld, TrainingGPUConfig
+from gpupack.backend import Patience
+
+SHARE = {"compute_ratio": 0.3, "memory_gb": 20.0}
+
+
+def free(machine):
+    return machine.get_gpu_status().available_gpus
+
+
+def eventually(look, seconds=10):
+    until = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_processes_get_different_gpus_and_who_comes_too_late_is_told_who_holds_them(holder):
+    first, second = holder(gpu_count=4), holder(gpu_count=4)
+    assert len({*first.held, *second.held}) == 8
+    refused = holder(gpu_count=1)
+    assert refused.held is None
+    assert f"held by process {first.pid}" in refused.refused
+    assert "fewer than 1 free GPU" in refused.refused
+
+
+@pytest.mark.parametrize("how", ["kill", "end"])
+def test_a_process_that_ends_gives_its_gpus_back_however_it_ends(how, holder, machine):
+    gone = holder(gpu_count=8)
+    assert free(machine) == 0
+    getattr(gone, how)()
+    assert free(machine) == 8
+    assert len(holder(gpu_count=8).held) == 8
+
+
+def test_what_is_released_is_anothers_at_once(machine, holder):
+    with machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=8)) as gpus:
+        assert gpus.held
+        assert holder(gpu_count=1).held is None
+    assert not gpus.held
+    assert holder(gpu_count=8).held is not None
+
+
+def test_shares_go_together_on_one_gpu_up_to_its_time_and_memory(holder):
+    first, second, third = (holder(**SHARE) for _ in range(3))
+    assert first.held == second.held == third.held
+    assert holder(**SHARE).held != first.held, "a fourth of 30 % does not fit beside three"
+    assert holder(compute_ratio=0.01, memory_gb=25.0).held != first.held, "80 GB, 60 are held"
+
+
+def test_shares_and_whole_gpus_never_mix(holder, machine):
+    share = holder(**SHARE)
+    whole = holder(gpu_count=7)
+    assert not set(share.held) & set(whole.held)
+    assert free(machine) == 0
+    assert holder(gpu_count=1).held is None
+
+
+def test_who_waits_gets_the_gpus_of_one_that_is_killed(holder):
+    holds = holder(gpu_count=8)
+    waits = holder(gpu_count=2, timeout_seconds=30, told=False)
+    holds.kill()
+    assert len(waits.wait().held) == 2
+
+
+def test_who_came_first_is_served_first_and_nobody_overtakes(holder, machine):
+    holds = holder(gpu_count=6)
+    large = holder(gpu_count=8, timeout_seconds=30, told=False)
+    eventually(lambda: "waits" in said_to_one_more(machine))
+    small = holder(gpu_count=1)
+    assert "waits before: 8 GPUs" in small.refused
+    holds.end()
+    assert len(large.wait().held) == 8
+
+
+def test_one_that_waits_and_is_killed_holds_nobody_up(holder, machine):
+    holder(gpu_count=6)
+    large = holder(gpu_count=8, timeout_seconds=30, told=False)
+    eventually(lambda: "waits" in said_to_one_more(machine))
+    large.kill()
+    assert holder(gpu_count=2).held is not None
+
+
+def said_to_one_more(machine):
+    try:
+        machine.allocate_gpu_resources(TrainingGPUConfig(), timeout_seconds=0).release()
+    except NotEnoughGpus as error:
+        return str(error)
+    return ""
+
+
+def test_after_its_timeout_nothing_of_who_waited_is_left(holder, machine, folder):
+    holds = holder(gpu_count=8)
+    begun = time.monotonic()
+    with pytest.raises(NotEnoughGpus) as raised:
+        machine.allocate_gpu_resources(TrainingGPUConfig(), timeout_seconds=0.3)
+    assert 0.3 <= time.monotonic() - begun < 5
+    assert not raised.value.never
+    assert [each.name.split("-")[1] for each in folder.glob("*.json")] == [str(holds.pid)]
+
+
+def test_what_can_never_fit_is_refused_at_once(machine):
+    with pytest.raises(NotEnoughGpus, match="fewer than 9 GPUs") as raised:
+        machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=9), timeout_seconds=60)
+    assert raised.value.never
+    with pytest.raises(NotEnoughGpus, match="model is not A100"):
+        machine.allocate_gpu_resources(TrainingGPUConfig(gpu_type="A100"), timeout_seconds=60)
+
+
+def test_waiting_can_be_ended_from_another_thread(holder, machine):
+    holder(gpu_count=8)
+    patience = Patience(60, 3600)
+    threading.Timer(0.2, patience.stop.set).start()
+    with pytest.raises(NotEnoughGpus):
+        machine.allocate(TrainingGPUConfig(), patience)
+
+
+def test_threads_of_one_process_get_different_gpus(machine):
+    held = []
+
+    def hold():
+        held.append(machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=2)))
+
+    threads = [threading.Thread(target=hold) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len({uuid for each in held for uuid in each.device_uuids}) == 8
+
+
+def test_a_forked_child_neither_holds_nor_gives_back_its_parents_gpus(machine, holder):
+    gpus = machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=8))
+    assert in_child(lambda: gpus.held) == "False"
+    in_child(machine.close)
+    assert holder(gpu_count=1).held is None
+
+
+def test_a_child_that_outlives_its_parent_holds_them_only_if_it_was_given_the_file(
+    folder, holder, machine
+):
+    for given in (True, False):
+        child = start_parent_with_child(folder, given=given)
+        assert free(machine) == (0 if given else 8)
+        os.kill(child, 9)
+        eventually(lambda: free(machine) == 8)
+
+
+def start_parent_with_child(folder, *, given):
+    """A process that holds all GPUs, starts a child and is killed; the PID of the child."""
+    code = f"""
+import os, subprocess, sys, warnings
+warnings.simplefilter("ignore")
+import host_gpus
+from gpupack import TrainingGPUConfig
+gpus = host_gpus.manager({str(folder)!r}).allocate_gpu_resources(TrainingGPUConfig(gpu_count=8))
+fds = gpus.pass_fds if {given} else ()
+silent = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+child = subprocess.Popen(["sleep", "60"], pass_fds=fds, **silent)
+print(child.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, text=True, capture_output=True, check=False
+    )
+    return int(done.stdout)
+
+
+def test_nobody_releases_what_another_holds(machine, folder):
+    gpus = machine.allocate_gpu_resources(TrainingGPUConfig())
+    with host_gpus.manager(folder) as other:
+        with pytest.raises(NothingHeld):
+            other.backend.release(gpus.allocation_id)
+        with pytest.raises(NothingHeld, match="this manager holds no such allocation"):
+            other.cleanup_gpu_resources(gpus)
+    assert gpus.held
+
+
+def test_a_clock_that_jumps_changes_nothing(machine, holder, monkeypatch):
+    holder(gpu_count=8)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    with pytest.raises(NotEnoughGpus):
+        machine.allocate_gpu_resources(TrainingGPUConfig(), timeout_seconds=0.2)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+import fcntl
+import json
+import os
+import threading
+import time
+
+import host_gpus
+import pytest
+from host_gpus import in_child
+
+from gpupack import LedgerUnusable, NotEnoughGpus, TrainingGPUConfig
+from gpupack.backend import Patience
+from gpupack.config import GpuConfig, ThisMachineConfig
+from gpupack.errors import NothingHeld
+from gpupack.host import record as records
+from gpupack.host.opening import gpus_of, open_host
+from gpupack.host.reservations import Reservations, reservations
+
+NOW = Patience(0, 600)
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+
+
+@pytest.fixture
+def reserved(folder):
+    """Reservations on the folder."""
+    config = GpuConfig(this_machine=ThisMachineConfig(folder=str(folder), simulated_gpus="8xH100"))
+    host = open_host(config, gpus_of(config))
+    return Reservations(host.folder, host.ledger)
+
+
+def gpus(count):
+    return TrainingGPUConfig(gpu_count=count)
+
+
+def uuids(record):
+    return {each.uuid for each in record.devices}
+
+
+def test_a_reservation_outlives_the_process_that_made_it(reserved, machine):
+    assert in_child(lambda: len(reserved.make("a", gpus(5), NOW).devices)) == "5"
+    ours = machine.allocate_gpu_resources(gpus(3))
+    assert not uuids(reserved.find("a")) & set(ours.device_uuids)
+    with pytest.raises(NotEnoughGpus, match="a reservation for"):
+        machine.allocate_gpu_resources(gpus(1), timeout_seconds=0)
+
+
+def test_it_holds_its_gpus_once(reserved, machine):
+    reserved.make("a", gpus(2), NOW)
+    assert machine.get_gpu_status().available_gpus == 6
+
+
+def test_it_ends_when_it_is_cancelled_by_whichever_process(reserved, machine):
+    reserved.make("a", gpus(8), NOW)
+    in_child(lambda: reserved.cancel("a"))
+    assert reserved.find("a") is None
+    assert machine.get_gpu_status().available_gpus == 8
+    with pytest.raises(NothingHeld, match="no reservation a"):
+        reserved.cancel("a")
+
+
+def test_it_ends_with_its_time_and_its_file_goes(reserved, machine, folder, monkeypatch):
+    reserved.make("a", gpus(8), NOW)
+    later = records.uptime_seconds() + 601
+    monkeypatch.setattr(records, "uptime_seconds", lambda: later)
+    assert machine.get_gpu_status().available_gpus == 8
+    assert not list(folder.glob("*.json"))
+
+
+def test_it_ends_with_the_boot(reserved, machine, monkeypatch):
+    reserved.make("a", gpus(8), NOW)
+    monkeypatch.setattr(records, "boot_id", lambda: "another")
+    assert machine.get_gpu_status().available_gpus == 8
+
+
+def test_the_same_name_is_the_same_reservation(reserved):
+    first = reserved.make("a", gpus(2), NOW)
+    assert reserved.make("a", gpus(3), NOW) == first
+
+
+def test_at_the_same_moment_too(reserved, machine):
+    made, start = [], threading.Barrier(4)
+
+    def make():
+        start.wait()
+        made.append(reserved.make("a", gpus(1), Patience(5, 600)))
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len({tuple(each.devices) for each in made}) == 1
+    assert machine.get_gpu_status().available_gpus == 7
+
+
+def test_where_there_is_no_room_nothing_is_held(reserved, machine, folder):
+    ours = machine.allocate_gpu_resources(gpus(7))
+    with pytest.raises(NotEnoughGpus, match="held by process"):
+        reserved.make("a", gpus(2), NOW)
+    ours.release()
+    assert not list(folder.glob("*.json"))
+
+
+def test_killed_between_its_steps_a_server_leaves_the_gpus_free(reserved, machine, monkeypatch):
+    monkeypatch.setattr(type(reserved._folder), "reserve", lambda *_: os._exit(9))
+    in_child(lambda: reserved.make("a", gpus(8), NOW))
+    assert machine.get_gpu_status().available_gpus == 8
+
+
+def test_killed_once_it_is_written_the_gpus_count_once(reserved, machine, monkeypatch):
+    made = type(reserved._folder).reserve
+    monkeypatch.setattr(
+        type(reserved._folder), "reserve", lambda *given: (made(*given), os._exit(9))
+    )
+    in_child(lambda: reserved.make("a", gpus(5), NOW))
+    monkeypatch.undo()
+    assert machine.get_gpu_status().available_gpus == 3
+    assert len(reserved.find("a").devices) == 5
+
+
+def test_they_are_told_from_what_processes_hold(reserved, machine):
+    machine.allocate_gpu_resources(gpus(1))
+    reserved.make("a", gpus(1), NOW)
+    with reserved._folder.locked():
+        assert set(reservations(reserved._folder.records())) == {"a"}
+
+
+def as_nobody(do):
+    """What a process of another user answers, or is refused."""
+
+    def other():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        try:
+            return do()
+        except LedgerUnusable as error:
+            return str(error)
+
+    return in_child(other)
+
+
+@as_root
+def test_another_user_holds_none_of_its_gpus_and_cannot_cancel_it(reserved, folder):
+    reserved.make("a", gpus(5), NOW)
+    assert "is another user's" in as_nobody(lambda: reserved.cancel("a"))
+    assert host_gpus.Holder(folder, gpu_count=4).refused
+
+
+@as_root
+def test_who_guesses_a_name_hands_his_gpus_to_nobody(reserved):
+    reserved.make("b", gpus(1), NOW)
+    assert as_nobody(lambda: len(reserved.make("a", gpus(5), NOW).devices)) == "5"
+    with pytest.raises(LedgerUnusable, match="take another name"):
+        reserved.make("a", gpus(1), NOW)
+
+
+def test_a_name_that_is_used_again_holds_other_gpus(reserved, machine):
+    """Another process looked at the first one, and not between the two."""
+    first = uuids(reserved.make("a", gpus(1), NOW))
+    assert machine.get_gpu_status().available_gpus == 7
+    reserved.cancel("a")
+    reserved.make("b", gpus(1), NOW)
+    second = uuids(reserved.make("a", gpus(1), NOW))
+    assert second != first
+    ours = machine.allocate_gpu_resources(gpus(6)).device_uuids
+    assert not set(ours) & (second | uuids(reserved.find("b")))
+
+
+@pytest.mark.parametrize(
+    "change", [{"devices": []}, {"reserved_until": 1e300}, {"devices": [["GPU-a", -5, 1]]}]
+)
+def test_what_nobody_of_us_wrote_reserves_nothing(reserved, folder, machine, change):
+    reserved.make("a", gpus(5), NOW)
+    (file,) = folder.glob("reserved-a.json")
+    text = json.loads(file.read_text())
+    if change.get("devices"):
+        change = {"devices": [text["devices"][0] | {"milli": -5}]}
+    file.write_text(json.dumps(text | change))
+    assert machine.get_gpu_status().available_gpus == 8
+
+
+def test_whoever_locks_a_reservation_makes_it_last_no_longer(reserved, folder, machine):
+    reserved.make("a", gpus(8), Patience(0, 1))
+    with (folder / "reserved-a.json").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert machine.get_gpu_status().available_gpus == 0
+        time.sleep(1.1)
+        assert machine.get_gpu_status().available_gpus == 8

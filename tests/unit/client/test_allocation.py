@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from gpupack import Allocation, CallRefused, TrainingGPUConfig, WorkerGpus
+
+
+def allocation(give_back=lambda: None, **environment):
+    return Allocation(
+        allocation_id="one",
+        config=TrainingGPUConfig(gpu_count=2),
+        workers=(WorkerGpus("node", (0, 1), ("GPU-a", "GPU-b")),),
+        environment={"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", **environment},
+        give_back=give_back,
+    )
+
+
+def test_its_variables_are_set_while_it_is_held_and_as_before_afterwards():
+    environ = {"CUDA_VISIBLE_DEVICES": "7", "PATH": "/bin"}
+    with allocation(GPUPACK_SIMULATED="false") as gpus:
+        gpus.apply(environ)
+        assert environ["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    assert environ == {"CUDA_VISIBLE_DEVICES": "7", "PATH": "/bin"}
+
+
+def test_what_somebody_else_has_set_meanwhile_stays():
+    environ = {}
+    with allocation() as gpus:
+        gpus.apply(environ)
+        environ["CUDA_VISIBLE_DEVICES"] = "mine"
+    assert environ == {"CUDA_VISIBLE_DEVICES": "mine"}
+
+
+def test_it_is_given_back_once():
+    given = []
+    gpus = allocation(lambda: given.append(1))
+    gpus.release()
+    gpus.release()
+    assert given == [1]
+    assert not gpus.held
+
+
+def test_what_could_not_be_given_back_is_held_still_and_can_be_tried_again():
+    answers = [CallRefused("later", status=503), None]
+
+    def give_back():
+        if error := answers.pop(0):
+            raise error
+
+    gpus = allocation(give_back)
+    with pytest.raises(CallRefused):
+        gpus.release()
+    assert gpus.held
+    gpus.release()
+    assert not gpus.held
+
+
+def test_it_has_the_shape_that_the_rest_api_answers():
+    told = allocation().as_dict()
+    assert (told["success"], told["node_name"]) == (True, "node")
+    assert told["gpu_config"]["gpu_count"] == 2
+    assert told["gpu_config"]["workers"][0]["device_uuids"] == ["GPU-a", "GPU-b"]

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import datetime as dt
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import host_gpus
+import pytest
+
+from gpupack import (
+    AsyncGPUResourceManager,
+    ClusterStatus,
+    ConfigInvalid,
+    LedgerUnusable,
+    NotEnoughGpus,
+    NothingHeld,
+    SimulatedGpuWarning,
+    TrainingGPUConfig,
+    Unsupported,
+    get_gpu_resource_manager,
+    open_manager,
+)
+from gpupack.manager import has_changed
+from gpupack.views import Utilization
+
+ALL = TrainingGPUConfig(gpu_count=8)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "ledger"
+
+
+@pytest.fixture
+def machine(folder):
+    with host_gpus.manager(folder, monitor_update_interval=0.01) as manager:
+        yield manager
+
+
+def status(gpus, memory=0.0, total=8):
+    return ClusterStatus(Utilization(gpus, memory), (), 1, total, 0, dt.datetime.now(dt.UTC))
+
+
+def test_what_a_manager_holds_is_given_back_when_it_closes(folder):
+    with host_gpus.manager(folder) as machine:
+        gpus = machine.allocate_gpu_resources(ALL)
+    assert not gpus.held
+    with host_gpus.manager(folder) as machine:
+        assert machine.get_gpu_status().available_gpus == 8
+
+
+def test_all_or_one_allocation_is_cleaned_up(machine):
+    first, second, third = (machine.allocate_gpu_resources(TrainingGPUConfig()) for _ in range(3))
+    machine.cleanup_gpu_resources(first)
+    machine.cleanup_gpu_resources(second.allocation_id)
+    assert (first.held, second.held, third.held) == (False, False, True)
+    machine.cleanup_gpu_resources()
+    assert not third.held
+
+
+def test_a_program_on_this_machine_is_the_callers_to_start(machine):
+    gpus = machine.allocate_gpu_resources(TrainingGPUConfig())
+    with pytest.raises(Unsupported, match=r"start torchrun yourself, with allocation.environment"):
+        machine.run_on(gpus, ["torchrun", "train.py"], image="train:1")
+    with pytest.raises(NothingHeld):
+        machine.run_on("another", ["torchrun"], image="train:1")
+
+
+def test_nodes_are_those_with_a_free_gpu_of_the_model_and_memory(machine):
+    (node,) = machine.get_available_gpu_nodes("H100", 80)
+    assert (node.available_gpus, node.gpu_type, node.simulated) == (8, "H100", True)
+    assert machine.get_available_gpu_nodes("A100") == []
+    assert machine.get_available_gpu_nodes(None, 81) == []
+    machine.allocate_gpu_resources(ALL)
+    assert machine.get_available_gpu_nodes("H100") == []
+
+
+def test_a_validation_is_true_where_it_can_be_served_once_others_are_done(machine):
+    machine.allocate_gpu_resources(ALL)
+    found = machine.validate_gpu_requirements(ALL)
+    assert found
+    assert not found.fits_now
+    assert not machine.validate_gpu_requirements(TrainingGPUConfig(gpu_type="A100"))
+
+
+def test_monitoring_has_the_shape_of_the_rest_api(machine):
+    machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=2))
+    data = machine.get_gpu_monitoring_data()
+    assert data["utilization"] == {"gpu_utilization": 25.0, "gpu_memory_usage": 25.0}
+    assert data["total_nodes"] == 1
+    assert data["available_nodes"][0]["available_gpus"] == 6
+
+
+def test_watching_tells_what_changes(machine):
+    seen = machine.watch()
+    assert next(seen).available_gpus == 8
+    machine.allocate_gpu_resources(ALL)
+    assert next(seen).available_gpus == 0
+
+
+def test_a_change_below_the_threshold_is_not_told():
+    assert not has_changed(status(10), status(14), 0.05)
+    assert has_changed(status(10), status(15), 0.05)
+    assert has_changed(status(10), status(10, memory=5.0), 0.05)
+    assert has_changed(status(10), status(10, total=9), 1.0)
+    assert not has_changed(status(10), status(10), 0.0)
+
+
+def test_the_process_shares_one_manager_until_it_is_closed(monkeypatch, folder):
+    monkeypatch.setenv("GPUPACK_SIMULATED_GPUS", "8xH100")
+    monkeypatch.setenv("GPUPACK_HOST_FOLDER", str(folder))
+    with pytest.warns(SimulatedGpuWarning, match="8xH100"):
+        first = get_gpu_resource_manager()
+    assert get_gpu_resource_manager() is first
+    first.close()
+    with pytest.warns(SimulatedGpuWarning):
+        second = get_gpu_resource_manager()
+    assert second is not first
+    second.close()
+
+
+def test_a_machine_without_gpus_says_so_and_how_to_try(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with open_manager(environ={"GPUPACK_HOST_FOLDER": str(folder)}) as machine:
+        if machine.get_gpu_status().total_gpus:
+            pytest.skip("this machine has GPUs")
+        assert machine.initialized
+        with pytest.raises(NotEnoughGpus, match=r"no NVIDIA driver here.*GPUPACK_SIMULATED_GPUS"):
+            machine.allocate_gpu_resources(TrainingGPUConfig())
+
+
+@pytest.mark.parametrize("text", ["8", "H100", "0xH100", "129xH100", "8x"])
+def test_simulated_gpus_are_a_number_and_a_model(text, folder):
+    environ = {"GPUPACK_SIMULATED_GPUS": text}
+    with pytest.raises(ConfigInvalid, match="write a number from 1 to 128, x and a model"):
+        open_manager(environ=environ)
+
+
+async def test_the_asynchronous_manager_does_the_same(folder):
+    async with AsyncGPUResourceManager(host_gpus.manager(folder)) as machine:
+        assert await machine.validate_gpu_requirements(ALL)
+        async with await machine.allocate_gpu_resources(ALL) as gpus:
+            assert len(gpus.device_uuids) == 8
+            assert (await machine.get_gpu_status()).available_gpus == 0
+        assert len(await machine.get_available_gpu_nodes("H100")) == 1
+        held = await machine.allocate_gpu_resources(ALL)
+        await machine.cleanup_gpu_resources(held)
+        assert (await machine.get_gpu_monitoring_data())["available_gpus"] == 8
+
+
+def test_what_cannot_be_released_keeps_nothing_else_held(machine, monkeypatch):
+    first, second = (machine.allocate_gpu_resources(TrainingGPUConfig()) for _ in range(2))
+    release = machine.backend.release
+
+    def refused(name):
+        if name == first.allocation_id:
+            raise LedgerUnusable("not now")
+        release(name)
+
+    monkeypatch.setattr(machine.backend, "release", refused)
+    with pytest.raises(LedgerUnusable, match="not now"):
+        machine.cleanup_gpu_resources()
+    assert (first.held, second.held) == (True, False)
+    monkeypatch.undo()
+    machine.cleanup_gpu_resources()
+    assert not first.held
+
+
+def test_who_waits_while_the_manager_is_closed_holds_nothing(folder):
+    with host_gpus.manager(folder) as other:
+        held = other.allocate_gpu_resources(ALL)
+        closing = host_gpus.manager(folder)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(closing.allocate_gpu_resources, ALL, timeout_seconds=30)
+            time.sleep(0.3)
+            closing.close()
+            held.release()
+            with pytest.raises(NotEnoughGpus, match="closed meanwhile"):
+                waiting.result(30)
+        assert other.get_gpu_status().available_gpus == 8
+
+
+async def test_those_who_wait_keep_nobody_from_giving_back(folder):
+    async with AsyncGPUResourceManager(host_gpus.manager(folder)) as machine:
+        first = await machine.allocate_gpu_resources(ALL)
+        asking = (machine.allocate_gpu_resources(ALL, timeout_seconds=60) for _ in range(40))
+        waiting = [asyncio.create_task(each) for each in asking]
+        await asyncio.sleep(0.5)
+        await asyncio.wait_for(first.release(), 5)
+        done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+        assert len(done) == 1
+        for each in rest:
+            each.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def test_waiting_that_is_cancelled_holds_nothing_afterwards(folder):
+    async with AsyncGPUResourceManager(host_gpus.manager(folder)) as machine:
+        first = await machine.allocate_gpu_resources(ALL)
+        waiting = asyncio.create_task(machine.allocate_gpu_resources(ALL, timeout_seconds=60))
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await first.release()
+        assert (await machine.get_gpu_status()).available_gpus == 8
+
+
+async def test_the_event_loop_goes_on_while_gpus_are_waited_for(folder):
+    async with AsyncGPUResourceManager(host_gpus.manager(folder)) as machine:
+        first = await machine.allocate_gpu_resources(ALL)
+        waiting = asyncio.create_task(machine.allocate_gpu_resources(ALL, timeout_seconds=60))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        await first.release()
+        second = await asyncio.wait_for(waiting, 10)
+        assert second.gpus.held

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import gpupack
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "client" / "gpupack"
+PROJECT = tomllib.loads((ROOT / "client/pyproject.toml").read_text())
+LIBRARIES = {"nvidia-ml-py": "pynvml", "pyyaml": "yaml"}
+OURS = {"gpupack", "gpupack_core"}
+
+
+def imported():
+    """Top-level modules that any file of it imports, wherever in the file."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield node.module.partition(".")[0]
+
+
+def required():
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    hook = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    for text in [*hook["libraries"], *(each for extra in extras for each in extra)]:
+        name, bound, _ = text.partition(">=")
+        assert bound, f"{text} has no lower bound"
+        yield LIBRARIES.get(name, name)
+
+
+def test_what_is_imported_is_required_and_nothing_else():
+    assert set(imported()) - set(sys.stdlib_module_names) - OURS == set(required())
+
+
+def test_every_name_of_the_package_is_there_and_typed():
+    for name in gpupack.__all__:
+        assert getattr(gpupack, name) is not None, name
+    assert set(gpupack.__all__) == set(gpupack._HOME)
+    assert (PACKAGE / "py.typed").exists()
+
+
+def test_settings_alone_need_neither_numpy_nor_httpx():
+    libraries = "{'numpy', 'httpx', 'yaml'}"
+    code = f"import gpupack.process_setup, sys; print(sorted({libraries} & {{*sys.modules}}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT / "client") + ":" + ":".join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of docs/python.md on this machine's backend, each in a process of its own."""
+
+import importlib.util
+import os
+import re
+
+import pytest
+import python_page
+import yaml
+
+from gpupack import GpuConfig
+from gpupack.config import parse_config
+
+EXAMPLES = dict(python_page.examples())
+FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow"}
+
+
+def needed(name):
+    """The framework of an example; None: it needs none."""
+    return FRAMEWORKS.get(name.rpartition("-")[0])
+
+
+def test_every_section_of_the_page_has_its_examples():
+    assert len(EXAMPLES) >= 9
+    assert {needed(name) for name in EXAMPLES} == {None, "torch", "tensorflow"}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_of_the_page_runs_on_this_machine(name, tmp_path):
+    if needed(name) and importlib.util.find_spec(needed(name)) is None:
+        pytest.skip(f"{needed(name)} is not installed")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "GPUPACK_BACKEND": "this-machine",
+        "GPUPACK_SIMULATED_GPUS": "8xH100",
+        "GPUPACK_HOST_FOLDER": str(tmp_path / "ledger"),
+    }
+    done = python_page.run(EXAMPLES[name], tmp_path, environ)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    # Of lines of the caller's, however deep in the package it was noticed.
+    callers = re.findall(r"^(\S+):\d+: SimulatedGpuWarning: ", done.stderr, re.MULTILINE)
+    assert callers
+    assert not [each for each in callers if "/gpupack/" in each]
+    assert not list(tmp_path.glob("ledger/*.json"))
+
+
+def test_the_file_that_the_page_shows_is_the_defaults():
+    text = python_page.PAGE.partition("```yaml\n")[2].partition("```")[0]
+    assert parse_config(yaml.safe_load(text)) == GpuConfig()

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboard as Grafana reads it, from the rows in charts/dashboard.py."""
+
+import json
+import pathlib
+import re
+
+import dashboard
+import panels
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[3]
+FILES = ROOT / "charts/gpupack/files/monitoring"
+NAME = re.compile(r"\b((?:gpupack[_:]|DCGM_)[A-Za-z0-9_:]+)")
+QUERIES = list(panels.queries(dashboard.ROWS))
+
+
+@pytest.fixture(scope="module")
+def document():
+    return json.loads((FILES / "dashboard.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def records():
+    groups = yaml.safe_load((FILES / "rules.yaml").read_text())["groups"]
+    return {rule["record"] for group in groups for rule in group["rules"] if "record" in rule}
+
+
+def test_the_file_is_what_the_rows_say():
+    assert (FILES / "dashboard.json").read_text() == dashboard.written()
+
+
+@pytest.mark.parametrize("title", [title for title, _ in QUERIES])
+def test_every_query_asks_for_what_a_part_shows_or_a_rule_records(title, families, records):
+    names = {name for at, expr in QUERIES if at == title for name in NAME.findall(expr)}
+    assert {name for name in names if not families(name) and name not in records} == set()
+
+
+def test_panels_lie_beside_each_other_and_not_over_each_other(document):
+    taken = set()
+    for panel in document["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= panels.COLUMNS
+        taken |= cells
+
+
+def test_ids_are_each_a_panels_own_and_every_query_names_the_chosen_prometheus(document):
+    shown = document["panels"]
+    assert len({panel["id"] for panel in shown}) == len(shown)
+    targets = [target for panel in shown for target in panel.get("targets", ())]
+    assert len(targets) == len(QUERIES)
+    assert {target["datasource"]["uid"] for target in targets} == {"${datasource}"}
+
+
+def test_what_the_issue_asks_for_has_a_row(document):
+    rows = {panel["title"] for panel in document["panels"] if panel["type"] == "row"}
+    wanted = {"Allocation and fragmentation", "Queue", "Quotas", "Health of GPUs", "Use", "Energy"}
+    assert wanted <= rows

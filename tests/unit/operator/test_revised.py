@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A higher revision: what runs ends, and the job starts again on the same GPUs."""
+
+import dataclasses
+
+from msgspec import structs
+
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import AskPlan, CreateChildren, Planned, Preempted
+from gpupack_operator.decision.notices import notices
+
+
+def with_revision(job, revision):
+    return structs.replace(job, spec=structs.replace(job.spec, revision=revision))
+
+
+def running(build, **spec):
+    return build.see(
+        with_revision(build.admitted(**spec), 1), jobs=[build.job()], pods=[build.pod()]
+    )
+
+
+def test_a_higher_revision_ends_the_attempt_and_keeps_its_places_in_the_same_write(build):
+    seen = running(build)
+    status = decide(seen).status
+    attempt = status.attempts[-1]
+    assert (attempt.outcome, attempt.reason) == ("Revised", "Revised")
+    assert attempt.message == "stopped by revision 1 of the job"
+    assert (status.phase, status.placement) == ("Pending", ())
+    assert (status.restarts, status.moves, status.preemptions) == (0, 0, 0)
+    assert status.preemption.placement == seen.job.status.placement
+    (victims,) = status.preemption.victims
+    assert (victims.ground, victims.attempts) == ("Revised", (f"{seen.job.metadata.uid}/1",))
+
+
+def test_it_starts_again_at_once_by_that_revision_and_counts_no_restart(build):
+    seen = running(build)
+    ended = build.after(seen.job, decide(seen))
+    assert decide(build.see(ended)).actions == (AskPlan(attempt=2),)
+    planned = decide(build.see(ended, answer=Planned(build.placement("a"), 9)))
+    status = planned.status
+    assert (status.attempt, status.revision, status.preemption) == (2, 1, None)
+    again = decide(build.see(build.after(ended, planned)))
+    assert again.actions == (CreateChildren(attempt=2, deadline_seconds=None),)
+
+
+def test_a_job_of_whatever_revision_begins_by_it(build):
+    job = with_revision(build.gpujob(), 7)
+    planned = decide(build.see(job, answer=Planned(build.placement("a"), 9)))
+    assert planned.status.revision == 7
+    begun = build.after(job, planned)
+    assert decide(build.see(begun)).status.phase == "Admitted"
+
+
+def test_who_is_to_end_for_another_keeps_no_places_by_a_revision(build):
+    seen = dataclasses.replace(running(build), preempted=Preempted("LowerPriority", ("x", "y")))
+    status = decide(seen).status
+    assert (status.attempts[-1].outcome, status.preemption) == ("Preempted", None)
+
+
+def test_who_is_suspended_keeps_no_places_by_a_revision(build):
+    seen = running(build, suspend=True)
+    status = decide(seen).status
+    assert (status.phase, status.preemption) == ("Suspended", None)
+
+
+def test_what_has_ended_by_then_is_not_begun_anew(build):
+    seen = dataclasses.replace(running(build), pods=(build.pod(phase="Succeeded", exit_code=0),))
+    assert decide(seen).status.phase == "Succeeded"
+
+
+def test_workers_beyond_the_least_come_back_as_they_came(build):
+    job = with_revision(build.admitted(nodes=("a", "b"), minWorkers=1), 1)
+    pods = [build.pod(0, node="a"), build.pod(1, node="b")]
+    status = decide(build.see(job, jobs=[build.job()], pods=pods)).status
+    assert [each.node for each in status.preemption.placement] == ["a"]
+
+
+def again(build, started, now):
+    """It has been revised once already, and again since."""
+    first = running(build, maxRestarts=1)
+    ended = build.after(first.job, decide(first))
+    planned = decide(build.see(ended, answer=Planned(build.placement("a"), 9), now=started))
+    job = with_revision(build.after(ended, planned), 2)
+    return build.see(job, jobs=[build.job(attempt=2)], pods=[build.pod(attempt=2)], now=now)
+
+
+def test_the_next_revision_stops_what_runs_a_minute_later(build):
+    early = decide(again(build, started=10, now=30))
+    assert early.status.attempt == 2
+    assert early.status.attempts[-1].outcome is None
+    assert early.again_at == build.at(70)
+    late = decide(again(build, started=10, now=70))
+    assert late.status.attempts[-1].outcome == "Revised"
+
+
+def test_it_is_known_since_when_the_job_has_its_gpus_over_all_revisions(build):
+    first = running(build, maxRestarts=1)
+    begun = first.job.status.attempts[0].started_at
+    assert decide(first).status.held_since == begun
+    second = again(build, started=10, now=70)
+    assert second.job.status.held_since == begun
+    assert decide(second).status.held_since == begun
+    failed = build.pod(attempt=2, phase="Failed", exit_code=3, ended=60)
+    lost = dataclasses.replace(second, pods=(failed,))
+    assert decide(lost).status.held_since is None
+
+
+def test_where_another_plugin_chose_the_devices_nothing_is_kept(build):
+    seen = running(build, resourceName="nvidia.com/gpu")
+    places = tuple(structs.replace(place, gpus=()) for place in seen.job.status.placement)
+    job = structs.replace(seen.job, status=structs.replace(seen.job.status, placement=places))
+    pod = build.pod(limits={"nvidia.com/gpu": "1"})
+    status = decide(dataclasses.replace(seen, job=job, pods=(pod,))).status
+    assert (status.attempts[-1].outcome, status.preemption) == ("Revised", None)
+
+
+def test_it_is_told_as_what_it_is_and_as_no_preemption(build):
+    seen = running(build)
+    before = with_revision(build.admitted(), 0)
+    told = notices(before, decide(seen).status)
+    assert [(each.type, each.reason) for each in told] == [("Normal", "Revised")]
+    assert "it starts again by that" in told[0].note
