@@ -14,12 +14,19 @@ export CLUSTER ?= devcluster
 export STORM_SEEDS ?= 1 2 3 4 5
 # The same for `make test-queue-storm`.
 QUEUE_STORM_SEEDS ?= 1 2
+# How long `make test-alerts` breaks things, drawn from which seed.
+export ALERT_STORM_SECONDS ?= 3600
+export ALERT_STORM_SEED ?= 1
 # How many jobs `make test-truth` lets come and go, under which policies, drawn from which seed.
 export TRUTH_ARRIVALS ?= 2000
 export TRUTH_POLICIES ?= first-fit best-fit worst-fit dot-product gpu-packing gpu-clustering fgd default
 export TRUTH_SEED ?= 1
+# How many questions `make test-what-if` asks.
+test-what-if: export TRUTH_QUESTIONS ?= 500
 # How long `make fuzz` calls; FUZZ_SEED makes the calls of a run again.
 FUZZ_SECONDS ?= 300
+# The same of `make fuzz-api`.
+API_FUZZ_SECONDS ?= 600
 ifndef PYTHON
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
   $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; \
@@ -33,7 +40,7 @@ VENV := $(DEV)/venv
 PY := $(VENV)/bin/python
 STAMPS := $(DEV)/stamps
 STEP := .ci/step
-COMPONENTS := core crds kube agent extender operator simulator workloads devcluster images
+COMPONENTS := core crds kube scheduling serving api agent extender operator client cli simulator workloads devcluster images
 # Only our own cluster and its image store need root.
 export SUDO := $(if $(filter kind,$(CLUSTER))$(filter 0,$(shell id -u)),,sudo -E env PATH=$(PATH))
 
@@ -51,16 +58,19 @@ IMAGES_STAMP = $(STAMPS)/images-$(ENGINE)
 # that has no buildx, archives that buildah writes.
 export ENGINE := $(if $(filter kind,$(CLUSTER)),auto,buildah)
 # What the tests and `make lint` need beside what the demo needs.
-TEST_IMAGES ?= judge workloads-test
+TEST_IMAGES ?= judge workloads-test notebook tensorflow tensorflow-test
 TEST_BINARIES ?= kwok kubeconform
-POD_IMAGES := operator extender agent workloads $(TEST_IMAGES)
+POD_IMAGES := operator extender api agent workloads $(TEST_IMAGES)
 HOST_IMAGES := $(if $(filter kind,$(CLUSTER)),,pause kube-scheduler)
 # As root, which must leave nothing of its own in the checkout of who called it.
 PYTEST_CLUSTER := $(SUDO) $(PY) -B -m pytest -o cache_dir=$(DEV)/pytest-e2e --durations 25
 # How many tests share the cluster at once: they wait more than they compute.
 BESIDE ?= 4
 E2E := --ignore tests/e2e/edges --ignore tests/e2e/workloads tests/e2e
-GENERATED = $(wildcard crds/*.yaml charts/gpupack/files/crds/*.yaml agent/gpupack_agent/api/*_pb2*)
+# Node comes with the virtual environment; what it needs for the dashboard is downloaded once.
+NODE_STAMP := $(STAMPS)/node-$(call hash,dashboard/package-lock.json)
+NPM := env PATH=$(CURDIR)/$(VENV)/bin:$(PATH) npm --prefix dashboard
+GENERATED = $(wildcard crds/*.yaml charts/gpupack/files/crds/*.yaml charts/gpupack/files/monitoring/*.json agent/gpupack_agent/api/*_pb2*)
 
 
 ##@ For everybody
@@ -132,12 +142,49 @@ test: ## What every change can break: the unit tests, and on the real cluster th
 	@$(MAKE) pytest-e2e BUT="and not slow"
 
 .PHONY: test-all
-test-all: ## What CI runs: those of `make test`, the slow ones, every workload, our wheels
-	@$(MAKE) -j1 --keep-going wheels cluster-up test-unit pytest-workloads pytest-beside pytest-alone
+test-all: ## Those of `make test`, the slow ones, every workload, our wheels; CI leaves the slow ones out
+	@$(MAKE) -j1 --keep-going wheels cluster-up test-unit test-browser test-host pytest-workloads pytest-beside pytest-alone
 
 .PHONY: test-unit
 test-unit: venv ## The tests that need no cluster
 	@STEP_SHOW=1 $(STEP) test-unit $(PY) -m pytest -n auto -m "not gpu" --timeout 60 tests/unit
+
+.PHONY: test-launcher
+test-launcher: venv ## go vet and the tests of the launcher, where there is Go; make test-unit runs them, too
+	@STEP_SHOW=1 $(STEP) test-launcher $(PY) -m pytest tests/unit/launcher
+
+.PHONY: test-frameworks
+test-frameworks: venv ## The examples of docs/python.md with PyTorch and TensorFlow on the CPU; downloads some GB
+	@$(PY) -m pip install -q --upgrade --target $(DEV)/frameworks torch tensorflow-cpu
+	@PYTHONPATH=$(DEV)/frameworks $(PY) -m pytest --timeout 180 tests/unit/client/test_page.py
+
+.PHONY: test-browser
+test-browser: dashboard chromium ## The dashboard in a browser, on the REST API with a made-up cluster
+	@$(STEP) test-dashboard $(NPM) test
+	@STEP_SHOW=1 $(STEP) test-browser $(PY) -B -m pytest --durations 5 --timeout 120 tests/browser
+
+# As root, on the store that buildah builds in.
+.PHONY: test-host
+test-host: venv host podman ## One machine without a cluster: API, page and agent by podman-compose
+	@STEP_SECONDS=300 $(STEP) host-parts $(IMAGES) build --engine buildah dashboard launcher api agent
+	@STEP_SHOW=1 $(STEP) test-host $(SUDO) env PATH=$(CURDIR)/$(DEV)/podman-compose/bin:$(PATH) \
+	  PYTHONPATH=$(CURDIR)/$(DEV)/podman-compose CONTAINERS_STORAGE_CONF=$(CURDIR)/$(DEV)/images/storage.conf \
+	  $(PY) -B -m pytest -o cache_dir=$(DEV)/pytest-host --durations 5 --timeout 240 tests/host
+
+# Debian's podman-compose is too old: it knows no `pid: host`.
+.PHONY: podman
+podman: venv
+	@command -v podman >/dev/null || $(STEP) podman .ci/apt-install podman
+	@[ -x $(DEV)/podman-compose/bin/podman-compose ] || $(STEP) podman-compose \
+	  $(PY) -m pip install -q --target $(DEV)/podman-compose podman-compose==1.6.0
+
+.PHONY: screenshots
+screenshots: dashboard chromium ## The pictures of docs/dashboard.md, made anew
+	@$(STEP) screenshots $(PY) -B tests/browser/screenshots.py
+
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || $(STEP) chromium .ci/apt-install chromium
 
 .PHONY: test-e2e
 test-e2e: ## All of tests/e2e but the workloads and the hard edges
@@ -170,12 +217,14 @@ test-workloads: ## Every workload's example on the cluster, small, and their tes
 
 .PHONY: pytest-workloads
 pytest-workloads:
-	@STEP_SHOW=1 $(STEP) test-workloads $(PYTEST_CLUSTER) --timeout 600 tests/e2e/workloads
+	@STEP_SHOW=1 $(STEP) test-workloads $(PYTEST_CLUSTER) --timeout 600 -m "not gpu $(BUT)" tests/e2e/workloads
 
 .PHONY: workloads-table
-workloads-table: venv ## Tables and figure of docs/workloads.md, from what bench-workloads left in docs/reports
+workloads-table: venv ## Tables and figures of docs/workloads.md, from what benchmarks left in docs/reports
 	@$(PY) -B benchmarks/workloads_table.py
 	@$(PY) -B benchmarks/collectives_figure.py
+	@$(PY) -B benchmarks/train_cnn_figure.py
+	@$(PY) -B benchmarks/inference_shares.py --table
 
 .PHONY: test-storm
 test-storm: ## 150 GPUJobs and 10 Deployments while everything is killed; STORM_SEEDS="1 2 3 4 5"
@@ -194,10 +243,20 @@ test-queue-storm: ## 500 GPUJobs of six namespaces with quotas while all fails; 
 	@$(MAKE) cluster-up
 	@STEP_SHOW=1 $(STEP) test-queue-storm $(PYTEST_CLUSTER) --timeout 2400 tests/storm/test_queue_storm.py
 
+.PHONY: test-alerts
+test-alerts: ## Alerts fire for what is broken and for nothing else; ALERT_STORM_SECONDS=3600
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test-alerts $(PYTEST_CLUSTER) --timeout 7200 tests/storm/test_alert_storm.py
+
 .PHONY: test-truth
 test-truth: ## Cluster and simulator decide the same: TRUTH_ARRIVALS=2000, TRUTH_POLICIES="fgd default"
 	@$(MAKE) cluster-up
 	@STEP_SHOW=1 $(STEP) test-truth $(PYTEST_CLUSTER) --timeout 1200 tests/truth
+
+.PHONY: test-what-if
+test-what-if: ## What-if answers are what then happens: TRUTH_QUESTIONS=500, drawn from TRUTH_SEED
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) test-what-if $(PYTEST_CLUSTER) --timeout 7200 tests/e2e/test_what_if.py
 
 .PHONY: traces
 traces:
@@ -221,11 +280,17 @@ fuzz: ## Malformed calls to the extender for FUZZ_SECONDS=300; FUZZ_SEED makes t
 	@STEP_SHOW=1 $(STEP) fuzz $(SUDO) env PYTHONPATH=tests/e2e $(PY) -B tests/fuzz/run.py \
 	  --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
+.PHONY: fuzz-api
+fuzz-api: ## schemathesis on the REST API for API_FUZZ_SECONDS=600; API_FUZZ_SEED makes the calls again
+	@$(MAKE) cluster-up
+	@STEP_SHOW=1 $(STEP) fuzz-api env PYTHONPATH=tests/e2e:tests/helpers $(PY) -B tests/fuzz/rest_api.py \
+	  --seconds $(API_FUZZ_SECONDS) $(if $(API_FUZZ_SEED),--seed $(API_FUZZ_SEED))
+
 .PHONY: wheels
 wheels: venv ## Wheels of all components, those for users tried in an environment of their own
 	@$(STEP) wheels .ci/check-wheels $(COMPONENTS)
 
-LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-chart
+LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-chart lint-dashboard
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Style, types, layers, generated files, chart; `make -k lint` shows all that fails
 $(LINTS): venv
@@ -241,11 +306,14 @@ lint-generated:
 	@$(STEP) generated .ci/check-generated $(GENERATED)
 lint-chart:
 	@$(STEP) chart .ci/check-chart
+lint-dashboard: $(NODE_STAMP)
+	@$(STEP) lint-dashboard $(NPM) run check
 
 .PHONY: generate
 generate: venv ## Write what is generated from Python types and .proto files
 	@$(STEP) generate-crds $(PY) -m gpupack_crds.generate crds
 	@$(STEP) generate-chart-crds bash -c "cp crds/*.yaml charts/gpupack/files/crds/"
+	@$(STEP) generate-dashboard $(PY) charts/dashboard.py charts/gpupack/files/monitoring/dashboard.json
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(STEP) generate-protos $(PY) agent/generate.py
 
 .PHONY: images
@@ -266,7 +334,11 @@ lock: venv ## Choose the newest versions that fit and lock them with their hashe
 # images download. Only the cluster's own two images wait for what Go has made.
 
 .PHONY: parts
-parts: $(if $(filter kind,$(CLUSTER)),kind-tools,binaries) venv images
+parts: $(if $(filter kind,$(CLUSTER)),kind-tools,binaries) venv images $(if $(TEST_IMAGES),prometheus)
+
+.PHONY: prometheus
+prometheus: disk ## Prometheus and promtool, which the tests of monitoring ask
+	@$(STEP) prometheus .ci/prometheus $(BIN)
 
 .PHONY: kind-tools
 kind-tools: disk
@@ -282,13 +354,21 @@ host: disk
 
 .PHONY: app-images
 app-images: host
-	@STEP_SHOW=1 STEP_SECONDS=300 $(STEP) images $(IMAGES) build --engine $(ENGINE) torch $(POD_IMAGES)
+	@STEP_SHOW=1 STEP_SECONDS=300 $(STEP) images $(IMAGES) build --engine $(ENGINE) torch dashboard launcher $(POD_IMAGES)
 	@touch $(IMAGES_STAMP)
 
 .PHONY: host-images
 host-images: app-images $(if $(HOST_IMAGES),binaries)
 	@[ -z "$(HOST_IMAGES)" ] || \
 	  STEP_SHOW=1 $(STEP) host-images $(IMAGES) build --engine $(ENGINE) $(HOST_IMAGES)
+
+.PHONY: dashboard
+dashboard: $(NODE_STAMP) ## Build the page into dashboard/dist
+	@$(STEP) dashboard $(NPM) run build
+
+$(NODE_STAMP): $(VENV_STAMP) | $(STAMPS)
+	@$(STEP) npm $(NPM) ci
+	@rm -f $(STAMPS)/node-* && touch $@
 
 .PHONY: venv
 venv: $(VENV_STAMP)
