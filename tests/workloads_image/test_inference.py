@@ -505,7 +505,19 @@ def test_a_stop_token_ends_an_answer(served):
 LONG = {"prompt": [3], "max_tokens": 127}
 
 
-def test_who_goes_away_frees_a_place_and_pages_at_once(served):
+def paced(served, monkeypatch, seconds=0.05):
+    """Each step takes as long at least, so that no answer ends before its caller looks again."""
+    tokens = served.serving.network.tokens
+
+    def later(rows):
+        time.sleep(seconds)
+        return tokens(rows)
+
+    monkeypatch.setattr(served.serving.network, "tokens", later)
+
+
+def test_who_goes_away_frees_a_place_and_pages_at_once(served, monkeypatch):
+    paced(served, monkeypatch)
     cancelled = ended(served, "cancelled")
     with streaming(served.client, **LONG) as reply:
         next(reply.iter_lines())
@@ -622,8 +634,9 @@ def test_a_server_over_pages_gives_the_answers_of_the_plain_pass():
         assert regret.max() <= served.errors.choice_bound
 
 
-def test_told_to_end_it_answers_those_it_has_and_sends_others_away():
+def test_told_to_end_it_answers_those_it_has_and_sends_others_away(monkeypatch):
     with serving_with() as served:
+        paced(served, monkeypatch, seconds=0.02)
         with streaming(served.client, **LONG) as reply:
             lines = reply.iter_lines()
             next(lines)
@@ -640,13 +653,7 @@ def test_told_to_end_it_answers_those_it_has_and_sends_others_away():
 
 def test_what_is_not_answered_in_time_is_cut_off(monkeypatch):
     with serving_with(drain_seconds=0.2) as served:
-        tokens = served.serving.network.tokens
-
-        def slow(rows):
-            time.sleep(0.1)
-            return tokens(rows)
-
-        monkeypatch.setattr(served.serving.network, "tokens", slow)
+        paced(served, monkeypatch, seconds=0.1)
         with streaming(served.client, **LONG) as reply:
             lines = reply.iter_lines()
             next(lines)
@@ -657,6 +664,7 @@ def test_what_is_not_answered_in_time_is_cut_off(monkeypatch):
 
 def test_a_step_that_fails_is_told_to_all_and_ends_the_server(monkeypatch):
     with serving_with() as served:
+        paced(served, monkeypatch)
 
         def broken(rows):
             raise RuntimeError("an illegal memory access was encountered")
@@ -671,8 +679,9 @@ def test_a_step_that_fails_is_told_to_all_and_ends_the_server(monkeypatch):
         assert "illegal memory" in str(served.serving.service.engine.failure)
 
 
-def test_logits_that_are_no_numbers_end_the_server_and_nobody_gets_a_token_of_them():
+def test_logits_that_are_no_numbers_end_the_server_and_nobody_gets_a_token_of_them(monkeypatch):
     with serving_with() as served:
+        paced(served, monkeypatch)
         with streaming(served.client, **LONG) as reply:
             lines = reply.iter_lines()
             next(lines)
