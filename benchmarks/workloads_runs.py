@@ -55,6 +55,7 @@ RUNS = (
     Run("resnet50", "resnet50", gpus=4, seconds=150),
     Run("transformer", "transformer", gpus=4, seconds=90),
     Run("p2p-cpp", "p2p-cpp", gpus=2, seconds=120),
+    Run("symmetric-memory", "symmetric-memory", gpus=2, seconds=240),
     Run("gpu-manager", "gpu-manager", gpus=2, seconds=150, alone=True),
     Run("profile", "profile", TRAINED, gpus=2, seconds=120),
     Run("transformer-fsdp", "transformer", ("--parallel=fsdp",), gpus=4, seconds=70),

@@ -44,6 +44,24 @@ PEER_WAYS = {
     "triton_stores": "Triton, stores",
 }
 
+SYMMETRIC = "symmetric-memory"
+GATHERINGS = {
+    "nccl": "NCCL, then cuBLAS, us",
+    "copies": "copies, us",
+    "kernel": "one kernel, us",
+    "torch": "torch, us",
+    "alone": "no transfer, us",
+}
+ONE_SIDED = {
+    "triton put": "put, stores",
+    "triton get": "get, loads",
+    "copy put": "put, copy engine",
+    "copy get": "get, copy engine",
+    "send-recv": "NCCL send and receive",
+    "nvshmem put": "NVSHMEM put",
+    "nvshmem get": "NVSHMEM get",
+}
+
 Report = dict[str, Any]
 
 
@@ -165,6 +183,63 @@ def _least(lines: list[dict[str, Any]], column: str) -> str:
     return f"{min(found):.2f}" if found else "-"
 
 
+def gathered_table(reports: list[Report]) -> str:
+    """Return what a product with a gathered matrix takes by each way, beside NCCL's all-gather.
+
+    Of symmetric-memory's newest report. A ratio is NCCL's time over the way's.
+    """
+    rivals = [way for way in GATHERINGS if way not in ("nccl", "alone")]
+    head = (
+        "rows of A",
+        *GATHERINGS.values(),
+        *(f"{GATHERINGS[way].removesuffix(', us')} / NCCL" for way in rivals),
+    )
+    lines = [row for row in _newest_rows(reports, SYMMETRIC) if row["part"] == "matmul"]
+    return documents.table(
+        head,
+        [
+            (
+                f"{line['rows']:,}",
+                *(_shown(line, f"{way}_us", 1) for way in GATHERINGS),
+                *(_shown(line, f"{way}_nccl_ratio", 3) for way in rivals),
+            )
+            for line in lines
+        ],
+    )
+
+
+def one_sided_table(reports: list[Report]) -> str:
+    """Return what puts and gets take at each size, by symmetric-memory's newest report.
+
+    In microseconds, with GB/s behind.
+    """
+    head = ("bytes", *ONE_SIDED.values())
+    lines = [row for row in _newest_rows(reports, SYMMETRIC) if "way" in row]
+    by_place = {(line["size_bytes"], line["way"]): line for line in lines}
+    return documents.table(
+        head,
+        [
+            (f"{size:,}", *(_time_and_speed(by_place.get((size, way))) for way in ONE_SIDED))
+            for size in sorted({line["size_bytes"] for line in lines})
+        ],
+    )
+
+
+def _newest_rows(reports: list[Report], name: str) -> list[dict[str, Any]]:
+    """Return the rows of the newest report of a run; none where there is none."""
+    found = [report for report in reports if report["name"] == name]
+    newest = max(found, key=lambda report: str(report["written"]), default=None)
+    return [] if newest is None else list(newest["result"]["rows"])
+
+
+def _shown(line: dict[str, Any], column: str, digits: int) -> str:
+    return f"{line[column]:,.{digits}f}" if column in line else "-"
+
+
+def _time_and_speed(line: dict[str, Any] | None) -> str:
+    return "-" if line is None else f"{line['us']:,.1f} ({line['gb_per_s']:.3g})"
+
+
 def transformer_table(reports: list[Report]) -> str:
     """Return how fast each way to spread the transformer was, and what it took."""
     head = ("run", "tokens/s", "MFU", "memory, MiB", "kernels_ratio")
@@ -235,6 +310,8 @@ def main(arguments: list[str], *, document: Path = DOCUMENT, reports: Path = REP
         CNN: techniques_table(kept),
         CUDA: steps_table(kept),
         PEERS: peers_table(kept),
+        "gathered": gathered_table(kept),
+        "one-sided": one_sided_table(kept),
         "transformer": transformer_table(kept),
     }
     after = before

@@ -40,6 +40,7 @@ WorkloadName = Literal[
     "profile",
     "resnet50",
     "softmax",
+    "symmetric-memory",
     "train-cnn",
     "transformer",
     "vector-add",

@@ -22,6 +22,10 @@ between
 <!-- end of cuda-matmul -->
 <!-- p2p-cpp: made by `make workloads-table` -->
 <!-- end of p2p-cpp -->
+<!-- gathered: made by `make workloads-table` -->
+<!-- end of gathered -->
+<!-- one-sided: made by `make workloads-table` -->
+<!-- end of one-sided -->
 <!-- transformer: made by `make workloads-table` -->
 <!-- end of transformer -->
 after
@@ -169,6 +173,24 @@ def test_each_size_of_p2p_cpp_has_the_slowest_pairs_figures(write):
     assert (
         "| 4,096 | 1.25 | - | - | 0.25 | - | - | - | - | - |\n"
         "| 65,536 | 20.00 | - | - | - | - | - | - | - | - |\n<!-- end of p2p-cpp -->"
+    ) in text
+
+
+def test_each_size_of_symmetric_memory_has_its_rows(write):
+    rows = [
+        {"part": "one-sided", "way": "triton put", "size_bytes": 8, "us": 3.25,
+         "gb_per_s": 0.00246},
+        {"part": "one-sided", "way": "send-recv", "size_bytes": 8, "us": 13.5, "gb_per_s": 0.00059},
+        {"part": "matmul", "rows": 8192, "nccl_us": 1000.0, "kernel_us": 800.0, "alone_us": 750.0,
+         "kernel_nccl_ratio": 1.25},
+    ]  # fmt: skip
+    result = REPORT["result"] | {"rows": rows}
+    text = write(REPORT | {"name": "symmetric-memory", "gpus": 2, "result": result})
+    assert (
+        "| 8,192 | 1,000.0 | - | 800.0 | - | 750.0 | - | 1.250 | - |\n<!-- end of gathered -->"
+    ) in text
+    assert (
+        "| 8 | 3.2 (0.00246) | - | - | - | 13.5 (0.00059) | - | - |\n<!-- end of one-sided -->"
     ) in text
 
 

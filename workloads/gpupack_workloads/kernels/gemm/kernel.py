@@ -12,6 +12,10 @@ Shape suffixes: M rows, N columns, K the summed dimension, of one tile.
 import triton
 import triton.language as tl
 
+# Looks at a flag before a program goes on all the same, with a wrong result: a transfer that never
+# comes must not leave a kernel that runs for ever.
+PATIENCE: tl.constexpr = tl.constexpr(2**24)
+
 
 @triton.jit
 def gemm_kernel(
@@ -27,12 +31,20 @@ def gemm_kernel(
     stride_bn,
     stride_cm,
     stride_cn,
+    arrived_ptr,
+    first_tile,
+    part_rows,
     TILE_M: tl.constexpr,
     TILE_N: tl.constexpr,
     TILE_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    """Compute the tile of C that belongs to this program."""
+    """Compute the tile of C that belongs to this program.
+
+    Where A still arrives (`arrived_ptr` is not None), programs begin with the rows of `first_tile`
+    and go round, and each waits until the parts of A with its rows have arrived: flag i of
+    `arrived_ptr` is not 0 once the rows from i * part_rows on, as many as that, are there.
+    """
     program = tl.program_id(0)
     tiles_m = tl.cdiv(M, TILE_M)
     tiles_n = tl.cdiv(N, TILE_N)
@@ -42,6 +54,17 @@ def gemm_kernel(
     within = program % (GROUP_M * tiles_n)
     tile_m = first_m + within % group_rows
     tile_n = within // group_rows
+    if arrived_ptr is not None:
+        tile_m = (tile_m + first_tile) % tiles_m
+        last_row = min((tile_m + 1) * TILE_M, M) - 1
+        part = tile_m * TILE_M // part_rows
+        while part <= last_row // part_rows:
+            looks = 0
+            here = tl.atomic_add(arrived_ptr + part, 0, sem="acquire", scope="sys")
+            while (here == 0) & (looks < PATIENCE):
+                here = tl.atomic_add(arrived_ptr + part, 0, sem="acquire", scope="sys")
+                looks += 1
+            part += 1
 
     rows_M = tile_m.to(tl.int64) * TILE_M + tl.arange(0, TILE_M)
     columns_N = tile_n.to(tl.int64) * TILE_N + tl.arange(0, TILE_N)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multiplies: checks the arguments, chooses a kernel and tiles, launches. No gradients here."""
 
+from dataclasses import dataclass, replace
+
 import torch
 import triton
 
@@ -9,7 +11,53 @@ from gpupack_workloads.kernels.gemm.kernel import gemm_kernel
 from gpupack_workloads.kernels.gemm.tuning import choose_hopper_tiles, choose_tiles
 
 FP8 = torch.float8_e4m3fn
+# Of the kernel's arguments about rows that still arrive.
+NOTHING_ARRIVES: tuple[object, ...] = (None, None, None)
+# A tensor map reads rows that start at multiples of it.
+ROW_BYTES = 16
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, FP8)
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """How a kernel learns which rows of A are there, while others still arrive.
+
+    Attributes:
+        flags: 32-bit numbers; i is not 0 once rows [i * rows, (i + 1) * rows) are there.
+        rows: of a part.
+        first: the part with which the product begins, since it is there first; then go those after
+            it, and round.
+    """
+
+    flags: torch.Tensor
+    rows: int
+    first: int
+
+
+def multiply_arriving(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, arrivals: Arrivals
+) -> None:
+    """Write A @ B to C, whose type is A's, while parts of A's rows still arrive.
+
+    Raises:
+        Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
+    """
+    check(a, b)
+    _check_arrivals(a, b, c, arrivals)
+    with torch.cuda.device_of(a):
+        tiles = choose_hopper_tiles(a, b.shape[1])
+        if tiles is None:
+            _launch_portable(a, b, c, arrivals)
+        else:
+            from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
+
+            first_tile = arrivals.first * arrivals.rows // tiles.m
+            # A group of tiles that spans parts would wait for the later ones with the first column.
+            group_m = max(1, min(tiles.group_m, arrivals.rows // tiles.m))
+            launch(
+                *(a, b, c, replace(tiles, group_m=group_m)),
+                arriving=(arrivals.flags, first_tile, arrivals.rows),
+            )
 
 
 def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -54,16 +102,42 @@ def check(a: torch.Tensor, b: torch.Tensor) -> None:
         raise Unsupported("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")
 
 
-def _launch_portable(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+def _check_arrivals(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, arrivals: Arrivals) -> None:
+    if c.shape != (a.shape[0], b.shape[1]) or c.dtype != result_type(a) or c.device != a.device:
+        raise Unsupported(
+            f"cannot write {tuple(a.shape)} by {tuple(b.shape)} to {tuple(c.shape)} of {c.dtype}"
+        )
+    if not a.is_contiguous():
+        raise Unsupported("a matrix that still arrives must be contiguous: it cannot be copied")
+    parts = arrivals.flags.numel()
+    if arrivals.flags.dtype != torch.int32 or arrivals.rows * parts != a.shape[0]:
+        raise Unsupported(
+            f"{parts} flags of {arrivals.flags.dtype} for parts of {arrivals.rows} rows do not"
+            f" cover {a.shape[0]} rows by 32-bit numbers"
+        )
+    if not 0 <= arrivals.first < parts:
+        raise Unsupported(f"part {arrivals.first} is not among {parts}")
+    if a.is_cuda and a.shape[1] * a.element_size() % ROW_BYTES:
+        raise Unsupported(f"rows of {a.shape[1]} elements are no multiple of {ROW_BYTES} bytes")
+
+
+def _launch_portable(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, arrivals: Arrivals | None = None
+) -> None:
     (m, k), n = a.shape, b.shape[1]
     tiles = choose_tiles(a)
+    group_m, arriving = tiles.group_m, NOTHING_ARRIVES
+    if arrivals is not None:
+        group_m = max(1, min(group_m, arrivals.rows // tiles.m))
+        first_tile = arrivals.first * arrivals.rows // tiles.m
+        arriving = (arrivals.flags, first_tile, arrivals.rows)
     grid = (triton.cdiv(m, tiles.m) * triton.cdiv(n, tiles.n),)
     gemm_kernel[grid](
-        *(a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride()),
+        *(a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride(), *arriving),
         TILE_M=tiles.m,
         TILE_N=tiles.n,
         TILE_K=tiles.k,
-        GROUP_M=tiles.group_m,
+        GROUP_M=group_m,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
     )

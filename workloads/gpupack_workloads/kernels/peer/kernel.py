@@ -27,6 +27,41 @@ def copy_kernel(target, source, count, TILE: tl.constexpr):
 
 
 @triton.jit
+def put_kernel(
+    mine, theirs, their_signals, my_signals, calls, missed, count, patience, TILE: tl.constexpr
+):
+    """theirs[COUNT] = mine[COUNT] in words of 8 bytes; signal it there, and wait for theirs here.
+
+    Every program has a signal of its own at its place: it puts its tiles, then the number of the
+    call (release: whoever sees the number sees the words), then waits until its own signal has that
+    number (acquire). So a call ends when what others put here has arrived, and no barrier is
+    needed. The numbers live in the device's memory, since grids, so programs, change with sizes.
+
+    A signal that does not come within so many looks ends the wait and is counted in `missed`.
+    """
+    program = tl.program_id(0)
+    call = tl.load(calls + program) + 1
+    step = tl.num_programs(0).to(tl.int64) * TILE
+    first = program.to(tl.int64) * TILE
+    while first < count:
+        position = first + tl.arange(0, TILE)
+        inside = position < count
+        tl.store(theirs + position, tl.load(mine + position, mask=inside), mask=inside)
+        first += step
+    # The release is one thread's; the others' stores must come before it.
+    tl.debug_barrier()
+    tl.atomic_xchg(their_signals + program, call, sem="release", scope="sys")
+    looks = 0
+    seen = tl.atomic_add(my_signals + program, 0, sem="acquire", scope="sys")
+    while (seen < call) & (looks < patience):
+        seen = tl.atomic_add(my_signals + program, 0, sem="acquire", scope="sys")
+        looks += 1
+    if seen < call:
+        tl.atomic_add(missed, 1)
+    tl.store(calls + program, call)
+
+
+@triton.jit
 def ping_kernel(mine, theirs, done, rounds, patience, LEADER: tl.constexpr):
     """Bounce a number: write round r to their memory, wait until it is in ours.
 

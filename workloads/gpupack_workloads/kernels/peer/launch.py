@@ -6,12 +6,19 @@ import math
 import torch
 
 from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.kernels.peer.kernel import copy_kernel, modify_kernel, ping_kernel
+from gpupack_workloads.kernels.peer.kernel import (
+    copy_kernel,
+    modify_kernel,
+    ping_kernel,
+    put_kernel,
+)
 
 BYTES_TILE = 8192
 WORDS_TILE = 2048
 WARPS = 8
 PATIENCE = 2**25
+PUT_PROGRAMS = 528
+"""Four for every multiprocessor of an H100: more would not all run, and wait for those that do."""
 
 
 def modify(seen: torch.Tensor, theirs: torch.Tensor, *, key: int) -> None:
@@ -34,6 +41,40 @@ def copy(target: torch.Tensor, source: torch.Tensor) -> None:
     _require(target, source, torch.int64)
     grid = (math.ceil(target.numel() / WORDS_TILE),)
     copy_kernel[grid](target, source, target.numel(), TILE=WORDS_TILE, num_warps=WARPS)
+
+
+class Puts:
+    """Puts words of 8 bytes into a peer's memory, with a signal, and awaits those put into ours.
+
+    All ranks must make the same calls with the same sizes in the same order, on one stream each.
+
+    Args:
+        their_signals: PUT_PROGRAMS 32-bit numbers in the memory of the peer that is put to, zero at
+            the start.
+        my_signals: as many in ours, which another peer (or the same one) sets.
+    """
+
+    def __init__(self, their_signals: torch.Tensor, my_signals: torch.Tensor) -> None:
+        self._theirs, self._mine = their_signals, my_signals
+        self._calls = torch.zeros_like(my_signals)
+        self._missed = torch.zeros(1, dtype=torch.int32, device=my_signals.device)
+
+    def put(self, theirs: torch.Tensor, mine: torch.Tensor) -> None:
+        """Write our words to theirs; when it ends, what was put into our memory has arrived.
+
+        Raises:
+            Unsupported: types or sizes do not fit.
+        """
+        _require(theirs, mine, torch.int64)
+        grid = (min(PUT_PROGRAMS, math.ceil(mine.numel() / WORDS_TILE)),)
+        signals = (self._theirs, self._mine, self._calls, self._missed)
+        put_kernel[grid](
+            mine, theirs, *signals, mine.numel(), PATIENCE, TILE=WORDS_TILE, num_warps=WARPS
+        )
+
+    def missed(self) -> int:
+        """Return how many signals did not come."""
+        return int(self._missed.item())
 
 
 def ping(

@@ -33,19 +33,60 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+# Looks at a flag: seconds.
+PATIENCE: gl.constexpr = gl.constexpr(2**24)
+
 # Their names until Triton 3.6, and since.
 load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 store_tile = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
 
 @gluon.jit
-def place(tile, tiles_m, tiles_n, GROUP_M: gl.constexpr):
-    """Return row and column of a tile of C: down first within a group, then right."""
+def place(tile, tiles_m, tiles_n, arriving, GROUP_M: gl.constexpr):
+    """Return row and column of a tile of C: down first within a group, then right.
+
+    Where A still arrives rows begin with those that are there, and go round.
+    """
     in_group = GROUP_M * tiles_n
     first_m = tile // in_group * GROUP_M
     rows = min(tiles_m - first_m, GROUP_M)
     within = tile % in_group
-    return first_m + within % rows, within // rows
+    tile_m = first_m + within % rows
+    if arriving[0] is not None:
+        tile_m = (tile_m + arriving[1]) % tiles_m
+    return tile_m, within // rows
+
+
+@gluon.jit
+def await_rows(arriving, first, end):
+    """Wait until the parts of A with these rows have arrived.
+
+    The copies that bring them write a flag behind them; what the copy engine here reads after the
+    fence is what they have brought. A flag that does not come ends the wait, with a wrong result:
+    a broken link must not leave a kernel that runs for ever.
+    """
+    flags, _, part_rows = arriving
+    part = first // part_rows
+    while part <= (end - 1) // part_rows:
+        looks = 0
+        here = look(flags + part)
+        while (here == 0) & (looks < PATIENCE):
+            here = look(flags + part)
+            looks += 1
+        part += 1
+
+
+@gluon.jit
+def look(flag):
+    """Return a flag, before anything that is read after it."""
+    return gl.inline_asm_elementwise(
+        "ld.acquire.sys.global.b32 $0, [$1]; fence.proxy.async.global;",
+        "=r,l",
+        [flag],
+        dtype=gl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @gluon.jit
@@ -62,7 +103,7 @@ def load(
     a_map, b_map, _ = maps
     a_tiles, b_tiles, _ = buffers
     ready, empty = barriers
-    tiles_m, tiles_n, K = sizes
+    tiles_m, tiles_n, K, M, arriving = sizes
     HALF_M: gl.constexpr = a_map.block_type.shape[1 if A_TURNED else 0]
     TILE_K: gl.constexpr = a_map.block_type.shape[0 if A_TURNED else 1]
     TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
@@ -70,10 +111,12 @@ def load(
     phase = 0
     gdc_wait()
     for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
-        tile_m, tile_n = place(tile, tiles_m, tiles_n, GROUP_M)
+        tile_m, tile_n = place(tile, tiles_m, tiles_n, arriving, GROUP_M)
         upper = tile_m * 2 * HALF_M
         lower = upper + HALF_M
         left = tile_n * TILE_N
+        if arriving[0] is not None:
+            await_rows(arriving, upper, min(lower + HALF_M, M))
         for k in range(0, K, TILE_K):
             mbarrier.wait(empty.index(stage), phase ^ 1)
             arrival = ready.index(stage)
@@ -145,7 +188,7 @@ def multiply(
     a_map, b_map, c_map = maps
     a_tiles, b_tiles, c_tiles = buffers
     ready, empty = barriers
-    tiles_m, tiles_n, K = sizes
+    tiles_m, tiles_n, K, _, arriving = sizes
     HALF_M: gl.constexpr = a_map.block_type.shape[1 if A_TURNED else 0]
     TILE_K: gl.constexpr = a_map.block_type.shape[0 if A_TURNED else 1]
     TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
@@ -178,7 +221,7 @@ def multiply(
                 stage = 0
                 phase ^= 1
         # Divisions, while the last products go on.
-        tile_m, tile_n = place(tile, tiles_m, tiles_n, GROUP_M)
+        tile_m, tile_n = place(tile, tiles_m, tiles_n, arriving, GROUP_M)
         sum_MN = warpgroup_mma_wait(0, deps=(sum_MN,))
         mbarrier.arrive(empty.index((stage + STAGES - 1) % STAGES), count=1)
         row = (tile_m * 2 + HALF) * HALF_M
@@ -210,13 +253,20 @@ def gemm_hopper_kernel(
     M,
     N,
     K,
+    arrived_ptr,
+    first_tile,
+    part_rows,
     GROUP_M: gl.constexpr,
     STAGES: gl.constexpr,
     PARTS: gl.constexpr,
     A_TURNED: gl.constexpr,
     B_TURNED: gl.constexpr,
 ):
-    """Compute every tile of C of this program; c_ptr is None where c_map can store."""
+    """Compute every tile of C of this program; c_ptr is None where c_map can store.
+
+    Where rows of A still arrive (`arrived_ptr` is not None), flag i there is not 0 once the rows
+    from i * part_rows on, as many as that, have; programs begin with the rows of `first_tile`.
+    """
     HALF_M: gl.constexpr = a_map.block_type.shape[1 if A_TURNED else 0]
     TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
     a_tiles = allocate(a_map, 2 * STAGES)
@@ -228,7 +278,7 @@ def gemm_hopper_kernel(
         mbarrier.init(ready.index(stage), count=1)
         mbarrier.init(empty.index(stage), count=2)
     shared = ((a_map, b_map, c_map), (a_tiles, b_tiles, c_tiles), (ready, empty))
-    sizes = (gl.cdiv(M, 2 * HALF_M), gl.cdiv(N, TILE_N), K)
+    sizes = (gl.cdiv(M, 2 * HALF_M), gl.cdiv(N, TILE_N), K, M, (arrived_ptr, first_tile, part_rows))
     output = (c_ptr, M, N, stride_cm)
     # 240 registers for each multiplying thread: half of them hold the accumulator.
     gl.warp_specialize(

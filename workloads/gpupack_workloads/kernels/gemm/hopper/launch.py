@@ -35,8 +35,18 @@ TYPES = {
 }
 
 
-def launch(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tiles: HopperTiles) -> None:
-    """Write A @ B to C."""
+def launch(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    tiles: HopperTiles,
+    *,
+    arriving: tuple[torch.Tensor, int, int] | None = None,
+) -> None:
+    """Write A @ B to C.
+
+    Where rows of A still arrive, `arriving` has flags, the first tile and the rows of a part.
+    """
     (m, k), n = a.shape, b.shape[1]
     # wgmma takes 8-bit operands only with the summed dimension side by side.
     narrow = a.element_size() == 1
@@ -49,11 +59,14 @@ def launch(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, tiles: HopperTiles
         tensor_map(b_t, [tiles.k, tiles.n] if b_straight else [tiles.n, tiles.k]),
         tensor_map(c if by_map else c.new_empty(part), part),
         *(None if by_map else c, c.stride(0), m, n, k),
+        *(arriving or (None, None, None)),
     )
     constants = (tiles.group_m, tiles.stages, tiles.parts, a_turned, not b_straight)
     # Triton compiles anew by types, by constants, and by what divides numbers and addresses. Not by
     # every shape: a job may have any number of them, and each would be kept for ever.
     numbers = tuple(specialization(number) for number in (c.stride(0), m, n, k))
+    if arriving is not None:
+        numbers += tuple(specialization(number) for number in arriving[1:])
     kind = (a.dtype, c.dtype, tiles, constants, numbers, by_map or c.data_ptr() % MAP_BYTES)
     # Not triton.cdiv, which takes microseconds outside a kernel.
     count = -(-m // tiles.m) * -(-n // tiles.n)

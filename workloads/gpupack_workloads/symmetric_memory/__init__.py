@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symmetric memory: one-sided puts and gets, and an all-gather fused into a product.
+
+    options    what the command line asks for
+    rooms      memory that all ranks of a host reach: torch's symmetric memory; without GPUs, files
+    one_sided  puts and gets by kernels and by copies, beside NCCL's send and receive
+    gathered   products with a matrix that is being gathered, beside NCCL's all-gather
+    nvshmem    the same puts and gets by NVSHMEM, where its Python package is
+    session    what each process does, and the result
+
+The kernels are in kernels/peer (a put with its signal) and kernels/gemm (a product that begins
+while rows still arrive).
+"""
+
+from gpupack_workloads.results import Result
+from gpupack_workloads.settings import Gang
+from gpupack_workloads.symmetric_memory.options import SymmetricMemoryOptions
+
+
+def run(options: SymmetricMemoryOptions, gang: Gang) -> Result:
+    """Run the workload. The command line imports `options` from here, so torch comes only now."""
+    from gpupack_workloads.symmetric_memory.session import start  # noqa: PLC0415
+
+    return start(options, gang)

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of the same size on every rank, which all ranks of the host can read and write.
+
+On GPUs it is torch's symmetric memory (`torch.distributed._symmetric_memory`, CUDA's backend: the
+ranks map one another's allocations; no multicast). torch has none for CPUs, so that there files in
+the memory that processes share stand in for it.
+"""
+
+import os
+import queue
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from gpupack_workloads.collectives.methods import world
+from gpupack_workloads.distributed.rank import Rank
+from gpupack_workloads.distributed.reach import reach_one_another
+from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.errors import BadArgument, NoSuchDevice, OutOfMemory, WrongResult
+
+SHARED = Path("/dev/shm")  # noqa: S108  the memory that processes share has this name
+SIGNAL_SECONDS = 60
+HIGH = -1
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Room:
+    """A tensor of the same shape in every rank's memory.
+
+    Attributes:
+        parts: by rank; ours is among them.
+        signals: sends and awaits signals at this memory.
+    """
+
+    parts: list[torch.Tensor]
+    signals: "Signals"
+
+
+class Signals(Protocol):
+    """Tells ranks how far others are, in the order of the current stream."""
+
+    def barrier(self) -> None:
+        """Wait until all ranks have come here."""
+
+    def put_signal(self, rank: int) -> None:
+        """Tell a rank that what was written to it before is there."""
+
+    def wait_signal(self, rank: int) -> None:
+        """Wait for a rank's signal."""
+
+
+class Host(Protocol):
+    """The ranks of one host, as one of them sees it."""
+
+    def room(self, shape: tuple[int, ...], dtype: torch.dtype) -> Room:
+        """Return zeroed memory; all ranks must ask for the same, and nobody is in it before."""
+
+    def side(self) -> "Side":
+        """Return what copies beside the current stream."""
+
+
+class Side(Protocol):
+    """Work beside what is computed, one piece after another."""
+
+    def begin(self) -> None:
+        """Let what is put here from now on wait for what the current stream has in its queue."""
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> Work:
+        """Copy; return what lets the current stream wait for it."""
+
+    def mark(self, flags: torch.Tensor, place: int) -> None:
+        """Set a flag to 1 once what was copied before is there."""
+
+    def end(self) -> None:
+        """Let the current stream wait for all of it."""
+
+
+def host_of(rank: Rank) -> Host:
+    """Return the memory of all ranks.
+
+    Raises:
+        BadArgument: they are not all of this worker.
+        NoSuchDevice: it has one GPU only, or its GPUs do not reach one another.
+    """
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", rank.ranks))
+    if local < rank.ranks:
+        raise BadArgument(
+            f"symmetric memory is one host's, and {rank.ranks - local} of {rank.ranks} ranks are"
+            " other workers': give one worker all GPUs"
+        )
+    if rank.device.simulated:
+        return SharedFiles(rank)
+    if rank.ranks == 1:
+        raise NoSuchDevice("symmetric-memory needs two GPUs in one container; this one has 1")
+    if not reach_one_another(rank):
+        raise NoSuchDevice(
+            f"the {rank.ranks} GPUs of this container do not all reach one another's memory, or"
+            f" the backend is not nccl but {rank.backend}"
+        )
+    return SymmetricMemory(rank.device.torch)
+
+
+class SymmetricMemory:
+    """GPUs."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        # Kept: torch exchanges an allocation's handles once, so that memory which one rank gets
+        # anew and another from what was freed would leave them waiting for one another.
+        self._kept: list[torch.Tensor] = []
+
+    def room(self, shape: tuple[int, ...], dtype: torch.dtype) -> Room:
+        """Allocate, exchange handles, clear."""
+        import torch.distributed._symmetric_memory as symmetric  # noqa: PLC0415  only GPUs have it
+
+        mine = symmetric.empty(shape, dtype=dtype, device=self._device)
+        self._kept.append(mine)
+        handle = symmetric.rendezvous(mine, world())
+        mine.zero_()
+        torch.cuda.synchronize(self._device)
+        dist.barrier()
+        parts = [
+            mine if rank == handle.rank else handle.get_buffer(rank, shape, dtype)
+            for rank in range(handle.world_size)
+        ]
+        return Room(parts, handle)
+
+    def side(self) -> "Side":
+        """Return a stream of its own."""
+        return SideStream(self._device)
+
+
+class SideStream:
+    """Copies by the copy engines, which take no multiprocessor from the product."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device, priority=HIGH)
+
+    def begin(self) -> None:
+        """Wait for the current stream."""
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> Work:
+        """Copy on the stream."""
+        with torch.cuda.stream(self._stream):
+            target.copy_(source, non_blocking=True)
+            event: Any = self._stream.record_event()
+        wait: Work = event.wait
+        return wait
+
+    def mark(self, flags: torch.Tensor, place: int) -> None:
+        """Have the stream itself write it: no kernel, which might find no room to run."""
+        write = torch._C._distributed_c10d._SymmetricMemory.stream_write_value32  # noqa: SLF001
+        with torch.cuda.stream(self._stream):
+            write(flags.view(torch.uint32), place, 1)
+
+    def end(self) -> None:
+        """Make the current stream wait."""
+        torch.cuda.current_stream(self._device).wait_stream(self._stream)
+
+
+class SharedFiles:
+    """CPUs: a file per rank and room, which goes with the last tensor over it."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+
+    def room(self, shape: tuple[int, ...], dtype: torch.dtype) -> Room:
+        """Make a file, map everybody's.
+
+        Raises:
+            OutOfMemory: there is not as much shared memory.
+        """
+        size = dtype.itemsize * int(torch.Size(shape).numel())
+        with all_or_none():
+            require_shared(size * self._rank.ranks)
+        names = self._exchanged(size)
+        parts = [mapped(name, size).view(dtype).view(shape) for name in names]
+        signals = self._exchanged(self._rank.ranks)
+        flags = [mapped(name, self._rank.ranks) for name in signals]
+        dist.barrier()
+        for name in (names[self._rank.index], signals[self._rank.index]):
+            Path(name).unlink()
+        return Room(parts, SharedSignals(flags, self._rank.index))
+
+    def side(self) -> Side:
+        """Return a thread's."""
+        return SideThread()
+
+    def _exchanged(self, size: int) -> list[str]:
+        """Make a file of zeros; return the names of all ranks'."""
+        handle, name = tempfile.mkstemp(
+            prefix="gpupack-", dir=SHARED if os.access(SHARED, os.W_OK) else None
+        )
+        os.truncate(handle, size)
+        os.close(handle)
+        names = [""] * self._rank.ranks
+        dist.all_gather_object(names, name)
+        return names
+
+
+def mapped(name: str, size: int) -> torch.Tensor:
+    """Return a file's bytes, which others see change."""
+    return torch.from_file(name, shared=True, size=size, dtype=torch.uint8)
+
+
+def require_shared(size: int) -> None:
+    """Make sure that shared memory has room; a container usually has 64 MiB of it.
+
+    Raises:
+        OutOfMemory: it has not.
+    """
+    folder = SHARED if SHARED.exists() else Path(tempfile.gettempdir())
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise OutOfMemory(
+            f"{size} bytes of shared memory are needed and {folder} has {free}: ask for a smaller"
+            " --size or --rows, or mount an emptyDir of medium Memory there"
+        )
+
+
+class SharedSignals:
+    """A byte for each rank that signals, as torch's: 0 until it does, and again once it was seen.
+
+    Args:
+        flags: by rank, the bytes in its memory.
+        rank: ours.
+    """
+
+    def __init__(self, flags: list[torch.Tensor], rank: int) -> None:
+        self._flags, self._rank = flags, rank
+
+    def barrier(self) -> None:
+        """Wait for all."""
+        dist.barrier()
+
+    def put_signal(self, rank: int) -> None:
+        """Set our byte at a rank, once it has seen the one before."""
+        self._await(self._flags[rank], self._rank, 0)
+        self._flags[rank][self._rank] = 1
+
+    def wait_signal(self, rank: int) -> None:
+        """Await a rank's byte here, and clear it."""
+        self._await(self._flags[self._rank], rank, 1)
+        self._flags[self._rank][rank] = 0
+
+    def _await(self, flags: torch.Tensor, place: int, value: int) -> None:
+        deadline = time.monotonic() + SIGNAL_SECONDS
+        while flags[place].item() != value:
+            if time.monotonic() > deadline:
+                raise WrongResult(f"rank {self._rank}: a signal did not come in {SIGNAL_SECONDS} s")
+            time.sleep(0)
+
+
+class SideThread:
+    """A thread for the work of each time between `begin` and `end`."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._go, name="side", daemon=True)
+        self._thread.start()
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> Work:
+        """Put a copy in the queue."""
+        done = threading.Event()
+
+        def work() -> None:
+            target.copy_(source)
+            done.set()
+
+        self._queue.put(work)
+        return done.wait
+
+    def mark(self, flags: torch.Tensor, place: int) -> None:
+        """Put the writing of a flag in the queue."""
+        self._queue.put(lambda: flags[place].fill_(1))
+
+    def end(self) -> None:
+        """Wait for the thread."""
+        self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _go(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
