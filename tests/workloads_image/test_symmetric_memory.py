@@ -314,16 +314,21 @@ def test_it_pays_from_where_every_larger_size_is_faster():
     assert "torch_nccl_ratio" not in metrics
 
 
+WAYS_US = {"triton put": (3.0, 10.0), "copy put": (9.0, 16.0), "send-recv": (12.0, 15.0)}
+
+
 def test_puts_are_told_beside_send_and_receive():
     table = [
         {"way": way, "size_bytes": size, "us": us, "gb_per_s": size / us / 1e3}
-        for way, times in (("triton put", (3.0, 10.0)), ("send-recv", (12.0, 15.0)))
+        for way, times in WAYS_US.items()
         for size, us in zip((8, 4000), times, strict=True)
     ]
-    metrics = put_metrics(table)
+    metrics = put_metrics(table, simulated=False)
     assert metrics["triton_put_latency_us"] == 3.0
     assert metrics["triton_put_send_recv_ratio"] == 1.5
+    assert (metrics["triton_put_pays_to_bytes"], metrics["copy_put_pays_to_bytes"]) == (4000, 8)
     assert "send_recv_send_recv_ratio" not in metrics
+    assert not [name for name in put_metrics(table, simulated=True) if "ratio" in name]
 
 
 # NVSHMEM.

@@ -199,14 +199,17 @@ class SharedFiles:
 
     def _exchanged(self, size: int) -> list[str]:
         """Make a file of zeros; return the names of all ranks'."""
-        handle, name = tempfile.mkstemp(
-            prefix="gpupack-", dir=SHARED if os.access(SHARED, os.W_OK) else None
-        )
+        handle, name = tempfile.mkstemp(prefix="gpupack-", dir=shared_folder())
         os.truncate(handle, size)
         os.close(handle)
         names = [""] * self._rank.ranks
         dist.all_gather_object(names, name)
         return names
+
+
+def shared_folder() -> Path:
+    """Return where files are that stay in memory, or at least can be shared."""
+    return SHARED if os.access(SHARED, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def mapped(name: str, size: int) -> torch.Tensor:
@@ -220,7 +223,7 @@ def require_shared(size: int) -> None:
     Raises:
         OutOfMemory: it has not.
     """
-    folder = SHARED if SHARED.exists() else Path(tempfile.gettempdir())
+    folder = shared_folder()
     free = shutil.disk_usage(folder).free
     if size > free:
         raise OutOfMemory(

@@ -51,11 +51,11 @@ def measure(options: SymmetricMemoryOptions, backend: str) -> Result:
         agreement, reason = None, "not asked for"
         if "one-sided" in options.parts:
             rows += one_sided_rows(host, rank, size, options.seed)
-        if "nvshmem" in options.parts:
-            found, reason = nvshmem_rows(rank, size, options.seed)
-            rows += found
         if "matmul" in options.parts:
             found, agreement = matmul_rows(host, rank, options)
+            rows += found
+        if "nvshmem" in options.parts:
+            found, reason = nvshmem_rows(rank, size, options.seed)
             rows += found
         dist.barrier()
         return summarise(rows, rank, agreement=agreement, reason=reason)
@@ -101,7 +101,7 @@ def summarise(
     """Return how much faster than NCCL each way was, and from which size on."""
     products = [row for row in rows if row["part"] == "matmul"]
     puts = [row for row in rows if row["part"] != "matmul"]
-    metrics = product_metrics(products) | put_metrics(puts)
+    metrics = product_metrics(products) | put_metrics(puts, simulated=rank.device.simulated)
     metrics |= {"nvshmem": reason, "ranks": rank.ranks, "backend": rank.backend}
     if puts:
         metrics["wrong_bytes"] = 0
@@ -142,13 +142,14 @@ def product_metrics(rows: Sequence[Row]) -> Row:
     return metrics
 
 
-def put_metrics(rows: Sequence[Row]) -> Row:
+def put_metrics(rows: Sequence[Row], *, simulated: bool) -> Row:
     """Return bandwidth at the largest size, beside send and receive, and time at the smallest."""
     by_way = {
         way: [row for row in rows if row["way"] == way]
         for way in dict.fromkeys(str(row["way"]) for row in rows)
     }
-    rival = by_way.get(SEND_RECV)
+    # Of the time of a CPU a ratio says nothing.
+    rival = None if simulated else by_way.get(SEND_RECV)
     metrics: Row = {}
     for way, own in by_way.items():
         name = way.replace(" ", "_").replace("-", "_")
@@ -157,8 +158,20 @@ def put_metrics(rows: Sequence[Row]) -> Row:
         if rival and way != SEND_RECV:
             ratio = float(rival[-1]["us"]) / float(own[-1]["us"])
             metrics[f"{name}_send_recv_ratio"] = round(ratio, 4)
+            if pays := pays_to(own, rival):
+                metrics[f"{name}_pays_to_bytes"] = pays
         metrics["size_bytes"] = own[-1]["size_bytes"]
     return metrics
+
+
+def pays_to(rows: Sequence[Row], rival: Sequence[Row]) -> int:
+    """Return up to which size a way is faster than its rival at every size; 0: not at the first."""
+    found = 0
+    for own, other in zip(rows, rival, strict=True):
+        if float(own["us"]) >= float(other["us"]):
+            break
+        found = int(own["size_bytes"])
+    return found
 
 
 def figure(metrics: Row, rank: Rank) -> str:
