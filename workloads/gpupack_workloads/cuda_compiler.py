@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +27,31 @@ NO_COMPILER = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """What a source needs beyond CUDA's own headers.
+
+    Attributes:
+        standard: of C++.
+        folders: where its headers are.
+        options: of both compilers.
+        nvcc_options: of nvcc alone.
+        nvrtc_options: of NVRTC alone.
+        nvrtc_headers: texts by the names under which sources include them: NVRTC has no standard
+            library, and other headers than a host's compiler.
+    """
+
+    standard: str = "c++17"
+    folders: tuple[Path, ...] = ()
+    options: tuple[str, ...] = ()
+    nvcc_options: tuple[str, ...] = ()
+    nvrtc_options: tuple[str, ...] = ()
+    nvrtc_headers: Mapping[str, str] = field(default_factory=dict)
+
+
+PLAIN = Build()
+
+
 class Compiler(Protocol):
     """What makes machine code of a source.
 
@@ -34,7 +61,7 @@ class Compiler(Protocol):
 
     name: str
 
-    def compile(self, path: Path, arch: str) -> bytes:
+    def compile(self, path: Path, arch: str, build: Build = PLAIN) -> bytes:
         """Return the code for an architecture, such as sm_90.
 
         Raises:
@@ -58,13 +85,12 @@ class Nvcc:
         release = re.search(r"release ([\d.]+)", told_version)
         self.name = f"nvcc {release[1] if release else 'of unknown version'}"
 
-    def compile(self, path: Path, arch: str) -> bytes:
+    def compile(self, path: Path, arch: str, build: Build = PLAIN) -> bytes:
         """Return the code for an architecture."""
+        options = [f"-arch={arch}", *_options(build), *build.nvcc_options]
         with tempfile.TemporaryDirectory() as folder:
             cubin = Path(folder) / "kernel.cubin"
-            done = _run(
-                [self._nvcc, "-cubin", f"-arch={arch}", "-std=c++17", f"-o={cubin}", str(path)]
-            )
+            done = _run([self._nvcc, "-cubin", *options, f"-o={cubin}", str(path)])
             if done.returncode != 0:
                 raise BadArgument(_failure(path, arch, self.name, done.stderr or done.stdout))
             return cubin.read_bytes()
@@ -85,14 +111,17 @@ class Nvrtc:
             raise BadArgument(f"{NO_COMPILER.format(compiler='NVRTC')} ({error})") from error
         self.name = f"NVRTC {major}.{minor}"
 
-    def compile(self, path: Path, arch: str) -> bytes:
+    def compile(self, path: Path, arch: str, build: Build = PLAIN) -> bytes:
         """Return the code for an architecture."""
         nvrtc = self._nvrtc
-        folders = [path.parent, *headers()]
-        options = [f"-arch={arch}", "-std=c++17", *(f"-I{folder}" for folder in folders)]
+        folders = [f"-I{folder}" for folder in (path.parent, *headers())]
+        options = [f"-arch={arch}", *_options(build), *build.nvrtc_options, *folders]
         flags = [option.encode() for option in options]
+        texts = [text.encode() for text in build.nvrtc_headers.values()]
+        names = [name.encode() for name in build.nvrtc_headers]
         # The name is what messages call the source.
-        program = told(nvrtc.nvrtcCreateProgram(path.read_bytes(), str(path).encode(), 0, [], []))
+        source = (path.read_bytes(), str(path).encode())
+        program = told(nvrtc.nvrtcCreateProgram(*source, len(names), texts, names))
         try:
             (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
             if int(status) != 0:
@@ -108,14 +137,16 @@ class Nvrtc:
 
 
 def headers() -> list[Path]:
-    """Return the folder of CUDA's headers, such as cuda_bf16.h, which nvcc finds by itself.
+    """Return the folders of CUDA's headers, such as cuda_bf16.h, which nvcc finds by itself.
 
-    None where there are no headers, or cuda-pathfinder is too old to find them: ours need none.
+    None where there are no headers, or cuda-pathfinder is too old to find them: few sources need
+    any. CUDA 13 has its C++ library in a folder of that one.
     """
     with contextlib.suppress(ImportError, AttributeError):
         pathfinder = importlib.import_module("cuda.pathfinder")
         found = pathfinder.find_nvidia_header_directory("cudart")
-        return [Path(found)] if found else []
+        folders = [Path(found), Path(found) / "cccl"] if found else []
+        return [folder for folder in folders if folder.is_dir()]
     return []
 
 
@@ -162,6 +193,11 @@ def require_kernel(cubin: bytes, path: Path, name: str, declaration: str) -> Non
     """
     if f".text.{name}\0".encode() not in cubin:
         raise BadArgument(f'{path} has no kernel extern "C" __global__ {declaration}')
+
+
+def _options(build: Build) -> list[str]:
+    folders = (f"-I{folder}" for folder in build.folders)
+    return [f"-std={build.standard}", *build.options, *folders]
 
 
 def _failure(path: Path, arch: str, compiler: str, log: str) -> str:

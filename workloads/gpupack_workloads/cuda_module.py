@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpupack_workloads.cuda_api import load, told
+from gpupack_workloads.cuda_api import Refused, load, told
 from gpupack_workloads.errors import BadArgument
 
 
@@ -17,7 +17,7 @@ class Signature:
     Attributes:
         name: of the kernel, which is extern "C".
         declaration: in C++, for messages.
-        types: of its parameters, by ctypes.
+        types: of its parameters, by ctypes; a structure that goes by value as well.
     """
 
     name: str
@@ -47,6 +47,22 @@ class Module:
         self._driver = load("driver")
         self._path = path
         self.handle: Any = told(self._driver.cuModuleLoadData(cubin))
+
+    def integers(self, name: str) -> list[int] | None:
+        """Return a constant of the code, `int name[]`; None where it has none of that name.
+
+        Raises:
+            Refused: it cannot be read.
+        """
+        try:
+            pointer, size = told(self._driver.cuModuleGetGlobal(self.handle, name.encode()))
+        except Refused as error:
+            if error.status != "CUDA_ERROR_NOT_FOUND":
+                raise
+            return None
+        values = (ctypes.c_int * (int(size) // ctypes.sizeof(ctypes.c_int)))()
+        told(self._driver.cuMemcpyDtoH(ctypes.addressof(values), pointer, int(size)))
+        return list(values)
 
     def function(self, signature: Signature) -> "Function":
         """Return a kernel.
@@ -82,11 +98,21 @@ class Function:
     def __init__(self, handle: Any, types: tuple[Any, ...]) -> None:
         self._driver = load("driver")
         self.handle = handle
-        self._types = types
+        # cuda-bindings knows a structure by its value.
+        self._types = tuple(None if issubclass(kind, ctypes.Structure) else kind for kind in types)
+
+    def ask_for_shared_memory(self, size: int) -> None:
+        """Let a block have so many bytes of dynamic shared memory, which from 48 KiB it must ask.
+
+        Raises:
+            Refused: the GPU gives it less.
+        """
+        most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        told(self._driver.cuFuncSetAttribute(self.handle, most, size))
 
     def launch(
         self,
-        values: tuple[int, ...],
+        values: tuple[Any, ...],
         *,
         blocks: tuple[int, int],
         threads: int,
@@ -96,7 +122,7 @@ class Function:
         """Begin to compute on a stream of the current device.
 
         Args:
-            values: of the parameters; addresses as numbers.
+            values: of the parameters; addresses as numbers, structures as they are.
             blocks: along x and y.
             threads: of a block, along x.
             stream: its handle.

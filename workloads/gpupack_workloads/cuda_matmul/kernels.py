@@ -11,10 +11,10 @@ threads has 16 x 16 elements.
 """
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from gpupack_workloads.cuda_api import Refused, load, told
+from gpupack_workloads.cuda_api import Refused
 from gpupack_workloads.cuda_compiler import Compiler, require_kernel
 from gpupack_workloads.cuda_module import Module, Signature
 from gpupack_workloads.errors import BadArgument
@@ -45,6 +45,9 @@ class Launch:
     shared_bytes: int = 0
 
 
+LAUNCH_FIELDS = fields(Launch)
+
+
 def compile_matmul(compiler: Compiler, path: Path, arch: str) -> bytes:
     """Return the code of a source for an architecture.
 
@@ -69,11 +72,10 @@ class Kernel:
     """
 
     def __init__(self, cubin: bytes, path: Path) -> None:
-        self._driver = load("driver")
         self._path = path
         module = Module(cubin, path)
         self._function = module.function(MATMUL)
-        self.how = self._launch_of(module.handle)
+        self.how = self._launch_of(module)
         self._ask_for_shared_memory()
 
     def launch(
@@ -106,31 +108,19 @@ class Kernel:
                 f" launched on this GPU: {error}"
             ) from error
 
-    def _launch_of(self, module: object) -> Launch:
-        driver = self._driver
-        try:
-            pointer, size = told(driver.cuModuleGetGlobal(module, LAUNCH.encode()))
-        except Refused as error:
-            if error.status != "CUDA_ERROR_NOT_FOUND":
-                raise
+    def _launch_of(self, module: Module) -> Launch:
+        values = module.integers(LAUNCH)
+        if values is None:
             return Launch()
-        values = (ctypes.c_int * 4)()
-        if int(size) != ctypes.sizeof(values):
-            raise BadArgument(f"{self._path}: {LAUNCH} has {size} bytes; it is int {LAUNCH}[4]")
-        told(driver.cuMemcpyDtoH(ctypes.addressof(values), pointer, ctypes.sizeof(values)))
+        if len(values) != len(LAUNCH_FIELDS):
+            raise BadArgument(
+                f"{self._path}: {LAUNCH} has {len(values)} numbers; it is int {LAUNCH}[4]"
+            )
         return checked_launch(Launch(*values), self._path)
 
     def _ask_for_shared_memory(self) -> None:
-        """More than 48 KiB of it are had for the asking alone."""
-        attribute = (
-            self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        )
         try:
-            told(
-                self._driver.cuFuncSetAttribute(
-                    self._function.handle, attribute, self.how.shared_bytes
-                )
-            )
+            self._function.ask_for_shared_memory(self.how.shared_bytes)
         except Refused as error:
             raise BadArgument(
                 f"{self._path}: a block takes {self.how.shared_bytes} bytes of dynamic shared"

@@ -47,7 +47,7 @@ def multiply_arriving(
     with torch.cuda.device_of(a):
         tiles = choose_hopper_tiles(a, b.shape[1])
         if tiles is None:
-            _launch_portable(a, b, c, arrivals)
+            launch_portable(a, b, c, arrivals)
         else:
             from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
 
@@ -72,7 +72,7 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     with torch.cuda.device_of(a):
         tiles = choose_hopper_tiles(a, b.shape[1])
         if tiles is None:
-            _launch_portable(a, b, c)
+            launch_portable(a, b, c)
         else:
             # Here, because Gluon cannot be imported under the interpreter.
             from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
@@ -121,9 +121,10 @@ def _check_arrivals(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, arrivals:
         raise Unsupported(f"rows of {a.shape[1]} elements are no multiple of {ROW_BYTES} bytes")
 
 
-def _launch_portable(
+def launch_portable(
     a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, arrivals: Arrivals | None = None
 ) -> None:
+    """Write A @ B to C by the kernel for any GPU, which is the current device."""
     (m, k), n = a.shape, b.shape[1]
     tiles = choose_tiles(a)
     group_m, arriving = tiles.group_m, NOTHING_ARRIVES
