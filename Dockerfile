@@ -65,6 +65,32 @@ ENTRYPOINT ["python", "-m", "gpupack_workloads"]
 COPY workloads /opt/gpupack/
 
 
+# ThunderKittens' headers, which the workload of that name compiles against: by GitHub, at one commit, so no
+# other target needs it. Nothing of it is in this repository.
+FROM base AS thunderkittens
+ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
+RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
+    --mount=type=secret,id=apt.sources --mount=type=secret,id=ca.crt \
+    apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends ca-certificates git \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
+ARG THUNDERKITTENS=https://github.com/HazyResearch/ThunderKittens.git
+ARG THUNDERKITTENS_COMMIT=0b55588d2769dde0c7a9a606ffc015b0ca7a9551
+WORKDIR /opt/thunderkittens
+RUN --mount=type=secret,id=ca.crt \
+    if [ -s /run/secrets/ca.crt ]; then export GIT_SSL_CAINFO=/run/secrets/ca.crt; fi \
+    && git init -q . \
+    && git fetch -q --depth 1 "$THUNDERKITTENS" "$THUNDERKITTENS_COMMIT" \
+    && git checkout -q FETCH_HEAD -- LICENSE include \
+    && rm -rf .git
+
+
+# NVRTC comes with torch and takes these headers, so there is no nvcc.
+FROM workloads AS workloads-thunderkittens
+COPY --from=thunderkittens /opt/thunderkittens /opt/thunderkittens
+ENV TK_ROOT=/opt/thunderkittens
+
+
 # A person's own session: JupyterLab with the same torch. It asks no address outside for news.
 FROM torch AS notebook
 COPY workloads/requirements-notebook.lock /opt/locks/

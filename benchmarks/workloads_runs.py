@@ -36,6 +36,7 @@ RUNS = (
     Run("softmax", "softmax", seconds=90),
     Run("gemm", "gemm", seconds=90),
     Run("cuda-matmul", "cuda-matmul", seconds=120),
+    Run("thunderkittens", "thunderkittens", seconds=180),
     Run("attention", "attention", seconds=120),
     Run("attention-varlen", "attention", ("--layout=varlen",), seconds=180),
     Run("attention-paged", "attention", ("--layout=paged",), seconds=90),

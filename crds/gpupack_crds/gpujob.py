@@ -41,6 +41,7 @@ WorkloadName = Literal[
     "resnet50",
     "softmax",
     "symmetric-memory",
+    "thunderkittens",
     "train-cnn",
     "transformer",
     "vector-add",

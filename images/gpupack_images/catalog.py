@@ -15,6 +15,8 @@ class Image:
 
     target: str
     name: str
+    on_request: bool = False
+    """It is built where it is named, and else left out: it needs what not every host can reach."""
     large: bool = False
     """It has gigabytes of libraries. Such images are built one after another: while a layer is
     committed there are three copies of it."""
@@ -32,6 +34,13 @@ IMAGES = (
     Image("judge", "docker.io/gpupack/judge:dev"),
     Image("torch", "localhost/gpupack/torch:dev", large=True),
     Image("workloads", "docker.io/gpupack/workloads:dev", large=True),
+    Image("thunderkittens", "localhost/gpupack/thunderkittens:dev", on_request=True),
+    Image(
+        "workloads-thunderkittens",
+        "docker.io/gpupack/workloads-thunderkittens:dev",
+        on_request=True,
+        large=True,
+    ),
     Image("notebook", "docker.io/gpupack/notebook:dev", large=True),
     Image("workloads-test", "docker.io/gpupack/workloads-test:dev", large=True),
     Image("tensorflow", "docker.io/gpupack/tensorflow:dev", large=True),
@@ -42,9 +51,11 @@ IMAGES = (
 
 
 def select(targets: Sequence[str]) -> tuple[Image, ...]:
-    """Return the images of these targets in building order; of all when none is named."""
+    """Return the images of these targets in building order; of all usual ones if none is named."""
     unknown = set(targets) - {image.target for image in IMAGES}
     if unknown:
         known = ", ".join(image.target for image in IMAGES)
         raise UnknownImage(f"no image is called {', '.join(sorted(unknown))}; there are: {known}")
-    return tuple(image for image in IMAGES if not targets or image.target in targets)
+    if not targets:
+        return tuple(image for image in IMAGES if not image.on_request)
+    return tuple(image for image in IMAGES if image.target in targets)

@@ -29,7 +29,18 @@ def test_the_one_outside_base_is_the_one_that_can_be_made_without_a_registry():
 
 def test_images_are_selected_in_building_order():
     assert [image.target for image in select(["pause", "operator"])] == ["operator", "pause"]
-    assert select([]) == IMAGES
+
+
+def test_what_needs_github_is_built_only_where_it_is_named():
+    named = {"thunderkittens", "workloads-thunderkittens"}
+    assert {image.target for image in IMAGES} - {image.target for image in select([])} == named
+    assert {image.target for image in select(sorted(named))} == named
+    assert {name for _, name in STAGES if "github.com" in stage_of(name)} == {"thunderkittens"}
+
+
+def stage_of(name):
+    (stage,) = (each for each in DOCKERFILE.split("\nFROM ") if f" AS {name}\n" in each)
+    return stage
 
 
 def test_what_is_large_is_torch_tensorflow_and_what_the_dockerfile_builds_on_them():

@@ -10,7 +10,6 @@ import pytest
 
 from gpupack_workloads import cuda_compiler, cuda_module
 from gpupack_workloads.cuda_compiler import Nvcc, choose_compiler
-from gpupack_workloads.cuda_matmul import kernels
 from gpupack_workloads.cuda_matmul.kernels import Kernel, Launch, compile_matmul
 from gpupack_workloads.errors import BadArgument
 
@@ -72,8 +71,7 @@ def loaded(monkeypatch):
 
     def loaded(**how):
         driver = driver_of(**how)
-        for module in (kernels, cuda_module):
-            monkeypatch.setattr(module, "load", lambda name: driver)
+        monkeypatch.setattr(cuda_module, "load", lambda name: driver)
         return Kernel(b"", SOURCE), driver
 
     return loaded
@@ -111,7 +109,7 @@ def test_a_source_that_does_not_say_how_it_is_launched_has_16_x_16_elements_a_bl
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"launch": (16, 16, 256)}, r"mine.cu: launch has 12 bytes; it is int launch\[4\]"),
+        ({"launch": (16, 16, 256)}, r"mine.cu: launch has 3 numbers; it is int launch\[4\]"),
         ({"launch": (0, 16, 256, 0)}, "mine.cu: launch says 0 x 16 elements"),
         ({"launch": (16, 16, 1025, 0)}, "1025 threads .* 1 to 1024"),
         ({"launch": (16, 16, 256, -1)}, "-1 bytes"),
