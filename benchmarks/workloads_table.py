@@ -31,6 +31,9 @@ TECHNIQUES = {
     "accumulation": "+ accumulation",
 }
 CUDA = "cuda-matmul"
+TILES = "thunderkittens"
+LANGUAGES = {"thunderkittens": "tile C++", "gluon": "Gluon", "triton": "Triton"}
+LIBRARIES = {"cublas": "cuBLAS", "cudnn": "cuDNN"}
 PEERS = "p2p-cpp"
 PEER_WAYS = {
     "memcpy": "cudaMemcpyPeerAsync",
@@ -150,6 +153,67 @@ def steps_table(reports: list[Report]) -> str:
             if "tflops" in line
         ],
     )
+
+
+def languages_table(reports: list[Report]) -> str:
+    """Return how fast each problem is in each language and by a library, by the newest report."""
+    head = ("problem", *(f"{name}, TFLOP/s" for name in LANGUAGES.values()), "library, TFLOP/s")
+    speeds: dict[str, dict[str, float]] = {}
+    for line in _newest_rows(reports, TILES):
+        if "problem" in line:
+            speeds.setdefault(line["problem"], {})[line["by"]] = line["tflops"]
+    return documents.table(
+        (*head, "tile C++ of library"),
+        [
+            (_problem(problem), *(f"{found[by]:.0f}" for by in LANGUAGES), *_library(found))
+            for problem, found in speeds.items()
+        ],
+    )
+
+
+def _problem(name: str) -> str:
+    kind, size = name.split("_")
+    return f"product, {size}" if kind == "gemm" else f"attention, {kind}, {size}"
+
+
+def _library(found: dict[str, float]) -> tuple[str, str]:
+    (name,) = found.keys() & LIBRARIES.keys()
+    ratio = found[TILES] / found[name]
+    return f"{LIBRARIES[name]} {found[name]:.0f}", f"{ratio:.3f}"
+
+
+def programs_table(reports: list[Report]) -> str:
+    """Return how long the programs of each language are and compile, by the newest report."""
+    head = ("kernel", "language", "lines of code", "compiles in, s")
+    return documents.table(
+        head,
+        [
+            (
+                line["kernel"],
+                LANGUAGES[line["by"]],
+                str(line["lines"]),
+                _compiling(line),
+            )
+            for line in _newest_rows(reports, TILES)
+            if "kernel" in line
+        ],
+    )
+
+
+def _compiling(line: dict[str, Any]) -> str:
+    """Return the seconds of each compiler that was there, or of the only one."""
+    found = {
+        name: line[f"{name}_seconds"] for name in ("nvcc", "nvrtc") if f"{name}_seconds" in line
+    }
+    if not found:
+        return f"{line['compile_seconds']:.1f}"
+    return ", ".join(f"{seconds:.1f} by {name}" for name, seconds in found.items())
+
+
+def _newest_rows(reports: list[Report], name: str) -> list[dict[str, Any]]:
+    found = [report for report in reports if report["name"] == name]
+    newest = max(found, key=lambda report: str(report["written"]), default=None)
+    return [] if newest is None else list(newest["result"]["rows"])
 
 
 def peers_table(reports: list[Report]) -> str:
@@ -309,6 +373,8 @@ def main(arguments: list[str], *, document: Path = DOCUMENT, reports: Path = REP
         "runs": runs_table(kept),
         CNN: techniques_table(kept),
         CUDA: steps_table(kept),
+        TILES: languages_table(kept),
+        f"{TILES}-programs": programs_table(kept),
         PEERS: peers_table(kept),
         "gathered": gathered_table(kept),
         "one-sided": one_sided_table(kept),

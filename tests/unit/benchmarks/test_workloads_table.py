@@ -20,6 +20,10 @@ between
 <!-- end of train-cnn -->
 <!-- cuda-matmul: made by `make workloads-table` -->
 <!-- end of cuda-matmul -->
+<!-- thunderkittens: made by `make workloads-table` -->
+<!-- end of thunderkittens -->
+<!-- thunderkittens-programs: made by `make workloads-table` -->
+<!-- end of thunderkittens-programs -->
 <!-- p2p-cpp: made by `make workloads-table` -->
 <!-- end of p2p-cpp -->
 <!-- gathered: made by `make workloads-table` -->
@@ -159,6 +163,23 @@ def test_each_kernel_of_cuda_matmul_that_ran_has_its_row(write):
     ]  # fmt: skip
     text = write(REPORT | {"name": "cuda-matmul", "result": REPORT["result"] | {"rows": rows}})
     assert "| `naive` | float32 | 5.0 | 50.4 | 0.100 |\n<!-- end of cuda-matmul -->" in text
+
+
+def test_each_problem_of_thunderkittens_has_every_language_and_each_program_its_lines(write):
+    speeds = {"thunderkittens": 600.4, "gluon": 640.0, "triton": 480.0, "cudnn": 667.1}
+    rows = [{"problem": "causal_4096", "by": by, "tflops": tflops} for by, tflops in speeds.items()]
+    programs = [
+        {"kernel": "gemm", "by": "thunderkittens", "lines": 106, "compile_seconds": 2.51,
+         "nvcc_seconds": 2.51, "nvrtc_seconds": 1.44},
+        {"kernel": "gemm", "by": "gluon", "lines": 173, "compile_seconds": 3.06},
+    ]  # fmt: skip
+    result = REPORT["result"] | {"rows": [*rows, *programs]}
+    text = write(REPORT | {"name": "thunderkittens", "result": result})
+    assert "| attention, causal, 4096 | 600 | 640 | 480 | cuDNN 667 | 0.900 |\n<!-- end" in text
+    assert (
+        "| gemm | tile C++ | 106 | 2.5 by nvcc, 1.4 by nvrtc |\n"
+        "| gemm | Gluon | 173 | 3.1 |\n<!-- end of thunderkittens-programs -->"
+    ) in text
 
 
 def test_each_size_of_p2p_cpp_has_the_slowest_pairs_figures(write):
