@@ -98,6 +98,27 @@ def test_without_a_gpu_the_sources_are_compiled_for_hopper():
     assert result.headline == f"2 source(s) compiled for {ARCH} (simulated)"
 
 
+class Compiler:
+    """One that cannot, or makes nothing but the kernels' names."""
+
+    def __init__(self, name, *, able):
+        self.name, self._able = name, able
+
+    def compile(self, path, arch, build):
+        if not self._able:
+            raise BadArgument("it lacks headers")
+        return b"".join(f".text.{entry}\0".encode() for each in SOURCES for entry in each.entries)
+
+
+def test_a_compiler_that_was_not_chosen_may_fail(monkeypatch):
+    nvcc, nvrtc = Compiler("nvcc 13.0", able=True), Compiler("NVRTC 13.0", able=False)
+    found = {"nvcc": nvcc, "nvrtc": nvrtc}
+    monkeypatch.setattr(session, "choose_compiler", found.__getitem__)
+    assert list(session.by_compilers(SOURCES[0], nvcc, Path("/tk"))) == ["nvcc 13.0"]
+    with pytest.raises(BadArgument, match="lacks headers"):
+        session.by_compilers(SOURCES[0], nvrtc, Path("/tk"))
+
+
 def test_a_tensor_is_described_in_four_dimensions():
     assert operand_of(torch.empty(3, 64)).shape == (1, 1, 3, 64)
     assert operand_of(torch.empty(5, 4, 3, 128)).shape == (5, 4, 3, 128)

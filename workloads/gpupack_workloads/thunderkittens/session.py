@@ -203,21 +203,21 @@ def check_memory(device: Device, size: int, length: int, heads: int) -> None:
 
 
 def by_compilers(source: Source, chosen: Compiler, root: Path) -> dict[str, Compiled]:
-    """Compile a source by each compiler that there is, by the chosen one first.
+    """Compile a source by the chosen compiler, and by the other one where that can do it, too.
 
     Raises:
-        BadArgument: it does not compile by one of them.
+        BadArgument: the chosen one does not compile it.
     """
-    compilers = [chosen]
+    found = {chosen.name: compiled(source, chosen, root)}
     for name in COMPILERS:
-        with contextlib.suppress(BadArgument):
-            compilers.append(choose_compiler(name))
-    found: dict[str, Compiled] = {}
-    for compiler in compilers:
-        if compiler.name not in found:
-            found[compiler.name] = compiled(source, compiler, root)
-            seconds = found[compiler.name].seconds
-            logger.info("%s: compiled by %s in %.2f s", source.name, compiler.name, seconds)
+        try:
+            other = choose_compiler(name)
+            if other.name not in found:
+                found[other.name] = compiled(source, other, root)
+        except BadArgument as error:
+            logger.info("%s: not by %s as well: %s", source.name, name, error)
+    for name, code in found.items():
+        logger.info("%s: compiled by %s in %.2f s", source.name, name, code.seconds)
     return found
 
 
