@@ -11,6 +11,8 @@ import subprocess
 import httpx
 from harness import kubectl_binary
 
+SECONDS = 30
+"""For an answer; beside other tests some take longer than httpx waits by itself."""
 PORT = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 
 
@@ -19,7 +21,7 @@ def client(system):
     """Calls the API, whose certificate it checks."""
     with forwarded(system) as (url, ca):
         trusted = ssl.create_default_context(cadata=ca)
-        with httpx.Client(base_url=url, verify=trusted) as calling:
+        with httpx.Client(base_url=url, verify=trusted, timeout=SECONDS) as calling:
             yield calling
 
 
@@ -39,7 +41,7 @@ def client_by_certificate(system, certificate="", key="", *, port=8443):
         trusting.load_cert_chain(certificate, key)
     with port_forward(system, "service/gpupack-api", port) as forwarded_to:
         url = f"https://localhost:{forwarded_to}/api/v1/gpu/"
-        with httpx.Client(base_url=url, verify=trusting) as calling:
+        with httpx.Client(base_url=url, verify=trusting, timeout=SECONDS) as calling:
             yield calling
 
 

@@ -66,7 +66,7 @@ def test_gpus_are_held_for_a_caller_until_he_gives_them_back(kube, api):
     with viewer(kube, "gpupack-edit") as token:
         bearer = {"Authorization": f"Bearer {token}", "Idempotency-Key": "the-same"}
         asked = {"gpu_count": 2, "gpu_type": "H100", "seconds": 300}
-        made = api.post("allocate", json=asked, headers=bearer, timeout=30)
+        made = api.post("allocate", json=asked, headers=bearer)
         assert made.status_code == 201, made.text
         # Tests beside this one may hold the GPUs for a while.
         path = f"allocations/{made.json()['allocation_id']}"
@@ -77,7 +77,7 @@ def test_gpus_are_held_for_a_caller_until_he_gives_them_back(kube, api):
         )
         (worker,) = held["gpu_config"]["workers"]
         assert len(worker["device_uuids"]) == 2
-        again = api.post("allocate", json=asked, headers=bearer, timeout=30).json()
+        again = api.post("allocate", json=asked, headers=bearer).json()
         assert again["gpu_config"] == held["gpu_config"]
         namespace, name = held["allocation_id"].split("/")
         assert namespace == kube.namespace
@@ -96,12 +96,14 @@ def test_the_callers_program_runs_on_the_gpus_that_were_held_for_it(kube, api, j
     with viewer(kube, "gpupack-edit") as token:
         bearer = {"Authorization": f"Bearer {token}"}
         asked = {"gpu_count": 1, "seconds": 300}
-        made = api.post("allocate", json=asked, headers=bearer, timeout=30)
+        made = api.post("allocate", json=asked, headers=bearer)
         assert made.status_code == 201, made.text
         path = f"allocations/{made.json()['allocation_id']}"
 
         def begun():
-            found = api.get(path, headers=bearer).json()
+            answer = api.get(path, headers=bearer)
+            assert answer.status_code == 200, answer.text
+            found = answer.json()
             return found if found["success"] else None
 
         held = wait_for(begun, seconds=120, what="the GPU is held")
@@ -110,9 +112,9 @@ def test_the_callers_program_runs_on_the_gpus_that_were_held_for_it(kube, api, j
         own = {"image": worker["image"], "command": ["sleep", "3600"], "environment": {"A": "b"}}
         keyed = bearer | {"Idempotency-Key": "once"}
         for _ in range(2):
-            answer = api.post(f"{path}/workload", json=own, headers=keyed, timeout=30)
+            answer = api.post(f"{path}/workload", json=own, headers=keyed)
             assert answer.status_code == 200, answer.text
-        after = wait_for(begun, seconds=60, what="the program has begun")
+        after = wait_for(begun, seconds=120, what="the program has begun")
         assert after["gpu_config"] == held["gpu_config"]
         (pod,) = [pod for pod in kube.pods(name) if pod["status"]["phase"] == "Running"]
         (container,) = pod["spec"]["containers"]
