@@ -11,8 +11,8 @@ memory bandwidth and power to itself, so this is what the limit alone costs; nei
 
 Leaves docs/reports/inference-shares-DEVICE.json and the table in docs/workloads.md. Nothing about
 the GPU is changed: the compute mode stays, and the daemon ends with the script. Needs a Python with
-torch, Triton, NumPy, click, msgspec, aiohttp, starlette, uvicorn and prometheus-client, and the
-driver's nvidia-cuda-mps-control.
+torch, Triton, NumPy, click, msgspec, PyYAML, aiohttp, starlette, uvicorn and prometheus-client, and
+the driver's nvidia-cuda-mps-control.
 """
 
 import argparse
@@ -32,10 +32,16 @@ from pathlib import Path
 from typing import Any
 
 import documents
+import yaml
 from workloads_suite import ask_driver, versions
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKLOADS = ROOT / "workloads"
+VALUES = ROOT / "charts" / "gpupack" / "values.yaml"
+sys.path.insert(0, str(ROOT / "agent"))
+
+from gpupack_agent.mps.threads import parse_sound_threads  # noqa: E402  needs no cluster
+
 REPORTS = ROOT / "docs" / "reports"
 DOCUMENT = ROOT / "docs" / "workloads.md"
 CONTROL = "nvidia-cuda-mps-control"
@@ -52,11 +58,17 @@ COLUMNS = {
 Report = dict[str, Any]
 
 
-def environment(percent: int, memory_mib: int, pipes: Path) -> dict[str, str]:
-    """Return what the agent sets in the container of a limited share."""
+def thread_percent(percent: int, model: str) -> int:
+    """Return how much of a GPU's threads the chart's agent leaves a share of this percentage."""
+    sound = yaml.safe_load(VALUES.read_text())["shares"]["soundThreads"]
+    return parse_sound_threads(json.dumps(sound)).at_most(percent, model)
+
+
+def environment(percent: int, threads: int, memory_mib: int, pipes: Path) -> dict[str, str]:
+    """Return what the agent sets in the container of a limited share, in percent of a GPU."""
     return {
         "CUDA_MPS_PIPE_DIRECTORY": str(pipes),
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent),
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(threads),
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={memory_mib}M",
         "GPUPACK_DEVICE_PERCENT": str(percent),
         "GPUPACK_DEVICE_MEMORY_MIB": str(memory_mib),
@@ -122,7 +134,8 @@ def measure(asked: argparse.Namespace, percent: int, pipes: Path, seconds: float
         sys.executable, "-m", "gpupack_workloads", "inference-load", "--require-gpu", "--json",
         f"--rate={asked.rate}", f"--seconds={asked.seconds}", f"--seed={asked.seed}",
     ]  # fmt: skip
-    environ = os.environ | environment(percent, asked.memory_mib, pipes)
+    threads = thread_percent(percent, next(iter(ask_driver("name")), ""))
+    environ = os.environ | environment(percent, threads, asked.memory_mib, pipes)
     environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, (str(WORKLOADS), os.environ.get("PYTHONPATH")))
     )

@@ -231,13 +231,13 @@ def ask_driver(field: str) -> list[str]:
         text=True,
         check=False,
     )
-    return done.stdout.split() if done.returncode == 0 else []
+    return done.stdout.splitlines() if done.returncode == 0 else []
 
 
 def versions() -> dict[str, str]:
     """Return the versions of what computes."""
     found = {"python": sys.version.split()[0]}
-    for package in ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-nccl-cu13"):
+    for package in ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-nccl-cu13", "nvidia-cublas"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
     return found

@@ -191,7 +191,14 @@ async def _serve(
     node.specs.load()
     identities = Identities(node.pods, kubelet, api)
     mps = MpsFolder(settings.limits.mps) if settings.inventory.backend == "nvml" else None
-    prestart = PreStart(node, identities, inventory, settings.prestart, mps)
+    prestart = PreStart(
+        node,
+        identities,
+        inventory,
+        settings.prestart,
+        mps,
+        sound_threads=settings.limits.sound_threads,
+    )
     node_mode = NodeMode(settings.observed.resources, settings.observed.of_other_vendors)
     foreign = _foreign(settings, api)
     observer = Observer(node_mode, node.pods, kubelet, known_devices, foreign)

@@ -40,6 +40,7 @@ from gpupack_agent.inventory.base import Inventory
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.mps.injection import is_limited, with_limits
+from gpupack_agent.mps.threads import NOTHING_KNOWN, SoundThreads
 from gpupack_agent.pods import PodStore
 from gpupack_agent.settings import PreStartSettings
 
@@ -83,9 +84,12 @@ class PreStart:
         inventory: Inventory,
         settings: PreStartSettings,
         mps: MpsFolder | None = None,
+        *,
+        sound_threads: SoundThreads = NOTHING_KNOWN,
     ) -> None:
         self._node = node
         self._mps = mps
+        self._sound_threads = sound_threads
         self._identities = identities
         self._inventory = inventory
         self._settings = settings
@@ -169,7 +173,10 @@ class PreStart:
             raise Abandoned(f"the kubelet gave up starting pod {pod.title}")
         simulated = any(node.devices[uuid].simulated for uuid in uuids)
         if self._mps and is_limited(verdict.devices[0]) and not simulated:
-            injection = with_limits(injection, verdict.devices[0], self._mps)
+            (share,) = verdict.devices
+            model = node.devices[share.uuid].model
+            threads = self._sound_threads.at_most(share.percent, model)
+            injection = with_limits(injection, share, self._mps, threads)
         self._node.specs.write(verdict, injection, simulated=simulated)
         return verdict
 

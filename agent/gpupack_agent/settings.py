@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from gpupack_agent import liveness
 from gpupack_agent.dcgm import address
+from gpupack_agent.mps.threads import NOTHING_KNOWN, SoundThreads, parse_sound_threads
 from gpupack_crds import names
 from gpupack_crds.vendors import Vendors, parse_vendors
 from gpupack_kube.environment import Environment, SettingsInvalid
@@ -185,6 +186,9 @@ class LimitSettings:
     overrun_seconds: float = 2.0
     """GPUPACK_OVERRUN_SECONDS: so long it may go on."""
 
+    sound_threads: SoundThreads = NOTHING_KNOWN
+    """GPUPACK_SOUND_THREADS: with which percentages of a model's threads products are right."""
+
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "LimitSettings":
         """Read the settings; raises SettingsInvalid."""
@@ -193,6 +197,9 @@ class LimitSettings:
             mps=environment.path("GPUPACK_MPS_DIR", "/run/gpupack/mps"),
             overrun=environment.choice("GPUPACK_OVERRUN", get_args(Overrun), "End"),
             overrun_seconds=environment.seconds("GPUPACK_OVERRUN_SECONDS", 2.0),
+            sound_threads=environment.stated(
+                "GPUPACK_SOUND_THREADS", parse_sound_threads, NOTHING_KNOWN
+            ),
         )
 
 

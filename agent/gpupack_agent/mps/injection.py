@@ -19,20 +19,22 @@ def is_limited(share: DeviceShare) -> bool:
     return not share.whole and share.isolation == "limited"
 
 
-def limits_of(share: DeviceShare) -> Mapping[str, str]:
+def limits_of(share: DeviceShare, thread_percent: int) -> Mapping[str, str]:
     """The variables of CUDA that say them; the one GPU of a container is its device 0."""
     return {
         "CUDA_MPS_PIPE_DIRECTORY": CONTAINER_FOLDER,
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(share.percent),
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(thread_percent),
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={share.memory_mib}M",
     }
 
 
-def with_limits(injection: Injection, share: DeviceShare, folder: MpsFolder) -> Injection:
-    """The same, with the daemon of the share's GPU."""
+def with_limits(
+    injection: Injection, share: DeviceShare, folder: MpsFolder, thread_percent: int
+) -> Injection:
+    """The same, with the daemon of the share's GPU, and so much of its threads."""
     socket = Mount(str(folder.control(share.uuid)), f"{CONTAINER_FOLDER}/control")
     return Injection(
         device_nodes=injection.device_nodes,
         mounts=(*injection.mounts, socket),
-        environment={**injection.environment, **limits_of(share)},
+        environment={**injection.environment, **limits_of(share, thread_percent)},
     )

@@ -110,7 +110,7 @@ def test_a_limited_share_says_what_limits_it(build):
 def test_a_limited_share_gets_its_limits_and_of_the_daemon_one_socket(build):
     share = msgspec.structs.replace(build.share(0, 40, 100), isolation="limited")
     injection = Injection(device_nodes=("/dev/nvidia0",), environment={"A": "a"})
-    made = with_limits(injection, share, MpsFolder())
+    made = with_limits(injection, share, MpsFolder(), 27)
     assert made.device_nodes == ("/dev/nvidia0",)
     assert [(each.host_path, each.container_path) for each in made.mounts] == [
         ("/run/gpupack/mps/gpus/GPU-0/control", "/run/gpupack/mps/control")
@@ -118,6 +118,6 @@ def test_a_limited_share_gets_its_limits_and_of_the_daemon_one_socket(build):
     assert made.environment == {
         "A": "a",
         "CUDA_MPS_PIPE_DIRECTORY": "/run/gpupack/mps",
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "40",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "27",
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=100M",
     }

@@ -73,12 +73,18 @@ def test_the_document_has_a_place_for_the_table_and_what_stands_there_is_of_the_
 
 
 def test_a_share_has_the_variables_that_the_agent_sets(shares, tmp_path):
-    found = shares.environment(30, 16384, tmp_path)
+    found = shares.environment(30, 27, 16384, tmp_path)
     injected = importlib.import_module("gpupack_agent.mps.injection")
-    assert found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == found["GPUPACK_DEVICE_PERCENT"] == "30"
+    assert found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "27"
+    assert found["GPUPACK_DEVICE_PERCENT"] == "30"
     assert found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=16384M"
     source = pathlib.Path(injected.__file__).read_text()
     assert all(name in source for name in found if name.startswith("CUDA_MPS"))
+
+
+def test_a_share_has_the_threads_that_the_chart_says_are_sound(shares):
+    assert shares.thread_percent(30, "NVIDIA H200") == 27
+    assert shares.thread_percent(30, "a model that nobody measured") == 30
 
 
 def test_a_host_whose_shares_cannot_be_limited_is_told_so(shares, monkeypatch, tmp_path):

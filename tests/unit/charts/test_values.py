@@ -43,6 +43,7 @@ FREE = (
     ".parameters",
     ".vendors",
     ".prices",
+    ".soundThreads",
     ".monitoring.labels",
     ".dashboard.labels",
 )

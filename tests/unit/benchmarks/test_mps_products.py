@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `benchmarks/mps_products.py` found on GPU hosts, and what the chart makes of it."""
+
+import importlib
+import json
+import pathlib
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).parents[3]
+REPORTS = sorted((ROOT / "docs" / "reports").glob("mps-products-*.json"))
+SOUND = yaml.safe_load((ROOT / "charts" / "gpupack" / "values.yaml").read_text())["shares"][
+    "soundThreads"
+]
+
+
+@pytest.fixture
+def products(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("mps_products")
+
+
+def results(*wrong):
+    return [{"percent": percent, "wrong": bad} for percent, bad in enumerate(wrong, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "ranges"),
+    [
+        ((0, 0, 0), [[1, 3]]),
+        ((0, 5, 0, 0), [[1, 1], [3, 4]]),
+        ((7, 0, 7), [[2, 2]]),
+        ((1, 1), []),
+    ],
+)
+def test_neighbours_with_nothing_wrong_are_one_range(products, wrong, ranges):
+    assert products.sound_ranges(results(*wrong)) == ranges
+
+
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)
+def test_the_chart_calls_sound_what_a_report_found_right_and_nothing_that_one_found_wrong(path):
+    report = json.loads(path.read_text())
+    for result in report["results"]:
+        inside = any(first <= result["percent"] <= last for first, last in SOUND[report["device"]])
+        assert inside == (result["wrong"] == 0), result
+
+
+def test_a_model_in_the_chart_has_a_report():
+    assert {json.loads(path.read_text())["device"] for path in REPORTS} == set(SOUND)
