@@ -39,7 +39,7 @@ class Cluster:
         server.put(GPUJOB, {"metadata": meta, "spec": body})
         self.server, self.build = server, build
         self.settings = Provisioning(
-            class_name=ATOMIC, after_seconds=0, backoff_seconds=1, again_seconds=1
+            class_name=ATOMIC, after_seconds=0, backoff_seconds=60, again_seconds=60
         )
         self.answer = NO_ROOM
         self.restart()
