@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpupack_workloads import cuda_compiler
-from gpupack_workloads.cuda_compiler import Nvrtc, choose_compiler
+from gpupack_workloads.cuda_compiler import NoCudaLibrary, Nvrtc, choose_compiler
 from gpupack_workloads.cuda_matmul import STEPS, CudaMatmulOptions, run, session
 from gpupack_workloads.cuda_matmul.kernels import compile_matmul
 from gpupack_workloads.devices import Device
@@ -257,4 +257,66 @@ def test_headers_are_found_where_pathfinder_is_new_enough_and_not_missed_where_i
 ):
     assert all(folder.is_dir() for folder in cuda_compiler.headers())
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    monkeypatch.setenv("PATH", "")
     assert cuda_compiler.headers() == []
+
+
+def include(root, *, library=False):
+    """Make a folder of headers as CUDA 13 has them."""
+    folder = root / "include"
+    (folder / "cccl" / "cuda" / "std" if library else folder).mkdir(parents=True)
+    (folder / "cuda_runtime.h").touch()
+    return folder
+
+
+class Pathfinder:
+    """Finds these headers."""
+
+    def __init__(self, found):
+        self._found = found
+
+    def find_nvidia_header_directory(self, name):
+        assert name == "cudart"
+        return self._found and str(self._found)
+
+
+@pytest.fixture
+def toolkit(monkeypatch, tmp_path):
+    """A toolkit whose nvcc is on PATH, as a link."""
+    folder = include(tmp_path / "cuda-13.0", library=True)
+    nvcc = folder.parent / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.write_text("#!/bin/sh\n")
+    nvcc.chmod(0o755)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "nvcc").symlink_to(nvcc)
+    monkeypatch.setenv("PATH", str(tmp_path / "links"))
+    return folder
+
+
+def test_cudas_c_library_is_taken_of_the_toolkit_where_the_python_package_has_none(
+    monkeypatch, tmp_path, toolkit
+):
+    bare = include(tmp_path / "bare")
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", Pathfinder(bare))
+    assert cuda_compiler.headers() == [bare, toolkit / "cccl"]
+    whole = include(tmp_path / "whole", library=True)
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", Pathfinder(whole))
+    assert cuda_compiler.headers() == [whole, whole / "cccl"]
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", Pathfinder(None))
+    assert cuda_compiler.headers() == [toolkit, toolkit / "cccl"]
+
+
+def test_without_cudas_c_library_the_message_names_its_package(monkeypatch, tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text("#include <cuda/std/bit>\n")
+    found = []
+    monkeypatch.setattr(cuda_compiler, "headers", lambda: found)
+    with pytest.raises(NoCudaLibrary, match=r"which has <cuda/std/bit>.* nvidia-cuda-cccl, or"):
+        Nvrtc().compile(path, "sm_90")
+    # Where the library is, another of its headers is not what is missing.
+    (tmp_path / "cuda" / "std").mkdir(parents=True)
+    found.append(tmp_path)
+    with pytest.raises(BadArgument, match="cannot open source file") as refused:
+        Nvrtc().compile(path, "sm_90")
+    assert not isinstance(refused.value, NoCudaLibrary)

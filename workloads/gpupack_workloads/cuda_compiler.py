@@ -25,6 +25,13 @@ NO_COMPILER = (
     "there is no {compiler}: put CUDA's nvcc on PATH, or install the Python packages cuda-bindings"
     " and nvidia-cuda-nvrtc, which torch brings for NVIDIA's GPUs"
 )
+LIBRARY = "cccl"
+# What NVRTC says of a header of that library.
+OF_LIBRARY = re.compile(r'cannot open source file "((?:cuda|cub|nv|thrust)/[^"]+)"')
+
+
+class NoCudaLibrary(BadArgument):
+    """A source includes CUDA's C++ library, and that is not among CUDA's headers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +121,8 @@ class Nvrtc:
     def compile(self, path: Path, arch: str, build: Build = PLAIN) -> bytes:
         """Return the code for an architecture."""
         nvrtc = self._nvrtc
-        folders = [f"-I{folder}" for folder in (path.parent, *headers())]
+        found = headers()
+        folders = [f"-I{folder}" for folder in (path.parent, *found)]
         options = [f"-arch={arch}", *_options(build), *build.nvrtc_options, *folders]
         flags = [option.encode() for option in options]
         texts = [text.encode() for text in build.nvrtc_headers.values()]
@@ -128,7 +136,11 @@ class Nvrtc:
                 log = bytes(told(nvrtc.nvrtcGetProgramLogSize(program)))
                 told(nvrtc.nvrtcGetProgramLog(program, log))
                 text = log.decode(errors="replace").strip("\0\n")
-                raise BadArgument(_failure(path, arch, self.name, text or status.name))
+                failure = _failure(path, arch, self.name, text or status.name)
+                lacking = OF_LIBRARY.search(text)
+                if lacking and not _library_in(found):
+                    raise NoCudaLibrary(_without_library(failure, lacking[1]))
+                raise BadArgument(failure)
             cubin = bytes(told(nvrtc.nvrtcGetCUBINSize(program)))
             told(nvrtc.nvrtcGetCUBIN(program, cubin))
         finally:
@@ -139,15 +151,43 @@ class Nvrtc:
 def headers() -> list[Path]:
     """Return the folders of CUDA's headers, such as cuda_bf16.h, which nvcc finds by itself.
 
-    None where there are no headers, or cuda-pathfinder is too old to find them: few sources need
-    any. CUDA 13 has its C++ library in a folder of that one.
+    CUDA 13 has its C++ library (CCCL) in a folder of that one. The Python package of the headers
+    comes without it, so that it may be in the toolkit alone that nvcc is of. None where there are
+    no headers, or no nvcc and cuda-pathfinder is too old to find them: few sources need any.
     """
+    includes = [folder for folder in (_packaged_headers(), _toolkit_headers()) if folder]
+    libraries = [folder / LIBRARY for folder in includes if (folder / LIBRARY).is_dir()]
+    return [*includes[:1], *libraries[:1]]
+
+
+def _packaged_headers() -> Path | None:
     with contextlib.suppress(ImportError, AttributeError):
         pathfinder = importlib.import_module("cuda.pathfinder")
         found = pathfinder.find_nvidia_header_directory("cudart")
-        folders = [Path(found), Path(found) / "cccl"] if found else []
-        return [folder for folder in folders if folder.is_dir()]
-    return []
+        if found and Path(found).is_dir():
+            return Path(found)
+    return None
+
+
+def _toolkit_headers() -> Path | None:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return None
+    # What is on PATH may be a link into the toolkit.
+    found = Path(nvcc).resolve().parent.parent / "include"
+    return found if (found / "cuda_runtime.h").is_file() else None
+
+
+def _library_in(folders: list[Path]) -> bool:
+    return any((folder / "cuda" / "std").is_dir() for folder in folders)
+
+
+def _without_library(failure: str, header: str) -> str:
+    return (
+        f"{failure}\nCUDA's C++ library (CCCL), which has <{header}>, is not among CUDA's headers:"
+        " install the Python package nvidia-cuda-cccl, or put on PATH the nvcc of a toolkit that"
+        " has it"
+    )
 
 
 def choose_compiler(name: str | None) -> Compiler:

@@ -506,6 +506,10 @@ def of_code(rows: Iterable[Mapping[str, Scalar]]) -> dict[str, Scalar]:
 
 def simulate(device: Device, options: ThunderKittensOptions) -> Result:
     """Check Triton's kernels in the interpreter, and compile ThunderKittens' if that can be."""
+    size = options.size or SIZE_WITHOUT
+    length = options.length or LENGTH_WITHOUT
+    heads = options.heads or HEADS_WITHOUT
+    check_memory(device, size, length, heads)
     codes: dict[str, dict[str, Compiled]] = {}
     left_out = "not on this machine, which has no GPU"
     try:
@@ -520,10 +524,6 @@ def simulate(device: Device, options: ThunderKittensOptions) -> Result:
     else:
         codes = {source.name: by_compilers(source, compiler, root) for source in SOURCES}
         names = compiler.name
-    size = options.size or SIZE_WITHOUT
-    length = options.length or LENGTH_WITHOUT
-    heads = options.heads or HEADS_WITHOUT
-    check_memory(device, size, length, heads)
     a, b = operands((size,) * 3, torch.float32, device, seed=options.seed)
     found = [products_agree({TRITON: triton_gemm()(a, b)}, a, b, f"{GEMM}_{size}")]
     inputs = sequences((heads, heads, length, length), 1, torch.float32, device, seed=options.seed)
