@@ -181,7 +181,13 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def report(ended: Ended, *, driver: str, versions: dict[str, str]) -> dict[str, Any]:
-    """Return what is kept of a run."""
+    """Return what is kept of a run.
+
+    Triton's version is what the run tells of itself: one that is put on PYTHONPATH need not have
+    the metadata of an installed package.
+    """
+    result = json.loads(ended.output.splitlines()[-1])
+    told = result.get("metrics", {}).get("triton_version")
     return {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "name": ended.run.name,
@@ -189,9 +195,9 @@ def report(ended: Ended, *, driver: str, versions: dict[str, str]) -> dict[str, 
         "arguments": list(ended.run.arguments),
         "gpus": ended.run.gpus,
         "driver": driver,
-        "versions": versions,
+        "versions": versions | ({"triton": told} if told else {}),
         "seconds": round(ended.seconds, 1),
-        "result": json.loads(ended.output.splitlines()[-1]),
+        "result": result,
     }
 
 

@@ -68,6 +68,15 @@ def test_a_run_that_succeeds_leaves_its_result_by_number_and_kind_of_gpus(suite,
     assert (kept["result"], kept["gpus"], kept["driver"]) == (RESULT, 1, "580")
 
 
+def test_tritons_version_is_the_one_that_computed(suite, go, tmp_path):
+    result = RESULT | {"metrics": RESULT["metrics"] | {"triton_version": "3.9.0"}}
+    (ended,) = go(("gemm", 1, f"print({json.dumps(result)!r})"))
+    installed = {"torch": "2.15", "triton": "3.6.0"}
+    assert suite.keep(ended, out=tmp_path, driver="", versions=installed)
+    kept = json.loads((tmp_path / "gemm-1xh200-nvl.json").read_text())
+    assert kept["versions"] == {"torch": "2.15", "triton": "3.9.0"}
+
+
 def test_a_run_that_fails_leaves_the_older_report_as_it_is(suite, go, tmp_path):
     older = tmp_path / "gemm-1xh200-nvl.json"
     older.write_text("older")
