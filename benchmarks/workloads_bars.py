@@ -118,7 +118,7 @@ def attention(mask: str, way: str, asked: float) -> Bar:
         f"attention {way}, {mask}, D = 128, 16k",
         "attention",
         1,
-        f"{asked:g} of cuDNN",
+        f"{asked} of cuDNN",
         asked,
         least("tflops", **where),
         "TFLOP/s",
@@ -155,6 +155,38 @@ def peer_copy(way: str) -> Bar:
     )
 
 
+def gathered(way: str, rows: int) -> Bar:
+    """Return what is asked of a fused all-gather and product, of so many rows and more.
+
+    The figure is the fewest rows from which on it was faster at every size.
+    """
+    what = {"copies": "copies beside products", "kernel": "one kernel"}[way]
+    return Bar(
+        f"all-gather and product by {what}, {rows:,} rows and more, slowest",
+        "symmetric-memory",
+        2,
+        "1.0 of NCCL, then cuBLAS",
+        1.0,
+        metric(f"{way}_pays_from_rows"),
+        "rows at least",
+        ratio=least(f"{way}_nccl_ratio", part="matmul", rows=lambda found: found >= rows),
+    )
+
+
+def tiles(what: str, problem: str, library: str, asked: float) -> Bar:
+    """Return what is asked of a kernel in tile C++ beside a library."""
+    return Bar(
+        f"thunderkittens {what}, bf16",
+        "thunderkittens",
+        1,
+        f"{asked} of {library}",
+        asked,
+        metric(f"{problem}_thunderkittens_tflops"),
+        "TFLOP/s",
+        ratio=metric(f"{problem}_{library.lower()}_ratio"),
+    )
+
+
 BARS: tuple[Bar, ...] = (
     *softmax("float32", "forward"),
     *softmax("float32", "backward"),
@@ -172,10 +204,12 @@ BARS: tuple[Bar, ...] = (
         "TFLOP/s",
         ratio=least("cublas_ratio", dtype="bfloat16", m=ragged),
     ),
-    attention("full", "forward", 0.85),
+    attention("full", "forward", 1.0),
     attention("causal", "forward", 0.85),
     attention("full", "backward", 0.8),
     attention("causal", "backward", 0.8),
+    tiles("gemm, 8192 x 8192 x 8192", "gemm_8192", "cuBLAS", 0.95),
+    tiles("attention forward, full, D = 128, 16k", "full_16384", "cuDNN", 0.85),
     *(
         llm_kernel(kernel, way)
         for kernel in ("rms_norm", "rotary", "swiglu")
@@ -183,6 +217,16 @@ BARS: tuple[Bar, ...] = (
     ),
     llm_kernel("linear_cross_entropy", "forward"),
     llm_kernel("linear_cross_entropy", "both"),
+    Bar(
+        "transformer, a step with all of our kernels, compiled",
+        "transformer-all",
+        1,
+        "1.1 of torch's kernels",
+        1.1,
+        metric("tokens_per_s"),
+        "tokens/s",
+        ratio=metric("kernels_ratio"),
+    ),
     Bar(
         "all-reduce of 4 GiB by NCCL as it comes, beside NCCL's other settings",
         "collectives",
@@ -206,6 +250,18 @@ BARS: tuple[Bar, ...] = (
     ),
     peer_copy("loads"),
     peer_copy("stores"),
+    gathered("copies", 512),
+    gathered("kernel", 1024),
+    Bar(
+        "symmetric-memory, put by a kernel, 1 GiB, both ways at a time",
+        "symmetric-memory",
+        2,
+        "0.9 of NCCL's send and receive",
+        0.9,
+        metric("triton_put_gb_per_s"),
+        "GB/s",
+        ratio=metric("triton_put_send_recv_ratio"),
+    ),
     Bar(
         "resnet50",
         "resnet50",

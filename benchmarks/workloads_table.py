@@ -47,6 +47,13 @@ PEER_WAYS = {
     "triton_stores": "Triton, stores",
 }
 
+PACKED = "attention-varlen"
+PACKED_RIVALS = {
+    "sdpa": "sequence by sequence",
+    "varlen": "torch's varlen",
+    "flex": "flex_attention",
+}
+
 SYMMETRIC = "symmetric-memory"
 GATHERINGS = {
     "nccl": "NCCL, then cuBLAS, us",
@@ -210,12 +217,6 @@ def _compiling(line: dict[str, Any]) -> str:
     return ", ".join(f"{seconds:.1f} by {name}" for name, seconds in found.items())
 
 
-def _newest_rows(reports: list[Report], name: str) -> list[dict[str, Any]]:
-    found = [report for report in reports if report["name"] == name]
-    newest = max(found, key=lambda report: str(report["written"]), default=None)
-    return [] if newest is None else list(newest["result"]["rows"])
-
-
 def peers_table(reports: list[Report]) -> str:
     """Return how fast each way between two GPUs is at each size, by p2p-cpp's newest report.
 
@@ -245,6 +246,26 @@ def _least(lines: list[dict[str, Any]], column: str) -> str:
     """Return the smallest figure of a column, which pairs without access need not have."""
     found = [float(line[column]) for line in lines if column in line]
     return f"{min(found):.2f}" if found else "-"
+
+
+def packed_table(reports: list[Report]) -> str:
+    """Return attention over packed sequences beside its rivals, by its newest report.
+
+    A ratio is the rival's time over ours.
+    """
+    head = ("mask", "pass", "TFLOP/s", *(f"of {name}" for name in PACKED_RIVALS.values()))
+    return documents.table(
+        head,
+        [
+            (
+                line["mask"],
+                line["pass"],
+                f"{line['tflops']:.0f}",
+                *(_shown(line, f"{rival}_ratio", 3) for rival in PACKED_RIVALS),
+            )
+            for line in _newest_rows(reports, PACKED)
+        ],
+    )
 
 
 def gathered_table(reports: list[Report]) -> str:
@@ -306,7 +327,7 @@ def _time_and_speed(line: dict[str, Any] | None) -> str:
 
 def transformer_table(reports: list[Report]) -> str:
     """Return how fast each way to spread the transformer was, and what it took."""
-    head = ("run", "tokens/s", "MFU", "memory, MiB", "kernels_ratio")
+    head = ("run", "tokens/s", "MFU", "memory, MiB", "kernels_ratio", "Triton")
     found = [each for each in reports if each["workload"] == "transformer"]
     return documents.table(head, [_transformer_row(each) for each in found])
 
@@ -315,12 +336,13 @@ def _transformer_row(report: Report) -> tuple[str, ...]:
     figures = report["result"]["metrics"]
     kernels = ", `--kernels all`" if figures.get("kernels") == "all" else ""
     return (
-        f"{report['gpus']} GPU, `{figures['parallel']}`{kernels}",
+        f"{_device(report)}, `{figures['parallel']}`{kernels}",
         f"{figures['tokens_per_s']:,.0f}",
         # Of a GPU whose peak is not known there is none.
         f"{figures['mfu']:.3f}" if "mfu" in figures else "-",
         f"{figures['peak_memory_mib']:,}",
         f"{figures['kernels_ratio']:.3f}",
+        report["versions"]["triton"],
     )
 
 
@@ -375,6 +397,7 @@ def main(arguments: list[str], *, document: Path = DOCUMENT, reports: Path = REP
         CUDA: steps_table(kept),
         TILES: languages_table(kept),
         f"{TILES}-programs": programs_table(kept),
+        PACKED: packed_table(kept),
         PEERS: peers_table(kept),
         "gathered": gathered_table(kept),
         "one-sided": one_sided_table(kept),

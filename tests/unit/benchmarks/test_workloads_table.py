@@ -24,6 +24,8 @@ between
 <!-- end of thunderkittens -->
 <!-- thunderkittens-programs: made by `make workloads-table` -->
 <!-- end of thunderkittens-programs -->
+<!-- attention-varlen: made by `make workloads-table` -->
+<!-- end of attention-varlen -->
 <!-- p2p-cpp: made by `make workloads-table` -->
 <!-- end of p2p-cpp -->
 <!-- gathered: made by `make workloads-table` -->
@@ -124,12 +126,20 @@ def test_each_way_to_spread_the_transformer_has_a_row(write):
     result = {"headline": "x", "verified": True, "metrics": metrics}
     spread = {"name": "transformer-tp", "workload": "transformer", "gpus": 2, "result": result}
     text = write(REPORT, REPORT | spread)
-    assert "| 2 GPU, `tp` | 153,333 | 0.330 | 27,120 | 0.969 |\n" in text
+    assert "| 2 x NVIDIA H200, `tp` | 153,333 | 0.330 | 27,120 | 0.969 | 3.9.0 |\n" in text
     every = spread | {
         "name": "transformer-all",
         "result": result | {"metrics": metrics | {"kernels": "all"}},
     }
-    assert "| 2 GPU, `tp`, `--kernels all` | 153,333 |" in write(REPORT | every)
+    assert "| 2 x NVIDIA H200, `tp`, `--kernels all` | 153,333 |" in write(REPORT | every)
+
+
+def test_packed_sequences_are_compared_with_those_that_took_them(write):
+    line = {"mask": "full", "pass": "forward", "tflops": 397.5, "sdpa_ratio": 0.9131}
+    metrics = {"device": "NVIDIA H200"}
+    result = {"headline": "x", "verified": True, "metrics": metrics, "rows": [line]}
+    text = write(REPORT | {"name": "attention-varlen", "result": result})
+    assert "| full | forward | 398 | 0.913 | - | - |\n" in text
 
 
 @pytest.mark.parametrize("result", [{"verified": False}, {}])
