@@ -4,6 +4,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,13 +23,26 @@ SIGNALS = pytest.mark.parametrize(
 GANG_SECONDS, GRACE_SECONDS = 90, 20
 
 
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
 def start(
-    *arguments: str, port: int, index: int = 0, workers: int = 1, processes: int = 1
+    *arguments: str,
+    port: int,
+    index: int = 0,
+    workers: int = 1,
+    processes: int = 1,
+    host: str = "127.0.0.1",
 ) -> subprocess.Popen[str]:
     environ = os.environ | {
         "GPUPACK_WORKERS": str(workers),
         "GPUPACK_WORKER_INDEX": str(index),
-        "GPUPACK_RENDEZVOUS": f"127.0.0.1:{port}",
+        "GPUPACK_RENDEZVOUS": f"{host}:{port}",
         "GPUPACK_PROCESSES_PER_WORKER": str(processes),
         "GPUPACK_RESULT_PATH": os.devnull,
     }
@@ -38,8 +52,12 @@ def start(
 
 
 @no_gpu
-def test_two_workers_sum_exactly_and_agree_on_the_time(port):
-    gang = [start("--json", "--size", "4096", port=port, index=i, workers=2) for i in range(2)]
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_two_workers_sum_exactly_and_agree_on_the_time(port, host):
+    if host == "[::1]" and not has_ipv6():
+        pytest.skip("this host has no IPv6")
+    asked = ("--json", "--size", "4096")
+    gang = [start(*asked, port=port, index=i, workers=2, host=host) for i in range(2)]
     results = [json.loads(worker.communicate(timeout=120)[0]) for worker in gang]
     assert [worker.returncode for worker in gang] == [0, 0]
     assert [result["metrics"]["ranks"] for result in results] == [2, 2]

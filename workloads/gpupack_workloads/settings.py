@@ -48,7 +48,7 @@ class Gang:
         run: names this attempt of this job; workers of another attempt cannot join.
         workers: how many there are.
         index: ours, from 0.
-        host: the stable name of worker 0, where all meet.
+        host: the stable name of worker 0, where all meet; or its address, of IPv4 or IPv6.
         port: the port there.
         processes: processes of this worker; None means one per GPU.
         backend: auto, nccl or gloo.
@@ -74,6 +74,12 @@ class Gang:
             raise BadArgument(f"{self.least} workers at the least are not among {self.workers}")
         if self.backend not in BACKENDS:
             raise BadArgument(f"backend {self.backend!r} is none of {', '.join(BACKENDS)}")
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port as an address of IPv6 is written, too: [::1]:29400."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Gang":
@@ -172,6 +178,8 @@ def _endpoint(environ: Mapping[str, str], name: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
         raise BadArgument(f"{name} is {text!r}, not HOST:PORT")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
     try:
         host.encode("idna")
     except UnicodeError as error:

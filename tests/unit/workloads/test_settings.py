@@ -32,6 +32,13 @@ def test_a_gang_is_read_from_what_the_operator_sets():
     )
 
 
+@pytest.mark.parametrize("endpoint", ["[::1]:29400", "10.0.0.1:29400", "train.svc:29400"])
+def test_an_address_of_ipv6_stands_in_brackets_before_its_port(endpoint):
+    gang = Gang.from_environ({"GPUPACK_RENDEZVOUS": endpoint})
+    assert (gang.endpoint, gang.port) == (endpoint, 29400)
+    assert "[" not in gang.host
+
+
 def test_outside_a_gang_a_worker_is_alone():
     assert Gang.from_environ({}) == Gang(run="local-1")
 

@@ -73,8 +73,7 @@ def unmet(error: RendezvousError, gang: Gang, *, seconds: int) -> WorkloadError:
     if isinstance(error, RendezvousTimeoutError):
         said = f"after {seconds} s they were not all there"
     return PeersMissing(
-        f"{gang.workers} workers did not meet at {gang.host}:{gang.port}:"
-        f" {said or 'one of them has ended'}"
+        f"{gang.workers} workers did not meet at {gang.endpoint}: {said or 'one of them has ended'}"
     )
 
 

@@ -87,7 +87,7 @@ def launch_config(gang: Gang, local: int, *, address: str) -> LaunchConfig:
         nproc_per_node=local,
         run_id=gang.run,
         rdzv_backend="c10d",
-        rdzv_endpoint=f"{gang.host}:{gang.port}",
+        rdzv_endpoint=gang.endpoint,
         rdzv_configs={
             "is_host": gang.index == 0,
             "join_timeout": JOIN_SECONDS,

@@ -36,10 +36,20 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
 
+def address_of(host: str) -> str:
+    """Return the first address of a host, of IPv4 or IPv6, as this host would choose.
+
+    Raises:
+        OSError: its name is not known.
+    """
+    found = socket.getaddrinfo(host, DISCARD_PORT, type=socket.SOCK_DGRAM)
+    return str(found[0][4][0])
+
+
 def wait_for_name(
     host: str,
     patience: Patience,
-    resolve: Callable[[str], str] = socket.gethostbyname,
+    resolve: Callable[[str], str] = address_of,
 ) -> str:
     """Return the address of a host as soon as its name is known."""
     remind_at = patience.clock()
@@ -60,7 +70,10 @@ def wait_for_name(
 
 
 def own_address(peer: str) -> str:
-    """Return the address of ours from which a peer is reached; no packet is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((peer, DISCARD_PORT))
+    """Return the address of ours from which a peer's is reached; no packet is sent."""
+    (family, kind, _, _, address), *_ = socket.getaddrinfo(
+        peer, DISCARD_PORT, type=socket.SOCK_DGRAM
+    )
+    with socket.socket(family, kind) as probe:
+        probe.connect(address)
         return str(probe.getsockname()[0])

@@ -14,6 +14,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from gpupack_workloads.distributed.rendezvous import address_of
 from gpupack_workloads.mpi.world import World
 
 TIMEOUT = timedelta(minutes=2)
@@ -59,7 +60,7 @@ def _address() -> str:
     host, _, _ = os.environ.get("GPUPACK_RENDEZVOUS", "").rpartition(":")
     for name in (host, socket.gethostname()):
         with contextlib.suppress(OSError):
-            return socket.gethostbyname(name or socket.gethostname())
+            return address_of(name or socket.gethostname())
     return "127.0.0.1"
 
 

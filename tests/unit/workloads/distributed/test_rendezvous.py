@@ -4,7 +4,12 @@ import socket
 
 import pytest
 
-from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
+from gpupack_workloads.distributed.rendezvous import (
+    Patience,
+    address_of,
+    own_address,
+    wait_for_name,
+)
 from gpupack_workloads.errors import PeersMissing
 
 
@@ -57,5 +62,15 @@ def test_a_name_that_never_appears_ends_the_wait_and_is_named():
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_loopback_is_reached_from_loopback():
-    assert own_address("127.0.0.1") == "127.0.0.1"
+@pytest.mark.parametrize("loopback", ["127.0.0.1", "::1"])
+def test_loopback_is_reached_from_loopback(loopback):
+    assert address_of(loopback) == loopback
+    try:
+        assert own_address(loopback) == loopback
+    except OSError as error:
+        pytest.skip(f"this host has no such address: {error}")
+
+
+def test_a_name_that_nobody_knows_has_no_address():
+    with pytest.raises(OSError, match=r"not known|resolution"):
+        address_of("nobody.invalid")
