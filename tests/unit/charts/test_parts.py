@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from gpupack_agent.settings import LimitSettings
 from gpupack_api.accounts.settings import CostSettings, parse_cost
 from gpupack_api.config import ConfigFile
 from gpupack_crds import names
@@ -681,3 +682,20 @@ def test_its_file_is_where_the_values_say(render, storage, volume, is_made):
 def test_there_is_one_accountant_at_a_time(render):
     spec = render(*COST).objects["Deployment", "gpupack-cost"]["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "threads"),
+    [
+        ((), 30, 27),
+        (("shares.soundThreads=null",), 30, 30),
+        (('shares.soundThreads={"NVIDIA H200": []}',), 30, 30),
+        (('shares.soundThreads={"NVIDIA H200": [[1, 20]], "a \\"b\\" {{c}}": [[5, 9]]}',), 30, 20),
+    ],
+)
+def test_the_agent_reads_what_the_chart_says_of_sound_threads(render, values, percent, threads):
+    rendered = render('agent.inventory="nvml"', *values)
+    pod = rendered.objects["DaemonSet", "gpupack-agent"]["spec"]["template"]["spec"]
+    variables = {each["name"]: each.get("value", "") for each in pod["containers"][0]["env"]}
+    sound = LimitSettings.from_environ(variables).sound_threads
+    assert sound.at_most(percent, "NVIDIA H200") == threads
