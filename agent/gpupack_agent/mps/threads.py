@@ -27,7 +27,7 @@ class SoundThreads(msgspec.Struct, frozen=True):
     ranges: Mapping[str, tuple[Range, ...]] = {}
 
     def at_most(self, percent: int, model: str) -> int:
-        """Return the largest sound percentage that is no more; itself where none is known."""
+        """Return the largest sound percentage that is no more; itself where there is none."""
         below = [
             min(last, percent) for first, last in self.ranges.get(model, ()) if first <= percent
         ]

@@ -288,6 +288,17 @@ mode, and would have nothing left to choose from.
 {{- if le (int $election.leaseDurationSeconds) (int $election.renewDeadlineSeconds) }}
 {{- fail (printf "scheduler.kubeScheduler.leaderElection: leaseDurationSeconds (%v) must be more than renewDeadlineSeconds (%v), or a second leader starts before the first one has given up" $election.leaseDurationSeconds $election.renewDeadlineSeconds) }}
 {{- end }}
+{{- range $model, $ranges := .Values.shares.soundThreads }}
+{{- $before := 1 }}
+{{- range $range := $ranges }}
+{{- range $end := $range }}
+{{- if lt (int $end) $before }}
+{{- fail (printf "shares.soundThreads: the ranges of %s do not ascend: %s" $model (toJson $ranges)) }}
+{{- end }}
+{{- $before = int $end }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Not empty: GPUs are observed that NVIDIA's driver does not show. */}}

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gpupack_agent.settings import LimitSettings
+from gpupack_agent.mps.threads import NOTHING_KNOWN, parse_sound_threads
 from gpupack_api.accounts.settings import CostSettings, parse_cost
 from gpupack_api.config import ConfigFile
 from gpupack_crds import names
@@ -36,6 +36,7 @@ PARTS = [
     ("Deployment", "gpupack-api", "api"),
     ("Deployment", "gpupack-cost", "cost"),
 ]
+AGENT = PARTS[3]
 OWN = (names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
 DEV = ("values-devcluster.yaml",)
 VALUES = yaml.safe_load((Path(__file__).parents[3] / "charts/gpupack/values.yaml").read_text())
@@ -187,6 +188,22 @@ def test_operator_and_agent_are_told_the_table_of_vendors(render, part):
     assert not vendors.driver_shows("huawei.com/Ascend910")
     taken_out = vendors_of(render("vendors.amd=null"), *part)
     assert taken_out.of("amd.com/gpu") is None
+
+
+def sound_threads(render, value):
+    told = environment(render(f"shares.soundThreads={value}").container(*AGENT))
+    return parse_sound_threads(told["GPUPACK_SOUND_THREADS"])
+
+
+def test_a_model_of_any_name_has_the_sound_threads_that_the_chart_says(render):
+    name = """A "q" {{ .Values }} <b> '\\ \u00e9 \u0007"""
+    found = sound_threads(render, json.dumps({name: [[1, 5], [7, 9]]}))
+    assert found.ranges[name] == ((1, 5), (7, 9))
+    assert found.ranges["NVIDIA H200"]
+
+
+def test_an_administrator_can_say_that_nothing_is_known_of_any_model(render):
+    assert sound_threads(render, "null") == NOTHING_KNOWN
 
 
 def test_a_vendor_of_ones_own_is_an_entry_more(render):
@@ -682,20 +699,3 @@ def test_its_file_is_where_the_values_say(render, storage, volume, is_made):
 def test_there_is_one_accountant_at_a_time(render):
     spec = render(*COST).objects["Deployment", "gpupack-cost"]["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
-
-
-@pytest.mark.parametrize(
-    ("values", "percent", "threads"),
-    [
-        ((), 30, 27),
-        (("shares.soundThreads=null",), 30, 30),
-        (('shares.soundThreads={"NVIDIA H200": []}',), 30, 30),
-        (('shares.soundThreads={"NVIDIA H200": [[1, 20]], "a \\"b\\" {{c}}": [[5, 9]]}',), 30, 20),
-    ],
-)
-def test_the_agent_reads_what_the_chart_says_of_sound_threads(render, values, percent, threads):
-    rendered = render('agent.inventory="nvml"', *values)
-    pod = rendered.objects["DaemonSet", "gpupack-agent"]["spec"]["template"]["spec"]
-    variables = {each["name"]: each.get("value", "") for each in pod["containers"][0]["env"]}
-    sound = LimitSettings.from_environ(variables).sound_threads
-    assert sound.at_most(percent, "NVIDIA H200") == threads

@@ -148,6 +148,11 @@ def test_the_grades_of_simulated_gpus_are_those_of_the_api():
             "scheduler.kubeScheduler.leaderElection.leaseDurationSeconds=10",
             "leaseDurationSeconds (10) must be more than renewDeadlineSeconds (10)",
         ),
+        ('shares.soundThreads={"A": null}', "got null, want array"),
+        ('shares.soundThreads={"A": [[5]]}', "minItems: got 1, want 2"),
+        ('shares.soundThreads={"A": [[0, 5]]}', "minimum: got 0, want 1"),
+        ('shares.soundThreads={"A": [[9, 5]]}', "the ranges of A do not ascend: [[9,5]]"),
+        ('shares.soundThreads={"A": [[5, 9], [7, 12]]}', "the ranges of A do not ascend"),
     ],
 )
 def test_a_wrong_value_is_refused_with_a_reason(render, value, complaint):
