@@ -13,6 +13,7 @@ from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.mps.folder import MpsFolder
+from gpupack_agent.mps.threads import NOTHING_KNOWN, SoundThreads
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import NodeState, PreStart
@@ -37,13 +38,20 @@ class World:
         known_devices.update(Findings(devices=devices))
         self.node = NodeState(PodStore(), SpecFolder(cdi), Cgroups(cgroups.root), known_devices)
         self.identities = Identities(self.node.pods, resources, cluster.api)
-        self.mps = None
+        self.mps, self.sound_threads = None, NOTHING_KNOWN
         self.wait(seconds=1.0)
 
     def wait(self, *, seconds):
         """How long a start may wait: long for what must come, short for what must not."""
         settings = PreStartSettings(wait_seconds=seconds, poll_seconds=0.02)
-        self.prestart = PreStart(self.node, self.identities, Plain(), settings, self.mps)
+        self.prestart = PreStart(
+            self.node,
+            self.identities,
+            Plain(),
+            settings,
+            self.mps,
+            sound_threads=self.sound_threads,
+        )
 
     def bind(self, name, *shares, tickets, uid=None, resource=names.GPU):
         """A pod that is bound, admitted by the kubelet, and has its sandbox."""
@@ -364,6 +372,13 @@ def real(world, mps):
     world.wait(seconds=0.3)
 
 
+def serving(mps):
+    """The daemon of the first GPU has its socket."""
+    mps.pipe("GPU-0").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(mps.control("GPU-0")))
+
+
 async def test_a_simulated_share_is_limited_by_nothing_and_says_so(world):
     limited(world)
     await world.start_share("share-0")
@@ -389,14 +404,26 @@ async def test_a_limited_share_waits_for_the_daemon_of_its_gpu(world, folder):
     with pytest.raises(StartRefused, match="the MPS supervisor cannot be asked"):
         await world.start_share("share-0")
     (folder / "wanted").unlink()
-    mps.pipe("GPU-0").mkdir(parents=True)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(mps.control("GPU-0")))
+    serving(mps)
     await world.start_share("share-0")
     (spec,) = world.specs()
     edits = spec["devices"][0]["containerEdits"]
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40" in edits["env"]
     assert [each["containerPath"] for each in edits["mounts"]] == ["/run/gpupack/mps/control"]
+
+
+async def test_a_limited_share_has_the_sound_threads_of_its_gpus_model(world, folder):
+    mps = MpsFolder(folder)
+    world.sound_threads = SoundThreads({world.build.device(0).model: ((1, 13), (23, 27))})
+    real(world, mps)
+    world.wait(seconds=30)
+    limited(world)
+    mps.beat()
+    serving(mps)
+    await world.start_share("share-0")
+    (spec,) = world.specs()
+    env = spec["devices"][0]["containerEdits"]["env"]
+    assert {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=27", "GPUPACK_DEVICE_PERCENT=40"} <= set(env)
 
 
 async def test_shares_that_are_kept_apart_are_not_given_of_one_gpu(world):
