@@ -9,6 +9,9 @@ from typing import Any
 from gpupack_workloads.cuda_api import Refused, load, told
 from gpupack_workloads.errors import BadArgument
 
+# Of a constant that tells something; a tenant's source may have one of any size.
+MOST_INTEGERS = 64
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -52,6 +55,7 @@ class Module:
         """Return a constant of the code, `int name[]`; None where it has none of that name.
 
         Raises:
+            BadArgument: it is something else, or more than is read.
             Refused: it cannot be read.
         """
         try:
@@ -60,7 +64,13 @@ class Module:
             if error.status != "CUDA_ERROR_NOT_FOUND":
                 raise
             return None
-        values = (ctypes.c_int * (int(size) // ctypes.sizeof(ctypes.c_int)))()
+        count, rest = divmod(int(size), ctypes.sizeof(ctypes.c_int))
+        if rest or count > MOST_INTEGERS:
+            raise BadArgument(
+                f"{self._path}: {name} has {size} bytes: it is int {name}[] of at most"
+                f" {MOST_INTEGERS} numbers"
+            )
+        values = (ctypes.c_int * count)()
         told(self._driver.cuMemcpyDtoH(ctypes.addressof(values), pointer, int(size)))
         return list(values)
 

@@ -27,7 +27,9 @@ class Status(enum.IntEnum):
 SUCCESS, INVALID = Status.CUDA_SUCCESS, Status.CUDA_ERROR_INVALID_VALUE
 
 
-def driver_of(*, launch=None, parameters=SIGNATURE, shared_bytes=232448, threads=1024):
+def driver_of(
+    *, launch=None, launch_bytes=None, parameters=SIGNATURE, shared_bytes=232448, threads=1024
+):
     """The driver's side of one module: what its source says, and what the GPU gives."""
     launched = []
 
@@ -38,9 +40,10 @@ def driver_of(*, launch=None, parameters=SIGNATURE, shared_bytes=232448, threads
     def symbol(module, name):
         if launch is None:
             return Status.CUDA_ERROR_NOT_FOUND, 0, 0
-        return SUCCESS, 0x1000, 4 * len(launch)
+        return SUCCESS, 0x1000, launch_bytes or 4 * len(launch)
 
     def read(to, pointer, size):
+        assert size == 4 * len(launch), "what is behind the numbers would be overwritten"
         ctypes.memmove(to, (ctypes.c_int * len(launch))(*launch), size)
         return (SUCCESS,)
 
@@ -110,6 +113,8 @@ def test_a_source_that_does_not_say_how_it_is_launched_has_16_x_16_elements_a_bl
     ("how", "message"),
     [
         ({"launch": (16, 16, 256)}, r"mine.cu: launch has 3 numbers; it is int launch\[4\]"),
+        ({"launch": (16, 16, 256, 0), "launch_bytes": 17}, r"mine.cu: launch has 17 bytes: it is"),
+        ({"launch": (16,), "launch_bytes": 2**32}, r"launch has 4294967296 bytes: .* at most 64"),
         ({"launch": (0, 16, 256, 0)}, "mine.cu: launch says 0 x 16 elements"),
         ({"launch": (16, 16, 1025, 0)}, "1025 threads .* 1 to 1024"),
         ({"launch": (16, 16, 256, -1)}, "-1 bytes"),
