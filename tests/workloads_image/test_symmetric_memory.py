@@ -336,6 +336,7 @@ def test_puts_are_told_beside_send_and_receive():
 
 def failing_nvshmem():
     """Have processing elements start where there is no GPU."""
+    nvshmem.START_SECONDS = 600
     with group("gloo", require_gpu=False) as rank:
         nvshmem.missing = lambda rank: None
         gpu = Device(torch.device("cuda", rank.index), "GPU")
@@ -348,6 +349,13 @@ def test_nvshmem_that_fails_is_told_and_ends_nothing_else(gang):
     assert [rows for rows, _ in answers] == [[], []]
     assert answers[0] == answers[1]
     assert answers[0][1].startswith(("RuntimeError", "AssertionError"))
+
+
+def test_wrong_bytes_come_before_the_silence_of_who_waits_for_the_one_that_found_them():
+    silent, wrong = "its process said nothing for 100 s", "wrong bytes: rank 1: 3 are wrong"
+    assert nvshmem.gravest([None, silent, wrong]) == wrong
+    assert nvshmem.gravest([None, silent, "its process ended"]) == silent
+    assert nvshmem.gravest([None, None]) is None
 
 
 def test_a_package_that_is_not_there_is_named(monkeypatch):

@@ -18,7 +18,7 @@ import importlib.util
 import logging
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -123,10 +123,19 @@ def slowest(own: list[float], rank: Rank) -> float:
 
 
 def agreed(reason: str | None) -> str | None:
-    """Return the first rank's reason that has one; all ranks must call this together."""
+    """Return the gravest reason of all ranks', if any; all ranks must call this together."""
     reasons: list[str | None] = [None] * dist.get_world_size()
     dist.all_gather_object(reasons, reason)
-    return next(filter(None, reasons), None)
+    return gravest(reasons)
+
+
+def gravest(reasons: Sequence[str | None]) -> str | None:
+    """Return wrong bytes before anything else, and then the first reason.
+
+    The processes of other ranks wait for the one that found wrong bytes, and say nothing.
+    """
+    given = [reason for reason in reasons if reason]
+    return next((reason for reason in given if reason.startswith(WRONG)), next(iter(given), None))
 
 
 def asked(line: Connection, rank: Rank) -> tuple[Seconds, str | None]:
