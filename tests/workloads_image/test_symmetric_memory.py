@@ -127,6 +127,7 @@ def test_a_gpu_alone_has_no_peer(monkeypatch):
 def test_sizes_grow_by_eight_up_to_the_largest():
     assert sizes(8) == [8]
     assert sizes(100) == [8, 64, 96]
+    assert sizes(71) == [8, 64]
     assert sizes(2**30)[-2:] == [8**9, 2**30]
 
 

@@ -75,12 +75,12 @@ class Way:
 
 
 def sizes(largest: int) -> list[int]:
-    """Return sizes in bytes: times 8 from 8 on, and the largest."""
-    found, size = [], SMALLEST_BYTES
-    while size < largest:
+    """Return sizes in bytes: times 8 from 8 on, and the largest of whole words."""
+    found, size, last = [], SMALLEST_BYTES, largest // WORD * WORD
+    while size < last:
         found.append(size)
         size *= SIZE_STEP
-    return [*found, largest // WORD * WORD]
+    return [*found, last]
 
 
 def needed_bytes(largest: int) -> int:
