@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The symmetric-memory workload: gangs of processes, and what the checks notice."""
 
+import errno
 import json
 import os
 import threading
@@ -134,6 +135,25 @@ def test_sizes_grow_by_eight_up_to_the_largest():
 def test_more_shared_memory_than_there_is_is_refused():
     with pytest.raises(OutOfMemory, match="mount an emptyDir"):
         rooms.require_shared(2**60)
+
+
+def test_a_file_has_its_memory_before_it_is_written(monkeypatch, tmp_path):
+    monkeypatch.setattr(rooms, "shared_folder", lambda: tmp_path)
+    found = os.stat(rooms.made(2**20))
+    assert (found.st_size, found.st_blocks * 512 >= 2**20) == (2**20, True)
+
+
+def test_memory_that_others_have_taken_meanwhile_is_missing_and_no_file_stays(
+    monkeypatch, tmp_path
+):
+    def full(handle, begin, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(rooms, "shared_folder", lambda: tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OutOfMemory, match="No space left on device: 4096 bytes of shared memory"):
+        rooms.made(4096)
+    assert not list(tmp_path.iterdir())
 
 
 # What arrives.

@@ -6,6 +6,7 @@ ranks map one another's allocations; no multicast). torch has none for CPUs, so 
 the memory that processes share stand in for it.
 """
 
+import contextlib
 import os
 import queue
 import shutil
@@ -27,6 +28,10 @@ from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import BadArgument, NoSuchDevice, OutOfMemory, WrongResult
 
 SHARED = Path("/dev/shm")  # noqa: S108  the memory that processes share has this name
+TOO_LITTLE = (
+    "{} bytes of shared memory are needed: ask for a smaller --size or --rows, or mount an emptyDir"
+    " of medium Memory at /dev/shm"
+)
 SIGNAL_SECONDS = 60
 HIGH = -1
 Work = Callable[[], object]
@@ -199,17 +204,39 @@ class SharedFiles:
 
     def _exchanged(self, size: int) -> list[str]:
         """Make a file of zeros; return the names of all ranks'."""
-        handle, name = tempfile.mkstemp(prefix="gpupack-", dir=shared_folder())
-        os.truncate(handle, size)
-        os.close(handle)
+        with contextlib.ExitStack() as undo:
+            with all_or_none():
+                path = made(size)
+                undo.callback(path.unlink)
+            undo.pop_all()
         names = [""] * self._rank.ranks
-        dist.all_gather_object(names, name)
+        dist.all_gather_object(names, str(path))
         return names
 
 
 def shared_folder() -> Path:
     """Return where files are that stay in memory, or at least can be shared."""
     return SHARED if os.access(SHARED, os.W_OK) else Path(tempfile.gettempdir())
+
+
+def made(size: int) -> Path:
+    """Make a file of zeros that has its memory; return where.
+
+    Memory that is missing only when it is written would end the process by SIGBUS.
+
+    Raises:
+        OutOfMemory: there is not as much.
+    """
+    handle, name = tempfile.mkstemp(prefix="gpupack-", dir=shared_folder())
+    path = Path(name)
+    try:
+        os.posix_fallocate(handle, 0, size)
+    except OSError as error:
+        path.unlink()
+        raise OutOfMemory(f"{error.strerror}: {TOO_LITTLE.format(size)}") from error
+    finally:
+        os.close(handle)
+    return path
 
 
 def mapped(name: str, size: int) -> torch.Tensor:
@@ -226,10 +253,7 @@ def require_shared(size: int) -> None:
     folder = shared_folder()
     free = shutil.disk_usage(folder).free
     if size > free:
-        raise OutOfMemory(
-            f"{size} bytes of shared memory are needed and {folder} has {free}: ask for a smaller"
-            " --size or --rows, or mount an emptyDir of medium Memory there"
-        )
+        raise OutOfMemory(f"{folder} has {free} bytes: {TOO_LITTLE.format(size)}")
 
 
 class SharedSignals:
