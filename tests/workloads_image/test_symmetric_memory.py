@@ -106,6 +106,12 @@ def test_what_does_not_divide_is_refused_by_every_rank(gang, options, message):
     assert answers == [message, message]
 
 
+@no_gpu
+def test_nothing_but_nvshmem_where_there_is_none_is_refused(gang):
+    answers = gang(2, refused, {"parts": ("nvshmem",)})
+    assert answers == ["--part nvshmem is all that was asked for, and NVSHMEM needs GPUs"] * 2
+
+
 def test_what_is_not_asked_for_divides_by_any_number_of_ranks():
     rank = replace(ALONE, ranks=7)
     found = problems_of(SymmetricMemoryOptions(), rank)
@@ -139,7 +145,7 @@ def test_more_shared_memory_than_there_is_is_refused():
 
 def test_a_file_has_its_memory_before_it_is_written(monkeypatch, tmp_path):
     monkeypatch.setattr(rooms, "shared_folder", lambda: tmp_path)
-    found = os.stat(rooms.made(2**20))
+    found = rooms.made(2**20).stat()
     assert (found.st_size, found.st_blocks * 512 >= 2**20) == (2**20, True)
 
 

@@ -35,7 +35,7 @@ from gpupack_workloads.kernels.peer.launch import copy as copy_by_kernel
 from gpupack_workloads.p2p.copies import MISSING
 from gpupack_workloads.p2p.pattern import count_wrong, write
 from gpupack_workloads.results import Scalar
-from gpupack_workloads.symmetric_memory.options import SMALLEST_BYTES
+from gpupack_workloads.symmetric_memory.options import SEND_RECV, SMALLEST_BYTES
 from gpupack_workloads.symmetric_memory.rooms import Host, Room
 from gpupack_workloads.timing import seconds_per_call
 
@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 
 Row = dict[str, Scalar]
 
-SEND_RECV = "send-recv"
 WORD = 8
 MARGIN = 512
 SIZE_STEP = 8

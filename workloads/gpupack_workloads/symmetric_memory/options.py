@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from gpupack_workloads.settings import Options
 
 PARTS = ("one-sided", "matmul", "nvshmem")
+SEND_RECV = "send-recv"
+"""The way beside which the others are told."""
 DTYPES = ("bfloat16", "float16")
 SMALLEST_BYTES = 8
 LARGEST_BYTES = 16 * 2**30

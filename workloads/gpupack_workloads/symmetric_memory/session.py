@@ -11,25 +11,27 @@ from gpupack_workloads.devices import describe, memory_errors
 from gpupack_workloads.distributed.launch import launch
 from gpupack_workloads.distributed.rank import Rank, group
 from gpupack_workloads.distributed.room import require_room
+from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.reference.agreement import Agreement
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Gang
 from gpupack_workloads.symmetric_memory import nvshmem
-from gpupack_workloads.symmetric_memory.options import SymmetricMemoryOptions
+from gpupack_workloads.symmetric_memory.options import SEND_RECV, SymmetricMemoryOptions
 from gpupack_workloads.symmetric_memory.rooms import Host, host_of
 
 Row = dict[str, Scalar]
 
 DEFAULT_BYTES = {"cuda": 2**30, "cpu": 2**15}
 SIMULATED_RANKS = 2
-SEND_RECV = "send-recv"
 
 
 def start(options: SymmetricMemoryOptions, gang: Gang) -> Result:
     """Start the ranks: one for each GPU, two where there is none.
 
     Raises:
-        BadArgument: the gang has several workers, or sizes do not fit its ranks.
+        BadArgument: the gang has several workers, sizes do not fit its ranks, or NVSHMEM alone was
+            asked for and is not there.
         NoSuchDevice: there is one GPU, or they do not reach one another.
         OutOfMemory: the buffers do not fit.
         WrongResult: what arrived, or a product, is wrong.
@@ -57,6 +59,8 @@ def measure(options: SymmetricMemoryOptions, backend: str) -> Result:
         if "nvshmem" in options.parts:
             found, reason = nvshmem_rows(rank, size, options.seed)
             rows += found
+        if not rows:
+            raise BadArgument(f"--part nvshmem is all that was asked for, and {reason}")
         dist.barrier()
         return summarise(rows, rank, agreement=agreement, reason=reason)
 
@@ -87,7 +91,9 @@ def matmul_rows(
     """Gather and multiply."""
     from gpupack_workloads.symmetric_memory import gathered  # noqa: PLC0415  imports Triton
 
-    problems = gathered.problems_of(options, rank)
+    # A rank that leaves before the others have met it would fail their start instead.
+    with all_or_none():
+        problems = gathered.problems_of(options, rank)
     doing = f"a product of {problems[-1].rows} rows"
     needed = gathered.needed_bytes(problems)
     require_room(needed, rank.device, doing=doing, smaller="--rows, --depth or --columns")
@@ -112,7 +118,7 @@ def summarise(
     return Result(
         workload="symmetric-memory",
         headline=headline(figure(metrics, rank), simulated=rank.device.simulated),
-        verified=bool(rows),
+        verified=True,
         simulated=rank.device.simulated,
         metrics=metrics | describe(rank.device),
         rows=list(rows),
