@@ -86,7 +86,10 @@ def tried() -> Report:
 
 def cublas_version() -> str:
     """Return the version of the library that torch has loaded."""
-    number = int(ctypes.CDLL("libcublasLt.so.13").cublasLtGetVersion())
+    import torch  # noqa: PLC0415  the process that starts the others needs none
+
+    toolkit = str(torch.version.cuda).partition(".")[0]
+    number = int(ctypes.CDLL(f"libcublasLt.so.{toolkit}").cublasLtGetVersion())
     return f"{number // 10000}.{number // 100 % 100}"
 
 
