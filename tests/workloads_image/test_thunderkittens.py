@@ -228,6 +228,10 @@ def test_one_implementation_that_is_wrong_among_several_is_named():
         session.outputs_agree({"a": right.detach(), "b": wrong}, inputs, question, "causal")
 
 
+def test_short_sequences_are_not_so_many_that_checking_takes_an_hour():
+    assert [session.batch_of(length) for length in (1, 512, 4096, 2**17)] == [32, 32, 4, 1]
+
+
 def test_ratios_and_speeds_are_of_the_same_turns():
     timed = session.Timed(
         name="gemm_64",

@@ -77,8 +77,9 @@ DIMENSION = 128
 
 SIZES, SIZE_WITHOUT = (4096, 8192), 128
 LENGTHS, LENGTH_WITHOUT = (4096, 16384), 96
-# Positions of all sequences of a batch that is timed, if one has not more.
-POSITIONS = 16384
+# Positions of all sequences of a batch that is timed, if one has not more; and how many there are
+# at most: each head of each is checked by itself.
+POSITIONS, MOST_SEQUENCES = 16384, 32
 HEADS, HEADS_WITHOUT = 16, 2
 # M, N and K: less than a tile; a rest in M, in N, in both; one step and many.
 RAGGED = ((1, 64, 64), (65, 192, 128), (129, 256, 64), (200, 320, 576), (300, 1088, 1024))
@@ -404,7 +405,7 @@ def timed_attention(
     heads, length = shape
     causal = MASKS[mask]
     name = f"{mask}_{length}"
-    batch = max(1, POSITIONS // length)
+    batch = batch_of(length)
     inputs = sequences((heads, heads, length, length), batch, torch.bfloat16, device, seed=seed)
     q, k, v = (x.detach() for x in inputs.qkv)
     works = {by: Kept(partial(forward, q, k, v, causal=causal)) for by, forward in forwards.items()}
@@ -424,6 +425,11 @@ def timed_attention(
     return Timed(
         name=name, operations=operations, seconds=seconds, agreement=closest([first, last])
     )
+
+
+def batch_of(length: int) -> int:
+    """Return of how many sequences of a length a batch that is timed is."""
+    return min(MOST_SEQUENCES, max(1, POSITIONS // length))
 
 
 def results_of(works: Mapping[str, Kept]) -> dict[str, torch.Tensor]:
