@@ -306,6 +306,8 @@ def test_a_product_waits_for_rows_that_still_arrive(rows, parts, own):
     [
         ({"flags": torch.zeros(3, dtype=torch.int32)}, "do not cover 64 rows"),
         ({"flags": torch.zeros(2)}, "of torch.float32"),
+        ({"flags": torch.zeros(2, dtype=torch.int32, device="meta")}, "flags on meta must lie"),
+        ({"flags": torch.zeros(4, dtype=torch.int32)[::2]}, "must lie side by side on cpu"),
         ({"first": 2}, "part 2 is not among 2"),
     ],
 )
@@ -320,7 +322,9 @@ def test_matrices_that_do_not_fit_are_refused():
     arrivals = Arrivals(torch.zeros(2, dtype=torch.int32), 32, 0)
     with pytest.raises(Unsupported, match=r"cannot write .* to \(64, 5\)"):
         multiply_arriving(torch.zeros(64, 8), torch.zeros(8, 4), torch.zeros(64, 5), arrivals)
-    with pytest.raises(Unsupported, match="must be contiguous"):
+    with pytest.raises(Unsupported, match="the result must be contiguous"):
+        multiply_arriving(torch.zeros(64, 8), torch.zeros(8, 4), torch.zeros(4, 64).T, arrivals)
+    with pytest.raises(Unsupported, match="that still arrives must be contiguous"):
         multiply_arriving(torch.zeros(8, 64).T, torch.zeros(8, 4), torch.zeros(64, 4), arrivals)
 
 

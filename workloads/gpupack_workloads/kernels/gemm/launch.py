@@ -107,18 +107,24 @@ def _check_arrivals(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, arrivals:
         raise Unsupported(
             f"cannot write {tuple(a.shape)} by {tuple(b.shape)} to {tuple(c.shape)} of {c.dtype}"
         )
+    if not c.is_contiguous():
+        raise Unsupported("the result must be contiguous")
     if not a.is_contiguous():
         raise Unsupported("a matrix that still arrives must be contiguous: it cannot be copied")
-    parts = arrivals.flags.numel()
-    if arrivals.flags.dtype != torch.int32 or arrivals.rows * parts != a.shape[0]:
+    parts, flags = arrivals.flags.numel(), arrivals.flags
+    if flags.device != a.device or not flags.is_contiguous():
+        raise Unsupported(f"flags on {flags.device} must lie side by side on {a.device}")
+    if flags.dtype != torch.int32 or arrivals.rows * parts != a.shape[0]:
         raise Unsupported(
-            f"{parts} flags of {arrivals.flags.dtype} for parts of {arrivals.rows} rows do not"
+            f"{parts} flags of {flags.dtype} for parts of {arrivals.rows} rows do not"
             f" cover {a.shape[0]} rows by 32-bit numbers"
         )
     if not 0 <= arrivals.first < parts:
         raise Unsupported(f"part {arrivals.first} is not among {parts}")
     if a.is_cuda and a.shape[1] * a.element_size() % ROW_BYTES:
         raise Unsupported(f"rows of {a.shape[1]} elements are no multiple of {ROW_BYTES} bytes")
+    if a.is_cuda and a.data_ptr() % ROW_BYTES:
+        raise Unsupported(f"a matrix that still arrives must begin at a multiple of {ROW_BYTES}")
 
 
 def launch_portable(
