@@ -90,9 +90,10 @@ class Share(Wire, frozen=True):
         described(
             "cooperative: the GPU's time is sliced between its shares, and nothing but good "
             "manners keeps one within its percent and memory. limited: CUDA MPS gives each process "
-            "its percent of the multiprocessors and its memory, the shares compute at the same "
-            "time, and a container that takes more memory than its share is ended; a program that "
-            "means harm can leave MPS, and one that faults takes the others of the GPU along. "
+            "at most its percent of the multiprocessors (on H100 and H200 the most with which "
+            "cuBLAS is right) and its memory, the shares compute at the same time, and a container "
+            "that takes more memory than its share is ended; a program that means harm can leave "
+            "MPS, and one that faults takes the others of the GPU along. "
             "strict: no share is; ask for MIG slices or whole GPUs."
         ),
     ] = "cooperative"

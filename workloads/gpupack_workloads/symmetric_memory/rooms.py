@@ -8,12 +8,11 @@ the memory that processes share stand in for it.
 
 import contextlib
 import os
-import queue
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -293,35 +292,30 @@ class SideThread:
     """A thread for the work of each time between `begin` and `end`."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._marks: list[Future[object]] = []
 
     def begin(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._go, name="side", daemon=True)
-        self._thread.start()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="side")
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> Work:
-        """Put a copy in the queue."""
-        done = threading.Event()
-
-        def work() -> None:
-            target.copy_(source)
-            done.set()
-
-        self._queue.put(work)
-        return done.wait
+        """Put a copy in the queue; what is returned waits for it, and raises what it raised."""
+        return self._submit(lambda: target.copy_(source)).result
 
     def mark(self, flags: torch.Tensor, place: int) -> None:
         """Put the writing of a flag in the queue."""
-        self._queue.put(lambda: flags[place].fill_(1))
+        self._marks.append(self._submit(lambda: flags[place].fill_(1)))
 
     def end(self) -> None:
-        """Wait for the thread."""
-        self._queue.put(None)
-        if self._thread is not None:
-            self._thread.join()
+        """Wait for the thread; raises what a mark raised."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        marks, self._marks = self._marks, []
+        for mark in marks:
+            mark.result()
 
-    def _go(self) -> None:
-        while (work := self._queue.get()) is not None:
-            work()
+    def _submit(self, work: Work) -> "Future[object]":
+        if self._pool is None:
+            raise RuntimeError("the side thread has not begun")
+        return self._pool.submit(work)
