@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the operator tells a worker about its gang, and the surroundings that libraries need."""
 
+import ipaddress
 import math
 import os
 import pwd
@@ -180,6 +181,9 @@ def _endpoint(environ: Mapping[str, str], name: str) -> tuple[str, int]:
         raise BadArgument(f"{name} is {text!r}, not HOST:PORT")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
+        _require_ipv6(host, f"{name} is {text!r}")
+    elif ":" in host:
+        _require_ipv6(host, f"{name} is {text!r}")
     try:
         host.encode("idna")
     except UnicodeError as error:
@@ -188,3 +192,12 @@ def _endpoint(environ: Mapping[str, str], name: str) -> tuple[str, int]:
     if len(port) > len(str(LAST_PORT)) or not 0 < int(port) <= LAST_PORT:
         raise BadArgument(f"{name} is {text!r}, whose port is not from 1 to {LAST_PORT}")
     return host, int(port)
+
+
+def _require_ipv6(host: str, said: str) -> None:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError as error:
+        raise BadArgument(
+            f"{said}, not HOST:PORT or [ADDRESS]:PORT with an address of IPv6: {error}"
+        ) from error

@@ -32,6 +32,12 @@ def test_a_gang_is_read_from_what_the_operator_sets():
     )
 
 
+@pytest.mark.parametrize("endpoint", ["::1", "[::1", "[::1:29400", "[]:29400", "[a]:29400"])
+def test_an_address_of_ipv6_without_its_port_or_brackets_is_waited_for_by_nobody(endpoint):
+    with pytest.raises(BadArgument, match=r"RENDEZVOUS is '.*', not HOST:PORT"):
+        Gang.from_environ({"GPUPACK_RENDEZVOUS": endpoint})
+
+
 @pytest.mark.parametrize("endpoint", ["[::1]:29400", "10.0.0.1:29400", "train.svc:29400"])
 def test_an_address_of_ipv6_stands_in_brackets_before_its_port(endpoint):
     gang = Gang.from_environ({"GPUPACK_RENDEZVOUS": endpoint})

@@ -70,10 +70,19 @@ def wait_for_name(
 
 
 def own_address(peer: str) -> str:
-    """Return the address of ours from which a peer's is reached; no packet is sent."""
+    """Return the address of ours from which a peer's is reached; no packet is sent.
+
+    Raises:
+        PeersMissing: no way leads there, such as to an address of IPv6 from a host without.
+    """
     (family, kind, _, _, address), *_ = socket.getaddrinfo(
         peer, DISCARD_PORT, type=socket.SOCK_DGRAM
     )
     with socket.socket(family, kind) as probe:
-        probe.connect(address)
+        try:
+            probe.connect(address)
+        except OSError as error:
+            raise PeersMissing(
+                f"this worker cannot reach {peer}, where the others meet: {error.strerror}"
+            ) from error
         return str(probe.getsockname()[0])

@@ -67,8 +67,14 @@ def test_loopback_is_reached_from_loopback(loopback):
     assert address_of(loopback) == loopback
     try:
         assert own_address(loopback) == loopback
-    except OSError as error:
+    except PeersMissing as error:
         pytest.skip(f"this host has no such address: {error}")
+
+
+def test_an_address_to_which_no_way_leads_is_named():
+    nowhere = "fe80::1"  # of a link, and no link is named
+    with pytest.raises(PeersMissing, match=f"cannot reach {nowhere}, where the others meet: "):
+        own_address(nowhere)
 
 
 def test_a_name_that_nobody_knows_has_no_address():
