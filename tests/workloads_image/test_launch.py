@@ -6,6 +6,7 @@ import logging
 import socket
 
 import pytest
+from torch.distributed import DistStoreError
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.elastic.rendezvous import (
     RendezvousClosedError,
@@ -81,6 +82,18 @@ def test_a_port_in_use_is_named_and_no_missing_peer(port):
 
 def measure(options, backend):
     raise AssertionError("nothing may start")
+
+
+def test_a_worker_that_ends_before_it_is_counted_is_a_missing_peer(monkeypatch, port):
+    def agent(config, entry):
+        def run(*arguments):
+            raise DistStoreError("wait timeout after 60000ms, keys: /assigned_ranks/1")
+
+        return run
+
+    monkeypatch.setattr("gpupack_workloads.distributed.launch.elastic_launch", agent)
+    with pytest.raises(PeersMissing, match=r"2 workers did not meet at .*: wait timeout"):
+        launch(measure, Options(), Gang(port=port, workers=2, processes=1))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.errors import (
     ChildFailedError,
     ProcessFailure,
@@ -61,8 +62,12 @@ def reason_of(failure: ProcessFailure) -> str:
     return f"ended with {failure.exitcode}; see its log above"
 
 
-def unmet(error: RendezvousError, gang: Gang, *, seconds: int) -> WorkloadError:
-    """Return why the workers of a gang did not meet, after this many seconds where they waited."""
+def unmet(error: RendezvousError | DistError, gang: Gang, *, seconds: int) -> WorkloadError:
+    """Return why the workers of a gang did not meet, after this many seconds where they waited.
+
+    One that ends between meeting and being counted is an error of the store where the others wait
+    for its word.
+    """
     # torch says what happened in the inner error, or nowhere.
     said = str(error.__cause__ or error).partition("\n")[0]
     if "EADDRINUSE" in said:

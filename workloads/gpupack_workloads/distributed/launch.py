@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 
 import torch
+from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
@@ -71,7 +72,7 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
         results = elastic_launch(config, run_rank)(measure, options, gang.backend)
     except ChildFailedError as error:
         raise why(error) from error
-    except RendezvousError as error:
+    except (RendezvousError, DistError) as error:
         raise unmet(error, gang, seconds=JOIN_SECONDS) from error
     except (SignalException, Told) as error:
         raise told_to_end(error.sigval) from error
