@@ -87,12 +87,13 @@ class ThisMachineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """Of the backend `this-machine`.
 
     Attributes:
-        folder: GPUPACK_HOST_FOLDER; of the ledger; empty: host.folder.default_folder().
+        folder: GPUPACK_HOST_FOLDER; of the ledger, from / on, since processes in other folders
+            would give out the same GPUs once more; empty: host.folder.default_folder().
         policy: which GPU a share goes to.
         simulated_gpus: GPUPACK_SIMULATED_GPUS; such as 8xH100; empty: the driver's.
     """
 
-    folder: str = ""
+    folder: Annotated[str, msgspec.Meta(pattern="^$|^/")] = ""
     policy: str = "best-fit"
     simulated_gpus: str = ""
 
@@ -250,6 +251,7 @@ _MAY_BE: Final = {
     "monitor_update_interval": "write seconds, a number above 0 and up to 86400",
     "resource_change_threshold": "write a part of all GPUs, a number from 0 to 1",
     "allocation_timeout_seconds": "write seconds, a number from 0 to 604800",
+    "this_machine.folder": "write a path that begins with /, the same for all processes",
     "cluster.hold_seconds": "write seconds, a whole number from 60 to 604800",
 }
 

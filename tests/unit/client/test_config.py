@@ -119,7 +119,12 @@ def test_gigabytes_are_of_ten_to_the_nine_bytes():
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("GPUPACK_BACKEND", "rubbish"), ("GPUPACK_SERVER", "no address")]
+    ("variable", "value"),
+    [
+        ("GPUPACK_BACKEND", "rubbish"),
+        ("GPUPACK_SERVER", "no address"),
+        ("GPUPACK_HOST_FOLDER", "of/each/folder/another"),
+    ],
 )
 def test_a_variable_that_is_wrong_is_named_and_not_a_file(variable, value):
     with pytest.raises(ConfigInvalid, match=f"^{variable}: '{value}'; "):
