@@ -12,7 +12,7 @@ import msgspec
 from gpupack.allocation import Allocation
 from gpupack.backend import Backend, Patience, Workload
 from gpupack.config import GpuConfig
-from gpupack.errors import GpupackError, NotEnoughGpus, NothingHeld
+from gpupack.errors import ConfigInvalid, GpupackError, NotEnoughGpus, NothingHeld
 from gpupack.training_config import TrainingGPUConfig
 from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
 
@@ -127,7 +127,16 @@ class GPUResourceManager:
         raise NotEnoughGpus("the manager was closed meanwhile; open another")
 
     def patience(self, timeout_seconds: float | None, hold_seconds: int | None) -> Patience:
-        """With what is configured for what is None."""
+        """With what is configured for what is None.
+
+        Raises:
+            ConfigInvalid: timeout_seconds is no number from 0 on; one that is none would never end.
+        """
+        is_number = isinstance(timeout_seconds, int | float)
+        if timeout_seconds is not None and not (is_number and timeout_seconds >= 0):
+            raise ConfigInvalid(
+                f"timeout_seconds: {timeout_seconds!r}; give seconds, a number from 0 on"
+            )
         return Patience(
             self.config.allocation_timeout_seconds if timeout_seconds is None else timeout_seconds,
             self.config.cluster.hold_seconds if hold_seconds is None else hold_seconds,

@@ -166,6 +166,12 @@ def test_what_cannot_be_released_keeps_nothing_else_held(machine, monkeypatch):
     assert not first.held
 
 
+@pytest.mark.parametrize("seconds", [-1, float("nan"), "2"])
+def test_a_time_that_is_no_number_of_seconds_is_refused_and_not_waited_for(machine, seconds):
+    with pytest.raises(ConfigInvalid, match=r"^timeout_seconds: .*; give seconds"):
+        machine.allocate_gpu_resources(ALL, timeout_seconds=seconds)
+
+
 def test_who_waits_while_the_manager_is_closed_holds_nothing(folder):
     with host_gpus.manager(folder) as other:
         held = other.allocate_gpu_resources(ALL)
