@@ -45,6 +45,7 @@ TOLERANCE = 0.02
 COMMON = ("device", "cublas")
 """Of a result; the same in all."""
 
+PERCENTS = range(1, 101)
 MEMORY_MIB = 6144
 SECONDS = 120.0
 
@@ -131,12 +132,33 @@ def sound_ranges(results: list[Report]) -> list[list[int]]:
     return [[run[0], run[-1]] for run in found]
 
 
+def percents_of(text: str) -> list[int]:
+    """Read percentages in ascending order, each once.
+
+    Raises:
+        ArgumentTypeError: one is no whole number from 1 to 100.
+    """
+    found = text.split(",")
+    if wrong := [each for each in found if not each.isdecimal() or int(each) not in PERCENTS]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is no percentage from 1 to 100")
+    return sorted(set(map(int, found)))
+
+
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    every = ",".join(map(str, range(1, 101)))
-    parser.add_argument("--percents", default=every, help="separated by commas; every one")
-    parser.add_argument("--at-once", type=int, default=10, help="processes on the GPU at a time")
+    every = ",".join(map(str, PERCENTS))
+    parser.add_argument(
+        "--percents", type=percents_of, default=every, help="separated by commas; every one"
+    )
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        choices=PERCENTS,
+        default=10,
+        metavar="N",
+        help="processes on the GPU at a time",
+    )
     parser.add_argument("--out", type=Path, default=REPORTS, help="folder for the report")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -148,9 +170,8 @@ def main() -> None:
     if asked.child:
         print(json.dumps(tried()))
         return
-    percents = sorted({int(text) for text in asked.percents.split(",")})
     with daemon(control_program()) as pipes, ThreadPoolExecutor(asked.at_once) as pool:
-        results = list(pool.map(partial(measure, pipes=pipes), percents))
+        results = list(pool.map(partial(measure, pipes=pipes), asked.percents))
     device, cublas = (str(results[0][key]) for key in COMMON)
     report = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
