@@ -52,6 +52,16 @@ def start(
 
 
 @no_gpu
+@pytest.mark.parametrize(("backend", "status"), [("gloo", 0), ("nccl", 5)])
+def test_a_gang_leaves_no_temporary_files(monkeypatch, tmp_path, port, backend, status):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("GPUPACK_BACKEND", backend)
+    ended = start("--size", "64", port=port)
+    ended.communicate(timeout=GANG_SECONDS)
+    assert (ended.returncode, list(tmp_path.iterdir())) == (status, [])
+
+
+@no_gpu
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_two_workers_sum_exactly_and_agree_on_the_time(port, host):
     if host == "[::1]" and not has_ipv6():

@@ -8,11 +8,12 @@ worker serves it, because torch's guess from host names is wrong for a pod's nam
 
 import logging
 import os
+import tempfile
 from collections.abc import Callable
 
 import torch
 from torch.distributed import DistError
-from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -34,6 +35,7 @@ from gpupack_workloads.settings import Gang
 logger = logging.getLogger(__name__)
 
 JOIN_SECONDS = 300
+FOLDER = "gpupack-gang-"
 STORE_OF_EACH_ROUND = ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
 """In a store that outlives a round, ranks find addresses of those who were there before them."""
 RESIZES = 1_000_000
@@ -67,9 +69,11 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
         if gang.elastic:
             os.environ.setdefault(*STORE_OF_EACH_ROUND)
         meeting_point = wait_for_name(gang.host, Patience())
-        config = launch_config(gang, local, address=own_address(meeting_point))
+        address = own_address(meeting_point)
         logger.info("worker %d of %d starts %d process(es)", gang.index, gang.workers, local)
-        results = elastic_launch(config, run_rank)(measure, options, gang.backend)
+        with tempfile.TemporaryDirectory(prefix=FOLDER, ignore_cleanup_errors=True) as folder:
+            config = launch_config(gang, local, address=address, folder=folder)
+            results = elastic_launch(config, run_rank)(measure, options, gang.backend)
     except ChildFailedError as error:
         raise why(error) from error
     except (RendezvousError, DistError) as error:
@@ -80,8 +84,8 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
     return result
 
 
-def launch_config(gang: Gang, local: int, *, address: str) -> LaunchConfig:
-    """Return torchrun's settings for this worker."""
+def launch_config(gang: Gang, local: int, *, address: str, folder: str) -> LaunchConfig:
+    """Return torchrun's settings for this worker; processes leave why they end in the folder."""
     return LaunchConfig(
         min_nodes=gang.least or gang.workers,
         max_nodes=gang.workers,
@@ -95,6 +99,7 @@ def launch_config(gang: Gang, local: int, *, address: str) -> LaunchConfig:
             **(ELASTIC if gang.elastic else {}),
         },
         local_addr=address,
+        logs_specs=DefaultLogsSpecs(log_dir=folder),
         max_restarts=RESIZES if gang.elastic else 0,
         monitor_interval=0.1,
         start_method="spawn",
