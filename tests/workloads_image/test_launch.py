@@ -75,7 +75,9 @@ def test_torch_s_own_stack_is_kept_where_the_end_was_not_expected(error, logged)
 def test_a_port_in_use_is_named_and_no_missing_peer(port):
     with (
         socket.create_server(("127.0.0.1", port)),
-        pytest.raises(BadArgument, match=f"port {port}, .* is in use"),
+        pytest.raises(
+            BadArgument, match=f"port {port}, .* is in use: .* by GPUPACK_RENDEZVOUS=HOST:PORT"
+        ),
     ):
         launch(measure, Options(), Gang(port=port, processes=1))
 

@@ -73,7 +73,7 @@ def unmet(error: RendezvousError | DistError, gang: Gang, *, seconds: int) -> Wo
     if "EADDRINUSE" in said:
         return BadArgument(
             f"port {gang.port}, where worker 0 awaits the others, is in use: end what listens"
-            " there, or have the gang meet at another port"
+            " there, or have the gang meet at another port, by GPUPACK_RENDEZVOUS=HOST:PORT"
         )
     if isinstance(error, RendezvousTimeoutError):
         said = f"after {seconds} s they were not all there"
