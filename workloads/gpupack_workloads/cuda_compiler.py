@@ -21,9 +21,13 @@ logger = logging.getLogger(__name__)
 COMPILERS = ("nvcc", "nvrtc")
 # The GPU that sources are compiled for where there is none.
 ABSENT = (9, 0)
-NO_COMPILER = (
-    "there is no {compiler}: put CUDA's nvcc on PATH, or install the Python packages cuda-bindings"
+NO_NVRTC = (
+    "there is no NVRTC: put CUDA's nvcc on PATH, or install the Python packages cuda-bindings"
     " and nvidia-cuda-nvrtc, which torch brings for NVIDIA's GPUs"
+)
+NO_NVCC = (
+    "there is no nvcc: put CUDA's nvcc on PATH, or ask for nvrtc, which torch brings for NVIDIA's"
+    " GPUs"
 )
 LIBRARY = "cccl"
 # What NVRTC says of a header of that library.
@@ -86,7 +90,7 @@ class Nvcc:
     def __init__(self) -> None:
         found = shutil.which("nvcc")
         if found is None:
-            raise BadArgument(NO_COMPILER.format(compiler="nvcc"))
+            raise BadArgument(NO_NVCC)
         self._nvcc = found
         told_version = _run([found, "--version"]).stdout
         release = re.search(r"release ([\d.]+)", told_version)
@@ -115,7 +119,7 @@ class Nvrtc:
             self._nvrtc = load("nvrtc")
             major, minor = told(self._nvrtc.nvrtcVersion())
         except (ImportError, RuntimeError) as error:
-            raise BadArgument(f"{NO_COMPILER.format(compiler='NVRTC')} ({error})") from error
+            raise BadArgument(f"{NO_NVRTC} ({error})") from error
         self.name = f"NVRTC {major}.{minor}"
 
     def compile(self, path: Path, arch: str, build: Build = PLAIN) -> bytes:

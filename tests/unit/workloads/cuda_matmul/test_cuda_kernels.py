@@ -154,5 +154,5 @@ def test_without_any_compiler_the_user_is_told_what_to_install(monkeypatch):
     monkeypatch.setattr(cuda_compiler, "load", lambda name: (_ for _ in ()).throw(missing))
     with pytest.raises(BadArgument, match="there is no NVRTC: put CUDA's nvcc on PATH, or install"):
         choose_compiler(None)
-    with pytest.raises(BadArgument, match="there is no nvcc"):
+    with pytest.raises(BadArgument, match="no nvcc: put CUDA's nvcc on PATH, or ask for nvrtc"):
         choose_compiler("nvcc")
