@@ -4,6 +4,7 @@
 import json
 import logging
 import socket
+import sys
 
 import pytest
 from torch.distributed import DistStoreError
@@ -17,7 +18,8 @@ from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from gpupack_workloads.distributed.failure import is_unexpected, leave_reason, unmet, why
 from gpupack_workloads.distributed.launch import launch
-from gpupack_workloads.errors import BadArgument, PeersMissing, WorkloadError
+from gpupack_workloads.distributed.rank import require_launcher, run_rank
+from gpupack_workloads.errors import BadArgument, PeersMissing, Terminated, WorkloadError
 from gpupack_workloads.settings import Gang, Options
 
 
@@ -115,3 +117,25 @@ def test_what_torch_says_inside_is_said():
     error = RendezvousConnectionError("see inner exception")
     error.__cause__ = RuntimeError("timed out after 60000ms\nframe #0")
     assert str(unmet(error, Gang(), seconds=300)).endswith(":29400: timed out after 60000ms")
+
+
+class Launcher:
+    """Who has started this process, as multiprocessing tells it."""
+
+    def __init__(self, *, alive):
+        self.is_alive = lambda: alive
+
+
+def test_a_process_whose_launcher_ended_before_torch_was_there_does_not_wait(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: Launcher(alive=False))
+    monkeypatch.setattr("gpupack_workloads.distributed.peers.end_process", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        run_rank(measure, Options(), "gloo")
+    assert ended.value.code == Terminated.exit_status
+
+
+@pytest.mark.parametrize("launcher", [None, Launcher(alive=True)])
+def test_a_process_whose_launcher_lives_or_that_has_none_goes_on(monkeypatch, launcher):
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: launcher)
+    require_launcher()

@@ -7,6 +7,7 @@ wait for what the others have begun (see peers.py).
 
 import contextlib
 import logging
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,13 @@ import torch.distributed as dist
 from gpupack_workloads.devices import Device, choose_device
 from gpupack_workloads.distributed import peers
 from gpupack_workloads.distributed.failure import leave_reason
-from gpupack_workloads.errors import BadArgument, Interrupted, NoSuchDevice, WorkloadError
+from gpupack_workloads.errors import (
+    BadArgument,
+    Interrupted,
+    NoSuchDevice,
+    Terminated,
+    WorkloadError,
+)
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.profile.around import recorded_rank
 from gpupack_workloads.results import Result
@@ -60,6 +67,7 @@ def run_rank(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
     )
     try:
+        require_launcher()
         return recorded_rank(measure)(options, backend)
     except (WorkloadError, Unsupported) as error:
         told = error if isinstance(error, WorkloadError) else BadArgument(str(error))
@@ -70,6 +78,20 @@ def run_rank(
         logger.exception("not expected")
         leave_reason(error)
         peers.end_process(WorkloadError.exit_status)
+
+
+def require_launcher() -> None:
+    """Make sure that who has started this process lives.
+
+    torch has the kernel signal a launcher's end, but not one before torch is imported here.
+    Without it such a process would wait for its gang, and hold its GPU, until TIMEOUT.
+
+    Raises:
+        Terminated: it does not.
+    """
+    launcher = multiprocessing.parent_process()
+    if launcher is not None and not launcher.is_alive():
+        raise Terminated("the launcher of this process has ended")
 
 
 @contextlib.contextmanager
