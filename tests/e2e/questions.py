@@ -82,12 +82,14 @@ class Asker:
         api: the REST API, called with his token.
         followed: his namespace.
         late: what came at first, where it was not what was told.
+        queues: who waited when the last question was asked, and when its answer was judged.
     """
 
     kube: Kube
     api: httpx.Client
     followed: Followed
     late: list[Fate] = dataclasses.field(default_factory=list)
+    queues: list[str] = dataclasses.field(default_factory=list)
     _learned: str = ""
 
     def thin_out(self, chance: random.Random) -> None:
@@ -101,6 +103,7 @@ class Asker:
 
     def told(self, job: Manifest) -> Fate:
         """What `what-if` says."""
+        self.queues = [self._queue()]
         body = {"namespace": self.kube.namespace, "job": job["spec"]}
         answer = self.api.post("what-if", json=body, timeout=30)
         assert answer.status_code == 200, answer.text
@@ -123,6 +126,7 @@ class Asker:
         self.kube.submit(job)
         self._at_rest(with_=name)
         found = self._fate(name, before)
+        self.queues.append(self._queue())
         if found == expected:
             return found
         self.late.append(found)
@@ -167,6 +171,12 @@ class Asker:
             return is_there and not ends and all(map(_rests, jobs.values()))
 
         self.followed.wait(rests, seconds=90, calm=calm, what="the queue is at rest")
+
+    def _queue(self) -> str:
+        """Who waits, and who runs."""
+        waiting = self.api.get("queue", timeout=30).json()["waiting"]
+        waits = [f"{each['name']} ({each['priority']}, {each['reason']})" for each in waiting]
+        return f"waiting {', '.join(waits)}; running {', '.join(sorted(self._attempts()))}"
 
     def _attempts(self) -> dict[str, int | None]:
         """Of those who run."""

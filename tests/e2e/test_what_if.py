@@ -42,7 +42,7 @@ def test_what_is_told_of_a_job_is_what_becomes_of_it(asker, judged, tell):
             continue
         assert came == expected, (
             f"question {number} of seed {SEED}: {expected} was told, {came} came, at first "
-            f"{asker.late[-1]}"
+            f"{asker.late[-1]}; the queue was {' and then '.join(asker.queues)}"
         )
         told[expected.outcome, bool(expected.stopped)] += 1
     figures = ", ".join(f"{n} {o}{' instead of others' * s}" for (o, s), n in sorted(told.items()))
