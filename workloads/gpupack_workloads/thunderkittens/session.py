@@ -25,6 +25,7 @@ from torch.nn.attention import SDPBackend
 
 from gpupack_workloads.attention.checks import Inputs, Question, head_of, random_inputs
 from gpupack_workloads.attention.rivals import torch_attention
+from gpupack_workloads.attention.session import MASKS
 from gpupack_workloads.cuda_compiler import COMPILERS, Compiler, choose_compiler
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.errors import BadArgument, NoSuchDevice, WrongResult
@@ -72,7 +73,6 @@ logger = logging.getLogger(__name__)
 WORKLOAD = "thunderkittens"
 CUBLAS, CUDNN = "cublas", "cudnn"
 LIBRARIES = (CUBLAS, CUDNN)
-MASKS = {"full": False, "causal": True}
 DIMENSION = 128
 
 SIZES, SIZE_WITHOUT = (4096, 8192), 128

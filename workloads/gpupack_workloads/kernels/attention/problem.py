@@ -128,9 +128,18 @@ def _check_sizes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise Unsupported(f"{shapes} do not fit together")
     if 0 in (*q.shape, *k.shape):
         raise Unsupported(f"{shapes}: one is empty")
-    if q.shape[1] % k.shape[1]:
-        raise Unsupported(f"{q.shape[1]} query heads cannot share {k.shape[1]} key heads evenly")
+    check_heads(q.shape[1], k.shape[1])
     check_dimension(q.shape[3])
+
+
+def check_heads(heads: int, kv_heads: int) -> None:
+    """Refuse numbers of heads of which not as many queries' share each of the keys'.
+
+    Raises:
+        Unsupported: as said.
+    """
+    if 0 in (heads, kv_heads) or heads % kv_heads:
+        raise Unsupported(f"{heads} query heads cannot share {kv_heads} key heads evenly")
 
 
 def check_dimension(dimension: int) -> None:

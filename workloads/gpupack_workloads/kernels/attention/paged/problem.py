@@ -12,6 +12,7 @@ import torch
 from gpupack_workloads.kernels.attention.problem import (
     Heads,
     check_dimension,
+    check_heads,
     check_kinds,
     scale_of,
 )
@@ -57,8 +58,7 @@ def problem_of(
         raise Unsupported(f"{shapes} do not fit together")
     if 0 in k.shape:
         raise Unsupported(f"{shapes}: there are no pages, or they are empty")
-    if not q.shape[1] or q.shape[1] % k.shape[2]:
-        raise Unsupported(f"{q.shape[1]} query heads cannot share {k.shape[2]} key heads evenly")
+    check_heads(q.shape[1], k.shape[2])
     check_dimension(q.shape[2])
     _check_tables(q, table, lengths)
     return PagedProblem(

@@ -14,6 +14,7 @@ import torch
 from gpupack_workloads.kernels.attention.problem import (
     Heads,
     check_dimension,
+    check_heads,
     check_kinds,
     scale_of,
 )
@@ -64,8 +65,7 @@ def problem_of(
         raise Unsupported(f"{shapes} are not all (tokens, heads, dimension)")
     if k.shape != v.shape or q.shape[2] != k.shape[2]:
         raise Unsupported(f"{shapes} do not fit together")
-    if 0 in (q.shape[1], k.shape[1]) or q.shape[1] % k.shape[1]:
-        raise Unsupported(f"{q.shape[1]} query heads cannot share {k.shape[1]} key heads evenly")
+    check_heads(q.shape[1], k.shape[1])
     check_dimension(q.shape[2])
     _check_offsets(offsets, q.device)
     return PackedProblem(
