@@ -89,3 +89,9 @@ def error_of_status(status: int, message: str) -> WorkloadError:
         if "exit_status" in vars(kind)  # a status that is its own, and not all errors'
     }
     return kinds.get(status, WorkloadError)(message)
+
+
+def told_to_end(by: signal.Signals) -> Cancelled | Terminated:
+    """Return what a signal to the process in charge means."""
+    kind = Cancelled if by == signal.SIGINT else Terminated
+    return kind(f"told to end by {by.name}")

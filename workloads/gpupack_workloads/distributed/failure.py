@@ -23,9 +23,7 @@ from torch.multiprocessing import ProcessExitedException
 
 from gpupack_workloads.errors import (
     BadArgument,
-    Cancelled,
     PeersMissing,
-    Terminated,
     WorkloadError,
     error_of_status,
 )
@@ -108,12 +106,6 @@ def heed_signals() -> None:
 def _raise(number: int, frame: FrameType | None) -> None:
     del frame
     raise Told(signal.Signals(number))
-
-
-def told_to_end(by: signal.Signals) -> Cancelled | Terminated:
-    """Return what a signal to the launcher means; its processes are gone by then."""
-    kind = Cancelled if by == signal.SIGINT else Terminated
-    return kind(f"told to end by {by.name}")
 
 
 def hush_expected_ends() -> None:

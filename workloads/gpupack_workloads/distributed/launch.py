@@ -23,12 +23,12 @@ from gpupack_workloads.distributed.failure import (
     Told,
     heed_signals,
     hush_expected_ends,
-    told_to_end,
     unmet,
     why,
 )
 from gpupack_workloads.distributed.rank import AnyOptions, run_rank
 from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
+from gpupack_workloads.errors import told_to_end
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
 

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe
-from gpupack_workloads.distributed.failure import Told, heed_signals, told_to_end
-from gpupack_workloads.errors import OutOfMemory, WorkloadError, WrongResult
+from gpupack_workloads.distributed.failure import Told, heed_signals
+from gpupack_workloads.errors import OutOfMemory, WorkloadError, WrongResult, told_to_end
 from gpupack_workloads.gpu_manager import builtin
 from gpupack_workloads.gpu_manager.manager import GpuManager, find_gpus
 from gpupack_workloads.gpu_manager.options import GpuManagerOptions

@@ -22,12 +22,11 @@ from typing import Any, NoReturn
 
 from gpupack_workloads.distributed.rendezvous import Patience, wait_for_name
 from gpupack_workloads.errors import (
-    Cancelled,
     PeersMissing,
-    Terminated,
     WorkloadError,
     WrongResult,
     error_of_status,
+    told_to_end,
 )
 from gpupack_workloads.results import Result
 from gpupack_workloads.tensorflow.options import TensorFlowOptions
@@ -181,8 +180,7 @@ def _heeding_signals() -> Iterator[None]:
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
     del frame
-    kind = Cancelled if number == signal.SIGINT else Terminated
-    raise kind(f"told to end by {signal.Signals(number).name}")
+    raise told_to_end(signal.Signals(number))
 
 
 def _die_with_parent() -> None:
