@@ -19,7 +19,6 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -33,6 +32,7 @@ from typing import Any
 
 import documents
 import yaml
+from workloads_runs import device_name
 from workloads_suite import ask_driver, versions
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -231,8 +231,8 @@ def main() -> int:
             "versions": versions(),
             "results": verified,
         }
-        device = re.sub(r"[^a-z0-9]+", "-", str(verified[0]["metrics"]["device"]).lower())
-        path = asked.out / f"inference-shares-{device.removeprefix('nvidia-')}.json"
+        device = device_name(str(verified[0]["metrics"]["device"]))
+        path = asked.out / f"inference-shares-{device}.json"
         path.write_text(json.dumps(report, indent=1) + "\n")
         print(f"{len(verified)} of {len(percents)} shares -> {path}\n{table([report])}", flush=True)
         if asked.out == REPORTS:

@@ -20,7 +20,6 @@ import ctypes
 import itertools
 import json
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from inference_shares import REPORTS, control_program, daemon, environment
+from workloads_runs import device_name
 from workloads_suite import ask_driver, versions
 
 HEIGHTS = (1, 8, 24, 48, 96, 192, 242, 384, 512, 777, 1024, 2048)
@@ -182,9 +182,8 @@ def main() -> None:
         "sound": sound_ranges(results),
         "results": [{k: v for k, v in each.items() if k not in COMMON} for each in results],
     }
-    name = re.sub(r"[^a-z0-9]+", "-", device.lower().removeprefix("nvidia "))
     asked.out.mkdir(parents=True, exist_ok=True)
-    path = asked.out / f"mps-products-{name}-cublas-{cublas}.json"
+    path = asked.out / f"mps-products-{device_name(device)}-cublas-{cublas}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
     print(f"sound: {report['sound']} -> {path}")
 

@@ -67,5 +67,10 @@ RUNS = (
 
 def file_name(report: dict[str, Any]) -> str:
     """Name a report by what was run, and on what."""
-    device = str(report["result"]["metrics"]["device"]).lower().removeprefix("nvidia ")
-    return f"{report['name']}-{report['gpus']}x{re.sub(r'[^a-z0-9]+', '-', device)}.json"
+    device = str(report["result"]["metrics"]["device"])
+    return f"{report['name']}-{report['gpus']}x{device_name(device)}.json"
+
+
+def device_name(device: str) -> str:
+    """Return what a GPU is called in the name of a file: h100-80gb-hbm3."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower().removeprefix("nvidia "))
