@@ -106,32 +106,27 @@ function Shown({ cost, group }: { cost: Cost; group: GroupBy }) {
         </span>
       ),
     },
-    figures((row) => row.cost, { key: "cost", title: priced(cost), digits: 2 }),
-    figures((row) => row.allocated_gpu_hours, {
-      key: "allocated_gpu_hours",
+    figures("cost", { title: priced(cost), digits: 2 }),
+    figures("allocated_gpu_hours", {
       title: "GPU hours",
       digits: 1,
     }),
-    figures((row) => row.used_gpu_hours, {
-      key: "used_gpu_hours",
+    figures("used_gpu_hours", {
       title: "used",
       digits: 1,
       wideOnly: true,
     }),
-    figures((row) => row.idle_gpu_hours, {
-      key: "idle_gpu_hours",
+    figures("idle_gpu_hours", {
       title: "idle",
       digits: 1,
       wideOnly: true,
     }),
-    figures((row) => row.unknown_gpu_hours, {
-      key: "unknown_gpu_hours",
+    figures("unknown_gpu_hours", {
       title: "not measured",
       digits: 1,
       wideOnly: true,
     }),
-    figures((row) => row.energy_kwh, {
-      key: "energy_kwh",
+    figures("energy_kwh", {
       title: "kWh",
       digits: 1,
       wideOnly: true,
@@ -174,20 +169,17 @@ function Unheld({ cost }: { cost: Cost }) {
       order: (a, b) => byName(a.model, b.model),
       cell: (row) => row.model,
     },
-    figures((row) => row.cost, { key: "cost", title: priced(cost), digits: 2 }),
-    figures((row) => row.unheld_gpu_hours, {
-      key: "unheld_gpu_hours",
+    figures("cost", { title: priced(cost), digits: 2 }),
+    figures("unheld_gpu_hours", {
       title: "GPU hours",
       digits: 1,
     }),
-    figures((row) => row.unusable_gpu_hours, {
-      key: "unusable_gpu_hours",
+    figures("unusable_gpu_hours", {
       title: "not usable",
       digits: 1,
       wideOnly: true,
     }),
-    figures((row) => row.energy_kwh, {
-      key: "energy_kwh",
+    figures("energy_kwh", {
       title: "kWh",
       digits: 1,
       wideOnly: true,
@@ -226,18 +218,18 @@ function nameOf(row: CostRow, group: GroupBy): string {
 }
 
 /** A column of figures, of rows of either kind. */
-function figures<T>(
-  value: (row: T) => number | null,
-  of: { key: string; title: string; digits: number; wideOnly?: boolean },
-): Column<T> {
+function figures<K extends string>(
+  key: K,
+  of: { title: string; digits: number; wideOnly?: boolean },
+): Column<Readonly<Record<K, number | null>>> {
   return {
-    key: of.key,
+    key,
     title: of.title,
     width: "minmax(88px, 0.8fr)",
     numeric: true,
     wideOnly: of.wideOnly ?? false,
-    order: (a, b) => (value(a) ?? 0) - (value(b) ?? 0),
-    cell: (row) => figure(value(row), of.digits),
+    order: (a, b) => (a[key] ?? 0) - (b[key] ?? 0),
+    cell: (row) => figure(row[key], of.digits),
   };
 }
 
