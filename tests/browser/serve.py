@@ -11,7 +11,6 @@ import asyncio
 import json
 import pathlib
 import signal
-import socket
 import sys
 import tempfile
 
@@ -21,6 +20,7 @@ sys.path[:0] = [str(ROOT / "tests/helpers"), str(ROOT / "tests/browser")]
 from aiohttp import web  # noqa: E402
 from extender_builders import pod, whole  # noqa: E402
 from fake_api import connected, serving  # noqa: E402
+from ports import free_port  # noqa: E402
 from self_signed import self_signed  # noqa: E402
 from world import World, large, plain, small  # noqa: E402
 
@@ -119,13 +119,6 @@ def config_in(folder: pathlib.Path) -> pathlib.Path:
     path = folder / "config.yaml"
     path.write_text("sample_seconds: 1\n")
     return path
-
-
-def free_port() -> int:
-    """One that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:

@@ -2,22 +2,16 @@
 """One machine's server as it is run: in a process of its own, in another folder."""
 
 import contextlib
-import socket
 import subprocess
 import sys
 import time
 
 import httpx
+from ports import free_port
 from processes import environment
 
 PREFIX = "/api/v1/gpu"
 START_SECONDS = 30.0
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 class HostServer:

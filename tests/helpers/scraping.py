@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who scrapes a part in unit tests, and the port that the part shows its metrics at."""
 
-import socket
 import ssl
 
 import aiohttp
+from ports import free_port
 from self_signed import self_signed
 
 TOKEN = "scraper-token"
@@ -13,8 +13,7 @@ TOKEN = "scraper-token"
 def metrics_environ(folder):
     """Environment of a part that is to show its metrics, and the port."""
     certificate, key = self_signed(folder)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     return {
         "GPUPACK_METRICS_PORT": str(port),
         "GPUPACK_METRICS_TLS_CERT": str(certificate),

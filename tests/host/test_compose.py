@@ -10,7 +10,7 @@ import time
 import host_gpus
 import httpx
 import pytest
-from host_server import free_port
+from ports import free_port
 
 from gpupack import TrainingGPUConfig
 

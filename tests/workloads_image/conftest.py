@@ -4,6 +4,7 @@
 import contextlib
 import importlib
 import importlib.util
+import itertools
 import multiprocessing
 import os
 import queue as queue_module
@@ -47,9 +48,22 @@ def has_gpu() -> bool:
     return bool(torch.cuda.is_available())
 
 
+PORTS_OF_A_WORKER = 1000
+_turns = itertools.count()
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """One that no other worker of pytest takes, and the kernel gives to nobody meanwhile.
+
+    It gives ports from 32768 on, to whoever connects or listens on port 0.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 12_000 + worker % 16 * PORTS_OF_A_WORKER
+    for turn in itertools.islice(_turns, PORTS_OF_A_WORKER):
+        port = first + turn % PORTS_OF_A_WORKER
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
+    raise RuntimeError(f"no port is free from {first} to {first + PORTS_OF_A_WORKER - 1}")
 
 
 def place(rank: int, ranks: int, port: int) -> dict[str, str]:

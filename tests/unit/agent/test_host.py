@@ -8,7 +8,7 @@ import time
 
 import httpx
 import pytest
-from host_server import free_port
+from ports import free_port
 from processes import environment, run_process
 
 GPUS = "nodes:\n- match: '*'\n  devices: [{model: H100, memoryMiB: 76294, count: 4}]\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from host_server import free_port
+from ports import free_port
 from processes import environment
 
 ROOT = Path(__file__).parents[3]

@@ -24,12 +24,9 @@ TIMEOUT = timedelta(minutes=2)
 def group(world: World) -> Iterator[str]:
     """Join a group of all ranks for as long as the context lasts; gives the backend's name."""
     backend = "nccl" if _one_gpu_each(world) else "gloo"
-    address = world.comm.bcast(_address() if world.index == 0 else None)
-    port = world.comm.bcast(_free_port() if world.index == 0 else None)
-    store = dist.TCPStore(address, port, world.ranks, is_master=world.index == 0, timeout=TIMEOUT)
     dist.init_process_group(
         backend,
-        store=store,
+        store=_store(world),
         rank=world.index,
         world_size=world.ranks,
         timeout=TIMEOUT,
@@ -55,6 +52,19 @@ def _one_gpu_each(world: World) -> bool:
     return len(set(found)) == world.ranks
 
 
+def _store(world: World) -> dist.TCPStore:
+    """Rank 0 listens first, on a port that the kernel gives it, and then says which."""
+    if world.index == 0:
+        host = _address()
+        store = dist.TCPStore(
+            host, 0, world.ranks, is_master=True, timeout=TIMEOUT, wait_for_workers=False
+        )
+        world.comm.bcast((host, store.port))
+        return store
+    host, port = world.comm.bcast(None)
+    return dist.TCPStore(host, port, world.ranks, timeout=TIMEOUT, wait_for_workers=False)
+
+
 def _address() -> str:
     """Return where the other ranks find this one: a pod's name leads to its own address."""
     host, _, _ = os.environ.get("GPUPACK_RENDEZVOUS", "").rpartition(":")
@@ -62,8 +72,3 @@ def _address() -> str:
         with contextlib.suppress(OSError):
             return address_of(name or socket.gethostname())
     return "127.0.0.1"
-
-
-def _free_port() -> int:
-    with socket.create_server(("", 0)) as server:
-        return int(server.getsockname()[1])
