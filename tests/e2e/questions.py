@@ -133,6 +133,16 @@ class Asker:
         self._at_rest(with_=name, calm=SEARCH_SECONDS)
         return self._fate(name, before)
 
+    def withdraw(self, job: Manifest) -> None:
+        """It goes again; then nothing changes until searches and rooms rest on what there is."""
+        name = job["metadata"]["name"]
+        self.kube.delete("gpujob", name, "--wait=false")
+        self._at_rest(but=[name], calm=SEARCH_SECONDS)
+
+    def said(self) -> str:
+        """The queue before and after the last question, in words."""
+        return f"the queue was {' and then '.join(self.queues)}"
+
     def learned(self) -> str:
         """The mix of requests that policies go by; of a new one all take notice at their time."""
         found = self.kube.insist(
