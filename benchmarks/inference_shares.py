@@ -47,6 +47,7 @@ DOCUMENT = ROOT / "docs" / "workloads.md"
 CONTROL = "nvidia-cuda-mps-control"
 PROGRAM_FOLDERS = ("/usr/local/nvidia/bin", "/usr/bin")
 PERCENTS = "10,30,50,100"
+EVERY_PERCENT = range(1, 101)
 DAEMON_SECONDS = 10
 TABLE = "inference-shares"
 COLUMNS = {
@@ -195,10 +196,24 @@ def write_table(reports: Path, document: Path) -> None:
     document.write_text(documents.replaced(document.read_text(), TABLE, table(found)))
 
 
+def percents_of(text: str) -> list[int]:
+    """Read percentages in ascending order, each once.
+
+    Raises:
+        ArgumentTypeError: one is no whole number from 1 to 100.
+    """
+    found = text.split(",")
+    if wrong := [each for each in found if not each.isdecimal() or int(each) not in EVERY_PERCENT]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is no percentage from 1 to 100")
+    return sorted(set(map(int, found)))
+
+
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--percents", default=PERCENTS, help="shares, separated by commas")
+    parser.add_argument(
+        "--percents", type=percents_of, default=PERCENTS, help="shares, separated by commas"
+    )
     parser.add_argument("--memory-mib", type=int, default=16384, help="of each share")
     parser.add_argument("--rate", type=float, default=16, help="requests per second")
     parser.add_argument("--seconds", type=float, default=5, help="in which requests begin")
@@ -215,11 +230,10 @@ def main() -> int:
     if asked.table:
         write_table(REPORTS, DOCUMENT)
         return 0
-    percents = [int(text) for text in asked.percents.split(",")]
     deadline = time.monotonic() + asked.limit_seconds
     results = []
     with daemon(control_program()) as pipes:
-        for percent in percents:
+        for percent in asked.percents:
             left = deadline - time.monotonic()
             if left > 0 and (result := measure(asked, percent, pipes, left)):
                 results.append(result)
@@ -234,10 +248,13 @@ def main() -> int:
         device = device_name(str(verified[0]["metrics"]["device"]))
         path = asked.out / f"inference-shares-{device}.json"
         path.write_text(json.dumps(report, indent=1) + "\n")
-        print(f"{len(verified)} of {len(percents)} shares -> {path}\n{table([report])}", flush=True)
+        print(
+            f"{len(verified)} of {len(asked.percents)} shares -> {path}\n{table([report])}",
+            flush=True,
+        )
         if asked.out == REPORTS:
             write_table(REPORTS, DOCUMENT)
-    return 0 if len(verified) == len(percents) else 1
+    return 0 if len(verified) == len(asked.percents) else 1
 
 
 if __name__ == "__main__":

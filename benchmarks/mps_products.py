@@ -28,7 +28,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from inference_shares import REPORTS, control_program, daemon, environment
+from inference_shares import (
+    EVERY_PERCENT,
+    REPORTS,
+    control_program,
+    daemon,
+    environment,
+    percents_of,
+)
 from workloads_runs import device_name
 from workloads_suite import ask_driver, versions
 
@@ -45,7 +52,6 @@ TOLERANCE = 0.02
 COMMON = ("device", "cublas")
 """Of a result; the same in all."""
 
-PERCENTS = range(1, 101)
 MEMORY_MIB = 6144
 SECONDS = 120.0
 
@@ -132,29 +138,17 @@ def sound_ranges(results: list[Report]) -> list[list[int]]:
     return [[run[0], run[-1]] for run in found]
 
 
-def percents_of(text: str) -> list[int]:
-    """Read percentages in ascending order, each once.
-
-    Raises:
-        ArgumentTypeError: one is no whole number from 1 to 100.
-    """
-    found = text.split(",")
-    if wrong := [each for each in found if not each.isdecimal() or int(each) not in PERCENTS]:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is no percentage from 1 to 100")
-    return sorted(set(map(int, found)))
-
-
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    every = ",".join(map(str, PERCENTS))
+    every = ",".join(map(str, EVERY_PERCENT))
     parser.add_argument(
         "--percents", type=percents_of, default=every, help="separated by commas; every one"
     )
     parser.add_argument(
         "--at-once",
         type=int,
-        choices=PERCENTS,
+        choices=EVERY_PERCENT,
         default=10,
         metavar="N",
         help="processes on the GPU at a time",

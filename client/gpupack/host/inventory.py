@@ -16,7 +16,8 @@ MOST_SHARES: Final = 20
 
 MOST_SIMULATED: Final = 128
 UNKNOWN_MEMORY_GB: Final = 16.0
-_SIMULATED = re.compile(r"(\d+)\s*x\s*(\S.*)")
+_SIMULATED = re.compile(r"(\d+)\s*x\s*([A-Za-z][\w ./-]*)")
+"""Of one model: what separates several is in no model's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ class SimulatedGpus:
         found = _SIMULATED.fullmatch(text.strip())
         if not found or not 1 <= int(found[1]) <= MOST_SIMULATED:
             raise ConfigInvalid(
-                f"simulated GPUs: {text!r}; write a number from 1 to {MOST_SIMULATED}, x and a "
-                "model, such as 8xH100"
+                f"simulated GPUs: {text!r}; write a number from 1 to {MOST_SIMULATED}, x and "
+                "one model, such as 8xH100"
             )
         known = (gb for model, gb in memory_gb.items() if core.matches_model(model, found[2]))
         memory = next(known, UNKNOWN_MEMORY_GB) * BYTES_PER_GB / BYTES_PER_MIB

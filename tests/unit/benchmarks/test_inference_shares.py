@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `benchmarks/inference_shares.py` writes; shares are limited on a GPU host only."""
 
+import argparse
 import importlib
 import json
 import pathlib
@@ -126,3 +127,13 @@ def test_a_run_that_fails_or_takes_too_long_has_no_result(shares, monkeypatch, t
     assert shares.measure(asked, 10, tmp_path, 5.0) is None
     monkeypatch.setenv("PAUSE", "20")
     assert shares.measure(asked, 10, tmp_path, 0.2) is None
+
+
+def test_percentages_are_read_in_order_and_each_once(shares):
+    assert shares.percents_of("50,30,50") == [30, 50]
+
+
+@pytest.mark.parametrize("text", ["x", "0", "101", "30,", "-5"])
+def test_what_is_no_percentage_is_refused_before_a_daemon_starts(shares, text):
+    with pytest.raises(argparse.ArgumentTypeError, match="no percentage from 1 to 100"):
+        shares.percents_of(text)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `benchmarks/mps_products.py` found on GPU hosts, and what the chart makes of it."""
 
-import argparse
 import importlib
 import json
 import pathlib
@@ -24,16 +23,6 @@ def products(monkeypatch):
 
 def results(*wrong):
     return [{"percent": percent, "wrong": bad} for percent, bad in enumerate(wrong, start=1)]
-
-
-def test_percentages_are_read_in_order_and_each_once(products):
-    assert products.percents_of("50,30,50") == [30, 50]
-
-
-@pytest.mark.parametrize("text", ["x", "0", "101", "30,", "-5"])
-def test_what_is_no_percentage_is_refused_before_a_daemon_starts(products, text):
-    with pytest.raises(argparse.ArgumentTypeError, match="no percentage from 1 to 100"):
-        products.percents_of(text)
 
 
 @pytest.mark.parametrize(

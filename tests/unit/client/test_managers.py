@@ -129,10 +129,12 @@ def test_a_machine_without_gpus_says_so_and_how_to_try(folder, monkeypatch, tmp_
             machine.allocate_gpu_resources(TrainingGPUConfig())
 
 
-@pytest.mark.parametrize("text", ["8", "H100", "0xH100", "129xH100", "8x"])
+@pytest.mark.parametrize(
+    "text", ["8", "H100", "0xH100", "129xH100", "8x", "8xH100,2xA100", "8xH100 + 2xA100"]
+)
 def test_simulated_gpus_are_a_number_and_a_model(text, folder):
     environ = {"GPUPACK_SIMULATED_GPUS": text}
-    with pytest.raises(ConfigInvalid, match="write a number from 1 to 128, x and a model"):
+    with pytest.raises(ConfigInvalid, match="write a number from 1 to 128, x and one model"):
         open_manager(environ=environ)
 
 
