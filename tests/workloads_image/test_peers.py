@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The failure of one rank is that of its gang, at once, whatever the others wait for."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 import torch
 
 from gpupack_workloads.distributed.rank import group
-from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.errors import PeersMissing, WrongResult
 
 # Far longer than a gang may take to end, far shorter than what its ranks wait for.
 ENDED_SECONDS = 240
@@ -73,6 +75,35 @@ def test_ranks_that_wait_end_with_the_status_of_the_one_that_failed(gang):
     assert isinstance(failed, WrongResult)
     assert [type(each) for each in (first, last)] == [ChildProcessError] * 2
     assert first.args == last.args == (WrongResult.exit_status,)
+
+
+def sum_for_ever(leave):
+    with group("gloo", require_gpu=False) as rank:
+        numbers = torch.ones(1024)
+        for turn in itertools.count():
+            if rank.index == 1 and turn == 3:
+                leave()
+            torch.distributed.all_reduce(numbers)
+
+
+def fail():
+    raise WrongResult("row 7 is wrong")
+
+
+@on_cpus
+def test_a_rank_that_is_killed_in_the_midst_of_a_sum_is_a_missing_peer(gang):
+    first, killed = gang(2, sum_for_ever, partial(signal.raise_signal, signal.SIGKILL))
+    assert killed.args == (-signal.SIGKILL,)
+    assert isinstance(first, PeersMissing), first
+    assert "another process of the gang is gone" in str(first)
+
+
+@on_cpus
+def test_who_loses_a_peer_in_the_midst_of_a_sum_tells_why_that_one_failed(gang):
+    first, failed = gang(2, sum_for_ever, fail)
+    assert isinstance(failed, WrongResult)
+    assert isinstance(first, WrongResult), first
+    assert str(first) == "process 1 of the gang: row 7 is wrong"
 
 
 def ended(script, port):

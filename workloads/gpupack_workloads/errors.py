@@ -6,7 +6,7 @@ WorkloadError               1
 ├── WrongResult             3   what was computed is wrong: the hardware is suspect
 ├── OutOfMemory             4
 ├── NoSuchDevice            5   a GPU is required and none can be used
-├── PeersMissing            6   other workers did not come in time
+├── PeersMissing            6   other workers did not come in time, or were killed
 ├── Interrupted             7   told to end; what a workload keeps over attempts is saved
 ├── Cancelled             130   told to end by SIGINT; nothing is kept
 └── Terminated            143   told to end by SIGTERM or its like; nothing is kept
@@ -57,7 +57,7 @@ class NoSuchDevice(WorkloadError):
 
 
 class PeersMissing(WorkloadError):
-    """Other workers of the gang did not come in time."""
+    """Other workers of the gang did not come in time, or were killed while this one worked."""
 
     exit_status = 6
 

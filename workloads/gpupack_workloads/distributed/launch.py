@@ -71,6 +71,8 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
         meeting_point = wait_for_name(gang.host, Patience())
         address = own_address(meeting_point)
         logger.info("worker %d of %d starts %d process(es)", gang.index, gang.workers, local)
+        if gang.workers > 1:
+            logger.info("and awaits the other workers, %d s at the most", JOIN_SECONDS)
         with tempfile.TemporaryDirectory(prefix=FOLDER, ignore_cleanup_errors=True) as folder:
             config = launch_config(gang, local, address=address, folder=folder)
             results = elastic_launch(config, run_rank)(measure, options, gang.backend)

@@ -42,6 +42,13 @@ SERVES_RENDEZVOUS = "GPUPACK_SERVES_RENDEZVOUS"
 """Set by the launcher for its ranks."""
 STORE_TIMEOUT = timedelta(seconds=5)
 LONGEST_REASON = 2000
+OF_A_LOST_PEER = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "remote process exited",
+)
+"""Parts of what gloo and NCCL say of a collective whose other side has ended."""
 
 
 def end_process(status: int) -> NoReturn:
@@ -105,6 +112,19 @@ def tell(error: BaseException, *, rank: int, environ: Mapping[str, str]) -> None
     else:
         if serves_a_store(environ):
             time.sleep(LOOK_SECONDS + GRACE_SECONDS + SERVING_SECONDS)
+
+
+def loss(error: BaseException, environ: Mapping[str, str]) -> WorkloadError | None:
+    """Return why a collective's other side has ended; None: that is not what the error says.
+
+    One that has ended by itself left word at the store before; one that was killed did not.
+    """
+    if not isinstance(error, RuntimeError) or not any(e in str(error) for e in OF_A_LOST_PEER):
+        return None
+    with contextlib.suppress(dist.DistError):
+        if word := Board(environ).read():
+            return word.error
+    return PeersMissing(f"another process of the gang is gone: {_in_a_line(error)}")
 
 
 def serves_a_store(environ: Mapping[str, str]) -> bool:

@@ -100,6 +100,8 @@ def group(backend: str, *, require_gpu: bool) -> Iterator[Rank]:
 
     Raises:
         NoSuchDevice: this process has no GPU and needs one.
+        PeersMissing: a process of the gang was killed in the midst of a collective.
+        WorkloadError: one has failed; of its kind.
     """
     local_index = int(os.environ["LOCAL_RANK"])
     device = choose_device(require_gpu=require_gpu, index=local_index)
@@ -121,8 +123,11 @@ def group(backend: str, *, require_gpu: bool) -> Iterator[Rank]:
         if rank.ranks == 1 or isinstance(error, Interrupted):
             # Nobody waits: all ranks leave with Interrupted at once.
             dist.destroy_process_group()
-        else:
-            peers.tell(error, rank=rank.index, environ=os.environ)
+            raise
+        lost = peers.loss(error, os.environ)
+        peers.tell(lost or error, rank=rank.index, environ=os.environ)
+        if lost is not None:
+            raise lost from error
         raise
     dist.destroy_process_group()
 
