@@ -251,6 +251,8 @@ class Census:
         found = Ends(
             times,
             self._running.copy(),
+            {job: line for job, (line, _) in self._at.items()},
+            end_of,
             self._nodes.values.copy(),
             self._nodes.numbers(),
             node[order],

@@ -263,6 +263,9 @@ class Cycle:
     def _take_turn(self, turn: _Turn) -> None:
         """Try the next job of a lane; what it says of the others of the lane."""
         entry = turn.entry
+        if entry.job.tenant in self._only.but:
+            self._pass_over(turn)
+            return
         outcome = self._try(entry)
         if outcome is Outcome.ADMITTED:
             turn.next += 1
@@ -283,6 +286,14 @@ class Cycle:
                 self._consolidate(entry)
             else:
                 self._used_up.add(entry.job.tenant)
+
+    def _pass_over(self, turn: _Turn) -> None:
+        """Nobody of its tenant is let in for now; others take nothing of theirs meanwhile."""
+        entry = turn.entry
+        turn.entries = []
+        self._block(entry.job.tenant)
+        if entry.job.id in self._state.heads:
+            self._foresight.lacks_room(entry)
 
     def _try(self, entry: Entry) -> Outcome:
         job, waiting = entry.job, self._state.waiting
@@ -309,15 +320,30 @@ class Cycle:
         if self._foresight.is_unknown(job):
             return Outcome.WOULD_DELAY
         if not self._foresight.lets(job, found[0]):
-            beside = self._foresight.beside(job)
-            found = None if beside is None else self._within.places(beside, job)
-            if found is not None and not self._books.may_hold(job.tenant, found[1]):
-                return Outcome.HELD_STILL
-            if found is None or not self._foresight.lets(job, found[0]):
-                self._foresight.delays(entry)
-                return Outcome.WOULD_DELAY
+            beside = self._beside(entry)
+            if isinstance(beside, Outcome):
+                return beside
+            found = beside
         self._admit(job, *found)
         return Outcome.ADMITTED
+
+    def _beside(self, entry: Entry) -> tuple[Places, Charge] | Outcome:
+        """Where it may go beside all places that are kept from it, or why it may not.
+
+        That is remembered for its shape unless its quota decided: others may have another.
+        """
+        job, cluster = entry.job, self._foresight.beside(entry.job)
+        places = None if cluster is None else self._within.plan(cluster, job)
+        found = None
+        if cluster is not None and places is not None:
+            found = self._within.payable(cluster, job, places)
+        if found is not None and not self._books.may_hold(job.tenant, found[1]):
+            return Outcome.HELD_STILL
+        if found is not None and self._foresight.lets(job, found[0]):
+            return found
+        if places is None or (found is not None and found[0] == places):
+            self._foresight.delays(entry)
+        return Outcome.WOULD_DELAY
 
     def _preempt(self, entry: Entry) -> bool:
         """Whether others are stopped for it."""
@@ -404,8 +430,6 @@ class Cycle:
         apart = {id(entry.lane) for entry in entries if entry is not None}
         turns = []
         for lane in self._lanes():
-            if lane.tenant in self._only.but:
-                continue
             if id(lane) in apart:
                 rest = [entry for entry in lane.entries if entry.job.id not in reserved]
                 turns.append(_Turn(lane, rest))

@@ -9,7 +9,7 @@ from typing import Final
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.future import Ends, Future
 from gpupack_core.queueing.job import Job, JobId, Places, Running
-from gpupack_core.queueing.room import KeptRoom, Planner, adopt, earliest, give_back
+from gpupack_core.queueing.room import KeptRoom, Planner, adopt, earliest
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.waiting import Entry
@@ -47,6 +47,8 @@ class Foresight:
         """With how many who start in this cycle; without the guests of anybody."""
         self._beside: tuple[frozenset[JobId], Cluster] | None = None
         """The sheet with the places of these taken."""
+        self._let: list[tuple[KeptRoom, JobId]] = []
+        """Who is placed where in this cycle: until its start is told, it does not run."""
         self.has_foreseen = False
         """Whether room was worked out in this cycle."""
         self.look_at = inf
@@ -138,10 +140,11 @@ class Foresight:
                     past.add(room.job.id)
             elif self._is_before(room.job, job):
                 for other in taken:
-                    give_back(other.future.cluster, job, places)
+                    other.future.give_back(job.id)
                 return False
             else:
                 crossed.add(room.job.id)
+        self._let += ((room, job.id) for room in taken)
         self._revise(crossed)
         if past:
             self._guests[job.id] = past
@@ -255,6 +258,8 @@ class Foresight:
 
         `complete` False: not all were looked at, and those who were first before may be so still.
         """
+        for room, job_id in self._let:
+            room.future.give_back(job_id)
         for running in self._starting:
             self._state.guests.leave(running.job.id)
         for guest, heads in self._guests.items():
@@ -283,16 +288,27 @@ class Foresight:
                 room = self._foreseen(job)
             self._beside = None
             self._kept.append(room)
+            if room.at < inf:
+                self.look_at = min(self.look_at, max(room.made + REVISED_AFTER, room.at))
         return self._kept
 
     def _known(self, job: Job) -> KeptRoom | None:
         found = None if job.id in self._void else self._state.kept_for(job)
         if found is None or found.disruptions != self._state.disruptions:
             return None
+        if not self._rests_on_the_same(found):
+            return None
         if found.at == inf and not self._state.running.guessed:
             return found
         lasts = found.made + REVISED_AFTER
         return found if self._now < (lasts if found.at == inf else max(lasts, found.at)) else None
+
+    def _rests_on_the_same(self, found: KeptRoom) -> bool:
+        """Whether it is beside what is kept now for those before; who of them started is there."""
+        before = {room.job.id: room.placements or () for room in self._kept}
+        if any(found.beside.get(job) != places for job, places in before.items()):
+            return False
+        return not any(j in self._state.waiting for j in found.beside.keys() - before.keys())
 
     def _foreseen(self, job: Job) -> KeptRoom:
         """Beside what is kept for those before it."""
@@ -303,18 +319,21 @@ class Foresight:
         for one in (*guests, *extras):
             for placement in one.placements:
                 cluster.suppose_free(placement)
-        future = Future(cluster, self._ends(guests))
+        gone = [one.job.id for one in (*guests, *extras)]
+        reserved = {each.job.id: each.placements for each in self._state.reserved.values()}
+        future = Future(cluster, self._ends(guests), gone=gone, taken=reserved)
         placements: Places | None
         guessed = future.guessed and self._state.books.rules.guess_delay < inf
+        beside = {other.job.id: other.placements or () for other in self._kept}
         for other in self._kept:
-            adopt(future.cluster, other.job, other.placements or ())
+            future.adopt(other.job, beside[other.job.id])
         placements = self._plan(cluster, job) if guests or extras else None
         at = self._now
         if placements is None:
             at, placements = earliest(future, job, self._plan)
-        adopt(future.cluster, job, placements or ())
+        future.adopt(job, placements or ())
         disruptions = self._state.disruptions
-        return KeptRoom(job, at, future, placements, disruptions, self._now, guessed)
+        return KeptRoom(job, at, future, placements, disruptions, self._now, guessed, beside)
 
     def _guests_of(self, job: Job) -> list[Running]:
         """They can be stopped for it, so its room does not rest on when they end."""

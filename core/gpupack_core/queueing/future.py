@@ -8,6 +8,7 @@ ends where no worker could have room is not booked at all until a job is placed 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from gpupack_core.arrays import FloatArray, IntArray
 from gpupack_core.cluster import NO_ROW, Cluster
 from gpupack_core.errors import LedgerConflict
 from gpupack_core.feasibility import usable, worker_slots
-from gpupack_core.queueing.job import Job, Places, Running, holder_of
+from gpupack_core.queueing.job import Job, JobId, Places, Running, holder_of
 from gpupack_core.request import Gang
 from gpupack_core.serving import seen_for
 from gpupack_core.units import NodeName
@@ -23,12 +24,16 @@ from gpupack_core.units import NodeName
 _NOW = -1
 """Before the first end."""
 
+NEVER = -1
+"""Of one who runs for ever, or counts as gone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ends:
     """Of those who run; several may be one end. `times`: of each end, infinity where unknown.
 
-    `guessed`: whether somebody is expected to end before he must.
+    `lines`: of each job its key of `running`. `end_of`: by that key, the number of its end, or
+    NEVER. `guessed`: whether somebody is expected to end before he must.
 
     The last six are columns of what each job has of each node, by `node` (its place in `nodes`; its
     number in `numbers`), then `end`; `job`: a key of `running`; milli-GPU, milli-CPU and MiB.
@@ -36,6 +41,8 @@ class Ends:
 
     times: FloatArray
     running: Mapping[int, Running]
+    lines: Mapping[JobId, int]
+    end_of: IntArray
     nodes: Sequence[NodeName]
     numbers: Mapping[NodeName, int]
     node: IntArray
@@ -69,16 +76,28 @@ class Chances:
 
 
 class Future:
-    """Mutable; the cluster is an overlay and this one's own."""
+    """Mutable; the cluster is an overlay and this one's own.
 
-    def __init__(self, cluster: Cluster, ends: Ends) -> None:
+    `gone`: who runs and counts as gone, so that the cluster is without them. `taken`: who does not
+    run yet and is placed in the cluster.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ends: Ends,
+        *,
+        gone: Collection[JobId] = (),
+        taken: Mapping[JobId, Places] = MappingProxyType({}),
+    ) -> None:
         self.cluster, self._ends = cluster, ends
+        self._gone, self._taken = set(gone), dict(taken)
         self._after: dict[int, int] = {}
         self._settled = _NOW
 
     def copy(self) -> "Future":
         """The same, independent of this one, but for who holds what."""
-        twin = Future(self.cluster.overlay(), self._ends)
+        twin = Future(self.cluster.overlay(), self._ends, gone=self._gone, taken=self._taken)
         twin._after, twin._settled = self._after.copy(), self._settled
         return twin
 
@@ -143,12 +162,47 @@ class Future:
     def take(self, job: Job, places: Places) -> bool:
         """Place all workers, or none if one place is taken."""
         self._settle_at(places)
-        return take(self.cluster, job, places)
+        if not take(self.cluster, job, places):
+            return False
+        self._taken[job.id] = places
+        return True
 
-    def suppose_free(self, places: Places) -> None:
-        """Somebody who holds this after that end, too, is gone."""
-        for placement in places:
-            self.cluster.suppose_free(placement)
+    def adopt(self, job: Job, places: Places) -> None:
+        """As take, whether or not somebody is there still."""
+        for worker, placement in enumerate(places):
+            self.cluster.adopt(holder_of(job.id, worker), placement)
+        self._taken[job.id] = places
+
+    def taken(self, job: JobId) -> Places | None:
+        """Where it is placed here; None: it is not."""
+        return self._taken.get(job)
+
+    def give_back(self, job: JobId) -> None:
+        """The reverse of take and adopt; of no effect for others."""
+        for worker, placement in enumerate(self._taken.pop(job, ())):
+            holder = holder_of(job, worker)
+            if self.cluster.placement_of(holder) is None:
+                self.cluster.suppose_free(placement)
+            else:
+                self.cluster.give_back(holder)
+
+    def leaves(self, running: Running) -> None:
+        """It has ended, or will have by then, whatever was foreseen of it."""
+        job = running.job.id
+        if job in self._taken:
+            self.give_back(job)
+            return
+        if job not in self._ends.lines or job in self._gone:
+            return
+        self._gone.add(job)
+        if self._holds(job):
+            for placement in running.placements:
+                self.cluster.suppose_free(placement)
+
+    def _holds(self, job: JobId) -> bool:
+        """Whether it runs still after the end on which this is settled."""
+        end = self._ends.end_of[self._ends.lines[job]]
+        return bool(end == NEVER or end > self._settled)
 
     def _settle_at(self, places: Places) -> None:
         for placement in places:

@@ -24,7 +24,7 @@ from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Key
 from gpupack_core.queueing.cycle import Cycle, Restrictions
-from gpupack_core.queueing.decisions import Consolidate, Decisions, Preempt
+from gpupack_core.queueing.decisions import Admit, Consolidate, Decisions, Preempt
 from gpupack_core.queueing.drain import Drains
 from gpupack_core.queueing.elastic import Elastic
 from gpupack_core.queueing.history import History
@@ -107,9 +107,12 @@ class Queue:
 
     def withdraw(self, job: JobId, cluster: Cluster) -> None:
         """It waits no longer; room that was made for it is anybody's."""
-        self._state.waiting.remove(job)
-        self._state.guests.leave(job)
-        self._state.guests.forget(job)
+        state = self._state
+        state.waiting.remove(job)
+        state.guests.leave(job)
+        state.guests.forget(job)
+        for room in state.kept:
+            room.future.give_back(job)
         self.release(job, cluster)
 
     def start(
@@ -140,7 +143,7 @@ class Queue:
         self._measure(cluster)
         started = now if since is None else min(since, now)
         running = Running(job, places, started, state.books.charge(cluster, places))
-        state.running.add(running)
+        state.starts(running)
         state.elastic.starts(job, started)
         state.books.held.add(job.tenant, running.charge)
         if job.id not in state.stopping():
@@ -178,6 +181,9 @@ class Queue:
         running = state.running.remove(job)
         if running is None:
             raise NotHeld(f"job {job} does not run")
+        state.leaves(running)
+        if job in state.reserved:
+            self._void()
         state.elastic.ends(running.job, now)
         state.stuck.discard(job)
         state.guests.leave(job)
@@ -274,10 +280,11 @@ class Queue:
             if running is not None:
                 state.books.usage.add(running.job.tenant, running.charge)
 
-    def failed(self, places: Places, cluster: Cluster) -> None:
-        """An admission came to nothing: its job waits still, and the places are free."""
-        self._state.give_back(cluster, places)
-        self._void()
+    def failed(self, admit: Admit, cluster: Cluster) -> None:
+        """An admission is not carried out: its job waits still, and the places are free."""
+        self._state.guests.leave(admit.job)
+        self._state.give_back(cluster, admit.placements)
+        self._dirty()
 
     def freed(self, row: int) -> None:
         """Something on the node in this row of the cluster can be had again."""

@@ -11,8 +11,9 @@ first; what runs for ever never ends.
 Source: Lifka, «The ANL/IBM SP Scheduling System» (JSSPP '95).
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import usable
@@ -54,6 +55,8 @@ class KeptRoom:
     disruptions: int
     made: float
     guessed: bool = False
+    beside: Mapping[JobId, Places] = field(default_factory=dict)
+    """Whose places are kept beside: of those who were before the job."""
 
     def copy(self) -> "KeptRoom":
         """The same; who is placed in its cluster is not placed in this one's."""
@@ -67,9 +70,25 @@ class KeptRoom:
         if self.guessed:
             return False
         for running in stopped:
-            if running.job.extends is None and not running.until <= self.at:
-                self.future.suppose_free(running.placements)
+            self.future.leaves(running)
         return self.future.take(job, placements)
+
+    def starts(self, running: Running, *, guest: bool) -> bool:
+        """Foresee that it runs; False: it takes places that are kept here.
+
+        `guest`: it went past the job on a guess.
+        """
+        job, places = running.job, running.placements
+        if self.placements is None or job.extends is not None:
+            return True
+        if not self.guessed and running.until <= self.at < inf:
+            return True
+        if guest and job.is_expected(running.started) <= self.at < inf:
+            return True
+        if self.future.taken(job.id) == places:
+            return True
+        self.future.give_back(job.id)
+        return self.future.take(job, places)
 
 
 def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:

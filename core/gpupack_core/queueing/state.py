@@ -23,6 +23,7 @@ class Findings:
     kept: tuple[KeptRoom, ...]
     heads: tuple[JobId, ...]
     disruptions: int
+    runs: int
     reserved: frozenset[JobId]
 
 
@@ -52,6 +53,8 @@ class State:
     one did the reverse. Both in one would take too long."""
     disruptions: int = 0
     """How often something broke, was repaired or was configured: what was foreseen is void."""
+    runs: int = 0
+    """How often a job began to run, or ended."""
 
     def copy(self) -> "State":
         """The same, independent of this one."""
@@ -72,14 +75,20 @@ class State:
         """What cycles remember, for the state of which this one is a copy."""
         kept = tuple(room.copy() for room in self.kept)
         return Findings(
-            self.waiting.failures(), kept, self.heads, self.disruptions, frozenset(self.reserved)
+            self.waiting.failures(),
+            kept,
+            self.heads,
+            self.disruptions,
+            self.runs,
+            frozenset(self.reserved),
         )
 
     def remember(self, found: "Findings") -> None:
         """What cycles of a copy found, which a cycle here would have found, too."""
         self.waiting.remember(found.failures)
-        is_same = found.disruptions == self.disruptions and found.reserved == self.reserved.keys()
-        if is_same:
+        counts = self.disruptions, self.runs
+        is_same = (found.disruptions, found.runs) == counts
+        if is_same and found.reserved == self.reserved.keys():
             self.kept, self.heads = list(found.kept), found.heads
 
     def stopping(self) -> set[JobId]:
@@ -100,6 +109,23 @@ class State:
         """The extra workers of these gangs that run."""
         ids = [extra for one in running for extra in sorted(self.elastic.extras_of(one.job.id))]
         return [self.running.extras[extra] for extra in ids]
+
+    def starts(self, running: Running) -> None:
+        """It runs from now on; rooms of which it takes are foreseen anew."""
+        self.runs += 1
+        self.running.add(running)
+        self.kept = [
+            room
+            for room in self.kept
+            if room.job.id != running.job.id
+            and room.starts(running, guest=running.job.id in self.guests.of(room.job.id))
+        ]
+
+    def leaves(self, running: Running) -> None:
+        """It runs no longer."""
+        self.runs += 1
+        for room in self.kept:
+            room.future.leaves(running)
 
     def kept_for(self, job: Job) -> KeptRoom | None:
         """The room that is kept for a job that waits."""

@@ -276,6 +276,8 @@ class Admissions:
             if not self._moving.gives_up(given_up, self._queue):
                 self._preempting.give_up(given_up, self._queue)
         held_back = [each for each in found.admitted if not self._admit(each, asking)]
+        for admit in held_back:
+            self._queue.failed(admit, self._ledger.cluster)
         for preempt in () if held_back else found.preemptions:
             self._preempting.decided(preempt, self._queue, self.now(), asking=asking)
         for move in () if held_back else found.moves:

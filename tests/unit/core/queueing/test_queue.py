@@ -221,7 +221,7 @@ def test_a_beneficiary_that_is_withdrawn_leaves_its_room_to_others():
 def test_an_admission_that_came_to_nothing_is_made_again():
     world = World(node("n1", 1)).submit("job")
     (admit,) = world.queue.cycle(world.cluster, 0.0, world.plan).admitted
-    world.queue.failed(admit.placements, world.cluster)
+    world.queue.failed(admit, world.cluster)
     assert world.decide().log == ["job starts"]
 
 
