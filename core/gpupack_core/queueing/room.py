@@ -78,17 +78,20 @@ class KeptRoom:
 
         `guest`: it went past the job on a guess.
         """
-        job, places = running.job, running.placements
-        if self.placements is None or job.extends is not None:
+        if self.placements is None:
             return True
-        if not self.guessed and running.until <= self.at < inf:
+        self.future.give_back(running.job.id)
+        if self._ends_before(running, guest=guest):
             return True
-        if guest and job.is_expected(running.started) <= self.at < inf:
+        return self.future.take(running.job, running.placements)
+
+    def _ends_before(self, running: Running, *, guest: bool) -> bool:
+        """Or is stopped for it: extra workers are for whoever waits, guests if they stay."""
+        if running.job.extends is not None:
             return True
-        if self.future.taken(job.id) == places:
+        if guest and running.job.is_expected(running.started) <= self.at < inf:
             return True
-        self.future.give_back(job.id)
-        return self.future.take(job, places)
+        return not self.guessed and running.until <= self.at < inf
 
 
 def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:

@@ -4,10 +4,12 @@
 from math import inf
 
 from core_builders import node
+from hypothesis import given
+from hypothesis import strategies as st
 from queue_world import World, cohort, limit, quota, with_rules
 
-from gpupack_core import Request
-from gpupack_core.queueing import NEVER, Fifo, JobId, Question
+from gpupack_core import Gang, Placement, Request
+from gpupack_core.queueing import NEVER, Fifo, Job, JobId, Question, Tenant
 
 EASY = with_rules(preemption=NEVER, by_share=False, keep_room_after=0, foreseen=100)
 
@@ -140,3 +142,39 @@ def test_who_begins_without_a_cycle_is_taken_out_of_rooms():
     assert room.future.taken(JobId("seen")) is not None
     world.runs("in-the-way", "n1/1")
     assert not world.queue.state.kept
+
+
+def foreseen_free(world, room):
+    """GPUs by node when the room is needed, by the room and by the definition."""
+    nodes = [each.name for each in world.cluster.nodes()]
+    probe = Job(JobId("probe"), Gang(1, Request(gpus=0)), 0.0, Tenant(""))
+    assert room.future.take(probe, tuple(Placement(name, ()) for name in nodes))
+    rows = room.future.cluster.rows(nodes)
+    found = (room.future.cluster.arrays.free_gpu_milli[rows] // 1000).tolist()
+    waits = [places for job, places in room.beside.items() if job in world.queue.state.waiting]
+    runs = [each.placements for each in world.queue.state.running if each.until > room.at]
+    held = {
+        g.uuid for places in (room.placements, *waits, *runs) for p in places for g in p.devices
+    }
+    devices = [[device.uuid for device in node.devices] for node in world.cluster.nodes()]
+    return found, [sum(uuid not in held for uuid in of_node) for of_node in devices]
+
+
+@given(st.data())
+def test_kept_room_is_that_of_those_who_run(data):
+    """Where all durations are known: the longest that each may run, and it may end sooner."""
+    draw = data.draw
+    world = World(*(node(f"n{i}", 4) for i in range(3)), rules=EASY)
+    for number in range(25):
+        world.now += draw(st.integers(0, 20))
+        over = [str(e.job.id) for e in world.queue.state.running if e.until <= world.now]
+        sooner = draw(st.sets(st.sampled_from([*sorted(world.running), ""]), max_size=2)) - {""}
+        for name in sooner.union(over):
+            world.end(name)
+        gpus, tenant = draw(st.integers(1, 4)), draw(st.sampled_from("abc"))
+        world.submit(f"j{number}", gpus, tenant, duration=float(draw(st.integers(5, 300))))
+        world.decide()
+        for room in world.queue.state.copy().kept:
+            if room.placements is not None:
+                found, expected = foreseen_free(world, room)
+                assert found == expected
