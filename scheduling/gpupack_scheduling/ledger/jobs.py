@@ -49,6 +49,18 @@ class ShownJob:
     extra: int = 0
     held_since: dt.datetime | None = None
 
+    def came(self, number: int) -> dt.datetime | None:
+        """When this attempt, which waits, came to the queue: the job was made, or the last ended.
+
+        None: that is not shown yet. Who remembers it instead forgets it with each new leader.
+        """
+        if self.attempt.number != number - 1:
+            return None
+        ends = [each.finished_at for each in self.attempts]
+        if ends and ends[-1] is None:
+            return None
+        return max((end for end in (self.created_at, *ends) if end is not None), default=None)
+
 
 class Jobs:
     """A reflector's store."""

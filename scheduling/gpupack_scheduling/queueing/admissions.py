@@ -169,10 +169,8 @@ class Admissions:
         self._now = max(self._now, self._clock())
         return self._now
 
-    def submit(self, ask: GangAsk, *, since: float | None = None) -> None:
-        """It waits from now on; what was asked for it before is forgotten.
-
-        `since`: when it came to the queue of whoever decides, where an onlooker knows of it.
+    def submit(self, ask: GangAsk) -> None:
+        """It waits since it came, as far as that is shown; what it asked for before is forgotten.
 
         Raises:
             QueueFull: its namespace has more in the queue than it may.
@@ -192,7 +190,7 @@ class Admissions:
         for other, _ in self._waiting.of_job(uid):
             self._withdraw(other)
         self._waiting.add(ask, self.now())
-        self._queue.submit(ask.job, self.now() if since is None else min(since, self.now()))
+        self._queue.submit(ask.job, self._came(ask))
         self._moving.returns(uid, self._queue)
         self._preempting.unasked.returns(uid, self._queue)
         self._see_preemption(uid)
@@ -461,6 +459,12 @@ class Admissions:
         self._running.let_in_pod(waiting.job, claim, self.now())
         return True
 
+    def _came(self, ask: GangAsk) -> float:
+        """When it came, by what every leader and onlooker is shown; now, where that is nothing."""
+        shown = self._ledger.jobs.shown(ask.attempt.job_uid)
+        came = shown.came(ask.attempt.number) if shown else None
+        return self.now() if came is None else min(came.timestamp(), self.now())
+
     def _see_quotas(self) -> None:
         if self._configured == self._quotas.changes:
             return
@@ -527,7 +531,7 @@ class Admissions:
         except QueueFull:
             return False
         self._waiting.add(ask, self.now())
-        self._queue.submit(ask.job, self.now())
+        self._queue.submit(ask.job, min(ask.job.submitted, self.now()))
         return True
 
     def _show_lack(self, pod: objects.Pod, waited: float) -> None:

@@ -171,7 +171,7 @@ class Onlooker:
             self._outside[uid] = ask
             return
         try:
-            self.admissions.submit(ask, since=_came(job))
+            self.admissions.submit(ask)
         except QueueFull as error:
             self.admissions.withdraw(uid)
             self._outside[uid] = str(error)
@@ -211,9 +211,3 @@ def _attempt(job: AskingJob) -> AttemptKey:
 def _created(job: AskingJob) -> float:
     created = job.metadata.creation_timestamp
     return created.timestamp() if created else 0.0
-
-
-def _came(job: AskingJob) -> float:
-    """When it came to the queue, or came back."""
-    ended = (each.finished_at for each in job.status.attempts if each.finished_at)
-    return max([_created(job), *(moment.timestamp() for moment in ended)])

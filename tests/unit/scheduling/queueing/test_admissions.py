@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queue beside the ledger: who waits, whose turn comes, what counts as running."""
 
+import datetime as dt
+
+import msgspec
 import pytest
 from extender_builders import gpu_node, job, pod, whole
 
@@ -179,6 +182,63 @@ def test_when_the_lease_is_lost_nobody_waits_and_all_ask_anew(full):
     full.ends("holder")
     full.decide()
     assert (full.called(), len(full.admissions)) == ([], 0)
+
+
+def test_a_new_leader_keeps_room_for_who_waited_before_it(full):
+    full.ledger.jobs.upsert(made("gang", 1000))
+    full.asks("gang", workers=2, gpus=4)
+    full.now += 301
+    full.admissions.withdraw_all()
+    full.asks("gang", workers=2, gpus=4)
+    full.ends("holder", nodes=["a"])
+    assert full.asks("small").reason == "RoomKept"
+
+
+def test_an_edited_job_has_waited_since_it_was_made(full):
+    full.ledger.jobs.upsert(made("next", 900))
+    full.asks("next")
+    full.now += 10
+    full.asks("next", gpus=2)
+    assert came(full, "next") == 900
+
+
+def test_who_comes_back_has_waited_since_its_last_attempt_ended(full):
+    full.ledger.jobs.upsert(made("next", 100, ended=990))
+    full.asks("next", attempt=2)
+    assert came(full, "next", attempt=2) == 990
+
+
+@pytest.mark.parametrize(
+    "shown", [None, {"at": 2000}, {"at": 100, "ended": None}], ids=["no", "to come", "running"]
+)
+def test_who_is_not_shown_as_having_come_waits_from_now_on(full, shown):
+    """The watch is behind, or the clock of whoever wrote it before ours."""
+    if shown:
+        full.ledger.jobs.upsert(made("next", **shown))
+    attempt = 2 if shown and "ended" in shown else 1
+    full.asks("next", attempt=attempt)
+    assert came(full, "next", attempt=attempt) == 1000
+
+
+def made(name, at, **attempt):
+    """A GPUJob that waits; `ended`: when its first attempt did, in seconds since the epoch."""
+    shown = job(name, attempt=len(attempt))
+    built = msgspec.to_builtins(shown)
+    built["metadata"]["creationTimestamp"] = moment(at)
+    built["status"]["attempts"] = [
+        {"number": 1, "startedAt": moment(at), **({"finishedAt": moment(ended)} if ended else {})}
+        for ended in attempt.values()
+    ]
+    return msgspec.json.decode(msgspec.json.encode(built), type=type(shown))
+
+
+def moment(seconds):
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()
+
+
+def came(world, name, attempt=1):
+    """Since when it waits."""
+    return world.admissions.queue.state.waiting.get(job_id(world.attempt(name, attempt))).since
 
 
 def test_a_job_goes_to_a_node_that_it_avoids_only_if_it_fits_nowhere_else(world):

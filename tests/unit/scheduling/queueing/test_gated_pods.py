@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods of their own behind the queue's gate: who waits, who is let in, what a new leader finds."""
 
+import datetime as dt
+
 import msgspec
 import pytest
 from extender_builders import gated, pod, whole
@@ -10,6 +12,7 @@ from gpupack_crds.plan import PlanRefusal
 from gpupack_kube import objects
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.queueing import admissions, gate, let_in
+from gpupack_scheduling.queueing.ask import pod_id
 
 
 def opened(world, place):
@@ -198,6 +201,16 @@ def test_a_new_leader_holds_the_place_of_who_was_let_in(world):
     world.decide()
     assert (world.free("a"), world.running()) == ([3], ["pod p"])
     assert world.filter(pod("p", gpus=3)).node_names == ["a"]
+
+
+def test_a_new_leader_keeps_room_for_a_pod_that_waited_before_it(full):
+    full.now = moment = msgspec.convert("2026-01-01T00:00:01Z", dt.datetime).timestamp()
+    full.ledger.pods.upsert(gated("p", gpus=4))
+    full.decide()
+    full.now += 301
+    full.admissions.withdraw_all()
+    full.decide()
+    assert full.admissions.queue.state.waiting.get(pod_id("uid-p")).since == moment
 
 
 def test_a_place_is_held_for_a_minute_and_not_again(world):
