@@ -20,9 +20,11 @@ from gpupack_core.queueing.foresight import REVISED_AFTER
 from gpupack_crds.placement import by_worker
 from gpupack_crds.plan import PlanRefusal
 from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.queueing.settings import QueueSettings
 
 NODES = ("a", "b", "c", "d", "e")
 QUESTIONS = 25
+KEEP_SECONDS = QueueSettings().keep_room_after_seconds
 SHARE = {"percent": 30, "memory": "8Gi"}
 FORTY_SHARES = {"workers": 40, "share": SHARE}
 
@@ -58,10 +60,19 @@ class Both:
         self.running: dict[str, tuple[Place, ...]] = {}
         self.waiting: list[str] = []
         self.made: dict[str, Made] = {}
-        for name in NODES:
-            for ledger in (world.ledger, model.ledger):
-                ledger.nodes.upsert(node(name))
-                ledger.gpus.upsert(gpu_node(name))
+        self.shown: dict[str, ShownJob] = {}
+        """As they were last shown."""
+        for ledger in (world.ledger, model.ledger):
+            _add_nodes(ledger)
+
+    def restart(self):
+        """Another leads: it is shown what there is, and all who wait ask it."""
+        self.world.use(_ledger(self.world))
+        _add_nodes(self.world.ledger)
+        self.world.ledger.jobs.replace([*self.shown.values()])
+        for name in self.waiting:
+            self._ask(name)
+        self.settle()
 
     async def told(self, spec):
         """What the API says of one that would be made now."""
@@ -97,7 +108,7 @@ class Both:
             self._show(name, phase="Succeeded", attempt=1)
         else:
             self.waiting.remove(name)
-            shown = self._shown(name)
+            shown = self.shown.pop(name)
             self.world.ledger.jobs.remove(shown)
             self.model.jobs.remove(shown)
         self.settle()
@@ -121,7 +132,7 @@ class Both:
         return self.world.asks(name, submitted=self.made[name].at, **self.made[name].spec)
 
     def _run(self, name, plan):
-        now = _moment(self.world.now)
+        now = _moment(int(self.world.now))
         self._show(
             name,
             phase="Running",
@@ -135,7 +146,7 @@ class Both:
         self.running[name] = _places(plan)
 
     def _show(self, name, **status):
-        shown = self._shown(name, **status)
+        shown = self.shown[name] = self._shown(name, **status)
         self.world.ledger.jobs.upsert(shown)
         self.model.jobs.upsert(shown)
 
@@ -156,6 +167,17 @@ class Both:
         return msgspec.json.decode(msgspec.json.encode(built), type=ShownJob)
 
 
+def _ledger(world):
+    """Ties between nodes are broken as where the extender runs."""
+    return Ledger(lambda: world.now, observed_resources=world.observed)
+
+
+def _add_nodes(ledger):
+    for name in NODES:
+        ledger.nodes.upsert(node(name))
+        ledger.gpus.upsert(gpu_node(name))
+
+
 def _moment(seconds):
     return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()
 
@@ -169,9 +191,8 @@ def _places(found):
 
 @pytest.fixture
 def world():
-    """Ties between nodes are broken as where the extender runs."""
     made = World()
-    made.use(Ledger(lambda: made.now, observed_resources=made.observed))
+    made.use(_ledger(made))
     return made
 
 
@@ -198,6 +219,16 @@ async def test_forty_shares_start_where_they_were_told(both):
     assert both.came("forty", FORTY_SHARES) == told
 
 
+async def test_room_is_kept_as_told_by_who_leads_anew(both):
+    both.came("most", {"gpus": 4, "workers": 4})
+    both.came("all", {"gpus": 4, "workers": 5})
+    both.world.now += KEEP_SECONDS + 1
+    told = await both.told({"gpus": 4})
+    assert told.reason == "RoomKept"
+    both.restart()
+    assert both.came("small", {"gpus": 4}) == told
+
+
 @pytest.mark.parametrize("seed", range(10))
 async def test_what_is_told_is_what_the_extender_then_does(both, seed):
     chance, outcomes = random.Random(seed), set()
@@ -205,6 +236,8 @@ async def test_what_is_told_is_what_the_extender_then_does(both, seed):
         names = sorted((*both.running, *both.waiting))
         if names and chance.random() < 1 / 2:
             both.end(chance.choice(names))
+        if chance.random() < 1 / 10:
+            both.restart()
         both.world.now += REVISED_AFTER + 1
         both.settle()
         spec = drawn(chance)
