@@ -8,8 +8,12 @@ import msgspec
 from gpupack_crds import names
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
-from gpupack_scheduling.ledger.asking_job import AskingJob, AskingSpec, AskingStatus
-from gpupack_scheduling.ledger.placed_job import PlacedAttempt
+from gpupack_scheduling.ledger.asking_job import (
+    AskingAttempt,
+    AskingJob,
+    AskingSpec,
+    AskingStatus,
+)
 
 MESSAGE_CHARACTERS: Final = 1024
 """Of what is kept of a sentence: twenty thousand jobs are in memory."""
@@ -28,10 +32,9 @@ class ShownSpec(AskingSpec, frozen=True):
     revision: int = 0
 
 
-class ShownAttempt(PlacedAttempt, frozen=True):
-    """And why it ended."""
+class ShownAttempt(AskingAttempt, frozen=True):
+    """And what people are told of it."""
 
-    reason: str = ""
     message: str = ""
     nodes: str | tuple[str, ...] = ""
 

@@ -47,6 +47,9 @@ class Decisions:
     """GPUPACK_ACCEPTANCE, JSON as the chart writes it: which GPUs are tried before their use."""
     assume_seconds: float = 30.0
     """GPUPACK_ASSUME_SECONDS: a place that filter gave is free again when no bind came by then."""
+    avoid_seconds: float = 600
+    """GPUPACK_AVOID_NODE_SECONDS, as the operator's, which asks by it: for so long after an attempt
+    broke on a node the next ones rather go elsewhere."""
     queue: QueueSettings = dataclasses.field(default_factory=QueueSettings)
     """GPUPACK_QUEUE, JSON: how the queue is run."""
 
@@ -69,6 +72,7 @@ class Decisions:
                 "GPUPACK_PLAN_HOLD_SECONDS", 10.0, most=MOST_SECONDS
             ),
             assume_seconds=environment.seconds("GPUPACK_ASSUME_SECONDS", 30.0, most=MOST_SECONDS),
+            avoid_seconds=environment.whole("GPUPACK_AVOID_NODE_SECONDS", 600, least=0),
             queue=environment.parsed(
                 "GPUPACK_QUEUE",
                 _queue,

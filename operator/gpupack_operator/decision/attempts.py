@@ -6,6 +6,8 @@ import itertools
 
 from msgspec import structs
 
+from gpupack_crds import broken
+from gpupack_crds.broken import Break
 from gpupack_crds.gpujob_status import (
     ATTEMPTS_KEPT,
     Attempt,
@@ -35,13 +37,6 @@ LASTING_BACKOFF_SECONDS = 15.0
 each attempt takes GPUs that others could use meanwhile: so the others come first, from the first
 pause on."""
 LASTING = {JobReason.CREATION_FORBIDDEN, JobReason.IMAGE_PULL}
-NOT_OF_THE_NODE = {
-    JobReason.OUT_OF_MEMORY,
-    JobReason.POD_DELETED,
-    "EvictionByEvictionAPI",
-    "PreemptionByScheduler",
-}
-"""Ends for which the worker's node could do nothing; Kubernetes' words stand for themselves."""
 NEVER_RAN = {
     JobReason.BIND_TIMEOUT,
     JobReason.CANNOT_START,
@@ -93,20 +88,13 @@ def closed(status: GpuJobStatus, verdict: Verdict, now: dt.datetime) -> GpuJobSt
 
 
 def to_avoid(status: GpuJobStatus, now: dt.datetime, seconds: float) -> tuple[str, ...]:
-    """Nodes on which attempts broke within the last so many seconds, the latest first.
-
-    A program that fails by itself counts, too: a GPU that is about to fail shows no other way.
-    """
-    since = times.after(now, -seconds)
-    nodes = (
-        attempt.fault.node
-        for attempt in reversed(status.attempts)
-        if attempt.fault is not None
-        and attempt.reason not in NOT_OF_THE_NODE
-        and attempt.finished_at is not None
-        and times.read(attempt.finished_at) > since
+    """Nodes on which attempts broke within the last so many seconds, the latest first."""
+    breaks = (
+        Break(each.fault.node, each.reason, times.read(each.finished_at))
+        for each in reversed(status.attempts)
+        if each.fault is not None and each.finished_at is not None
     )
-    return tuple(dict.fromkeys(nodes))
+    return broken.to_avoid(breaks, now, seconds)
 
 
 def next_start(status: GpuJobStatus) -> dt.datetime | None:

@@ -5,14 +5,19 @@ Whoever decides is asked by the operator, with the pod template that it makes of
 it adds decides about no place, so the job itself says as much.
 """
 
+import datetime as dt
 from typing import Final
 
 import msgspec
 
 import gpupack_core as core
 from gpupack_core.queueing import WaitReason
+from gpupack_crds import broken
+from gpupack_crds.broken import Break
+from gpupack_kube import objects
 from gpupack_scheduling.ledger.placed_job import (
     UNREADABLE_RULES,
+    PlacedAttempt,
     PlacedJob,
     PlacedJobSpec,
     PlacedJobStatus,
@@ -43,10 +48,33 @@ class AskingSpec(PlacedJobSpec, frozen=True):
     priority_class_name: str | None = None
 
 
+class AskingFault(objects.View, frozen=True):
+    """Where an attempt broke first."""
+
+    node: str = ""
+
+
+class AskingAttempt(PlacedAttempt, frozen=True):
+    """And why it ended, and where it broke."""
+
+    reason: str = ""
+    fault: AskingFault | None = None
+
+
 class AskingStatus(PlacedJobStatus, frozen=True):
     """And why it waits."""
 
     reason: str = ""
+    attempts: tuple[AskingAttempt, ...] = ()
+
+    def to_avoid(self, now: dt.datetime, seconds: float) -> frozenset[core.NodeName]:
+        """Nodes on which attempts broke within the last so many seconds."""
+        breaks = (
+            Break(each.fault.node, each.reason, each.finished_at)
+            for each in self.attempts
+            if each.fault is not None and each.finished_at is not None
+        )
+        return frozenset(map(core.NodeName, broken.to_avoid(breaks, now, seconds)))
 
 
 class AskingJob(PlacedJob, frozen=True):

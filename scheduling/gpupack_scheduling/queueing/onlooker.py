@@ -13,6 +13,7 @@ cycles would have. Of what no object tells, an onlooker knows nothing: places th
 not written yet, and who went past whom on a guess.
 """
 
+import datetime as dt
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -184,6 +185,8 @@ class Onlooker:
         gang = gang_ask.of_placed(job, self._decisions.observed_resources)
         if gang is None:
             return "what it asks for cannot be read, or it names too many nodes"
+        now = dt.datetime.fromtimestamp(self.admissions.now(), dt.UTC)
+        held_since = job.status.held_since
         return GangAsk(
             attempt=_attempt(job),
             gang=gang,
@@ -192,8 +195,10 @@ class Onlooker:
             submitted=_created(job),
             duration=self._seconds_left(job),
             version=job.metadata.resource_version,
+            avoid=job.status.to_avoid(now, self._decisions.avoid_seconds),
             movable=job.spec.movable,
             extra=job.spec.extra,
+            held_since=held_since.timestamp() if held_since else None,
         )
 
     def _seconds_left(self, job: AskingJob) -> float | None:

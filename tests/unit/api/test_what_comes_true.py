@@ -37,10 +37,16 @@ class Place(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A GPUJob's spec, and when it was made in seconds since the epoch."""
+    """A GPUJob's spec, when it was made in seconds since the epoch, and where attempts broke."""
 
     spec: dict[str, Any]
     at: float
+    broke_on: tuple[str, ...] = ()
+
+    @property
+    def attempt(self):
+        """Which waits or runs."""
+        return len(self.broke_on) + 1
 
 
 class Fate(NamedTuple):
@@ -85,11 +91,11 @@ class Both:
         stopped = frozenset(each["name"] for each in found["instead_of"])
         return Fate(places, "" if places else found["reason"], found["position"], stopped)
 
-    def came(self, name, spec):
-        """It is made, and its operator asks the extender."""
-        self.made[name] = Made(spec, self.world.now)
+    def came(self, name, spec, *, broke_on=()):
+        """It is made, or comes back from where it broke, and its operator asks the extender."""
+        self.made[name] = Made(spec, self.world.now, broke_on)
         self.waiting.append(name)
-        self._show(name)
+        self._show(name, attempt=len(broke_on), reason="TooFewFreeGpus" if broke_on else "")
         self.settle()
         if name in self.running:
             return Fate(self.running[name])
@@ -104,14 +110,18 @@ class Both:
     def end(self, name):
         """One has ended, or is withdrawn; whoever now can comes in."""
         if name in self.running:
-            del self.running[name]
-            self._show(name, phase="Succeeded", attempt=1)
+            self.ended(name)
         else:
             self.waiting.remove(name)
             shown = self.shown.pop(name)
             self.world.ledger.jobs.remove(shown)
             self.model.jobs.remove(shown)
         self.settle()
+
+    def ended(self, name):
+        """One that ran has, and nobody has decided since."""
+        del self.running[name]
+        self._show(name, phase="Succeeded", attempt=self.made[name].attempt)
 
     def settle(self):
         """Whoever now can comes in: cycles follow each other until two decide nothing."""
@@ -129,18 +139,20 @@ class Both:
         return True
 
     def _ask(self, name):
-        return self.world.asks(name, submitted=self.made[name].at, **self.made[name].spec)
+        made = self.made[name]
+        asked = {"attempt": made.attempt, "avoid": made.broke_on, **made.spec}
+        return self.world.asks(name, submitted=made.at, **asked)
 
     def _run(self, name, plan):
-        now = _moment(int(self.world.now))
+        now, made = _moment(int(self.world.now)), self.made[name]
         self._show(
             name,
             phase="Running",
-            attempt=1,
+            attempt=made.attempt,
             placement=msgspec.to_builtins(plan.placement),
             startedAt=now,
-            attempts=[{"number": 1, "startedAt": now}],
-            priority=self.made[name].spec.get("priority", 0),
+            attempts=[*_broken(made), {"number": made.attempt, "startedAt": now}],
+            priority=made.spec.get("priority", 0),
         )
         self.waiting.remove(name)
         self.running[name] = _places(plan)
@@ -162,7 +174,7 @@ class Both:
                 "creationTimestamp": _moment(made.at),
             },
             "spec": made.spec,
-            "status": {"phase": "Pending", **status},
+            "status": {"phase": "Pending", "attempts": _broken(made), **status},
         }
         return msgspec.json.decode(msgspec.json.encode(built), type=ShownJob)
 
@@ -176,6 +188,16 @@ def _add_nodes(ledger):
     for name in NODES:
         ledger.nodes.upsert(node(name))
         ledger.gpus.upsert(gpu_node(name))
+
+
+def _broken(made):
+    """The attempts before, as the status has them."""
+    at = _moment(int(made.at))
+    ended = {"startedAt": at, "finishedAt": at, "outcome": "Failed", "reason": "WorkerFailed"}
+    return [
+        {"number": number, **ended, "fault": {"worker": 0, "node": on}}
+        for number, on in enumerate(made.broke_on, start=1)
+    ]
 
 
 def _moment(seconds):
@@ -227,6 +249,19 @@ async def test_room_is_kept_as_told_by_who_leads_anew(both):
     assert told.reason == "RoomKept"
     both.restart()
     assert both.came("small", {"gpus": 4}) == told
+
+
+@pytest.mark.parametrize("broke_on", ["one", "two"])
+async def test_who_broke_on_a_node_is_foreseen_elsewhere(both, broke_on):
+    both.came("most", {"gpus": 4, "workers": 3})
+    for name in ("one", "two"):
+        both.came(name, {"gpus": 4})
+    both.came("again", {"gpus": 4}, broke_on=(both.running[broke_on][0].node,))
+    for name in ("one", "two"):
+        both.ended(name)
+    told = await both.told({"gpus": 4})
+    assert len(told.places) == 1
+    assert both.came("next", {"gpus": 4}) == told
 
 
 @pytest.mark.parametrize("seed", range(10))

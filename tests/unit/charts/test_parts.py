@@ -176,6 +176,13 @@ def test_extender_and_agent_know_the_same_resources_of_other_plugins(render, par
     assert told.split(",") == managed[len(OWN + SLICES) :] == ["nvidia.com/gpu", "amd.com/gpu"]
 
 
+def test_operator_and_api_know_the_same_of_nodes_to_avoid(render):
+    rendered = render("operator.avoidNodeSeconds=7")
+    parts = (PARTS[0], PARTS[4])
+    told = [environment(rendered.container(*each))["GPUPACK_AVOID_NODE_SECONDS"] for each in parts]
+    assert told == ["7", "7"]
+
+
 def vendors_of(rendered, *part):
     return parse_vendors(environment(rendered.container(*part))["GPUPACK_VENDORS"])
 

@@ -4,6 +4,7 @@ from msgspec import structs
 
 from gpupack_crds.gpujob_status import Attempt, Fault, GpuJobStatus
 from gpupack_operator.decision import attempts
+from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import Verdict
 
 LOST = Verdict(outcome="Infrastructure", reason="PodLost", message="m" * 2000)
@@ -103,8 +104,6 @@ def test_nodes_on_which_attempts_broke_are_avoided_for_a_while_the_latest_first(
     assert attempts.to_avoid(status, build.at(3), 0) == ()
 
 
-@pytest.mark.parametrize(
-    "reason", ["OutOfMemory", "PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"]
-)
+@pytest.mark.parametrize("reason", [JobReason.OUT_OF_MEMORY, JobReason.POD_DELETED])
 def test_a_node_that_could_do_nothing_for_it_is_not_avoided(build, reason):
     assert attempts.to_avoid(broken(build, "a", reason=reason), build.at(1), 600) == ()
