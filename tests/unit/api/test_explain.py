@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime as dt
+
 import msgspec
 import pytest
 from extender_builders import job as placed_job
@@ -70,6 +72,23 @@ async def test_a_job_that_is_not_in_the_queue_says_what_its_status_says(explain,
     found = await explain("odd")
     assert (found["reason"], found["message"]) == (reason, "see to it")
     assert (found["position"], found["fits_now"]) == (None, None)
+
+
+def test_a_revised_job_that_waits_has_its_gpus_since_its_status_says(model, full, job):
+    job("revised", heldSince="2026-11-24T11:00:00Z")
+    model.onlooker.follow()
+    (waiting,) = model.onlooker.admissions.queue.jobs()
+    assert waiting.held_since - waiting.submitted == 3600
+
+
+@pytest.mark.parametrize(("ago", "avoided"), [(590, {"a"}), (610, set())])
+def test_a_job_that_waits_avoids_where_it_broke_of_late(model, full, job, ago, avoided):
+    ended = dt.datetime.fromtimestamp(model.onlooker.admissions.now() - ago, dt.UTC).isoformat()
+    broke = {"number": 1, "finishedAt": ended, "fault": {"worker": 0, "node": "a"}}
+    job("again", reason="TooFewFreeGpus", attempt=1, attempts=[broke])
+    model.onlooker.follow()
+    (waiting,) = model.onlooker.admissions.queue.jobs()
+    assert waiting.avoid == avoided
 
 
 async def test_a_job_that_runs_waits_for_nothing(explain, full, job):
