@@ -173,6 +173,23 @@ class Queue:
         state.give_back(cluster, before.placements)
         self._void()
 
+    def began(self, job: JobId, since: float) -> None:
+        """A job that runs has since then, as its owner wrote it down; it ends when it would have.
+
+        What was foreseen stands.
+
+        Raises:
+            NotHeld: it does not run.
+        """
+        running = self._state.running
+        before = running.remove(job)
+        if before is None:
+            raise NotHeld(f"job {job} does not run")
+        found = before.job
+        if since < before.until < inf:
+            found = replace(found, duration=before.until - since)
+        running.add(replace(before, job=found, started=since))
+
     def end(self, job: JobId, cluster: Cluster, now: float) -> None:
         """Its places can be had again: succeeded, failed, stopped or gone."""
         state = self._state

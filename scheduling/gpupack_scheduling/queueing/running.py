@@ -107,6 +107,7 @@ class RunningHolders:
         for node, uid in sorted(seen.lingering):
             self._see_lingering(node, uid, now)
         self._see_nodes(seen.nodes, now)
+        self._see_begun(seen.jobs, now)
         self._see_deadlines(seen.jobs, now)
         self._see_movable(seen.jobs, now)
         return tuple(ended)
@@ -227,11 +228,13 @@ class RunningHolders:
         held = self._counted((allocation,) if allocation else ())
         if pod is None or not held:
             self._end(job, now)
-        elif job in self._held:
+            return
+        began = pod.begun if isinstance(pod, PodClaim) else None
+        if job in self._held:
             self._move(job, held, now)
+            self._see_began(job, began, now)
         else:
             found = holders.pod_job(job, pod, held[0].placement, evicts=self._evicts)
-            began = pod.begun if isinstance(pod, PodClaim) else None
             self._start(found, held, now, since=began)
 
     def _see_nodes(self, nodes: Collection[core.NodeName], now: float) -> None:
@@ -241,6 +244,19 @@ class RunningHolders:
         for job, held in tuple(self._held.items()):
             if any(each.tickets and each.node in nodes for each in held):
                 self._move(job, held, now, anew=True)
+
+    def _see_begun(self, uids: Collection[str], now: float) -> None:
+        """Who was let in here began as its status says, which is all that others know of it."""
+        for uid in uids:
+            shown = self._ledger.jobs.shown(uid)
+            job = job_id(shown.attempt) if shown else None
+            if shown and job and self._attempts.get(job) == shown.attempt:
+                self._see_began(job, self._began(shown.attempt), now)
+
+    def _see_began(self, job: JobId, began: float | None, now: float) -> None:
+        running = self._queue.state.running.get(job)
+        if running is not None and began is not None and min(began, now) != running.started:
+            self._queue.began(job, min(began, now))
 
     def _see_deadlines(self, uids: Collection[str], now: float) -> None:
         for uid in uids:

@@ -24,6 +24,7 @@ from gpupack_scheduling.queueing.settings import QueueSettings
 
 NODES = ("a", "b", "c", "d", "e")
 QUESTIONS = 25
+PROTECTED_SECONDS = QueueSettings().preemption.min_run_seconds
 KEEP_SECONDS = QueueSettings().keep_room_after_seconds
 SHARE = {"percent": 30, "memory": "8Gi"}
 FORTY_SHARES = {"workers": 40, "share": SHARE}
@@ -251,6 +252,22 @@ async def test_room_is_kept_as_told_by_who_leads_anew(both):
     assert both.came("small", {"gpus": 4}) == told
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_of_two_that_began_within_a_second_the_same_is_told_to_be_stopped_and_is(
+    both, restarts
+):
+    both.came("most", {"gpus": 4, "workers": 4})
+    for name in ("early", "late"):
+        both.came(name, {"gpus": 2, "priority": -5})
+        both.world.now += 0.3
+    both.world.now += PROTECTED_SECONDS + 1
+    if restarts:
+        both.restart()
+    told = await both.told({"gpus": 2})
+    assert len(told.stopped) == 1
+    assert both.came("urgent", {"gpus": 2}) == told
+
+
 @pytest.mark.parametrize("broke_on", ["one", "two"])
 async def test_who_broke_on_a_node_is_foreseen_elsewhere(both, broke_on):
     both.came("most", {"gpus": 4, "workers": 3})
@@ -273,7 +290,7 @@ async def test_what_is_told_is_what_the_extender_then_does(both, seed):
             both.end(chance.choice(names))
         if chance.random() < 1 / 10:
             both.restart()
-        both.world.now += REVISED_AFTER + 1
+        both.world.now += REVISED_AFTER + 1 + chance.random()
         both.settle()
         spec = drawn(chance)
         told = await both.told(spec)

@@ -225,6 +225,21 @@ def test_an_admission_that_came_to_nothing_is_made_again():
     assert world.decide().log == ["job starts"]
 
 
+def test_who_began_at_another_moment_than_was_told_ends_when_it_would_have():
+    world = World(node("n1", 2)).runs("known", "n1/0", duration=100.0).runs("unknown", "n1/1")
+    for name in ("known", "unknown"):
+        world.queue.began(JobId(name), -3.0)
+    running = world.queue.state.running
+    assert [
+        (running.get(JobId(n)).started, running.get(JobId(n)).until) for n in world.running
+    ] == [
+        (-3.0, 100.0),
+        (-3.0, inf),
+    ]
+    with pytest.raises(NotHeld, match="job other does not run"):
+        world.queue.began(JobId("other"), 0.0)
+
+
 def test_other_quotas_count_at_once():
     world = World(node("n1", 2), quotas=[quota("a", limit(1, borrowing=0))])
     world.submit("a1", 1, "a").submit("a2", 1, "a").decide()

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who counts as running, whatever pods say of themselves."""
 
+import datetime as dt
+
+import msgspec
 import pytest
 from extender_builders import OBSERVED, World, gpu_node, job, node, pod, whole
 from prometheus_client import CollectorRegistry
@@ -185,6 +188,35 @@ def test_a_pod_that_is_deleted_by_force_counts_until_its_processes_are_gone(worl
     world.ledger.gpus.upsert(gpu_node("a"))
     world.decide()
     assert counted(world) == []
+
+
+def test_who_was_let_in_began_as_its_status_says(world):
+    """Which tells whole seconds, and is all that an onlooker and the next leader know."""
+    world.now = 1000.9
+    world.asks("train", gpus=2, seconds_left=60.0)
+    queue = world.admissions.queue
+    (let_in,) = queue.state.running
+    placed = {"phase": "Admitted", "placed": [("a", [0, 1])], "activeDeadlineSeconds": 60}
+    shown = world.with_times(job("train", attempt=1, **placed), startedAt="1970-01-01T00:16:41Z")
+    world.ledger.jobs.upsert(shown)
+    world.now, before = 1001.7, queue.state.disruptions
+    world.decide()
+    (running,) = queue.state.running
+    assert (let_in.started, running.started, running.until) == (1000.9, 1001.0, let_in.until)
+    assert queue.state.disruptions == before
+
+
+def test_a_pod_began_when_its_kubelet_did(world):
+    bound = pod("p", on="a", devices=whole("a", 0))
+    world.ledger.pods.upsert(bound)
+    world.decide()
+    begun = dt.datetime.fromtimestamp(1003, dt.UTC)
+    status = msgspec.structs.replace(bound.status, start_time=begun)
+    world.ledger.pods.upsert(msgspec.structs.replace(bound, status=status))
+    world.now += 5
+    world.decide()
+    (running,) = world.admissions.queue.state.running
+    assert running.started == 1003.0
 
 
 def test_who_lost_its_places_unwritten_is_called(world):
