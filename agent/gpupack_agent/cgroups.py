@@ -132,10 +132,11 @@ def _populated_v1(cgroup: pathlib.Path) -> bool:
 def pod_of(pid: int, proc: pathlib.Path = PROC) -> str | None:
     """The UID of the pod that a process belongs to; None: of none, or it is gone.
 
-    The PID is of the host's namespace, which the agent shares.
+    The PID is of the host's namespace, which the agent shares. Names of cgroups are any bytes: a
+    container may make some below its own.
     """
     try:
-        found = _POD.search((proc / str(pid) / "cgroup").read_text())
+        found = _POD.search((proc / str(pid) / "cgroup").read_text(errors="replace"))
     except OSError:
         return None
     return found[1].replace("_", "-") if found else None

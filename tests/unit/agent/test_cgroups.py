@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from gpupack_agent.cgroups import Cgroups, CgroupState
+from gpupack_agent.cgroups import Cgroups, CgroupState, pod_of
 
 UID = "1f0c-22-ab"
 
@@ -93,3 +93,13 @@ def test_a_pod_counts_as_alive_while_its_processes_cannot_be_counted(tmp_path, f
 def test_a_loop_of_links_is_no_absence(tmp_path):
     (tmp_path / "kubepods").symlink_to(tmp_path / "kubepods")
     assert Cgroups(tmp_path).state(UID) is CgroupState.POPULATED
+
+
+@pytest.mark.parametrize("name", [b"x", b"\xff\xfe"])
+def test_the_pod_of_a_process_is_found_whatever_bytes_its_container_named_a_cgroup_by(
+    tmp_path, name
+):
+    uid = "1a2b3c4d-0000-4000-8000-000000000001"
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_bytes(f"0::/kubepods/pod{uid}/c/".encode() + name + b"\n")
+    assert pod_of(7, tmp_path) == uid
