@@ -11,6 +11,7 @@ from gpupack_core.accounting import charged, label
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
+from gpupack_scheduling.limits import MOST_GPUS
 
 
 class Inventory:
@@ -26,12 +27,13 @@ class Inventory:
     def unnamed(self, node: str, tickets: dict[str, int]) -> tuple[Held, ...]:
         """Whole GPUs of which only is known how many of which resource, all of one model.
 
-        Shares and slices that no device explains count nothing: such a pod never starts.
+        Shares and slices that no device explains count nothing: such a pod never starts. Nor does
+        one that asks for more GPUs than a node may have: of each resource it counts that many.
         """
         found: list[Held] = []
         for resource, number in sorted(tickets.items()):
             if resource == names.GPU or not resource.startswith(f"{names.GROUP}/"):
-                found += [self._unnamed(node, resource)] * number
+                found += [self._unnamed(node, resource)] * min(number, MOST_GPUS)
         return tuple(found)
 
     def again(self, node: str, held: tuple[Held, ...]) -> tuple[Held, ...]:

@@ -11,12 +11,17 @@ worker there with a pod that asks for the same GPUs (`mismatch`), but of no othe
 """
 
 import dataclasses
+from typing import Final
 
 import gpupack_core as core
 from gpupack_crds import names
+from gpupack_crds.gpujob import MAX_WORKERS
 from gpupack_kube import objects
 
 _LINGERING = "lingering/"
+
+MOST_ATTEMPTS: Final = 2**31 - 1
+"""Of a GPUJob, by the numbers that are believed: who keeps them does so in 64 bits at the most."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +82,21 @@ def worker_of(pod: objects.Object) -> WorkerKey | None:
             namespace=pod.metadata.namespace,
             job=labels[names.JOB_LABEL],
             job_uid=labels[names.JOB_UID_LABEL],
-            number=int(labels[names.ATTEMPT_LABEL]),
+            number=_number(labels[names.ATTEMPT_LABEL]),
         )
-        worker = WorkerKey(attempt, int(labels[names.INDEX_LABEL]))
+        worker = WorkerKey(attempt, _number(labels[names.INDEX_LABEL]))
     except (KeyError, ValueError):
         return None
+    if not (0 < attempt.number <= MOST_ATTEMPTS and worker.index < MAX_WORKERS):
+        return None
     return worker if _names_its_job(pod, worker) else None
+
+
+def _number(label: str) -> int:
+    """As we write it; `int` alone would read `1_0` and `-1` too."""
+    if not label.isdecimal():
+        raise ValueError(label)
+    return int(label)
 
 
 def _names_its_job(pod: objects.Object, worker: WorkerKey) -> bool:

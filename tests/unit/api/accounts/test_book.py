@@ -8,6 +8,7 @@ from extender_builders import OBSERVED, gpu_node, observed_node, part, whole
 
 from gpupack_core.accounting import Group
 from gpupack_kube import objects
+from gpupack_scheduling.limits import MOST_GPUS
 
 
 def test_a_pod_holds_its_gpus_from_its_binding_to_the_end_of_its_container(accounts):
@@ -66,6 +67,26 @@ def test_a_pod_on_an_observed_node_counts_gpus_of_the_nodes_model(accounts):
     accounts.show("pods", pod)
     accounts.at(10)
     assert accounts.seconds(Group.MODEL) == {"NVIDIA H100 80GB HBM3": 30}
+
+
+@pytest.mark.parametrize("number", [10**9, 2**62])
+def test_a_pod_that_asks_for_more_gpus_than_any_node_has_counts_as_many_as_one_may(
+    accounts, number
+):
+    pod = bound_pod("vast", devices=(), asking={OBSERVED: str(number)}, bound=0)
+    accounts.book.see_pod(pod)
+    accounts.book.pods_listed([pod])
+    (claim,) = accounts.book.open()
+    assert len(claim.held) == MOST_GPUS
+
+
+def test_a_pod_that_names_an_attempt_that_no_file_can_hold_is_counted_as_a_pod(accounts):
+    number = 10**20
+    accounts.show("pods", bound_pod("liar", worker=("gang", number, 0), bound=0))
+    accounts.at(10)
+    assert set(accounts.book.claims) == {"pod/uid-liar"}
+    accounts.restart()
+    assert set(accounts.book.claims) == {"pod/uid-liar"}
 
 
 def test_a_model_that_is_known_later_is_that_from_the_beginning(accounts):
