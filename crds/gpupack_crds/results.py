@@ -4,8 +4,9 @@
     {"schema": "gpupack.dev/result/v1", "workload": "matmul", "headline": "0.12 TFLOP/s",
      "verified": true, "simulated": true, "metrics": {"tflops": 0.12}}
 
-Only `schema` is required. Other keys than these are kept by nobody. docs/results.md is the
-description for users.
+Only `schema` is required. Other keys than these are kept by nobody. Whole numbers are those of 64
+bits, since the API server refuses a status of longer ones. docs/results.md is the description for
+users.
 """
 
 from typing import Annotated, Literal
@@ -19,7 +20,8 @@ SCHEMA = "gpupack.dev/result/v1"
 SCHEMA_FAMILY = "gpupack.dev/result/"
 SHOWN_CHARACTERS = 80
 
-Scalar = str | int | float | bool
+Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Scalar = str | Integer | float | bool
 
 
 class Result(Wire, frozen=True):

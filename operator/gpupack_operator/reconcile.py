@@ -16,7 +16,7 @@ from gpupack_kube.resources import JOBS
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob
 from gpupack_operator.creation_backoff import CreationBackoff
-from gpupack_operator.decision import attempts, stalls, waiting
+from gpupack_operator.decision import attempts, results, stalls, waiting
 from gpupack_operator.decision.conditions import Writer
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
@@ -254,12 +254,22 @@ class Reconciler:
             seconds = (observation.moved.until - observation.now).total_seconds()
         try:
             async with asyncio.timeout(seconds):
-                written = await self._actor.write_status(job, status)
+                written = await self._written(job, status)
         except TimeoutError as error:
             message = f"the plan's {seconds:.1f} s were over before the status was written"
             raise errors.Unreachable(message) from error
         self._cache.wrote(CachedGpuJob(job=written, template=template))
         return written
+
+    async def _written(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
+        """An attempt holds its GPUs until its end is written, whatever its workers' results are."""
+        try:
+            return await self._actor.write_status(job, status)
+        except errors.Invalid as error:
+            if status.results == job.status.results:
+                raise
+            bare = results.refused(status, error, self._writer(job))
+            return await self._actor.write_status(job, bare)
 
     async def _report(self, job: GpuJob, news: list[Notice]) -> None:
         """Tell what has been written, and no sooner."""

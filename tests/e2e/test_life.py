@@ -134,6 +134,17 @@ def test_a_termination_message_that_is_no_result_is_named_and_harms_nothing(kube
     assert "Segmentation fault" in unreadable["message"]
 
 
+def test_a_result_that_the_api_server_would_refuse_does_not_keep_its_attempt_from_ending(
+    kube, judged
+):
+    figures = '{"schema": "gpupack.dev/result/v1", "metrics": {"x": 1' + "0" * 400 + "}}"
+    kube.submit(judged.job("vast", message=figures))
+    job = kube.wait_phase("vast", "Succeeded", "Failed")
+    assert outcomes(job) == ["Succeeded"]
+    unreadable = condition(job, "ResultsValid")
+    assert (unreadable["status"], unreadable["reason"]) == ("False", "ResultUnreadable")
+
+
 def test_a_template_that_no_pod_can_have_fails_with_the_api_servers_words(kube, judged):
     bad = judged.job("impossible")
     bad["spec"]["template"]["spec"]["volumes"] = [{"name": "locks", "hostPath": {"type": "Door"}}]

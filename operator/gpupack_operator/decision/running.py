@@ -8,7 +8,16 @@ from msgspec import structs
 
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
 from gpupack_kube.objects import Job
-from gpupack_operator.decision import attempts, beside, ended, outcome, readings, restarts, times
+from gpupack_operator.decision import (
+    attempts,
+    beside,
+    ended,
+    outcome,
+    readings,
+    restarts,
+    results,
+    times,
+)
 from gpupack_operator.decision.cleanup import deletion
 from gpupack_operator.decision.conditions import Type, Writer, get
 from gpupack_operator.decision.model import (
@@ -202,26 +211,13 @@ def _succeeded(
     verdict: Verdict,
     write: Writer,
 ) -> Decision:
-    status = _with_results(status, readings.read(seen.workers), write)
+    status = results.written(status, readings.read(seen.workers), write)
     status = ended_now(status, observation.now)
     message = f"{verdict.message}: {status.headline}" if status.headline else verdict.message
     status = _given_back(status, write)
     status = write.set(status, Type.FAILED, "False", verdict.reason, "")
     status = write.set(status, Type.SUCCEEDED, "True", verdict.reason, message)
     return ended.decide(observation, status)
-
-
-def _with_results(status: GpuJobStatus, found: readings.Readings, write: Writer) -> GpuJobStatus:
-    """Results of the attempt that ends the job; those of attempts before it are never kept."""
-    status = structs.replace(status, results=found.results, headline=found.headline)
-    if found.problems:
-        message = "; ".join(found.problems)
-        return write.set(status, Type.RESULTS_VALID, "False", JobReason.RESULT_UNREADABLE, message)
-    if not found.results:
-        message = "no result of a worker was found"
-        return write.set(status, Type.RESULTS_VALID, "Unknown", JobReason.NO_RESULTS, message)
-    message = f"results of {len(found.results)} workers were read"
-    return write.set(status, Type.RESULTS_VALID, "True", JobReason.RESULTS_READ, message)
 
 
 def _failed(
@@ -241,7 +237,7 @@ def failed(
     status: GpuJobStatus, found: readings.Readings, *, reason: str, message: str, write: Writer
 ) -> GpuJobStatus:
     """The results and conditions of a job that failed."""
-    status = _with_results(status, found, write)
+    status = results.written(status, found, write)
     status = _given_back(status, write)
     status = write.set(status, Type.SUCCEEDED, "False", reason, "")
     return write.set(status, Type.FAILED, "True", reason, message)

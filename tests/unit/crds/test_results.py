@@ -20,6 +20,12 @@ def test_a_result_is_read_with_its_metrics():
     assert (result.headline, result.metrics) == ("1 TFLOP/s", {"tflops": 1.0, "dtype": "fp32"})
 
 
+@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1, 1e30, 1.7976931348623157e308])
+def test_a_figure_may_be_whatever_number_the_api_server_takes(number):
+    message = f'{{"schema":"gpupack.dev/result/v1","metrics":{{"x":{number}}}}}'
+    assert read_result(message).metrics == {"x": number}
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -31,6 +37,11 @@ def test_a_result_is_read_with_its_metrics():
         '{"schema":"gpupack.dev/result/v2"}',
         '{"schema":"gpupack.dev/result/v1","metrics":{"nested":{}}}',
         '{"schema":"gpupack.dev/result/v1","headline":"' + "x" * 65 + '"}',
+        '{"schema":"gpupack.dev/result/v1","metrics":{"x":1' + "0" * 400 + "}}",
+        '{"schema":"gpupack.dev/result/v1","metrics":{"x":1' + "0" * 30 + "}}",
+        '{"schema":"gpupack.dev/result/v1","metrics":{"x":-9223372036854775809}}',
+        '{"schema":"gpupack.dev/result/v1","metrics":{"x":1e400}}',
+        '{"schema":"gpupack.dev/result/v1","metrics":{"x":NaN}}',
         "\x00\xff",
         "[" * 4000,
         '{"x":' + "[" * 4000,

@@ -51,12 +51,13 @@ def test_garbage_is_a_problem_that_names_the_worker(read, garbage):
     assert found.problems[0].startswith("worker 1: ")
 
 
-def test_garbage_does_not_change_the_outcome_of_the_job(build):
-    pods = [build.pod(phase="Succeeded", exit_code=0, message="hello")]
+@pytest.mark.parametrize("message", ["hello", result("h", metrics={"x": 10**400})])
+def test_garbage_does_not_change_the_outcome_of_the_job(build, message):
+    pods = [build.pod(phase="Succeeded", exit_code=0, message=message)]
     jobs = [build.job(conditions=[("Complete", 9)])]
     status = decide(build.see(build.admitted(), jobs=jobs, pods=pods)).status
     valid = {found.type: found for found in status.conditions}["ResultsValid"]
-    assert status.phase == "Succeeded"
+    assert (status.phase, status.results) == ("Succeeded", ())
     assert (valid.status, valid.reason) == ("False", "ResultUnreadable")
 
 

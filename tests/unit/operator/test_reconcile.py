@@ -4,6 +4,7 @@ import datetime as dt
 
 import msgspec
 import pytest
+from fake_api import status as refusal
 from gpujobs import read_gpujob
 
 from gpupack_crds.kinds import GPUJOBS
@@ -190,6 +191,34 @@ async def test_a_second_pass_changes_nothing(scene):
     await scene.reconcile()
     assert scene.server.writes == writes
     assert scene.plans.asked == 1
+
+
+def refusing_results(server):
+    """An API server that takes no status with results."""
+    put = server._put
+
+    def judged(path, body):
+        if body["status"].get("results"):
+            return refusal(400, "BadRequest", "results[0].metrics.x: no number")
+        return put(path, body)
+
+    server._put = judged
+
+
+async def test_an_attempt_ends_although_the_api_server_takes_no_results_of_its_workers(
+    scene, build
+):
+    await scene.reconcile()
+    refusing_results(scene.server)
+    message = '{"schema": "gpupack.dev/result/v1", "headline": "1 img/s", "metrics": {"x": 1}}'
+    pod = build.pod(phase="Succeeded", exit_code=0, message=message)
+    scene.cache.jobs = {build.UID: [build.job(conditions=[("Complete", 9)])]}
+    scene.cache.pods = {build.UID: [pod]}
+    await scene.reconcile()
+    assert (scene.status["phase"], scene.status.get("results")) == ("Succeeded", None)
+    valid = next(each for each in scene.status["conditions"] if each["type"] == "ResultsValid")
+    assert (valid["status"], valid["reason"]) == ("False", "ResultUnreadable")
+    assert valid["message"].endswith("results[0].metrics.x: no number")
 
 
 async def test_an_operator_that_died_between_status_and_job_creates_the_job(scene):

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a status says of the workers' results: those of the attempt that ends the job.
+
+Those of attempts before it are never kept. Whether the job has ended never waits for them.
+"""
+
+from msgspec import structs
+
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_kube import errors
+from gpupack_operator.decision.conditions import Type, Writer
+from gpupack_operator.decision.readings import Readings
+from gpupack_operator.decision.reasons import JobReason
+
+
+def written(status: GpuJobStatus, found: Readings, write: Writer) -> GpuJobStatus:
+    """With what was read."""
+    status = structs.replace(status, results=found.results, headline=found.headline)
+    if found.problems:
+        message = "; ".join(found.problems)
+        return write.set(status, Type.RESULTS_VALID, "False", JobReason.RESULT_UNREADABLE, message)
+    if not found.results:
+        message = "no result of a worker was found"
+        return write.set(status, Type.RESULTS_VALID, "Unknown", JobReason.NO_RESULTS, message)
+    message = f"results of {len(found.results)} workers were read"
+    return write.set(status, Type.RESULTS_VALID, "True", JobReason.RESULTS_READ, message)
+
+
+def refused(status: GpuJobStatus, error: errors.Invalid, write: Writer) -> GpuJobStatus:
+    """Without results that the API server does not take."""
+    status = structs.replace(status, results=(), headline="")
+    message = f"the API server takes no such results: {error.said}"
+    return write.set(status, Type.RESULTS_VALID, "False", JobReason.RESULT_UNREADABLE, message)
