@@ -383,8 +383,11 @@ def read(data: bytes | msgspec.Raw, resource: Resource[T]) -> T:
 
     Raises:
         KubeError: as of `decode`.
-        Oversized: it is nested more deeply than objects of its kind are read.
+        Oversized: it is larger, or nested more deeply, than objects of its kind are read.
     """
+    size = len(memoryview(data))
+    if resource.largest_bytes is not None and size > resource.largest_bytes:
+        raise errors.Oversized(f"it takes {size} bytes")
     if resource.levels is not None and not lines.is_shallow(bytes(data), levels=resource.levels):
         raise errors.Oversized(f"it has more than {resource.levels} levels of fields")
     return decode(data, resource.type)

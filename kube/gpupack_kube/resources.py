@@ -18,12 +18,14 @@ class Resource(Generic[T]):
         plural: the name in the path, such as `pods`.
         type: what an object is decoded into.
         levels: how deeply an object may be nested to be read; None: as deeply as can be decoded.
+        largest_bytes: as how much JSON it is read; None: as much as an answer may have.
     """
 
     prefix: str
     plural: str
     type: type[T]
     levels: int | None = None
+    largest_bytes: int | None = None
 
     @property
     def custom(self) -> bool:

@@ -3,17 +3,17 @@
 
 Once a minute everything that is watched is listed and compared. What is indexed but no longer
 there was deleted unheard of, and is left out from then on; a GPUJob, of which kopf tells nothing
-any more, leaves the index. What is there and cannot be read stays as it was last known. What was
-changed before the last audit and is still not indexed like that proves a dead watch, and the
-operator starts anew. At the end every GPUJob is looked at, so that nothing depends on one event
-having been heard.
+any more, leaves the index. What is there and cannot be read, or was passed over by its watch, stays
+as it was last known. What was changed before the last audit and is still not indexed like that
+proves a dead watch, and the operator starts anew. At the end every GPUJob is looked at, so that
+nothing depends on one event having been heard.
 """
 
 import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -39,6 +39,8 @@ class Watched:
     resource: Resource[Any]
     selector: str
     indexed: Callable[[], Versions]
+    passed_over: Collection[str] = ()
+    """What the watch has told of and left out, by namespace and name."""
 
 
 class Audit:
@@ -49,15 +51,24 @@ class Audit:
         cache: reads the indices.
         drop: takes the GPUJob of a UID out of its index. Reflectors list anew after a gap and see
             to their indices themselves; kopf does not tell of what went meanwhile.
+        passed_over: GPUJobs of which kopf was not shown the newest version, or that could not be
+            read then, by namespace and name.
         namespace: look at this namespace only; empty: at all.
     """
 
     def __init__(
-        self, api: Api, cache: Cache, drop: Callable[[str], None], *, namespace: str
+        self,
+        api: Api,
+        cache: Cache,
+        drop: Callable[[str], None],
+        *,
+        passed_over: Collection[str] = (),
+        namespace: str,
     ) -> None:
         self._api = api
         self._cache = cache
         self._drop = drop
+        self._passed_over = passed_over
         self._namespace = namespace
         self._missed: dict[str, Versions] = {}
 
@@ -80,7 +91,12 @@ class Audit:
     def _kinds(self) -> tuple[Watched, ...]:
         cache = self._cache
         return (
-            Watched(READABLE_GPUJOBS, "", lambda: _versions(cache.gpujobs, lambda seen: seen.job)),
+            Watched(
+                READABLE_GPUJOBS,
+                "",
+                lambda: _versions(cache.gpujobs, lambda seen: seen.job),
+                self._passed_over,
+            ),
             Watched(JOBS, names.JOB_LABEL, lambda: _versions(cache.jobs, lambda job: job)),
             Watched(PODS, names.JOB_LABEL, lambda: _versions(cache.pods, lambda pod: pod)),
         )
@@ -112,9 +128,13 @@ class Audit:
             for raw in page.items:
                 try:
                     meta = client.read(raw, watched.resource).metadata
-                    found[meta.uid] = meta.resource_version
                 except errors.KubeError:
                     unreadable |= _uid(raw)
+                    continue
+                if f"{meta.namespace}/{meta.name}" in watched.passed_over:
+                    unreadable.add(meta.uid)
+                else:
+                    found[meta.uid] = meta.resource_version
         return found, unreadable
 
 

@@ -63,7 +63,17 @@ DEEPEST_LEVELS: Final = 100
 """Of fields, in a GPUJob that is read. The deepest field that Kubernetes itself has in a pod is 20
 levels down. One rule for all readers: what kopf is not shown must not be missed by the audit."""
 
-READABLE_GPUJOBS = Resource(GPUJOBS.prefix, GPUJOBS.plural, ReadableGpuJob, levels=DEEPEST_LEVELS)
+LARGEST_BYTES: Final = 4 << 20
+"""Of a GPUJob that is read, likewise. etcd holds a custom resource as the JSON that is sent, and
+takes 1.5 MiB where nobody has it take more."""
+
+READABLE_GPUJOBS = Resource(
+    GPUJOBS.prefix,
+    GPUJOBS.plural,
+    ReadableGpuJob,
+    levels=DEEPEST_LEVELS,
+    largest_bytes=LARGEST_BYTES,
+)
 
 
 @dataclasses.dataclass(slots=True)

@@ -2,7 +2,8 @@
 """kopf's part: GPUJobs as they come, change and go.
 
 Only low-level events: they need no finalizer and no annotation, so kopf never writes to an object,
-and a GPUJob can be deleted while the operator is down. kopf's own indices are not used: no handler
+reads nothing of its own there (`kopf_storage`), and a GPUJob can be deleted while the operator is
+down. kopf's own indices are not used: no handler
 runs before they are filled, and each object that is indexed wakes all that wait for that, which
 takes minutes beside some thousand GPUJobs.
 """
@@ -17,6 +18,7 @@ from gpupack_crds import names
 from gpupack_operator import kopf_session
 from gpupack_operator.cache import ReadableGpuJob
 from gpupack_operator.kopf_session import GpuJobStream
+from gpupack_operator.kopf_storage import NO_FINALIZER, NoLastState, NoProgress
 from gpupack_operator.watches import GpuJobs
 
 GPUJOBS = (names.GROUP, names.VERSION, "gpujobs")
@@ -46,6 +48,7 @@ def take(gpujobs: GpuJobs, stream: GpuJobStream, body: Mapping[str, Any], *, gon
     except (msgspec.ValidationError, RecursionError) as error:
         stream.pass_over(_title(body), str(error))
         return
+    stream.taken_in(_title(body))
     if gone:
         gpujobs.remove(job)
     else:
@@ -58,6 +61,9 @@ def settings() -> kopf.OperatorSettings:
     chosen.posting.enabled = False
     chosen.peering.standalone = True
     chosen.scanning.disabled = True
+    chosen.persistence.diffbase_storage = NoLastState()
+    chosen.persistence.progress_storage = NoProgress()
+    chosen.persistence.finalizer = NO_FINALIZER
     chosen.watching.inactivity_timeout = 70.0
     # Also after each error of the API server within a watch (`kopf_session`): it lists anew then.
     chosen.watching.reconnect_backoff = 1.0

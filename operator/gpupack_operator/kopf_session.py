@@ -21,18 +21,21 @@ import kopf
 import msgspec
 
 from gpupack_kube import lines
-from gpupack_operator.cache import DEEPEST_LEVELS
+from gpupack_operator.cache import DEEPEST_LEVELS, LARGEST_BYTES
 
 log = logging.getLogger(__name__)
 
-LARGEST_BYTES = 4 << 20
-"""etcd holds a custom resource as the JSON that is sent, and takes 1.5 MiB."""
+EVENT_BYTES = LARGEST_BYTES + 64
+"""A line has the GPUJob's JSON and the event's, which says of what type it is."""
 
 EVENT_LEVELS = DEEPEST_LEVELS + 1
 """A line is an event, which has the GPUJob one level down."""
 
 GONE = 410
 LIST_ANEW = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": GONE}})
+
+MOST_PASSED_OVER = 10_000
+"""GPUJobs that are remembered as left out; of more, those that were left out last."""
 
 _ERROR = re.compile(rb'\s*\{\s*"type"\s*:\s*"ERROR"')
 
@@ -55,10 +58,12 @@ class GpuJobStream:
 
     Attributes:
         unreadable: how many times a GPUJob could not be read.
+        passed_over: those that could not when they were last heard of, by namespace and name.
     """
 
     def __init__(self) -> None:
         self.unreadable = 0
+        self.passed_over: dict[str, None] = {}
 
     def ended(self, line: bytes) -> None:
         """Say how the API server has ended the watch, unless that is usual."""
@@ -72,7 +77,15 @@ class GpuJobStream:
     def pass_over(self, title: str, reason: str) -> None:
         """Say that a GPUJob is left out; `title` is its namespace and name."""
         self.unreadable += 1
+        self.passed_over.pop(title, None)
+        self.passed_over[title] = None
+        if len(self.passed_over) > MOST_PASSED_OVER:
+            del self.passed_over[next(iter(self.passed_over))]
         log.error("GPUJob %s is passed over: %s", title, reason)
+
+    def taken_in(self, title: str) -> None:
+        """Its newest version could be read, or it is gone."""
+        self.passed_over.pop(title, None)
 
 
 class ReadableLines:
@@ -87,7 +100,7 @@ class ReadableLines:
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
         """Yield whole lines, whatever size of chunks is asked for."""
-        async for line in lines.lines(self._content.iter_any(), most_bytes=LARGEST_BYTES):
+        async for line in lines.lines(self._content.iter_any(), most_bytes=EVENT_BYTES):
             if isinstance(line, lines.LongLine):
                 self._stream.pass_over(_title(line.head), f"it takes {line.size} bytes")
             elif _ERROR.match(line):

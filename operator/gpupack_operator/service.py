@@ -152,7 +152,10 @@ async def _lead(
     pool = WorkerPool(queue, reconciler.reconcile, reconciler.failed, counted.metrics)
     router = EventRouter(queue, cache, line, preemptions, bounds)
     gpujobs = watches.gpujobs_of(cache, router)
-    audit = Audit(api, cache, gpujobs.drop, namespace=settings.namespace)
+    stream = GpuJobStream()
+    audit = Audit(
+        api, cache, gpujobs.drop, passed_over=stream.passed_over, namespace=settings.namespace
+    )
     watched = watches.reflectors(api, cache, router, namespace=settings.namespace)
     listing = watches.list_once(api, gpujobs, namespace=settings.namespace)
     quarantines = Quarantines(
@@ -164,7 +167,6 @@ async def _lead(
     )
     gpunodes = Reflector(api, GPUNODES, quarantines)
     tried = watches.trials_of(api, quarantines.trials)
-    stream = GpuJobStream()
     counted.watches.update({"gpujobs": stream, **watched, "gpunodes": gpunodes, **tried})
     counted.now.leads(queue, cache, quarantines)
     registry = handlers.registry(gpujobs, stream, in_cluster=_in_cluster(environ))

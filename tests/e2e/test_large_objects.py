@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects as large, or nested as deeply, as the API server takes them, made by an ordinary tenant.
+"""Objects that no reader expects, made by an ordinary tenant: as large, or nested as deeply, as the
+API server takes them, or with what the operator's framework keeps of its own.
 
 Operator, extender and agents read every object of their kinds, whoever made it, and end for none.
 """
@@ -82,4 +83,15 @@ def test_gpujobs_of_a_megabyte_end_no_part(kube, resident, system, judged, other
 def test_a_gpujob_that_is_nested_deeply_ends_no_part(kube, resident, system, judged, others, depth):
     neighbour, before = others("neighbour"), restarts(system)
     create(resident, GPUJOBS, deep_gpujob(depth))
+    others_run(system, judged, neighbour, before)
+
+
+def test_a_gpujob_with_what_kopf_keeps_of_its_own_is_heard_of_as_any_other(
+    kube, system, judged, others
+):
+    neighbour, before = others("neighbour"), restarts(system)
+    marked = judged.job("marked")
+    marked["metadata"]["annotations"] = {"kopf.zalando.org/last-handled-configuration": "x"}
+    kube.submit(marked)
+    kube.wait_phase("marked", "Succeeded")
     others_run(system, judged, neighbour, before)

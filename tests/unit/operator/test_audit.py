@@ -7,6 +7,7 @@ from gpupack_operator import watches
 from gpupack_operator.audit import Audit, Watched
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, ReadableGpuJob
 from gpupack_operator.errors import WatchStale
+from gpupack_operator.kopf_session import GpuJobStream
 
 PATH = "/api/v1/pods"
 
@@ -95,6 +96,25 @@ async def test_an_object_that_is_there_and_can_no_longer_be_read_is_no_ghost(sce
     for _ in range(2):
         await scene.audit._check(Watched(READABLE_GPUJOBS, "", lambda: {"x": "1"}))
     assert scene.cache._deleted == set()
+
+
+async def test_a_gpujob_that_its_watch_has_passed_over_by_name_is_no_dead_watch(server):
+    path = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs"
+    for name in ("passed", "unheard"):
+        meta = {"namespace": "team", "name": name, "uid": name, "resourceVersion": "2"}
+        server.put(f"{path}/{name}", {"metadata": meta, "spec": {"gpus": 1}})
+    stream = GpuJobStream()
+    stream.pass_over("team/passed", "no parser reads it")
+    stream.pass_over("team/unheard", "no parser reads it")
+    audit = Audit(
+        server.api, Cache(), lambda uid: None, passed_over=stream.passed_over, namespace=""
+    )
+    for _ in range(2):
+        await audit._check(audit._kinds()[0])
+    stream.taken_in("team/unheard")
+    await audit._check(audit._kinds()[0])
+    with pytest.raises(WatchStale, match="1 gpujobs"):
+        await audit._check(audit._kinds()[0])
 
 
 async def test_an_object_that_no_watch_can_read_neither_stops_the_audit_nor_counts(scene):

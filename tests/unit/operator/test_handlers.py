@@ -60,7 +60,10 @@ async def test_a_job_that_does_not_follow_the_schema_is_left_out_and_said(gpujob
     stream = GpuJobStream()
     handlers.take(gpujobs, stream, gpujob(workers="many"), gone=False)
     assert (cache.keys(), stream.unreadable) == ((), 1)
+    assert list(stream.passed_over) == ["team/train"]
     assert "GPUJob team/train is passed over" in caplog.text
+    handlers.take(gpujobs, stream, gpujob(version="2"), gone=False)
+    assert list(stream.passed_over) == []
 
 
 def test_kopf_writes_nothing_and_keeps_no_index_of_its_own():
@@ -70,3 +73,8 @@ def test_kopf_writes_nothing_and_keeps_no_index_of_its_own():
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
     assert not chosen.posting.enabled
+
+
+def test_the_api_server_gives_no_object_the_finalizer_that_kopf_would_take_off():
+    """A qualified name has letters, digits, `-`, `_` and `.`, and a prefix before a slash."""
+    assert " " in handlers.settings().persistence.finalizer

@@ -2,6 +2,7 @@
 """What kopf gets to read, from a server that sends what a tenant may have made."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 
@@ -10,9 +11,11 @@ import pytest
 from aiohttp import web
 from fake_api import connected, kubeconfig, serving
 
+from gpupack_kube import client
+from gpupack_kube.errors import Oversized
 from gpupack_operator import handlers, kopf_session, watches
 from gpupack_operator.audit import Audit, Watched
-from gpupack_operator.cache import DEEPEST_LEVELS, READABLE_GPUJOBS, Cache
+from gpupack_operator.cache import DEEPEST_LEVELS, LARGEST_BYTES, READABLE_GPUJOBS, Cache
 
 
 def event(name, **spec):
@@ -115,6 +118,23 @@ async def test_what_kopf_is_not_shown_neither_the_first_list_nor_the_audit_takes
     assert len(shown) == len(listed) == len(audited) == (levels <= DEEPEST_LEVELS - 3)
 
 
+def written(item):
+    return json.dumps(item, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(("more", "audited"), [(-1, True), (0, True), (1, False), (99, False)])
+async def test_a_gpujob_of_the_largest_size_that_the_audit_reads_is_shown_to_kopf(
+    heard, more, audited
+):
+    meta = {"name": "large", "namespace": "team", "uid": "u", "resourceVersion": "1"}
+    item = {"metadata": meta, "spec": {"gpus": 1, "template": {"note": ""}}}
+    item["spec"]["template"]["note"] = "x" * (LARGEST_BYTES + more - len(written(item)))
+    shown = await heard(written({"type": "MODIFIED", "object": item}), chunk=1 << 20)
+    with contextlib.nullcontext() if audited else pytest.raises(Oversized):
+        client.read(written(item).encode(), READABLE_GPUJOBS)
+    assert bool(shown) >= audited
+
+
 async def test_an_object_that_no_etcd_can_hold_is_passed_over_by_name(heard, stream, caplog):
     large = event("large", note="x" * (5 << 20))
     assert await heard(large, event("b"), chunk=1 << 20) == ["b"]
@@ -130,8 +150,8 @@ ERRORS = {
 }
 
 
-class Failing:
-    """A server of which each watch ends with an error, after one more GPUJob."""
+class WatchedServer:
+    """A server with a watch of GPUJobs, as far as kopf asks for anything; it notes writes."""
 
     GROUPS = ("apiextensions.k8s.io/v1", "events.k8s.io/v1", "gpupack.dev/v1alpha1")
     KINDS = {
@@ -142,14 +162,17 @@ class Failing:
         "/apis/gpupack.dev/v1alpha1": [("gpujobs", "GPUJob")],
     }
 
-    def __init__(self, error):
-        self.error = error
-        self.watches = []
+    def __init__(self):
+        self.watches, self.writes = [], []
 
     def app(self):
         app = web.Application()
-        app.router.add_get("/{path:.*}", self.answer)
+        app.router.add_route("*", "/{path:.*}", self.answer)
         return app
+
+    def lines(self):
+        """What the watch tells that was asked for last."""
+        raise NotImplementedError
 
     def discovery(self, path):
         """Which kinds there are."""
@@ -164,15 +187,67 @@ class Failing:
         return found
 
     async def answer(self, request):
+        if request.method != "GET":
+            self.writes.append((request.method, request.path))
+            return web.json_response({"code": 403}, status=403)
         if "watch" not in request.query:
             return web.json_response(self.discovery(request.path))
         self.watches.append(asyncio.get_running_loop().time())
         response = web.StreamResponse()
         await response.prepare(request)
-        lines = (event(f"job-{len(self.watches)}", gpus=1), self.error)
-        await response.write("".join(f"{line}\n" for line in lines).encode())
+        await response.write("".join(f"{line}\n" for line in self.lines()).encode())
         await asyncio.sleep(60)
         return response
+
+    async def heard(self, monkeypatch, *, of):
+        """The names of the GPUJobs of which kopf tells, once there are so many."""
+        stop, cache = asyncio.Event(), Cache()
+        gpujobs = watches.gpujobs_of(cache, Quiet())
+        registry = handlers.registry(gpujobs, kopf_session.GpuJobStream(), in_cluster=False)
+        async with serving(self.app()) as address:
+            with kubeconfig(address) as path:
+                monkeypatch.setenv("KUBECONFIG", path)
+                listening = asyncio.create_task(
+                    kopf.operator(
+                        registry=registry,
+                        settings=handlers.settings(),
+                        standalone=True,
+                        clusterwide=True,
+                        stop_flag=stop,
+                    )
+                )
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(10):
+                        while len(cache.keys()) < of and not listening.done():
+                            await asyncio.sleep(0.02)
+                stop.set()
+                await listening
+        return {key.name for key in cache.gpujobs}
+
+
+class Failing(WatchedServer):
+    """A server of which each watch ends with an error, after one more GPUJob."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def lines(self):
+        return event(f"job-{len(self.watches)}", gpus=1), self.error
+
+
+class Telling(WatchedServer):
+    """A server that tells of GPUJobs with these metadata."""
+
+    def __init__(self, *told):
+        super().__init__()
+        self.told = told
+
+    def lines(self):
+        for number, metadata in enumerate(self.told):
+            told = json.loads(event(f"job-{number}", gpus=1))
+            told["object"]["metadata"] |= metadata
+            yield json.dumps(told)
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -191,30 +266,28 @@ async def test_that_a_version_is_too_old_is_usual_and_needs_no_word(stream, capl
 
 
 async def test_an_error_within_a_watch_has_kopf_list_anew_after_a_while(monkeypatch):
-    server, stop = Failing(ERRORS["500"]), asyncio.Event()
-    cache = Cache()
-    gpujobs = watches.gpujobs_of(cache, Quiet())
-    registry = handlers.registry(gpujobs, kopf_session.GpuJobStream(), in_cluster=False)
-    async with serving(server.app()) as address:
-        with kubeconfig(address) as path:
-            monkeypatch.setenv("KUBECONFIG", path)
-            listening = asyncio.create_task(
-                kopf.operator(
-                    registry=registry,
-                    settings=handlers.settings(),
-                    standalone=True,
-                    clusterwide=True,
-                    stop_flag=stop,
-                )
-            )
-            async with asyncio.timeout(20):
-                while len(cache.keys()) < 2 and not listening.done():
-                    await asyncio.sleep(0.02)
-            stop.set()
-            await listening
-    assert {"job-1", "job-2"} <= {key.name for key in cache.gpujobs}
+    server = Failing(ERRORS["500"])
+    assert {"job-1", "job-2"} <= await server.heard(monkeypatch, of=2)
     pauses = [after - before for before, after in itertools.pairwise(server.watches)]
     assert min(pauses) >= handlers.settings().watching.reconnect_backoff
+
+
+LAST_STATES = ("x", "5", "[" * 3000, '{"metadata": 1}', "null", "{}")
+
+
+async def test_what_a_tenant_writes_where_kopf_keeps_its_own_is_not_looked_at(monkeypatch, caplog):
+    states = [
+        {"annotations": {f"kopf.zalando.org/{key}": state}}
+        for key in ("last-handled-configuration", "gpujob", "touch-dummy", "kopf-managed")
+        for state in LAST_STATES
+    ]
+    finalizers = {"finalizers": ["kopf.zalando.org/KopfFinalizerMarker"]}
+    going = {"deletionTimestamp": "2026-11-21T12:00:00Z", **finalizers}
+    server = Telling({}, *states, finalizers, going)
+    told = len(server.told)
+    assert await server.heard(monkeypatch, of=told) == {f"job-{n}" for n in range(told)}
+    assert server.writes == []
+    assert "Throttling" not in caplog.text
 
 
 async def test_a_connection_carries_the_token_and_asks_for_nothing_compressed():
