@@ -78,10 +78,11 @@ class ReadModel:
             time.monotonic,
             observed_resources=decisions.observed_resources,
             acceptance=decisions.acceptance,
+            max_priority=decisions.max_priority,
         )
         self.quotas = QuotaStores()
         self.policies = Policies(decisions.policy, Published(self.quotas), known=decisions.outlook)
-        self.classes = PriorityClasses(most=settings.max_priority)
+        self.classes = PriorityClasses(most=decisions.max_priority)
         self.onlooker = Onlooker(
             self.ledger,
             self.policies,

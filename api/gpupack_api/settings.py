@@ -93,8 +93,6 @@ class Settings:
     the cluster's client CA; 0: there is no such port."""
     fresh_seconds: float = 90.0
     """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is answered."""
-    max_priority: int = 0
-    """GPUPACK_MAX_PRIORITY: the largest number that a GPUJob may give itself."""
     config: pathlib.Path | None = None
     """GPUPACK_CONFIG: path of the file with what may change while it runs (config.py)."""
     placeholder_image: str = ""
@@ -132,7 +130,6 @@ class Settings:
             fresh_seconds=environment.seconds(
                 "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MOST_SECONDS
             ),
-            max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
             config=pathlib.Path(config) if config else None,
             placeholder_image=environment.text("GPUPACK_PLACEHOLDER_IMAGE", ""),
             accountant=Accountant(url, environment.text("GPUPACK_COST_CA", "")) if url else None,

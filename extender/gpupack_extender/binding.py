@@ -80,7 +80,10 @@ class Binder:
                 raise BindRefused(f"there is no pod of UID {call.pod_uid}")
             if pod.spec.node_name == call.node:
                 return
-            ask = pod_ask.of_watch(pod, self._reserve.decisions.observed_resources)
+            decisions = self._reserve.decisions
+            ask = pod_ask.of_watch(
+                pod, decisions.observed_resources, max_priority=decisions.max_priority
+            )
         claim = self._reserve(ask, call.node)
         if claim.state in {State.LANDED, State.BOUND}:
             return

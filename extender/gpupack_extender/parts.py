@@ -59,6 +59,7 @@ def parts_of(settings: Settings, api: Api) -> Parts:
         clock,
         observed_resources=decisions.observed_resources,
         acceptance=decisions.acceptance,
+        max_priority=decisions.max_priority,
     )
     quotas = QuotaStores()
     policies = Policies(decisions.policy, Published(quotas), known=decisions.outlook)

@@ -89,7 +89,10 @@ class Verbs:
             return FilterResult(error=str(error))
 
     def _ask(self, call: ExtenderArgs) -> PodAsk:
-        return pod_ask.of_call(call.pod, self.filter_pod.decisions.observed_resources)
+        decisions = self.filter_pod.decisions
+        return pod_ask.of_call(
+            call.pod, decisions.observed_resources, max_priority=decisions.max_priority
+        )
 
     async def _bind(self, call: BindingArgs) -> tuple[BindingResult, str]:
         try:

@@ -91,6 +91,8 @@ class PodSpec(View, frozen=True):
     scheduler_name: str = ""
     priority: int = 0
     """Of its PriorityClass, as admission wrote it."""
+    preemption_policy: str = "PreemptLowerPriority"
+    """Likewise."""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: Resources = Resources()

@@ -45,6 +45,9 @@ class Decisions:
     nvidia.com/gpu, whose nodes are packed without a say in devices."""
     acceptance: Acceptance | None = None
     """GPUPACK_ACCEPTANCE, JSON as the chart writes it: which GPUs are tried before their use."""
+    max_priority: int = 0
+    """GPUPACK_MAX_PRIORITY: the largest priority in the queue without a class that evicts nobody,
+    of a GPUJob as its own number, of a pod by any other class."""
     assume_seconds: float = 30.0
     """GPUPACK_ASSUME_SECONDS: a place that filter gave is free again when no bind came by then."""
     avoid_seconds: float = 600
@@ -71,6 +74,7 @@ class Decisions:
             plan_hold_seconds=environment.seconds(
                 "GPUPACK_PLAN_HOLD_SECONDS", 10.0, most=MOST_SECONDS
             ),
+            max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
             assume_seconds=environment.seconds("GPUPACK_ASSUME_SECONDS", 30.0, most=MOST_SECONDS),
             avoid_seconds=environment.whole("GPUPACK_AVOID_NODE_SECONDS", 600, least=0),
             queue=environment.parsed(

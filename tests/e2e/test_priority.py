@@ -2,6 +2,7 @@
 """A job's PriorityClass: what may not be used is said, and quotas govern it."""
 
 import pytest
+from admission import asking, try_pod
 from harness import condition, wait_for
 
 
@@ -60,6 +61,29 @@ def test_a_class_that_is_missing_or_evicts_others_is_refused_by_name(kube, judge
     job = kube.wait_reason("missing", "PriorityClassMissing")
     assert "there-is-none" in condition(job, "Admitted")["message"]
     assert kube.pods() == []
+
+
+def tried(tenant, name):
+    """What is said to a pod with GPUs and this class, once the API server knows of the class."""
+
+    def look():
+        told = try_pod(tenant, asking(), priorityClassName=name)
+        return None if "no PriorityClass with name" in told else told
+
+    return wait_for(look, seconds=30, what=f"PriorityClass {name}")
+
+
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
+def test_a_pod_with_gpus_has_no_class_of_the_clusters_own(tenant, name):
+    assert f"PriorityClass {name} is for the cluster's own parts" in tried(tenant, name)
+
+
+def test_a_pod_with_gpus_has_any_class_of_an_administrator(kube, tenant, judged, priority_class):
+    assert tried(tenant, priority_class("PreemptLowerPriority")) == ""
+    high = priority_class("Never")
+    assert tried(tenant, high) == ""
+    kube.submit(judged.pod("urgent", seconds=0.5, priorityClassName=high))
+    kube.wait_pod("urgent", "Succeeded")
 
 
 @pytest.mark.alone

@@ -52,6 +52,7 @@ class PodAsk:
     """None: `refusal` says why it cannot be served, wherever and whenever."""
     refusal: str = ""
     priority: int = 0
+    """In the queue (`queue_priority`)."""
     created: float = 0.0
     """Seconds since the epoch."""
 
@@ -66,23 +67,35 @@ class PodAsk:
         return self.request
 
 
-def of_call(pod: CalledPod, observed: Collection[str]) -> PodAsk:
+def of_call(pod: CalledPod, observed: Collection[str], *, max_priority: int = 0) -> PodAsk:
     """What a pod asks for that kube-scheduler asks about."""
     spec = pod.spec
     raw = RawRules(
         node_selector=spec.node_selector, tolerations=spec.tolerations, affinity=spec.affinity
     )
-    return _ask(pod, spec, raw, observed)
+    return _ask(pod, spec, raw, observed, queue_priority(spec, max_priority))
 
 
-def of_watch(pod: objects.Pod, observed: Collection[str]) -> PodAsk:
+def of_watch(pod: objects.Pod, observed: Collection[str], *, max_priority: int = 0) -> PodAsk:
     """What a pod asks for that the API server shows, on whatever node it may be placed."""
-    return _ask(pod, pod.spec, None, observed)
+    return _ask(pod, pod.spec, None, observed, queue_priority(pod.spec, max_priority))
 
 
-def of_gated(pod: objects.Pod, spec: GatedPodSpec, observed: Collection[str]) -> PodAsk:
+def of_gated(
+    pod: objects.Pod, spec: GatedPodSpec, observed: Collection[str], *, max_priority: int = 0
+) -> PodAsk:
     """What a pod asks for that waits behind the queue's gate."""
-    return _ask(pod, spec, spec.rules, observed)
+    return _ask(pod, spec, spec.rules, observed, queue_priority(spec, max_priority))
+
+
+def queue_priority(spec: objects.PodSpec, most: int) -> int:
+    """What the priority of a pod of its own counts in the queue, as that of a GPUJob does.
+
+    That of a class which evicts nobody counts in full: whoever made the class lets it be used. Of
+    any other it is `most` at the largest, as of a GPUJob's own number: Kubernetes brings classes of
+    its own that evict, which every namespace may use, and which go before all others.
+    """
+    return spec.priority if spec.preemption_policy == "Never" else min(spec.priority, most)
 
 
 def asks_for_gpus(spec: objects.PodSpec, observed: Collection[str]) -> bool:
@@ -123,6 +136,7 @@ def _ask(
     spec: objects.PodSpec,
     rules: RawRules | None,
     observed: Collection[str],
+    priority: int,
 ) -> PodAsk:
     asked, refusal = None, ""
     try:
@@ -136,7 +150,7 @@ def _ask(
         worker=worker_of(pod),
         request=asked,
         refusal=refusal,
-        priority=spec.priority,
+        priority=priority,
         created=created.timestamp() if (created := pod.metadata.creation_timestamp) else 0.0,
     )
 

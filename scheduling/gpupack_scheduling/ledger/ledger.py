@@ -62,6 +62,7 @@ class Ledger:
         *,
         observed_resources: Collection[str] = (),
         acceptance: Acceptance | None = None,
+        max_priority: int = 0,
         tie_seed: int | None = TIE_SEED,
     ) -> None:
         self._clock = clock
@@ -75,7 +76,12 @@ class Ledger:
         self.learner = core.Learner()
         arrivals = Arrivals(self.learner)
         self.pods = Pods(
-            self.claims, arrivals, observed_resources, clock=clock, listed=stores.retry
+            self.claims,
+            arrivals,
+            observed_resources,
+            max_priority=max_priority,
+            clock=clock,
+            listed=stores.retry,
         )
 
     def expire(self) -> None:

@@ -50,11 +50,12 @@ class Pods:
         arrivals: Arrivals,
         observed_resources: Collection[str],
         *,
+        max_priority: int,
         clock: Callable[[], float],
         listed: Callable[[], None],
     ) -> None:
         self._claims, self._arrivals, self._clock = table, arrivals, clock
-        self._observed = observed_resources
+        self._observed, self._max_priority = observed_resources, max_priority
         self._listed = listed
         self.gated: dict[str, objects.Pod] = {}
         """By UID, those that nothing but the queue's gate keeps from their scheduler."""
@@ -97,7 +98,7 @@ class Pods:
             return
         ask = None
         if pod_ask.asks_for_gpus(pod.spec, self._observed):
-            ask = pod_ask.of_watch(pod, self._observed)
+            ask = pod_ask.of_watch(pod, self._observed, max_priority=self._max_priority)
             self._arrivals.seen(ask)
         if pod.spec.node_name:
             self._waiting.pop(pod.metadata.uid, None)
@@ -208,7 +209,7 @@ class Pods:
             ),
             state=State.BOUND,
             worker=worker_of(pod),
-            priority=pod.spec.priority,
+            priority=pod_ask.queue_priority(pod.spec, self._max_priority),
             created=_moment(pod.metadata.creation_timestamp) or 0.0,
             begun=_moment(pod.status.start_time),
             leaves=pod.metadata.deletion_timestamp is not None,

@@ -507,15 +507,16 @@ class Admissions:
             self._let_in.gone(uid)
 
     def _see_gated(self, pod: objects.Pod) -> None:
+        observed = self._decisions.observed_resources
         try:
-            ask = gate.ask_of(pod, self._decisions.observed_resources)
+            ask = gate.ask_of(pod, observed, max_priority=self._decisions.max_priority)
         except AskInvalid:
             self._withdraw(pod_id(pod.metadata.uid))
             self._hears.gates.open(pod, None)
             return
         if not self._wait_at_gate(ask):
             return
-        tickets = gate.tickets_of(pod, self._decisions.observed_resources)
+        tickets = gate.tickets_of(pod, observed)
         self._preempting.see(ask.job.id, tickets, self._queue, self.now())
 
     def _wait_at_gate(self, ask: GatedAsk) -> bool:

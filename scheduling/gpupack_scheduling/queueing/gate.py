@@ -38,7 +38,7 @@ class PodPlace(NodePlacement, frozen=True):
     pinned: bool = False
 
 
-def ask_of(pod: objects.Pod, observed: Collection[str]) -> GatedAsk:
+def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) -> GatedAsk:
     """What a pod behind the gate asks for.
 
     Raises:
@@ -47,7 +47,7 @@ def ask_of(pod: objects.Pod, observed: Collection[str]) -> GatedAsk:
     """
     if not isinstance(pod.spec, GatedPodSpec):
         raise AskInvalid("its rules about nodes are read when kube-scheduler asks")
-    ask = pod_ask.of_gated(pod, pod.spec, observed)
+    ask = pod_ask.of_gated(pod, pod.spec, observed, max_priority=max_priority)
     return GatedAsk(pod=pod, ask=ask, gang=Gang(1, ask.served()))
 
 

@@ -559,15 +559,31 @@ def test_the_clusters_own_namespaces_are_exempt_and_so_are_those_of_the_values(r
 
 @pytest.mark.parametrize(("values", "most"), [((), 0), (("admission.maxPriority=7",), 7)])
 def test_a_number_lifts_no_job_above_others_unless_a_value_says_so(render, values, most):
-    rendered = render(*values)
+    rendered = render("api.enabled=true", *values)
     policy = rendered.objects["ValidatingAdmissionPolicy", "gpupack-jobs"]
     bound, *_ = policy["spec"]["validations"]
     assert bound["expression"] == f"variables.kept || variables.priority <= {most}"
     assert f"spec.priority is at most {most} on this cluster" in bound["messageExpression"]
     assert "spec.priorityClassName" in bound["messageExpression"]
     assert "admission.maxPriority" in bound["messageExpression"]
-    operator = rendered.container("Deployment", "gpupack-operator", "operator")
-    assert {"name": "GPUPACK_MAX_PRIORITY", "value": str(most)} in operator["env"]
+    for deployment, name in (
+        ("gpupack-operator", "operator"),
+        ("gpupack-scheduler", "extender"),
+        ("gpupack-api", "api"),
+    ):
+        container = rendered.container("Deployment", deployment, name)
+        assert {"name": "GPUPACK_MAX_PRIORITY", "value": str(most)} in container["env"]
+
+
+def test_pods_with_gpus_have_classes_of_the_clusters_own_beside_its_parts_alone(render):
+    objects = render('admission.protectHosts.exemptNamespaces=["gpu-tools"]').objects
+    validations = objects["ValidatingAdmissionPolicy", "gpupack-pods"]["spec"]["validations"]
+    (bound,) = (each for each in validations if "spec.?priority" in each["expression"])
+    assert bound["expression"] == (
+        "object.spec.?priority.orValue(0) <= 1000000000 "
+        "|| request.namespace in ['kube-system', 'gpupack-system', 'gpu-tools']"
+    )
+    assert "preemptionPolicy Never" in bound["messageExpression"]
 
 
 def test_policies_and_the_extender_have_the_same_bounds(render):

@@ -5,7 +5,7 @@ import tracemalloc
 
 import msgspec
 import pytest
-from extender_builders import OBSERVED, called, plan_request, pod
+from extender_builders import OBSERVED, called, gated, plan_request, pod, whole
 
 import gpupack_core as core
 from gpupack_crds import names
@@ -153,6 +153,36 @@ def test_jobs_with_thirty_thousand_terms_are_listed_in_little_memory():
     held, peak = decoded(msgspec.json.encode(job), PlacedJob)
     assert held < 1
     assert peak < 16
+
+
+@pytest.mark.parametrize(
+    ("priority", "policy", "counts"),
+    [
+        (2_000_001_000, "PreemptLowerPriority", 7),
+        (2_000_001_000, None, 7),
+        (5, "PreemptLowerPriority", 5),
+        (-5, "PreemptLowerPriority", -5),
+        (1_000_000, "Never", 1_000_000),
+        (-5, "Never", -5),
+    ],
+)
+def test_a_priority_counts_in_full_by_a_class_that_evicts_nobody_alone(priority, policy, counts):
+    by_class = {"priority": priority} | ({"preemptionPolicy": policy} if policy else {})
+    shown = gated("p", spec=by_class)
+    asks = (
+        pod_ask.of_call(called(pod("p"), **by_class), (), max_priority=7),
+        pod_ask.of_watch(shown, (), max_priority=7),
+        pod_ask.of_gated(shown, shown.spec, (), max_priority=7),
+    )
+    assert [ask.priority for ask in asks] == [counts] * 3
+
+
+def test_a_pod_that_runs_counts_as_it_did_while_it_waited(world):
+    critical = {"priority": 2_000_001_000, "nodeName": "a"}
+    built = msgspec.to_builtins(pod("p", devices=whole("a", 0)))
+    built["spec"] |= critical
+    world.ledger.pods.upsert(msgspec.convert(built, WatchedPod))
+    assert world.ledger.claims.pods["uid-p"].priority == 0
 
 
 def test_thousands_of_sidecars_are_counted_in_one_pass():

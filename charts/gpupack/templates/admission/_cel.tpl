@@ -117,6 +117,8 @@ counted before it is walked: while there are too many parts, nothing looks into 
 {{- define "gpupack.maxValues" -}}4096{{- end }}
 {{/* Of one node, as many as a GPUNode may list; the extender has the same. */}}
 {{- define "gpupack.maxGpus" -}}128{{- end }}
+{{/* Of the PriorityClasses that an administrator may make. */}}
+{{- define "gpupack.maxClassPriority" -}}1000000000{{- end }}
 {{/* Of a GPUJob's pod template, as CEL writes it down. */}}
 {{- define "gpupack.maxTemplateBytes" -}}262144{{- end }}
 

@@ -383,3 +383,27 @@ def test_a_pod_whose_node_cannot_take_it_any_more_is_made_anew_by_its_controller
     world.decide()
     found = [each.name for each in world.admissions.evictions()]
     assert found == (["p"] if owned else [])
+
+
+def by_class(priority, policy):
+    """More of a pod's spec, as admission writes it by the PriorityClass that the pod names."""
+    return {"priority": priority, "preemptionPolicy": policy}
+
+
+def test_a_pod_of_a_class_that_evicts_others_goes_before_nobody_in_the_queue(full):
+    """Such as system-node-critical, which Kubernetes lets every namespace use."""
+    full.asks("older", workers=2, gpus=4, submitted=1767225620.0, namespace="other")
+    critical = by_class(2_000_001_000, "PreemptLowerPriority")
+    full.ledger.pods.upsert(gated("late", created=30, spec=critical))
+    full.decide()
+    assert [job.name for job in full.admissions.queue.jobs()] == ["older", "pod late"]
+    full.ends("holder")
+    full.decide()
+    assert (full.called(), names_of(full)) == (["older"], [])
+
+
+def test_a_pod_of_a_class_that_evicts_nobody_goes_ahead(full):
+    full.asks("older", workers=2, gpus=4, submitted=1767225620.0, namespace="other")
+    full.ledger.pods.upsert(gated("urgent", created=30, spec=by_class(5, "Never")))
+    full.decide()
+    assert [job.name for job in full.admissions.queue.jobs()] == ["pod urgent", "older"]
