@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The element of a tensor that is furthest off."""
+"""The element of a tensor that is furthest off, and of several comparisons the worst."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from gpupack_workloads.reference.agreement import furthest
+from gpupack_workloads.reference.agreement import Agreement, closest, furthest, worst
 
 
 def of(error, bound):
@@ -30,3 +31,26 @@ def test_an_exact_result_has_no_room_and_needs_none():
 )
 def test_neither_a_nan_nor_an_infinity_is_explained(error, bound):
     assert not of([0.5, error], [1.0, bound]).holds
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize(
+    "failed", [(math.inf, math.nan), (math.inf, math.inf), (0.0, math.inf), (0.5, 0.0), (3.0, 2.0)]
+)
+def test_of_several_the_one_that_fails_is_shown_wherever_it_stands(failed, turn):
+    several = [Agreement(0.5, 1.0), Agreement(*failed), Agreement(0.0, 0.0)][::turn]
+    assert not closest(several).holds
+
+
+def test_of_several_that_hold_the_closest_is_shown_and_an_exact_one_is_furthest_from_its_bound():
+    several = [Agreement(0.0, 0.0), Agreement(1.0, 4.0), Agreement(1.0, 2.0), Agreement(0.0, 1.0)]
+    assert closest(several) == Agreement(1.0, 2.0)
+    assert closest([Agreement(0.0, 0.0)]).holds
+
+
+@pytest.mark.parametrize("failed", [(math.nan, 1.0), (math.inf, math.inf), (1.0, math.nan)])
+def test_an_element_that_must_be_exact_and_is_hides_none_that_is_no_number(failed):
+    error, bound = ([0.0, 0.5, failed[0]], [0.0, 1.0, failed[1]])
+    found = worst(error=np.array(error), bound=np.array(bound))
+    assert not found.holds
+    assert worst(error=np.array(error[:2]), bound=np.array(bound[:2])) == Agreement(0.5, 1.0)

@@ -44,25 +44,40 @@ class Agreement:
         """
         return math.isfinite(self.bound) and self.error <= self.bound
 
+    @property
+    def share(self) -> float:
+        """The error as a part of its bound: above 1 where it does not hold."""
+        if not (math.isfinite(self.error) and math.isfinite(self.bound)):
+            return math.inf
+        if self.error == 0:
+            return 0.0
+        return self.error / self.bound if self.bound else math.inf
+
 
 def worst(*, error: Values, bound: Values) -> Agreement:
-    """Return the element that comes closest to its bound, or exceeds it most."""
-    error = np.where(np.isnan(error), np.inf, error)
-    place = np.unravel_index(np.argmax(error / bound), error.shape)
-    return Agreement(error=float(error[place]), bound=float(bound[place]))
-
-
-def closest(agreements: list[Agreement]) -> Agreement:
-    """Return the one of several that comes closest to its bound."""
-    return max(agreements, key=lambda agreement: agreement.error / agreement.bound)
-
-
-def furthest(*, error: "torch.Tensor", bound: "torch.Tensor") -> Agreement:
-    """Return what `worst` does, where the tensors are.
+    """Return the element that comes closest to its bound, or exceeds it most.
 
     One whose error or bound is no number, or infinite, exceeds it most. A bound may be zero, where
     results must be exact.
     """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = np.where(error == 0, 0.0, error / bound)
+    share[~(np.isfinite(error) & np.isfinite(bound))] = np.inf
+    place = np.unravel_index(np.argmax(share), share.shape)
+    found = float(error[place])
+    return Agreement(
+        error=math.inf if math.isnan(found) else found,
+        bound=float(bound[place]),
+    )
+
+
+def closest(agreements: list[Agreement]) -> Agreement:
+    """Return the one of several that comes closest to its bound, or exceeds it most."""
+    return max(agreements, key=lambda agreement: agreement.share)
+
+
+def furthest(*, error: "torch.Tensor", bound: "torch.Tensor") -> Agreement:
+    """Return what `worst` does, where the tensors are."""
     share = (error / bound).masked_fill_(error == 0, 0.0)
     unknown = ~(error.isfinite() & bound.isfinite())
     place = share.masked_fill_(unknown, math.inf).argmax()
