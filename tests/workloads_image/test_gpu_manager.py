@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
 import gpu_manager_tasks as tasks
@@ -349,6 +350,31 @@ def test_a_manager_that_hands_out_more_than_a_quota_is_found_out(manager, monkey
     monkeypatch.setattr(builtin, "take_too_much", tasks.double)
     with pytest.raises(WrongResult, match="of a quota of"):
         session.refused(manager, plan)
+
+
+class Hanging:
+    """A manager whose task hangs for a while."""
+
+    def submit(self, function, *, gpu, seconds):
+        self.task = Future()
+        threading.Timer(SHORT, self.task.set_exception, (TaskTimedOut("it hung"),)).start()
+        return self.task
+
+
+def test_a_round_of_checks_may_take_longer_than_a_task_hangs(monkeypatch):
+    checked = []
+
+    def check(manager, gpu, plan, seed):
+        checked.append(gpu.index)
+        time.sleep(SHORT / 4)
+
+    monkeypatch.setattr(session, "check", check)
+    gpus = [Gpu(index, "cpu", "a stand-in") for index in range(9)]
+    found = session.survived(Hanging(), gpus, None, 0)
+    assert found["checks_meanwhile"] > 0
+    # The last one is of the GPU on which it hung.
+    assert checked == [*range(1, len(checked)), 0]
+    assert len(checked) < len(gpus)
 
 
 @pytest.fixture

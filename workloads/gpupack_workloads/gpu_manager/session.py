@@ -6,6 +6,7 @@ Times are the host's, from before the first task is handed over until the last r
 
 import contextlib
 import gc
+import itertools
 import logging
 import statistics
 import time
@@ -207,10 +208,10 @@ def survived(manager: GpuManager, gpus: Sequence[Gpu], plan: Plan, seed: int) ->
     """
     began = time.perf_counter()
     task = manager.submit(builtin.hang, gpu=gpus[0].index, seconds=HANG_SECONDS)
+    others = itertools.cycle(gpus[1:])
     meanwhile = 0
     while len(gpus) > 1 and not task.done():
-        for gpu in gpus[1:]:
-            check(manager, gpu, plan, seed)
+        check(manager, next(others), plan, seed)
         meanwhile += not task.done()
     with contextlib.suppress(TaskTimedOut):
         task.result()
