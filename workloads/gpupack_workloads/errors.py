@@ -69,14 +69,14 @@ class Interrupted(WorkloadError):
 
 
 class Cancelled(WorkloadError):
-    """Somebody at the keyboard has told a gang to end."""
+    """Somebody at the keyboard has told it to end."""
 
     # As a shell says of a process that a signal has ended, for what ends so without our doing.
     exit_status = 128 + signal.SIGINT
 
 
 class Terminated(WorkloadError):
-    """The kubelet, or whoever started it, has told a gang to end."""
+    """The kubelet, or whoever started it, has told it to end."""
 
     exit_status = 128 + signal.SIGTERM
 

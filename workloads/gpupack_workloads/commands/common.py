@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import click
 
-from gpupack_workloads.errors import BadArgument, WorkloadError, WrongResult
+from gpupack_workloads.errors import BadArgument, WorkloadError, WrongResult, told_to_end
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.results import Result, headline, in_full, report, result_path
 from gpupack_workloads.seeds import LARGEST_SEED
 from gpupack_workloads.settings import Gang, Options, prepare, temporary_folder
+from gpupack_workloads.signals import Heeding, Told, heeding_signals
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +36,16 @@ def common(command: Command) -> Command:
     return command
 
 
-def finish(name: str, run: Run, *, as_json: bool) -> None:
+def finish(name: str, run: Run, *, as_json: bool, heeding: Heeding = heeding_signals) -> None:
     """Run a workload's module, report what came out and leave with its exit status.
 
     Where click's context has an object, it is what a command puts around another one's run.
+
+    Args:
+        name: of the workload.
+        run: what to do with its module.
+        as_json: whether to print the whole result.
+        heeding: what signals to end do from before the module is imported until it has run.
     """
     around: Callable[[Run], Run] = click.get_current_context().obj or (lambda run: run)
     logging.basicConfig(
@@ -46,7 +53,9 @@ def finish(name: str, run: Run, *, as_json: bool) -> None:
     )
     prepare(os.environ)
     try:
-        result = around(run)(importlib.import_module(f"gpupack_workloads.{name.replace('-', '_')}"))
+        with heeding():
+            module = importlib.import_module(f"gpupack_workloads.{name.replace('-', '_')}")
+            result = around(run)(module)
     except WrongResult as error:
         show(error.result or refuted(name), as_json=as_json)
         fail(error)
@@ -54,6 +63,8 @@ def finish(name: str, run: Run, *, as_json: bool) -> None:
         fail(error)
     except Unsupported as error:
         fail(BadArgument(str(error)))
+    except Told as told:
+        fail(told_to_end(told.sigval))
     else:
         show(result, as_json=as_json)
 

@@ -19,6 +19,7 @@ from gpupack_workloads.mpi.options import (
     MpiOptions,
 )
 from gpupack_workloads.results import Result
+from gpupack_workloads.signals import ended_by_signals
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,9 @@ def command(*, as_json: bool, **arguments: Any) -> None:
         return result
 
     try:
-        finish("mpi", run, as_json=as_json)
+        # By the signal, as the launcher expects of a rank that mpirun has ended. In a call of MPI's
+        # that waits for others nothing of Python's would hear it, either.
+        finish("mpi", run, as_json=as_json, heeding=ended_by_signals)
     except SystemExit as ended:
         if ended.code:
             _leave(int(ended.code))

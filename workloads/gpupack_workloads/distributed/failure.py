@@ -7,10 +7,7 @@ for each process: it writes there itself whatever a process did not expect.
 
 import logging
 import os
-import signal
-import threading
 from pathlib import Path
-from types import FrameType
 
 from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.errors import (
@@ -78,34 +75,6 @@ def unmet(error: RendezvousError | DistError, gang: Gang, *, seconds: int) -> Wo
     return PeersMissing(
         f"{gang.workers} workers did not meet at {gang.endpoint}: {said or 'one of them has ended'}"
     )
-
-
-class Told(BaseException):
-    """A signal to end; no error, which somebody (such as a log's handler) might swallow.
-
-    Attributes:
-        sigval: which, by the name that torch's SignalException has for it.
-    """
-
-    def __init__(self, sigval: signal.Signals) -> None:
-        super().__init__(sigval.name)
-        self.sigval = sigval
-
-
-def heed_signals() -> None:
-    """Let a signal to end reach a launcher that waits for others; torch does so after that.
-
-    Without it a container's first process, which no signal ends by default, would not hear it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return  # Python takes handlers from no other thread, and torch leaves it at that, too.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _raise)
-
-
-def _raise(number: int, frame: FrameType | None) -> None:
-    del frame
-    raise Told(signal.Signals(number))
 
 
 def hush_expected_ends() -> None:

@@ -20,8 +20,6 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from gpupack_workloads.distributed import peers
 from gpupack_workloads.distributed.failure import (
-    Told,
-    heed_signals,
     hush_expected_ends,
     unmet,
     why,
@@ -31,6 +29,7 @@ from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait
 from gpupack_workloads.errors import told_to_end
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
+from gpupack_workloads.signals import Told, heed_signals
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe
-from gpupack_workloads.distributed.failure import Told, heed_signals
-from gpupack_workloads.errors import OutOfMemory, WorkloadError, WrongResult, told_to_end
+from gpupack_workloads.errors import OutOfMemory, WorkloadError, WrongResult
 from gpupack_workloads.gpu_manager import builtin
 from gpupack_workloads.gpu_manager.manager import GpuManager, find_gpus
 from gpupack_workloads.gpu_manager.options import GpuManagerOptions
@@ -104,8 +103,6 @@ def survey(options: GpuManagerOptions) -> Result:
         NoSuchDevice: a GPU is required and there is none.
         OutOfMemory: a pool does not fit.
         WrongResult: a task's result is wrong, or a fault was not kept to its task.
-        Cancelled: SIGINT came.
-        Terminated: another signal to end came.
     """
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(device, options)
@@ -116,15 +113,12 @@ def survey(options: GpuManagerOptions) -> Result:
             doing=f"a pool of {plan.pool_bytes} bytes",
             on_device=plan.pool_bytes + (0 if device.simulated else TORCH_BYTES),
         )
-    heed_signals()
     try:
         with GpuManager(gpus, pool_bytes=plan.pool_bytes) as manager:
             manager.wait_until_ready()
             return summarise(device, plan, measure(manager, gpus, plan, options.seed))
     except TaskError as error:
         raise WorkloadError(str(error)) from error
-    except Told as told:
-        raise told_to_end(told.sigval) from told
 
 
 def measure(manager: GpuManager, gpus: Sequence[Gpu], plan: Plan, seed: int) -> Row:

@@ -8,6 +8,7 @@ with the server would take its time, and measure themselves.
 import contextlib
 import multiprocessing
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -172,12 +173,23 @@ def loaded(target: Target, before: list[Arrival], planned: list[Arrival]) -> lis
         WorkloadError: it was killed.
     """
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
+    # A terminal's Ctrl-C is sent to that process, too: it is this one's to end.
+    with ProcessPoolExecutor(
+        1,
+        mp_context=context,
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    ) as pool:
         try:
             pool.submit(drive, target, before).result()
             return pool.submit(drive, target, planned).result()
         except BrokenProcessPool as error:
             raise WorkloadError(f"the process that sends requests has ended: {error}") from error
+        except KeyboardInterrupt:
+            # The pool's end would await the load's.
+            for process in multiprocessing.active_children():
+                process.kill()
+            raise
 
 
 def forget_cache(serving: Serving) -> None:
