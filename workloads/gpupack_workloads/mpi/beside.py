@@ -38,10 +38,9 @@ def group(world: World) -> Iterator[str]:
         dist.destroy_process_group()
 
 
-def sum_into(out: torch.Tensor, into: torch.Tensor) -> None:
-    """Sum a tensor over the group into another, as World.sum does."""
-    into.copy_(out)
-    dist.all_reduce(into)
+def sum_in_place(tensor: torch.Tensor) -> None:
+    """Sum a tensor over the group."""
+    dist.all_reduce(tensor)
 
 
 def _one_gpu_each(world: World) -> bool:

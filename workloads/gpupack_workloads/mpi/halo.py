@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from mpi4py import MPI
 
-from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.errors import BadArgument, WrongResult
+from gpupack_workloads.mpi.room import Need
 from gpupack_workloads.mpi.world import World, forget_staging
 
 ROUNDING = torch.finfo(torch.float64).eps
@@ -66,6 +67,33 @@ def cut(length: int, parts: int, index: int) -> range:
     return range(1 + inside * index // parts, 1 + inside * (index + 1) // parts)
 
 
+def blocks_of(size: int, ranks: int) -> tuple[int, int]:
+    """Return into how many blocks the grid's rows and columns are cut.
+
+    Raises:
+        BadArgument: there are more than rows or columns inside.
+    """
+    rows, columns = MPI.Compute_dims(ranks, 2)
+    if max(rows, columns) > size - 2:
+        raise BadArgument(
+            f"--grid {size} has {size - 2} rows and columns inside its boundary, too few for the"
+            f" {rows} x {columns} blocks of {ranks} ranks: ask for a larger one, or for fewer ranks"
+        )
+    return rows, columns
+
+
+def need_of(size: int, ranks: int) -> Need:
+    """Return what `swept` takes.
+
+    While one process sweeps, the grid and two copies beside two copies of a block; when a block is
+    compared, two more of that and one less of the grid. The host's is what the grid is made in.
+    """
+    rows, columns = blocks_of(size, ranks)
+    block = (-(-size // rows) + 2) * (-(-size // columns) + 2)
+    grid = size * size
+    return Need(device=8 * max(3 * grid + 2 * block, 2 * grid + 4 * block), host=8 * grid)
+
+
 def start_grid(size: int, *, seed: int, device: torch.device) -> torch.Tensor:
     """Return the grid before the first sweep: a boundary of sines and noise, zeros inside."""
     generator = torch.Generator().manual_seed(seed % 2**63)
@@ -92,7 +120,7 @@ def swept(world: World, size: int, *, sweeps: int, seed: int) -> Swept:
         WrongResult: a block differs from the one process's by more than rounding explains.
     """
     whole = start_grid(size, seed=seed, device=world.device.torch)
-    dims = MPI.Compute_dims(world.ranks, 2)
+    dims = blocks_of(size, world.ranks)
     cart = world.comm.Create_cart(dims, periods=[False, False], reorder=False)
     row, column = cart.Get_coords(world.index)
     block = Block(cut(size, dims[0], row), cut(size, dims[1], column))
@@ -105,13 +133,14 @@ def swept(world: World, size: int, *, sweeps: int, seed: int) -> Swept:
     world.comm.Barrier()
     halo_seconds, start = 0.0, time.perf_counter()
     for _ in range(sweeps):
+        # A sweep that is under way is none of the exchange's time.
+        world.settle()
         began = time.perf_counter()
         halo.fetch(old)
         halo_seconds += time.perf_counter() - began
         sweep(old, new)
         old, new = new, old
-    if not world.device.simulated:
-        torch.cuda.synchronize()
+    world.settle()
     seconds = world.slowest(time.perf_counter() - start)
     change = float((old - new)[1:-1, 1:-1].abs().max()) if sweeps else 0.0
     expected = alone(whole, sweeps)[here]
@@ -127,7 +156,7 @@ def swept(world: World, size: int, *, sweeps: int, seed: int) -> Swept:
     return Swept(
         grid=size,
         sweeps=sweeps,
-        blocks=(dims[0], dims[1]),
+        blocks=dims,
         seconds=seconds,
         halo_seconds=world.slowest(halo_seconds),
         error=float(world.comm.allreduce(error, MPI.MAX)),

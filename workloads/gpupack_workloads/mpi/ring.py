@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from gpupack_workloads.errors import WrongResult
+from gpupack_workloads.mpi.room import Need
 from gpupack_workloads.mpi.world import World, forget_staging
 
 ROUNDS = 20
@@ -39,6 +40,15 @@ def sizes(smallest: int, largest: int) -> Sequence[int]:
     while found[-1] * 8 < largest:
         found.append(found[-1] * 8)
     return found if found[-1] == largest else [*found, largest]
+
+
+def need_of(largest_bytes: int) -> Need:
+    """Return what `shifts` and the sums take for messages of this size.
+
+    Of each byte of a pattern three numbers of 64 bits are there at a time, beside two messages. The
+    sums need half of it. The host's is pinned memory for two messages.
+    """
+    return Need(device=(3 * 8 + 2) * largest_bytes, host=2 * largest_bytes)
 
 
 def shifts(world: World, largest_bytes: int) -> Iterator[Shift]:

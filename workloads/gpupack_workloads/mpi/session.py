@@ -8,11 +8,12 @@ from functools import partial
 
 from mpi4py import MPI
 
-from gpupack_workloads.devices import describe
+from gpupack_workloads.devices import describe, memory_errors
 from gpupack_workloads.mpi import beside, halo, ring, sums
 from gpupack_workloads.mpi.halo import Swept
 from gpupack_workloads.mpi.options import MpiOptions
 from gpupack_workloads.mpi.ring import Shift
+from gpupack_workloads.mpi.room import require_room
 from gpupack_workloads.mpi.sums import Summed
 from gpupack_workloads.mpi.world import Memory, World, join
 from gpupack_workloads.results import Result, Scalar, headline
@@ -45,8 +46,20 @@ def measure(options: MpiOptions) -> Result | None:
     world = join(require_gpu=options.require_gpu)
     size = options.size or DEFAULT_BYTES[world.device.torch.type]
     grid = options.grid or DEFAULT_GRID[world.device.torch.type]
-    by_mpi = partial(sums.summed, world, seed=options.seed, by=world.sum)
+    sending, sweeping = f"messages of {size} bytes", f"a grid of {grid} rows and columns"
+    require_room(halo.need_of(grid, world.ranks), world, doing=sweeping, smaller="--grid")
+    require_room(ring.need_of(size), world, doing=sending, smaller="--size")
     logger.info("rank %d of %d, messages in %s", world.index, world.ranks, world.memory)
+    with memory_errors(f"{sending} and {sweeping}"):
+        found = everything(world, size, grid, options)
+    result = summarise(world, found)
+    MPI.Finalize()
+    return result if world.local_index == 0 else None
+
+
+def everything(world: World, size: int, grid: int, options: MpiOptions) -> Measured:
+    """Do every part in turn, with messages of this size and a grid of so many rows."""
+    by_mpi = partial(sums.summed, world, seed=options.seed, by=world.sum)
     hop_seconds = ring.hop_seconds(world)
     shifts = list(ring.shifts(world, size))
     logger.info("ring done")
@@ -55,12 +68,9 @@ def measure(options: MpiOptions) -> Result | None:
     swept = halo.swept(world, grid, sweeps=options.sweeps, seed=options.seed)
     logger.info("halo exchange done")
     with beside.group(world) as backend:
-        rival = sums.summed(world, size, seed=options.seed, by=beside.sum_into)
+        rival = sums.summed_in_place(world, size, seed=options.seed, by=beside.sum_in_place)
     logger.info("%s done", backend)
-    measured = Measured(hop_seconds, shifts, small, large, rival, backend, swept)
-    result = summarise(world, measured)
-    MPI.Finalize()
-    return result if world.local_index == 0 else None
+    return Measured(hop_seconds, shifts, small, large, rival, backend, swept)
 
 
 def summarise(world: World, found: Measured) -> Result:

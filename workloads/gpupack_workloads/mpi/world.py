@@ -51,6 +51,7 @@ class World:
         index: which, from 0.
         ranks: how many there are.
         local_index: which of this worker's, from 0.
+        local_ranks: how many this worker has.
         workers: how many workers have ranks.
         device: what it computes on.
         memory: where messages lie.
@@ -60,6 +61,7 @@ class World:
     index: int
     ranks: int
     local_index: int
+    local_ranks: int
     workers: int
     device: Device
     memory: Memory
@@ -105,6 +107,11 @@ class World:
         """Return whether it is so for all ranks."""
         return bool(self.comm.allreduce(mine, MPI.LAND))
 
+    def settle(self) -> None:
+        """Wait until the device has done what it was told."""
+        if not self.device.simulated:
+            torch.cuda.synchronize()
+
 
 _staging: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
@@ -143,6 +150,7 @@ def join(*, require_gpu: bool) -> World:
         index=comm.rank,
         ranks=comm.size,
         local_index=local_index,
+        local_ranks=places.count(mine),
         workers=len(set(places)),
         device=device,
         memory=memory,
