@@ -10,6 +10,8 @@ import math
 import random
 from dataclasses import dataclass
 
+from gpupack_workloads.errors import BadArgument
+
 SPREAD = 0.6
 """Standard deviation of a length's logarithm."""
 LONGEST = 4
@@ -62,6 +64,21 @@ def arrivals(traffic: Traffic, *, vocabulary: int, max_length: int) -> list[Arri
         tokens = tuple(words.randrange(vocabulary) for _ in range(prompt))
         found.append(Arrival(due, tokens, output))
         due += gaps.expovariate(traffic.rate_per_s)
+    return found
+
+
+def some_arrivals(traffic: Traffic, *, vocabulary: int, max_length: int) -> list[Arrival]:
+    """Return what `arrivals` does, one at least.
+
+    Raises:
+        BadArgument: none begins.
+    """
+    found = arrivals(traffic, vocabulary=vocabulary, max_length=max_length)
+    if not found:
+        raise BadArgument(
+            f"no request begins within {traffic.seconds} s at {traffic.rate_per_s} per second:"
+            " ask for a larger --rate or --seconds"
+        )
     return found
 
 

@@ -5,7 +5,7 @@ import os
 from urllib.parse import urlsplit
 
 from gpupack_workloads.errors import BadArgument, NoSuchDevice
-from gpupack_workloads.inference_load.arrivals import Traffic, arrivals
+from gpupack_workloads.inference_load.arrivals import Traffic, some_arrivals
 from gpupack_workloads.inference_load.client import Target, about, drive
 from gpupack_workloads.inference_load.options import LoadOptions
 from gpupack_workloads.inference_load.summary import figures_of, summarise
@@ -21,8 +21,8 @@ def run(options: LoadOptions) -> Result:
     """Ask and measure.
 
     Raises:
-        BadArgument: the address is none, or nobody there serves us; or something was asked of a
-            server that is started here.
+        BadArgument: the address is none, or nobody there serves us; no request begins; or something
+            was asked of a server that is started here.
         NoSuchDevice: a GPU is required, and it has none.
         WorkloadError: nobody got an answer.
     """
@@ -38,7 +38,7 @@ def run(options: LoadOptions) -> Result:
         output_tokens=min(options.output_tokens or OUTPUT_TOKENS, model.max_length // 2),
         seed=options.seed,
     )
-    planned = arrivals(traffic, vocabulary=model.vocabulary, max_length=model.max_length)
+    planned = some_arrivals(traffic, vocabulary=model.vocabulary, max_length=model.max_length)
     figures = figures_of(drive(target, planned), traffic)
     where: dict[str, Scalar] = {"url": target.url, "device": model.device}
     return summarise(figures, where, verified=False, simulated=model.simulated)

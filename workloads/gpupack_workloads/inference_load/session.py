@@ -21,7 +21,7 @@ import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.errors import BadArgument, WorkloadError, WrongResult
-from gpupack_workloads.inference_load.arrivals import Arrival, Traffic, arrivals
+from gpupack_workloads.inference_load.arrivals import Arrival, Traffic, arrivals, some_arrivals
 from gpupack_workloads.inference_load.checks import check_answers, errors_of
 from gpupack_workloads.inference_load.client import Outcome, Target, drive
 from gpupack_workloads.inference_load.options import LoadOptions
@@ -61,12 +61,7 @@ def run(options: LoadOptions) -> Result:
     sizes = sizes_for(options, device)
     shape = sizes.shape
     traffic = traffic_of(options, sizes, device)
-    planned = arrivals(traffic, vocabulary=shape.vocabulary, max_length=shape.sequence)
-    if not planned:
-        raise BadArgument(
-            f"no request begins within {traffic.seconds} s at {traffic.rate_per_s} per second:"
-            " ask for a larger --rate or --seconds"
-        )
+    planned = some_arrivals(traffic, vocabulary=shape.vocabulary, max_length=shape.sequence)
     with memory_errors("serving"):
         decoder = decoder_of(options, sizes, device)
         errors = errors_of(

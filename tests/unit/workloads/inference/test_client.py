@@ -164,6 +164,13 @@ def test_a_gpu_that_is_required_and_that_the_server_has_not_is_missed(serve, mon
         run(LoadOptions(url=target.url, require_gpu=True))
 
 
+def test_a_load_of_no_requests_is_refused_elsewhere_too(serve, monkeypatch):
+    target = serve(streamed([1]))
+    monkeypatch.setenv("INFERENCE_TOKEN", TOKEN)
+    with pytest.raises(BadArgument, match=r"no request begins within 0.1 s at 0.01 per second"):
+        run(LoadOptions(url=target.url, rate=0.01, seconds=0.1))
+
+
 def test_a_server_that_does_not_know_us_or_is_none_is_refused(serve):
     target = serve(streamed([1]))
     assert about(target).vocabulary == 9
