@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The paged network beside the plain one, and the server that serves it, over real connections."""
 
+import itertools
 import json
 import os
 import signal
@@ -146,6 +147,24 @@ def test_a_step_that_looks_elsewhere_is_found_out(monkeypatch, fault):
 
     monkeypatch.setattr(network_module, "Place", Faulty)
     with pytest.raises(WrongResult, match="logits through the cache are off"):
+        checked(decoder)
+
+
+@pytest.mark.parametrize("spoilt", range(checks.SEQUENCES))
+def test_a_plain_pass_that_comes_to_no_numbers_explains_nothing(monkeypatch, spoilt):
+    _, _, decoder = made()
+    passes = itertools.count()
+
+    def logits(decoder, tokens):
+        found = plain_logits(decoder, tokens)
+        # The first pass over each sequence is the reference, the second in the type that is served.
+        if next(passes) == checks.SEQUENCES + spoilt:
+            found[0, 0] = torch.nan
+        return found
+
+    plain_logits = checks.plain_logits
+    monkeypatch.setattr(checks, "plain_logits", logits)
+    with pytest.raises(WrongResult, match="where it explains inf"):
         checked(decoder)
 
 
@@ -741,6 +760,16 @@ def test_an_answer_with_one_wrong_token_is_refused():
         wrong[place] = (wrong[place] + 1) % 256
         with pytest.raises(WrongResult, match="a caller got a token"):
             check_answers(decoder, planned, [replace(right[0], tokens=wrong), right[1]], errors)
+
+
+def test_answers_of_which_the_plain_pass_knows_nothing_are_refused(monkeypatch):
+    planned = [Arrival(0.0, (5, 6), 2)] * 2
+    outcomes = [Outcome(0.0, tokens=[1, 2], finished="length")] * 2
+    errors = checks.Errors(0.0, 0.0, 0.0, 1.0)
+    regrets = iter([torch.zeros(2), torch.tensor([0.0, torch.nan])])
+    monkeypatch.setattr(checks, "regrets", lambda *_, **__: next(regrets))
+    with pytest.raises(WrongResult, match="whose logit is inf below"):
+        check_answers(None, planned, outcomes, errors)
 
 
 @no_gpu

@@ -14,6 +14,7 @@ reference.
 
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Iterator
 from collections.abc import Sequence as Items
@@ -124,13 +125,13 @@ def errors_of(
         exact = paged_error(decoder, samples, paged=paged)
     rounded(decoder)
     plain = max(
-        float((plain_logits(decoder, each) - right).abs().max())
+        largest((plain_logits(decoder, each) - right).abs())
         for each, right in zip(sequences, samples.logits, strict=True)
     )
     served = paged_error(decoder, samples, paged=paged)
     found = Errors(exact, served, plain / samples.scale, samples.scale)
     logger.info("%s", found)
-    if not (found.exact <= EXACT_BOUND and found.served <= found.bound):
+    if not (found.exact <= EXACT_BOUND and found.served <= found.bound < math.inf):
         raise WrongResult(
             f"logits through the cache are off by {found.exact:.2e} of the largest in 32 bits,"
             f" where rounding explains {EXACT_BOUND:.0e}, and by {found.served:.2e} in"
@@ -180,9 +181,13 @@ def paged_error(decoder: Decoder, samples: Samples, *, paged: bool) -> float:
         for part, found in zip(parts, logits, strict=True):
             part.sequence.cached += part.count
             right = samples.logits[rows.index(part.sequence)][part.sequence.cached - 1]
-            # The largest of all, and NaN if one is: that is no error of 0.
-            error = max(error, float((found - right).abs().max().nan_to_num(nan=torch.inf)))
+            error = max(error, largest((found - right).abs()))
     return error / samples.scale
+
+
+def largest(values: torch.Tensor) -> float:
+    """Return the largest of all, infinite where one is no number: Python's `max` passes over it."""
+    return float(values.max().nan_to_num(nan=torch.inf))
 
 
 def rows_of(network: Network, parts: list[Part]) -> Rows:
@@ -210,7 +215,7 @@ def check_answers(
     for arrival, outcome in pairs:
         regret = regrets(decoder, arrival.prompt, outcome.tokens, length=longest)
         checked += len(regret)
-        worst = max(worst, float(regret.max()))
+        worst = max(worst, largest(regret))
     if worst > errors.choice_bound:
         raise WrongResult(
             f"a caller got a token whose logit is {worst:.2e} below the largest by the plain pass,"
