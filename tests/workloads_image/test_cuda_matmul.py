@@ -170,6 +170,37 @@ def test_steps_that_a_gpu_cannot_run_are_left_out_and_the_others_compared_with_c
     assert len(encode(result)) < 1500
 
 
+@no_gpu
+@pytest.mark.parametrize("size", [17, 400])
+def test_a_kernel_of_the_users_that_faults_at_the_timed_size_alone_is_a_bad_argument(
+    monkeypatch, mine, size
+):
+    def faults(a, b, c):
+        if a.shape[0] == size:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        session.stand_in(a, b, c)
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(session, "loaded", lambda step, compiler, capability: faults)
+    path = mine("")
+    message = r"mine.cu: a kernel has failed on the GPU: CUDA error: an illegal"
+    with pytest.raises(BadArgument, match=message):
+        session.measure(CPU, size, CudaMatmulOptions(compiler="nvrtc", source=path))
+    with pytest.raises(RuntimeError):
+        session.measure(CPU, size, CudaMatmulOptions(compiler="nvrtc"))
+
+
+@no_gpu
+def test_memory_that_runs_out_is_no_fault_of_the_users_kernel(monkeypatch, mine):
+    def short(a, b, c):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(session, "loaded", lambda step, compiler, capability: short)
+    with pytest.raises(torch.OutOfMemoryError):
+        session.measure(CPU, 17, CudaMatmulOptions(compiler="nvrtc", source=mine("")))
+
+
 @pytest.mark.gpu
 @needs_gpu
 @pytest.mark.parametrize("compiler", ["nvrtc", "nvcc"])
@@ -249,7 +280,7 @@ def test_a_kernel_of_the_users_that_faults_ends_with_status_2_and_says_so(mine):
     line = [sys.executable, "-m", "gpupack_workloads", "cuda-matmul", f"--source={path}"]
     ended = subprocess.run(line, capture_output=True, text=True, check=False)
     assert ended.returncode == 2, ended.stderr
-    assert "mine.cu: the kernel has failed on the GPU" in ended.stderr
+    assert "mine.cu: a kernel has failed on the GPU" in ended.stderr
 
 
 def test_headers_are_found_where_pathfinder_is_new_enough_and_not_missed_where_it_is_not(

@@ -8,10 +8,12 @@ import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from gpupack_workloads.errors import NoSuchDevice, OutOfMemory
+from gpupack_workloads.cuda_api import Refused
+from gpupack_workloads.errors import BadArgument, NoSuchDevice, OutOfMemory
 from gpupack_workloads.kernels.loading import interpret
 from gpupack_workloads.results import Scalar
 
@@ -75,10 +77,29 @@ def memory_errors(doing: str) -> Iterator[None]:
     """Turn what torch says when memory is short into `OutOfMemory`."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise OutOfMemory(f"{doing} does not fit into memory: {error}") from error
-    except RuntimeError as error:
-        # The CPU's allocator has no error of its own.
-        if "can't allocate memory" not in str(error):
+    except (RuntimeError, MemoryError) as error:
+        if not _is_shortage(error):
             raise
         raise OutOfMemory(f"{doing} does not fit into memory: {error}") from error
+
+
+@contextlib.contextmanager
+def kernel_errors(source: Path | None) -> Iterator[None]:
+    """Say of a kernel of the user's that it has failed; one of ours leaves CUDA's own error.
+
+    Args:
+        source: of the user's kernel; None: all are ours.
+    """
+    try:
+        yield
+    except (Refused, RuntimeError) as error:
+        if source is None or _is_shortage(error):
+            raise
+        raise BadArgument(f"{source}: a kernel has failed on the GPU: {error}") from error
+
+
+def _is_shortage(error: Exception) -> bool:
+    # The CPU's allocator has no error of its own.
+    return isinstance(
+        error, (torch.OutOfMemoryError, MemoryError)
+    ) or "can't allocate memory" in str(error)

@@ -27,10 +27,16 @@ from gpupack_workloads.cuda_compiler import (
     choose_compiler,
     compiler_if_any,
 )
-from gpupack_workloads.cuda_matmul import STEPS, CudaMatmulOptions, Step, steps_of
+from gpupack_workloads.cuda_matmul import CudaMatmulOptions, Step, steps_of
 from gpupack_workloads.cuda_matmul.kernels import Kernel, compile_matmul
-from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.errors import BadArgument, WrongResult
+from gpupack_workloads.devices import (
+    Device,
+    choose_device,
+    describe,
+    kernel_errors,
+    memory_errors,
+)
+from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.reference.agreement import Agreement, closest
 from gpupack_workloads.reference.gemm import check_result, compare, in_64_bits, needs
@@ -126,24 +132,30 @@ def run(options: CudaMatmulOptions) -> Result:
 
 
 def measure(device: Device, size: int, options: CudaMatmulOptions) -> Result:
-    """Compile, check and time every step that this GPU can run."""
+    """Compile, check and time every step that this GPU can run.
+
+    Raises:
+        BadArgument: as `run` does, or a kernel of the user's fails on the GPU.
+        WrongResult: a product is wrong.
+    """
     capability = torch.cuda.get_device_capability(device.torch)
     steps = steps_of(options)
     able = [step for step in steps if capability >= step.least]
     left_out = [unable(step, capability) for step in steps if step not in able]
     compiler = choose_compiler(options.compiler)
     kernels = {step: loaded(step, compiler, capability) for step in able}
-    for step, kernel in kernels.items():
-        check_edges(step, kernel, device=device, seed=options.seed)
-    found = [
-        measured
-        for dtype in dict.fromkeys(step.dtype for step in able)
-        for measured in in_turns(
-            {step: kernel for step, kernel in kernels.items() if step.dtype == dtype},
-            operands((size,) * 3, dtype, device=device, seed=options.seed),
-            device=device,
-        )
-    ]
+    with kernel_errors(options.source):
+        for step, kernel in kernels.items():
+            check_edges(step, kernel, device=device, seed=options.seed)
+        found = [
+            measured
+            for dtype in dict.fromkeys(step.dtype for step in able)
+            for measured in in_turns(
+                {step: kernel for step, kernel in kernels.items() if step.dtype == dtype},
+                operands((size,) * 3, dtype, device=device, seed=options.seed),
+                device=device,
+            )
+        ]
     facts: dict[str, Scalar] = {
         "size": size,
         "compiler": compiler.name,
@@ -234,7 +246,6 @@ def check_edges(step: Step, multiply: Multiply, *, device: Device, seed: int) ->
     """Check every element of products whose shapes divide by no tile, and what lies around them.
 
     Raises:
-        BadArgument: a kernel of the user's fails on the GPU.
         WrongResult: an element is wrong, or memory beside C has changed.
     """
     for shape in RAGGED:
@@ -243,7 +254,6 @@ def check_edges(step: Step, multiply: Multiply, *, device: Device, seed: int) ->
         around = torch.full((2 * MARGIN + m * n,), torch.nan, device=device.torch)
         before, c, after = around.split((MARGIN, m * n, MARGIN))
         multiply(a, b, c.view(m, n))
-        wait(step)
         if not (before.isnan().all() and after.isnan().all()):
             raise WrongResult(f"{step.name}: memory beside C has changed at {shape}")
         found = compare(
@@ -254,22 +264,6 @@ def check_edges(step: Step, multiply: Multiply, *, device: Device, seed: int) ->
                 f"{step.name}: the product of {tuple(a.shape)} and {tuple(b.shape)} is wrong by"
                 f" {found.error:.3e} where rounding explains {found.bound:.3e}"
             )
-
-
-def wait(step: Step) -> None:
-    """Wait for a kernel that was launched.
-
-    Raises:
-        BadArgument: a kernel of the user's has failed; one of ours leaves torch's own error.
-    """
-    if not torch.cuda.is_available():
-        return
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError as error:
-        if step in STEPS:
-            raise
-        raise BadArgument(f"{step.path}: the kernel has failed on the GPU: {error}") from error
 
 
 def in_turns(

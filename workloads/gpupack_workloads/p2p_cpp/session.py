@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every pair of this container's GPUs, both ways, or its one GPU with itself."""
 
-import contextlib
 import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
-from gpupack_workloads.cuda_api import Refused
 from gpupack_workloads.cuda_compiler import Compiler, arch_of, choose_compiler
-from gpupack_workloads.devices import Device, choose_device, memory_errors
-from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.devices import Device, choose_device, kernel_errors, memory_errors
 from gpupack_workloads.memory import GIB, require_memory
 from gpupack_workloads.p2p.topology import Topology, read_topology
 from gpupack_workloads.p2p_cpp import SOURCE, P2pCppOptions
@@ -50,7 +47,7 @@ def run(options: P2pCppOptions) -> Result:
         numbers = pairs(torch.cuda.device_count())
         require_room(numbers, largest, doing=doing)
         compiler = choose_compiler(options.compiler)
-        with faults(options.source):
+        with kernel_errors(options.source):
             rows = survey(numbers, compiler, largest, options)
     facts: Row = {
         "size_bytes": largest,
@@ -147,14 +144,3 @@ def facts_of(numbers: Numbers, topology: Topology, *, direct: bool) -> Row:
         )
         logger.warning("%s", row["left_out"])
     return row
-
-
-@contextlib.contextmanager
-def faults(source: Path | None) -> Iterator[None]:
-    """Say of a kernel of the user's that it has failed; one of ours leaves CUDA's own error."""
-    try:
-        yield
-    except (Refused, RuntimeError) as error:
-        if source is None or isinstance(error, torch.OutOfMemoryError):
-            raise
-        raise BadArgument(f"{source}: a kernel has failed on the GPU: {error}") from error
