@@ -16,7 +16,13 @@ if not torch.cuda.is_available():
 
 from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.rank import Rank, group
-from gpupack_workloads.errors import BadArgument, NoSuchDevice, OutOfMemory, WrongResult
+from gpupack_workloads.errors import (
+    BadArgument,
+    NoSuchDevice,
+    OutOfMemory,
+    WorkloadError,
+    WrongResult,
+)
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.gemm.launch import Arrivals, multiply_arriving
 from gpupack_workloads.kernels.peer import launch as peer
@@ -380,6 +386,22 @@ def test_nvshmem_that_fails_is_told_and_ends_nothing_else(gang):
     assert [rows for rows, _ in answers] == [[], []]
     assert answers[0] == answers[1]
     assert answers[0][1].startswith(("RuntimeError", "AssertionError"))
+
+
+def failing_alone():
+    """Ask for nothing but NVSHMEM, which is there and fails."""
+    nvshmem.missing = lambda rank: None
+    nvshmem.measure = lambda rank, sizes, seed: ([], "RuntimeError: no symmetric heap")
+    try:
+        measure(SymmetricMemoryOptions(parts=("nvshmem",)), "gloo")
+    except WorkloadError as error:
+        return error.exit_status, str(error)
+
+
+@no_gpu
+def test_nvshmem_that_is_there_and_fails_is_no_bad_argument(gang):
+    message = "--part nvshmem is all that was asked for, and RuntimeError: no symmetric heap"
+    assert gang(2, failing_alone) == [(1, message)] * 2
 
 
 def test_wrong_bytes_come_before_the_silence_of_who_waits_for_the_one_that_found_them():

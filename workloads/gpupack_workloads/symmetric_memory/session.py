@@ -12,7 +12,7 @@ from gpupack_workloads.distributed.launch import launch
 from gpupack_workloads.distributed.rank import Rank, group
 from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.distributed.together import all_or_none
-from gpupack_workloads.errors import BadArgument
+from gpupack_workloads.errors import BadArgument, WorkloadError
 from gpupack_workloads.reference.agreement import Agreement
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Gang
@@ -35,6 +35,7 @@ def start(options: SymmetricMemoryOptions, gang: Gang) -> Result:
         NoSuchDevice: there is one GPU, or they do not reach one another.
         OutOfMemory: the buffers do not fit.
         WrongResult: what arrived, or a product, is wrong.
+        WorkloadError: NVSHMEM alone was asked for, and has failed.
     """
     if gang.processes is None and gang.workers == 1 and not torch.cuda.is_available():
         gang = replace(gang, processes=SIMULATED_RANKS)
@@ -47,6 +48,8 @@ def measure(options: SymmetricMemoryOptions, backend: str) -> Result:
         # Sums of parts in 16 bits would be further off than one rounding.
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+        if set(options.parts) == {"nvshmem"}:
+            require_nvshmem(rank)
         host = host_of(rank)
         size = options.size or DEFAULT_BYTES[rank.device.torch.type]
         rows: list[Row] = []
@@ -60,9 +63,19 @@ def measure(options: SymmetricMemoryOptions, backend: str) -> Result:
             found, reason = nvshmem_rows(rank, size, options.seed)
             rows += found
         if not rows:
-            raise BadArgument(f"--part nvshmem is all that was asked for, and {reason}")
+            raise WorkloadError(f"--part nvshmem is all that was asked for, and {reason}")
         dist.barrier()
         return summarise(rows, rank, agreement=agreement, reason=reason)
+
+
+def require_nvshmem(rank: Rank) -> None:
+    """Make sure that NVSHMEM is there; all ranks must call this together.
+
+    Raises:
+        BadArgument: it is not.
+    """
+    if reason := nvshmem.agreed(nvshmem.missing(rank)):
+        raise BadArgument(f"--part nvshmem is all that was asked for, and {reason}")
 
 
 def one_sided_rows(host: Host, rank: Rank, size: int, seed: int) -> list[Row]:
