@@ -5,10 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
-from gpupack_workloads.signals import heeding_signals
+from gpupack_workloads import transformer
+from gpupack_workloads.errors import Interrupted
+from gpupack_workloads.settings import Gang
+from gpupack_workloads.signals import Told, heeding_signals
+from gpupack_workloads.transformer.options import TransformerOptions
 
 SIGNALS = pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
@@ -97,3 +102,13 @@ def test_signals_are_left_to_who_had_them():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_training_that_is_told_to_end_before_it_begins_can_go_on_as_well(monkeypatch):
+    def run(options, gang):
+        raise Told(signal.SIGTERM)
+
+    session = types.SimpleNamespace(run=run)
+    monkeypatch.setitem(sys.modules, "gpupack_workloads.transformer.session", session)
+    with pytest.raises(Interrupted, match="told to end by SIGTERM"):
+        transformer.run(TransformerOptions(), Gang())

@@ -19,8 +19,10 @@ import importlib
 import os
 from dataclasses import replace
 
+from gpupack_workloads.errors import Interrupted, told_to_end
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
+from gpupack_workloads.signals import Told
 from gpupack_workloads.transformer.options import TransformerOptions, attempt_of
 
 
@@ -33,6 +35,9 @@ def run(options: TransformerOptions, gang: Gang) -> Result:
     """
     options = replace(options, attempt=attempt_of(os.environ))
     # The command line imports the options from here, and torch must wait until they are judged.
-    session = importlib.import_module("gpupack_workloads.transformer.session")
-    result: Result = session.run(options, gang)
+    try:
+        session = importlib.import_module("gpupack_workloads.transformer.session")
+        result: Result = session.run(options, gang)
+    except Told as told:
+        raise Interrupted(f"{told_to_end(told.sigval)}, before anything had begun") from told
     return result
