@@ -10,6 +10,7 @@ import types
 import pytest
 from click.testing import CliRunner
 
+from gpupack_workloads import commands
 from gpupack_workloads.cli import main
 from gpupack_workloads.errors import (
     NoSuchDevice,
@@ -33,6 +34,7 @@ def invoke(monkeypatch, tmp_path):
                 raise answer
             return answer
 
+        commands.load(arguments[0])
         module = types.SimpleNamespace(run=run)
         monkeypatch.setitem(sys.modules, f"gpupack_workloads.{arguments[0]}", module)
         message = tmp_path / "message"
