@@ -274,6 +274,10 @@ class Foresight:
         made = {room.job.id for room in self._kept}
         old = [room for room in self._state.kept if room.job.id not in made | self._void]
         self._state.kept = [room for room in (*self._kept, *old) if room.job.id in heads]
+        for room in self._state.kept:
+            for job in room.future.all_taken():
+                if job in self._state.waiting and job not in heads | self._state.reserved.keys():
+                    room.future.give_back(job)
 
     def _rooms(self) -> list[KeptRoom]:
         """Of all heads, or of the first of them: the rest is put off."""
@@ -296,19 +300,12 @@ class Foresight:
         found = None if job.id in self._void else self._state.kept_for(job)
         if found is None or found.disruptions != self._state.disruptions:
             return None
-        if not self._rests_on_the_same(found):
+        if not all(found.stands_beside(other) for other in self._kept):
             return None
         if found.at == inf and not self._state.running.guessed:
             return found
         lasts = found.made + REVISED_AFTER
         return found if self._now < (lasts if found.at == inf else max(lasts, found.at)) else None
-
-    def _rests_on_the_same(self, found: KeptRoom) -> bool:
-        """Whether it is beside what is kept now for those before; who of them started is there."""
-        before = {room.job.id: room.placements or () for room in self._kept}
-        if any(found.beside.get(job) != places for job, places in before.items()):
-            return False
-        return not any(j in self._state.waiting for j in found.beside.keys() - before.keys())
 
     def _foreseen(self, job: Job) -> KeptRoom:
         """Beside what is kept for those before it."""
@@ -324,16 +321,15 @@ class Foresight:
         future = Future(cluster, self._ends(guests), gone=gone, taken=reserved)
         placements: Places | None
         guessed = future.guessed and self._state.books.rules.guess_delay < inf
-        beside = {other.job.id: other.placements or () for other in self._kept}
         for other in self._kept:
-            future.adopt(other.job, beside[other.job.id])
+            future.adopt(other.job, other.placements or ())
         placements = self._plan(cluster, job) if guests or extras else None
         at = self._now
         if placements is None:
             at, placements = earliest(future, job, self._plan)
         future.adopt(job, placements or ())
         disruptions = self._state.disruptions
-        return KeptRoom(job, at, future, placements, disruptions, self._now, guessed, beside)
+        return KeptRoom(job, at, future, placements, disruptions, self._now, guessed)
 
     def _guests_of(self, job: Job) -> list[Running]:
         """They can be stopped for it, so its room does not rest on when they end."""

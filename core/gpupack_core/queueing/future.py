@@ -177,6 +177,10 @@ class Future:
         """Where it is placed here; None: it is not."""
         return self._taken.get(job)
 
+    def all_taken(self) -> tuple[JobId, ...]:
+        """Those who are placed here."""
+        return tuple(self._taken)
+
     def give_back(self, job: JobId) -> None:
         """The reverse of take and adopt; of no effect for others."""
         for worker, placement in enumerate(self._taken.pop(job, ())):

@@ -11,8 +11,8 @@ first; what runs for ever never ends.
 Source: Lifka, «The ANL/IBM SP Scheduling System» (JSSPP '95).
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from math import inf
 
 from gpupack_core.cluster import Cluster
@@ -55,8 +55,6 @@ class KeptRoom:
     disruptions: int
     made: float
     guessed: bool = False
-    beside: Mapping[JobId, Places] = field(default_factory=dict)
-    """Whose places are kept beside: of those who were before the job."""
 
     def copy(self) -> "KeptRoom":
         """The same; who is placed in its cluster is not placed in this one's."""
@@ -72,6 +70,14 @@ class KeptRoom:
         for running in stopped:
             self.future.leaves(running)
         return self.future.take(job, placements)
+
+    def stands_beside(self, other: "KeptRoom") -> bool:
+        """Foresee that the other's places are kept, too; False: it is to be foreseen anew."""
+        places = other.placements or ()
+        if self.future.taken(other.job.id) == places:
+            return True
+        self.future.give_back(other.job.id)
+        return self.future.take(other.job, places)
 
     def starts(self, running: Running, *, guest: bool) -> bool:
         """Foresee that it runs; False: it takes places that are kept here.

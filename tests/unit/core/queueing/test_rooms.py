@@ -151,7 +151,7 @@ def foreseen_free(world, room):
     assert room.future.take(probe, tuple(Placement(name, ()) for name in nodes))
     rows = room.future.cluster.rows(nodes)
     found = (room.future.cluster.arrays.free_gpu_milli[rows] // 1000).tolist()
-    waits = [places for job, places in room.beside.items() if job in world.queue.state.waiting]
+    waits = [room.future.taken(head) or () for head in world.queue.state.heads]
     runs = [each.placements for each in world.queue.state.running if each.until > room.at]
     held = {
         g.uuid for places in (room.placements, *waits, *runs) for p in places for g in p.devices
