@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 
 def environment(**more):
@@ -32,3 +33,13 @@ def is_alive(pid):
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def ends(pid, seconds=10.0):
+    """Whether it runs no longer, or not after so long: a signal takes a moment to be heard."""
+    until = time.monotonic() + seconds
+    while is_alive(pid):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True

@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from processes import environment, is_alive
+from processes import ends, environment, is_alive
 
 from gpupack_cli import errors, port_forward
 from gpupack_cli.session import Session
@@ -36,7 +36,7 @@ async def test_a_port_is_forwarded_for_as_long_as_it_is_needed(session, tmp_path
         assert port == 40001
         pid, *arguments = (tmp_path / "found").read_text().split()
         assert is_alive(pid)
-    assert not is_alive(pid)
+    assert ends(pid)
     assert arguments == ["--context=c1", "--namespace=ns", "port-forward", "service/s", ":443"]
 
 
@@ -52,7 +52,7 @@ async def test_it_is_ended_when_what_needed_it_fails(session, tmp_path):
     with pytest.raises(RuntimeError):
         async with port_forward.port_forward(session(FORWARDS), "s", "ns"):
             raise RuntimeError
-    assert not is_alive((tmp_path / "found").read_text().split()[0])
+    assert ends((tmp_path / "found").read_text().split()[0])
 
 
 @pytest.mark.parametrize(
