@@ -291,9 +291,11 @@ class Cycle:
         """Nobody of its tenant is let in for now; others take nothing of theirs meanwhile."""
         entry = turn.entry
         turn.entries = []
+        if not self._within.may_pay(self._sheet.cluster, entry.job):
+            self._used_up.add(entry.job.tenant)
+            return
         self._block(entry.job.tenant)
-        if entry.job.id in self._state.heads:
-            self._foresight.lacks_room(entry)
+        self._foresight.passes_over(entry)
 
     def _try(self, entry: Entry) -> Outcome:
         job, waiting = entry.job, self._state.waiting

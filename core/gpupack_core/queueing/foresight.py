@@ -49,6 +49,8 @@ class Foresight:
         """The sheet with the places of these taken."""
         self._let: list[tuple[KeptRoom, JobId]] = []
         """Who is placed where in this cycle: until its start is told, it does not run."""
+        self._passed_over: set[JobId] = set()
+        """Of the heads those who may fit now."""
         self.has_foreseen = False
         """Whether room was worked out in this cycle."""
         self.look_at = inf
@@ -68,6 +70,12 @@ class Foresight:
         elif entry.job.id in self._promised or self._is_free_for(entry.job):
             self._promised.pop(entry.job.id, None)
             self._heads.append(entry)
+
+    def passes_over(self, entry: Entry) -> None:
+        """It is not let in for now, though it may fit; what room is kept for it stays so."""
+        if entry.job.id in self._state.heads:
+            self._passed_over.add(entry.job.id)
+            self.lacks_room(entry)
 
     def _is_free_for(self, job: Job) -> bool:
         """Whether room can be kept for one more.
@@ -260,6 +268,9 @@ class Foresight:
         """
         for room, job_id in self._let:
             room.future.give_back(job_id)
+        for room in self._kept:
+            for running in self._starting:
+                room.future.leaves(running)
         for running in self._starting:
             self._state.guests.leave(running.job.id)
         for guest, heads in self._guests.items():
@@ -274,10 +285,6 @@ class Foresight:
         made = {room.job.id for room in self._kept}
         old = [room for room in self._state.kept if room.job.id not in made | self._void]
         self._state.kept = [room for room in (*self._kept, *old) if room.job.id in heads]
-        for room in self._state.kept:
-            for job in room.future.all_taken():
-                if job in self._state.waiting and job not in heads | self._state.reserved.keys():
-                    room.future.give_back(job)
 
     def _rooms(self) -> list[KeptRoom]:
         """Of all heads, or of the first of them: the rest is put off."""
@@ -300,12 +307,21 @@ class Foresight:
         found = None if job.id in self._void else self._state.kept_for(job)
         if found is None or found.disruptions != self._state.disruptions:
             return None
+        self._leave_out_those_behind(found)
         if not all(found.stands_beside(other) for other in self._kept):
             return None
-        if found.at == inf and not self._state.running.guessed:
+        if found.at == inf and found.placements is not None and not self._state.running.guessed:
             return found
         lasts = found.made + REVISED_AFTER
         return found if self._now < (lasts if found.at == inf else max(lasts, found.at)) else None
+
+    def _leave_out_those_behind(self, found: KeptRoom) -> None:
+        """Who was before it when it was foreseen, and waits still, may be behind it by now."""
+        before = {room.job.id for room in self._kept} | {job_id for _, job_id in self._let}
+        for other in found.future.all_taken():
+            behind = other not in before and other != found.job.id
+            if behind and other in self._state.waiting and other not in self._state.reserved:
+                found.future.give_back(other)
 
     def _foreseen(self, job: Job) -> KeptRoom:
         """Beside what is kept for those before it."""
@@ -317,13 +333,19 @@ class Foresight:
             for placement in one.placements:
                 cluster.suppose_free(placement)
         gone = [one.job.id for one in (*guests, *extras)]
-        reserved = {each.job.id: each.placements for each in self._state.reserved.values()}
+        starting = {one.job.id for one in self._starting}
+        reserved = {
+            job_id: each.placements
+            for job_id, each in self._state.reserved.items()
+            if job_id not in starting
+        }
         future = Future(cluster, self._ends(guests), gone=gone, taken=reserved)
         placements: Places | None
         guessed = future.guessed and self._state.books.rules.guess_delay < inf
         for other in self._kept:
             future.adopt(other.job, other.placements or ())
-        placements = self._plan(cluster, job) if guests or extras else None
+        may_fit = guests or extras or job.id in self._passed_over
+        placements = self._plan(cluster, job) if may_fit else None
         at = self._now
         if placements is None:
             at, placements = earliest(future, job, self._plan)

@@ -68,7 +68,7 @@ class Mover:
     def heed(self) -> None:
         """Room is kept for those who were first in the last cycle."""
         for head in map(self._state.waiting.get, self._state.heads):
-            if head is not None:
+            if head is not None and head.job.id not in self._state.reserved:
                 self._foresight.lacks_room(head)
 
     def seek(self, running: Running) -> Moved | None:

@@ -8,9 +8,9 @@
     end, freed, changed, configure, drain ───┘
 
 A cycle decides and changes nothing. Its owner writes each decision down, acts, says here what
-became of it (`start`, `reserve`, `keep`, `consolidate`, `release`; of nothing: `failed`), and asks
-again until nothing is decided and `look_at` is in the future. Where nothing was said since, a cycle
-costs next to nothing.
+became of it (`start`, `reserve`, `keep`, `consolidate`, `release`; of nothing: `failed`, and of all
+that others end or move for: `not_carried_out`), and asks again until nothing is decided and
+`look_at` is in the future. Where nothing was said since, a cycle costs next to nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -111,8 +111,7 @@ class Queue:
         state.waiting.remove(job)
         state.guests.leave(job)
         state.guests.forget(job)
-        for room in state.kept:
-            room.future.give_back(job)
+        state.withdraws(job)
         self.release(job, cluster)
 
     def start(
@@ -302,6 +301,10 @@ class Queue:
         self._state.guests.leave(admit.job)
         self._state.give_back(cluster, admit.placements)
         self._dirty()
+
+    def not_carried_out(self) -> None:
+        """Nobody ends or moves as the last cycle decided: what was foreseen beside that is void."""
+        self._void()
 
     def freed(self, row: int) -> None:
         """Something on the node in this row of the cluster can be had again."""

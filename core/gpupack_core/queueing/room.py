@@ -69,6 +69,7 @@ class KeptRoom:
             return False
         for running in stopped:
             self.future.leaves(running)
+        self.future.give_back(job.id)
         return self.future.take(job, placements)
 
     def stands_beside(self, other: "KeptRoom") -> bool:

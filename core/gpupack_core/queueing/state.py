@@ -54,7 +54,7 @@ class State:
     disruptions: int = 0
     """How often something broke, was repaired or was configured: what was foreseen is void."""
     runs: int = 0
-    """How often a job began to run, or ended."""
+    """How often a job began to run, ended or was withdrawn."""
 
     def copy(self) -> "State":
         """The same, independent of this one."""
@@ -114,18 +114,29 @@ class State:
         """It runs from now on; rooms of which it takes are foreseen anew."""
         self.runs += 1
         self.running.add(running)
-        self.kept = [
-            room
-            for room in self.kept
-            if room.job.id != running.job.id
-            and room.starts(running, guest=running.job.id in self.guests.of(room.job.id))
-        ]
+        job = running.job.id
+        taken = {
+            room.job.id
+            for room in self._standing()
+            if not room.starts(running, guest=job in self.guests.of(room.job.id))
+        }
+        self.kept = [room for room in self.kept if room.job.id not in taken | {job}]
 
     def leaves(self, running: Running) -> None:
         """It runs no longer."""
         self.runs += 1
-        for room in self.kept:
+        for room in self._standing():
             room.future.leaves(running)
+
+    def withdraws(self, job: JobId) -> None:
+        """It waits no longer."""
+        self.runs += 1
+        for room in self._standing():
+            room.future.give_back(job)
+
+    def _standing(self) -> list[KeptRoom]:
+        """Rooms that are not void: of those that are, nodes may be others by now."""
+        return [room for room in self.kept if room.disruptions == self.disruptions]
 
     def kept_for(self, job: Job) -> KeptRoom | None:
         """The room that is kept for a job that waits."""

@@ -44,7 +44,7 @@ class Visit:
         if found is None or not self._may_hold(job, found[1]):
             return None
         for head in map(self._state.waiting.get, self._state.heads):
-            if head is not None:
+            if head is not None and head.job.id not in self._state.reserved:
                 self._foresight.lacks_room(head)
         try:
             if self._foresight.lets(job, found[0]):

@@ -276,6 +276,8 @@ class Admissions:
         held_back = [each for each in found.admitted if not self._admit(each, asking)]
         for admit in held_back:
             self._queue.failed(admit, self._ledger.cluster)
+        if held_back and (found.preemptions or found.moves or found.consolidations):
+            self._queue.not_carried_out()
         for preempt in () if held_back else found.preemptions:
             self._preempting.decided(preempt, self._queue, self.now(), asking=asking)
         for move in () if held_back else found.moves:

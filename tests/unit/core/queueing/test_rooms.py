@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from queue_world import World, cohort, limit, quota, with_rules
 
-from gpupack_core import Gang, Placement, Request
+from gpupack_core import Gang, NodeName, Placement, Request
 from gpupack_core.queueing import NEVER, Fifo, Job, JobId, Question, Tenant
 
 EASY = with_rules(preemption=NEVER, by_share=False, keep_room_after=0, foreseen=100)
@@ -144,6 +144,99 @@ def test_who_begins_without_a_cycle_is_taken_out_of_rooms():
     assert not world.queue.state.kept
 
 
+def test_a_node_that_is_added_harms_no_room():
+    world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=10_000.0)
+    world.submit("big", 2).submit("asks", duration=100_000.0).decide(at=1)
+    assert kept(world) == {"big": ["n1/0", "n1/1"]}
+    world.queue.withdraw(JobId("asks"), world.cluster)
+    world.cluster.set_node(node("n2", 2))
+    world.queue.changed(NodeName("n2"), world.cluster)
+    world.submit("urgent", 2, priority=5).decide(at=2)
+    assert world.where == {"long": "n1/0", "urgent": "n2/0 n2/1"}
+
+
+def test_who_was_moved_and_ends_leaves_its_room_once():
+    world = World(node("n1", 4), node("n2", 1), rules=EASY)
+    world.runs("moved", "n1/0", duration=100.0, movable=True).runs("long", "n1/1", duration=1000.0)
+    world.submit("gang", 4, duration=10.0)
+    world.queue.keep(world.jobs["moved"], world.running["moved"], world.cluster, 0.0)
+    world.end("moved").queue.submit(world.jobs["moved"], 0.0)
+    world.submit("small", duration=3000.0).decide(at=1)
+    world.submit("late", duration=9000.0).decide(at=2)
+    world.now = 101.0
+    world.end("moved").decide(at=101)
+    world.now = 1000.0
+    assert "gang" in world.end("long").decide(at=1000).where
+
+
+def test_who_fits_beside_nobody_before_it_has_room_once_they_have_run():
+    world = World(node("n1", 4), node("n2", 1), rules=EASY)
+    world.runs("long", "n1/0 n1/1", duration=100.0).runs("other", "n2/0", duration=50.0)
+    world.submit("first", 3, duration=100.0).submit("all", 4, duration=100.0)
+    world.submit("asks", tenant="x", duration=40.0).decide(at=1)
+    for number, now in enumerate(range(10, 1000, 20)):
+        world.now = float(now)
+        for each in [e for e in world.queue.state.running if e.until <= now]:
+            world.end(str(each.job.id))
+        world.submit(f"small{number}", tenant="x", duration=300.0).decide(at=now)
+    assert "all starts" in world.log
+
+
+def test_who_was_let_in_before_room_was_foreseen_and_is_not_carried_out_is_in_nobodys_way():
+    world = World(node("n1", 3), node("n2", 2), node("n3", 1), rules=EASY)
+    world.runs("long", "n1/0 n1/1", duration=10_000.0)
+    world.submit("first", 2, duration=1e6).submit("gang", 3).submit("small", duration=5.0)
+    for admit in world.queue.cycle(world.cluster, 1.0, world.plan).admitted:
+        world.queue.failed(admit, world.cluster)
+        world.queue.withdraw(admit.job, world.cluster)
+    world.submit("other", 2, duration=1e6, request=Request(gpus=2, cpu=2)).decide(at=2)
+    assert world.where.get("other") == "n2/0 n2/1"
+
+
+def test_room_outlives_the_start_of_those_who_were_let_in_before_it_was_foreseen():
+    world = World(node("n1", 3), node("n2", 2), node("n3", 1), rules=EASY)
+    world.runs("long", "n1/0 n1/1", duration=10_000.0)
+    world.submit("first", 2, duration=1e6).submit("gang", 3).submit("small", duration=5.0)
+    world.decide(at=1)
+    assert kept(world) == {"gang": ["n1/0", "n1/1", "n1/2"]}
+
+
+def test_who_no_longer_goes_before_is_in_nobodys_way():
+    """`first` was before `second`, and its namespace has used up its quota since."""
+    quotas = [quota("a", limit(3, borrowing=0)), quota("b", 20)]
+    nodes = (node("n1", 2), node("n2", 4), *(node(f"n{i}", 1) for i in (3, 4, 5)))
+    world = World(*nodes, quotas=quotas, rules=EASY)
+    world.runs("l1", "n1/0 n1/1", "b", duration=1000.0)
+    world.runs("l2", "n2/0 n2/1 n2/2 n2/3", "b", duration=2000.0)
+    world.runs("x", "n3/0", "b", duration=5e4).runs("y", "n4/0", "b", duration=5e4)
+    world.submit("first", 2, "a").submit("second", 4, "b")
+    world.submit("asks", tenant="b", duration=1e5).decide(at=1)
+    assert list(kept(world)) == ["first", "second"]
+    world.end("x").end("l1").end("y")
+    world.runs("a0", "n3/0", "a", duration=1e5).runs("a1", "n4/0", "a", duration=1e5)
+    world.submit("third", 2, "b", duration=1e5, request=Request(gpus=2, cpu=1)).decide(at=3)
+    assert world.where.get("third") == "n1/0 n1/1"
+
+
+def test_who_is_passed_over_and_could_not_pay_holds_up_nobody():
+    world = World(
+        node("n1", 2),
+        cohorts=[cohort("all", fifo=Fifo.STRICT)],
+        quotas=[quota("a", limit(0, borrowing=0), cohort="all"), quota("b", 2, cohort="all")],
+        rules=with_rules(preemption=NEVER, by_share=False),
+    )
+    world.submit("poor", tenant="a").submit("next", tenant="b")
+    (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan, but={"a"}).admitted
+    assert admit.job == "next"
+
+
+def test_of_who_is_passed_over_though_it_fits_nobody_takes_the_places():
+    world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=100.0)
+    world.submit("gang", 2, "a").submit("small", 1, "b", duration=1e5).decide(at=1)
+    world.end("long").queue.changed(NodeName("n1"), world.cluster)
+    assert not world.queue.cycle(world.cluster, 50.0, world.plan, but={"a"}).admitted
+
+
 def foreseen_free(world, room):
     """GPUs by node when the room is needed, by the room and by the definition."""
     nodes = [each.name for each in world.cluster.nodes()]
@@ -151,7 +244,7 @@ def foreseen_free(world, room):
     assert room.future.take(probe, tuple(Placement(name, ()) for name in nodes))
     rows = room.future.cluster.rows(nodes)
     found = (room.future.cluster.arrays.free_gpu_milli[rows] // 1000).tolist()
-    waits = [room.future.taken(head) or () for head in world.queue.state.heads]
+    waits = [room.future.taken(entry.job.id) or () for entry in world.queue.state.waiting]
     runs = [each.placements for each in world.queue.state.running if each.until > room.at]
     held = {
         g.uuid for places in (room.placements, *waits, *runs) for p in places for g in p.devices
