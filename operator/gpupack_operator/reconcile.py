@@ -5,6 +5,7 @@ import asyncio
 import dataclasses
 import datetime as dt
 import logging
+from typing import Final
 
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
@@ -46,6 +47,9 @@ from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities, Priority
 
 log = logging.getLogger(__name__)
+
+TOO_LARGE: Final = "too large"
+"""Said by etcd (500) and the API server (413) of an object that is, and of nothing else."""
 
 MAX_RETRY_SECONDS = 15.0
 """The longest time between two passes of which the first has failed."""
@@ -265,8 +269,9 @@ class Reconciler:
         """An attempt holds its GPUs until its end is written, whatever its workers' results are."""
         try:
             return await self._actor.write_status(job, status)
-        except errors.Invalid as error:
-            if status.results == job.status.results:
+        except errors.Refused as error:
+            refused = isinstance(error, errors.Invalid) or TOO_LARGE in error.said
+            if not refused or status.results == job.status.results:
                 raise
             bare = results.refused(status, error, self._writer(job))
             return await self._actor.write_status(job, bare)

@@ -5,6 +5,7 @@ A container's first process, which no signal ends by default, would not hear the
 """
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -48,9 +49,14 @@ def heeding_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let signals end the process at once, even in a library's call that does not return."""
+    """Let signals end the process at once, even in a library's call that does not return.
+
+    A container's first process is ended by none of itself: it hears them as elsewhere.
+    """
     with _as_before():
-        if threading.current_thread() is threading.main_thread():
+        if os.getpid() == 1:
+            heed_signals()
+        elif threading.current_thread() is threading.main_thread():
             for number in TO_END:
                 signal.signal(number, signal.SIG_DFL)
         yield

@@ -16,8 +16,8 @@ MOST_SHARES: Final = 20
 
 MOST_SIMULATED: Final = 128
 UNKNOWN_MEMORY_GB: Final = 16.0
-_SIMULATED = re.compile(r"(\d+)\s*x\s*([A-Za-z][\w ./-]*)")
-"""Of one model: what separates several is in no model's name."""
+_SIMULATED = re.compile(r"(\d+)\s*x\s*(?!.*\W\d+\s*x\s*[A-Za-z])([A-Za-z][\w ./-]*)")
+"""Of one model: no further number and model is within its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def written(status: GpuJobStatus, found: Readings, write: Writer) -> GpuJobStatu
     return write.set(status, Type.RESULTS_VALID, "True", JobReason.RESULTS_READ, message)
 
 
-def refused(status: GpuJobStatus, error: errors.Invalid, write: Writer) -> GpuJobStatus:
+def refused(status: GpuJobStatus, error: errors.Refused, write: Writer) -> GpuJobStatus:
     """Without results that the API server does not take."""
     status = structs.replace(status, results=(), headline="")
     message = f"the API server takes no such results: {error.said}"

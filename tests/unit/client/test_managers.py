@@ -130,7 +130,18 @@ def test_a_machine_without_gpus_says_so_and_how_to_try(folder, monkeypatch, tmp_
 
 
 @pytest.mark.parametrize(
-    "text", ["8", "H100", "0xH100", "129xH100", "8x", "8xH100,2xA100", "8xH100 + 2xA100"]
+    "text",
+    [
+        "8",
+        "H100",
+        "0xH100",
+        "129xH100",
+        "8x",
+        "8xH100,2xA100",
+        "8xH100 + 2xA100",
+        "8xH100 2xA100",
+        "8xH100/2 x A100",
+    ],
 )
 def test_simulated_gpus_are_a_number_and_a_model(text, folder):
     environ = {"GPUPACK_SIMULATED_GPUS": text}

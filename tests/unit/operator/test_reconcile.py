@@ -193,23 +193,28 @@ async def test_a_second_pass_changes_nothing(scene):
     assert scene.plans.asked == 1
 
 
-def refusing_results(server):
+REFUSED = (400, "BadRequest", "results[0].metrics.x: no number")
+TOO_LARGE = (500, "InternalError", "etcdserver: request is too large")
+
+
+def refusing_results(server, answer=REFUSED):
     """An API server that takes no status with results."""
     put = server._put
 
     def judged(path, body):
         if body["status"].get("results"):
-            return refusal(400, "BadRequest", "results[0].metrics.x: no number")
+            return refusal(*answer)
         return put(path, body)
 
     server._put = judged
 
 
+@pytest.mark.parametrize("answer", [REFUSED, TOO_LARGE])
 async def test_an_attempt_ends_although_the_api_server_takes_no_results_of_its_workers(
-    scene, build
+    scene, build, answer
 ):
     await scene.reconcile()
-    refusing_results(scene.server)
+    refusing_results(scene.server, answer)
     message = '{"schema": "gpupack.dev/result/v1", "headline": "1 img/s", "metrics": {"x": 1}}'
     pod = build.pod(phase="Succeeded", exit_code=0, message=message)
     scene.cache.jobs = {build.UID: [build.job(conditions=[("Complete", 9)])]}
@@ -218,7 +223,20 @@ async def test_an_attempt_ends_although_the_api_server_takes_no_results_of_its_w
     assert (scene.status["phase"], scene.status.get("results")) == ("Succeeded", None)
     valid = next(each for each in scene.status["conditions"] if each["type"] == "ResultsValid")
     assert (valid["status"], valid["reason"]) == ("False", "ResultUnreadable")
-    assert valid["message"].endswith("results[0].metrics.x: no number")
+    assert valid["message"].endswith(answer[2])
+
+
+async def test_results_are_kept_for_the_next_pass_where_the_api_server_fails_otherwise(
+    scene, build
+):
+    await scene.reconcile()
+    refusing_results(scene.server, (500, "InternalError", "etcdserver: request timed out"))
+    message = '{"schema": "gpupack.dev/result/v1", "headline": "1 img/s", "metrics": {"x": 1}}'
+    scene.cache.jobs = {build.UID: [build.job(conditions=[("Complete", 9)])]}
+    scene.cache.pods = {build.UID: [build.pod(phase="Succeeded", exit_code=0, message=message)]}
+    with pytest.raises(Refused, match="timed out"):
+        await scene.reconcile()
+    assert scene.status["phase"] != "Succeeded"
 
 
 async def test_an_operator_that_died_between_status_and_job_creates_the_job(scene):

@@ -127,6 +127,12 @@ def loss(error: BaseException, environ: Mapping[str, str]) -> WorkloadError | No
     return PeersMissing(f"another process of the gang is gone: {_in_a_line(error)}")
 
 
+def wait_beside(lost: WorkloadError, environ: Mapping[str, str]) -> None:
+    """Let this worker's launcher see first which process of its own was killed, if one was."""
+    if isinstance(lost, PeersMissing) and int(environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+        time.sleep(BESIDE_SECONDS)
+
+
 def serves_a_store(environ: Mapping[str, str]) -> bool:
     """Return whether other workers lose a store when this worker ends."""
     return SERVES_RENDEZVOUS in environ or environ.get("GROUP_RANK") == "0"

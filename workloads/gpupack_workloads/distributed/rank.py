@@ -100,7 +100,7 @@ def group(backend: str, *, require_gpu: bool) -> Iterator[Rank]:
 
     Raises:
         NoSuchDevice: this process has no GPU and needs one.
-        PeersMissing: a process of the gang was killed in the midst of a collective.
+        PeersMissing: a process of the gang was killed in the midst of a collective of gloo's.
         WorkloadError: one has failed; of its kind.
     """
     local_index = int(os.environ["LOCAL_RANK"])
@@ -127,6 +127,7 @@ def group(backend: str, *, require_gpu: bool) -> Iterator[Rank]:
         lost = peers.loss(error, os.environ)
         peers.tell(lost or error, rank=rank.index, environ=os.environ)
         if lost is not None:
+            peers.wait_beside(lost, os.environ)
             raise lost from error
         raise
     dist.destroy_process_group()
