@@ -2,8 +2,8 @@
 """Did alerts fire for what was broken, and for nothing else? Pure.
 
 a break      [began, ended]; each of its `expected` must fire in [began, ended]
-an alert     fires in [first, last]; it is right where one of its moments is in a break that
-             expects or allows it, or within `fades_seconds` after that
+an alert     fires in [first, last]; it is right where each of its moments is in a break that
+             expects or allows it, or within `fades_seconds` after one
 """
 
 import dataclasses
@@ -21,13 +21,15 @@ class Broken:
     allowed: frozenset[str] = frozenset()
     fades_seconds: float = 0.0
 
-    def explains(self, alert: "Fired") -> bool:
-        """Whether the alert is of this break."""
-        return (
-            alert.name in self.expected | self.allowed
-            and self.began <= alert.first <= self.ended + self.fades_seconds
-            and alert.last <= self.ended + self.fades_seconds
-        )
+    @property
+    def fades(self) -> float:
+        """Until when its alerts may fire."""
+        return self.ended + self.fades_seconds
+
+    def names(self, alert: "Fired") -> bool:
+        """Whether the alert may be of this break, or of this one as well."""
+        named = alert.name in self.expected | self.allowed
+        return named and alert.first <= self.fades and self.began <= alert.last
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +67,15 @@ def judge(broken: Sequence[Broken], fired: Iterable[Fired]) -> Verdict:
     noise = [
         f"{alert.name}{{{alert.labels}}} at {alert.first:.0f} to {alert.last:.0f}"
         for alert in alerts
-        if not any(each.explains(alert) for each in broken)
+        if not explained(alert, broken)
     ]
     return Verdict(tuple(silent), tuple(noise))
+
+
+def explained(alert: Fired, broken: Iterable[Broken]) -> bool:
+    """Whether it is of breaks of which each came before the alert of the last could fade."""
+    until = alert.first
+    for each in sorted(filter(lambda each: each.names(alert), broken), key=lambda each: each.began):
+        if each.began <= until <= each.fades:
+            until = each.fades
+    return alert.first < until and alert.last <= until

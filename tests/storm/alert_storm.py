@@ -244,7 +244,7 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.seconds:.0f} s, {len(self.broken)} breaks, {len(self.fired)} alerts"]
         for each in self.broken:
-            names = {a.name for a in self.fired if each.explains(a)}
+            names = {alert.name for alert in self.fired if each.names(alert)}
             lines.append(
                 f"  {each.name} ({each.ended - each.began:.0f} s): {', '.join(sorted(names))}"
             )

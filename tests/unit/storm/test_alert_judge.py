@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The judge of alerts finds what is missing and what is noise."""
 
+import dataclasses
+
 import pytest
 import yaml
 from alert_judge import Broken, Fired, Verdict, judge
@@ -37,6 +39,13 @@ def test_what_does_not_fire_in_time_is_missing():
 def test_another_alert_one_before_one_after_and_one_that_stays_are_noise(alert):
     (found,) = judge([GPU], [fired("GpuFailed", 120, 130), alert]).noise
     assert found.startswith(alert.name)
+
+
+def test_an_alert_that_fires_on_for_one_break_after_the_other_is_right():
+    again = dataclasses.replace(GPU, began=180, ended=240)
+    assert judge([GPU, again], [fired("GpuFailed", 120, 265)]).noise == ()
+    later = dataclasses.replace(GPU, began=200, ended=260)
+    assert len(judge([GPU, later], [fired("GpuFailed", 120, 265)]).noise) == 1
 
 
 def test_faster_rules_wait_less_and_ask_the_same(tmp_path):
