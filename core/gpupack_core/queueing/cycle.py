@@ -189,7 +189,7 @@ class Cycle:
             self._count(tenant, moved.charge, 1)
             self._sheet.book(running.job, moved.decision.placements)
             self._moves.append(moved.decision)
-            self._foresight.reserves()
+            self._foresight.moves()
             self._mover.moves()
         self._mover.remember()
 
@@ -384,7 +384,7 @@ class Cycle:
             self._count(running.job.tenant, charge, 1)
             self._sheet.book(running.job, move.placements)
         self._consolidations.append(found.decision)
-        self._foresight.reserves()
+        self._foresight.moves()
 
     def _stop_for(self, entry: Entry, preemption: Preemption) -> None:
         for running in preemption.stopped:
@@ -392,7 +392,8 @@ class Cycle:
         self._count(entry.job.tenant, preemption.charge, 1)
         self._sheet.book(entry.job, preemption.decision.placements)
         self._preemptions.append(preemption.decision)
-        self._foresight.reserves()
+        places = preemption.decision.placements
+        self._foresight.stops(entry.job, places, preemption.stopped)
 
     def _admit(self, job: Job, places: Places, charge: Charge) -> None:
         self._sheet.book(job, places)

@@ -41,6 +41,10 @@ class Foresight:
         self._promised = self._still_waiting()
         """For whom room was kept before, and who has not been looked at yet."""
         self._starting: list[Running] = []
+        self._stops: list[tuple[Job, Places, Sequence[Running]]] = []
+        """For whom who is stopped in this cycle, and where it goes then."""
+        self._moves = False
+        """Whether anybody is moved in this cycle: what is known counts with his place of before."""
         self._guests: dict[JobId, set[JobId]] = {}
         """Who goes past whom on a guess in this cycle."""
         self._ending: tuple[int, Ends] | None = None
@@ -92,8 +96,14 @@ class Foresight:
         if self._beside is not None:
             adopt(self._beside[1], running.job, running.placements)
 
-    def reserves(self) -> None:
-        """Others are stopped for somebody in this cycle."""
+    def stops(self, job: Job, places: Places, stopped: Sequence[Running]) -> None:
+        """These are stopped for the job in this cycle."""
+        self._stops.append((job, places, stopped))
+        self._beside = None
+
+    def moves(self) -> None:
+        """Somebody is moved in this cycle."""
+        self._moves = True
         self._beside = None
 
     def stop(self) -> None:
@@ -305,15 +315,34 @@ class Foresight:
 
     def _known(self, job: Job) -> KeptRoom | None:
         found = None if job.id in self._void else self._state.kept_for(job)
-        if found is None or found.disruptions != self._state.disruptions:
+        if found is None or found.disruptions != self._state.disruptions or self._moves:
             return None
-        self._leave_out_those_behind(found)
-        if not all(found.stands_beside(other) for other in self._kept):
+        if not self._is_as_decided(found) or self._fits_now(found):
+            self._void.add(job.id)
             return None
         if found.at == inf and found.placements is not None and not self._state.running.guessed:
             return found
         lasts = found.made + REVISED_AFTER
         return found if self._now < (lasts if found.at == inf else max(lasts, found.at)) else None
+
+    def _is_as_decided(self, found: KeptRoom) -> bool:
+        """Whether it goes with this cycle's decisions, and with what is kept for those before."""
+        self._leave_out_those_behind(found)
+        return (
+            all(found.starts(one, guest=self._is_guest(one, found.job)) for one in self._starting)
+            and all(found.exchange(*each) for each in self._stops)
+            and all(found.stands_beside(other) for other in self._kept)
+        )
+
+    def _is_guest(self, running: Running, head: Job) -> bool:
+        guest = running.job.id
+        return guest in self._state.guests.of(head.id) or head.id in self._guests.get(guest, ())
+
+    def _fits_now(self, found: KeptRoom) -> bool:
+        """Of one who is passed over: sooner than was foreseen."""
+        if found.job.id not in self._passed_over or found.at <= self._now:
+            return False
+        return self._plan(self._sheet.cluster, found.job) is not None
 
     def _leave_out_those_behind(self, found: KeptRoom) -> None:
         """Who was before it when it was foreseen, and waits still, may be behind it by now."""
@@ -328,7 +357,7 @@ class Foresight:
         self.has_foreseen = True
         cluster = self._sheet.cluster.overlay()
         guests = self._guests_of(job)
-        extras = self._extras()
+        extras = [one for one in self._extras() if one not in guests]
         for one in (*guests, *extras):
             for placement in one.placements:
                 cluster.suppose_free(placement)

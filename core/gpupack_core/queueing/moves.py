@@ -91,7 +91,7 @@ class Mover:
 
     def moves(self) -> None:
         """Somebody is moved in this cycle: less is free."""
-        self._foresight.reserves()
+        self._foresight.moves()
 
     def remember(self) -> None:
         """What was foreseen for those who were first, for those who come after."""

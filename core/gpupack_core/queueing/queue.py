@@ -227,12 +227,7 @@ class Queue:
         for running in alive:
             state.books.usage.add(running.job.tenant, running.charge, sign=-1)
         state.books.usage.add(entry.job.tenant, charge)
-        places = decision.placements
-        state.kept = [
-            room
-            for room in state.kept
-            if room.job.id != decision.job and room.exchange(entry.job, places, alive)
-        ]
+        state.exchanges(entry.job, decision.placements, alive)
         self._dirty()
 
     def keep(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that a queue knows between two cycles."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpupack_core.cluster import Cluster
@@ -121,6 +121,13 @@ class State:
             if not room.starts(running, guest=job in self.guests.of(room.job.id))
         }
         self.kept = [room for room in self.kept if room.job.id not in taken | {job}]
+
+    def exchanges(self, job: Job, places: Places, stopped: Sequence[Running]) -> None:
+        """These are stopped for it; rooms of which it takes are foreseen anew."""
+        taken = {
+            room.job.id for room in self._standing() if not room.exchange(job, places, stopped)
+        }
+        self.kept = [room for room in self.kept if room.job.id not in taken | {job.id}]
 
     def leaves(self, running: Running) -> None:
         """It runs no longer."""

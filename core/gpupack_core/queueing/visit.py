@@ -66,4 +66,11 @@ class Visit:
         scope = books.strict_scope(job.tenant)
         if scope is None:
             return False
-        return any(books.strict_scope(lane.tenant) == scope for lane in self._state.waiting.lanes())
+        return any(
+            books.strict_scope(lane.tenant) == scope
+            and (
+                lane.tenant == job.tenant
+                or self._within.may_pay(self._sheet.cluster, lane.head.job)
+            )
+            for lane in self._state.waiting.lanes()
+        )

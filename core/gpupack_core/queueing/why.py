@@ -117,6 +117,8 @@ class Why:
             if self._books.strict_scope(lane.tenant) == scope
             and (lane.tenant == entry.job.tenant or self._within.may_pay(cluster, lane.head.job))
         ]
+        if not heads:
+            return None
         first = min(heads, key=self._order.of)
         if first.job.id == entry.job.id or self._order.of(entry) < self._order.of(first):
             return None

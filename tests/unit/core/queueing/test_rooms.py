@@ -3,14 +3,16 @@
 
 from math import inf
 
+import pytest
 from core_builders import node
 from hypothesis import given
 from hypothesis import strategies as st
 from queue_world import World, cohort, limit, quota, with_rules
 
 from gpupack_core import Gang, NodeName, Placement, Request
-from gpupack_core.queueing import NEVER, Fifo, Job, JobId, Question, Tenant
+from gpupack_core.queueing import NEVER, Fifo, Job, JobId, Preemption, Question, Tenant
 
+BY_PRIORITY = Preemption(min_runtime=0, retry=0, searches=1, nominal=False, fair_share=False)
 EASY = with_rules(preemption=NEVER, by_share=False, keep_room_after=0, foreseen=100)
 
 
@@ -234,6 +236,80 @@ def test_of_who_is_passed_over_though_it_fits_nobody_takes_the_places():
     world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=100.0)
     world.submit("gang", 2, "a").submit("small", 1, "b", duration=1e5).decide(at=1)
     world.end("long").queue.changed(NodeName("n1"), world.cluster)
+    assert not world.queue.cycle(world.cluster, 50.0, world.plan, but={"a"}).admitted
+
+
+def test_a_preemption_on_a_node_that_was_added_harms_no_room():
+    rules = with_rules(preemption=BY_PRIORITY, by_share=False, keep_room_after=0)
+    world = World(node("n1", 2), rules=rules, grace=5.0)
+    world.runs("long", "n1/0", duration=10_000.0, preemptible=False)
+    world.submit("head", 2).submit("asks", duration=1e6).decide(at=1)
+    world.cluster.set_node(node("n2", 1, model="T4"))
+    world.queue.changed(NodeName("n2"), world.cluster)
+    world.runs("low", "n2/0")
+    asked = Request(gpus=1, models=("T4",))
+    assert world.submit("urgent", priority=5, request=asked).decide(at=2).log == [
+        "urgent stops low"
+    ]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_who_starts_first_in_a_cycle_is_in_the_rooms_that_were_known_before(at_once):
+    world = World(node("n1", 2), node("n2", 2), rules=EASY)
+    world.runs("l1", "n1/0", duration=1000.0).runs("l2", "n2/0", duration=1100.0)
+    world.submit("head", 2, duration=10.0).submit("asks", duration=1e6).decide(at=1)
+    world.end("asks").submit("urgent", priority=5, duration=1e6)
+    if not at_once:
+        world.decide(at=2)
+    world.submit("late", duration=1e6).decide(at=2)
+    assert world.where == {"l1": "n1/0", "l2": "n2/0", "urgent": "n1/1"}
+    assert kept(world) == {"head": ["n2/0", "n2/1"]}
+
+
+def test_who_is_stopped_in_a_cycle_is_gone_from_the_rooms_that_were_known_before():
+    rules = with_rules(preemption=BY_PRIORITY, by_share=False, keep_room_after=0, foreseen=100)
+    world = World(node("n1", 2), node("n2", 2), node("n3", 1), rules=rules, grace=5.0)
+    world.runs("victim", "n1/0 n1/1", duration=1000.0)
+    world.runs("l2", "n2/0", duration=1100.0, priority=9).runs(
+        "l3", "n2/1", duration=1e5, priority=9
+    )
+    world.submit("head", 2, duration=10.0, priority=1, preempts=False)
+    world.submit("asks", duration=1e6, preempts=False).decide(at=1)
+    world.end("l3").submit("urgent", 2, priority=5, duration=1e6)
+    world.submit("late", duration=1e6, preempts=False).decide(at=2)
+    assert kept(world) == {"head": ["n2/0", "n2/1"]}
+    assert "late" not in world.where
+
+
+def test_an_extra_worker_that_is_a_guest_as_well_counts_as_gone_once():
+    rules = with_rules(**vars_of(EASY) | {"guess_delay": 300.0})
+    world = World(node("n1", 2), node("n2", 2), node("n3", 2), rules=rules)
+    world.runs("guessed", "n1/0", estimate=1000.0)
+    world.runs("o2", "n2/0", duration=1e5).runs("o3", "n3/0", duration=1e5)
+    world.submit("head", 2).submit("elastic", 1, extra=1, duration=1e4).decide(at=1)
+    world.queue.changed(NodeName("n1"), world.cluster)
+    world.submit("asks", 1, duration=1e4, preemptible=False).decide(at=2)
+    (room,) = world.queue.state.kept
+    assert room.future.cluster.arrays.free_gpu_milli.tolist() == [0, 1000, 1000]
+
+
+def test_a_visitor_waits_in_strict_order_for_nobody_who_could_not_pay():
+    world = World(
+        node("n1", 2),
+        cohorts=[cohort("all", fifo=Fifo.STRICT)],
+        quotas=[quota("a", limit(0, borrowing=0), cohort="all"), quota("b", 2, cohort="all")],
+        rules=with_rules(preemption=NEVER, by_share=False),
+    )
+    world.submit("poor", tenant="a").decide(at=1)
+    visitor = Job(JobId("visitor"), Gang(1, Request(gpus=1)), 1.0, Tenant("b"))
+    (place,) = world.queue.visit(visitor, world.cluster, 2.0, world.plan)
+    assert place.node == "n1"
+
+
+def test_one_that_is_passed_over_and_fits_sooner_than_was_foreseen_keeps_those_places():
+    world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=100.0)
+    world.submit("gang", 2, "a").submit("asks", 1, "b", duration=1e5).decide(at=1)
+    world.end("long").submit("short", 1, "b", duration=30.0)
     assert not world.queue.cycle(world.cluster, 50.0, world.plan, but={"a"}).admitted
 
 
