@@ -22,9 +22,8 @@ from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.bounds import Bounds
 from gpupack_core.queueing.candidates import Candidate, Candidates, order
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.future import take
+from gpupack_core.queueing.future import adopt, take
 from gpupack_core.queueing.job import Job, Places, Running, Tenant
-from gpupack_core.queueing.room import adopt
 from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.request import Gang
 

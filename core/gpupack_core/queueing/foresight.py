@@ -7,9 +7,9 @@ from math import inf
 from typing import Final
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.queueing.future import Ends, Future
+from gpupack_core.queueing.future import Ends, Future, adopt
 from gpupack_core.queueing.job import Job, JobId, Places, Running
-from gpupack_core.queueing.room import KeptRoom, Planner, adopt, earliest
+from gpupack_core.queueing.room import KeptRoom, Planner, earliest
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.waiting import Entry
@@ -74,6 +74,12 @@ class Foresight:
         elif entry.job.id in self._promised or self._is_free_for(entry.job):
             self._promised.pop(entry.job.id, None)
             self._heads.append(entry)
+
+    def heed_heads(self) -> None:
+        """Room is kept for those who were first in the last cycle, but for whom others end."""
+        for head in map(self._state.waiting.get, self._state.heads):
+            if head is not None and head.job.id not in self._state.reserved:
+                self.lacks_room(head)
 
     def passes_over(self, entry: Entry) -> None:
         """It is not let in for now, though it may fit; what room is kept for it stays so."""
@@ -357,11 +363,11 @@ class Foresight:
         self.has_foreseen = True
         cluster = self._sheet.cluster.overlay()
         guests = self._guests_of(job)
-        extras = [one for one in self._extras() if one not in guests]
-        for one in (*guests, *extras):
+        extras = self._extras()
+        gone = {one.job.id: one for one in (*guests, *extras)}
+        for one in gone.values():
             for placement in one.placements:
                 cluster.suppose_free(placement)
-        gone = [one.job.id for one in (*guests, *extras)]
         starting = {one.job.id for one in self._starting}
         reserved = {
             job_id: each.placements

@@ -169,8 +169,7 @@ class Future:
 
     def adopt(self, job: Job, places: Places) -> None:
         """As take, whether or not somebody is there still."""
-        for worker, placement in enumerate(places):
-            self.cluster.adopt(holder_of(job.id, worker), placement)
+        adopt(self.cluster, job, places)
         self._taken[job.id] = places
 
     def taken(self, job: JobId) -> Places | None:
@@ -231,6 +230,18 @@ class Future:
 def _most(gang: Gang) -> int:
     """Workers on one node."""
     return 1 if gang.spread.one_worker_per_node else gang.workers
+
+
+def adopt(cluster: Cluster, job: Job, placements: Places) -> None:
+    """Keep all these places, whether or not somebody is there still."""
+    for worker, placement in enumerate(placements):
+        cluster.adopt(holder_of(job.id, worker), placement)
+
+
+def give_back(cluster: Cluster, job: Job, placements: Places) -> None:
+    """The reverse of take and adopt."""
+    for worker in range(len(placements)):
+        cluster.give_back(holder_of(job.id, worker))
 
 
 def take(cluster: Cluster, job: Job, placements: Places) -> bool:

@@ -67,9 +67,7 @@ class Mover:
 
     def heed(self) -> None:
         """Room is kept for those who were first in the last cycle."""
-        for head in map(self._state.waiting.get, self._state.heads):
-            if head is not None and head.job.id not in self._state.reserved:
-                self._foresight.lacks_room(head)
+        self._foresight.heed_heads()
 
     def seek(self, running: Running) -> Moved | None:
         """Where it goes; its own charge must not be in the books meanwhile."""

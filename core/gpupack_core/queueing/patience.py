@@ -13,10 +13,9 @@ from math import inf
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Ground, Preempt, Victim
-from gpupack_core.queueing.future import take
+from gpupack_core.queueing.future import adopt, take
 from gpupack_core.queueing.job import Job, Places, Running
 from gpupack_core.queueing.preemption import Preemption
-from gpupack_core.queueing.room import adopt
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.within import WithinQuota

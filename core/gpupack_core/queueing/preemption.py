@@ -10,10 +10,9 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, Victim
 from gpupack_core.queueing.foresight import Foresight
-from gpupack_core.queueing.future import take
+from gpupack_core.queueing.future import adopt, take
 from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.job import Job, Running
-from gpupack_core.queueing.room import adopt
 from gpupack_core.queueing.search import Search
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State

@@ -17,10 +17,11 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.decisions import Admit, Decisions, Victim
 from gpupack_core.queueing.elastic import extra_of
+from gpupack_core.queueing.future import adopt
 from gpupack_core.queueing.job import Job, JobId, Places
 from gpupack_core.queueing.queue import Queue
 from gpupack_core.queueing.reasons import Wait
-from gpupack_core.queueing.room import Planner, adopt
+from gpupack_core.queueing.room import Planner
 from gpupack_core.queueing.state import Findings
 
 MOST_ROUNDS: Final = 64

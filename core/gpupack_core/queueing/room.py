@@ -18,8 +18,8 @@ from math import inf
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import usable
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.future import Chances, Future, take
-from gpupack_core.queueing.job import Job, JobId, Places, Running, holder_of
+from gpupack_core.queueing.future import Chances, Future, give_back, take
+from gpupack_core.queueing.job import Job, JobId, Places, Running
 from gpupack_core.queueing.waiting import has_room
 
 Planner = Callable[[Cluster, Job], Places | None]
@@ -115,18 +115,6 @@ def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
         return False
     give_back(cluster, job, placements)
     return True
-
-
-def adopt(cluster: Cluster, job: Job, placements: Places) -> None:
-    """Keep all these places, whether or not somebody is there still."""
-    for worker, placement in enumerate(placements):
-        cluster.adopt(holder_of(job.id, worker), placement)
-
-
-def give_back(cluster: Cluster, job: Job, placements: Places) -> None:
-    """The reverse of take and adopt."""
-    for worker in range(len(placements)):
-        cluster.give_back(holder_of(job.id, worker))
 
 
 def earliest(future: Future, job: Job, plan: Planner) -> tuple[float, Places | None]:

@@ -7,8 +7,9 @@ Most cycles decide nothing or one thing, so the overlay is made when the next pl
 from collections.abc import Iterable
 
 from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.future import adopt, give_back
 from gpupack_core.queueing.job import Job, Places
-from gpupack_core.queueing.room import Reservation, adopt, give_back
+from gpupack_core.queueing.room import Reservation
 
 
 class Sheet:

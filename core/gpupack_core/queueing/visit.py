@@ -43,9 +43,7 @@ class Visit:
         found = self._within.places(sheet, job)
         if found is None or not self._may_hold(job, found[1]):
             return None
-        for head in map(self._state.waiting.get, self._state.heads):
-            if head is not None and head.job.id not in self._state.reserved:
-                self._foresight.lacks_room(head)
+        self._foresight.heed_heads()
         try:
             if self._foresight.lets(job, found[0]):
                 return found[0]
@@ -62,15 +60,5 @@ class Visit:
 
     def _is_behind(self, job: Job) -> bool:
         """Whether somebody waits in the same strict order."""
-        books = self._state.books
-        scope = books.strict_scope(job.tenant)
-        if scope is None:
-            return False
-        return any(
-            books.strict_scope(lane.tenant) == scope
-            and (
-                lane.tenant == job.tenant
-                or self._within.may_pay(self._sheet.cluster, lane.head.job)
-            )
-            for lane in self._state.waiting.lanes()
-        )
+        heads = self._within.strict_heads(self._state.waiting, self._sheet.cluster, job.tenant)
+        return next(heads, None) is not None

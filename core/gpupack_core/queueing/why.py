@@ -108,18 +108,12 @@ class Why:
 
     def _behind(self, entry: Entry, cluster: Cluster) -> _Told | None:
         """The first of those in the same strict order, if it is another."""
-        scope = self._books.strict_scope(entry.job.tenant)
-        if scope is None:
+        tenant = entry.job.tenant
+        scope = self._books.strict_scope(tenant)
+        heads = self._within.strict_heads(self._state.waiting, cluster, tenant)
+        first = min(heads, key=self._order.of, default=None)
+        if scope is None or first is None:
             return None
-        heads = [
-            lane.head
-            for lane in self._state.waiting.lanes()
-            if self._books.strict_scope(lane.tenant) == scope
-            and (lane.tenant == entry.job.tenant or self._within.may_pay(cluster, lane.head.job))
-        ]
-        if not heads:
-            return None
-        first = min(heads, key=self._order.of)
         if first.job.id == entry.job.id or self._order.of(entry) < self._order.of(first):
             return None
         whom = reasons.name_of(first.job, to=entry.job)

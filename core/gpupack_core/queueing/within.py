@@ -16,6 +16,7 @@ from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Charge, Key, least
 from gpupack_core.queueing.job import Job, Places, Tenant
 from gpupack_core.queueing.room import Planner
+from gpupack_core.queueing.waiting import Entry, Waiting
 
 
 class WithinQuota:
@@ -56,6 +57,18 @@ class WithinQuota:
         if left is None:
             left = self._left[asked] = self._left_of(cluster, job)
         return left >= needed
+
+    def strict_heads(self, waiting: Waiting, cluster: Cluster, tenant: Tenant) -> Iterator[Entry]:
+        """The first of each lane in the tenant's strict order that holds it up; else none.
+
+        Who lacks quota holds up its own tenant alone.
+        """
+        scope = self._books.strict_scope(tenant)
+        for lane in waiting.lanes() if scope is not None else ():
+            if self._books.strict_scope(lane.tenant) != scope:
+                continue
+            if lane.tenant == tenant or self.may_pay(cluster, lane.head.job):
+                yield lane.head
 
     def left_if_grown(self, cluster: Cluster, job: Job) -> float:
         """How much more the quota allows of models that it may use, were there GPUs enough of them.

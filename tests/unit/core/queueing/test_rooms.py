@@ -220,14 +220,19 @@ def test_who_no_longer_goes_before_is_in_nobodys_way():
     assert world.where.get("third") == "n1/0 n1/1"
 
 
-def test_who_is_passed_over_and_could_not_pay_holds_up_nobody():
+def where_one_cannot_pay():
+    """`poor` of a waits, in one strict order with whoever comes of b."""
     world = World(
         node("n1", 2),
         cohorts=[cohort("all", fifo=Fifo.STRICT)],
         quotas=[quota("a", limit(0, borrowing=0), cohort="all"), quota("b", 2, cohort="all")],
         rules=with_rules(preemption=NEVER, by_share=False),
     )
-    world.submit("poor", tenant="a").submit("next", tenant="b")
+    return world.submit("poor", tenant="a")
+
+
+def test_who_is_passed_over_and_could_not_pay_holds_up_nobody():
+    world = where_one_cannot_pay().submit("next", tenant="b")
     (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan, but={"a"}).admitted
     assert admit.job == "next"
 
@@ -294,13 +299,7 @@ def test_an_extra_worker_that_is_a_guest_as_well_counts_as_gone_once():
 
 
 def test_a_visitor_waits_in_strict_order_for_nobody_who_could_not_pay():
-    world = World(
-        node("n1", 2),
-        cohorts=[cohort("all", fifo=Fifo.STRICT)],
-        quotas=[quota("a", limit(0, borrowing=0), cohort="all"), quota("b", 2, cohort="all")],
-        rules=with_rules(preemption=NEVER, by_share=False),
-    )
-    world.submit("poor", tenant="a").decide(at=1)
+    world = where_one_cannot_pay().decide(at=1)
     visitor = Job(JobId("visitor"), Gang(1, Request(gpus=1)), 1.0, Tenant("b"))
     (place,) = world.queue.visit(visitor, world.cluster, 2.0, world.plan)
     assert place.node == "n1"
