@@ -17,6 +17,7 @@ class Run:
         gpus: how many it takes.
         seconds: after that it is stopped.
         alone: with nothing beside it, because it times the CPU, too.
+        mpirun: whether mpirun starts it, a rank for each GPU.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Run:
     gpus: int = 1
     seconds: int = 180
     alone: bool = False
+    mpirun: bool = False
 
 
 TRAINED = ("transformer", "--", "--steps=4", "--check-steps=3")
@@ -44,10 +46,12 @@ RUNS = (
     Run("transformer", "transformer", seconds=180),
     Run("transformer-all", "transformer", ("--kernels=all",), seconds=180),
     Run("train-cnn", "train-cnn", seconds=100),
+    Run("train-cnn-epochs", "train-cnn", ("--epochs=10",), seconds=100),
     Run("resnet50", "resnet50", seconds=190),
     Run("burn-in", "burn-in", seconds=205),
     Run("gpu-manager", "gpu-manager", seconds=120, alone=True),
     Run("inference-load", "inference-load", seconds=120, alone=True),
+    Run("inference-paged", "inference-load", ("--attention=paged",), seconds=120, alone=True),
     Run("allreduce", "allreduce", gpus=4, seconds=60),
     Run("collectives", "collectives", ("--tune",), gpus=4, seconds=150),
     Run("device-query", "device-query", gpus=4, seconds=60),
@@ -55,11 +59,18 @@ RUNS = (
     Run("matmul-multi", "matmul-multi", gpus=4, seconds=120),
     Run("resnet50", "resnet50", gpus=4, seconds=150),
     Run("transformer", "transformer", gpus=4, seconds=90),
+    Run("collectives", "collectives", ("--tune",), gpus=2, seconds=150),
+    Run("collectives-bf16", "collectives", ("--dtype=bfloat16", "--reduce-op=avg"), gpus=2),
+    Run("collectives-int32", "collectives", ("--dtype=int32", "--reduce-op=max"), gpus=2),
+    Run("mpi", "mpi", gpus=2, seconds=120, alone=True, mpirun=True),
+    Run("train-cnn-epochs", "train-cnn", ("--epochs=10",), gpus=2, seconds=100),
     Run("p2p-cpp", "p2p-cpp", gpus=2, seconds=120),
     Run("symmetric-memory", "symmetric-memory", gpus=2, seconds=240),
     Run("gpu-manager", "gpu-manager", gpus=2, seconds=150, alone=True),
     Run("profile", "profile", TRAINED, gpus=2, seconds=120),
     Run("transformer-fsdp", "transformer", ("--parallel=fsdp",), gpus=4, seconds=70),
+    Run("transformer-all", "transformer", ("--kernels=all",), gpus=2, seconds=200),
+    Run("transformer-fsdp", "transformer", ("--parallel=fsdp",), gpus=2, seconds=200),
     Run("transformer-tp", "transformer", ("--parallel=tp",), gpus=2, seconds=200),
     Run("transformer-pp", "transformer", ("--parallel=pp",), gpus=2, seconds=185),
 )

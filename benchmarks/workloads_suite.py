@@ -169,7 +169,9 @@ class Suite:
 def command(run: Run) -> list[str]:
     """Return the command line of a run."""
     module = [sys.executable, "-m", "gpupack_workloads", run.workload]
-    return [*module, "--require-gpu", "--json", *run.arguments]
+    # Open MPI refuses root unless it is told to; benchmarks run in containers, too.
+    ranks = ["mpirun", "--allow-run-as-root", "-n", str(run.gpus)] if run.mpirun else []
+    return [*ranks, *module, "--require-gpu", "--json", *run.arguments]
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -293,7 +295,8 @@ def main() -> int:
     runs = chosen(asked.only, asked.skip, 8 if asked.list else len(gpus), asked.gpus)
     if asked.list:
         for run in runs:
-            print(f"{run.name:14} {run.gpus} GPU {run.seconds:4} s  {' '.join(command(run)[3:])}")
+            words = ("mpirun",) * run.mpirun + (run.workload, *run.arguments)
+            print(f"{run.name:17} {run.gpus} GPU {run.seconds:4} s  {' '.join(words)}")
         return 0
     if not runs:
         sys.exit(f"nothing to run on {len(gpus)} GPUs")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fused attention and its workload; interpreted where there is no GPU."""
 
+import heapq
 import json
 import math
 import os
@@ -26,6 +27,7 @@ from gpupack_workloads.errors import NoSuchDevice, OutOfMemory, WrongResult
 from gpupack_workloads.kernels import devices
 from gpupack_workloads.kernels.attention.ops import attention
 from gpupack_workloads.kernels.attention.portable import launch
+from gpupack_workloads.kernels.attention.tuning import owners_together
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.results import encode
 
@@ -328,3 +330,32 @@ def test_tiles_take_no_more_shared_memory_than_they_say(dtype, capability):
         kernel = getattr(launch, f"attention_{name}_kernel")
         for tiles in options:
             assert shared_kib(kernel, tiles, dtype, capability) <= tiles.shared_kib
+
+
+@pytest.mark.parametrize(
+    ("owners", "tiles", "at_once"),
+    [(24, 32, 132), (96, 32, 132), (16, 128, 132), (64, 16, 132), (31, 64, 132), (100, 8, 108)],
+)
+def test_under_a_causal_mask_hardly_a_multiprocessor_waits_for_the_last_tiles(
+    owners, tiles, at_once
+):
+    lengths = range(tiles, 0, -1)
+    together = owners_together(owners, tiles, programs_at_once=at_once)
+    groups = [together] * (owners // together)
+    groups[-1] += owners % together
+    in_order = [length for group in groups for length in lengths for _ in range(group)]
+    busy = sum(in_order) / at_once
+    assert busy / ending(in_order, at_once) > 0.95
+
+
+@pytest.mark.parametrize(("owners", "tiles"), [(1, 1), (1, 128), (3, 2), (2, 4096)])
+def test_of_few_heads_no_more_are_computed_together_than_there_are(owners, tiles):
+    assert 1 <= owners_together(owners, tiles, programs_at_once=132) <= owners
+
+
+def ending(lengths, at_once):
+    """Return when the last of programs ends that start in order, as soon as there is room."""
+    ends = [0] * at_once
+    for length in lengths:
+        heapq.heapreplace(ends, ends[0] + length)
+    return max(ends)

@@ -33,6 +33,27 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
     return rows if rows.stride(1) == 1 or rows.shape[1] == 1 else rows.contiguous()
 
 
+def has_tokens_first(x: torch.Tensor) -> bool:
+    """Return whether heads (batch, heads, tokens, dimension) have all of a token's side by side.
+
+    So they come out of a product, and so the next one takes them.
+    """
+    return bool(x.stride(2) > x.stride(1))
+
+
+def room_for_heads(x: torch.Tensor, *, tokens_first: bool) -> torch.Tensor:
+    """Return room for heads as those of x, without gaps."""
+    batch, heads, tokens, dimension = x.shape
+    if tokens_first:
+        return x.new_empty((batch, tokens, heads, dimension)).transpose(1, 2)
+    return x.new_empty(x.shape)
+
+
+def room_as(heads: torch.Tensor) -> torch.Tensor:
+    """Return room that lies in memory as heads do, so that nobody has to turn them over."""
+    return room_for_heads(heads, tokens_first=has_tokens_first(heads))
+
+
 def block_of(columns: int) -> int:
     """Return the smallest power of two that holds a row."""
     return 1 << (columns - 1).bit_length()

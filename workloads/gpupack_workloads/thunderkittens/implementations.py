@@ -122,9 +122,12 @@ def triton_attention() -> Forward:
     """Return attention by Triton's kernel for any GPU."""
     problem_of = load("attention.problem", "problem_of")
     forward = load("attention.portable.launch", "forward")
+    empty_sums = load("attention.portable.launch", "empty_sums")
 
     def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
-        o: torch.Tensor = forward(q, k, v, problem_of(q, k, v, causal=causal, scale=None))[0]
+        problem = problem_of(q, k, v, causal=causal, scale=None)
+        o = torch.empty_like(q)
+        forward((q, k, v), (o, empty_sums(problem, q.device)), problem)
         return o
 
     return attend
@@ -135,10 +138,13 @@ def gluon_attention() -> Forward:
     problem_of = load("attention.problem", "problem_of")
     configuration_of = load("attention.ops", "configuration_of")
     forward = load("attention.hopper.launch", "forward")
+    empty_sums = load("attention.portable.launch", "empty_sums")
 
     def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
         problem = problem_of(q, k, v, causal=causal, scale=None)
-        o: torch.Tensor = forward(q, k, v, problem, configuration_of(q, problem))[0]
+        o = torch.empty_like(q)
+        results = o, empty_sums(problem, q.device)
+        forward((q, k, v), results, problem, configuration_of(q, problem))
         return o
 
     return attend

@@ -19,6 +19,7 @@ from gpupack_workloads.kernels.attention.tuning import (
     configuration_for,
 )
 from gpupack_workloads.kernels.devices import is_hopper, properties_of
+from gpupack_workloads.kernels.rows import room_as
 
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -56,15 +57,17 @@ def _forward(
     causal: bool,  # noqa: FBT001  an operator's arguments have no names
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return O and each row's log-sum-exp2 of scaled scores."""
+    """Return O, which lies in memory as Q does, and each row's log-sum-exp2 of scaled scores."""
     problem = problem_of(q, k, v, causal=causal, scale=scale)
-    q, k, v = (aligned(x) for x in (q, k, v))
+    o, lse = room_as(q), portable.empty_sums(problem, q.device)
+    qkv = (aligned(q), aligned(k), aligned(v))
     tuned = configuration_of(q, problem)
     with torch.cuda.device_of(q):
         if tuned is None:
-            return portable.forward(q, k, v, problem)
-        o, lse = hopper().forward(q, k, v, problem, tuned)
-        return o, lse
+            portable.forward(qkv, (o, lse), problem)
+        else:
+            hopper().forward(qkv, (o, lse), problem, tuned)
+    return o, lse
 
 
 @torch.library.custom_op("gpupack::attention_backward", mutates_args=())
@@ -75,7 +78,8 @@ def _backward(
     causal: bool,  # noqa: FBT001
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return dQ, dK and dV, given Q, K, V, and what `_forward` returned."""
+    """Return dQ, dK and dV, which lie as Q, K and V do, given these and what `_forward` returned."""
+    gradients: Three = (room_as(inputs[0]), room_as(inputs[1]), room_as(inputs[2]))
     q, k, v = (aligned(x) for x in inputs)
     problem = problem_of(q, k, v, causal=causal, scale=scale)
     o, lse = outputs
@@ -84,9 +88,10 @@ def _backward(
     with torch.cuda.device_of(q):
         sums = (lse, portable.row_products(o, do, problem))
         if tuned is None:
-            return portable.backward((q, k, v), do, sums, problem)
-        gradients: Three = hopper().backward((q, k, v), do, sums, problem, tuned)
-        return gradients
+            portable.backward((q, k, v), do, sums, gradients, problem)
+        else:
+            hopper().backward((q, k, v), do, sums, gradients, problem, tuned)
+    return gradients
 
 
 @_forward.register_fake
@@ -98,7 +103,7 @@ def _(
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     problem = problem_of(q, k, v, causal=causal, scale=scale)
-    return q.new_empty(q.shape), portable.empty_sums(problem, q.device)
+    return room_as(q), portable.empty_sums(problem, q.device)
 
 
 @_backward.register_fake
@@ -109,7 +114,7 @@ def _(
     causal: bool,  # noqa: ARG001, FBT001
     scale: float,  # noqa: ARG001
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    dq, dk, dv = (x.new_empty(x.shape) for x in inputs)
+    dq, dk, dv = (room_as(x) for x in inputs)
     return dq, dk, dv
 
 

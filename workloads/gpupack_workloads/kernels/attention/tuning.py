@@ -50,3 +50,20 @@ BY_DEVICE = {"NVIDIA H200": H200}
 def configuration_for(device_name: str, key: TuningKey) -> Configuration:
     """Return what was found best on a device."""
     return BY_DEVICE.get(device_name, H200)[key]
+
+
+def owners_together(owners: int, tiles: int, *, programs_at_once: int) -> int:
+    """Return of how many heads the longest tiles start first, where a causal mask makes some short.
+
+    One head after the other would leave what its tiles share in the L2 cache, but its longest tile
+    takes as long as all multiprocessors take for several whole heads, and the last head's would go
+    on alone. So there are as many at a time as keep all busy for that long; a head's tiles are half
+    as long as its longest on average.
+
+    Args:
+        owners: heads, of all batches.
+        tiles: of each; the longest sees all, the shortest nearly nothing.
+        programs_at_once: one for each multiprocessor.
+    """
+    groups = max(1, owners * tiles // (2 * programs_at_once))
+    return max(1, owners // groups)

@@ -70,15 +70,21 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_type(a))
     # Triton launches on the current device, which need not be the operands'.
     with torch.cuda.device_of(a):
-        tiles = choose_hopper_tiles(a, b.shape[1])
-        if tiles is None:
+        if not multiply_on_hopper(a, b, c):
             launch_portable(a, b, c)
-        else:
-            # Here, because Gluon cannot be imported under the interpreter.
-            from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
-
-            launch(a, b, c, tiles)
     return c
+
+
+def multiply_on_hopper(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> bool:
+    """Write A @ B to C if the Hopper kernel takes them, on the current device; return whether."""
+    tiles = choose_hopper_tiles(a, b.shape[1])
+    if tiles is None:
+        return False
+    # Here, because Gluon cannot be imported under the interpreter.
+    from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
+
+    launch(a, b, c, tiles)
+    return True
 
 
 def result_type(a: torch.Tensor) -> torch.dtype:

@@ -65,13 +65,26 @@ def _keep(
 
 
 def _gradients(ctx: Any, dc: torch.Tensor) -> Gradients:
-    """DA = dC @ B^T and dB = A^T @ dC, which read the transposes through their strides."""
+    """DA = dC @ B^T and dB = A^T @ dC, which read the transposes through their strides.
+
+    They lie in memory as A and B do: whoever adds up gradients of a weight that was turned, as in a
+    layer of a network, has them as the weight is.
+    """
     a, b = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad
     return (
-        _product_of_gradient(dc, b.T) if wants_a else None,
-        _product_of_gradient(a.T, dc) if wants_b else None,
+        _as(a, dc, b.T) if wants_a else None,
+        _as(b, a.T, dc) if wants_b else None,
     )
+
+
+def _as(operand: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return a product, by rows or by columns as an operand lies."""
+    if operand.stride(0) < operand.stride(1):
+        turned: torch.Tensor = _product_of_gradient(right.T, left.T)
+        return turned.T
+    product: torch.Tensor = _product_of_gradient(left, right)
+    return product
 
 
 _product.register_autograd(_gradients, setup_context=_keep)

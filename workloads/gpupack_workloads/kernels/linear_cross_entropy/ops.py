@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss that others use: checks, chunks of tokens; an operator of torch's with its gradients.
 
-Products are torch's, of any type and shape, by cuBLAS on a GPU. The gradients are an operator that
-has none itself, so that a second derivative is an error and not a wrong number.
+Products are by our kernel for Hopper where it takes them, and else torch's, of any type and shape,
+by cuBLAS on a GPU; so are those that are added to others. The gradients are an operator that has
+none itself, so that a second derivative is an error and not a wrong number.
 """
 
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 import triton
 
 from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.gemm.launch import ROW_BYTES, multiply_on_hopper
 from gpupack_workloads.kernels.linear_cross_entropy.kernel import loss_kernel, scale_kernel
 from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, block_of, require
 
@@ -68,10 +70,11 @@ def _forward(
     room = rows.new_empty((min(length, rows.shape[0]), weight.shape[0]))
     for first in range(0, rows.shape[0], length):
         chunk = slice(first, first + length)
-        g = torch.mm(rows[chunk], weight.T, out=room[: len(rows[chunk])])
+        g = room[: len(rows[chunk])]
+        _multiply(rows[chunk], weight.T, g)
         _write_losses(g, right[chunk], losses[chunk], ignored, gradient=wants_x or wants_weight)
         if wants_x:
-            torch.mm(g, weight, out=dx.view(rows.shape)[chunk])
+            _multiply(g, weight, dx.view(rows.shape)[chunk])
         if wants_weight:
             dweight.addmm_(g.T, rows[chunk], beta=1 if first else 0)
     return losses.sum() / count, count, dx, dweight
@@ -156,6 +159,15 @@ def _sums(
         x.new_empty(x.shape if wants_x else (0,)),
         weight.new_empty(weight.shape if wants_weight else (0,)),
     )
+
+
+def _multiply(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+    """Write A @ B to C."""
+    # Others our kernel would copy first, which here are as large as all logits of a chunk.
+    side_by_side = all(n * a.element_size() % ROW_BYTES == 0 for n in (*a.shape, *b.shape))
+    with torch.cuda.device_of(a):
+        if not (side_by_side and multiply_on_hopper(a, b, c)):
+            torch.mm(a, b, out=c)
 
 
 def _write_losses(

@@ -11,7 +11,13 @@ import torch
 
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rotary.kernel import rotary_kernel
-from gpupack_workloads.kernels.rows import block_of, require
+from gpupack_workloads.kernels.rows import (
+    block_of,
+    has_tokens_first,
+    require,
+    room_as,
+    room_for_heads,
+)
 
 Two = tuple[torch.Tensor, torch.Tensor]
 
@@ -44,7 +50,7 @@ def rotary(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.T
 
 @torch.library.custom_op("gpupack::rotary", mutates_args=())
 def _forward(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> Two:
-    turned = _empty(q, _tokens_first(q)), _empty(k, _tokens_first(k))
+    turned = room_as(q), room_as(k)
     _turn((q, k), (cosine, sine), turned, back=False)
     return turned
 
@@ -59,14 +65,17 @@ def _backward(
     k_tokens_first: bool,  # noqa: FBT001
 ) -> Two:
     """Return gradients that lie in memory as q and k do, so that nobody has to turn them over."""
-    gradients = _empty(dq, q_tokens_first), _empty(dk, k_tokens_first)
+    gradients = (
+        room_for_heads(dq, tokens_first=q_tokens_first),
+        room_for_heads(dk, tokens_first=k_tokens_first),
+    )
     _turn((dq, dk), (cosine, sine), gradients, back=True)
     return gradients
 
 
 @_forward.register_fake
 def _(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> Two:  # noqa: ARG001
-    return _empty(q, _tokens_first(q)), _empty(k, _tokens_first(k))
+    return room_as(q), room_as(k)
 
 
 @_backward.register_fake
@@ -78,14 +87,17 @@ def _(
     q_tokens_first: bool,  # noqa: FBT001
     k_tokens_first: bool,  # noqa: FBT001
 ) -> Two:
-    return _empty(dq, q_tokens_first), _empty(dk, k_tokens_first)
+    return (
+        room_for_heads(dq, tokens_first=q_tokens_first),
+        room_for_heads(dk, tokens_first=k_tokens_first),
+    )
 
 
 def _keep(ctx: Any, inputs: tuple[torch.Tensor, ...], output: Two) -> None:  # noqa: ARG001
     q, k, *tables = inputs
     ctx.save_for_backward(*tables)
     ctx.shapes, ctx.kind = (q.shape, k.shape), {"dtype": q.dtype, "device": q.device}
-    ctx.tokens_first = _tokens_first(q), _tokens_first(k)
+    ctx.tokens_first = has_tokens_first(q), has_tokens_first(k)
 
 
 def _gradients(
@@ -144,16 +156,3 @@ def _turn(heads: Two, tables: Two, turned: Two, *, back: bool) -> None:
             BACK=back,
             num_warps=WARPS,
         )
-
-
-def _tokens_first(x: torch.Tensor) -> bool:
-    """Return whether all heads of a token lie together, as they come out of a product."""
-    return bool(x.stride(2) > x.stride(1))
-
-
-def _empty(x: torch.Tensor, tokens_first: bool) -> torch.Tensor:  # noqa: FBT001
-    """Return room for heads as those of x, without gaps."""
-    batch, heads, tokens, dimension = x.shape
-    if tokens_first:
-        return x.new_empty((batch, tokens, heads, dimension)).transpose(1, 2)
-    return x.new_empty(x.shape)

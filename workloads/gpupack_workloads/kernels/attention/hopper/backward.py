@@ -38,6 +38,7 @@ from gpupack_workloads.kernels.attention.hopper.tiles import (
     allocate_barriers,
     copy_in,
     load_tile,
+    place_of,
     store_tile,
 )
 
@@ -261,7 +262,9 @@ def accumulate(
     tma.store_wait(0)
 
 
-@gluon.jit(do_not_specialize=["rows", "keys", "kv_heads", "heads_per_kv"])
+@gluon.jit(
+    do_not_specialize=["rows", "keys", "kv_heads", "heads_per_kv", "owners", "owners_together"]
+)
 def attention_backward_kernel(
     q_desc,
     k_desc,
@@ -276,6 +279,8 @@ def attention_backward_kernel(
     keys,
     kv_heads,
     heads_per_kv,
+    owners,
+    owners_together,
     scale,
     scale_log2,
     CAUSAL: gl.constexpr,
@@ -295,9 +300,8 @@ def attention_backward_kernel(
     DS_NM: gl.constexpr = gl.NVMMASharedLayout.get_default_for([N, M], dtype)
     tiles_n = gl.cdiv(keys, N)
     tiles_m = gl.cdiv(rows, M)
-    # Tiles of one head are neighbours, so that its Q and dO stay in the L2 cache.
-    owner = gl.program_id(0) // tiles_n
-    tile_n = gl.program_id(0) % tiles_n
+    # An owner is a key head of a batch.
+    owner, tile_n = place_of(gl.program_id(0), tiles_n, owners, owners_together)
     first_m = 0
     if CAUSAL:
         first_m = tile_n * (N // M)

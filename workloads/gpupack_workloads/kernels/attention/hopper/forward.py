@@ -32,6 +32,7 @@ from gpupack_workloads.kernels.attention.hopper.tiles import (
     allocate_barriers,
     keep,
     load_tile,
+    place_of,
     store_tile,
 )
 
@@ -180,7 +181,9 @@ def attend(
     tma.store_wait(0)
 
 
-@gluon.jit(do_not_specialize=["rows", "keys", "heads", "heads_per_kv"])
+@gluon.jit(
+    do_not_specialize=["rows", "keys", "heads", "heads_per_kv", "owners", "owners_together"]
+)
 def attention_forward_kernel(
     q_desc,
     k_desc,
@@ -191,6 +194,8 @@ def attention_forward_kernel(
     keys,
     heads,
     heads_per_kv,
+    owners,
+    owners_together,
     scale_log2,
     CAUSAL: gl.constexpr,
     STAGES: gl.constexpr,
@@ -200,12 +205,11 @@ def attention_forward_kernel(
     N: gl.constexpr = k_desc.block_type.shape[2]
     D: gl.constexpr = q_desc.block_type.shape[3]
     tiles_m = gl.cdiv(rows, 2 * M)
-    program = gl.program_id(0)
-    # Tiles of one head are neighbours, so that its K and V stay in the L2 cache.
-    owner = program // tiles_m
+    # An owner is a head of a batch. The last rows see the most keys.
+    owner, before_last = place_of(gl.program_id(0), tiles_m, owners, owners_together)
     batch = owner // heads
     head = owner % heads
-    row = (tiles_m - 1 - program % tiles_m) * 2 * M
+    row = (tiles_m - 1 - before_last) * 2 * M
     tiles_n = gl.cdiv(keys, N)
     if CAUSAL:
         tiles_n = gl.minimum(tiles_n, gl.cdiv(row + 2 * M, N))

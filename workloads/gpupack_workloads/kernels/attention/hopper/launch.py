@@ -9,9 +9,9 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from gpupack_workloads.kernels.attention.hopper.backward import attention_backward_kernel
 from gpupack_workloads.kernels.attention.hopper.forward import attention_forward_kernel
 from gpupack_workloads.kernels.attention.portable.kernel import attention_round_kernel
-from gpupack_workloads.kernels.attention.portable.launch import empty_sums
 from gpupack_workloads.kernels.attention.problem import Problem
-from gpupack_workloads.kernels.attention.tuning import Configuration
+from gpupack_workloads.kernels.attention.tuning import Configuration, owners_together
+from gpupack_workloads.kernels.devices import properties_of
 
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
@@ -32,23 +32,29 @@ def descriptor(x: torch.Tensor, rows: int) -> TensorDescriptor:
     return TensorDescriptor(x, list(x.shape), [*strides[:3], 1], block, layout)
 
 
+def together(owners: int, tiles: int, problem: Problem, q: torch.Tensor) -> int:
+    """Return how many heads' tiles start side by side; without a mask all are equally long."""
+    if not problem.causal:
+        return 1
+    at_once = int(properties_of(q).multi_processor_count)
+    return owners_together(owners, tiles, programs_at_once=at_once)
+
+
 def sums_descriptor(x: torch.Tensor) -> TensorDescriptor:
     """Describe what belongs to one tile of rows of queries."""
     return TensorDescriptor(x, [x.numel()], [1], [BACKWARD_M], gl.NVMMASharedLayout(0, 32, rank=1))
 
 
 def forward(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
+    qkv: Inputs,
+    results: tuple[torch.Tensor, torch.Tensor],
     problem: Problem,
     configuration: Configuration,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return O and each row's log-sum-exp2 of scaled scores."""
-    o = torch.empty(q.shape, device=q.device, dtype=q.dtype)
-    lse = empty_sums(problem, q.device)
-    grid = (triton.cdiv(problem.rows, 2 * GROUP_M) * problem.batch * problem.heads,)
-    attention_forward_kernel[grid](
+) -> None:
+    """Write O and each row's log-sum-exp2 of scaled scores."""
+    (q, k, v), (o, lse) = qkv, results
+    owners, tiles = problem.batch * problem.heads, triton.cdiv(problem.rows, 2 * GROUP_M)
+    attention_forward_kernel[(owners * tiles,)](
         *(descriptor(q, GROUP_M), descriptor(k, TILE_N), descriptor(v, TILE_N)),
         *(
             descriptor(o, GROUP_M),
@@ -58,32 +64,32 @@ def forward(
             problem.heads,
             problem.heads_per_kv,
         ),
-        problem.scale_log2,
+        *(owners, together(owners, tiles, problem, q), problem.scale_log2),
         CAUSAL=problem.causal,
         STAGES=configuration.forward_stages,
         num_warps=4,
     )
-    return o, lse
 
 
 def backward(
     inputs: Inputs,
     do: torch.Tensor,
     sums: tuple[torch.Tensor, torch.Tensor],
+    gradients: Inputs,
     problem: Problem,
     configuration: Configuration,
-) -> Inputs:
-    """Return dQ, dK and dV; `sums` are the log-sum-exp2 and the sum of O dO of each row."""
-    q, k, v = inputs
-    dq, dk, dv = (torch.empty(x.shape, device=x.device, dtype=x.dtype) for x in inputs)
-    sum_dq = torch.zeros(q.shape, device=q.device, dtype=torch.float32)
-    grid = (triton.cdiv(problem.keys, TILE_N) * problem.batch * problem.kv_heads,)
-    attention_backward_kernel[grid](
+) -> None:
+    """Write dQ, dK and dV; `sums` are the log-sum-exp2 and the sum of O dO of each row."""
+    (q, k, v), (dq, dk, dv) = inputs, gradients
+    # In the same order as dq, whose kernel knows no dimensions.
+    sum_dq = torch.zeros_like(dq, dtype=torch.float32)
+    owners, tiles = problem.batch * problem.kv_heads, triton.cdiv(problem.keys, TILE_N)
+    attention_backward_kernel[(owners * tiles,)](
         *(descriptor(q, BACKWARD_M), descriptor(k, TILE_N), descriptor(v, TILE_N)),
         *(descriptor(do, BACKWARD_M), *(sums_descriptor(x) for x in sums)),
         *(descriptor(sum_dq, BACKWARD_M), descriptor(dk, TILE_N), descriptor(dv, TILE_N)),
         *(problem.rows, problem.keys, problem.kv_heads, problem.heads_per_kv),
-        *(problem.scale, problem.scale_log2),
+        *(owners, together(owners, tiles, problem, q), problem.scale, problem.scale_log2),
         CAUSAL=problem.causal,
         RAGGED=not problem.causal and problem.keys % TILE_N != 0,
         STAGES=configuration.backward_stages,
@@ -93,4 +99,3 @@ def backward(
     attention_round_kernel[(triton.cdiv(dq.numel(), ROUND_TILE),)](
         sum_dq, dq, dq.numel(), problem.scale, TILE=ROUND_TILE
     )
-    return dq, dk, dv

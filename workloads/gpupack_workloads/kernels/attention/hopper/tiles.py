@@ -37,6 +37,21 @@ def keep(value):
 
 
 @gluon.jit
+def place_of(program, tiles, owners, together):
+    """Return a program's owner, and which of its tiles it computes, where tile 0 is the longest.
+
+    Programs start in their order: the longest tiles of so many owners at a time first, then those
+    after them; the last owners, of which fewer are left over, are taken along by those before.
+    """
+    last = owners // together - 1
+    group = gl.minimum(program // (tiles * together), last)
+    first = group * together
+    members = gl.where(group == last, owners - first, together)
+    turn = program - first * tiles
+    return first + turn % members, turn // members
+
+
+@gluon.jit
 def allocate_barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
     """Return COUNT barriers, each complete after ARRIVALS."""
     barriers = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())

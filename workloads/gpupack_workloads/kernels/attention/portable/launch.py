@@ -114,16 +114,10 @@ def options_of(problem: Heads, tiles: Tiles) -> dict[str, int]:
     }
 
 
-def forward(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    problem: Problem,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return O and each row's log-sum-exp2 of scaled scores."""
+def forward(qkv: Inputs, results: tuple[torch.Tensor, torch.Tensor], problem: Problem) -> None:
+    """Write O and each row's log-sum-exp2 of scaled scores."""
+    (q, k, v), (o, lse) = qkv, results
     tiles = forward_tiles(q, problem.block)
-    o = torch.empty(q.shape, device=q.device, dtype=q.dtype)
-    lse = empty_sums(problem, q.device)
     grid = (triton.cdiv(problem.rows, tiles.m) * problem.batch * problem.heads,)
     attention_forward_kernel[grid](
         *(q, k, v, o, lse, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *o.stride()[:3]),
@@ -131,7 +125,6 @@ def forward(
         problem.scale_log2,
         **options_of(problem, tiles),
     )
-    return o, lse
 
 
 def row_products(o: torch.Tensor, do: torch.Tensor, problem: Problem) -> torch.Tensor:
@@ -159,12 +152,14 @@ def backward(
     inputs: Inputs,
     do: torch.Tensor,
     sums: tuple[torch.Tensor, torch.Tensor],
+    gradients: Inputs,
     problem: Problem,
-) -> Inputs:
-    """Return dQ, dK and dV; `sums` are the log-sum-exp2 and the sum of O dO of each row."""
+) -> None:
+    """Write dQ, dK and dV; `sums` are the log-sum-exp2 and the sum of O dO of each row."""
     q, k, v = inputs
     of_keys, of_rows = backward_tiles(q, problem.block)
-    dq, dk, dv = (torch.empty(x.shape, device=x.device, dtype=x.dtype) for x in inputs)
+    # The kernels write heads one after the other.
+    dq, dk, dv = (x if x.is_contiguous() else x.new_empty(x.shape) for x in gradients)
     strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3])
     sizes = (problem.rows, problem.padded, problem.keys, problem.kv_heads, problem.heads_per_kv)
     scales = (problem.scale, problem.scale_log2)
@@ -177,4 +172,6 @@ def backward(
     attention_dq_kernel[(triton.cdiv(problem.rows, of_rows.m) * owners_of_rows,)](
         *(q, k, v, do, dq, *sums, *strides, *sizes, *scales), **options_of(problem, of_rows)
     )
-    return dq, dk, dv
+    for room, written in zip(gradients, (dq, dk, dv), strict=True):
+        if room is not written:
+            room.copy_(written)
