@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triton kernels: a folder each, with kernel, launcher and reference; a library as well.
 
-    from gpupack_workloads.kernels import attention, gemm, softmax, vector_add
+    from gpupack_workloads.kernels import attention, gemm, gemms, softmax, vector_add
     from gpupack_workloads.kernels import attention_varlen, paged_decode_attention
     from gpupack_workloads.kernels import linear_cross_entropy, rms_norm, rotary, swiglu
 
@@ -19,6 +19,7 @@ HOMES = {
     "attention": "attention.ops",
     "attention_varlen": "attention.varlen.ops",
     "gemm": "gemm.ops",
+    "gemms": "gemm.ops",
     "linear_cross_entropy": "linear_cross_entropy.ops",
     "paged_decode_attention": "attention.paged.ops",
     "rms_norm": "rms_norm.ops",

@@ -32,6 +32,15 @@ class Linear(nn.Linear):
         return product_of_shards(self.operations.product, x, self.weight.to(x.dtype))
 
 
+def products_of(x: torch.Tensor, *linears: Linear) -> list[torch.Tensor]:
+    """Return products of one x; where weights are cut over ranks a layer's own call does more."""
+    products = linears[0].operations.products
+    weights = [linear.weight for linear in linears]
+    if products is None or any(isinstance(weight, DTensor) for weight in weights):
+        return [linear(x) for linear in linears]
+    return products(x, [weight.to(x.dtype) for weight in weights])
+
+
 class Normalisation(nn.Module):
     """Divides by the root of the mean square, in 32 bits, and scales."""
 
@@ -60,7 +69,8 @@ class Attention(nn.Module):
 
     def forward(self, x_BSW: torch.Tensor) -> torch.Tensor:  # noqa: N803  shape suffix
         """Return what each token takes from those before it."""
-        q, k, v = (self.heads(part(x_BSW)) for part in (self.query, self.key, self.value))
+        parts = products_of(x_BSW, self.query, self.key, self.value)
+        q, k, v = (self.heads(part) for part in parts)
         tables = rotation(x_BSW.shape[1], self.head_width, x_BSW.dtype, x_BSW.device)
         q, k = self.operations.pointwise.rotate(q, k, *tables)
         taken = self.operations.attention(q, k, v)
@@ -83,9 +93,8 @@ class Inner(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the part's output."""
-        return cast(
-            "torch.Tensor", self.down(self.operations.pointwise.gate(self.gate(x), self.up(x)))
-        )
+        opening, value = products_of(x, self.gate, self.up)
+        return cast("torch.Tensor", self.down(self.operations.pointwise.gate(opening, value)))
 
 
 class Block(nn.Module):

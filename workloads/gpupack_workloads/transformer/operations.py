@@ -10,7 +10,7 @@ Shape legend: B rows, S tokens of a row, H heads, G key heads, D numbers per hea
 product, T tokens of a batch, W width, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import cast
@@ -22,6 +22,7 @@ from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.transformer import sdpa
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Products = Callable[[torch.Tensor, Sequence[torch.Tensor]], list[torch.Tensor]]
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 HeadLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 Two = tuple[torch.Tensor, torch.Tensor]
@@ -122,6 +123,8 @@ class Operations:
         loss: logits [T, V] in 32 bits and the right tokens [T] to their mean loss.
         product: x [..., K] and a weight [N, K] to [..., N].
         pointwise: what lies between them.
+        products: x [..., K] and several weights [N, K] to each [..., N], with one gradient of x;
+            None where they are by `product` one after the other.
         head_loss: what comes before the head [T, W], its weight [V, W] and the right tokens [T] to
             their mean loss, without logits; None where it is by `product` and `loss`.
     """
@@ -131,6 +134,7 @@ class Operations:
     loss: Loss
     product: Product
     pointwise: Pointwise
+    products: Products | None = None
     head_loss: HeadLoss | None = None
 
 
@@ -173,10 +177,15 @@ def by_us(rest: Pointwise, head_loss: HeadLoss | None = None) -> Operations:
     attention = load("attention.ops", "attention")
     softmax = load("softmax.ops", "softmax")
     gemm = load("gemm.ops", "gemm")
+    gemms = load("gemm.ops", "gemms")
 
     def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         flat = gemm(x.reshape(-1, x.shape[-1]), weight.T)
         return cast("torch.Tensor", flat.reshape(*x.shape[:-1], weight.shape[0]))
+
+    def products(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        flat = gemms(x.reshape(-1, x.shape[-1]), [weight.T for weight in weights])
+        return [each.reshape(*x.shape[:-1], each.shape[1]) for each in flat]
 
     return Operations(
         name="ours" if head_loss is None else "all",
@@ -184,5 +193,6 @@ def by_us(rest: Pointwise, head_loss: HeadLoss | None = None) -> Operations:
         loss=by_softmax(softmax),
         product=product,
         pointwise=rest,
+        products=products,
         head_loss=head_loss,
     )

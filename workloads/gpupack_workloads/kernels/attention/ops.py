@@ -78,7 +78,7 @@ def _backward(
     causal: bool,  # noqa: FBT001
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return dQ, dK and dV, which lie as Q, K and V do, given these and what `_forward` returned."""
+    """Return dQ, dK and dV, which lie as Q, K and V do; `outputs` are what `_forward` returned."""
     gradients: Three = (room_as(inputs[0]), room_as(inputs[1]), room_as(inputs[2]))
     q, k, v = (aligned(x) for x in inputs)
     problem = problem_of(q, k, v, causal=causal, scale=scale)

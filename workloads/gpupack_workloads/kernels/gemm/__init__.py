@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """C[M, N] = A[M, K] @ B[K, N] with 32-bit accumulation, and its gradients.
 
-    ops      `gemm`, differentiable: what others use
+    ops      `gemm`, and `gemms` of one A and several B, differentiable: what others use
     launch   chooses a kernel and its tiles, without gradients
     tuning   the tiles, measured per device
     hopper   8-bit and 16-bit types on Hopper GPUs

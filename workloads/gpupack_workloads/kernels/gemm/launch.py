@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multiplies: checks the arguments, chooses a kernel and tiles, launches. No gradients here."""
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 import triton
 
 from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.kernels.gemm.kernel import gemm_kernel
-from gpupack_workloads.kernels.gemm.tuning import choose_hopper_tiles, choose_tiles
+from gpupack_workloads.kernels.gemm.kernel import gemm_kernel, sum_kernel
+from gpupack_workloads.kernels.gemm.tuning import (
+    SPLIT_TILES,
+    choose_hopper_tiles,
+    choose_tiles,
+    splits_for,
+)
 
 FP8 = torch.float8_e4m3fn
+Pair = tuple[torch.Tensor, torch.Tensor]
+# Products that the Hopper kernel adds to one.
+MOST_OTHERS = 2
 # Of the kernel's arguments about rows that still arrive.
 NOTHING_ARRIVES: tuple[object, ...] = (None, None, None)
+SUM_BLOCK, SUM_WARPS = 1024, 4
 # A tensor map reads rows that start at multiples of it.
 ROW_BYTES = 16
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, FP8)
@@ -75,6 +86,26 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return c
 
 
+def multiply_sum(pairs: Sequence[Pair]) -> torch.Tensor:
+    """Return the sum of products of the same type and shape, rounded once on Hopper GPUs.
+
+    Raises:
+        Unsupported: as `multiply`.
+    """
+    for a, b in pairs:
+        check(a, b)
+    (a, b), *others = pairs
+    with torch.cuda.device_of(a):
+        tiles = choose_hopper_tiles(a, b.shape[1])
+        if tiles is None or len(others) > MOST_OTHERS:
+            return functools.reduce(torch.Tensor.add_, (multiply(*pair) for pair in pairs))
+        from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
+
+        c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_type(a))
+        launch(a, b, c, tiles, others=others)
+    return c
+
+
 def multiply_on_hopper(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> bool:
     """Write A @ B to C if the Hopper kernel takes them, on the current device; return whether."""
     tiles = choose_hopper_tiles(a, b.shape[1])
@@ -83,7 +114,15 @@ def multiply_on_hopper(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> boo
     # Here, because Gluon cannot be imported under the interpreter.
     from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
 
-    launch(a, b, c, tiles)
+    splits = splits_for(a, b, c)
+    if splits == 1:
+        launch(a, b, c, tiles)
+        return True
+    sums = torch.empty((splits * c.shape[0], c.shape[1]), device=c.device, dtype=torch.float32)
+    launch(a, b, sums, SPLIT_TILES)
+    sum_kernel[(triton.cdiv(c.numel(), SUM_BLOCK),)](
+        sums, c, c.numel(), SPLITS=splits, BLOCK=SUM_BLOCK, num_warps=SUM_WARPS
+    )
     return True
 
 

@@ -55,6 +55,7 @@ HALF = (
 )
 # 32-bit floats go through the ordinary cores: small tiles.
 SINGLE = (Tiles(m=64, n=64, k=32, group_m=8, warps=4, stages=3, shared_kib=48),)
+HALF_BYTES = 2
 # The interpreter takes its time per program and per step, not per element.
 INTERPRETED = Tiles(m=128, n=128, k=128, group_m=8, warps=4, stages=1, shared_kib=0)
 
@@ -71,6 +72,12 @@ HOPPER_TILES: dict[tuple[str, int], tuple[HopperTiles, ...]] = {
         HopperTiles(m=128, n=128, k=128, stages=6, parts=1, group_m=8),
     ),
 }
+# For products of so few tiles that K is cut: C leaves in 32 bits, and takes the room of two stages.
+SPLIT_TILES = HopperTiles(m=128, n=128, k=64, stages=4, parts=1, group_m=8)
+# Fewer steps than these of a part would take about as long as adding up the parts.
+LEAST_SPLIT_STEPS = 32
+MOST_SPLITS = 16
+MAP_BYTES, SUM_BYTES = 16, 4
 # What a tile of half the columns costs beyond half the time: A is loaded as often as B.
 NARROW_COST = 1.1
 
@@ -98,6 +105,25 @@ def choose_hopper_tiles(a: torch.Tensor, columns: int) -> HopperTiles | None:
         columns=columns,
         at_once=device.multi_processor_count,
     )
+
+
+def splits_for(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> int:
+    """Return into how many parts the Hopper kernel should cut K; 1 does not cut it.
+
+    As many as fill the multiprocessors with tiles, if two at least do.
+    """
+    (rows, summed), columns = a.shape, b.shape[1]
+    # The sums lie one below the other, and leave by a tensor map.
+    whole = rows % SPLIT_TILES.m == 0 and columns * SUM_BYTES % MAP_BYTES == 0
+    if a.element_size() != HALF_BYTES or not whole or not c.is_contiguous():
+        return 1
+    at_once = int(properties_of(a).multi_processor_count)
+    tiles = rows // SPLIT_TILES.m * math.ceil(columns / SPLIT_TILES.n)
+    steps: int = math.ceil(summed / SPLIT_TILES.k)
+    splits = max(1, min(at_once // tiles, steps // LEAST_SPLIT_STEPS, MOST_SPLITS))
+    # Rounded so that no part is empty.
+    length: int = math.ceil(steps / splits)
+    return math.ceil(steps / length)
 
 
 def cheapest(

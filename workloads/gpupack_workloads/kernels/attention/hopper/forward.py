@@ -181,9 +181,7 @@ def attend(
     tma.store_wait(0)
 
 
-@gluon.jit(
-    do_not_specialize=["rows", "keys", "heads", "heads_per_kv", "owners", "owners_together"]
-)
+@gluon.jit(do_not_specialize=["rows", "keys", "heads", "heads_per_kv", "owners", "owners_together"])
 def attention_forward_kernel(
     q_desc,
     k_desc,

@@ -16,6 +16,12 @@ for its end before they load. Nothing else needs to wait: what is stored comes o
 Operands stored the other way round come as maps of their transposes (A_TURNED, B_TURNED): wgmma
 reads 16-bit operands either way.
 
+C may be the sum of up to three products. Their operands follow one another through the same stages,
+so that the groups that multiply need to know only how many steps there are.
+
+Where there are fewer tiles than multiprocessors K is cut into SPLITS parts, and C has as many sums
+one below the other, which `sum_kernel` adds up.
+
 Written in Gluon, Triton's lower level: Triton's own specialisation of warps fails to compile for
 two groups here, and without it the epilogue leaves the tensor cores idle.
 
@@ -90,6 +96,59 @@ def look(flag):
 
 
 @gluon.jit
+def part_of(tile, tiles, K, TILE_K: gl.constexpr, SPLITS: gl.constexpr):
+    """Return which part of K a tile is of, and where that begins and ends."""
+    if SPLITS == 1:
+        return 0, 0, K
+    split = tile // tiles
+    length = gl.cdiv(gl.cdiv(K, TILE_K), SPLITS) * TILE_K
+    return split, split * length, gl.minimum(K, (split + 1) * length)
+
+
+@gluon.jit
+def fetch(
+    a_map,
+    b_map,
+    start,
+    end,
+    places,
+    corner,
+    turn,
+    STAGES: gl.constexpr,
+    A_TURNED: gl.constexpr,
+    B_TURNED: gl.constexpr,
+):
+    """Fetch what a tile of C takes of one A and B; return the stage and phase that come next."""
+    buffers, barriers = places
+    a_tiles, b_tiles, _ = buffers
+    ready, empty = barriers
+    upper, left = corner
+    stage, phase = turn
+    HALF_M: gl.constexpr = a_map.block_type.shape[1 if A_TURNED else 0]
+    TILE_K: gl.constexpr = a_map.block_type.shape[0 if A_TURNED else 1]
+    lower = upper + HALF_M
+    for k in range(start, end, TILE_K):
+        mbarrier.wait(empty.index(stage), phase ^ 1)
+        arrival = ready.index(stage)
+        mbarrier.expect(arrival, 2 * a_map.block_type.nbytes + b_map.block_type.nbytes)
+        if A_TURNED:
+            load_tile(a_map, [k, upper], arrival, a_tiles.index(2 * stage))
+            load_tile(a_map, [k, lower], arrival, a_tiles.index(2 * stage + 1))
+        else:
+            load_tile(a_map, [upper, k], arrival, a_tiles.index(2 * stage))
+            load_tile(a_map, [lower, k], arrival, a_tiles.index(2 * stage + 1))
+        if B_TURNED:
+            load_tile(b_map, [left, k], arrival, b_tiles.index(stage))
+        else:
+            load_tile(b_map, [k, left], arrival, b_tiles.index(stage))
+        stage += 1
+        if stage == STAGES:
+            stage = 0
+            phase ^= 1
+    return stage, phase
+
+
+@gluon.jit
 def load(
     shared,
     sizes,
@@ -97,12 +156,13 @@ def load(
     STAGES: gl.constexpr,
     A_TURNED: gl.constexpr,
     B_TURNED: gl.constexpr,
+    SPLITS: gl.constexpr,
 ):
     """Fetch the tiles of A and B in the order in which they are multiplied."""
     maps, buffers, barriers = shared
-    a_map, b_map, _ = maps
-    a_tiles, b_tiles, _ = buffers
-    ready, empty = barriers
+    a_map, b_map, _, others = maps
+    second_a_map, second_b_map, second_K, third_a_map, third_b_map, third_K = others
+    places = (buffers, barriers)
     tiles_m, tiles_n, K, M, arriving = sizes
     HALF_M: gl.constexpr = a_map.block_type.shape[1 if A_TURNED else 0]
     TILE_K: gl.constexpr = a_map.block_type.shape[0 if A_TURNED else 1]
@@ -110,31 +170,24 @@ def load(
     stage = 0
     phase = 0
     gdc_wait()
-    for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
-        tile_m, tile_n = place(tile, tiles_m, tiles_n, arriving, GROUP_M)
+    for tile in range(gl.program_id(0), tiles_m * tiles_n * SPLITS, gl.num_programs(0)):
+        part = part_of(tile, tiles_m * tiles_n, K, TILE_K, SPLITS)
+        tile_m, tile_n = place(tile % (tiles_m * tiles_n), tiles_m, tiles_n, arriving, GROUP_M)
         upper = tile_m * 2 * HALF_M
-        lower = upper + HALF_M
-        left = tile_n * TILE_N
+        corner = (upper, tile_n * TILE_N)
         if arriving[0] is not None:
-            await_rows(arriving, upper, min(lower + HALF_M, M))
-        for k in range(0, K, TILE_K):
-            mbarrier.wait(empty.index(stage), phase ^ 1)
-            arrival = ready.index(stage)
-            mbarrier.expect(arrival, 2 * a_map.block_type.nbytes + b_map.block_type.nbytes)
-            if A_TURNED:
-                load_tile(a_map, [k, upper], arrival, a_tiles.index(2 * stage))
-                load_tile(a_map, [k, lower], arrival, a_tiles.index(2 * stage + 1))
-            else:
-                load_tile(a_map, [upper, k], arrival, a_tiles.index(2 * stage))
-                load_tile(a_map, [lower, k], arrival, a_tiles.index(2 * stage + 1))
-            if B_TURNED:
-                load_tile(b_map, [left, k], arrival, b_tiles.index(stage))
-            else:
-                load_tile(b_map, [k, left], arrival, b_tiles.index(stage))
-            stage += 1
-            if stage == STAGES:
-                stage = 0
-                phase ^= 1
+            await_rows(arriving, upper, min(upper + 2 * HALF_M, M))
+        turn = (stage, phase)
+        turn = fetch(
+            a_map, b_map, part[1], part[2], places, corner, turn, STAGES, A_TURNED, B_TURNED
+        )
+        if second_a_map is not None:
+            a, b = second_a_map, second_b_map
+            turn = fetch(a, b, 0, second_K, places, corner, turn, STAGES, A_TURNED, B_TURNED)
+        if third_a_map is not None:
+            a, b = third_a_map, third_b_map
+            turn = fetch(a, b, 0, third_K, places, corner, turn, STAGES, A_TURNED, B_TURNED)
+        stage, phase = turn
     gdc_launch_dependents()
 
 
@@ -181,11 +234,13 @@ def multiply(
     PARTS: gl.constexpr,
     A_TURNED: gl.constexpr,
     B_TURNED: gl.constexpr,
+    SPLITS: gl.constexpr,
     HALF: gl.constexpr,
 ):
     """Compute one half of every tile of C of this program."""
     maps, buffers, barriers = shared
-    a_map, b_map, c_map = maps
+    a_map, b_map, c_map, others = maps
+    _, _, second_K, _, _, third_K = others
     a_tiles, b_tiles, c_tiles = buffers
     ready, empty = barriers
     tiles_m, tiles_n, K, _, arriving = sizes
@@ -198,12 +253,14 @@ def multiply(
         instr_shape=[16, TILE_N, 256 // a_map.dtype.primitive_bitwidth],
     )
     c_tile = c_tiles.index(HALF)
+    further_steps = gl.cdiv(second_K, TILE_K) + gl.cdiv(third_K, TILE_K)
     # Cleared once: the first product of a tile overwrites what the tile before has left.
     sum_MN = gl.zeros((HALF_M, TILE_N), dtype=gl.float32, layout=layout)
     stage = 0
     phase = 0
-    for tile in range(gl.program_id(0), tiles_m * tiles_n, gl.num_programs(0)):
-        for k in range(0, K, TILE_K):
+    for tile in range(gl.program_id(0), tiles_m * tiles_n * SPLITS, gl.num_programs(0)):
+        split, start, end = part_of(tile, tiles_m * tiles_n, K, TILE_K, SPLITS)
+        for step in range(gl.cdiv(end - start, TILE_K) + further_steps):
             mbarrier.wait(ready.index(stage), phase)
             a = a_tiles.index(2 * stage + HALF)
             b = b_tiles.index(stage)
@@ -211,20 +268,20 @@ def multiply(
                 a = a.permute((1, 0))
             if B_TURNED:
                 b = b.permute((1, 0))
-            sum_MN = warpgroup_mma(a, b, sum_MN, is_async=True, use_acc=k > 0)
+            sum_MN = warpgroup_mma(a, b, sum_MN, is_async=True, use_acc=step > 0)
             # One product stays under way; the one before it has ended, and its stage is free.
             sum_MN = warpgroup_mma_wait(1, deps=(sum_MN,))
             # Not a variable that follows `stage`: Triton takes the two for one value in a loop.
-            mbarrier.arrive(empty.index((stage + STAGES - 1) % STAGES), count=1, pred=k > 0)
+            mbarrier.arrive(empty.index((stage + STAGES - 1) % STAGES), count=1, pred=step > 0)
             stage += 1
             if stage == STAGES:
                 stage = 0
                 phase ^= 1
         # Divisions, while the last products go on.
-        tile_m, tile_n = place(tile, tiles_m, tiles_n, arriving, GROUP_M)
+        tile_m, tile_n = place(tile % (tiles_m * tiles_n), tiles_m, tiles_n, arriving, GROUP_M)
         sum_MN = warpgroup_mma_wait(0, deps=(sum_MN,))
         mbarrier.arrive(empty.index((stage + STAGES - 1) % STAGES), count=1)
-        row = (tile_m * 2 + HALF) * HALF_M
+        row = ((split * tiles_m + tile_m) * 2 + HALF) * HALF_M
         column = tile_n * TILE_N
         if PARTS == 1:
             put(c_map, output, c_tile, sum_MN, row, column, 0)
@@ -256,13 +313,23 @@ def gemm_hopper_kernel(
     arrived_ptr,
     first_tile,
     part_rows,
+    second_a_map,
+    second_b_map,
+    second_K,
+    third_a_map,
+    third_b_map,
+    third_K,
     GROUP_M: gl.constexpr,
     STAGES: gl.constexpr,
     PARTS: gl.constexpr,
     A_TURNED: gl.constexpr,
     B_TURNED: gl.constexpr,
+    SPLITS: gl.constexpr,
 ):
     """Compute every tile of C of this program; c_ptr is None where c_map can store.
+
+    Products that are not there have no maps, and a K of 0. With more SPLITS than one there are none
+    of these, and C's rows fill its tiles.
 
     Where rows of A still arrive (`arrived_ptr` is not None), flag i there is not 0 once the rows
     from i * part_rows on, as many as that, have; programs begin with the rows of `first_tile`.
@@ -277,15 +344,22 @@ def gemm_hopper_kernel(
     for stage in gl.static_range(STAGES):
         mbarrier.init(ready.index(stage), count=1)
         mbarrier.init(empty.index(stage), count=2)
-    shared = ((a_map, b_map, c_map), (a_tiles, b_tiles, c_tiles), (ready, empty))
+    others = (second_a_map, second_b_map, second_K, third_a_map, third_b_map, third_K)
+    shared = ((a_map, b_map, c_map, others), (a_tiles, b_tiles, c_tiles), (ready, empty))
     sizes = (gl.cdiv(M, 2 * HALF_M), gl.cdiv(N, TILE_N), K, M, (arrived_ptr, first_tile, part_rows))
     output = (c_ptr, M, N, stride_cm)
     # 240 registers for each multiplying thread: half of them hold the accumulator.
     gl.warp_specialize(
         [
-            (multiply, (shared, sizes, output, GROUP_M, STAGES, PARTS, A_TURNED, B_TURNED, 0)),
-            (multiply, (shared, sizes, output, GROUP_M, STAGES, PARTS, A_TURNED, B_TURNED, 1)),
-            (load, (shared, sizes, GROUP_M, STAGES, A_TURNED, B_TURNED)),
+            (
+                multiply,
+                (shared, sizes, output, GROUP_M, STAGES, PARTS, A_TURNED, B_TURNED, SPLITS, 0),
+            ),
+            (
+                multiply,
+                (shared, sizes, output, GROUP_M, STAGES, PARTS, A_TURNED, B_TURNED, SPLITS, 1),
+            ),
+            (load, (shared, sizes, GROUP_M, STAGES, A_TURNED, B_TURNED, SPLITS)),
         ],
         [4, 1],
         [240, 24],

@@ -7,6 +7,7 @@ are: its bytes are few beside the product's work.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from gpupack_workloads.kernels.gemm.hopper.compiled import (
     specialization,
 )
 from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
+from gpupack_workloads.kernels.gemm.launch import MOST_OTHERS, Pair
 from gpupack_workloads.kernels.gemm.tuning import HopperTiles
 
 MAP_BYTES = 16
@@ -32,6 +34,7 @@ TYPES = {
     torch.bfloat16: gl.bfloat16,
     torch.float16: gl.float16,
     torch.float8_e4m3fn: gl.float8e4nv,
+    torch.float32: gl.float32,  # sums alone
 }
 
 
@@ -42,36 +45,62 @@ def launch(
     tiles: HopperTiles,
     *,
     arriving: tuple[torch.Tensor, int, int] | None = None,
+    others: Sequence[Pair] = (),
 ) -> None:
-    """Write A @ B to C.
+    """Write A @ B to C, or the sum of that and up to two others.
 
-    Where rows of A still arrive, `arriving` has flags, the first tile and the rows of a part.
+    Where rows of A still arrive, `arriving` has flags, the first tile and the rows of a part. Where
+    C has several times the rows of A it gets the sums of as many parts of K, one below the other.
     """
-    (m, k), n = a.shape, b.shape[1]
-    # wgmma takes 8-bit operands only with the summed dimension side by side.
-    narrow = a.element_size() == 1
-    a, a_turned = mappable(a, rows_only=narrow)
-    b_t, b_straight = mappable(b.T, rows_only=narrow)
-    half, by_map = tiles.m // 2, has_map(c)
-    part = [half, tiles.n // tiles.parts]
+    (m, k), n, splits = a.shape, b.shape[1], c.shape[0] // a.shape[0]
+    a_map, b_map, turns = maps_of(a, b, tiles)
+    by_map = has_map(c)
+    part = [tiles.m // 2, tiles.n // tiles.parts]
+    further: list[Any] = [None, None, 0] * MOST_OTHERS
+    for at, (other_a, other_b) in enumerate(others):
+        further_a, further_b, lying = maps_of(other_a, other_b, tiles)
+        if lying != turns:
+            relaid = laid(other_a, by_columns=turns[0]), laid(other_b, by_columns=turns[1])
+            further_a, further_b, _ = maps_of(*relaid, tiles)
+        further[3 * at : 3 * at + 3] = (further_a, further_b, other_a.shape[1])
     operands = (
-        tensor_map(a, [tiles.k, half] if a_turned else [half, tiles.k]),
-        tensor_map(b_t, [tiles.k, tiles.n] if b_straight else [tiles.n, tiles.k]),
-        tensor_map(c if by_map else c.new_empty(part), part),
+        *(a_map, b_map, tensor_map(c if by_map else c.new_empty(part), part)),
         *(None if by_map else c, c.stride(0), m, n, k),
         *(arriving or (None, None, None)),
+        *further,
     )
-    constants = (tiles.group_m, tiles.stages, tiles.parts, a_turned, not b_straight)
+    constants = (tiles.group_m, tiles.stages, tiles.parts, *turns, splits)
     # Triton compiles anew by types, by constants, and by what divides numbers and addresses. Not by
     # every shape: a job may have any number of them, and each would be kept for ever.
-    numbers = tuple(specialization(number) for number in (c.stride(0), m, n, k))
+    numbers = tuple(specialization(n) for n in (c.stride(0), m, n, k, further[2], further[5]))
     if arriving is not None:
         numbers += tuple(specialization(number) for number in arriving[1:])
-    kind = (a.dtype, c.dtype, tiles, constants, numbers, by_map or c.data_ptr() % MAP_BYTES)
+    stored = by_map or c.data_ptr() % MAP_BYTES
+    kind = (a.dtype, c.dtype, tiles, constants, numbers, stored, len(others))
     # Not triton.cdiv, which takes microseconds outside a kernel.
-    count = -(-m // tiles.m) * -(-n // tiles.n)
+    count = -(-m // tiles.m) * -(-n // tiles.n) * splits
     grid = (min(properties_of(c).multi_processor_count, count), 1, 1)
     KERNELS.run((*kind, c.device.index), grid, (*operands, *constants))
+
+
+def maps_of(
+    a: torch.Tensor, b: torch.Tensor, tiles: HopperTiles
+) -> tuple[TensorDescriptor, TensorDescriptor, tuple[bool, bool]]:
+    """Return maps of the operands, and of each whether it is one of the transpose."""
+    # wgmma takes 8-bit operands only with the summed dimension side by side.
+    narrow, half = a.element_size() == 1, tiles.m // 2
+    a, a_turned = mappable(a, rows_only=narrow)
+    b_t, b_straight = mappable(b.T, rows_only=narrow)
+    return (
+        tensor_map(a, [tiles.k, half] if a_turned else [half, tiles.k]),
+        tensor_map(b_t, [tiles.k, tiles.n] if b_straight else [tiles.n, tiles.k]),
+        (a_turned, not b_straight),
+    )
+
+
+def laid(matrix: torch.Tensor, *, by_columns: bool) -> torch.Tensor:
+    """Return a copy that lies by rows or by columns."""
+    return matrix.T.contiguous().T if by_columns else matrix.contiguous()
 
 
 def _by_triton(grid: Grid, arguments: Arguments) -> Any:
