@@ -29,7 +29,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return x times the weight's transpose."""
-        return product_of_shards(self.operations.product, x, self.weight.to(x.dtype))
+        return product_of_shards(self.operations.product, x, self.weight)
 
 
 def products_of(x: torch.Tensor, *linears: Linear) -> list[torch.Tensor]:
@@ -38,7 +38,7 @@ def products_of(x: torch.Tensor, *linears: Linear) -> list[torch.Tensor]:
     weights = [linear.weight for linear in linears]
     if products is None or any(isinstance(weight, DTensor) for weight in weights):
         return [linear(x) for linear in linears]
-    return products(x, [weight.to(x.dtype) for weight in weights])
+    return products(x, weights)
 
 
 class Normalisation(nn.Module):

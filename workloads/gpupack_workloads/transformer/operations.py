@@ -121,7 +121,7 @@ class Operations:
     Attributes:
         attention: q [B, H, S, D], k and v [B, G, S, D] to [B, H, S, D], causal.
         loss: logits [T, V] in 32 bits and the right tokens [T] to their mean loss.
-        product: x [..., K] and a weight [N, K] to [..., N].
+        product: x [..., K] and a weight [N, K], which may be of a longer type, to [..., N].
         pointwise: what lies between them.
         products: x [..., K] and several weights [N, K] to each [..., N], with one gradient of x;
             None where they are by `product` one after the other.
@@ -167,7 +167,7 @@ def by_torch(rest: Pointwise) -> Operations:
         name="torch",
         attention=sdpa.attention,
         loss=by_cross_entropy,
-        product=functional.linear,
+        product=lambda x, weight: functional.linear(x, weight.to(x.dtype)),
         pointwise=rest,
     )
 

@@ -6,6 +6,7 @@ none itself, so that a second derivative is an error and not a wrong number.
 """
 
 import importlib
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from gpupack_workloads.kernels.attention.tuning import (
     configuration_for,
 )
 from gpupack_workloads.kernels.devices import is_hopper, properties_of
+from gpupack_workloads.kernels.eager import past_dispatcher
 from gpupack_workloads.kernels.rows import room_as
 
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -45,12 +47,12 @@ def attention(
         Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
     """
     problem = problem_of(q, k, v, causal=causal, scale=scale)
-    o: torch.Tensor = _forward(q, k, v, causal, problem.scale)[0]
+    call = _forward if torch.compiler.is_compiling() else _eager
+    o: torch.Tensor = call(q, k, v, causal, problem.scale)[0]
     return o
 
 
-@torch.library.custom_op("gpupack::attention", mutates_args=())
-def _forward(
+def _compute(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -70,8 +72,7 @@ def _forward(
     return o, lse
 
 
-@torch.library.custom_op("gpupack::attention_backward", mutates_args=())
-def _backward(
+def _compute_gradients(
     inputs: list[torch.Tensor],
     outputs: list[torch.Tensor],
     do: torch.Tensor,
@@ -92,6 +93,12 @@ def _backward(
         else:
             hopper().backward((q, k, v), do, sums, gradients, problem, tuned)
     return gradients
+
+
+_forward = torch.library.custom_op("gpupack::attention", _compute, mutates_args=())
+_backward = torch.library.custom_op(
+    "gpupack::attention_backward", _compute_gradients, mutates_args=()
+)
 
 
 @_forward.register_fake
@@ -131,12 +138,17 @@ def _gradient(
     ctx: Any,
     do: torch.Tensor,
     _: torch.Tensor | None,
+    *,
+    compute: Any = _backward,
 ) -> tuple[torch.Tensor | None, ...]:
     q, k, v, o, lse = ctx.saved_tensors
-    return (*_backward([q, k, v], [o, lse], do, ctx.causal, ctx.scale), None, None)
+    return (*compute([q, k, v], [o, lse], do, ctx.causal, ctx.scale), None, None)
 
 
 _forward.register_autograd(_gradient, setup_context=_keep)
+_eager = past_dispatcher(
+    *(_compute, _keep, partial(_gradient, compute=_compute_gradients)), by_operators=_gradient
+)
 
 
 def configuration_of(q: torch.Tensor, problem: Problem) -> Configuration | None:

@@ -71,14 +71,20 @@ def multiply_arriving(
             )
 
 
-def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def multiply(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Return A @ B in the type of A; in bfloat16 where A is of 8 bits (float16 without a GPU).
+
+    Args:
+        a: (rows, columns).
+        b: (columns, any number), of the type of A.
+        dtype: of the product, if it shall be another: of 32 bits.
 
     Raises:
         Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
     """
     check(a, b)
-    c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_type(a))
+    kind = dtype or result_type(a)
+    c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=kind)
     # Triton launches on the current device, which need not be the operands'.
     with torch.cuda.device_of(a):
         if not multiply_on_hopper(a, b, c):
@@ -108,7 +114,7 @@ def multiply_sum(pairs: Sequence[Pair]) -> torch.Tensor:
 
 def multiply_on_hopper(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> bool:
     """Write A @ B to C if the Hopper kernel takes them, on the current device; return whether."""
-    tiles = choose_hopper_tiles(a, b.shape[1])
+    tiles = choose_hopper_tiles(a, b.shape[1], c.dtype)
     if tiles is None:
         return False
     # Here, because Gluon cannot be imported under the interpreter.

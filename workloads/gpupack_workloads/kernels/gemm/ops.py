@@ -5,15 +5,21 @@ Of several products of one A the gradient of A is one product over all of them. 
 would write its own, and torch would add them up: two reads and a write of all of A for each but the
 first.
 
+A B of 32 bits beside an A of 16, such as a weight under training, is rounded before the product,
+and its gradient leaves the accumulators in 32 bits. Were it rounded by whoever calls, the gradient
+would be written in 16 bits, read again, and written in 32.
+
 Gradients are products by an operator that has none itself, so that a second derivative is an error
 and not a wrong number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
+from gpupack_workloads.kernels.eager import past_dispatcher
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.gemm.launch import (
     FP8,
@@ -24,7 +30,8 @@ from gpupack_workloads.kernels.gemm.launch import (
 )
 
 Products = list[torch.Tensor]
-Gradients = tuple[torch.Tensor | None, torch.Tensor | None]
+# Who makes a product, and a sum of them.
+MadeBy = tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]
 
 
 def gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -33,135 +40,155 @@ def gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     Operands may have any strides. On Hopper GPUs 8-bit and 16-bit operands are copied first where
     no tensor map can describe them: rows (or columns) that start off 16 bytes. Differentiable once.
 
+    Args:
+        a: (rows, columns).
+        b: (columns, any number), of the type of A, or of 32 bits beside an A of 16.
+
     Raises:
         Unsupported: shapes, types or devices do not fit, gradients of 8-bit operands are wanted, or
             the GPU has too little shared memory.
     """
-    check(a, b)
-    wanted = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
-    if wanted and a.dtype == FP8:
-        raise Unsupported("8-bit operands have no gradients: keep the weights in a longer type")
-    if not wanted and not torch.compiler.is_compiling():
-        # Past torch's dispatcher, whose time counts beside a small product's.
-        return multiply(a, b)
-    c: torch.Tensor = _product(a, b)
-    return c
+    return gemms(a, [b])[0]
 
 
 def gemms(a: torch.Tensor, bs: Sequence[torch.Tensor]) -> Products:
     """Return A @ B for each B, as `gemm` does. Differentiable once.
 
-    Args:
-        a: (rows, columns), of 16 or 32 bits.
-        bs: each (columns, any number), of the type of A.
-
     Raises:
-        Unsupported: as `gemm`; or operands are of 8 bits.
+        Unsupported: as `gemm`.
     """
-    for b in bs:
+    rounded = [_rounded(b, a) for b in bs]
+    for b in rounded:
         check(a, b)
-    if a.dtype == FP8:
-        raise Unsupported("several products at a time are of 16 or 32 bits; use gemm for 8")
-    products: Products = _products(a, list(bs))
-    return products
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (a, *bs))
+    if wanted and a.dtype == FP8:
+        raise Unsupported("8-bit operands have no gradients: keep the weights in a longer type")
+    if torch.compiler.is_compiling():
+        products: Products = _products(a, rounded, list(bs))
+        return products
+    if not wanted:
+        return [multiply(a, b) for b in rounded]
+    return list(_eager(len(rounded), a, *rounded, *bs))
 
 
-@torch.library.custom_op("gpupack::gemm", mutates_args=())
-def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return multiply(a, b)
-
-
-@torch.library.custom_op("gpupack::gemm_backward", mutates_args=())
-def _product_of_gradient(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return multiply(a, b)
-
-
-@_product.register_fake
-def _(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return a.new_empty((a.shape[0], b.shape[1]), dtype=result_type(a))
-
-
-@_product_of_gradient.register_fake
-def _(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return a.new_empty((a.shape[0], b.shape[1]))
-
-
-def _keep(
-    ctx: Any,
-    inputs: tuple[torch.Tensor, torch.Tensor],
-    output: torch.Tensor,  # noqa: ARG001
-) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _gradients(ctx: Any, dc: torch.Tensor) -> Gradients:
-    """DA = dC @ B^T and dB = A^T @ dC, which read the transposes through their strides.
-
-    They lie in memory as A and B do: whoever adds up gradients of a weight that was turned, as in a
-    layer of a network, has them as the weight is.
-    """
-    a, b = ctx.saved_tensors
-    wants_a, wants_b = ctx.needs_input_grad
-    return (
-        _gradient_as(a, dc, b.T) if wants_a else None,
-        _gradient_as(b, a.T, dc) if wants_b else None,
-    )
-
-
-_product.register_autograd(_gradients, setup_context=_keep)
-
-
-@torch.library.custom_op("gpupack::gemms", mutates_args=())
-def _products(a: torch.Tensor, bs: list[torch.Tensor]) -> list[torch.Tensor]:
+def _compute(a: torch.Tensor, bs: list[torch.Tensor], masters: list[torch.Tensor]) -> Products:
+    """Return the products of A with each B; a master is what B was rounded from, or B itself."""
+    del masters
     return [multiply(a, b) for b in bs]
 
 
-@torch.library.custom_op("gpupack::gemms_backward", mutates_args=())
-def _product_of_gradients(dcs: list[torch.Tensor], bs: list[torch.Tensor]) -> torch.Tensor:
+def _multiply(left: torch.Tensor, right: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return multiply(left, right, dtype)
+
+
+def _sum(dcs: list[torch.Tensor], bs: list[torch.Tensor]) -> torch.Tensor:
     """Return the gradient of A: the sum of all dC @ B^T."""
     return multiply_sum([(dc, b.T) for dc, b in zip(dcs, bs, strict=True)])
 
 
+_products = torch.library.custom_op("gpupack::gemms", _compute, mutates_args=())
+_multiply_op = torch.library.custom_op("gpupack::gemm_backward", _multiply, mutates_args=())
+_sum_op = torch.library.custom_op("gpupack::gemms_backward", _sum, mutates_args=())
+
+
+BY_OPERATORS: MadeBy = (_multiply_op, _sum_op)
+PAST_OPERATORS: MadeBy = (_multiply, _sum)
+
+
 @_products.register_fake
-def _(a: torch.Tensor, bs: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [a.new_empty((a.shape[0], b.shape[1])) for b in bs]
+def _(a: torch.Tensor, bs: list[torch.Tensor], masters: list[torch.Tensor]) -> Products:  # noqa: ARG001
+    return [a.new_empty((a.shape[0], b.shape[1]), dtype=result_type(a)) for b in bs]
 
 
-@_product_of_gradients.register_fake
+@_multiply_op.register_fake
+def _(left: torch.Tensor, right: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return left.new_empty((left.shape[0], right.shape[1]), dtype=dtype)
+
+
+@_sum_op.register_fake
 def _(dcs: list[torch.Tensor], bs: list[torch.Tensor]) -> torch.Tensor:
     return dcs[0].new_empty((dcs[0].shape[0], bs[0].shape[0]))
 
 
-def _keep_several(
+def _keep(
     ctx: Any,
-    inputs: tuple[torch.Tensor, list[torch.Tensor]],
-    output: list[torch.Tensor],  # noqa: ARG001
+    inputs: tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]],
+    output: Products,  # noqa: ARG001
 ) -> None:
-    a, bs = inputs
+    a, bs, masters = inputs
     ctx.save_for_backward(a, *bs)
+    ctx.types = [master.dtype for master in masters]
 
 
-def _gradients_of_several(
-    ctx: Any, dcs: list[torch.Tensor]
+def _gradients(
+    operands: Sequence[torch.Tensor],
+    wanted: tuple[bool, Sequence[bool]],
+    types: Sequence[torch.dtype],
+    dcs: list[torch.Tensor],
+    made_by: MadeBy,
 ) -> tuple[torch.Tensor | None, list[torch.Tensor | None]]:
-    a, *bs = ctx.saved_tensors
-    wants_a, wants_bs = ctx.needs_input_grad
-    return (
-        _product_of_gradients(dcs, bs) if wants_a else None,
-        [
-            _gradient_as(b, a.T, dc) if wanted else None
-            for b, dc, wanted in zip(bs, dcs, wants_bs, strict=True)
-        ],
-    )
+    """DA = the sum of dC @ B^T, and dB = A^T @ dC, which read the transposes through their strides.
+
+    They lie in memory as A and B do: whoever adds up gradients of a weight that was turned, as in a
+    layer of a network, has them as the weight is.
+    """
+    (a, *bs), (wants_a, wants_bs), (multiply, add_up) = operands, wanted, made_by
+    da = add_up(dcs, bs) if wants_a else None
+    dbs: list[torch.Tensor | None] = []
+    for b, dc, dtype, wants_b in zip(bs, dcs, types, wants_bs, strict=True):
+        if not wants_b:
+            dbs.append(None)
+        elif b.stride(0) < b.stride(1):
+            dbs.append(multiply(dc.T, a, dtype).T)
+        else:
+            dbs.append(multiply(a.T, dc, dtype))
+    return da, dbs
 
 
-_products.register_autograd(_gradients_of_several, setup_context=_keep_several)
+def _gradients_by_lists(
+    ctx: Any, dcs: list[torch.Tensor]
+) -> tuple[torch.Tensor | None, list[None], list[torch.Tensor | None]]:
+    wants_a, _, wants_masters = ctx.needs_input_grad
+    wanted = wants_a, wants_masters
+    da, dbs = _gradients(ctx.saved_tensors, wanted, ctx.types, dcs, BY_OPERATORS)
+    return da, [None] * len(dbs), dbs
 
 
-def _gradient_as(operand: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return a product, by rows or by columns as an operand lies."""
-    if operand.stride(0) < operand.stride(1):
-        turned: torch.Tensor = _product_of_gradient(right.T, left.T)
-        return turned.T
-    product: torch.Tensor = _product_of_gradient(left, right)
-    return product
+_products.register_autograd(_gradients_by_lists, setup_context=_keep)
+
+
+def _flat(count: int, a: torch.Tensor, *rest: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Compute as an operator does, with lists as torch.autograd.Function has them: one by one."""
+    return tuple(_compute(a, list(rest[:count]), list(rest[count:])))
+
+
+def _keep_flat(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    count, a, *rest = inputs
+    _keep(ctx, (a, rest[:count], rest[count:]), list(output))
+    ctx.shapes = [product.shape for product in output]
+
+
+def _gradients_flat(
+    ctx: Any, *dcs: torch.Tensor | None, made_by: MadeBy
+) -> tuple[torch.Tensor | None, ...]:
+    operands, count = ctx.saved_tensors, len(dcs)
+    there = [
+        operands[0].new_zeros(shape) if dc is None else dc
+        for dc, shape in zip(dcs, ctx.shapes, strict=True)
+    ]
+    _, wants_a, *others = ctx.needs_input_grad
+    wanted = wants_a, others[count:]
+    da, dbs = _gradients(operands, wanted, ctx.types, there, made_by)
+    return None, da, *[None] * count, *dbs
+
+
+_eager = past_dispatcher(
+    *(_flat, _keep_flat, partial(_gradients_flat, made_by=PAST_OPERATORS)),
+    by_operators=partial(_gradients_flat, made_by=BY_OPERATORS),
+)
+
+
+def _rounded(b: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+    """Return B in the type of A where it is longer; what it was rounded from has the gradient."""
+    halves = (torch.float16, torch.bfloat16)
+    return b.detach().to(a.dtype) if a.dtype in halves and b.dtype == torch.float32 else b.detach()

@@ -36,7 +36,7 @@ class HopperTiles:
 
     Attributes:
         m: rows, one half for each of the two groups of warps.
-        parts: 1 or 2; one half of a tile goes while the other is being rounded.
+        parts: 1, 2 or 4; one part of a tile goes while the next is being rounded.
     """
 
     m: int
@@ -72,8 +72,13 @@ HOPPER_TILES: dict[tuple[str, int], tuple[HopperTiles, ...]] = {
         HopperTiles(m=128, n=128, k=128, stages=6, parts=1, group_m=8),
     ),
 }
-# For products of so few tiles that K is cut: C leaves in 32 bits, and takes the room of two stages.
-SPLIT_TILES = HopperTiles(m=128, n=128, k=64, stages=4, parts=1, group_m=8)
+# Of a C of 32 bits, which takes more room where it is rounded and stored; of 16-bit operands.
+SUM_TILES = (
+    HopperTiles(m=128, n=256, k=64, stages=3, parts=4, group_m=8),
+    HopperTiles(m=128, n=128, k=64, stages=4, parts=1, group_m=8),
+)
+# Of products of so few tiles that K is cut.
+SPLIT_TILES = SUM_TILES[1]
 # Fewer steps than these of a part would take about as long as adding up the parts.
 LEAST_SPLIT_STEPS = 32
 MOST_SPLITS = 16
@@ -93,14 +98,16 @@ def choose_tiles(a: torch.Tensor) -> Tiles:
     return fastest_that_fits(SINGLE if a.dtype == torch.float32 else HALF, a)
 
 
-def choose_hopper_tiles(a: torch.Tensor, columns: int) -> HopperTiles | None:
+def choose_hopper_tiles(
+    a: torch.Tensor, columns: int, result: torch.dtype | None = None
+) -> HopperTiles | None:
     """Return the Hopper kernel's tiles, or None where it does not run or a type is not for it."""
     if a.dtype == torch.float32 or not is_hopper(a):
         return None
     device = properties_of(a)
     known = HOPPER_TILES.get((device.name, a.element_size()))
     return cheapest(
-        known or HOPPER_TILES[H200, a.element_size()],
+        SUM_TILES if result == torch.float32 else known or HOPPER_TILES[H200, a.element_size()],
         rows=a.shape[0],
         columns=columns,
         at_once=device.multi_processor_count,

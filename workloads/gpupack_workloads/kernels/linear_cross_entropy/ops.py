@@ -68,15 +68,16 @@ def _forward(
     count = (right != ignored).sum(dtype=torch.float32)
     length = chunk_length(rows.shape[0], rows.shape[1])
     room = rows.new_empty((min(length, rows.shape[0]), weight.shape[0]))
-    for first in range(0, rows.shape[0], length):
-        chunk = slice(first, first + length)
-        g = room[: len(rows[chunk])]
-        _write_logits(rows[chunk], weight, g)
-        _write_losses(g, right[chunk], losses[chunk], ignored, gradient=wants_x or wants_weight)
-        if wants_x:
-            torch.mm(g, weight, out=dx.view(rows.shape)[chunk])
-        if wants_weight:
-            dweight.addmm_(g.T, rows[chunk], beta=1 if first else 0)
+    with torch.cuda.device_of(x):
+        for first in range(0, rows.shape[0], length):
+            chunk = slice(first, first + length)
+            g = room[: len(rows[chunk])]
+            _write_logits(rows[chunk], weight, g)
+            _write_losses(g, right[chunk], losses[chunk], ignored, gradient=wants_x or wants_weight)
+            if wants_x:
+                torch.mm(g, weight, out=dx.view(rows.shape)[chunk])
+            if wants_weight:
+                dweight.addmm_(g.T, rows[chunk], beta=1 if first else 0)
     return losses.sum() / count, count, dx, dweight
 
 
@@ -164,9 +165,8 @@ def _sums(
 def _write_logits(rows: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor) -> None:
     """Write a product; operands that our kernel would have to copy first are none for it."""
     mapped = all(side * weight.element_size() % ROW_BYTES == 0 for side in weight.shape)
-    with torch.cuda.device_of(rows):
-        if not (mapped and multiply_on_hopper(rows, weight.T, logits)):
-            torch.mm(rows, weight.T, out=logits)
+    if not (mapped and multiply_on_hopper(rows, weight.T, logits)):
+        torch.mm(rows, weight.T, out=logits)
 
 
 def _write_losses(
@@ -180,11 +180,10 @@ def _write_losses(
     """Write the losses of a chunk, and G over its logits."""
     rows, words = logits.shape
     most = WORDS if logits.is_cuda else INTERPRETED_BLOCK
-    with torch.cuda.device_of(logits):
-        loss_kernel[(rows,)](
-            *(logits, targets, losses, words, logits.stride(0), ignored),
-            CHUNK=min(block_of(words), most),
-            STAGES=STAGES,
-            GRADIENT=gradient,
-            num_warps=WARPS,
-        )
+    loss_kernel[(rows,)](
+        *(logits, targets, losses, words, logits.stride(0), ignored),
+        CHUNK=min(block_of(words), most),
+        STAGES=STAGES,
+        GRADIENT=gradient,
+        num_warps=WARPS,
+    )

@@ -5,13 +5,15 @@ The gradients are an operator that has none itself, so that a second derivative 
 a wrong number.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 import triton
 
 from gpupack_workloads.kernels.devices import properties_of
+from gpupack_workloads.kernels.eager import past_dispatcher
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rms_norm.kernel import backward_kernel, forward_kernel, sum_kernel
 from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, as_rows, block_of, require
@@ -20,10 +22,12 @@ Two = tuple[torch.Tensor, torch.Tensor]
 
 # Of registers: backward holds four numbers for each column.
 LONGEST_ROW = 1 << 16
-# Two programs hide each other's waiting; each leaves a row of sums, which more would add to.
-PROGRAMS_PER_MULTIPROCESSOR = 2
-# Of x and dy, loaded to shared memory a turn ahead where both programs have room for that.
-AHEAD_BYTES = 96 * 1024
+# Backward, programs hide each other's waiting, as many as have so many columns in registers
+# together; each leaves a row of sums, which more would add to.
+COLUMNS_PER_MULTIPROCESSOR = 12288
+LEAST_PROGRAMS, MOST_PROGRAMS = 2, 8
+# Where they are few, x and dy are loaded to shared memory a turn ahead, if there is room for that.
+AHEAD_COLUMNS, AHEAD_BYTES = 8192, 96 * 1024
 SUM_ROWS, SUM_BLOCK, SUM_WARPS = 128, 32, 8
 
 
@@ -50,12 +54,11 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float = 1e-5) -> to
         Unsupported: shapes, types or devices do not fit.
     """
     _check(x, weight)
-    y: torch.Tensor = _forward(x, weight, epsilon)[0]
+    y: torch.Tensor = (_forward if torch.compiler.is_compiling() else _eager)(x, weight, epsilon)[0]
     return y
 
 
-@torch.library.custom_op("gpupack::rms_norm", mutates_args=())
-def _forward(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Two:
+def _compute(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Two:
     """Return y and each row's factor."""
     y = torch.empty(x.shape, device=x.device, dtype=x.dtype)
     scales = torch.empty(x.shape[:-1], device=x.device, dtype=torch.float32)
@@ -76,8 +79,9 @@ def _forward(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Two:
     return y, scales
 
 
-@torch.library.custom_op("gpupack::rms_norm_backward", mutates_args=())
-def _backward(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, dy: torch.Tensor) -> Two:
+def _compute_gradients(
+    x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, dy: torch.Tensor
+) -> Two:
     """Return dx and the gradient of the weight."""
     dx = torch.empty(x.shape, device=x.device, dtype=x.dtype)
     if not x.numel():
@@ -85,8 +89,8 @@ def _backward(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, dy: t
     dweight = torch.empty(weight.shape, device=x.device, dtype=weight.dtype)
     rows, drows, out = as_rows(x), as_rows(dy), as_rows(dx)
     count, columns = rows.shape
-    block = _block(rows)
-    programs = min(triton.cdiv(count, block.rows), _programs(x))
+    block = _backward_block(rows)
+    programs = min(triton.cdiv(count, block.rows), _programs(rows))
     sums = torch.empty((programs, columns), device=x.device, dtype=torch.float32)
     with torch.cuda.device_of(x):
         backward_kernel[(programs,)](
@@ -95,7 +99,7 @@ def _backward(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, dy: t
             ROWS=block.rows,
             BLOCK=block.columns,
             EXACT=block.columns == columns,
-            STAGES=2 if 2 * block.rows * block.columns * x.element_size() <= AHEAD_BYTES else 1,
+            STAGES=_stages(rows),
             num_warps=block.warps,
         )
         sum_kernel[(triton.cdiv(columns, SUM_BLOCK),)](
@@ -105,6 +109,12 @@ def _backward(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, dy: t
             num_warps=SUM_WARPS,
         )
     return dx, dweight
+
+
+_forward = torch.library.custom_op("gpupack::rms_norm", _compute, mutates_args=())
+_backward = torch.library.custom_op(
+    "gpupack::rms_norm_backward", _compute_gradients, mutates_args=()
+)
 
 
 @_forward.register_fake
@@ -123,13 +133,16 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Two) -> None:
 
 
 def _gradients(
-    ctx: Any, dy: torch.Tensor, _: torch.Tensor | None
+    ctx: Any, dy: torch.Tensor, _: torch.Tensor | None, *, compute: Any = _backward
 ) -> tuple[torch.Tensor, torch.Tensor, None]:
-    dx, dweight = _backward(*ctx.saved_tensors, dy)
+    dx, dweight = compute(*ctx.saved_tensors, dy)
     return dx, dweight, None
 
 
 _forward.register_autograd(_gradients, setup_context=_keep)
+_eager = past_dispatcher(
+    *(_compute, _keep, partial(_gradients, compute=_compute_gradients)), by_operators=_gradients
+)
 
 
 def _check(x: torch.Tensor, weight: torch.Tensor) -> None:
@@ -155,8 +168,24 @@ def _block(rows: torch.Tensor) -> Block:
     )
 
 
-def _programs(x: torch.Tensor) -> int:
+def _backward_block(rows: torch.Tensor) -> Block:
+    """Return what a program holds backward: 32 columns a thread or 64, two warps at the least."""
+    block = _block(rows)
+    per_warp = 1024 if block.columns < AHEAD_COLUMNS else 2048
+    return replace(block, warps=min(32, max(2, block.columns // per_warp)))
+
+
+def _programs(rows: torch.Tensor) -> int:
     """Return how many programs share the rows in the backward pass; few where interpreted."""
-    if not x.is_cuda:
-        return PROGRAMS_PER_MULTIPROCESSOR
-    return PROGRAMS_PER_MULTIPROCESSOR * int(properties_of(x).multi_processor_count)
+    if not rows.is_cuda:
+        return LEAST_PROGRAMS
+    fitting = COLUMNS_PER_MULTIPROCESSOR // block_of(rows.shape[1])
+    each = max(LEAST_PROGRAMS, min(MOST_PROGRAMS, fitting))
+    return each * int(properties_of(rows).multi_processor_count)
+
+
+def _stages(rows: torch.Tensor) -> int:
+    """Return 2 where a turn's x and dy are loaded while the one before is computed."""
+    columns = block_of(rows.shape[1])
+    ahead = columns >= AHEAD_COLUMNS and 2 * columns * rows.element_size() <= AHEAD_BYTES
+    return 2 if ahead else 1

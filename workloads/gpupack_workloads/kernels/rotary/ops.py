@@ -5,10 +5,12 @@ The gradient is an operator that has none itself, so that a second derivative is
 wrong number.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 
+from gpupack_workloads.kernels.eager import past_dispatcher
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rotary.kernel import rotary_kernel
 from gpupack_workloads.kernels.rows import (
@@ -24,7 +26,7 @@ Two = tuple[torch.Tensor, torch.Tensor]
 MOST_PAIRS = 1 << 14
 """Half of a head, which a program holds in registers."""
 # 2048 pairs for 128 threads: two loads of 16 bytes each from either half, in 16 bits.
-PAIRS, WARPS = 2048, 4
+PAIRS, WARPS = 1024, 4
 
 
 def rotary(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> Two:
@@ -44,19 +46,17 @@ def rotary(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.T
         Unsupported: shapes, types or devices do not fit, or a table wants a gradient.
     """
     _check(q, k, cosine, sine)
-    turned: Two = _forward(q, k, cosine, sine)
+    turned: Two = (_forward if torch.compiler.is_compiling() else _eager)(q, k, cosine, sine)
     return turned
 
 
-@torch.library.custom_op("gpupack::rotary", mutates_args=())
-def _forward(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> Two:
+def _compute(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> Two:
     turned = room_as(q), room_as(k)
     _turn((q, k), (cosine, sine), turned, back=False)
     return turned
 
 
-@torch.library.custom_op("gpupack::rotary_backward", mutates_args=())
-def _backward(
+def _compute_gradients(
     dq: torch.Tensor,
     dk: torch.Tensor,
     cosine: torch.Tensor,
@@ -71,6 +71,10 @@ def _backward(
     )
     _turn((dq, dk), (cosine, sine), gradients, back=True)
     return gradients
+
+
+_forward = torch.library.custom_op("gpupack::rotary", _compute, mutates_args=())
+_backward = torch.library.custom_op("gpupack::rotary_backward", _compute_gradients, mutates_args=())
 
 
 @_forward.register_fake
@@ -101,16 +105,19 @@ def _keep(ctx: Any, inputs: tuple[torch.Tensor, ...], output: Two) -> None:  # n
 
 
 def _gradients(
-    ctx: Any, dq: torch.Tensor | None, dk: torch.Tensor | None
+    ctx: Any, dq: torch.Tensor | None, dk: torch.Tensor | None, *, compute: Any = _backward
 ) -> tuple[torch.Tensor, torch.Tensor, None, None]:
     dq, dk = (
         torch.zeros(shape, **ctx.kind) if gradient is None else gradient
         for gradient, shape in zip((dq, dk), ctx.shapes, strict=True)
     )
-    return (*_backward(dq, dk, *ctx.saved_tensors, *ctx.tokens_first), None, None)
+    return (*compute(dq, dk, *ctx.saved_tensors, *ctx.tokens_first), None, None)
 
 
 _forward.register_autograd(_gradients, setup_context=_keep)
+_eager = past_dispatcher(
+    *(_compute, _keep, partial(_gradients, compute=_compute_gradients)), by_operators=_gradients
+)
 
 
 def _check(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> None:

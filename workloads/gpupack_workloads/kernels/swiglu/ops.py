@@ -5,11 +5,13 @@ The gradients are an operator that has none itself, so that a second derivative 
 a wrong number.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 import triton
 
+from gpupack_workloads.kernels.eager import past_dispatcher
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, require
 from gpupack_workloads.kernels.swiglu.kernel import backward_kernel, forward_kernel
@@ -18,7 +20,7 @@ Two = tuple[torch.Tensor, torch.Tensor]
 
 # Bytes of each input per program, and its warps: 16 bytes a thread forward, and 8 backward.
 FORWARD_BYTES, FORWARD_WARPS = 4096, 8
-BACKWARD_BYTES, BACKWARD_WARPS = 4096, 16
+BACKWARD_BYTES, BACKWARD_WARPS = 2048, 8
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
@@ -39,12 +41,11 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
             f"swiglu of {gate.dtype} {tuple(gate.shape)} and {up.dtype} {tuple(up.shape)}:"
             " both must be alike"
         )
-    z: torch.Tensor = _forward(gate, up)
+    z: torch.Tensor = (_forward if torch.compiler.is_compiling() else _eager)(gate, up)
     return z
 
 
-@torch.library.custom_op("gpupack::swiglu", mutates_args=())
-def _forward(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+def _compute(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     gate, up = gate.contiguous(), up.contiguous()
     z = torch.empty_like(gate)
     if z.numel():
@@ -56,8 +57,7 @@ def _forward(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     return z
 
 
-@torch.library.custom_op("gpupack::swiglu_backward", mutates_args=())
-def _backward(gate: torch.Tensor, up: torch.Tensor, dz: torch.Tensor) -> Two:
+def _compute_gradients(gate: torch.Tensor, up: torch.Tensor, dz: torch.Tensor) -> Two:
     gate, up, dz = gate.contiguous(), up.contiguous(), dz.contiguous()
     dgate, dup = torch.empty_like(gate), torch.empty_like(up)
     if dz.numel():
@@ -67,6 +67,10 @@ def _backward(gate: torch.Tensor, up: torch.Tensor, dz: torch.Tensor) -> Two:
                 *(gate, up, dz, dgate, dup, dz.numel()), BLOCK=block, num_warps=BACKWARD_WARPS
             )
     return dgate, dup
+
+
+_forward = torch.library.custom_op("gpupack::swiglu", _compute, mutates_args=())
+_backward = torch.library.custom_op("gpupack::swiglu_backward", _compute_gradients, mutates_args=())
 
 
 @_forward.register_fake
@@ -83,12 +87,15 @@ def _keep(ctx: Any, inputs: Two, output: torch.Tensor) -> None:  # noqa: ARG001
     ctx.save_for_backward(*inputs)
 
 
-def _gradients(ctx: Any, dz: torch.Tensor) -> Two:
-    gradients: Two = _backward(*ctx.saved_tensors, dz)
+def _gradients(ctx: Any, dz: torch.Tensor, *, compute: Any = _backward) -> Two:
+    gradients: Two = compute(*ctx.saved_tensors, dz)
     return gradients
 
 
 _forward.register_autograd(_gradients, setup_context=_keep)
+_eager = past_dispatcher(
+    *(_compute, _keep, partial(_gradients, compute=_compute_gradients)), by_operators=_gradients
+)
 
 
 def _block(x: torch.Tensor, size: int) -> int:

@@ -283,13 +283,22 @@ def multiply(
         mbarrier.arrive(empty.index((stage + STAGES - 1) % STAGES), count=1)
         row = ((split * tiles_m + tile_m) * 2 + HALF) * HALF_M
         column = tile_n * TILE_N
+        # A part goes while the next is being rounded, in turns from two pieces of memory.
+        other_tile = c_tiles.index(HALF + 2 if PARTS > 1 else HALF)
         if PARTS == 1:
             put(c_map, output, c_tile, sum_MN, row, column, 0)
-        else:
-            # A half goes while the other is being rounded, each from its own piece of memory.
+        elif PARTS == 2:  # noqa: PLR2004  halves, and else quarters
             left, right = halve(sum_MN)
             put(c_map, output, c_tile, left, row, column, 1)
-            put(c_map, output, c_tiles.index(HALF + 2), right, row, column + TILE_N // 2, 1)
+            put(c_map, output, other_tile, right, row, column + TILE_N // 2, 1)
+        else:
+            left, right = halve(sum_MN)
+            first, second = halve(left)
+            third, fourth = halve(right)
+            put(c_map, output, c_tile, first, row, column, 1)
+            put(c_map, output, other_tile, second, row, column + TILE_N // 4, 1)
+            put(c_map, output, c_tile, third, row, column + TILE_N // 2, 1)
+            put(c_map, output, other_tile, fourth, row, column + TILE_N // 4 * 3, 1)
     tma.store_wait(0)
 
 
@@ -338,7 +347,7 @@ def gemm_hopper_kernel(
     TILE_N: gl.constexpr = b_map.block_type.shape[0 if B_TURNED else 1]
     a_tiles = allocate(a_map, 2 * STAGES)
     b_tiles = allocate(b_map, STAGES)
-    c_tiles = allocate(c_map, 2 * PARTS)
+    c_tiles = allocate(c_map, 2 if PARTS == 1 else 4)
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
