@@ -2,7 +2,9 @@
 """The Triton GEMM; interpreted where there is no GPU."""
 
 import itertools
+import math
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,12 +17,14 @@ from triton.backends.compiler import BaseBackend
 from triton.runtime import jit
 
 from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_workloads.kernels.gemm import tuning
 from gpupack_workloads.kernels.gemm.hopper.compiled import specialization
-from gpupack_workloads.kernels.gemm.ops import gemm
+from gpupack_workloads.kernels.gemm.ops import gemm, gemms
 from gpupack_workloads.kernels.gemm.tuning import H200, HOPPER_TILES, cheapest, waves
 from gpupack_workloads.reference.gemm import compare
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HALF = torch.bfloat16 if DEVICE == "cuda" else torch.float16
 DTYPES = [torch.float32, torch.float16] + ([torch.bfloat16] if DEVICE == "cuda" else [])
 FP8 = torch.float8_e4m3fn
 native_specialize_impl = getattr(jit, "native_specialize_impl", None)
@@ -31,6 +35,8 @@ GPU_SHAPES = [
     (1000, 1001, 999),
     (513, 2047, 63),
     (700, 3000, 4100),
+    (128, 200, 8192),
+    (384, 36, 4160),
 ]
 SHAPES = [(1, 1, 1), (16, 16, 16), (128, 128, 128), (129, 127, 130), (257, 3, 65), (5, 300, 1)]
 
@@ -95,6 +101,83 @@ def test_a_gradient_that_nobody_wants_is_not_computed():
     c = gemm(a.requires_grad_(), b)
     c.backward(torch.ones_like(c))
     assert (a.grad is None, b.grad is None) == (False, True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("widths", [(24,), (24, 33), (24, 7, 200), (8, 16, 24, 32)], ids=str)
+def test_several_products_of_one_matrix_and_their_gradients_are_torchs(widths, turned, dtype):
+    chance = torch.Generator().manual_seed(9)
+    a = torch.randn((65, 40), generator=chance).to(DEVICE, dtype)
+    weights = [torch.randn((n, 40), generator=chance).to(DEVICE, dtype) for n in widths]
+    bs = [weight.T if turned else weight.T.contiguous() for weight in weights]
+    dcs = [torch.randn((65, n), generator=chance).to(DEVICE, dtype) for n in widths]
+
+    def computed(products, a, bs, dcs):
+        a, *bs = (x.detach().requires_grad_() for x in (a, *bs))
+        found = products(a, bs)
+        return [*found, *torch.autograd.grad(found, (a, *bs), dcs)]
+
+    ours = computed(gemms, a, bs, dcs)
+    exact = [[x.double() for x in each] for each in ([a], bs, dcs)]
+    theirs = computed(lambda a, bs: [a @ b for b in bs], exact[0][0], *exact[1:])
+    for found, expected in zip(ours, theirs, strict=True):
+        tolerance = {torch.float32: 1e-5}.get(dtype, 1e-2) * float(expected.abs().max())
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
+    # As the operand lies, so that nobody has to turn it over.
+    assert [x.is_contiguous() for x in ours[-len(bs) :]] == [not turned] * len(bs)
+
+
+def test_a_product_of_several_that_nobody_uses_adds_nothing_to_the_gradient():
+    a, b = matrices(20, 30, 40, torch.float32)
+    a.requires_grad_()
+    gemms(a, [b, 2 * b])[0].sum().backward()
+    torch.testing.assert_close(a.grad, torch.ones(20, 30, device=DEVICE) @ b.T)
+
+
+def test_a_weight_of_32_bits_is_rounded_and_its_gradient_is_not():
+    a, b = matrices(70, 50, 60, HALF)
+    weight = torch.randn((50, 60), device=DEVICE).requires_grad_()
+    c = gemm(a, weight.T)
+    torch.testing.assert_close(c, gemm(a, weight.detach().to(HALF).T))
+    dc = b.T @ a.T
+    (gradient,) = torch.autograd.grad(c, weight, dc.T.contiguous())
+    assert (c.dtype, gradient.dtype, gradient.stride()) == (HALF, torch.float32, (60, 1))
+    exact = dc.double() @ a.double()
+    # Rounded to 16 bits most would be further away than this.
+    torch.testing.assert_close(gradient.double(), exact, rtol=1e-5, atol=1e-5 * exact.abs().max())
+
+
+def test_a_short_matrix_beside_a_long_one_is_refused():
+    a, b = matrices(4, 5, 6, torch.float32)
+    with pytest.raises(Unsupported, match=r"float32 by torch.float16"):
+        gemm(a, b.half())
+
+
+@pytest.mark.parametrize("shape", [(512, 2048, 24576), (128, 128, 2**20), (128, 36, 4160)], ids=str)
+def test_a_long_sum_of_few_tiles_is_cut_into_parts_of_which_none_is_empty(monkeypatch, shape):
+    splits = splits_of(monkeypatch, *shape)
+    steps = math.ceil(shape[2] / tuning.SPLIT_TILES.k)
+    assert 1 < splits <= tuning.MOST_SPLITS
+    assert (splits - 1) * math.ceil(steps / splits) < steps
+
+
+@pytest.mark.parametrize(
+    "shape", [(4096, 4096, 4096), (128, 128, 2048), (100, 128, 65536), (128, 33, 65536)], ids=str
+)
+def test_other_sums_are_not_cut(monkeypatch, shape):
+    assert splits_of(monkeypatch, *shape) == 1
+
+
+def splits_of(monkeypatch, rows, columns, summed):
+    monkeypatch.setattr(
+        tuning, "properties_of", lambda tensor: SimpleNamespace(multi_processor_count=132)
+    )
+    a, b, c = (
+        torch.empty(shape, device="meta", dtype=torch.bfloat16)
+        for shape in ((rows, summed), (summed, columns), (rows, columns))
+    )
+    return tuning.splits_for(a, b, c)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (40, 24, 72), (65, 33, 129)], ids=str)
