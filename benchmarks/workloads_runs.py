@@ -29,6 +29,7 @@ class Run:
     mpirun: bool = False
 
 
+ONE_SIDED = ("--part=one-sided", "--part=nvshmem")
 TRAINED = ("transformer", "--", "--steps=4", "--check-steps=3")
 
 RUNS = (
@@ -39,6 +40,7 @@ RUNS = (
     Run("gemm", "gemm", seconds=90),
     Run("cuda-matmul", "cuda-matmul", seconds=120),
     Run("thunderkittens", "thunderkittens", seconds=180),
+    Run("thunderkittens-nvrtc", "thunderkittens", ("--compiler=nvrtc",), seconds=180),
     Run("attention", "attention", seconds=120),
     Run("attention-varlen", "attention", ("--layout=varlen",), seconds=180),
     Run("attention-paged", "attention", ("--layout=paged",), seconds=90),
@@ -66,6 +68,7 @@ RUNS = (
     Run("train-cnn-epochs", "train-cnn", ("--epochs=10",), gpus=2, seconds=100),
     Run("p2p-cpp", "p2p-cpp", gpus=2, seconds=120),
     Run("symmetric-memory", "symmetric-memory", gpus=2, seconds=240),
+    Run("symmetric-memory-one-sided", "symmetric-memory", ONE_SIDED, gpus=2, seconds=120),
     Run("gpu-manager", "gpu-manager", gpus=2, seconds=150, alone=True),
     Run("profile", "profile", TRAINED, gpus=2, seconds=120),
     Run("transformer-fsdp", "transformer", ("--parallel=fsdp",), gpus=4, seconds=70),

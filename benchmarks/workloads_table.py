@@ -55,6 +55,7 @@ PACKED_RIVALS = {
 }
 
 SYMMETRIC = "symmetric-memory"
+ONE_SIDED_RUN = "symmetric-memory-one-sided"
 GATHERINGS = {
     "nccl": "NCCL, then cuBLAS, us",
     "copies": "copies, us",
@@ -92,16 +93,21 @@ def _verified(path: Path) -> Report:
     return report
 
 
-def find(reports: Iterable[Report], bar: Bar) -> Report | None:
-    """Return the newest report that a bar is judged by."""
+def find(reports: Iterable[Report], bar: Bar) -> list[Report]:
+    """Return the newest report of each kind of GPU that a bar is judged by."""
     found = [each for each in reports if (each["name"], each["gpus"]) == (bar.run, bar.gpus)]
-    return max(found, key=lambda report: str(report["written"]), default=None)
+    by_age = sorted(found, key=lambda report: str(report["written"]))
+    newest = {_device(report): report for report in by_age}
+    return [newest[device] for device in sorted(newest)]
 
 
 def bars_table(reports: list[Report]) -> str:
     """Return what was asked for beside what was measured."""
     head = ("bar", "asked", "ratio", "figure", "met", "device", "versions", "date")
-    return documents.table(head, [_bar_row(bar, find(reports, bar)) for bar in BARS])
+    return documents.table(
+        head,
+        [_bar_row(bar, report) for bar in BARS for report in find(reports, bar) or [None]],
+    )
 
 
 def runs_table(reports: list[Report]) -> str:
@@ -294,12 +300,12 @@ def gathered_table(reports: list[Report]) -> str:
 
 
 def one_sided_table(reports: list[Report]) -> str:
-    """Return what puts and gets take at each size, by symmetric-memory's newest report.
+    """Return what puts and gets take at each size, by the newest report of that part.
 
     In microseconds, with GB/s behind.
     """
     head = ("bytes", *ONE_SIDED.values())
-    lines = [row for row in _newest_rows(reports, SYMMETRIC) if "way" in row]
+    lines = [row for row in _newest_rows(reports, ONE_SIDED_RUN, SYMMETRIC) if "way" in row]
     by_place = {(line["size_bytes"], line["way"]): line for line in lines}
     return documents.table(
         head,
@@ -310,9 +316,9 @@ def one_sided_table(reports: list[Report]) -> str:
     )
 
 
-def _newest_rows(reports: list[Report], name: str) -> list[dict[str, Any]]:
-    """Return the rows of the newest report of a run; none where there is none."""
-    found = [report for report in reports if report["name"] == name]
+def _newest_rows(reports: list[Report], *names: str) -> list[dict[str, Any]]:
+    """Return the rows of the newest report of runs; none where there is none."""
+    found = [report for report in reports if report["name"] in names]
     newest = max(found, key=lambda report: str(report["written"]), default=None)
     return [] if newest is None else list(newest["result"]["rows"])
 
