@@ -81,6 +81,6 @@ OPTIONS = (
         "--attention",
         type=click.Choice([PAGED, GATHERED]),
         help="Of steps of one token: our kernel over the pages, or torch's over copies of them."
-        f"  [default: {GATHERED}]",
+        f"  [default: {PAGED} on GPUs, {GATHERED} without]",
     ),
 )

@@ -15,7 +15,12 @@ import torch
 
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import BadArgument, OutOfMemory
-from gpupack_workloads.inference_server.options import PAGE_TOKENS, PAGED, ServingOptions
+from gpupack_workloads.inference_server.options import (
+    GATHERED,
+    PAGE_TOKENS,
+    PAGED,
+    ServingOptions,
+)
 from gpupack_workloads.inference_server.pages import pages_for
 from gpupack_workloads.memory import MIB, free_bytes
 from gpupack_workloads.transformer.need import ELEMENT_BYTES, FLOAT_BYTES, parameters
@@ -88,7 +93,7 @@ def sizes_for(options: ServingOptions, device: Device) -> Sizes:
         max_waiting=options.max_waiting,
         prefill_tokens=prefill,
         graphs=not simulated if options.graphs is None else options.graphs,
-        paged=options.attention == PAGED,
+        paged=given(options.attention, GATHERED if simulated else PAGED) == PAGED,
         pages=pages_within(
             budget - (0 if simulated else CUDA_BYTES),
             shape=shape,

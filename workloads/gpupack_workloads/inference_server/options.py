@@ -30,7 +30,7 @@ class ServingOptions(Options):
         prefill_tokens: tokens of prompts in one step.
         memory_mib: of the GPU, for everything; None takes the share's, or what is free.
         graphs: whether steps of one token are CUDA graphs; None: on GPUs.
-        attention: of steps of one token, PAGED or GATHERED; None: GATHERED.
+        attention: of steps of one token, PAGED or GATHERED; None: PAGED on GPUs.
     """
 
     layers: int | None = None
