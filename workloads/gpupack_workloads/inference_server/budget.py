@@ -93,7 +93,7 @@ def sizes_for(options: ServingOptions, device: Device) -> Sizes:
         max_waiting=options.max_waiting,
         prefill_tokens=prefill,
         graphs=not simulated if options.graphs is None else options.graphs,
-        paged=given(options.attention, GATHERED if simulated else PAGED) == PAGED,
+        paged=(options.attention or (GATHERED if simulated else PAGED)) == PAGED,
         pages=pages_within(
             budget - (0 if simulated else CUDA_BYTES),
             shape=shape,
