@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels in Gluon, which no interpreter runs: compiled for a Hopper GPU that need not be here."""
+"""The kernels in Gluon, which no interpreter runs, compiled for a Hopper GPU that need not be here."""
 
 import json
 import os
