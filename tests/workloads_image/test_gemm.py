@@ -105,7 +105,11 @@ def test_a_gradient_that_nobody_wants_is_not_computed():
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("widths", [(24,), (24, 33), (24, 7, 200), (8, 16, 24, 32)], ids=str)
+@pytest.mark.parametrize(
+    "widths",
+    [(24,), (24, 33), (24, 7, 200), (8, 16, 24, 32), (24, 1), (1, 24), (8, 1, 16)],
+    ids=str,
+)
 def test_several_products_of_one_matrix_and_their_gradients_are_torchs(widths, turned, dtype):
     chance = torch.Generator().manual_seed(9)
     a = torch.randn((65, 40), generator=chance).to(DEVICE, dtype)
@@ -125,7 +129,8 @@ def test_several_products_of_one_matrix_and_their_gradients_are_torchs(widths, t
         tolerance = {torch.float32: 1e-5}.get(dtype, 1e-2) * float(expected.abs().max())
         torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
     # As the operand lies, so that nobody has to turn it over.
-    assert [x.is_contiguous() for x in ours[-len(bs) :]] == [not turned] * len(bs)
+    wide = [x for x in ours[-len(bs) :] if x.shape[1] > 1]
+    assert [x.is_contiguous() for x in wide] == [not turned] * len(wide)
 
 
 def test_a_product_of_several_that_nobody_uses_adds_nothing_to_the_gradient():

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 import torch
+from torch._dynamo import compiled_autograd
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
@@ -16,6 +18,7 @@ from gpupack_workloads.kernels import (
     attention,
     attention_varlen,
     gemm,
+    gemms,
     linear_cross_entropy,
     rms_norm,
     rotary,
@@ -45,6 +48,11 @@ def packed_attention(*qkv):
 FUNCTIONS = {
     "softmax": (softmax, [(3, 20)], lambda x: torch.softmax(x, -1)),
     "gemm": (gemm, [(5, 6), (6, 7)], torch.matmul),
+    "gemms": (
+        lambda a, *bs: torch.cat(gemms(a, bs), 1),
+        [(5, 6), (6, 7), (6, 1), (6, 3)],
+        lambda a, *bs: torch.cat([a @ b for b in bs], 1),
+    ),
     "vector_add": (vector_add, [(40,), (40,)], torch.add),
     "attention": (
         lambda q, k, v: attention(q, k, v, causal=True),
@@ -121,6 +129,47 @@ def test_a_second_derivative_is_an_error_and_not_a_wrong_number(name):
     gradients = torch.autograd.grad(function(*inputs).square().sum(), inputs, create_graph=True)
     with pytest.raises(RuntimeError, match="autograd"):
         torch.autograd.grad(sum(gradient.square().sum() for gradient in gradients), inputs)
+
+
+def penalty_of(products, a, b):
+    """The product, and a term of its gradient: dC is a constant."""
+    c = products(a, b)
+    (da,) = torch.autograd.grad(c.sum(), a, create_graph=True)
+    return c.sum() + da.square().sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_a_gradient_that_another_depends_on_through_one_operand_alone_is_an_error(dtype):
+    a = torch.randn(8, 16, device=DEVICE).to(dtype).requires_grad_()
+    b = torch.randn(16, 4, device=DEVICE).requires_grad_()
+    with pytest.raises(RuntimeError, match="autograd"):
+        penalty_of(gemm, a, b).backward()
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "vector_add"])
+def test_fake_tensors_have_the_shapes_types_and_strides_of_real_ones(name):
+    function, shapes, _ = FUNCTIONS[name]
+    inputs = inputs_of(shapes)
+    real = value_and_gradients(function, inputs)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = value_and_gradients(function, [mode.from_tensor(x) for x in inputs])
+    assert [kind(x) for x in fake] == [kind(x) for x in real]
+
+
+def kind(tensor):
+    return tensor.shape, tensor.dtype, tensor.stride()
+
+
+@pytest.mark.parametrize("name", ["gemm", "gemms", "swiglu", "rms_norm", "rotary", "attention"])
+def test_autograd_itself_can_be_compiled(name):
+    function, shapes, _ = FUNCTIONS[name]
+    torch.compiler.reset()
+    inputs = inputs_of(shapes)
+    expected = value_and_gradients(function, inputs)[1:]
+    result = function(*inputs).square().sum()
+    with compiled_autograd._enable(torch.compile(backend="aot_eager")):
+        result.backward()
+    torch.testing.assert_close([x.grad for x in inputs], list(expected))
 
 
 def check_compiled(name, backend):

@@ -2,13 +2,26 @@
 """Calls past torch's dispatcher, which takes an operator's call some 100 us of Python.
 
 That is as long as the GPU takes for many of these kernels: the host would not keep up. So where
-torch compiles, which must see operators, operators are called, and else the same functions.
+nobody must see operators, as torch.compile must, the same functions are called without them.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def sees_operators(*tensors: torch.Tensor) -> bool:
+    """Return whether somebody must see an operator, and not what it is made of.
+
+    torch.compile, a mode such as that of fake tensors or of a counter, a subclass such as DTensor.
+    """
+    if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
+        return True
+    return any(type(tensor) not in PLAIN or tensor.is_meta for tensor in tensors)
 
 
 def past_dispatcher(
@@ -45,8 +58,9 @@ def past_dispatcher(
         @staticmethod
         def backward(ctx: Any, *gains: Any) -> Any:
             """Return a gradient, or None, for each input."""
-            # Gradients are recorded where they may be differentiated.
-            return (by_operators if torch.is_grad_enabled() else gradients)(ctx, *gains)
+            # Recorded gradients may be differentiated; and autograd can be compiled, too.
+            seen = torch.is_grad_enabled() or sees_operators()
+            return (by_operators if seen else gradients)(ctx, *gains)
 
     function: Callable[..., Any] = Computed.apply
     return function

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A decoder as most are today: RMS norms, rotary positions, grouped heads, gated inner part.
 
-Parameters are fp32; products and what flows between blocks are of the plan's type. That is done by
-explicit casts, since autocast does not reach into kernels that are not torch's.
+Parameters are fp32; products and what flows between blocks are of the plan's type. Products round
+their weights themselves, since autocast does not reach into kernels that are not torch's.
 
 Shape legend: B rows, S tokens, W width, V vocabulary, H heads, G key heads, D numbers per head.
 """

@@ -20,7 +20,7 @@ from gpupack_workloads.kernels.attention.tuning import (
     configuration_for,
 )
 from gpupack_workloads.kernels.devices import is_hopper, properties_of
-from gpupack_workloads.kernels.eager import past_dispatcher
+from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.rows import room_as
 
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -47,7 +47,7 @@ def attention(
         Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
     """
     problem = problem_of(q, k, v, causal=causal, scale=scale)
-    call = _forward if torch.compiler.is_compiling() else _eager
+    call = _forward if sees_operators(q, k, v) else _eager
     o: torch.Tensor = call(q, k, v, causal, problem.scale)[0]
     return o
 

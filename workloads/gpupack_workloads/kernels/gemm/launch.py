@@ -25,7 +25,7 @@ MOST_OTHERS = 2
 NOTHING_ARRIVES: tuple[object, ...] = (None, None, None)
 SUM_BLOCK, SUM_WARPS = 1024, 4
 # A tensor map reads rows that start at multiples of it.
-ROW_BYTES = 16
+MAP_BYTES = 16
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, FP8)
 
 
@@ -93,7 +93,7 @@ def multiply(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype | None = None)
 
 
 def multiply_sum(pairs: Sequence[Pair]) -> torch.Tensor:
-    """Return the sum of products of the same type and shape, rounded once on Hopper GPUs.
+    """Return the sum of products of the same type and shape; on Hopper GPUs three are rounded once.
 
     Raises:
         Unsupported: as `multiply`.
@@ -103,8 +103,11 @@ def multiply_sum(pairs: Sequence[Pair]) -> torch.Tensor:
     (a, b), *others = pairs
     with torch.cuda.device_of(a):
         tiles = choose_hopper_tiles(a, b.shape[1])
-        if tiles is None or len(others) > MOST_OTHERS:
+        if tiles is None:
             return functools.reduce(torch.Tensor.add_, (multiply(*pair) for pair in pairs))
+        if len(others) > MOST_OTHERS:
+            first, rest = pairs[: 1 + MOST_OTHERS], pairs[1 + MOST_OTHERS :]
+            return multiply_sum(first).add_(multiply_sum(rest))
         from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
 
         c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_type(a))
@@ -130,6 +133,17 @@ def multiply_on_hopper(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> boo
         sums, c, c.numel(), SPLITS=splits, BLOCK=SUM_BLOCK, num_warps=SUM_WARPS
     )
     return True
+
+
+def has_map(matrix: torch.Tensor) -> bool:
+    """Return whether a tensor map can describe the rows of a matrix."""
+    step = matrix.stride(0) * matrix.element_size()
+    return bool(
+        matrix.stride(1) == 1
+        and matrix.data_ptr() % MAP_BYTES == 0
+        and step % MAP_BYTES == 0
+        and step >= matrix.shape[1] * matrix.element_size()
+    )
 
 
 def result_type(a: torch.Tensor) -> torch.dtype:
@@ -172,10 +186,10 @@ def _check_arrivals(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, arrivals:
         )
     if not 0 <= arrivals.first < parts:
         raise Unsupported(f"part {arrivals.first} is not among {parts}")
-    if a.is_cuda and a.shape[1] * a.element_size() % ROW_BYTES:
-        raise Unsupported(f"rows of {a.shape[1]} elements are no multiple of {ROW_BYTES} bytes")
-    if a.is_cuda and a.data_ptr() % ROW_BYTES:
-        raise Unsupported(f"a matrix that still arrives must begin at a multiple of {ROW_BYTES}")
+    if a.is_cuda and a.shape[1] * a.element_size() % MAP_BYTES:
+        raise Unsupported(f"rows of {a.shape[1]} elements are no multiple of {MAP_BYTES} bytes")
+    if a.is_cuda and a.data_ptr() % MAP_BYTES:
+        raise Unsupported(f"a matrix that still arrives must begin at a multiple of {MAP_BYTES}")
 
 
 def launch_portable(

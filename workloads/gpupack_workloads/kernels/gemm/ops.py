@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from gpupack_workloads.kernels.eager import past_dispatcher
+from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.gemm.launch import (
     FP8,
@@ -63,7 +63,7 @@ def gemms(a: torch.Tensor, bs: Sequence[torch.Tensor]) -> Products:
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (a, *bs))
     if wanted and a.dtype == FP8:
         raise Unsupported("8-bit operands have no gradients: keep the weights in a longer type")
-    if torch.compiler.is_compiling():
+    if sees_operators(a, *bs):
         products: Products = _products(a, rounded, list(bs))
         return products
     if not wanted:
@@ -81,8 +81,11 @@ def _multiply(left: torch.Tensor, right: torch.Tensor, dtype: torch.dtype) -> to
     return multiply(left, right, dtype)
 
 
-def _sum(dcs: list[torch.Tensor], bs: list[torch.Tensor]) -> torch.Tensor:
-    """Return the gradient of A: the sum of all dC @ B^T."""
+def _sum(
+    dcs: list[torch.Tensor], bs: list[torch.Tensor], masters: list[torch.Tensor]
+) -> torch.Tensor:
+    """Return the gradient of A: the sum of all dC @ B^T. It depends on the masters, too."""
+    del masters
     return multiply_sum([(dc, b.T) for dc, b in zip(dcs, bs, strict=True)])
 
 
@@ -106,7 +109,11 @@ def _(left: torch.Tensor, right: torch.Tensor, dtype: torch.dtype) -> torch.Tens
 
 
 @_sum_op.register_fake
-def _(dcs: list[torch.Tensor], bs: list[torch.Tensor]) -> torch.Tensor:
+def _(
+    dcs: list[torch.Tensor],
+    bs: list[torch.Tensor],
+    masters: list[torch.Tensor],  # noqa: ARG001
+) -> torch.Tensor:
     return dcs[0].new_empty((dcs[0].shape[0], bs[0].shape[0]))
 
 
@@ -116,15 +123,13 @@ def _keep(
     output: Products,  # noqa: ARG001
 ) -> None:
     a, bs, masters = inputs
-    ctx.save_for_backward(a, *bs)
-    ctx.types = [master.dtype for master in masters]
+    ctx.save_for_backward(a, *bs, *masters)
 
 
 def _gradients(
     operands: Sequence[torch.Tensor],
     wanted: tuple[bool, Sequence[bool]],
-    types: Sequence[torch.dtype],
-    dcs: list[torch.Tensor],
+    dcs: Sequence[torch.Tensor | None],
     made_by: MadeBy,
 ) -> tuple[torch.Tensor | None, list[torch.Tensor | None]]:
     """DA = the sum of dC @ B^T, and dB = A^T @ dC, which read the transposes through their strides.
@@ -132,16 +137,20 @@ def _gradients(
     They lie in memory as A and B do: whoever adds up gradients of a weight that was turned, as in a
     layer of a network, has them as the weight is.
     """
-    (a, *bs), (wants_a, wants_bs), (multiply, add_up) = operands, wanted, made_by
-    da = add_up(dcs, bs) if wants_a else None
+    (a, *both), (wants_a, wants_bs), (multiply, add_up) = operands, wanted, made_by
+    bs, masters = both[: len(dcs)], both[len(dcs) :]
+    # Of products that nobody uses there is nothing to add.
+    used = [*zip(dcs, bs, masters, wants_bs, strict=True)]
+    there = [(dc, b, master) for dc, b, master, _ in used if dc is not None]
+    da = add_up(*map(list, zip(*there, strict=True))) if wants_a and there else None
     dbs: list[torch.Tensor | None] = []
-    for b, dc, dtype, wants_b in zip(bs, dcs, types, wants_bs, strict=True):
-        if not wants_b:
+    for dc, b, master, wants_b in used:
+        if dc is None or not wants_b:
             dbs.append(None)
         elif b.stride(0) < b.stride(1):
-            dbs.append(multiply(dc.T, a, dtype).T)
+            dbs.append(multiply(dc.T, a, master.dtype).T)
         else:
-            dbs.append(multiply(a.T, dc, dtype))
+            dbs.append(multiply(a.T, dc, master.dtype))
     return da, dbs
 
 
@@ -150,7 +159,7 @@ def _gradients_by_lists(
 ) -> tuple[torch.Tensor | None, list[None], list[torch.Tensor | None]]:
     wants_a, _, wants_masters = ctx.needs_input_grad
     wanted = wants_a, wants_masters
-    da, dbs = _gradients(ctx.saved_tensors, wanted, ctx.types, dcs, BY_OPERATORS)
+    da, dbs = _gradients(ctx.saved_tensors, wanted, dcs, BY_OPERATORS)
     return da, [None] * len(dbs), dbs
 
 
@@ -165,21 +174,15 @@ def _flat(count: int, a: torch.Tensor, *rest: torch.Tensor) -> tuple[torch.Tenso
 def _keep_flat(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
     count, a, *rest = inputs
     _keep(ctx, (a, rest[:count], rest[count:]), list(output))
-    ctx.shapes = [product.shape for product in output]
 
 
 def _gradients_flat(
     ctx: Any, *dcs: torch.Tensor | None, made_by: MadeBy
 ) -> tuple[torch.Tensor | None, ...]:
-    operands, count = ctx.saved_tensors, len(dcs)
-    there = [
-        operands[0].new_zeros(shape) if dc is None else dc
-        for dc, shape in zip(dcs, ctx.shapes, strict=True)
-    ]
     _, wants_a, *others = ctx.needs_input_grad
-    wanted = wants_a, others[count:]
-    da, dbs = _gradients(operands, wanted, ctx.types, there, made_by)
-    return None, da, *[None] * count, *dbs
+    wanted = wants_a, others[len(dcs) :]
+    da, dbs = _gradients(ctx.saved_tensors, wanted, dcs, made_by)
+    return None, da, *[None] * len(dcs), *dbs
 
 
 _eager = past_dispatcher(

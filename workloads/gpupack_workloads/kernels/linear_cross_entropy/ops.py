@@ -12,7 +12,7 @@ import torch
 import triton
 
 from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.kernels.gemm.launch import ROW_BYTES, multiply_on_hopper
+from gpupack_workloads.kernels.gemm.launch import has_map, multiply_on_hopper
 from gpupack_workloads.kernels.linear_cross_entropy.kernel import loss_kernel, scale_kernel
 from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, block_of, require
 
@@ -164,7 +164,7 @@ def _sums(
 
 def _write_logits(rows: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor) -> None:
     """Write a product; operands that our kernel would have to copy first are none for it."""
-    mapped = all(side * weight.element_size() % ROW_BYTES == 0 for side in weight.shape)
+    mapped = all(has_map(matrix) for matrix in (rows, weight, logits))
     if not (mapped and multiply_on_hopper(rows, weight.T, logits)):
         torch.mm(rows, weight.T, out=logits)
 

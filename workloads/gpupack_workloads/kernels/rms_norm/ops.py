@@ -13,15 +13,15 @@ import torch
 import triton
 
 from gpupack_workloads.kernels.devices import properties_of
-from gpupack_workloads.kernels.eager import past_dispatcher
+from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rms_norm.kernel import backward_kernel, forward_kernel, sum_kernel
 from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, as_rows, block_of, require
 
 Two = tuple[torch.Tensor, torch.Tensor]
 
-# Of registers: backward holds four numbers for each column.
-LONGEST_ROW = 1 << 16
+# Of registers: backward holds four numbers for each column, and spills some of long rows.
+LONG_ROW, LONGEST_ROW = 1 << 15, 1 << 16
 # Backward, programs hide each other's waiting, as many as have so many columns in registers
 # together; each leaves a row of sums, which more would add to.
 COLUMNS_PER_MULTIPROCESSOR = 12288
@@ -54,7 +54,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float = 1e-5) -> to
         Unsupported: shapes, types or devices do not fit.
     """
     _check(x, weight)
-    y: torch.Tensor = (_forward if torch.compiler.is_compiling() else _eager)(x, weight, epsilon)[0]
+    y: torch.Tensor = (_forward if sees_operators(x, weight) else _eager)(x, weight, epsilon)[0]
     return y
 
 
@@ -169,10 +169,15 @@ def _block(rows: torch.Tensor) -> Block:
 
 
 def _backward_block(rows: torch.Tensor) -> Block:
-    """Return what a program holds backward: 32 columns a thread or 64, two warps at the least."""
+    """Return what a program holds backward: 32 columns a thread, of long rows 64; no single warp.
+
+    From 32,768 columns on it has all the warps that there are: with 64 columns a thread most spill.
+    """
     block = _block(rows)
+    if block.columns >= LONG_ROW:
+        return replace(block, warps=32)
     per_warp = 1024 if block.columns < AHEAD_COLUMNS else 2048
-    return replace(block, warps=min(32, max(2, block.columns // per_warp)))
+    return replace(block, warps=max(2, block.columns // per_warp))
 
 
 def _programs(rows: torch.Tensor) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gpupack_workloads.kernels.eager import past_dispatcher
+from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rotary.kernel import rotary_kernel
 from gpupack_workloads.kernels.rows import (
@@ -25,7 +25,7 @@ Two = tuple[torch.Tensor, torch.Tensor]
 
 MOST_PAIRS = 1 << 14
 """Half of a head, which a program holds in registers."""
-# 2048 pairs for 128 threads: two loads of 16 bytes each from either half, in 16 bits.
+# 1024 pairs for 128 threads: a load of 16 bytes from either half, in 16 bits.
 PAIRS, WARPS = 1024, 4
 
 
@@ -46,7 +46,7 @@ def rotary(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.T
         Unsupported: shapes, types or devices do not fit, or a table wants a gradient.
     """
     _check(q, k, cosine, sine)
-    turned: Two = (_forward if torch.compiler.is_compiling() else _eager)(q, k, cosine, sine)
+    turned: Two = (_forward if sees_operators(q, k) else _eager)(q, k, cosine, sine)
     return turned
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import triton
 
-from gpupack_workloads.kernels.eager import past_dispatcher
+from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, require
 from gpupack_workloads.kernels.swiglu.kernel import backward_kernel, forward_kernel
@@ -41,7 +41,7 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
             f"swiglu of {gate.dtype} {tuple(gate.shape)} and {up.dtype} {tuple(up.shape)}:"
             " both must be alike"
         )
-    z: torch.Tensor = (_forward if torch.compiler.is_compiling() else _eager)(gate, up)
+    z: torch.Tensor = (_forward if sees_operators(gate, up) else _eager)(gate, up)
     return z
 
 

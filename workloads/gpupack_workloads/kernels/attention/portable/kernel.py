@@ -199,6 +199,12 @@ def attention_dkdv_kernel(
     stride_db,
     stride_dh,
     stride_dm,
+    stride_dkb,
+    stride_dkh,
+    stride_dkn,
+    stride_dvb,
+    stride_dvh,
+    stride_dvn,
     rows,
     padded,
     keys,
@@ -248,10 +254,10 @@ def attention_dkdv_kernel(
             dp = tl.dot(v, tl.trans(do), input_precision="ieee")
             ds = p * (dp - delta[None, :])
             dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")
-    # dK and dV are contiguous.
-    out = (owner.to(tl.int64) * keys) * D
-    store_rows(dk_ptr + out, key, D, keys, dk * scale, TILE_N, D, BLOCK_D)
-    store_rows(dv_ptr + out, key, D, keys, dv, TILE_N, D, BLOCK_D)
+    dk_ptr += batch * stride_dkb + kv_head * stride_dkh
+    dv_ptr += batch * stride_dvb + kv_head * stride_dvh
+    store_rows(dk_ptr, key, stride_dkn, keys, dk * scale, TILE_N, D, BLOCK_D)
+    store_rows(dv_ptr, key, stride_dvn, keys, dv, TILE_N, D, BLOCK_D)
 
 
 @triton.jit
@@ -275,6 +281,9 @@ def attention_dq_kernel(
     stride_db,
     stride_dh,
     stride_dm,
+    stride_dqb,
+    stride_dqh,
+    stride_dqm,
     rows,
     padded,
     keys,
@@ -321,10 +330,8 @@ def attention_dq_kernel(
         dp = tl.dot(do, tl.trans(v), input_precision="ieee")
         ds = p * (dp - delta[:, None])
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
-    # dQ is contiguous.
-    store_rows(
-        dq_ptr + owner.to(tl.int64) * rows * D, first, D, rows, dq * scale, TILE_M, D, BLOCK_D
-    )
+    dq_ptr += batch * stride_dqb + head * stride_dqh
+    store_rows(dq_ptr, first, stride_dqm, rows, dq * scale, TILE_M, D, BLOCK_D)
 
 
 @triton.jit

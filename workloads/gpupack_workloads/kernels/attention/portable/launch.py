@@ -158,20 +158,31 @@ def backward(
     """Write dQ, dK and dV; `sums` are the log-sum-exp2 and the sum of O dO of each row."""
     q, k, v = inputs
     of_keys, of_rows = backward_tiles(q, problem.block)
-    # The kernels write heads one after the other.
-    dq, dk, dv = (x if x.is_contiguous() else x.new_empty(x.shape) for x in gradients)
+    dq, dk, dv = gradients
     strides = (*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3])
     sizes = (problem.rows, problem.padded, problem.keys, problem.kv_heads, problem.heads_per_kv)
     scales = (problem.scale, problem.scale_log2)
     # One dimension: CUDA counts no more than 65,535 programs in the others.
     owners_of_keys = problem.batch * problem.kv_heads
     attention_dkdv_kernel[(triton.cdiv(problem.keys, of_keys.n) * owners_of_keys,)](
-        *(q, k, v, do, dk, dv, *sums, *strides, *sizes, *scales), **options_of(problem, of_keys)
+        *(
+            q,
+            k,
+            v,
+            do,
+            dk,
+            dv,
+            *sums,
+            *strides,
+            *dk.stride()[:3],
+            *dv.stride()[:3],
+            *sizes,
+            *scales,
+        ),
+        **options_of(problem, of_keys),
     )
     owners_of_rows = problem.batch * problem.heads
     attention_dq_kernel[(triton.cdiv(problem.rows, of_rows.m) * owners_of_rows,)](
-        *(q, k, v, do, dq, *sums, *strides, *sizes, *scales), **options_of(problem, of_rows)
+        *(q, k, v, do, dq, *sums, *strides, *dq.stride()[:3], *sizes, *scales),
+        **options_of(problem, of_rows),
     )
-    for room, written in zip(gradients, (dq, dk, dv), strict=True):
-        if room is not written:
-            room.copy_(written)

@@ -22,10 +22,11 @@ from gpupack_workloads.kernels.gemm.hopper.compiled import (
     specialization,
 )
 from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
-from gpupack_workloads.kernels.gemm.launch import MOST_OTHERS, Pair
+from gpupack_workloads.kernels.gemm.launch import MAP_BYTES, MOST_OTHERS, Pair, has_map
 from gpupack_workloads.kernels.gemm.tuning import HopperTiles
 
-MAP_BYTES = 16
+Turns = tuple[bool, bool]
+
 # Two groups of four warps multiply, one warp loads; its group counts in full. 65536 registers of a
 # multiprocessor over 384 threads, in steps of 8.
 REGISTERS = 168
@@ -53,16 +54,14 @@ def launch(
     C has several times the rows of A it gets the sums of as many parts of K, one below the other.
     """
     (m, k), n, splits = a.shape, b.shape[1], c.shape[0] // a.shape[0]
-    a_map, b_map, turns = maps_of(a, b, tiles)
+    turns = turns_of(a, b)
+    a_map, b_map = maps_of(a, b, tiles, turns)
     by_map = has_map(c)
     part = [tiles.m // 2, tiles.n // tiles.parts]
     further: list[Any] = [None, None, 0] * MOST_OTHERS
     for at, (other_a, other_b) in enumerate(others):
-        further_a, further_b, lying = maps_of(other_a, other_b, tiles)
-        if lying != turns:
-            relaid = laid(other_a, by_columns=turns[0]), laid(other_b, by_columns=turns[1])
-            further_a, further_b, _ = maps_of(*relaid, tiles)
-        further[3 * at : 3 * at + 3] = (further_a, further_b, other_a.shape[1])
+        other_maps = maps_of(other_a, other_b, tiles, turns)
+        further[3 * at : 3 * at + 3] = (*other_maps, other_a.shape[1])
     operands = (
         *(a_map, b_map, tensor_map(c if by_map else c.new_empty(part), part)),
         *(None if by_map else c, c.stride(0), m, n, k),
@@ -83,24 +82,28 @@ def launch(
     KERNELS.run((*kind, c.device.index), grid, (*operands, *constants))
 
 
+def turns_of(a: torch.Tensor, b: torch.Tensor) -> Turns:
+    """Return of each operand whether it is read by columns, so that it need not be copied."""
+    if a.element_size() == 1:
+        # wgmma takes 8-bit operands only with the summed dimension side by side.
+        return False, True
+    return by_columns(a), by_columns(b)
+
+
 def maps_of(
-    a: torch.Tensor, b: torch.Tensor, tiles: HopperTiles
-) -> tuple[TensorDescriptor, TensorDescriptor, tuple[bool, bool]]:
-    """Return maps of the operands, and of each whether it is one of the transpose."""
-    # wgmma takes 8-bit operands only with the summed dimension side by side.
-    narrow, half = a.element_size() == 1, tiles.m // 2
-    a, a_turned = mappable(a, rows_only=narrow)
-    b_t, b_straight = mappable(b.T, rows_only=narrow)
+    a: torch.Tensor, b: torch.Tensor, tiles: HopperTiles, turns: Turns
+) -> tuple[TensorDescriptor, TensorDescriptor]:
+    """Return maps of the operands, by columns as said; of copies where no map describes them so."""
+    (a_turned, b_turned), half = turns, tiles.m // 2
     return (
-        tensor_map(a, [tiles.k, half] if a_turned else [half, tiles.k]),
-        tensor_map(b_t, [tiles.k, tiles.n] if b_straight else [tiles.n, tiles.k]),
-        (a_turned, not b_straight),
+        tensor_map(
+            aligned(a.T if a_turned else a), [tiles.k, half] if a_turned else [half, tiles.k]
+        ),
+        tensor_map(
+            aligned(b.T if b_turned else b),
+            [tiles.n, tiles.k] if b_turned else [tiles.k, tiles.n],
+        ),
     )
-
-
-def laid(matrix: torch.Tensor, *, by_columns: bool) -> torch.Tensor:
-    """Return a copy that lies by rows or by columns."""
-    return matrix.T.contiguous().T if by_columns else matrix.contiguous()
 
 
 def _by_triton(grid: Grid, arguments: Arguments) -> Any:
@@ -112,30 +115,17 @@ def _by_triton(grid: Grid, arguments: Arguments) -> Any:
 KERNELS = CompiledKernels(_by_triton)
 
 
-def mappable(matrix: torch.Tensor, *, rows_only: bool) -> tuple[torch.Tensor, bool]:
-    """Return the matrix or its transpose, as a tensor map can read it, and whether it is turned."""
+def by_columns(matrix: torch.Tensor) -> bool:
+    """Return whether columns, and not rows, lie in one piece."""
     if has_map(matrix):
-        return matrix, False
-    if has_map(matrix.T) and not rows_only:
-        return matrix.T, True
-    if matrix.stride(0) == 1 and not rows_only:
-        return aligned(matrix.T), True
-    return aligned(matrix), False
-
-
-def has_map(matrix: torch.Tensor) -> bool:
-    """Return whether a tensor map can describe the rows of a matrix."""
-    step = matrix.stride(0) * matrix.element_size()
-    return bool(
-        matrix.stride(1) == 1
-        and matrix.data_ptr() % MAP_BYTES == 0
-        and step % MAP_BYTES == 0
-        and step >= matrix.shape[1] * matrix.element_size()
-    )
+        return False
+    return has_map(matrix.T) or matrix.stride(0) == 1
 
 
 def aligned(matrix: torch.Tensor) -> torch.Tensor:
-    """Return a copy whose rows start at multiples of 16 bytes."""
+    """Return the matrix if a map describes its rows, else a copy whose rows start at 16 bytes."""
+    if has_map(matrix):
+        return matrix
     step = -(-matrix.shape[1] * matrix.element_size() // MAP_BYTES) * MAP_BYTES
     copy = matrix.new_empty((matrix.shape[0], step // matrix.element_size()))[:, : matrix.shape[1]]
     copy.copy_(matrix)
