@@ -3,7 +3,9 @@
 
 import contextlib
 import json
+import math
 import os
+import pickle
 import shutil
 import signal
 from dataclasses import replace
@@ -330,10 +332,34 @@ def forget_the_network(path):
     path.write_text('{"network": null, "checked": null}')
 
 
+def compared_without_end(path):
+    about = json.loads(path.read_text())
+    figures = dict.fromkeys(("error", "gradient_error", "weight_error"), 0.0)
+    path.write_text(json.dumps(about | {"checked": figures | {"steps": math.inf}}))
+
+
+def hold_a_program(path):
+    class Program:
+        def __reduce__(self):
+            return Path.touch, (path.parent / "it ran",)
+
+    path.write_bytes(pickle.dumps(Program()))
+
+
+def ask_for_much_memory(path):
+    """Of the unpickler in C, which makes room for an object with this number: 17 GB."""
+    body = path.read_bytes()
+    assert body[-1:] == pickle.STOP
+    path.write_bytes(body[:-1] + pickle.LONG_BINPUT + (2**31).to_bytes(4, "little") + pickle.STOP)
+
+
 @on_cpus
 @pytest.mark.parametrize(
     ("spoil", "name"),
     [
+        (hold_a_program, ".metadata"),
+        (ask_for_much_memory, ".metadata"),
+        (compared_without_end, "network.json"),
         (cut_in_half, "__0_0.distcp"),
         (Path.unlink, "__0_0.distcp"),
         (overwrite, "__0_0.distcp"),
@@ -350,8 +376,30 @@ def test_a_damaged_checkpoint_is_refused_until_it_is_removed(alone, tmp_path, sp
     longer = replace(kept, steps=5)
     with pytest.raises(BadArgument, match=f"{place} is damaged: .* Remove that folder"):
         measure(longer, "auto")
+    assert not (place / "it ran").exists()
     shutil.rmtree(place)
     assert list(losses(measure(longer, "auto"))) == [2, 3, 4]
+
+
+@on_cpus
+@pytest.mark.parametrize("digits", [10, 300, 5000])
+def test_a_pointer_to_a_number_that_no_training_reaches_leads_nowhere(alone, tmp_path, digits):
+    kept = replace(SMALL, checkpoint=tmp_path, checkpoint_every=2)
+    measure(kept, "auto")
+    (tmp_path / "latest").write_text(f"attempt-{'9' * digits}/step-4")
+    assert list(losses(measure(replace(kept, steps=5), "auto"))) == [4]
+
+
+@on_cpus
+def test_bounds_are_ours_whatever_a_checkpoint_says_of_them(alone, tmp_path):
+    kept = replace(SMALL, check_steps=3, kernels="ours", checkpoint=tmp_path, checkpoint_every=2)
+    assert measure(kept, "auto").verified
+    path = tmp_path / latest(tmp_path).name / "network.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about | {"checked": about["checked"] | {"error": 5, "bound": 1e9}}))
+    result = measure(replace(kept, steps=5), "auto")
+    assert (result.verified, result.metrics["error"]) == (False, 5)
+    assert result.metrics["error_bound"] < 1
 
 
 def wrong_ours(kernels, *, compiled):

@@ -91,6 +91,11 @@ def test_without_a_writable_temporary_folder_a_worker_says_what_to_give_it(
         (["allreduce", "--seed", "-1"], "-1 is not in the range"),
         (["p2p", "--seed", str(2**63)], "9223372036854775808 is not in the range"),
         (["softmix"], "No such command 'softmix'"),
+        (["train-cnn", "--learning-rate", "nan"], "nan is no number"),
+        (["inference-load", "--rate", "nan"], "nan is no number"),
+        (["inference-load", "--seconds", "NaN"], "nan is no number"),
+        (["inference-server", "--drain-seconds", "nan"], "nan is no number"),
+        (["tensorflow", "--memory-fraction", "nan"], "nan is no number"),
     ],
 )
 def test_bad_arguments_end_with_status_2_before_torch_is_imported(arguments, message):

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`burn-in`."""
 
-import math
 import os
 from typing import Any
 
 import click
 
 from gpupack_workloads.burn_in.limits import LIMITS, BurnInOptions, Limit, parse_limits
-from gpupack_workloads.commands.common import common, finish
+from gpupack_workloads.commands.common import FiniteRange, common, finish
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
@@ -22,13 +21,6 @@ def read_limits(
         return parse_limits(texts)
     except BadArgument as error:
         raise click.BadParameter(str(error), context, parameter) from error
-
-
-def read_percent(context: click.Context, parameter: click.Parameter, percent: float) -> float:
-    """Refuse what is no number: it is in no range, and not outside of one."""
-    if math.isnan(percent):
-        raise click.BadParameter("nan is no number", context, parameter)
-    return percent
 
 
 def told(limit: Limit) -> str:
@@ -48,10 +40,9 @@ EPILOG = "\b\nLimits:\n" + "\n".join(f"  {name}: {told(limit)}" for name, limit 
 )
 @click.option(
     "--memory-percent",
-    type=click.FloatRange(1, 95),
+    type=FiniteRange(1, 95),
     default=90,
     show_default=True,
-    callback=read_percent,
     help="How much of the free memory is tested.",
 )
 @click.option(

@@ -3,6 +3,7 @@
 
 import importlib
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -18,6 +19,18 @@ from gpupack_workloads.settings import Gang, Options, prepare, temporary_folder
 from gpupack_workloads.signals import Heeding, Told, heeding_signals
 
 logger = logging.getLogger(__name__)
+
+
+class FiniteRange(click.FloatRange):
+    """Numbers in a range; NaN, which is in no range and not outside of one, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail("nan is no number", param, ctx)
+        return number
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Run = Callable[[Any], Result]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gpupack_workloads.commands.common import common, finish
+from gpupack_workloads.commands.common import FiniteRange, common, finish
 from gpupack_workloads.commands.serving import serving
 from gpupack_workloads.inference_load.options import LoadOptions
 
@@ -14,12 +14,12 @@ from gpupack_workloads.inference_load.options import LoadOptions
 @click.command("inference-load")
 @click.option(
     "--rate",
-    type=click.FloatRange(0.01, 10_000),
+    type=FiniteRange(0.01, 10_000),
     help="Requests per second, on average.  [default: 16 on GPUs, 6 on CPUs, 4 with --url]",
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 3600),
+    type=FiniteRange(0.1, 3600),
     help="For how long requests begin.  [default: 10; 2 on CPUs]",
 )
 @click.option(

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gpupack_workloads.commands.common import common, finish
+from gpupack_workloads.commands.common import FiniteRange, common, finish
 from gpupack_workloads.commands.serving import serving
 from gpupack_workloads.inference_server.options import ServerOptions
 
@@ -32,7 +32,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--tls-key", type=FILE, help="PEM file.")
 @click.option(
     "--drain-seconds",
-    type=click.FloatRange(0, 3600),
+    type=FiniteRange(0, 3600),
     default=25.0,
     show_default=True,
     help="For requests under way after SIGTERM; less than the pod's grace period.",

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from gpupack_workloads.commands.common import common, finish
+from gpupack_workloads.commands.common import FiniteRange, common, finish
 from gpupack_workloads.tensorflow.options import MOST_IMAGES, SHAPES, TensorFlowOptions
 
 
@@ -40,7 +40,7 @@ from gpupack_workloads.tensorflow.options import MOST_IMAGES, SHAPES, TensorFlow
 )
 @click.option(
     "--memory-fraction",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteRange(0, 1, min_open=True),
     help="Part of a GPU's memory, or of the share of it, that TensorFlow takes at the most."
     "  [default: 0.8 of a share, no limit on a whole GPU]",
 )

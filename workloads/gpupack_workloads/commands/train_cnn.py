@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gpupack_workloads.commands.common import common, finish, in_gang
+from gpupack_workloads.commands.common import FiniteRange, common, finish, in_gang
 from gpupack_workloads.train_cnn.options import DATASETS, OPTIMIZERS, SHAPES, SYNTHETIC, CnnOptions
 
 OF_EPOCHS = ("epochs", "optimizer", "learning_rate")
@@ -55,7 +55,7 @@ OF_FILES = ("data", "checksums")
 )
 @click.option(
     "--learning-rate",
-    type=click.FloatRange(0, 1000, min_open=True),
+    type=FiniteRange(0, 1000, min_open=True),
     help="Of a training by epochs.  [default: the optimizer's own, scaled with the batch]",
 )
 @click.option(

@@ -11,6 +11,7 @@ command ─► here ─► setup           what the container says: workers, mem
 import importlib
 import os
 
+from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.results import Result
 from gpupack_workloads.tensorflow.options import TensorFlowOptions
 
@@ -19,12 +20,19 @@ def run(options: TensorFlowOptions) -> Result:
     """Train over all GPUs of all workers.
 
     Raises:
-        BadArgument: of what the container says of itself something cannot be.
+        BadArgument: of what the container says of itself something cannot be, or TensorFlow or the
+            Python API is not installed.
         WorkloadError: as `supervised.run_supervised` does.
     """
     # The Python API is imported when the arguments are judged, as torch is elsewhere.
-    setup_for = importlib.import_module("gpupack_workloads.tensorflow.setup").setup_for
-    supervised = importlib.import_module("gpupack_workloads.tensorflow.supervised")
+    try:
+        setup_for = importlib.import_module("gpupack_workloads.tensorflow.setup").setup_for
+        supervised = importlib.import_module("gpupack_workloads.tensorflow.supervised")
+    except ModuleNotFoundError as error:
+        raise BadArgument(
+            f"there is no Python package {error.name}: use the image that is called tensorflow, or"
+            " from a checkout `pip install ./client './workloads[tensorflow]'`"
+        ) from error
     setup = setup_for(options, os.environ)
     result: Result = supervised.run_supervised(options, setup)
     return result

@@ -78,6 +78,21 @@ class CurveErrors:
         return self.steps >= LEAST_STEPS and self.near
 
 
+def errors_beside_bounds(
+    *, error: float, gradient_error: float, weight_error: float, steps: int, dtype: str
+) -> CurveErrors:
+    """Return how far apart two curves of a type are, beside what rounding explains."""
+    return CurveErrors(
+        error=error,
+        bound=LOSS_BOUNDS[dtype],
+        gradient_error=gradient_error,
+        gradient_bound=GRADIENT_BOUNDS[dtype],
+        weight_error=weight_error,
+        weight_bound=WEIGHT_BOUNDS[dtype],
+        steps=steps,
+    )
+
+
 def is_independent(plan: Plan, ranks: int) -> bool:
     """Return whether a single process with torch's kernels computes otherwise than the training.
 
@@ -112,14 +127,12 @@ def compare(found: Curve, reference: Curve, plan: Plan) -> CurveErrors:
     """
     gradient, gradient_error = furthest(found.gradients, reference.gradients)
     weight, weight_error = furthest(found.weights, reference.weights)
-    curve_errors = CurveErrors(
+    curve_errors = errors_beside_bounds(
         error=distance(found.losses, reference.losses),
-        bound=LOSS_BOUNDS[plan.dtype],
         gradient_error=gradient_error,
-        gradient_bound=GRADIENT_BOUNDS[plan.dtype],
         weight_error=weight_error,
-        weight_bound=WEIGHT_BOUNDS[plan.dtype],
         steps=len(found.losses),
+        dtype=plan.dtype,
     )
     if not curve_errors.near:
         raise WrongResult(

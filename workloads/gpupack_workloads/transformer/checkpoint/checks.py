@@ -5,13 +5,17 @@ Of a folder that each worker has for itself a checkpoint's parts would lie in se
 """
 
 import contextlib
+import io
+import pickle
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PosixPath
+from typing import Any
 
+import torch
 import torch.distributed as dist
-from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint import filesystem, metadata
 
 from gpupack_workloads.distributed.together import all_or_none
 from gpupack_workloads.errors import BadArgument
@@ -19,6 +23,9 @@ from gpupack_workloads.errors import BadArgument
 # A network's file system may show another host's new file late.
 PATIENCE_SECONDS = 10.0
 PAUSE_SECONDS = 0.1
+INDEX = ".metadata"
+INDEX_MODULES = {module.__name__: module for module in (filesystem, metadata)}
+INDEX_GLOBALS = {("torch", "Size"), ("torch.serialization", "_get_layout")}
 
 
 def require_shared(folder: Path) -> None:
@@ -90,13 +97,52 @@ def lengths(place: Path) -> dict[str, int]:
     """Return how many bytes each file must have at least."""
     least: dict[str, int] = {}
     try:
-        parts = FileSystemReader(place).read_metadata().storage_data.values()
-        for part in parts:
+        for part in read_index(place / INDEX).storage_data.values():
             end = part.offset + part.length
             least[part.relative_path] = max(end, least.get(part.relative_path, 0))
     except Exception as error:  # a damaged pickle raises whatever it likes
         raise damaged(place, f"its index .metadata cannot be read ({error!r})") from error
     return least
+
+
+class IndexUnpickler(pickle._Unpickler):  # noqa: SLF001  in Python: see below
+    """Unpickles what torch's index of a checkpoint is made of, and nothing else.
+
+    A pickle may run any program, and a damaged one ask for any amount of memory: the unpickler in C
+    makes room for as many numbers as the highest that an entry of its table of objects has.
+    """
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        """Return a class of a checkpoint's index, a path's, or a type of numbers."""
+        if module_name.startswith("pathlib") and global_name == "PosixPath":
+            return PosixPath
+        if module_name in INDEX_MODULES:
+            found = getattr(INDEX_MODULES[module_name], global_name, None)
+            if isinstance(found, type) and found.__module__ == module_name:
+                return found
+        if module_name == "torch" and isinstance(
+            found := getattr(torch, global_name, None), torch.dtype
+        ):
+            return found
+        if (module_name, global_name) in INDEX_GLOBALS:
+            return super().find_class(module_name, global_name)
+        raise pickle.UnpicklingError(f"it holds {module_name}.{global_name}")
+
+
+def read_index(path: Path) -> metadata.Metadata:
+    """Return a checkpoint's index.
+
+    Raises:
+        Exception: whatever a damaged pickle raises.
+    """
+    content = path.read_bytes()
+    unpickler = IndexUnpickler(io.BytesIO(content))
+    index = unpickler.load()
+    # torch reads it once more, by the unpickler in C.
+    entries: dict[int, Any] = vars(unpickler)["memo"]
+    if not isinstance(index, metadata.Metadata) or max(entries, default=0) > len(content):
+        raise pickle.UnpicklingError("it is no index")
+    return index
 
 
 def damaged(place: Path, what: str) -> BadArgument:

@@ -19,8 +19,9 @@ from gpupack_workloads.folders import usable_folder
 
 LATEST = "latest"
 ABOUT = "network.json"
-FORM = re.compile(r"attempt-(\d+)/step-(\d+)")
-ATTEMPT = re.compile(r"attempt-(\d+)")
+# Of numbers that a training reaches: what is longer is no checkpoint's name.
+FORM = re.compile(r"attempt-(\d{1,9})/step-(\d{1,9})")
+ATTEMPT = re.compile(r"attempt-(\d{1,9})")
 # The newest, and one before it for whoever is reading it.
 KEPT = 2
 

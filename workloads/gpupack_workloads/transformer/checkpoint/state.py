@@ -37,7 +37,7 @@ from gpupack_workloads.transformer.checkpoint.folder import (
 )
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
-from gpupack_workloads.transformer.verification import CurveErrors
+from gpupack_workloads.transformer.verification import CurveErrors, errors_beside_bounds
 
 logger = logging.getLogger(__name__)
 
@@ -142,8 +142,8 @@ def read_about(place: Path, plan: Plan, ranks: int) -> CurveErrors | None:
         theirs = json.loads((place / ABOUT).read_text())
         network, told = dict(theirs["network"]), theirs["checked"]
         same = theirs.get("way") == way_of(plan, ranks)
-        checked = None if told is None else curve_errors_of(told)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        checked = None if told is None else curve_errors_of(told, plan)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise damaged(place, f"{ABOUT} does not say what it is of ({error!r})") from error
     ours = network_of(plan)
     differing = [
@@ -156,10 +156,18 @@ def read_about(place: Path, plan: Plan, ranks: int) -> CurveErrors | None:
     return checked if same else None
 
 
-def curve_errors_of(told: dict[str, Any]) -> CurveErrors:
-    """Return what a checkpoint tells of a comparison; its file may hold anything."""
-    figures: dict[str, Any] = {name: float(value) for name, value in told.items()}
-    return CurveErrors(**figures | {"steps": int(told["steps"])})
+def curve_errors_of(told: dict[str, Any], plan: Plan) -> CurveErrors:
+    """Return what a checkpoint tells of a comparison, beside bounds that are ours.
+
+    Its file may hold anything.
+    """
+    return errors_beside_bounds(
+        error=float(told["error"]),
+        gradient_error=float(told["gradient_error"]),
+        weight_error=float(told["weight_error"]),
+        steps=int(told["steps"]),
+        dtype=plan.dtype,
+    )
 
 
 def about(plan: Plan, ranks: int, checked: CurveErrors | None) -> dict[str, Any]:
