@@ -2,10 +2,14 @@
 """The example of a user's own script: all of its processes are one training, which goes on."""
 
 import json
+import os
+import pathlib
+import re
+import subprocess
 
 import pytest
 import yaml
-from harness import ROOT
+from harness import ROOT, kubectl_binary
 from volumes import shared_folder
 from workload_jobs import RUN_SECONDS, logs
 
@@ -40,3 +44,51 @@ def test_four_processes_of_two_workers_are_one_training_that_a_second_job_contin
     kube.submit(DOCUMENTS[0])
     assert [found["first_step"] for found in metrics(kube)] == [200, 200]
     assert sorted(path.name for path in volume.iterdir()) == ["start-1", "start-2"]
+
+
+SECTION = re.search(
+    r"^## A job of your own\n(.*?)^## ",
+    (ROOT / "docs/workloads.md").read_text(),
+    re.MULTILINE | re.DOTALL,
+)[1]
+
+
+def block(language, number=0):
+    """A block of the page's section."""
+    return re.findall(rf"^```{language}\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)[number]
+
+
+@pytest.fixture
+def shell(kube, tmp_path):
+    """Runs commands as somebody would who copies them, in the test's namespace."""
+    config = yaml.safe_load(kube.kubeconfig.read_text())
+    for context in config["contexts"]:
+        context["context"]["namespace"] = kube.namespace
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    told = {
+        "KUBECONFIG": str(tmp_path / "config"),
+        "PATH": f"{pathlib.Path(kubectl_binary()).parent}:{os.environ['PATH']}",
+    }
+
+    def run(commands):
+        done = subprocess.run(
+            ["bash", "-c", f"set -euo pipefail\n{commands}"],
+            cwd=tmp_path, env=os.environ | told, capture_output=True, text=True, timeout=500,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_the_page_leads_from_a_copy_to_another_script_data_and_size(kube, shell, tmp_path):
+    (tmp_path / "train.py").write_text(block("python"))
+    (tmp_path / "mine.yaml").write_text(block("yaml"))
+    assert "slope 2.000, 2 processes (simulated)" in shell(block("sh"))
+    changed = block("python").replace('"workload": "mine"', '"workload": "changed"')
+    (tmp_path / "train.py").write_text(changed)
+    shell(block("sh", 1))
+    results = kube.wait_phase("mine", "Succeeded", seconds=5)["status"]["results"]
+    assert [each["metrics"]["processes"] for each in results] == [3, 3, 3]
+    assert {each["workload"] for each in results} == {"changed"}
