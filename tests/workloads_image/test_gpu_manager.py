@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,14 +21,24 @@ from gpupack_workloads.errors import BadArgument, OutOfMemory, WrongResult
 from gpupack_workloads.gpu_manager import builtin, run, session
 from gpupack_workloads.gpu_manager.manager import GpuManager, find_gpus
 from gpupack_workloads.gpu_manager.options import GpuManagerOptions
-from gpupack_workloads.gpu_manager.supervisor import Gpu
+from gpupack_workloads.gpu_manager.supervisor import Gpu, Supervisor
 from gpupack_workloads.gpu_manager.task_queue import (
     GpuLost,
     ManagerClosed,
+    Task,
     TaskFailed,
+    TaskQueue,
     TaskTimedOut,
 )
-from gpupack_workloads.gpu_manager.worker import ANSWER, TORCH_BYTES, Arena, frames
+from gpupack_workloads.gpu_manager.worker import (
+    ANSWER,
+    DONE,
+    NO_TASK,
+    READY,
+    TORCH_BYTES,
+    Arena,
+    frames,
+)
 from gpupack_workloads.gpu_manager.worker_process import Ring
 from gpupack_workloads.reference.agreement import Agreement
 
@@ -489,3 +500,89 @@ def test_on_gpus_the_workload_is_verified_and_timed():
 def test_independent_tasks_take_every_gpu():
     found = run(GpuManagerOptions(tasks=32, require_gpu=True))
     assert found.metrics["speedup_ratio"] > 0.9 * torch.cuda.device_count()
+
+
+class AnsweringLate:
+    """A worker's stand-in: its first task seems to run for long, and ends while it is asked for.
+
+    So do a process that a loaded host stops, and a task that ends at its limit.
+    """
+
+    def __init__(self, wake):
+        self.status, self._wake = self, wake
+        self._answers, self._late, self._begun = [(NO_TASK, READY)], True, NO_TASK
+        self.waits_for_ever = threading.Event()
+
+    def last(self):
+        return self._begun, time.monotonic_ns() - (200_000_000 if self._late else 0)
+
+    def recall(self):
+        self._answer(self._begun)
+        return self._begun
+
+    @contextlib.contextmanager
+    def held(self):
+        self._answer(self._begun)
+        yield
+
+    def _answer(self, number):
+        self._answers.append((number, DONE))
+        self._late = False
+
+    def send(self, task):
+        if self._late and self._begun == NO_TASK:
+            self._begun = task.number
+        elif not self._late:
+            self._answers.append((task.number, DONE))
+        return True
+
+    def flush(self):
+        pass
+
+    def wait(self, seconds):
+        if seconds is None and not select.select([self._wake], [], [], 1.0)[0]:
+            self.waits_for_ever.set()
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+
+    def receive(self):
+        answers, self._answers = self._answers, []
+        return [((number, kind, 1000), b"") for number, kind in answers], True
+
+    def value(self, body):
+        return body
+
+    def settled(self, task):
+        pass
+
+    def recalled(self, task):
+        pass
+
+    def end(self, *, grace):
+        return "with exit status 0"
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds"), [(2, 60.0), (1, 0.0)], ids=["called back", "at its limit"]
+)
+def test_tasks_are_sent_after_a_slow_one_that_ends_while_it_is_judged(count, seconds):
+    workers = []
+    supervisor = Supervisor(
+        Gpu(0, "cpu", "stand-in"), lambda wake: workers.append(AnsweringLate(wake)) or workers[-1]
+    )
+    queue = TaskQueue({0: supervisor.wake})
+    waiting = [Task(number, "nothing", b"", 0, 0, 0, seconds) for number in (1, 2, 3)]
+    for task in waiting[:count]:
+        queue.put(task)
+    supervisor.start(queue)
+    waiting[0].future.result(timeout=10)
+    for task in waiting[count:]:
+        queue.put(task)
+    for task in waiting:
+        task.future.result(timeout=10)
+    assert not workers[0].waits_for_ever.is_set()
+    queue.close(abort=False)
+    supervisor.join()

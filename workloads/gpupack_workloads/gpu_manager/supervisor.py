@@ -237,12 +237,15 @@ class Supervisor:
             return
         if len(self._in_flight) > 1:
             self._call_back()
-        if taken <= task.seconds * 1e9:
+        # Its answer may have come meanwhile: whoever waits for a task then must ask the queue.
+        self._slow = number in self._in_flight
+        if not self._slow or taken <= task.seconds * 1e9:
             return
         with self._worker.status.held():
             # Held, the worker cannot begin another task, which would be ended with it.
             self._settle_answers()
-            if number not in self._in_flight:
+            self._slow = number in self._in_flight
+            if not self._slow:
                 return
             self._worker.end(grace=False)
         raise WorkerGone(f"{task} ran for more than {task.seconds:g} s", overdue=number)
