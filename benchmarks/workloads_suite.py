@@ -40,6 +40,7 @@ from gpupack_workloads.settings import NO_MULTICAST  # noqa: E402  needs no torc
 
 REPORTS = ROOT / "docs" / "reports" / "workloads"
 POLL_SECONDS = 0.2
+MPIRUN_SECONDS = 10.0
 FIRST_PORT = 29500
 """Where the first gang meets; gangs that run at a time must not meet at one port."""
 
@@ -96,7 +97,7 @@ class Suite:
                 time.sleep(POLL_SECONDS)
         finally:
             for started in self._running:
-                stop(started.process)
+                stop(started)
 
     def _start(self, waiting: list[Run]) -> list[Run]:
         """Start what has room; return what still waits."""
@@ -147,7 +148,7 @@ class Suite:
         for started in list(self._running):
             if started.process.poll() is None and time.monotonic() < started.deadline:
                 continue
-            stop(started.process)
+            stop(started)
             self._running.remove(started)
             self._free.extend(started.gpus)
             yield Ended(
@@ -174,8 +175,14 @@ def command(run: Run) -> list[str]:
     return [*ranks, *module, "--require-gpu", "--json", *run.arguments]
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(started: Started) -> None:
     """End a run with all that it started; nothing happens to one that has ended."""
+    process = started.process
+    if started.run.mpirun and process.poll() is None:
+        # Its ranks are no part of its group: it ends them itself, if it is let.
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(MPIRUN_SECONDS)
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
