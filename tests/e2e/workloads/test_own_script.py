@@ -85,7 +85,7 @@ def shell(kube, tmp_path):
 def test_the_page_leads_from_a_copy_to_another_script_data_and_size(kube, shell, tmp_path):
     (tmp_path / "train.py").write_text(block("python"))
     (tmp_path / "mine.yaml").write_text(block("yaml"))
-    assert "slope 2.000, 2 processes (simulated)" in shell(block("sh"))
+    assert "slope 2.000, 2 processes" in shell(block("sh"))
     changed = block("python").replace('"workload": "mine"', '"workload": "changed"')
     (tmp_path / "train.py").write_text(changed)
     shell(block("sh", 1))
