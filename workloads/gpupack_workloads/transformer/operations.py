@@ -13,7 +13,6 @@ product, T tokens of a batch, W width, V vocabulary.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import cast
 
 import torch
 from torch.nn import functional
@@ -176,12 +175,7 @@ def by_us(rest: Pointwise, head_loss: HeadLoss | None = None) -> Operations:
     """Return our kernels."""
     attention = load("attention.ops", "attention")
     softmax = load("softmax.ops", "softmax")
-    gemm = load("gemm.ops", "gemm")
     gemms = load("gemm.ops", "gemms")
-
-    def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        flat = gemm(x.reshape(-1, x.shape[-1]), weight.T)
-        return cast("torch.Tensor", flat.reshape(*x.shape[:-1], weight.shape[0]))
 
     def products(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         flat = gemms(x.reshape(-1, x.shape[-1]), [weight.T for weight in weights])
@@ -191,7 +185,7 @@ def by_us(rest: Pointwise, head_loss: HeadLoss | None = None) -> Operations:
         name="ours" if head_loss is None else "all",
         attention=lambda q, k, v: attention(q, k, v, causal=True),
         loss=by_softmax(softmax),
-        product=product,
+        product=lambda x, weight: products(x, [weight])[0],
         pointwise=rest,
         products=products,
         head_loss=head_loss,

@@ -11,6 +11,7 @@ import triton
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.gemm.kernel import gemm_kernel, sum_kernel
 from gpupack_workloads.kernels.gemm.tuning import (
+    MAP_BYTES,
     SPLIT_TILES,
     choose_hopper_tiles,
     choose_tiles,
@@ -24,8 +25,6 @@ MOST_OTHERS = 2
 # Of the kernel's arguments about rows that still arrive.
 NOTHING_ARRIVES: tuple[object, ...] = (None, None, None)
 SUM_BLOCK, SUM_WARPS = 1024, 4
-# A tensor map reads rows that start at multiples of it.
-MAP_BYTES = 16
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, FP8)
 
 

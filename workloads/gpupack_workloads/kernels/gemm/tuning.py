@@ -82,7 +82,9 @@ SPLIT_TILES = SUM_TILES[1]
 # Fewer steps than these of a part would take about as long as adding up the parts.
 LEAST_SPLIT_STEPS = 32
 MOST_SPLITS = 16
-MAP_BYTES, SUM_BYTES = 16, 4
+# A tensor map reads rows that start at multiples of it.
+MAP_BYTES = 16
+SUM_BYTES = 4
 # What a tile of half the columns costs beyond half the time: A is loaded as often as B.
 NARROW_COST = 1.1
 

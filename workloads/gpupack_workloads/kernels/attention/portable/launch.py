@@ -165,20 +165,8 @@ def backward(
     # One dimension: CUDA counts no more than 65,535 programs in the others.
     owners_of_keys = problem.batch * problem.kv_heads
     attention_dkdv_kernel[(triton.cdiv(problem.keys, of_keys.n) * owners_of_keys,)](
-        *(
-            q,
-            k,
-            v,
-            do,
-            dk,
-            dv,
-            *sums,
-            *strides,
-            *dk.stride()[:3],
-            *dv.stride()[:3],
-            *sizes,
-            *scales,
-        ),
+        *(q, k, v, do, dk, dv, *sums),
+        *(*strides, *dk.stride()[:3], *dv.stride()[:3], *sizes, *scales),
         **options_of(problem, of_keys),
     )
     owners_of_rows = problem.batch * problem.heads

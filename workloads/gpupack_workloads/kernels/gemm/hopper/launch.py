@@ -22,8 +22,8 @@ from gpupack_workloads.kernels.gemm.hopper.compiled import (
     specialization,
 )
 from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
-from gpupack_workloads.kernels.gemm.launch import MAP_BYTES, MOST_OTHERS, Pair, has_map
-from gpupack_workloads.kernels.gemm.tuning import HopperTiles
+from gpupack_workloads.kernels.gemm.launch import MOST_OTHERS, Pair, has_map
+from gpupack_workloads.kernels.gemm.tuning import MAP_BYTES, HopperTiles
 
 Turns = tuple[bool, bool]
 
