@@ -19,6 +19,7 @@ from gpupack.frameworks.mlp import MlpConfig, parse_mlp
 from gpupack.manager import GPUResourceManager
 from gpupack.opening import get_gpu_resource_manager
 from gpupack.process_setup import PyTorchSettings, PyTorchSetup, pytorch_settings
+from gpupack.process_setup.gang import WORKERS
 from gpupack.training_config import TrainingGPUConfig
 
 _ACTIVATIONS: Final = {"relu": "ReLU", "tanh": "Tanh", "gelu": "GELU"}
@@ -86,7 +87,8 @@ class PyTorchGPUIntegration:
 
         Raises:
             FrameworkMissing: PyTorch is not installed.
-            Unsupported: CUDA is in use already, or ranks were started without GPUs.
+            Unsupported: CUDA is in use already, ranks were started without GPUs, or this is a
+                worker of several that has no rank.
             SetupInvalid: RANK, WORLD_SIZE and their like contradict each other.
         """
         torch = _torch()
@@ -144,7 +146,7 @@ def _torch() -> Any:
 
 
 def _setup(config: TrainingGPUConfig, given: Given, environ: Mapping[str, str]) -> PyTorchSetup:
-    ranks = environ if config.distributed_training else {}
+    ranks = ranks_of(environ) if config.distributed_training else {}
     local = ranks.get("LOCAL_RANK")
     return PyTorchSetup(
         devices=tuple(each.id for each in given.visible),
@@ -156,6 +158,22 @@ def _setup(config: TrainingGPUConfig, given: Given, environ: Mapping[str, str]) 
         mixed_precision=config.mixed_precision,
         gpu_memory_fraction=config.gpu_memory_fraction if given.visible else None,
     )
+
+
+def ranks_of(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables that say which rank this process is; without them it is the only one.
+
+    Raises:
+        Unsupported: it is in one of a GPUJob's several workers, where it cannot be the only one.
+    """
+    workers = environ.get(WORKERS) or "1"
+    if workers != "1" and "WORLD_SIZE" not in environ:
+        raise Unsupported(
+            f"this is in one of {workers} workers, and WORLD_SIZE is not set: each would train by "
+            "itself; start the script by torchrun, or set distributed.processesPerWorker to 1 in "
+            "a GPUJob that is not elastic"
+        )
+    return environ
 
 
 def _show(torch: Any, settings: PyTorchSettings) -> None:

@@ -6,14 +6,12 @@ from gpupack_crds.gpujob import Backend, Distributed, GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.vendors import Vendors
 from gpupack_kube.objects import Json
+from gpupack_operator.manifests import torch_variables
 from gpupack_operator.manifests.mpi import KEY_PATH, is_by_mpirun
+from gpupack_operator.manifests.torch_variables import processes
 
 RESULT_PATH = "/dev/termination-log"
-INDEX_VARIABLES = ("GPUPACK_WORKER_INDEX", "PET_NODE_RANK", "RANK")
-"""They hold the worker's index."""
-
-RESIZES = 1_000_000
-"""torchrun counts each worker that comes or goes as a restart."""
+INDEX = "GPUPACK_WORKER_INDEX"
 
 NO_VENDORS = Vendors()
 
@@ -45,12 +43,17 @@ def variables(
         multicast: whether libraries may use NVLink multicast.
         vendors: the chart's table.
     """
-    values = _about_the_job(job, attempt=attempt) | _for_torch(job, attempt=attempt)
+    values = _about_the_job(job, attempt=attempt)
+    values |= torch_variables.values(
+        job.spec,
+        host=rendezvous_host(job, attempt=attempt),
+        run=names.job_name(job.metadata.name, attempt=attempt),
+    )
     values |= _for_mpirun(job, attempt=attempt) if is_by_mpirun(job.spec) else {}
     values |= MULTICAST_ON if multicast else MULTICAST_OFF
     values |= _about_the_vendor(job.spec.resource_name, vendors)
     return [{"name": name, "value": value} for name, value in values.items()] + [
-        _index(name) for name in INDEX_VARIABLES
+        _index(name) for name in (INDEX, *torch_variables.index_names(job.spec))
     ]
 
 
@@ -65,12 +68,6 @@ def worker_host(job: GpuJob, index: str, *, attempt: int) -> str:
         return LOOPBACK
     worker = f"{names.job_name(job.metadata.name, attempt=attempt)}-{index}"
     return f"{worker}.{job.metadata.name}.{job.metadata.namespace}.svc"
-
-
-def processes(spec: GpuJobSpec) -> int:
-    """Processes in each worker."""
-    distributed = spec.distributed or Distributed()
-    return distributed.processes_per_worker or spec.gpus or 1
 
 
 def _about_the_job(job: GpuJob, *, attempt: int) -> dict[str, str]:
@@ -104,43 +101,11 @@ def _about_the_vendor(resource: str, vendors: Vendors) -> dict[str, str]:
     return {name: value for name, value in told.items() if value}
 
 
-def _for_torch(job: GpuJob, *, attempt: int) -> dict[str, str]:
-    """What torchrun takes where its command line is silent, and what env:// reads without it.
-
-    For torchrun a worker is a node, and the ranks of its processes follow from that: it sets
-    WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT anew for each. Without it a worker is one process.
-    """
-    host = rendezvous_host(job, attempt=attempt)
-    port, workers = str(names.RENDEZVOUS_PORT), str(job.spec.workers)
-    return {
-        "PET_NNODES": workers,
-        "PET_NPROC_PER_NODE": str(processes(job.spec)),
-        "PET_MASTER_ADDR": host,
-        "PET_MASTER_PORT": port,
-        "WORLD_SIZE": workers,
-        "MASTER_ADDR": host,
-        "MASTER_PORT": port,
-        **(_for_elastic_torch(job, f"{host}:{port}", attempt=attempt) if job.spec.extra else {}),
-    }
-
-
 def _for_mpirun(job: GpuJob, *, attempt: int) -> dict[str, str]:
     """What the launcher takes; {} stands for an index, since there may be a thousand workers."""
     return {
         "GPUPACK_MPI_HOSTS": worker_host(job, "{}", attempt=attempt),
         "GPUPACK_MPI_KEY_FILE": KEY_PATH,
-    }
-
-
-def _for_elastic_torch(job: GpuJob, meeting_point: str, *, attempt: int) -> dict[str, str]:
-    """Workers that come and go meet by torchrun's c10d rendezvous, which gives out the ranks."""
-    return {
-        "PET_NNODES": f"{job.spec.least}:{job.spec.workers}",
-        "PET_RDZV_BACKEND": "c10d",
-        "PET_RDZV_ENDPOINT": meeting_point,
-        "PET_RDZV_ID": names.job_name(job.metadata.name, attempt=attempt),
-        "PET_MAX_RESTARTS": str(RESIZES),
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
 
 

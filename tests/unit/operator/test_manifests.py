@@ -175,35 +175,6 @@ def test_workers_have_the_time_that_the_job_gives_them_to_end(pod_template):
     assert found["spec"]["terminationGracePeriodSeconds"] == 600
 
 
-def test_torchrun_without_arguments_makes_one_training_of_all_workers(pod_template):
-    _, worker = pod_template(workers=3, gpus=4)
-    env = {each["name"]: each.get("value") for each in worker["env"]}
-    assert (env["PET_NNODES"], env["PET_NPROC_PER_NODE"]) == ("3", "4")
-    assert env["PET_MASTER_ADDR"] == "train-2-0.train.team.svc"
-    assert env["PET_MASTER_PORT"] == "29400"
-    rank = next(each for each in worker["env"] if each["name"] == "PET_NODE_RANK")
-    assert names.INDEX_LABEL in rank["valueFrom"]["fieldRef"]["fieldPath"]
-
-
-def test_torchrun_of_an_elastic_gang_gives_ranks_to_as_many_as_there_are(pod_template):
-    _, worker = pod_template(workers=4, minWorkers=2)
-    env = {each["name"]: each.get("value") for each in worker["env"]}
-    assert (env["PET_NNODES"], env["GPUPACK_MIN_WORKERS"], env["GPUPACK_WORKERS"]) == (
-        "2:4",
-        "2",
-        "4",
-    )
-    assert (env["PET_RDZV_BACKEND"], env["PET_RDZV_ID"]) == ("c10d", "train-2")
-    assert env["PET_RDZV_ENDPOINT"] == "train-2-0.train.team.svc:29400"
-
-
-def test_a_gang_that_keeps_its_width_meets_as_before(pod_template):
-    _, worker = pod_template(workers=4, minWorkers=4)
-    env = {each["name"]: each.get("value") for each in worker["env"]}
-    assert env["PET_NNODES"] == "4"
-    assert not {"GPUPACK_MIN_WORKERS", "PET_RDZV_BACKEND"} & env.keys()
-
-
 def test_the_gang_s_job_has_the_least_and_each_other_worker_a_job_of_its_own(build, pod_template):
     gpujob = build.gpujob(workers=4, minWorkers=2)
     found, _ = pod_template(workers=4, minWorkers=2)
@@ -228,25 +199,10 @@ def test_no_attempt_of_any_gpujob_has_the_name_of_a_worker_s_own_job():
     assert len(longest) <= 63
 
 
-def test_one_process_for_each_worker_finds_the_others_by_env(pod_template):
-    _, worker = pod_template(workers=3, gpus=4)
-    env = {each["name"]: each.get("value") for each in worker["env"]}
-    told = (env["WORLD_SIZE"], env["MASTER_ADDR"], env["MASTER_PORT"])
-    assert told == ("3", "train-2-0.train.team.svc", "29400")
-    rank = next(each for each in worker["env"] if each["name"] == "RANK")
-    assert names.INDEX_LABEL in rank["valueFrom"]["fieldRef"]["fieldPath"]
-
-
-def test_a_worker_that_is_alone_meets_itself_without_a_name(pod_template):
-    _, worker = pod_template(gpus=4, distributed={"processesPerWorker": 2})
-    env = {each["name"]: each.get("value") for each in worker["env"]}
-    assert (env["PET_MASTER_ADDR"], env["MASTER_ADDR"]) == ("127.0.0.1", "127.0.0.1")
-    assert env["PET_NPROC_PER_NODE"] == "2"
-
-
 def test_who_sets_a_variable_of_torch_himself_is_heard(pod_template):
     mine = [{"name": "PET_NPROC_PER_NODE", "value": "gpu"}, {"name": "RANK", "value": "0"}]
-    _, worker = pod_template({"spec": {"containers": [{"name": "worker", "env": mine}]}})
+    user = {"spec": {"containers": [{"name": "worker", "env": mine}]}}
+    _, worker = pod_template(user, workers=2)
     found = [each for each in worker["env"] if each["name"] in {"PET_NPROC_PER_NODE", "RANK"}]
     assert sorted(found, key=lambda each: each["name"]) == mine
 
