@@ -93,6 +93,8 @@ class PlanRefusal(Wire, frozen=True):
             is stopped.
         expires_seconds: within what that is to be written.
         lacks_room: where nothing but room is lacking.
+        queued: it waits in the queue; False: the queue has decided nothing about it, so what its
+            status reserves stands.
     """
 
     reason: str
@@ -105,6 +107,7 @@ class PlanRefusal(Wire, frozen=True):
     preemption: Preemption | None = None
     expires_seconds: float = 0.0
     lacks_room: LacksRoom | None = None
+    queued: bool = True
 
 
 class JobName(Wire, frozen=True):

@@ -359,6 +359,7 @@ def _waits(answer: PlanRefusal, asked_at: float) -> Answer:
         preemption=answer.preemption,
         seconds=seconds,
         lacks_room=answer.lacks_room,
+        queued=answer.queued,
     )
 
 

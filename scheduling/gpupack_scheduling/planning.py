@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 import gpupack_core as core
-from gpupack_core.queueing import Wait
+from gpupack_core.queueing import Wait, WaitReason
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanRequest, PlanResponse
 from gpupack_scheduling.asks import gang_ask
@@ -28,6 +28,8 @@ from gpupack_scheduling.queueing.ask import GangAsk
 
 UNBOUNDED_GPUS: Final = 1e9
 """A quota without a limit is not exactly infinite."""
+
+TOO_EARLY: Final = "the scheduler has not yet seen the last attempt end"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,11 +55,8 @@ class Plan:
             seconds, version = self.decisions.plan_hold_seconds, call.resource_version
             self.ledger.renew_plan(ask.attempt, seconds=seconds, version=version)
             return self._response(held)
-        self.ledger.drop_plans(call.uid)
-        try:
-            self.admissions.submit(ask)
-        except QueueFull as error:
-            return PlanRefusal(reason="QueueFull", message=str(error))
+        if outside := self._submit(ask):
+            return outside
         self.admissions.decide(asking=ask.attempt)
         admitted = self.ledger.plan_of(ask.attempt)
         if admitted:
@@ -69,6 +68,17 @@ class Plan:
         seconds = self.decisions.plan_hold_seconds
         return msgspec.structs.replace(refusal, preemption=preemption, expires_seconds=seconds)
 
+    def _submit(self, ask: GangAsk) -> PlanRefusal | None:
+        """Why it cannot wait in the queue now; None: it does."""
+        if self.admissions.is_too_early(ask.attempt):
+            return PlanRefusal(reason=WaitReason.NEXT, message=TOO_EARLY, queued=False)
+        self.ledger.drop_plans(ask.attempt.job_uid)
+        try:
+            self.admissions.submit(ask)
+        except QueueFull as error:
+            return PlanRefusal(reason="QueueFull", message=str(error), queued=False)
+        return None
+
     def _more(self, call: PlanRequest) -> PlanResponse | PlanRefusal:
         """The places of an attempt that runs, with those that it is to get and that can be used."""
         attempt = _attempt(call)
@@ -77,7 +87,8 @@ class Plan:
         self.ledger.renew_plan(attempt, seconds=seconds, version=version)
         if held := self.ledger.plan_of(attempt):
             return self._response(held)
-        return PlanRefusal(reason="NoPlaces", message=f"no places are held for {attempt}")
+        message = f"no places are held for {attempt}"
+        return PlanRefusal(reason="NoPlaces", message=message, queued=False)
 
     def _ask(self, call: PlanRequest) -> GangAsk:
         return GangAsk(

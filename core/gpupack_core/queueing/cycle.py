@@ -28,6 +28,7 @@ from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
 from gpupack_core.queueing.moves import Mover
 from gpupack_core.queueing.order import Order
+from gpupack_core.queueing.own_places import remain_held
 from gpupack_core.queueing.patience import Patience
 from gpupack_core.queueing.preemption import Preemption, Preemptor
 from gpupack_core.queueing.quota import Fifo
@@ -145,12 +146,17 @@ class Cycle:
         )
 
     def _serve_reserved(self, reservation: Reservation) -> None:
-        """Room was made for it: it starts as soon as it fits, there or elsewhere."""
-        alive = self._state.victims_of(reservation)
+        """Room was made for it: it starts as soon as it fits, there or elsewhere.
+
+        On its own places it starts there alone, while what is left of it holds them.
+        """
+        alive = bool(self._state.victims_of(reservation))
         gives_up_at = reservation.since + self._rules.preemption.patience
         job, waits = reservation.job, reservation.job.id in self._state.waiting
+        if reservation.own and alive and not waits:
+            return
         if (alive or not waits) and self._now >= gives_up_at:
-            stuck = tuple(running.job.id for running in alive)
+            stuck = tuple(running.job.id for running in self._state.victims_of(reservation))
             self._given_up.append(GiveUp(job.id, stuck))
             return
         if alive or not waits:
@@ -161,6 +167,9 @@ class Cycle:
         self._count(job.tenant, reservation.charge, -1)
         if is_free(self._sheet.cluster, job, reservation.placements):
             found = self._within.payable(self._sheet.cluster, job, reservation.placements)
+        elif self._now < gives_up_at and self._remains(reservation):
+            found, alive = None, True
+            self._look_at = min(self._look_at, gives_up_at)
         else:
             found = self._within.places(self._sheet.cluster, job)
         if found is not None and self._books.may_hold(job.tenant, found[1]):
@@ -170,6 +179,9 @@ class Cycle:
         self._sheet.book(job, reservation.placements)
         if not alive and found is None:
             self._given_up.append(GiveUp(job.id, ()))
+
+    def _remains(self, reservation: Reservation) -> bool:
+        return remain_held(self._sheet.cluster, reservation, self._state.running)
 
     def _move(self) -> None:
         """Those who are to leave devices, before those who wait: they were let in before them."""

@@ -51,6 +51,11 @@ class Preempt:
     victims: tuple[Victim, ...]
     placements: tuple[Placement, ...]
 
+    @property
+    def own(self) -> bool:
+        """Whether the job starts again where it is."""
+        return {victim.ground for victim in self.victims} == {Ground.REVISED}
+
 
 @dataclass(frozen=True, slots=True)
 class Move:

@@ -198,8 +198,11 @@ class Queue:
         if running is None:
             raise NotHeld(f"job {job} does not run")
         state.leaves(running)
-        if job in state.reserved:
+        reserved = state.reserved.get(job)
+        if reserved is not None:
             self._void()
+        if reserved is not None and reserved.own:
+            state.reserved[job] = replace(reserved, since=now)
         state.elastic.ends(running.job, now)
         state.stuck.discard(job)
         state.guests.leave(job)
@@ -220,7 +223,7 @@ class Queue:
         before = state.stopping()
         charge = state.books.charge(cluster, decision.placements)
         state.reserved[decision.job] = Reservation(
-            entry.job, decision.placements, victims, now, charge
+            entry.job, decision.placements, victims, now, charge, decision.own
         )
         stopped = [state.running.get(job) for job in victims if job not in before]
         alive = [running for running in stopped if running is not None]
@@ -238,17 +241,19 @@ class Queue:
         now: float,
         *,
         victims: Collection[JobId] | None = None,
+        own: bool = False,
     ) -> None:
         """The job's move there was written down, or was found written at a start of the owner.
 
         It ends, or has ended; as soon as it waits again it starts there. `victims`: others end for
-        it, by a preemption that was found written; it does not wait yet.
+        it, by a preemption that was found written; it does not wait yet. `own`: it goes nowhere
+        else: it has these places now. How long it may take to wait again counts from its end.
         """
         state = self._state
         self._measure(cluster)
         before, charge = state.stopping(), state.books.charge(cluster, places)
         ending = (job.id,) if victims is None else tuple(victims)
-        state.reserved[job.id] = Reservation(job, places, ending, now, charge)
+        state.reserved[job.id] = Reservation(job, places, ending, now, charge, own)
         for running in map(state.running.get, set(ending) - before):
             if running is not None:
                 state.books.usage.add(running.job.tenant, running.charge, sign=-1)

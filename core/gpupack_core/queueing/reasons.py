@@ -118,6 +118,9 @@ def victims_end(victims: int, waited: float | None = None) -> str:
     return f"room is made for it: it starts when {jobs} told to end{ago} did so"
 
 
+OWN_PLACES: Final = (
+    "its GPUs are reserved for it: it starts there when the pods of its last attempt have ended"
+)
 HELD_STILL: Final = (
     "its quota allows it when jobs that were told to end, and hold what counts against it, did so"
 )

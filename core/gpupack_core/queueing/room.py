@@ -30,7 +30,8 @@ Planner = Callable[[Cluster, Job], Places | None]
 class Reservation:
     """For whom others are being stopped, and where it will run. Times in seconds.
 
-    A job that is moved is its own victim. It waits for its place when it has ended.
+    A job that is moved is its own victim. It waits for its place when it has ended. `own`: the
+    places are those that the job has, or had last; it waits for them while it still holds them.
     """
 
     job: Job
@@ -38,6 +39,7 @@ class Reservation:
     victims: tuple[JobId, ...]
     since: float
     charge: Charge
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)

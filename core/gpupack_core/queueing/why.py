@@ -11,8 +11,9 @@ from gpupack_core.queueing import reasons
 from gpupack_core.queueing.charge import Key, least
 from gpupack_core.queueing.job import Job
 from gpupack_core.queueing.order import Order
+from gpupack_core.queueing.own_places import remain_held
 from gpupack_core.queueing.reasons import Wait, WaitReason
-from gpupack_core.queueing.room import KeptRoom, Planner
+from gpupack_core.queueing.room import KeptRoom, Planner, Reservation, is_free
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.tree import TreeNode
@@ -40,7 +41,7 @@ class Why:
     """Of one state; nothing is changed."""
 
     def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
-        self._state, self._now = state, now
+        self._state, self._cluster, self._now = state, cluster, now
         self._books, self._usage = state.books, state.books.usage
         self._sheet = Sheet(cluster, state.reserved.values())
         self._within = WithinQuota(state.books, plan)
@@ -65,12 +66,8 @@ class Why:
     def _told(self, entry: Entry) -> _Told:
         job = entry.job
         reservation = self._state.reserved.get(job.id)
-        if reservation is not None:
-            alive = self._state.victims_of(reservation)
-            if alive:
-                waited = self._now - reservation.since
-                text, lasting = (reasons.victims_end(len(alive), each) for each in (waited, None))
-                return _Told(WaitReason.VICTIMS_END, text, alive[0].job, lasting=lasting)
+        if reservation is not None and (told := self._reserved(reservation)):
+            return told
         cluster = self._sheet.cluster
         if not self._within.may_pay(cluster, job):
             return self._quota(job, cluster)
@@ -83,6 +80,21 @@ class Why:
         if not self._books.may_hold(job.tenant, payable[1]):
             return _Told(WaitReason.VICTIMS_END, reasons.HELD_STILL)
         return self._behind(entry, cluster) or self._kept(entry) or _next()
+
+    def _reserved(self, reservation: Reservation) -> _Told | None:
+        """What still holds the places that are reserved for it."""
+        alive = self._state.victims_of(reservation)
+        if reservation.own:
+            cluster, running = self._cluster.overlay(), self._state.running
+            if is_free(cluster, reservation.job, reservation.placements):
+                return None
+            remain = remain_held(cluster, reservation, running)
+            return _Told(WaitReason.VICTIMS_END, reasons.OWN_PLACES) if remain else None
+        if not alive:
+            return None
+        waited = self._now - reservation.since
+        text, lasting = (reasons.victims_end(len(alive), each) for each in (waited, None))
+        return _Told(WaitReason.VICTIMS_END, text, alive[0].job, lasting=lasting)
 
     def _no_room(self, entry: Entry, cluster: Cluster) -> _Told:
         kept = self._state.kept_for(entry.job)

@@ -81,6 +81,7 @@ class Waits:
         preemption: who is stopped for it.
         seconds: how long that still stands for certain; by then it must be written.
         lacks_room: where nothing but room is lacking.
+        queued: False: the queue has decided nothing about it, and says when to ask again.
     """
 
     reason: str
@@ -90,6 +91,7 @@ class Waits:
     preemption: Preemption | None = None
     seconds: float | None = None
     lacks_room: LacksRoom | None = None
+    queued: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ def _lacking(
 ) -> NodesRequest:
     """Take in what the queue says."""
     answer = observation.answer
-    if not isinstance(answer, Waits):
+    if not isinstance(answer, Waits) or not answer.queued:
         return request
     lacks = answer.lacks_room if _is_of_whole_gpus(observation) else None
     starts_in = lacks.starts_in_seconds if lacks else None

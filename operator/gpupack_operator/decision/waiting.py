@@ -125,7 +125,7 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
         return Decision(status=observation.job.status, again_at=again_at)
     if isinstance(answer, NotPlanned) and answer.for_good:
         return _failed(observation, status, write, reason=answer.reason, message=answer.message)
-    if isinstance(answer, Waits):
+    if isinstance(answer, Waits) and answer.queued:
         status = structs.replace(status, preemption=answer.preemption)
     if isinstance(answer, NotPlanned | Waits):
         again_at = _ask_again_at(observation, answer)

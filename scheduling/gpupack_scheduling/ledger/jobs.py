@@ -78,6 +78,15 @@ class Jobs:
         shown = self._shown.get(attempt.job_uid)
         return shown is not None and shown.attempt.number >= attempt.number
 
+    def is_behind(self, attempt: AttemptKey) -> bool:
+        """Whether the watch has yet to show that the attempt before this one has ended."""
+        shown = self._shown.get(attempt.job_uid)
+        if shown is None or shown.attempt.number >= attempt.number:
+            return False
+        last = shown.attempts[-1] if shown.attempts else None
+        has_begun = last is not None and last.finished_at is None
+        return has_begun or shown.attempt.number < attempt.number - 1
+
     def see_all(self) -> None:
         """Whoever follows the changes is told of everything."""
         for uid in self._shown:

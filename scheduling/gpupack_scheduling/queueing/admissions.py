@@ -120,6 +120,8 @@ class Admissions:
         self._waiting = WaitingAsks()
         self._learned = LearnedDurations(ledger.jobs, counts=decisions.queue.learn_durations)
         self._running = self._follow()
+        self._unshown: dict[str, AttemptKey] = {}
+        """By UID, attempts that asked before the end of the one before was shown."""
         self._unwritten: set[AttemptKey] = set()
         """Let in by us and not shown as written yet."""
         self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
@@ -199,6 +201,16 @@ class Admissions:
         """Why it could not come into the queue; empty: it could."""
         return self._waiting.obstacle_to(ask)
 
+    def is_too_early(self, attempt: AttemptKey) -> bool:
+        """Whether the end of the attempt before it is not shown here yet; it is called when it is.
+
+        Until then its last places count as held, and what its status reserves is not known.
+        """
+        if not self._ledger.jobs.is_behind(attempt):
+            return False
+        self._unshown[attempt.job_uid] = attempt
+        return True
+
     def withdraw(self, uid: str) -> None:
         """No attempt of this GPUJob waits any more; of no effect where none does."""
         for job, _ in self._waiting.of_job(uid):
@@ -219,6 +231,7 @@ class Admissions:
         self._running = self._follow()
         self._configured = -1
         self._unwritten.clear()
+        self._unshown.clear()
         self._preempting.unasked.clear()
         self._moving.clear()
         self._consolidating.clear()
@@ -488,8 +501,14 @@ class Admissions:
             self._queue.recall(kept.averages, kept.at, self._ledger.cluster, self.now())
 
     def _see_lost(self, attempt: AttemptKey) -> None:
-        """Its places were given away unwritten: its job is in no queue, and asks."""
-        shown = self._ledger.jobs.shown(attempt.job_uid)
+        """Its places were given away unwritten: its job is in no queue, and asks.
+
+        What its status reserves for it is reserved again, before others are looked at.
+        """
+        uid = attempt.job_uid
+        self._moving.see(uid, self._queue, self.now())
+        self._preempting.unasked.see(uid, self._queue, self.now())
+        shown = self._ledger.jobs.shown(uid)
         if shown is not None and shown.may_wait and shown.attempt.number < attempt.number:
             self._hears.call(attempt)
 
@@ -555,6 +574,9 @@ class Admissions:
             self._see_preemption(uid)
         for uid in sorted(uids):
             self._preempting.unasked.see(uid, self._queue, self.now())
+        for uid in sorted(self._unshown.keys() & set(uids)):
+            if not self._ledger.jobs.is_behind(self._unshown[uid]):
+                self._hears.call(self._unshown.pop(uid))
 
     def _see_preemption(self, uid: str) -> None:
         """What stands in the status of one that waits."""

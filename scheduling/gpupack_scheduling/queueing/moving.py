@@ -193,7 +193,8 @@ class Moving:
         running = queue.state.running.get(job)
         places = tuple(each.placement for each in placed)
         found = running.job if running else holders.gang_job(shown.attempt, places, shown, None)
-        queue.keep(found, places, self._ledger.cluster, now)
+        own = {each.ground for each in told.victims} == {Ground.REVISED}
+        queue.keep(found, places, self._ledger.cluster, now, own=own)
         self._made[job] = _Made(None, math.inf)
 
     def _release(self, job: JobId, queue: Queue, given_up: GiveUp | None = None) -> None:

@@ -6,7 +6,13 @@ import dataclasses
 from msgspec import structs
 
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import AskPlan, CreateChildren, Planned, Preempted
+from gpupack_operator.decision.model import (
+    AskPlan,
+    CreateChildren,
+    Planned,
+    Preempted,
+    Waits,
+)
 from gpupack_operator.decision.notices import notices
 
 
@@ -42,6 +48,14 @@ def test_it_starts_again_at_once_by_that_revision_and_counts_no_restart(build):
     assert (status.attempt, status.revision, status.preemption) == (2, 1, None)
     again = decide(build.see(build.after(ended, planned)))
     assert again.actions == (CreateChildren(attempt=2, deadline_seconds=None),)
+
+
+def test_its_places_stand_where_the_queue_has_decided_nothing_about_it(build):
+    ended = build.after(running(build).job, decide(running(build)))
+    outside = Waits("QueueFull", "its namespace has more in the queue than it may", queued=False)
+    assert decide(build.see(ended, answer=outside)).status.preemption == ended.status.preemption
+    inside = Waits("TooFewFreeGpus", "no room")
+    assert decide(build.see(ended, answer=inside)).status.preemption is None
 
 
 def test_a_job_of_whatever_revision_begins_by_it(build):

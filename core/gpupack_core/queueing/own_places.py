@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a job's own places, which are kept for it, are held by what is left of it alone.
+
+A job that starts again on the GPUs that it has can ask before its last processes are gone: two
+parts see the end of a pod by two watches, and a node may list the pod as a holder for longer.
+"""
+
+from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.job import Running
+from gpupack_core.queueing.room import Reservation, is_free
+from gpupack_core.queueing.running import RunningJobs
+
+
+def remain_held(cluster: Cluster, reservation: Reservation, running: RunningJobs) -> bool:
+    """Whether the job fits there as soon as its tenant's other holders of these GPUs end.
+
+    The cluster is one without the reservation, in which the job does not fit there now.
+    """
+    if not reservation.own:
+        return False
+    emptied = cluster.overlay()
+    for one in running.of(reservation.job.tenant):
+        if _overlaps(one, reservation):
+            for placement in one.placements:
+                emptied.suppose_free(placement)
+    return is_free(emptied, reservation.job, reservation.placements)
+
+
+def _overlaps(one: Running, reservation: Reservation) -> bool:
+    kept = {grant.uuid for place in reservation.placements for grant in place.devices}
+    return any(grant.uuid in kept for place in one.placements for grant in place.devices)
