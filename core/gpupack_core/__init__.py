@@ -27,6 +27,7 @@ from gpupack_core.errors import (
     UnknownNode,
     UnknownPolicy,
 )
+from gpupack_core.extended import MAX_AMOUNT, NO_AMOUNTS, Amounts, amounts
 from gpupack_core.gang import choose_gang, plan_gang, why_not
 from gpupack_core.learner import Learner
 from gpupack_core.miss import Miss, Resource
@@ -61,11 +62,14 @@ from gpupack_core.units import (
 
 __all__ = [
     "DEFAULT_POLICY",
+    "MAX_AMOUNT",
     "MOST_SPEED",
+    "NO_AMOUNTS",
     "POLICIES",
     "USUAL_SPEED",
     "WHOLE_GPU",
     "AlreadyHeld",
+    "Amounts",
     "Arrays",
     "BoolArray",
     "Cluster",
@@ -124,6 +128,7 @@ __all__ = [
     "UnknownDevice",
     "UnknownNode",
     "UnknownPolicy",
+    "amounts",
     "choose",
     "choose_gang",
     "decide",

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from gpupack_core.extended import ExtendedColumns
 from gpupack_core.model import Health
 from gpupack_core.table import Table
 from gpupack_core.units import WHOLE_GPU, MiB
@@ -190,6 +191,8 @@ class Arrays:
     """(nodes, SIZES): those who hold GPUs of the node, by size."""
     kinds: Table[Kind]
     """Overlays share it, as they do the inventory."""
+    extended: ExtendedColumns
+    """Resources that are none of the above, by name."""
 
     @classmethod
     def empty(cls, rows: int, columns: int) -> Self:
@@ -201,7 +204,7 @@ class Arrays:
         for name, (dtype, fill) in _PER_NODE.items():
             arrays[name] = np.full(rows, fill, dtype)
         holders = np.zeros((rows, SIZES), np.int32, order="F")
-        return cls(**arrays, holders=holders, kinds=Table())
+        return cls(**arrays, holders=holders, kinds=Table(), extended=ExtendedColumns())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -215,9 +218,8 @@ class Arrays:
 
     def overlay(self) -> Self:
         """What holders change is independent of these; the inventory is shared."""
-        return replace(
-            self, **{name: getattr(self, name).copy(order="K") for name in _CHANGED_BY_HOLDERS}
-        )
+        changed = {name: getattr(self, name).copy(order="K") for name in _CHANGED_BY_HOLDERS}
+        return replace(self, extended=self.extended.overlay(), **changed)
 
     def grown(self, rows: int, columns: int) -> Self:
         """The same content with room for more."""
@@ -227,7 +229,7 @@ class Arrays:
             getattr(larger, name)[:old_rows, :old_columns] = getattr(self, name)
         for name in (*_PER_NODE, "holders"):
             getattr(larger, name)[:old_rows] = getattr(self, name)
-        larger.kinds = self.kinds
+        larger.kinds, larger.extended = self.kinds, self.extended.grown(rows)
         return larger
 
     def clear_row(self, row: int) -> None:
@@ -235,6 +237,7 @@ class Arrays:
         for name, (_, fill) in (_PER_DEVICE | _PER_NODE).items():
             getattr(self, name)[row] = fill
         self.holders[row] = 0
+        self.extended.clear_row(row)
         self.version[row] = next(_VERSIONS)
 
     def charge(
@@ -321,6 +324,7 @@ class Arrays:
             used_pods=np.zeros_like(self.used_pods),
             free_pods=self.pods,
             holders=np.zeros_like(self.holders),
+            extended=self.extended.emptied(),
         )
         for name in (*_PER_DEVICE, *_PER_NODE, "holders"):
             setattr(ideal, name, _read_only(getattr(ideal, name)))
@@ -357,4 +361,4 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _copied(part: Any) -> Any:
-    return part.copy() if isinstance(part, Table) else part.copy(order="K")
+    return part.copy(order="K") if isinstance(part, np.ndarray) else part.copy()

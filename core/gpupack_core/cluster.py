@@ -318,6 +318,7 @@ class Cluster:
         a.taints[row] = self.taint_sets.take(node.taints)
         a.cpu[row], a.ram[row] = node.cpu, node.memory
         a.pods[row] = MOST_PODS if node.pods is None else node.pods
+        a.extended.write_row(row, node.extended, rows=len(a.pods))
         a.gpus[row] = sum(not device.is_slice for device in node.devices)
         self._write_devices(row, node.name)
         for placement in self._holdings.on(node.name).values():
@@ -381,6 +382,8 @@ class Cluster:
                     shares=sign * grant.shares,
                     group=self._group(grant) if grant.shares else ABSENT,
                 )
+        if placement.extended:
+            self.arrays.extended.charge(row, placement.extended, sign=sign)
         self.arrays.charge_node(
             row, cpu=sign * placement.cpu, ram=sign * placement.memory, pods=sign * placement.pods
         )
@@ -407,6 +410,8 @@ class Cluster:
             )
         if placement.pods > a.free_pods[row]:
             raise OverAllocated(f"{placement.node} runs as many pods as it may: {a.pods[row]}")
+        for name, asked, left in a.extended.missing(row, placement.extended):
+            raise OverAllocated(f"{placement.node} has {left} of {name} free, not {asked}")
         for grant in placement.devices:
             column = self._columns[placement.node].get(grant.uuid)
             if column is None:

@@ -163,7 +163,9 @@ def place(
         eligible = among if eligible is None else eligible & among
     columns = choose_devices(seen_for(cluster, request), row, request, eligible, policy)
     grants = tuple(_grant(devices[column], request) for column in columns)
-    return Placement(cluster.name_at(row), grants, request.cpu, request.memory)
+    return Placement(
+        cluster.name_at(row), grants, request.cpu, request.memory, extended=request.extended
+    )
 
 
 def _grant(device: Device, request: Request) -> Grant:

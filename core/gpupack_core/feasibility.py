@@ -8,7 +8,7 @@ shares by division on each device. `reasons` walks the same conditions from the 
 lasting and gives every other node the first that fails; it runs only when a refusal is written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,11 +29,15 @@ UNLIMITED = np.int64(1 << 30)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Rows that fail for a reason; `nearest`: how much of it each row has."""
+    """Rows that fail for a reason; `nearest`: how much of it each row has.
+
+    `of_each`: the same for each of the request's extended resources.
+    """
 
     reason: Reason
     fails: BoolArray
     nearest: IntArray | None = None
+    of_each: tuple[IntArray, ...] = ()
 
 
 def worker_slots(cluster: Cluster, request: Request, *, same_clique: bool = False) -> IntArray:
@@ -71,6 +75,8 @@ def _slots(cluster: Cluster, request: Request, at: Rows, *, same_clique: bool) -
     slots = np.minimum(slots, _quotient(a.free_cpu[at], request.cpu))
     slots = np.minimum(slots, _quotient(a.free_ram[at], request.memory))
     slots = np.minimum(slots, a.free_pods[at])
+    for name, amount in request.extended:
+        slots = np.minimum(slots, a.extended.free(name, at, like=a.pods) // amount)
     return slots * _open(cluster, request, at)
 
 
@@ -140,6 +146,14 @@ def usable(cluster: Cluster, request: Request) -> BoolArray:
     return _open(cluster, request) & _selected(cluster, request)
 
 
+def has_extended(cluster: Cluster, request: Request) -> BoolArray:
+    """Rows with enough free of the request's extended resources."""
+    a = cluster.arrays
+    enough = [a.extended.free(name, ALL, like=a.pods) >= n for name, n in request.extended]
+    found: BoolArray = np.logical_and.reduce([a.present, *enough])
+    return found
+
+
 def device_slots(cluster: Cluster, request: Request, at: Rows) -> IntArray:
     """Workers that fit beside each other by their devices, whatever CPU and memory are free."""
     eligible = eligible_devices(cluster, request, at=at)
@@ -148,7 +162,7 @@ def device_slots(cluster: Cluster, request: Request, at: Rows) -> IntArray:
 
 def reasons(cluster: Cluster, request: Request) -> list[Check]:
     """In a fixed order; a node's reason is the first check that it fails."""
-    parts = (_node_checks, _gpu_checks, _load)
+    parts = (_node_checks, _gpu_checks, _extended_checks, _load)
     return [check for part in parts for check in part(cluster, request)]
 
 
@@ -283,6 +297,21 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
     yield _too_few(a, request, here & taking, Reason.GPU_IN_MAINTENANCE)
 
 
+def _extended_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
+    """As _gpu_checks, of what else the node must have."""
+    if request.extended:
+        a = cluster.arrays
+        offered = [a.extended.offers(name, ALL, like=a.pods) for name, _ in request.extended]
+        yield _lacking(Reason.NO_SUCH_RESOURCE, request, offered)
+
+
+def _lacking(reason: Reason, request: Request, there: Sequence[IntArray]) -> Check:
+    """Rows with less than is asked of a resource; `there`: what there is of each, by row."""
+    pairs = zip(request.extended, there, strict=True)
+    fails = np.logical_or.reduce([have < amount for (_, amount), have in pairs])
+    return Check(reason, fails, of_each=tuple(there))
+
+
 def _too_few(a: Arrays, request: Request, devices: BoolArray, reason: Reason) -> Check:
     """Rows in which these devices do not suffice for a worker, whatever is free on them."""
     count, needed = _per_node(devices), request.devices
@@ -304,11 +333,14 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
     elif request.devices:
         idle = _per_node(idle_of(a, request, eligible))
         slots = _device_slots(a, request, eligible)
-        free = Reason.TOO_FEW_FREE_GPUS if request.gpus else Reason.TOO_FEW_FREE_MIG_SLICES
-        yield Check(free, idle < request.devices, idle)
+        few = Reason.TOO_FEW_FREE_GPUS if request.gpus else Reason.TOO_FEW_FREE_MIG_SLICES
+        yield Check(few, idle < request.devices, idle)
         yield Check(Reason.NVLINK_CLIQUE_BUSY, slots < 1)
     yield Check(Reason.CPU_EXHAUSTED, a.free_cpu < request.cpu, a.free_cpu)
     yield Check(Reason.MEMORY_EXHAUSTED, a.free_ram < request.memory, a.free_ram)
+    if request.extended:
+        free = [a.extended.free(name, ALL, like=a.pods) for name, _ in request.extended]
+        yield _lacking(Reason.RESOURCE_EXHAUSTED, request, free)
     yield Check(Reason.TOO_MANY_PODS, a.free_pods < 1, a.pods)
 
 

@@ -93,6 +93,11 @@ class Fields:
         fields = Fields.of(self._value(name, {}), self.at(name))
         return {key: fields.text(key, "") for key in fields.values}
 
+    def numbers(self, name: str, *, most: int = _BIGGEST) -> dict[str, int]:
+        """An object of whole numbers, {} where there is none."""
+        fields = Fields.of(self._value(name, {}), self.at(name))
+        return {key: fields.number(key, most=most) for key in fields.values}
+
     def strings(self, name: str) -> tuple[str, ...]:
         """A list of texts that are not empty, () where there is none."""
         values = self._list(name, ())

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from gpupack_core.errors import InvalidInventory
+from gpupack_core.extended import NO_AMOUNTS, Amounts, require_amounts
 from gpupack_core.units import (
     NO_CPU,
     NO_MEMORY,
@@ -137,9 +138,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with what pods may use of it: `cpu`, `memory` and `pods` are allocatable, not free.
+    """A node with what pods may use of it: figures are allocatable, not free.
 
     `pods`: how many pods there may be at a time, whatever they ask for; None: any number.
+    `extended`: resources that have no field here, by name (extended.py).
     """
 
     name: NodeName
@@ -151,6 +153,7 @@ class Node:
     ready: bool = True
     cordoned: bool = False
     pods: int | None = None
+    extended: Amounts = NO_AMOUNTS
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -163,6 +166,7 @@ class Node:
             raise InvalidInventory(f"node {self.name}: two devices have the same uuid")
         if len({device.index for device in self.devices}) < len(self.devices):
             raise InvalidInventory(f"node {self.name}: two devices have the same index")
+        require_amounts(self.extended, of=f"node {self.name}", error=InvalidInventory)
         self._check_slices()
 
     @property

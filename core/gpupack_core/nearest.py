@@ -18,7 +18,14 @@ import numpy as np
 
 from gpupack_core.arrays import ABSENT, Arrays, BoolArray, IntArray
 from gpupack_core.cluster import Cluster
-from gpupack_core.feasibility import device_slots, eligible_devices, idle_of, units_of, usable
+from gpupack_core.feasibility import (
+    device_slots,
+    eligible_devices,
+    has_extended,
+    idle_of,
+    units_of,
+    usable,
+)
 from gpupack_core.miss import Miss, Resource
 from gpupack_core.request import Request, Share
 from gpupack_core.units import MiB
@@ -34,7 +41,8 @@ def nearest_rows(
     cluster: Cluster, request: Request, among: BoolArray
 ) -> tuple[Miss, IntArray] | None:
     """The same, and the rows that would fit."""
-    rows = np.flatnonzero(usable(cluster, request) & among & (cluster.arrays.free_pods > 0))
+    open_ = usable(cluster, request) & has_extended(cluster, request) & among
+    rows = np.flatnonzero(open_ & (cluster.arrays.free_pods > 0))
     misses: list[tuple[Fraction, Miss, IntArray]] = []
     for resource, there, level in _levels(cluster, request, rows) if len(rows) else ():
         asked, best = resource.of(request), int(level.max())

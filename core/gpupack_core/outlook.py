@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from gpupack_core.errors import InvalidRequest
+from gpupack_core.extended import NO_AMOUNTS
 from gpupack_core.request import Request
 
 TYPICAL = 0.95
@@ -68,6 +69,6 @@ class Outlook:
 
 def kind_of(request: Request) -> Request:
     """The request without what only its owner cares about: it says nothing about GPUs."""
-    if request.selector is None and not request.tolerations:
+    if request.selector is None and not request.tolerations and not request.extended:
         return request
-    return replace(request, selector=None, tolerations=())
+    return replace(request, selector=None, tolerations=(), extended=NO_AMOUNTS)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker gets: a node, devices of it, CPU and memory."""
+"""What a worker gets: a node, devices of it, CPU, memory and whatever else it asked for."""
 
 from dataclasses import dataclass
 
 from gpupack_core.errors import InvalidPlacement
+from gpupack_core.extended import NO_AMOUNTS, Amounts, require_amounts
 from gpupack_core.units import (
     NO_CPU,
     NO_MEMORY,
@@ -46,6 +47,7 @@ class Placement:
     cpu: MilliCpu = NO_CPU
     memory: MiB = NO_MEMORY
     pods: int = 1
+    extended: Amounts = NO_AMOUNTS
 
     def __post_init__(self) -> None:
         if len({grant.uuid for grant in self.devices}) < len(self.devices):
@@ -54,3 +56,5 @@ class Placement:
             raise InvalidPlacement(f"{self.node}: negative CPU or memory")
         if self.pods not in {0, 1}:
             raise InvalidPlacement(f"{self.node}: one placement is not {self.pods} pods")
+        if self.extended:
+            require_amounts(self.extended, of=self.node, error=InvalidPlacement)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpupack_core.extended import amount_text
 from gpupack_core.miss import Miss
 from gpupack_core.request import Request, Share
 
@@ -40,6 +41,8 @@ class Reason(StrEnum):
     TOO_MANY_SHARES = "TooManyShares"
     CPU_EXHAUSTED = "CpuExhausted"
     MEMORY_EXHAUSTED = "MemoryExhausted"
+    NO_SUCH_RESOURCE = "NoSuchResource"
+    RESOURCE_EXHAUSTED = "ResourceExhausted"
     TOO_MANY_PODS = "TooManyPods"
     SPREAD_LIMIT = "SpreadLimit"
     NO_NODES = "NoNodes"
@@ -53,7 +56,7 @@ class Reason(StrEnum):
             request: what was asked for.
             nearest: the most that one of these nodes has of it.
             there: what the GPUs of these nodes are instead: the names by which they are asked for,
-                or the models most like the one that is.
+                or the models most like the one that is. Of extended resources, which are lacking.
         """
         text = _TEXTS[self].format(
             gpus=devices_text(request),
@@ -66,13 +69,18 @@ class Reason(StrEnum):
             cpu=request.cpu,
             ram=request.memory,
             resources=" or ".join(name or "the default one" for name in there),
+            extended=", ".join(there or map(_extended_text, request.extended)),
         )
         if self is Reason.MODEL_MISMATCH and there:
             return f"{text} (nearest: {', '.join(there)})"
         if nearest is None:
             return text
         shown = f"{nearest / 10:g}" if self is Reason.SHARE_DOES_NOT_FIT else nearest
-        return f"{text} ({_NEAREST[self].format(shown)})"
+        return f"{text} ({self.nearest_text(shown)})"
+
+    def nearest_text(self, shown: object) -> str:
+        """The most that one of the nodes has, in words."""
+        return _NEAREST[self].format(shown)
 
 
 _TEXTS = {
@@ -101,6 +109,8 @@ _TEXTS = {
     Reason.TOO_MANY_SHARES: "GPUs with {share} free hold as many shares as they can",
     Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU free",
     Reason.MEMORY_EXHAUSTED: "less than {ram} MiB of memory free",
+    Reason.NO_SUCH_RESOURCE: "the node does not have the requested {extended}",
+    Reason.RESOURCE_EXHAUSTED: "too little is free of the requested {extended}",
     Reason.TOO_MANY_PODS: "the node runs as many pods as it may",
     Reason.SPREAD_LIMIT: "the spread rule allows no more workers here",
     Reason.NO_NODES: "there are no nodes",
@@ -116,6 +126,8 @@ _NEAREST = {
     Reason.SHARE_DOES_NOT_FIT: "most free on one GPU: {}%",
     Reason.CPU_EXHAUSTED: "most free on one node: {}",
     Reason.MEMORY_EXHAUSTED: "most free on one node: {}",
+    Reason.NO_SUCH_RESOURCE: "most on one node: {}",
+    Reason.RESOURCE_EXHAUSTED: "most free on one node: {}",
     Reason.TOO_MANY_PODS: "most on one node: {}",
 }
 
@@ -188,6 +200,11 @@ def devices_text(request: Request, which: str = "") -> str:
         noun = counted(request.slices.number, f"{which}MIG slice")
         return f"{noun} {request.slices.profile}"
     return counted(request.gpus or 0, f"{which}GPU")
+
+
+def _extended_text(resource: tuple[str, int]) -> str:
+    name, amount = resource
+    return f"{name}: {amount_text(name, amount)}"
 
 
 def _share_text(share: Share | None) -> str:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build refusals: one reason per node, counted, with the most that any of its nodes has."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from gpupack_core.arrays import ABSENT, BoolArray, IntArray
 from gpupack_core.cluster import Cluster
+from gpupack_core.extended import amount_text
 from gpupack_core.feasibility import Check, reasons, worker_slots
 from gpupack_core.miss import Miss
 from gpupack_core.models import nearest_models
@@ -99,4 +100,15 @@ def _count(cluster: Cluster, request: Request, check: Check, rows: BoolArray) ->
         kinds = a.kind if serving is None else np.where(serving, a.kind, ABSENT)
         numbers = set(kinds[rows].ravel().tolist()) - {ABSENT}
         there = nearest_models(request.models, (a.kinds.values[number] for number in numbers))
+    elif nodes and check.of_each:
+        there = tuple(_lacking(request, check, rows))
     return Count(check.reason, nodes, nearest, there)
+
+
+def _lacking(request: Request, check: Check, rows: BoolArray) -> Iterator[str]:
+    """The extended resources that some of these rows lack, with the most that any of them has."""
+    for (name, amount), there in zip(request.extended, check.of_each, strict=True):
+        have = there[rows]
+        if int(have.min()) < amount:
+            most = check.reason.nearest_text(amount_text(name, int(have.max())))
+            yield f"{name}: {amount_text(name, amount)} ({most})"

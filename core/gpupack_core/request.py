@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpupack_core.errors import InvalidRequest
+from gpupack_core.extended import NO_AMOUNTS, Amounts, require_amounts
 from gpupack_core.selector import NodeSelector, Toleration
 from gpupack_core.units import NO_CPU, NO_MEMORY, WHOLE_GPU, MiB, MilliCpu, MilliGpu
 
@@ -65,7 +66,8 @@ class Request:
     `min_memory` asks for devices of at least this capacity. NVLINK: all GPUs of the worker in
     one clique; one GPU needs no link. `cpu` and `memory` are the pod's requests. `resource`: the
     name by which GPUs are asked for, as of model.Device. `sound`: DEGRADED devices do not serve it;
-    who places a request prefers that (serving.only_sound).
+    who places a request prefers that (serving.only_sound). `extended`: what the worker takes of
+    resources that have no field here, by name (extended.py).
     """
 
     gpus: int | None = None
@@ -80,6 +82,7 @@ class Request:
     resource: str = ""
     slices: Slices | None = None
     sound: bool = False
+    extended: Amounts = NO_AMOUNTS
 
     def __post_init__(self) -> None:
         if (self.gpus, self.share, self.slices).count(None) != _KINDS - 1:
@@ -92,6 +95,8 @@ class Request:
             raise InvalidRequest("cpu, memory and min_memory must not be negative")
         if not all(model.strip() for model in self.models):
             raise InvalidRequest("a model name is empty")
+        if self.extended:
+            require_amounts(self.extended, of="request", error=InvalidRequest)
 
     @property
     def needs_gpu(self) -> bool:

@@ -4,12 +4,13 @@
     {"schema": 1, "tieSeed": null,
      "nodes": [{"name": "a", "cpuMilli": 64000, "memoryMiB": 512000, "labels": {"zone": "1"},
                 "taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}],
-                "ready": true, "cordoned": false, "pods": null,
+                "ready": true, "cordoned": false, "pods": null, "extended": {"rdma/hca": 8},
                 "devices": [{"uuid": "GPU-1", "index": 0, "model": "H100", "memoryMiB": 81559,
                              "numaNode": 0, "clique": 0, "health": "Healthy", "maxShares": 1000,
                              "profile": "", "parent": "", "resource": "",
                              "limits": false, "speed": 1000}]}],
      "holders": [{"holder": "pod-1", "node": "a", "cpuMilli": 1000, "memoryMiB": 2048, "pods": 1,
+                  "extended": {"rdma/hca": 1},
                   "devices": [{"uuid": "GPU-1", "milli": 500, "memoryMiB": 4096,
                                "group": ""}]}]}
 
@@ -24,6 +25,7 @@ from typing import Any, Final
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.errors import CoreError, InvalidSnapshot
+from gpupack_core.extended import MAX_AMOUNT, amounts
 from gpupack_core.fields import Fields
 from gpupack_core.model import (
     MOST_NUMA_NODE,
@@ -103,7 +105,7 @@ def _add_node(cluster: Cluster, fields: Fields) -> None:
 
 
 def _hold(cluster: Cluster, fields: Fields, *, strict: bool) -> None:
-    fields.only("holder", "node", "cpuMilli", "memoryMiB", "pods", "devices")
+    fields.only("holder", "node", "cpuMilli", "memoryMiB", "pods", "extended", "devices")
     try:
         take = cluster.take if strict else cluster.adopt
         take(Holder(fields.text("holder")), _placement(fields))
@@ -126,6 +128,7 @@ def _node(fields: Fields) -> Node:
         ready=fields.truth("ready", default=True),
         cordoned=fields.truth("cordoned", default=False),
         pods=fields.number_or_none("pods", most=MOST_PODS),
+        extended=amounts(fields.numbers("extended", most=MAX_AMOUNT)),
     )
 
 
@@ -161,6 +164,7 @@ def _placement(fields: Fields) -> Placement:
         MilliCpu(fields.number("cpuMilli", 0)),
         MiB(fields.number("memoryMiB", 0)),
         fields.number("pods", 1, most=1),
+        amounts(fields.numbers("extended", most=MAX_AMOUNT)),
     )
 
 
@@ -184,6 +188,7 @@ def _node_dict(node: Node) -> dict[str, Any]:
         "ready": node.ready,
         "cordoned": node.cordoned,
         "pods": node.pods,
+        "extended": dict(node.extended),
         "devices": [_device_dict(device) for device in node.devices],
     }
 
@@ -213,6 +218,7 @@ def _holder_dict(holder: Holder, placement: Placement) -> dict[str, Any]:
         "cpuMilli": placement.cpu,
         "memoryMiB": placement.memory,
         "pods": placement.pods,
+        "extended": dict(placement.extended),
         "devices": [
             {
                 "uuid": grant.uuid,
@@ -235,6 +241,7 @@ _NODE_FIELDS = (
     "cordoned",
     "resource",
     "pods",
+    "extended",
     "devices",
 )
 _DEVICE_FIELDS = (

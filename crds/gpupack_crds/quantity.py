@@ -44,6 +44,15 @@ def count(quantity: str | float) -> int:
     return int(parsed)
 
 
+def whole(quantity: str | float) -> int:
+    """An amount of whatever is counted in whole pieces or bytes, rounded up.
+
+    Raises:
+        QuantityInvalid: the text is no quantity, or negative.
+    """
+    return _ceiling(_parse(quantity))
+
+
 def _parse(quantity: str | float) -> decimal.Decimal:
     try:
         parsed = decimal.Decimal(parse_quantity(quantity))

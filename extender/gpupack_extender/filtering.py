@@ -48,6 +48,7 @@ EVICTING_HELPS = frozenset(
         core.Reason.TOO_MANY_SHARES,
         core.Reason.CPU_EXHAUSTED,
         core.Reason.MEMORY_EXHAUSTED,
+        core.Reason.RESOURCE_EXHAUSTED,
         core.Reason.TOO_MANY_PODS,
     }
 )

@@ -10,15 +10,20 @@ from typing import Final
 import gpupack_core as core
 from gpupack_crds import names, quantity
 from gpupack_crds.acceptance import Acceptance
+from gpupack_crds.devices import BYTES_PER_MIB
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpunode import GpuDevice, Phase
 from gpupack_crds.kinds import GpuNode
 from gpupack_kube import objects
+from gpupack_scheduling.asks.needs import is_extended
 from gpupack_scheduling.errors import InventoryInvalid
 from gpupack_scheduling.limits import MOST_GPU_MEMORY, MOST_GPUS, MOST_PODS, believed
 
 ACCEPTANCE: Final = "acceptance"
 """How core calls the resource of GPUs that burn-ins alone get; to kubelets it is as of others."""
+
+MAX_NAMES_PER_NODE: Final = 64
+"""Extended resources of one node that are counted; of others it has none."""
 
 _UNKNOWN = ("unknown", 1)
 """Model and MiB of GPUs that our agent cannot look at."""
@@ -48,12 +53,14 @@ def core_node(
     allocatable = node.status.allocatable
     resources = _observed(gpus, observed)
     try:
+        memory = quantity.whole(allocatable.get("memory", 0)) // BYTES_PER_MIB
         return core.Node(
             name=core.NodeName(node.metadata.name),
             devices=_counted_as_decided(node, gpus, resources, acceptance, speeds),
             cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
-            memory=core.MiB(believed(quantity.mebibytes(allocatable.get("memory", 0)))),
+            memory=core.MiB(believed(memory)),
             pods=min(quantity.count(allocatable.get("pods", 0)), MOST_PODS),
+            extended=_extended(allocatable, {*observed, *gpus.status.resources}),
             labels=node.metadata.labels,
             taints=tuple(map(_taint, node.spec.taints)),
             ready=_is_ready(node) and _hands_out_tickets(node, gpus, resources),
@@ -61,6 +68,17 @@ def core_node(
         )
     except (core.Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
         raise InventoryInvalid(f"its inventory is wrong: {error}") from error
+
+
+def _extended(allocatable: Mapping[str, str | int], gpu_resources: set[str]) -> core.Amounts:
+    """What the node has that is counted by its name alone; the most is less than any pod's most."""
+    there = (name for name in sorted(allocatable) if is_extended(name, gpu_resources))
+    return core.amounts(
+        {
+            name: min(quantity.whole(allocatable[name]), core.MAX_AMOUNT - 1)
+            for name in itertools.islice(there, MAX_NAMES_PER_NODE)
+        }
+    )
 
 
 def _counted_as_decided(

@@ -91,7 +91,7 @@ def _request(
         core.require_model(model)
     selector, tolerations = rules.parse()
     ask = gpu_ask.of_job(spec, observed, namespace=namespace)
-    of_pod = pod_ask.request(worker, ask, selector=selector, tolerations=tolerations)
+    of_pod = pod_ask.request(worker, ask, observed, selector=selector, tolerations=tolerations)
     return dataclasses.replace(
         of_pod,
         models=spec.gpu_models,

@@ -16,6 +16,7 @@ from gpupack_crds.errors import QuantityInvalid
 from gpupack_kube import objects
 from gpupack_scheduling.asks import gpu_ask, pod_resources
 from gpupack_scheduling.asks.gpu_ask import GpuAsk
+from gpupack_scheduling.asks.needs import MAX_NAMES
 from gpupack_scheduling.asks.node_rules import RawRules
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
@@ -106,6 +107,7 @@ def asks_for_gpus(spec: objects.PodSpec, observed: Collection[str]) -> bool:
 def request(
     spec: objects.PodSpec,
     ask: GpuAsk,
+    observed: Collection[str],
     *,
     selector: core.NodeSelector | None,
     tolerations: tuple[core.Toleration, ...],
@@ -113,19 +115,26 @@ def request(
     """What a pod with this spec asks for.
 
     Raises:
-        AskInvalid: CPU or memory that no node has, or that cannot be read.
+        AskInvalid: CPU or memory that no node has, or that cannot be read, or too many resources.
     """
-    cpu, memory = pod_resources.needs(spec)
-    for asked, most, unit in ((cpu, MOST_CPU, "milli-CPU"), (memory, MOST_MEMORY, "MiB")):
+    needs = pod_resources.needs(spec, observed)
+    bounds = ((needs.cpu, MOST_CPU, "milli-CPU"), (needs.memory, MOST_MEMORY, "MiB"))
+    for asked, most, unit in bounds:
         if asked > most:
             raise AskInvalid(f"it requests {asked} {unit}; no node has more than {most}")
+    if len(needs.extended) > MAX_NAMES:
+        raise AskInvalid(
+            f"it requests {len(needs.extended)} resources besides CPU, memory and GPUs; at most "
+            f"{MAX_NAMES} are counted: remove those that it does not need"
+        )
     return core.Request(
         gpus=ask.gpus,
         share=ask.share,
         slices=ask.slices,
         resource=ask.resource,
-        cpu=cpu,
-        memory=memory,
+        cpu=needs.cpu,
+        memory=needs.memory,
+        extended=needs.extended,
         selector=selector,
         tolerations=tolerations,
     )
@@ -174,7 +183,7 @@ def _request(
         namespace=pod.metadata.namespace,
     )
     selector, tolerations = rules.decode().parse() if rules else (None, _EVERY_TAINT)
-    return request(spec, ask, selector=selector, tolerations=tolerations)
+    return request(spec, ask, observed, selector=selector, tolerations=tolerations)
 
 
 def _asks(container: objects.Container, observed: Collection[str]) -> bool:

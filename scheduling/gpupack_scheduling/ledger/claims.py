@@ -12,6 +12,7 @@ import gpupack_core as core
 from gpupack_crds import devices
 from gpupack_scheduling.asks import sharing
 from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
+from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger.workers import WorkerKey
 from gpupack_scheduling.limits import believed_on_gpu
 
@@ -141,8 +142,7 @@ def placement(
     node: str,
     held: tuple[devices.DeviceShare, ...],
     *,
-    cpu: core.MilliCpu,
-    memory: core.MiB,
+    needs: Needs,
     pods: int = 1,
 ) -> core.Placement:
     """Devices as annotation and status spell them, as a placement."""
@@ -155,4 +155,6 @@ def placement(
         )
         for share in held
     )
-    return core.Placement(core.NodeName(node), grants, cpu, memory, pods)
+    return core.Placement(
+        core.NodeName(node), grants, needs.cpu, needs.memory, pods, needs.extended
+    )

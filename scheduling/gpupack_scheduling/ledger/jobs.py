@@ -5,8 +5,8 @@ import dataclasses
 import datetime as dt
 from typing import Final
 
-import gpupack_core as core
 from gpupack_crds.placement import WorkerPlacement, by_worker
+from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claim_table import ClaimTable
 from gpupack_scheduling.ledger.claims import Allocation, State, WorkerClaim
@@ -147,14 +147,14 @@ class Jobs:
         attempt: AttemptKey,
         job: PlacedJob,
         placed: WorkerPlacement,
-        needs: tuple[core.MilliCpu, core.MiB],
+        needs: Needs,
     ) -> WorkerClaim:
-        """CPU and memory are those of the plan; the status does not tell them after a restart."""
+        """What it needs is that of the plan; the status does not tell it after a restart."""
         worker = WorkerKey(attempt, placed.worker)
         planned = self._claims.workers.get(worker)
-        cpu, memory = (planned.placement.cpu, planned.placement.memory) if planned else needs
         held = claims.believed(placed.devices)
-        placement = claims.placement(placed.node, held, cpu=cpu, memory=memory)
+        needs = Needs.of(planned.placement) if planned else needs
+        placement = claims.placement(placed.node, held, needs=needs)
         allocation = Allocation(placement, {} if placed.devices else job.tickets)
         return WorkerClaim(worker=worker, allocation=allocation, state=State.WRITTEN)
 

@@ -12,6 +12,7 @@ import dataclasses
 import gpupack_core as core
 from gpupack_crds.gpunode import GpuHolder
 from gpupack_crds.kinds import GpuNode
+from gpupack_scheduling.asks.needs import NO_NEEDS
 from gpupack_scheduling.ledger import claims
 
 
@@ -40,4 +41,4 @@ def lingering(gpus: GpuNode) -> dict[str, Lingering]:
 def _placement(node: str, holder: GpuHolder) -> core.Placement:
     """CPU and memory are not known, and the kubelet counts it among its pods no more."""
     held = claims.believed(holder.devices)
-    return claims.placement(node, held, cpu=core.MilliCpu(0), memory=core.MiB(0), pods=0)
+    return claims.placement(node, held, needs=NO_NEEDS, pods=0)

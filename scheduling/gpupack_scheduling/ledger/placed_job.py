@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-import gpupack_core as core
 from gpupack_crds import names
 from gpupack_crds.gpujob import MAX_EXTRA_WORKERS, MAX_WORKERS
 from gpupack_crds.placement import NodePlacement
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
 from gpupack_scheduling.asks import pod_resources
+from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.asks.node_rules import MOST_BYTES, NodeRules
 from gpupack_scheduling.errors import AskInvalid
 
@@ -31,7 +31,7 @@ UNREADABLE_RULES: Final = msgspec.Raw(b"null")
 
 
 class PlacedJobTemplate(objects.View, frozen=True):
-    """The partial pod template; nothing is kept of it but what CPU and memory are counted by.
+    """The partial pod template; nothing is kept of it but what its resources are counted by.
 
     And of a job that may be moved, on which nodes it may run.
     """
@@ -182,13 +182,14 @@ class PlacedJob(objects.Object, frozen=True):
         return begun + dt.timedelta(seconds=min(max(seconds, 0.0), _LONGEST_SECONDS))
 
     @property
-    def needs(self) -> tuple[core.MilliCpu, core.MiB]:
-        """CPU and memory of a worker as far as the job tells; nothing where it cannot be read."""
+    def needs(self) -> Needs:
+        """What a worker needs as far as the job tells; nothing where it cannot be read."""
         template = self.spec.template or PlacedJobTemplate()
         try:
-            return pod_resources.needs(msgspec.json.decode(template.spec, type=objects.PodSpec))
+            spec = msgspec.json.decode(template.spec, type=objects.PodSpec)
+            return pod_resources.needs(spec, (self.spec.resource_name,)).bounded()
         except AskInvalid:
-            return core.MilliCpu(0), core.MiB(0)
+            return NO_NEEDS
 
     @property
     def tickets(self) -> dict[str, int]:

@@ -21,11 +21,11 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Final
 
-import gpupack_core as core
 from gpupack_crds import devices, names
 from gpupack_crds.errors import DevicesAnnotationInvalid
 from gpupack_kube import objects
 from gpupack_scheduling.asks import pod_ask, pod_resources
+from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.ledger import claims
@@ -197,14 +197,13 @@ class Pods:
             self._claims.put_pod(held)
 
     def _see_bound(self, pod: objects.Pod) -> None:
-        cpu, memory = self._needs(pod)
         held = self._devices(pod)
         claim = PodClaim(
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
             allocation=Allocation(
-                claims.placement(pod.spec.node_name, held, cpu=cpu, memory=memory),
+                claims.placement(pod.spec.node_name, held, needs=self._needs(pod)),
                 self._tickets(pod, held),
             ),
             state=State.BOUND,
@@ -257,12 +256,12 @@ class Pods:
                 self._complain(pod, f"holds {unnamed[name]} of the kubelet's {name}, {text}")
         return unnamed
 
-    def _needs(self, pod: objects.Pod) -> tuple[core.MilliCpu, core.MiB]:
+    def _needs(self, pod: objects.Pod) -> Needs:
         try:
-            return pod_resources.needs(pod.spec)
+            return pod_resources.needs(pod.spec, self._observed).bounded()
         except AskInvalid as error:
             self._complain(pod, f"is counted without CPU and memory: {error}")
-            return core.MilliCpu(0), core.MiB(0)
+            return NO_NEEDS
 
     def _complain(self, pod: objects.Pod, text: str) -> None:
         """Once for a pod: each of its kubelet's status writes comes by here."""

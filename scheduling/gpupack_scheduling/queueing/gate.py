@@ -22,6 +22,7 @@ from gpupack_crds.gpujob_status import Preemption
 from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_node, by_worker
 from gpupack_kube import objects
 from gpupack_scheduling.asks import pod_ask, pod_resources
+from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import Allocation
@@ -68,8 +69,7 @@ def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> All
     place = claims.placement(
         placed[0].node,
         claims.believed(placed[0].devices),
-        cpu=request.cpu,
-        memory=request.memory,
+        needs=Needs.of(request),
     )
     return Allocation(place, {} if placed[0].devices else tickets)
 
@@ -141,7 +141,7 @@ def _pinned(spec: objects.PodSpec, place: Allocation) -> objects.Json | None:
 
     A term without conditions matches nothing, and would match with one: it is not touched.
     """
-    if not isinstance(spec, GatedPodSpec) or not spec.pinnable or _asks_for_others(spec, place):
+    if not isinstance(spec, GatedPodSpec) or not spec.pinnable:
         return None
     given = msgspec.json.decode(spec.rules.affinity) or {}
     required = (given.get("nodeAffinity") or {}).get(_REQUIRED)
@@ -151,17 +151,6 @@ def _pinned(spec: objects.PodSpec, place: Allocation) -> objects.Json | None:
     name = {"key": "metadata.name", "operator": "In", "values": [place.node]}
     pinned = [{**term, "matchFields": [*(term.get("matchFields") or ()), name]} for term in terms]
     return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": pinned}}}
-
-
-def _asks_for_others(spec: objects.PodSpec, place: Allocation) -> bool:
-    """Whether the node must have what the queue does not count, such as an RDMA device."""
-    asked = {
-        name
-        for c in (*spec.containers, *spec.init_containers)
-        for name in (*c.resources.requests, *c.resources.limits)
-    }
-    known = {"cpu", "memory", *place.tickets}
-    return any(name not in known and not name.startswith(f"{names.GROUP}/") for name in asked)
 
 
 def _has_conditions(term: dict[str, Any]) -> bool:

@@ -135,4 +135,5 @@ def _gang(places: tuple[core.Placement, ...]) -> core.Gang:
         asked = core.Request(share=_asked(share))
     else:
         asked = core.Request(gpus=len(first.devices))
-    return core.Gang(len(places), dataclasses.replace(asked, cpu=first.cpu, memory=first.memory))
+    asked = dataclasses.replace(asked, cpu=first.cpu, memory=first.memory, extended=first.extended)
+    return core.Gang(len(places), asked)

@@ -17,9 +17,9 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_core.queueing import Ground, JobId, Preempt, Victim
-from gpupack_core.units import NO_CPU, NO_MEMORY
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
+from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import Allocation
 from gpupack_scheduling.ledger.placed_job import PlacedPreemption
@@ -134,20 +134,16 @@ def read(
         for attempt in each.attempts
         if attempt != job
     )
-    return victims, places(shown, tickets, cpu=request.cpu, memory=request.memory)
+    return victims, places(shown, tickets, Needs.of(request))
 
 
 def places(
-    shown: PlacedPreemption,
-    tickets: dict[str, int],
-    *,
-    cpu: core.MilliCpu = NO_CPU,
-    memory: core.MiB = NO_MEMORY,
+    shown: PlacedPreemption, tickets: dict[str, int], needs: Needs = NO_NEEDS
 ) -> tuple[Allocation, ...]:
-    """Where the workers will run, as a status has it; CPU and memory are not told there."""
+    """Where the workers will run, as a status has it; what they need is not written there."""
     return tuple(
         Allocation(
-            claims.placement(placed.node, claims.believed(placed.devices), cpu=cpu, memory=memory),
+            claims.placement(placed.node, claims.believed(placed.devices), needs=needs),
             {} if placed.devices else tickets,
         )
         for placed in by_worker(shown.placement)

@@ -82,6 +82,7 @@ def _plain_requests(requests: Mapping[int, Request], nodes: Sequence[Node]) -> b
     resources = {resource for node in nodes for resource in node.resources}
     return all(
         request.slices is None
+        and not request.extended
         and request.selector is None
         and request.interconnect is Interconnect.ANY
         and not (request.share is not None and request.share.memory)

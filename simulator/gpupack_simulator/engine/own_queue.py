@@ -186,6 +186,11 @@ def _check_amounts(cluster: Cluster, job: q.Job, place: Placement) -> None:
         raise InvalidDecision(
             f"job {job.id} asks for {asked} and is given {given} on {place.node}; {remedy}"
         )
+    if place.extended != request.extended:
+        raise InvalidDecision(
+            f"job {job.id} is given {dict(place.extended)} of {place.node}; it asks for "
+            f"{dict(request.extended)}"
+        )
     if (place.cpu, place.memory) != (request.cpu, request.memory):
         raise InvalidDecision(
             f"job {job.id} is given {place.cpu} mCPU and {place.memory} MiB of memory on "

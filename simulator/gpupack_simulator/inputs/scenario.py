@@ -26,6 +26,8 @@
       - {tenant: vision, cohort: research, gpus: {H100: {nominal: 8, lendingLimit: 4}, "*": 2}}
       - {tenant: speech, cohort: research, weight: 3}
 
+Nodes have, and each worker of a job takes, `resources` besides these, by name: `{rdma/hca: 1}`.
+
 A job with `minWorkers` is elastic: it starts with so many, takes `duration` with all its `workers`,
 and each beyond the least adds `efficiency` of a worker's speed; a change of its width costs it
 `resizePause`, and with `growAfter` in `queue` it grows not sooner than that after it was resized.

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from gpupack_core import (
+    MAX_AMOUNT,
     Device,
     DeviceUuid,
     Interconnect,
@@ -19,6 +20,7 @@ from gpupack_core import (
     Request,
     Share,
     Spread,
+    amounts,
 )
 from gpupack_simulator.engine.events import Component
 from gpupack_simulator.engine.maintenance import Drain, Maintenance, Presence
@@ -37,6 +39,8 @@ Gib = Annotated[float, Meta(gt=0, le=1 << 20)]
 Cores = Annotated[float, Meta(ge=0, le=1 << 20)]
 Time = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
+Resources = dict[Name, Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]]
+"""Besides CPU, memory and GPUs, by name; of what is measured in bytes, bytes."""
 
 
 class NodeSpec(Struct, rename="camel", forbid_unknown_fields=True):
@@ -51,6 +55,7 @@ class NodeSpec(Struct, rename="camel", forbid_unknown_fields=True):
     count: Count = 1
     clique_size: Gpus = 0
     labels: dict[str, str] = {}
+    resources: Resources = {}
     joins: Time = 0.0
     leaves: Positive = inf
 
@@ -81,6 +86,7 @@ class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
     interconnect: Interconnect = Interconnect.ANY
     cpu: Cores = 0.0
     memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
+    resources: Resources = {}
     workers: Count = 1
     min_workers: Count | None = None
     efficiency: Annotated[float, Meta(gt=0, le=1)] = 1.0
@@ -136,6 +142,7 @@ def nodes_of(spec: NodeSpec) -> Iterator[Node]:
             _PLENTY_CPU if spec.cpu is None else MilliCpu(round(spec.cpu * 1000)),
             _PLENTY_MEMORY if spec.memory is None else _mib(spec.memory),
             spec.labels,
+            extended=amounts(spec.resources),
         )
 
 
@@ -183,6 +190,7 @@ def request_of(spec: JobSpec) -> Request:
         interconnect=spec.interconnect,
         cpu=MilliCpu(round(spec.cpu * 1000)),
         memory=_mib(spec.memory),
+        extended=amounts(spec.resources),
     )
 
 

@@ -14,6 +14,8 @@ def choices(cluster, request, here):
         return []
     if a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
         return []
+    if any(dict(here.extended).get(name, 0) < n for name, n in needed(cluster, request, here)):
+        return []
     if here.pods is not None and len(cluster.holders_on(here.name)) >= here.pods:
         return []
     free = {device.uuid: device for device in cluster.free_devices(here.name)}
@@ -24,6 +26,14 @@ def choices(cluster, request, here):
         able = [d for d in able if shares_of(cluster, here.name, d) < d.max_shares]
     sets = list(combinations(able, request.devices))
     return [s for s in sets if not request.needs_clique or linked(s)]
+
+
+def needed(cluster, request, here):
+    """With what is held of the same resources there already."""
+    held = Counter()
+    for holder in cluster.holders_on(here.name):
+        held.update(dict(cluster.placement_of(holder).extended))
+    return [(name, amount + held[name]) for name, amount in request.extended]
 
 
 def serves(device, free, request):
@@ -125,4 +135,4 @@ def placement(here, devices, request):
     part = request.share
     milli = part.milli if part else 1000
     grants = tuple(Grant(d.uuid, milli, part.memory if part else d.memory) for d in devices)
-    return Placement(here.name, grants, request.cpu, request.memory)
+    return Placement(here.name, grants, request.cpu, request.memory, extended=request.extended)

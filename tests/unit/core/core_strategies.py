@@ -32,6 +32,7 @@ def nodes(draw, name, most=4):
         pods=draw(st.sampled_from([None, None, None, 1, 3])),
         ready=draw(st.integers(0, 5)) > 0,
         cordoned=draw(st.integers(0, 5)) == 0,
+        extended=draw(st.sampled_from([(), (), (("nic", 2),), (("disk", 9), ("nic", 1))])),
     )
     devices = tuple(
         replace(
@@ -60,6 +61,7 @@ def requests(draw):
         "cpu": draw(st.sampled_from([0, 500, 1500])),
         "memory": draw(st.sampled_from([0, 1])),
         "resource": draw(st.sampled_from(["", "", "", "other"])),
+        "extended": draw(st.sampled_from([(), (), (), (("nic", 1),), (("disk", 4), ("nic", 1))])),
     }
     kind = draw(st.sampled_from(["share", "share", "whole", "whole", "slices"]))
     if kind == "slices":
@@ -98,6 +100,7 @@ def _row(cluster, name):
         a.used_ram,
         a.gpus,
         a.free_pods,
+        *(a.extended.free(name, slice(None), like=a.pods) for name in ("disk", "nic")),
     )
     return cluster.free_devices(name), tuple(int(vector[row]) for vector in per_node)
 

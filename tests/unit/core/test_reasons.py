@@ -60,6 +60,8 @@ def test_the_message_does_not_depend_on_the_order_of_nodes():
         (Reason.GPU_FAILED, slices("1g.10gb", 2), mig("a", {"1g.10gb": 2}, sick=[1])),
         (Reason.CPU_EXHAUSTED, whole(1, cpu=64_001), node("a")),
         (Reason.MEMORY_EXHAUSTED, whole(1, memory=512_001), node("a")),
+        (Reason.NO_SUCH_RESOURCE, whole(1, extended=(("nic", 1),)), node("a")),
+        (Reason.NO_SUCH_RESOURCE, whole(0, extended=(("nic", 1),)), node("a", 0)),
         (Reason.TOO_MANY_PODS, whole(1), node("a", pods=0)),
     ],
 )

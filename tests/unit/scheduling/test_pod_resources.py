@@ -41,7 +41,30 @@ ONE, TWO = {"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "2Gi"}
     ],
 )
 def test_cpu_and_memory_are_those_of_the_pod_as_a_whole_where_it_says_so(asking, needs):
-    assert pod_resources.needs(asking) == needs
+    counted = pod_resources.needs(asking)
+    assert (counted.cpu, counted.memory) == needs
+
+
+DISK = {"ephemeral-storage": "1Gi"}
+"""Of which a fraction of a byte is one more."""
+
+
+@pytest.mark.parametrize(
+    ("asking", "extended"),
+    [
+        (spec({"rdma/hca": "1"}, {"rdma/hca": "2"}), {"rdma/hca": 3}),
+        (spec({"rdma/hca": "1"}, init=[{"rdma/hca": "2"}]), {"rdma/hca": 2}),
+        (spec(DISK, {"ephemeral-storage": "100m"}), {"ephemeral-storage": (1 << 30) + 1}),
+        (spec(DISK, overhead=DISK), {"ephemeral-storage": 2 << 30}),
+        (spec({"hugepages-2Mi": "4Mi"}, {"hugepages-1Gi": "0"}), {"hugepages-2Mi": 4 << 20}),
+        (spec({}, whole=({"hugepages-2Mi": "4Mi"}, {})), {"hugepages-2Mi": 4 << 20}),
+        (spec({}, whole=({}, {"hugepages-2Mi": "4Mi"})), {"hugepages-2Mi": 4 << 20}),
+        (spec({"gpupack.dev/gpu": "1", "nvidia.com/gpu": "1", "pods": "1"}), {}),
+        (spec({"nvidia.com/mig-1g.10gb": "1"}), {"nvidia.com/mig-1g.10gb": 1}),
+    ],
+)
+def test_what_is_neither_cpu_nor_memory_nor_our_gpus_is_counted_by_its_name(asking, extended):
+    assert dict(pod_resources.needs(asking, ("nvidia.com/gpu",)).extended) == extended
 
 
 def test_a_pod_that_asks_as_a_whole_for_more_than_is_free_gets_no_node(world):

@@ -10,6 +10,7 @@ from gpupack_crds import names
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_extender.queueing import gates
 from gpupack_extender.queueing.gates import Gates
+from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger import claims
 
 
@@ -48,7 +49,9 @@ def held(world):
     """A place that the queue holds for the pod as its gate is opened."""
     asked = gated("p")
     world.ledger.pods.upsert(asked)
-    place = world.ledger.claims.allocation(claims.placement("a", whole("a", 0), cpu=1000, memory=0))
+    place = world.ledger.claims.allocation(
+        claims.placement("a", whole("a", 0), needs=Needs(cpu=1000))
+    )
     world.ledger.hold(world.ledger.pods.waiting("uid-p"), place, seconds=60)
     return asked, place
 

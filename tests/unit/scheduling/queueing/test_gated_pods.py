@@ -10,6 +10,7 @@ from extender_builders import gated, pod, whole
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal
 from gpupack_kube import objects
+from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.queueing import admissions, gate, let_in
 from gpupack_scheduling.queueing.ask import pod_id
@@ -84,7 +85,7 @@ def test_every_term_of_its_own_affinity_is_tightened(world):
 
 
 def place_on(node):
-    return claims.placement(node, whole(node, 0), cpu=1000, memory=0)
+    return claims.placement(node, whole(node, 0), needs=Needs(cpu=1000))
 
 
 @pytest.mark.parametrize(

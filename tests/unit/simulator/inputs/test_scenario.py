@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpupack_core import DeviceUuid, NodeName, Share, Spread
+from gpupack_core import POLICIES, Cluster, DeviceUuid, NodeName, Share, Spread, plan_gang
 from gpupack_core.queueing import ANY, Fifo, Limit
 from gpupack_simulator import DISCIPLINES, Breakdown, Component, FailureRates, InvalidInput
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
@@ -51,6 +51,21 @@ def test_jobs_ask_in_core_s_units(tmp_path):
     assert (gang.workers, gang.duration, gang.spread) == (2, 5, Spread(max_nodes=1))
     assert share.request.share == Share(125, 4096)
     assert (share.arrival, share.duration, share.priority) == (2.5, inf, 3)
+
+
+def test_workers_go_where_the_resources_are_that_they_name(tmp_path):
+    text = """\
+until: 50
+nodes:
+  - {name: a, gpus: 4}
+  - {name: b, gpus: 4, resources: {rdma/hca: 2}}
+jobs:
+  - {name: gang, gpus: 1, workers: 2, duration: 5, resources: {rdma/hca: 1}}
+"""
+    found = scenario(tmp_path, text)
+    assert [dict(node.extended) for node in found.nodes] == [{}, {"rdma/hca": 2}]
+    plan = plan_gang(Cluster(found.nodes), found.jobs[0].gang, POLICIES["best-fit"])
+    assert [placement.node for placement in plan] == ["b", "b"]
 
 
 def test_failures_name_parts_of_the_nodes(tmp_path):
