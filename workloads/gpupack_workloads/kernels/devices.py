@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a GPU decides which kernel runs and how large its tiles are; asked once per GPU."""
+"""The GPU of an operand: made current for a launch, and asked what decides a kernel and its tiles.
+
+A new thread has no CUDA context, and torch makes a device current without one where the thread's
+device has the right number already. A kernel's launch binds one, but a tensor map is made before
+that: the driver then answers "invalid device context".
+"""
 
 import functools
+import threading
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +28,35 @@ class Tiled(Protocol):
 
 
 Tiles = TypeVar("Tiles", bound=Tiled)
+
+
+class _Thread(threading.local):
+    """What this thread has done.
+
+    Attributes:
+        bound: numbers of the GPUs whose context it has bound.
+    """
+
+    def __init__(self) -> None:
+        self.bound: set[int] = set()
+
+
+_THREAD = _Thread()
+
+
+def device_of(tensor: torch.Tensor) -> torch.cuda.device_of:
+    """Return a context manager in which a tensor's GPU is current, with a CUDA context."""
+    if tensor.is_cuda:
+        bind_context(tensor.get_device())
+    return torch.cuda.device_of(tensor)
+
+
+def bind_context(index: int) -> None:
+    """Bind a GPU's primary context to this thread, once: asking takes the driver microseconds."""
+    if index not in _THREAD.bound:
+        # A call of CUDA's runtime that needs a context binds one; a capture allows this one.
+        torch.cuda.mem_get_info(index)
+        _THREAD.bound.add(index)
 
 
 @functools.cache

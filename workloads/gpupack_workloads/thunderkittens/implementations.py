@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
+from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.thunderkittens.kernels import Compiled, Kernels, Operand
 
@@ -58,12 +59,13 @@ class TileGemm:
     def into(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
         """Write A B to C; all lie row by row without gaps."""
         tiles = -(-c.shape[0] // self._rows) * -(-c.shape[1] // self._columns)
-        self._kernels.launch(
-            self._entry,
-            [operand_of(matrix) for matrix in (a, b, c)],
-            blocks=(min(self._most, tiles), 1),
-            stream=torch.cuda.current_stream(a.device).cuda_stream,
-        )
+        with device_of(c):
+            self._kernels.launch(
+                self._entry,
+                [operand_of(matrix) for matrix in (a, b, c)],
+                blocks=(min(self._most, tiles), 1),
+                stream=torch.cuda.current_stream(a.device).cuda_stream,
+            )
 
 
 class TileAttention:
@@ -92,13 +94,14 @@ class TileAttention:
     ) -> None:
         """Write O; all lie without gaps."""
         batch, heads, rows, dimension = o.shape
-        self._kernels.launch(
-            self._causal if causal else self._full,
-            [operand_of(tensor) for tensor in (*qkv, o)],
-            blocks=(-(-rows // self._rows) * batch * heads, 1),
-            stream=torch.cuda.current_stream(o.device).cuda_stream,
-            rest=struct.pack("<f", dimension**-0.5 * math.log2(math.e)),
-        )
+        with device_of(o):
+            self._kernels.launch(
+                self._causal if causal else self._full,
+                [operand_of(tensor) for tensor in (*qkv, o)],
+                blocks=(-(-rows // self._rows) * batch * heads, 1),
+                stream=torch.cuda.current_stream(o.device).cuda_stream,
+                rest=struct.pack("<f", dimension**-0.5 * math.log2(math.e)),
+            )
 
 
 def triton_gemm() -> Product:

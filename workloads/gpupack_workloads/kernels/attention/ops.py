@@ -19,7 +19,7 @@ from gpupack_workloads.kernels.attention.tuning import (
     TuningKey,
     configuration_for,
 )
-from gpupack_workloads.kernels.devices import is_hopper, properties_of
+from gpupack_workloads.kernels.devices import device_of, is_hopper, properties_of
 from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.rows import room_as
 
@@ -64,7 +64,7 @@ def _compute(
     o, lse = room_as(q), portable.empty_sums(problem, q.device)
     qkv = (aligned(q), aligned(k), aligned(v))
     tuned = configuration_of(q, problem)
-    with torch.cuda.device_of(q):
+    with device_of(q):
         if tuned is None:
             portable.forward(qkv, (o, lse), problem)
         else:
@@ -86,7 +86,7 @@ def _compute_gradients(
     o, lse = outputs
     do = aligned(do)
     tuned = configuration_of(q, problem)
-    with torch.cuda.device_of(q):
+    with device_of(q):
         sums = (lse, portable.row_products(o, do, problem))
         if tuned is None:
             portable.backward((q, k, v), do, sums, gradients, problem)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 import triton
 
+from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.gemm.kernel import gemm_kernel, sum_kernel
 from gpupack_workloads.kernels.gemm.tuning import (
@@ -54,7 +55,7 @@ def multiply_arriving(
     """
     check(a, b)
     _check_arrivals(a, b, c, arrivals)
-    with torch.cuda.device_of(a):
+    with device_of(a):
         tiles = choose_hopper_tiles(a, b.shape[1])
         if tiles is None:
             launch_portable(a, b, c, arrivals)
@@ -85,7 +86,7 @@ def multiply(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype | None = None)
     kind = dtype or result_type(a)
     c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=kind)
     # Triton launches on the current device, which need not be the operands'.
-    with torch.cuda.device_of(a):
+    with device_of(a):
         if not multiply_on_hopper(a, b, c):
             launch_portable(a, b, c)
     return c
@@ -100,7 +101,7 @@ def multiply_sum(pairs: Sequence[Pair]) -> torch.Tensor:
     for a, b in pairs:
         check(a, b)
     (a, b), *others = pairs
-    with torch.cuda.device_of(a):
+    with device_of(a):
         tiles = choose_hopper_tiles(a, b.shape[1])
         if tiles is None:
             return functools.reduce(torch.Tensor.add_, (multiply(*pair) for pair in pairs))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import triton
 
+from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.gemm.launch import has_map, multiply_on_hopper
 from gpupack_workloads.kernels.linear_cross_entropy.kernel import loss_kernel, scale_kernel
@@ -68,7 +69,7 @@ def _forward(
     count = (right != ignored).sum(dtype=torch.float32)
     length = chunk_length(rows.shape[0], rows.shape[1])
     room = rows.new_empty((min(length, rows.shape[0]), weight.shape[0]))
-    with torch.cuda.device_of(x):
+    with device_of(x):
         for first in range(0, rows.shape[0], length):
             chunk = slice(first, first + length)
             g = room[: len(rows[chunk])]
@@ -87,7 +88,7 @@ def _scaled(sums: torch.Tensor, gradient: torch.Tensor, count: torch.Tensor) -> 
     result = torch.empty_like(sums)
     if sums.numel():
         block = SCALED_BYTES // sums.element_size() if sums.is_cuda else INTERPRETED_BLOCK
-        with torch.cuda.device_of(sums):
+        with device_of(sums):
             scale_kernel[(triton.cdiv(sums.numel(), block),)](
                 *(sums, result, gradient, count, sums.numel()),
                 BLOCK=block,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import triton
 
-from gpupack_workloads.kernels.devices import properties_of
+from gpupack_workloads.kernels.devices import device_of, properties_of
 from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rms_norm.kernel import backward_kernel, forward_kernel, sum_kernel
@@ -66,7 +66,7 @@ def _compute(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Two:
         return y, scales
     rows, out = as_rows(x), as_rows(y)
     block = _block(rows)
-    with torch.cuda.device_of(x):
+    with device_of(x):
         forward_kernel[(triton.cdiv(rows.shape[0], block.rows),)](
             *(rows, weight.contiguous(), out, scales),
             *rows.shape,
@@ -92,7 +92,7 @@ def _compute_gradients(
     block = _backward_block(rows)
     programs = min(triton.cdiv(count, block.rows), _programs(rows))
     sums = torch.empty((programs, columns), device=x.device, dtype=torch.float32)
-    with torch.cuda.device_of(x):
+    with device_of(x):
         backward_kernel[(programs,)](
             *(rows, weight.contiguous(), scales, drows, out, sums, count, columns),
             *(matrix.stride(0) for matrix in (rows, drows, out)),

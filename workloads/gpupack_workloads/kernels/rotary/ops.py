@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rotary.kernel import rotary_kernel
@@ -150,7 +151,7 @@ def _turn(heads: Two, tables: Two, turned: Two, *, back: bool) -> None:
     half = dimension // 2
     block = block_of(half)
     most = max(1, PAIRS // block)
-    with torch.cuda.device_of(q):
+    with device_of(q):
         rotary_kernel[(batch * tokens,)](
             *(q, k, cosine, sine, *turned),
             *(tokens, half, q.shape[1], k.shape[1]),

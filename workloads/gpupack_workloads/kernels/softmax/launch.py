@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import triton
 
+from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rows import DTYPES, as_rows, block_of
 from gpupack_workloads.kernels.softmax.kernel import (
@@ -70,7 +71,7 @@ def _launch(direction: Direction, inputs: list[torch.Tensor], output: torch.Tens
         Chunks: _launch_chunks,
         Passes: _launch_passes,
     }
-    with torch.cuda.device_of(output):
+    with device_of(output):
         launchers[type(plan)](plan, direction, [*inputs, output], (count, columns), strides)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import triton
 
+from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, require
@@ -50,7 +51,7 @@ def _compute(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     z = torch.empty_like(gate)
     if z.numel():
         block = _block(z, FORWARD_BYTES)
-        with torch.cuda.device_of(z):
+        with device_of(z):
             forward_kernel[(triton.cdiv(z.numel(), block),)](
                 *(gate, up, z, z.numel()), BLOCK=block, num_warps=FORWARD_WARPS
             )
@@ -62,7 +63,7 @@ def _compute_gradients(gate: torch.Tensor, up: torch.Tensor, dz: torch.Tensor) -
     dgate, dup = torch.empty_like(gate), torch.empty_like(up)
     if dz.numel():
         block = _block(dz, BACKWARD_BYTES)
-        with torch.cuda.device_of(dz):
+        with device_of(dz):
             backward_kernel[(triton.cdiv(dz.numel(), block),)](
                 *(gate, up, dz, dgate, dup, dz.numel()), BLOCK=block, num_warps=BACKWARD_WARPS
             )

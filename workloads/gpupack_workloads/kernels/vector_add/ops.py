@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import triton
 
+from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.vector_add.kernel import vector_add_kernel
 
@@ -35,7 +36,7 @@ def _add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if z.numel():
         block = BLOCK_BYTES // x.element_size() if x.is_cuda else INTERPRETED_BLOCK
         grid = (triton.cdiv(z.numel(), block),)
-        with torch.cuda.device_of(z):
+        with device_of(z):
             vector_add_kernel[grid](x, y, z, z.numel(), BLOCK=block, num_warps=WARPS)
     return z
 

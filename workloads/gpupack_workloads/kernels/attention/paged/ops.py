@@ -6,6 +6,7 @@ import torch
 from gpupack_workloads.kernels.attention.paged import launch
 from gpupack_workloads.kernels.attention.paged.problem import problem_of
 from gpupack_workloads.kernels.attention.problem import aligned
+from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.errors import Unsupported
 
 
@@ -57,7 +58,7 @@ def _decode(
     page_table, lengths = tables
     problem = problem_of(q, (k_pages, v_pages), page_table, lengths, scale=scale)
     table = page_table if page_table.stride(1) == 1 else page_table.contiguous()
-    with torch.cuda.device_of(q):
+    with device_of(q):
         return launch.decode(
             aligned(q),
             (aligned(k_pages), aligned(v_pages)),

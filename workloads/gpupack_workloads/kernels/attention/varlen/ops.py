@@ -12,6 +12,7 @@ import torch
 from gpupack_workloads.kernels.attention.problem import aligned
 from gpupack_workloads.kernels.attention.varlen import launch
 from gpupack_workloads.kernels.attention.varlen.problem import problem_of
+from gpupack_workloads.kernels.devices import device_of
 
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -62,7 +63,7 @@ def _forward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return O and each row's log-sum-exp2 of scaled scores."""
     problem = problem_of((q, k, v), offsets, causal=causal, scale=scale)
-    with torch.cuda.device_of(q):
+    with device_of(q):
         return launch.forward((aligned(q), aligned(k), aligned(v)), _readable(offsets), problem)
 
 
@@ -78,7 +79,7 @@ def _backward(
     q, k, v, *offsets = inputs
     problem = problem_of((q, k, v), offsets, causal=causal, scale=scale)
     o, lse = outputs
-    with torch.cuda.device_of(q):
+    with device_of(q):
         return launch.backward(
             (aligned(q), aligned(k), aligned(v)),
             _readable(offsets),
