@@ -23,7 +23,7 @@ from gpupack_agent import watchdog
 from gpupack_agent.agent_metrics import AgentMetrics
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
-from gpupack_agent.dcgm.address import Beside, ExporterPods
+from gpupack_agent.dcgm.address import ExporterPods
 from gpupack_agent.dcgm.exporter import Exporter
 from gpupack_agent.device_plugin import DevicePlugin, DevicePlugins
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
@@ -64,6 +64,7 @@ from gpupack_agent.settings import (
 )
 from gpupack_crds import names
 from gpupack_kube import heartbeat
+from gpupack_kube.both import Both
 from gpupack_kube.client import Api
 from gpupack_kube.environment import Environment
 from gpupack_kube.events import About, EventWriter, Reporter, Said
@@ -209,7 +210,7 @@ async def _serve(
     watch = Reflector(
         api,
         PODS,
-        Beside(node.pods, exporter.pods),
+        Both(node.pods, exporter.pods),
         selectors={"fieldSelector": f"spec.nodeName={settings.node.name}"},
     )
     idleness = Idleness(quiet_seconds=settings.inventory.idle_seconds)
@@ -323,6 +324,7 @@ async def _beat_forever(api: Api, settings: Settings) -> None:
     await heartbeat.beat_forever(
         api,
         names.heartbeat_lease(settings.node.name),
+        node=settings.node.name,
         namespace=settings.node.system_namespace,
         holder=settings.holder,
         duration_seconds=settings.node.heartbeat_duration_seconds,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This node's GPUNode: created where it is missing, written when something changes.
 
+It is owned by the Node and goes with it. Without a Node none is created.
+
 The status is replaced as a whole, not patched: a merge patch cannot take a field away. No other
 part writes it; a Conflict only means that we have not read our own last write, or that somebody
 deleted and made it anew.
@@ -12,7 +14,6 @@ import datetime as dt
 import logging
 import math
 import time
-from typing import Any
 
 import msgspec
 import tenacity
@@ -20,8 +21,9 @@ import tenacity
 from gpupack_agent.report import Report, usage_in
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuNodeStatus
-from gpupack_crds.kinds import GPUNODES, GpuNode
-from gpupack_kube import client, errors
+from gpupack_crds.kinds import GPUNODES, GpuNode, status_body
+from gpupack_kube import client, errors, objects
+from gpupack_kube.node_owner import node_reference, went_with_node
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +46,8 @@ class GpuNodeWriter:
         self._report = report
         self._node = node
         self._stands = GpuNodeStatus()
-        self._uid = ""
+        self._found = objects.ObjectMeta()
+        """The GPUNode that was last read."""
         self._checked_at = 0.0
         self.written = asyncio.Event()
 
@@ -96,16 +99,18 @@ class GpuNodeWriter:
     async def _read(self) -> GpuNode:
         """Make a GPUNode that is missing; what a deleted one alone knew goes with it.
 
-        Somebody else may have made the one that there is.
+        Somebody else may have made the one that there is. One that went with its Node was deleted
+        by no administrator: its errors still count.
         """
         try:
             found = await self._api.get(GPUNODES, self._node)
-            is_another = self._uid not in {"", found.metadata.uid}
+            is_another = self._found.uid != found.metadata.uid
         except errors.NotFound:
-            found, is_another = await self._api.create(GPUNODES, _new(self._node)), True
-        if is_another and self._checked_at > 0:
+            owner = await node_reference(self._api, self._node)
+            found, is_another = await self._api.create(GPUNODES, _new(self._node, owner)), True
+        if is_another and self._checked_at > 0 and not went_with_node(self._found, found.metadata):
             self._report.forget()
-        self._uid = found.metadata.uid
+        self._found = found.metadata
         return found
 
     async def _write(self, current: GpuNode) -> None:
@@ -119,10 +124,8 @@ class GpuNodeWriter:
 
     async def _replace(self, current: GpuNode, wanted: GpuNodeStatus) -> None:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = _new(self._node) | {
-            "status": client.encode(msgspec.structs.replace(wanted, observed_at=now))
-        }
-        body["metadata"]["resourceVersion"] = current.metadata.resource_version
+        status = msgspec.structs.replace(wanted, observed_at=now)
+        body = status_body("GPUNode", current.metadata, status)
         await self._api.replace(GPUNODES, self._node, body, subresource="status")
         log.info(
             "GPUNode %s: %s, %d GPUs, %d healthy, %d holders",
@@ -134,11 +137,11 @@ class GpuNodeWriter:
         )
 
 
-def _new(node: str) -> dict[str, Any]:
+def _new(node: str, owner: objects.Json) -> objects.Json:
     return {
         "apiVersion": names.API_VERSION,
         "kind": "GPUNode",
-        "metadata": {"name": node},
+        "metadata": {"name": node, "ownerReferences": [owner]},
         "spec": {},
     }
 

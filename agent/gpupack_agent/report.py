@@ -62,6 +62,7 @@ class Report:
             measured=recorded.measured,
             all_reduce=recorded.all_reduce,
             mig_gpus=self.layouts.status(),
+            conditions=recorded.conditions,
             **self._usage(described, recorded),
         )
 

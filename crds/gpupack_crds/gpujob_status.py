@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from gpupack_crds.condition import BY_TYPE, Condition
 from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.wire import FORMER, Timestamp, Wire, described
@@ -20,24 +21,7 @@ Outcome = Literal[
     "Suspended",
     "DeadlineExceeded",
 ]
-ConditionStatus = Literal["True", "False", "Unknown"]
-
 ATTEMPTS_KEPT = 20
-
-
-class JobCondition(Wire, frozen=True):
-    """A condition, as all of Kubernetes writes them."""
-
-    type: Annotated[str, described("What the condition is about.", min_length=1, max_length=64)]
-    status: Annotated[ConditionStatus, described("True, False or Unknown.")]
-    reason: Annotated[
-        str, described("A word for programs, in CamelCase.", min_length=1, max_length=128)
-    ]
-    message: Annotated[str, described("A sentence for people.", max_length=4096)]
-    last_transition_time: Annotated[Timestamp, described("When the status last changed.")]
-    observed_generation: Annotated[
-        int, described("The generation of the spec that was looked at.", ge=0)
-    ] = 0
 
 
 class Fault(Wire, frozen=True):
@@ -247,11 +231,11 @@ class GpuJobStatus(Wire, frozen=True):
         str, described("Why the job is in this phase, in a sentence.", max_length=4096)
     ] = ""
     conditions: Annotated[
-        tuple[JobCondition, ...],
+        tuple[Condition, ...],
         described(
             "Admitted, Running, Succeeded, Failed, ResultsValid, Stalled; NodesRequested.",
             max_length=16,
-            schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+            schema=BY_TYPE,
         ),
     ] = ()
     attempt: Annotated[

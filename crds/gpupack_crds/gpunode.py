@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Final, Literal
 
+from gpupack_crds.condition import BY_TYPE, Condition
 from gpupack_crds.devices import MAX_MEMORY_MIB, MAX_UUID, DeviceShare
 from gpupack_crds.mig import MigGpu, MigLayout
 from gpupack_crds.names import GPU
@@ -43,6 +44,9 @@ Health = Literal["Healthy", "Degraded", "Draining", "Failed"]
 
 TAKES_WORK: Final[frozenset[Health]] = frozenset({"Healthy", "Degraded"})
 """How a GPU must be to get new work, whatever was decided about it beside."""
+
+INVENTORY_REJECTED: Final = "InventoryRejected"
+"""Type of the condition of a GPUNode whose node gets no work."""
 
 Limits = Literal["None", "MPS", "Simulated"]
 Drain = Literal["Never", "Movable", "All"]
@@ -342,6 +346,15 @@ class GpuNodeStatus(Wire, frozen=True):
     mig_gpus: Annotated[
         tuple[MigGpu, ...],
         described("GPUs that are, or are to be, cut into MIG slices.", max_length=MAX_GPUS),
+    ] = ()
+    conditions: Annotated[
+        tuple[Condition, ...],
+        described(
+            "InventoryRejected: True while the node gets no work because its inventory contradicts "
+            "itself or that of another node; written by the scheduler, agents leave it as it is.",
+            max_length=8,
+            schema=BY_TYPE,
+        ),
     ] = ()
 
 

@@ -11,6 +11,7 @@ from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_crds.quota import CohortStatus, QuotaStatus
 from gpupack_kube import objects
+from gpupack_kube.node_owner import node_uid
 from gpupack_kube.resources import Resource
 
 
@@ -26,6 +27,13 @@ class GpuNode(objects.Object, frozen=True):
 
     spec: GpuNodeSpec = GpuNodeSpec()
     status: GpuNodeStatus = GpuNodeStatus()
+
+    def is_of(self, node: objects.Node) -> bool:
+        """Tell whether it is this Node's, not that of an earlier one of the same name.
+
+        One without an owner is: its owner is about to be added.
+        """
+        return node_uid(self.metadata) in {"", node.metadata.uid}
 
 
 class GpuQuota(objects.Object, frozen=True):

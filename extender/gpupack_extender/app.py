@@ -14,6 +14,7 @@ from gpupack_crds import names
 from gpupack_extender.binding import Binder
 from gpupack_extender.filtering import Filter
 from gpupack_extender.health import Health
+from gpupack_extender.inventory_notes import InventoryNotes
 from gpupack_extender.leader_endpoint import LeaderEndpoint, OwnPod
 from gpupack_extender.metrics import (
     ConsolidationCollector,
@@ -137,13 +138,14 @@ def _deciding(parts: Parts, metrics: QueueMetrics) -> dict[str, Runs]:
 
 
 def _telling(parts: Parts, events: EventWriter) -> dict[str, Runs]:
-    """Tasks that act on what is decided of pods and quotas: write it into them, end pods."""
+    """Tasks that act on what is decided of pods, quotas and nodes: write it there, end pods."""
     api, admissions, decides = parts.api, parts.admissions, parts.readiness.decides
     return {
         "quotas": QuotaReporter(api, parts.quotas, admissions, decides=decides),
         "evictions": Evictions(api, admissions.evictions, events, decides=decides),
         "failed": _notes(parts, events, FAILED, admissions.failed_pods),
         "notes": PodNotes(api, parts.ledger.pods, admissions, decides=decides),
+        "inventory": InventoryNotes(api, parts.ledger, decides=decides, now=api.clock.now),
     }
 
 

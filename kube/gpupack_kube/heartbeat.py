@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Lease as a heartbeat: one holder, renewed, never contended."""
+"""A Node's Lease as a heartbeat: one holder, renewed, never contended.
+
+The Lease is owned by the Node and goes with it. Without a Node none is created, as kubelets do.
+"""
 
 import asyncio
 import datetime as dt
 import logging
 
 from gpupack_kube import client, errors, objects
+from gpupack_kube.node_owner import node_reference
 from gpupack_kube.resources import LEASES
 
 log = logging.getLogger(__name__)
@@ -14,13 +18,18 @@ BEATS_PER_DURATION = 4
 
 
 async def beat_forever(
-    api: client.Api, name: str, *, namespace: str, holder: str, duration_seconds: int
+    api: client.Api, name: str, *, node: str, namespace: str, holder: str, duration_seconds: int
 ) -> None:
     """Renew the Lease until cancelled; a missed beat is logged, the next one comes in its turn."""
     while True:
         try:
             await beat(
-                api, name, namespace=namespace, holder=holder, duration_seconds=duration_seconds
+                api,
+                name,
+                node=node,
+                namespace=namespace,
+                holder=holder,
+                duration_seconds=duration_seconds,
             )
         except errors.KubeError as error:
             log.warning("no heartbeat: %s", error)
@@ -28,9 +37,9 @@ async def beat_forever(
 
 
 async def beat(
-    api: client.Api, name: str, *, namespace: str, holder: str, duration_seconds: int
+    api: client.Api, name: str, *, node: str, namespace: str, holder: str, duration_seconds: int
 ) -> None:
-    """Renew the Lease `name`, or create it.
+    """Renew the Lease `name`, or create it for its Node.
 
     Raises:
         KubeError: the API server could not be asked; beat again at the next interval.
@@ -43,7 +52,8 @@ async def beat(
     try:
         await api.merge(LEASES, name, {"spec": spec}, namespace=namespace)
     except errors.NotFound:
-        await api.create(LEASES, _lease(name, namespace, spec), namespace=namespace)
+        owner = await node_reference(api, node)
+        await api.create(LEASES, _lease(name, namespace, owner, spec), namespace=namespace)
 
 
 def timestamp(moment: dt.datetime) -> str:
@@ -51,10 +61,10 @@ def timestamp(moment: dt.datetime) -> str:
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _lease(name: str, namespace: str, spec: objects.Json) -> objects.Json:
+def _lease(name: str, namespace: str, owner: objects.Json, spec: objects.Json) -> objects.Json:
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace, "ownerReferences": [owner]},
         "spec": spec,
     }

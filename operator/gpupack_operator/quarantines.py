@@ -23,6 +23,7 @@ from gpupack_kube.objects import ObjectMeta
 from gpupack_operator.decision import acceptance
 from gpupack_operator.decision.quarantine import Rules, decided, needs_look
 from gpupack_operator.metrics import Metrics
+from gpupack_operator.removed_gpus import RemovedGpus
 from gpupack_operator.trials import Trials
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,6 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.5
 AGAIN_SECONDS: Final = 5.0
 """After a write that failed."""
-MOST_MENDED: Final = 256
-"""GPUNodes that were deleted and may come back; autoscalers' nodes do not."""
 MOST_WRITES: Final = 20
 """At one look."""
 EVENTS_NAMESPACE: Final = "default"
@@ -66,8 +65,7 @@ class Quarantines:
         self._nodes: dict[str, GpuNode] = {}
         self._look_at: dict[str, dt.datetime] = {}
         """When each is to be looked at; a missing one is not before it changes."""
-        self._mended: dict[str, frozenset[str]] = {}
-        """Of GPUNodes that were deleted: GPUs that were kept out. Whoever takes over knows none."""
+        self._removed = RemovedGpus()
         self._listed = False
         tried = rules.acceptance
         self.trials = Trials(api, tried, self._jobs_changed, metrics) if tried else None
@@ -93,8 +91,8 @@ class Quarantines:
     def upsert(self, item: GpuNode) -> None:
         """A GPUNode appeared or changed."""
         self._rules.fleet.put(item)
-        self._forget_mended(item)
-        if item.metadata.name in self._mended or needs_look(item, self._rules):
+        self._removed.see(item)
+        if self._comes_back(item) or needs_look(item, self._rules):
             self._nodes[item.metadata.name] = item
             self._look_at[item.metadata.name] = self._now()
         else:
@@ -102,23 +100,13 @@ class Quarantines:
 
     def remove(self, item: GpuNode) -> None:
         """It is gone."""
-        name, kept_out = item.metadata.name, item.spec.quarantine
-        self._rules.fleet.remove(name)
-        self._leave(name)
-        if kept_out and self.trials is not None:
-            self._mended[name] = frozenset(each.gpu for each in kept_out)
-            for oldest in list(self._mended)[:-MOST_MENDED]:
-                del self._mended[oldest]
+        self._rules.fleet.remove(item.metadata.name)
+        self._leave(item.metadata.name)
+        self._removed.put(item)
 
-    def _forget_mended(self, item: GpuNode) -> None:
-        """They are entered anew, or not there: no agent has looked before there are devices."""
-        listed = {each.uuid for each in item.status.devices}
-        entered = {each.gpu for each in item.spec.quarantine}
-        left = self._mended.get(item.metadata.name, frozenset()) - entered
-        if not left or (listed and not left & listed):
-            self._mended.pop(item.metadata.name, None)
-        else:
-            self._mended[item.metadata.name] = left
+    def _comes_back(self, item: GpuNode) -> bool:
+        """Whether GPUs of the node were in quarantine when their GPUNode was deleted."""
+        return bool(self._removed.kept(item) or (self.trials and self._removed.mended(item)))
 
     def _leave(self, name: str) -> None:
         """There is nothing to decide about it."""
@@ -161,8 +149,8 @@ class Quarantines:
         soon = now + dt.timedelta(seconds=AGAIN_SECONDS)
         if await self._record(node, now):
             return soon
-        mended = self._mended.get(node.metadata.name, frozenset())
-        entries, again_at = decided(node, now, self._rules, mended=mended)
+        mended, kept = self._removed.mended(node), self._removed.kept(node)
+        entries, again_at = decided(node, now, self._rules, mended=mended, kept=kept)
         if entries != node.spec.quarantine:
             await self._decide(node, entries)
             return soon

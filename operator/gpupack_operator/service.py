@@ -19,6 +19,7 @@ import kopf
 from prometheus_client.registry import Collector
 
 from gpupack_crds.kinds import GPUNODES
+from gpupack_kube.both import Both
 from gpupack_kube.client import Api
 from gpupack_kube.leader import Election
 from gpupack_kube.metrics import UnreadableObjects, Watch
@@ -42,6 +43,7 @@ from gpupack_operator.quarantines import Quarantines
 from gpupack_operator.reconcile import Reconciler, Sources
 from gpupack_operator.settings import Settings
 from gpupack_operator.turns import TurnListener
+from gpupack_operator.unowned_gpunodes import UnownedGpuNodes
 from gpupack_operator.work_queue import WorkQueue
 from gpupack_operator.worker_pool import WorkerPool
 from gpupack_serving import metrics
@@ -165,7 +167,8 @@ async def _lead(
         now=api.clock.now,
         metrics=counted.metrics,
     )
-    gpunodes = Reflector(api, GPUNODES, quarantines)
+    unowned = UnownedGpuNodes(api, now=api.clock.now)
+    gpunodes = Reflector(api, GPUNODES, Both(quarantines, unowned))
     tried = watches.trials_of(api, quarantines.trials)
     counted.watches.update({"gpujobs": stream, **watched, "gpunodes": gpunodes, **tried})
     counted.now.leads(queue, cache, quarantines)
@@ -178,6 +181,7 @@ async def _lead(
             _work(pool, listing, watched.values(), settings.reconcilers),
             *(each.run() for each in (*watched.values(), gpunodes, *tried.values())),
             quarantines.run(),
+            unowned.run(),
             _listen(settings, registry, stop),
         )
 

@@ -6,9 +6,12 @@ SchedulingError
 ├── BindRefused          the ledger does not give this pod this node
 │   └── AskMismatch      the pod asks for other GPUs than its worker's place has
 ├── InventoryInvalid     a GPUNode contradicts itself or another; the node gets no work
+│   └── GpusDisputed     another node's agent lists the same GPUs
 ├── NotReady             nobody leads, or what is known is too old to decide on
 └── QueueFull            a namespace has more in the queue than it may
 """
+
+from typing import ClassVar
 
 
 class SchedulingError(Exception):
@@ -28,7 +31,19 @@ class AskMismatch(BindRefused):
 
 
 class InventoryInvalid(SchedulingError, ValueError):
-    """A GPUNode contradicts itself or another."""
+    """A GPUNode contradicts itself or another.
+
+    Attributes:
+        reason: for programs, in a condition.
+    """
+
+    reason: ClassVar = "InventoryInvalid"
+
+
+class GpusDisputed(InventoryInvalid):
+    """Another node's agent lists the same GPUs."""
+
+    reason: ClassVar = "GpusDisputed"
 
 
 class NotReady(SchedulingError):

@@ -11,6 +11,7 @@ from harness import SYSTEM_NAMESPACE
 from manifests import JUDGE_IMAGE, gpujob
 
 AS_OPERATOR = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-operator"
+AS_SCHEDULER = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-scheduler"
 UID = "6a7c7a0e-2f3c-4a52-9d0e-0d8f1d2d8c11"
 REFUSAL = "the operator may CREATE only what a GPUJob controls and is named after it"
 
@@ -161,6 +162,11 @@ SPEC_OF_OTHERS = {
     "a label": {"metadata": {"labels": {"mine": "true"}}},
     "an annotation": {"metadata": {"annotations": {"mine": "true"}}},
     "a finalizer": {"metadata": {"finalizers": ["mine.dev/stays"]}},
+    "another owner": {
+        "metadata": {
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "x"}]
+        }
+    },
 }
 
 
@@ -170,7 +176,27 @@ def test_of_a_gpunode_the_operator_writes_the_quarantine_alone(system, change):
     kept = {"spec": {"quarantine": [{"gpu": "GPU-0", "cause": "XID 79"}]}}
     assert apply_as_operator(system, node, kept) == ""
     told = apply_as_operator(system, node, change)
-    assert "of a GPUNode the operator writes spec.quarantine alone" in told
+    assert "of a GPUNode the operator writes spec.quarantine, and the owner" in told
+
+
+def test_the_operator_deletes_no_gpunode_that_a_node_owns(system):
+    (node, *_) = (each["metadata"]["name"] for each in system.gpunodes())
+    told = system.kubectl("delete", "gpunode", node, "--dry-run=server", AS_OPERATOR).stderr
+    assert "deletes a GPUNode only when nothing owns it" in told
+
+
+def test_of_a_gpunode_the_scheduler_writes_the_conditions_alone(system):
+    (node, *_) = (each["metadata"]["name"] for each in system.gpunodes())
+    condition = {"type": "InventoryRejected", "status": "False", "reason": "InventoryAccepted"}
+    condition |= {"message": "", "lastTransitionTime": "2026-11-24T00:00:00Z"}
+    for status, refusal in (
+        ({"conditions": [condition]}, ""),
+        ({"gpus": 99}, "the scheduler writes status.conditions alone"),
+    ):
+        patch = json.dumps({"status": status})
+        flags = ("--subresource=status", "--type=merge", f"--patch={patch}", "--dry-run=server")
+        told = system.kubectl("patch", "gpunode", node, *flags, AS_SCHEDULER).stderr
+        assert refusal in told if refusal else told == ""
 
 
 @pytest.mark.parametrize("change", [{"gpus": 99}, {"devices": []}, {"driverVersion": "1"}])

@@ -247,15 +247,17 @@ def node(
     tickets=8,
     slots=160,
     pods=110,
+    uid="",
     **resources,
 ):
+    """`ready`: whether it is, or "Unknown"."""
     ours = {names.GPU: tickets, names.GPU_SHARE: slots}
     status = {
         "allocatable": {"cpu": cpu, "memory": memory, "pods": str(pods), **ours, **resources},
-        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        "conditions": [{"type": "Ready", "status": str(ready or False)}],
     }
     built = {
-        "metadata": {"name": name, "labels": labels or {}},
+        "metadata": {"name": name, "uid": uid, "labels": labels or {}},
         "spec": {"unschedulable": cordoned},
         "status": status,
     }
@@ -275,8 +277,9 @@ def gpu_node(
     maintenance=(),
     quarantine=(),
     health=None,
+    of=None,
 ):
-    """`health`: by number, of those that are not well.
+    """`health`: by number, of those that are not well. `of`: UID of the Node that owns it.
 
     `lingering`: devices by the name of a pod that is gone and whose processes are not.
     """
@@ -313,8 +316,9 @@ def gpu_node(
         "holders": holders,
     }
     spec = {"maintenance": list(maintenance), "quarantine": list(quarantine)}
-    built = {"metadata": {"name": name}, "spec": spec, "status": status}
-    return msgspec.convert(built, GpuNode)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": of}
+    metadata = {"name": name, "ownerReferences": [owner] if of else []}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, GpuNode)
 
 
 def whole(node_name, *numbers):

@@ -11,7 +11,6 @@ from typing import Final
 
 from gpupack_crds import names
 from gpupack_kube import objects
-from gpupack_kube.reflector import Store
 
 AUTO: Final = "auto"
 PORT: Final = 9400
@@ -57,28 +56,6 @@ class ExporterPods:
     def remove(self, item: objects.Pod, /) -> None:
         """A pod is gone."""
         self._urls.pop(item.key, None)
-
-
-class Beside:
-    """Fills two stores from one watch."""
-
-    def __init__(self, first: Store[objects.Pod], second: Store[objects.Pod]) -> None:
-        self._stores = (first, second)
-
-    def replace(self, items: list[objects.Pod], /) -> None:
-        """Forget everything and hold exactly these."""
-        for store in self._stores:
-            store.replace(items)
-
-    def upsert(self, item: objects.Pod, /) -> None:
-        """A pod appeared or changed."""
-        for store in self._stores:
-            store.upsert(item)
-
-    def remove(self, item: objects.Pod, /) -> None:
-        """A pod is gone."""
-        for store in self._stores:
-            store.remove(item)
 
 
 def url_of(pod: objects.Pod) -> str | None:

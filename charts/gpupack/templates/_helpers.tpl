@@ -301,16 +301,6 @@ mode, and would have nothing left to choose from.
 {{- end }}
 {{- end }}
 
-{{/* Not empty: GPUs are observed that NVIDIA's driver does not show. */}}
-{{- define "gpupack.otherVendors" -}}
-{{- $observed := .Values.observedResources }}
-{{- range $vendor := .Values.vendors }}
-{{- if and $vendor (ne ($vendor.library | default "") "nvml") }}
-{{- range $resource := $vendor.resources }}{{ if has $resource $observed }}yes{{ end }}{{ end }}
-{{- end }}
-{{- end }}
-{{- end }}
-
 {{/* Where GPUs are tried; the parts know it by this name. */}}
 {{- define "gpupack.acceptanceNamespace" -}}
 gpupack-acceptance

@@ -6,6 +6,6 @@
 * `reading`: reads it.
 * `calling`: calls the REST API as the caller would.
 * `finding`: what a check says.
-* `installed`, `parts`, `nodes`: the checks.
+* `installed`, `parts`, `nodes`, `inventories`: the checks.
 * `checks`: all of them, in order.
 """

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gpupack_cli.doctor import installed, nodes, parts
+from gpupack_cli.doctor import installed, inventories, nodes, parts
 from gpupack_cli.doctor.finding import Finding
 from gpupack_cli.doctor.observed import Observed
 
@@ -23,6 +23,7 @@ CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
     parts.rest,
     parts.caller,
     nodes.reports,
+    inventories.rejected,
     nodes.health,
     nodes.without_agent,
     nodes.wrong_scheduler,

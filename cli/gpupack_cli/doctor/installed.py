@@ -20,6 +20,7 @@ ALWAYS: Final = (
     "gpupack-operator",
     "gpupack-operator-pods",
     "gpupack-scheduler",
+    "gpupack-scheduler-nodes",
 )
 BY_VALUE: Final = {
     "gpupack-devices": "admission.protectDevices",

@@ -6,12 +6,8 @@ import enum
 
 from msgspec import structs
 
-from gpupack_crds.gpujob_status import (
-    ConditionStatus,
-    GpuJobStatus,
-    JobCondition,
-    Phase,
-)
+from gpupack_crds.condition import Condition, ConditionStatus
+from gpupack_crds.gpujob_status import GpuJobStatus, Phase
 from gpupack_operator.decision import times
 from gpupack_operator.decision.reasons import JobReason
 
@@ -61,7 +57,7 @@ class Writer:
         old = get(status, kind)
         moved = old is None or old.status != value
         since = self._now if old is None or moved else old.last_transition_time
-        new = JobCondition(
+        new = Condition(
             type=kind.value,
             status=value,
             reason=str(reason),
@@ -81,7 +77,7 @@ class Writer:
         return summed_up(structs.replace(status, conditions=kept))
 
 
-def get(status: GpuJobStatus, kind: Type) -> JobCondition | None:
+def get(status: GpuJobStatus, kind: Type) -> Condition | None:
     """The condition of a type, if it was ever set."""
     return next((found for found in status.conditions if found.type == kind), None)
 
@@ -105,7 +101,7 @@ def summed_up(status: GpuJobStatus) -> GpuJobStatus:
     )
 
 
-def _with_nodes(status: GpuJobStatus, phase: Phase, deciding: JobCondition | None) -> str:
+def _with_nodes(status: GpuJobStatus, phase: Phase, deciding: Condition | None) -> str:
     """Of a job that waits: what became of asking for nodes, too."""
     message = deciding.message if deciding else ""
     nodes = get(status, Type.NODES_REQUESTED)
@@ -126,7 +122,7 @@ _PHASES: tuple[tuple[Type, Phase], ...] = (
 """The first condition that is true gives the phase."""
 
 
-def _deciding(status: GpuJobStatus) -> tuple[Phase, JobCondition | None]:
+def _deciding(status: GpuJobStatus) -> tuple[Phase, Condition | None]:
     for kind, phase in _PHASES:
         condition = get(status, kind)
         if condition and condition.status == "True":
@@ -134,13 +130,13 @@ def _deciding(status: GpuJobStatus) -> tuple[Phase, JobCondition | None]:
     return _not_running(status)
 
 
-def _not_running(status: GpuJobStatus) -> tuple[Phase, JobCondition | None]:
+def _not_running(status: GpuJobStatus) -> tuple[Phase, Condition | None]:
     admitted = get(status, Type.ADMITTED)
     suspended = admitted is not None and admitted.reason == JobReason.SUSPENDED
     return ("Suspended" if suspended else "Pending"), admitted
 
 
-def _trouble(status: GpuJobStatus) -> JobCondition | None:
+def _trouble(status: GpuJobStatus) -> Condition | None:
     """Of an admitted job that does not run yet: what keeps it, or where it has its places."""
     running = get(status, Type.RUNNING)
     waits_quietly = running is None or running.reason == JobReason.STARTING

@@ -19,12 +19,8 @@ import datetime as dt
 from msgspec import structs
 
 from gpupack_crds import names
-from gpupack_crds.gpujob_status import (
-    ConditionStatus,
-    GpuJobStatus,
-    NodesRequest,
-    NodesState,
-)
+from gpupack_crds.condition import ConditionStatus
+from gpupack_crds.gpujob_status import GpuJobStatus, NodesRequest, NodesState
 from gpupack_operator.decision import attempts, gpus, nodes_texts, times
 from gpupack_operator.decision.conditions import Type, Writer, clipped
 from gpupack_operator.decision.model import Action, AskPlan, Decision, Observation, Waits

@@ -15,7 +15,8 @@ What the agent says is a fact of the moment; what follows stands here, so a rest
 heals nothing. «Better» has lasted already: the agent says it late (agent.hysteresisSeconds).
 Whoever removes an entry has its GPU used at once, unless it is Draining or Failed still, or new
 where new ones are tried: set such a one's phase to Probation. Who deletes a GPUNode, so that its
-errors count no more, has mended GPUs: those that were kept out are tried as if they were new.
+errors count no more, has mended GPUs: those that were kept out are tried as if they were new. A
+GPUNode that went with its Node mended none: their entries go on wherever the GPUs are seen again.
 """
 
 import dataclasses
@@ -77,7 +78,12 @@ def needs_look(node: GpuNode, rules: Rules) -> bool:
 
 
 def decided(
-    node: GpuNode, now: dt.datetime, rules: Rules, *, mended: Collection[str] = ()
+    node: GpuNode,
+    now: dt.datetime,
+    rules: Rules,
+    *,
+    mended: Collection[str] = (),
+    kept: tuple[Quarantine, ...] = (),
 ) -> tuple[tuple[Quarantine, ...], dt.datetime | None]:
     """The entries as they are to be, and when to look again where nothing changes until then.
 
@@ -85,10 +91,14 @@ def decided(
         node: whose GPUs it is about.
         now: by the API server's clock.
         rules: how it is decided.
-        mended: GPUs that were kept out when the GPUNode before this one was deleted.
+        mended: GPUs that were kept out when an administrator deleted the GPUNode before this one.
+        kept: entries of GPUs whose GPUNode went with its Node: they go on.
     """
     if node.status.mode == "observed":
         return (), None
+    if kept:
+        spec = structs.replace(node.spec, quarantine=_joined(node.spec.quarantine, kept))
+        node = structs.replace(node, spec=spec)
     ill = _ill(node.status.devices)
     devices = {each.mig_parent or each.uuid: each for each in node.status.devices}
     # One that is cut into no slices for now, as after a boot, is there all the same.
@@ -111,6 +121,13 @@ def decided(
         entries.append(Quarantine(gpu=gpu, cause=device.cause, since=since))
     entries += [Quarantine(gpu=g, phase="Acceptance", cause=why, since=since) for g, why in new]
     return tuple(entries[:MAX_GPUS]), min(again_at, default=None)
+
+
+def _joined(
+    entries: tuple[Quarantine, ...], kept: tuple[Quarantine, ...]
+) -> tuple[Quarantine, ...]:
+    entered = {each.gpu for each in entries}
+    return (*entries, *(each for each in kept if each.gpu not in entered))
 
 
 NEW: Final = "nobody has measured it yet"

@@ -52,6 +52,7 @@ class Ledger:
         nodes, gpus, jobs, pods: stores for reflectors.
         maintained: GPUNodes of which something is in maintenance, by name; to be read.
         failed: GPUs that failed, by node, and why; to be read.
+        rejected: nodes that get no work because of their inventory, and why; to be read.
         learner: what pods have asked for so far.
         changes: what has changed since somebody last looked.
     """
@@ -69,9 +70,12 @@ class Ledger:
         self.cluster = core.Cluster(tie_seed=tie_seed)
         self.changes = Changes()
         self.claims = ClaimTable(self.cluster, self.changes)
-        stores = NodeStores(self.cluster, self.claims, observed_resources, acceptance)
+        self._stores = stores = NodeStores(
+            self.cluster, self.claims, observed_resources, acceptance, clock=clock
+        )
         self.nodes, self.gpus = stores.nodes, stores.gpus
         self.maintained, self.failed = stores.maintained, stores.failed
+        self.rejected = stores.rejected
         self.jobs = Jobs(self.claims)
         self.learner = core.Learner()
         arrivals = Arrivals(self.learner)
@@ -87,6 +91,7 @@ class Ledger:
     def expire(self) -> None:
         """End assumptions whose deadline has passed. Every call begins with this."""
         self.claims.expire(self._clock())
+        self._stores.expire()
 
     def simulated(self, node: str) -> frozenset[str]:
         """UUIDs of a node's GPUs that do not exist."""

@@ -6,8 +6,10 @@ gets no work, and is tried again whenever any node changes.
 
 A GPU that the agents of two nodes list belongs to the node that had it before, as long as this
 process runs; else to the one on which gpupack has bound pods to the GPUs in dispute; else neither
-node gets work. Times decide nothing: those in a status are its agent's own word, and when a GPUNode
-was made says nothing about what was listed later.
+node gets work. A node that is gone, was replaced by another of its name, or whose kubelet has been
+silent for long has no say: its GPUNode is what is left of it. No other times decide: those in a
+status are its agent's own word, and when a GPUNode was made says nothing about what was listed
+later. `rejected` says why a node gets no work; its GPUNode gets it as a condition.
 
 Of an owned node its GPUNode also tells which pods linger there. Those of an observed node are no
 claims: its pods count by their requests.
@@ -23,11 +25,12 @@ from gpupack_crds.acceptance import Acceptance
 from gpupack_crds.gpunode import GpuNodeSpec
 from gpupack_crds.kinds import GpuNode
 from gpupack_kube import objects
-from gpupack_scheduling.errors import InventoryInvalid
+from gpupack_scheduling.errors import GpusDisputed, InventoryInvalid
 from gpupack_scheduling.inventory import core_node
 from gpupack_scheduling.ledger.claim_table import ClaimTable
 from gpupack_scheduling.ledger.lingering import lingering
 from gpupack_scheduling.ledger.listings import Listings
+from gpupack_scheduling.ledger.silences import Silences
 from gpupack_scheduling.ledger.workers import is_lingering
 from gpupack_scheduling.speeds import Speeds
 
@@ -70,11 +73,14 @@ class NodeStores:
         table: ClaimTable,
         observed_resources: Collection[str],
         acceptance: Acceptance | None,
+        *,
+        clock: Callable[[], float],
     ) -> None:
         self._cluster, self._acceptance = cluster, acceptance
         self._claims = table
         self._observed = observed_resources
-        self._rejected: dict[str, str] = {}
+        self._silences = Silences(clock)
+        self.rejected: dict[str, InventoryInvalid] = {}
         """Why a node gets no work."""
         self._listings = Listings()
         self._speeds = Speeds()
@@ -82,12 +88,22 @@ class NodeStores:
         """GPUNodes of which something is in maintenance, by name."""
         self.failed: dict[core.NodeName, dict[core.DeviceUuid, str]] = {}
         """GPUs that failed, on nodes whose GPUs we hand out, and why."""
-        self.nodes: ByName[objects.Node] = ByName(self._join)
+        self.nodes: ByName[objects.Node] = ByName(self._nodes_changed)
         self.gpus: ByName[GpuNode] = ByName(self._gpus_changed)
 
     def retry(self) -> None:
         """More is known of who holds what."""
         self._join(())
+
+    def expire(self) -> None:
+        """Let the GPUs of nodes that have become silent for long go to others that list them."""
+        if self._silences.became_long() and self.rejected:
+            self._join(())
+
+    def _nodes_changed(self, names: Collection[str]) -> None:
+        for name in names:
+            self._silences.put(name, self.nodes.items.get(name))
+        self._join(names)
 
     def _gpus_changed(self, names: Collection[str]) -> None:
         faster = set[str]()
@@ -120,33 +136,45 @@ class NodeStores:
     def _join(self, names: Collection[str]) -> None:
         for name in names:
             self._put(name)
-        for other in sorted(self._rejected.keys() - set(names)):
+        for other in sorted(self.rejected.keys() - set(names)):
             self._put(other)
 
     def _put(self, name: str) -> None:
         node, gpus = self.nodes.items.get(name), self.gpus.items.get(name)
-        if node is None or gpus is None:
-            self._rejected.pop(name, None)
+        if node is None or gpus is None or not gpus.is_of(node):
+            self.rejected.pop(name, None)
             self._remove(name)
             return
         try:
             self._require_undisputed(name)
             speeds = self._speeds.of(name)
             self._set(core_node(node, gpus, self._observed, self._acceptance, speeds=speeds))
-            self._rejected.pop(name, None)
-        except (InventoryInvalid, core.DuplicateDevice) as error:
-            self._remove(name)
-            if self._rejected.get(name) != str(error):
-                log.error("node %s gets no work: %s", name, error)  # noqa: TRY400 - not a bug
-            self._rejected[name] = str(error)
+            self.rejected.pop(name, None)
+        except core.DuplicateDevice as error:
+            self._reject(name, GpusDisputed(str(error)))
+        except InventoryInvalid as error:
+            self._reject(name, error)
+
+    def _reject(self, name: str, why: InventoryInvalid) -> None:
+        self._remove(name)
+        if str(self.rejected.get(name, "")) != str(why):
+            log.error("node %s gets no work: %s", name, why)
+        self.rejected[name] = why
 
     def _require_undisputed(self, name: str) -> None:
+        """Require that the node's GPUs are on no other; one that has no say gives way."""
         for rival, uuids in self._listings.rivals(name).items():
-            if not self._is_home(name, uuids, rival=rival):
-                raise InventoryInvalid(
-                    f"its agent lists {min(uuids)} ({len(uuids)} such GPUs), which the agent of "
-                    f"node {rival} lists too: one of the two is wrong"
-                )
+            if self._has_say(name) and not self._has_say(rival):
+                if rival in self._cluster:
+                    self._reject(rival, _disputed(uuids, rival=name))
+            elif not self._is_home(name, uuids, rival=rival):
+                raise _disputed(uuids, rival=rival)
+
+    def _has_say(self, name: str) -> bool:
+        """Tell whether what a GPUNode lists still counts against other nodes."""
+        node, gpus = self.nodes.items.get(name), self.gpus.items.get(name)
+        is_there = node is not None and gpus is not None and gpus.is_of(node)
+        return is_there and not self._silences.is_long(name)
 
     def _is_home(self, name: str, uuids: AbstractSet[str], *, rival: str) -> bool:
         """Whether GPUs that both list are on this node and not on the other."""
@@ -172,6 +200,13 @@ class NodeStores:
         if name in self._cluster:
             self._cluster.remove_node(core.NodeName(name))
             self._claims.node_changed(core.NodeName(name))
+
+
+def _disputed(uuids: AbstractSet[str], *, rival: str) -> GpusDisputed:
+    return GpusDisputed(
+        f"its agent lists {min(uuids)} ({len(uuids)} such GPUs), which the agent of node {rival} "
+        f"lists too: one of the two is wrong; if node {rival} is gone, kubectl delete node {rival}"
+    )
 
 
 def _failed(gpus: GpuNode) -> dict[core.DeviceUuid, str]:

@@ -106,8 +106,9 @@ class Connection:
 
 @pytest.fixture
 async def cluster():
-    """An API server and an Api that is connected to it."""
+    """An API server that knows Node node-1, and an Api that is connected to it."""
     server = ApiServer()
+    server.put("/api/v1/nodes/node-1", {"metadata": {"name": "node-1", "uid": "uid-node-1"}})
     async with connected(server.app()) as (api, kubeconfig):
         yield Connection(server, api, kubeconfig)
 

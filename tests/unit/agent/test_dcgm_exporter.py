@@ -11,12 +11,13 @@ import pytest
 from aiohttp import web
 
 from gpupack_agent.dcgm import exporter as exporter_module
-from gpupack_agent.dcgm.address import AUTO, Beside, ExporterPods, url_of
+from gpupack_agent.dcgm.address import AUTO, ExporterPods, url_of
 from gpupack_agent.dcgm.exporter import STALE_SECONDS, Exporter
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_agent.pods import PodStore
 from gpupack_crds.gpunode import GpuDevice
+from gpupack_kube.both import Both
 from gpupack_kube.objects import Pod
 
 TEXT = (pathlib.Path(__file__).parent / "recordings/dcgm_exporter.prom").read_text()
@@ -239,7 +240,7 @@ def test_a_tenants_pod_that_calls_itself_an_exporter_is_not_asked():
 
 def test_an_exporter_that_goes_is_not_asked_any_more():
     pods = ExporterPods(["gpu-operator"])
-    both = Beside(PodStore(), pods)
+    both = Both(PodStore(), pods)
     both.replace([pod("b", ip="10.0.0.2"), pod("a", ip="10.0.0.1")])
     assert pods.url == "http://10.0.0.1:9400/metrics"
     both.upsert(pod("a", phase="Failed"))

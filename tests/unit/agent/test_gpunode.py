@@ -23,13 +23,18 @@ from gpupack_agent.report import Report, describe
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuNodeStatus
 from gpupack_crds.vendors import Vendor, Vendors
-from gpupack_kube import heartbeat, objects
+from gpupack_kube import errors, heartbeat, objects
 
 PATH = f"{names.API_PREFIX}/gpunodes/node-1"
 WRITE = ("PUT", f"{PATH}/status")
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/s/leases/gpunode-node-1"
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "uid-node-1"}
 
 
 NVIDIA, OTHER = OBSERVED = ("nvidia.com/gpu", "example.org/gpu")
+
+
+NODE = "/api/v1/nodes/node-1"
 
 
 @pytest.fixture
@@ -104,6 +109,37 @@ async def test_a_missing_gpunode_is_created_and_filled(cluster, writer):
     assert written(cluster)["devices"][0]["uuid"] == "GPU-0"
     assert written(cluster)["driverVersion"] == "1"
     assert "observedAt" in written(cluster)
+
+
+async def test_the_node_owns_its_gpunode(cluster, writer):
+    await writer.begin()
+    assert cluster.server.objects[PATH]["metadata"]["ownerReferences"] == [OWNER]
+
+
+async def test_without_its_node_no_gpunode_is_created(cluster, writer):
+    del cluster.server.objects[NODE]
+    with pytest.raises(errors.NotFound):
+        await writer.begin()
+    assert PATH not in cluster.server.objects
+
+
+async def test_a_gpunode_that_went_with_its_node_mended_nothing(cluster, writer, node, build):
+    await writer.begin()
+    node.known_devices.update(Findings(devices=(build.device(1),)))
+    del cluster.server.objects[PATH]
+    cluster.server.objects[NODE]["metadata"]["uid"] = "uid-of-its-successor"
+    await writer.begin()
+    assert [each["uuid"] for each in written(cluster)["devices"]] == ["GPU-0", "GPU-1"]
+
+
+async def test_what_the_scheduler_said_of_the_inventory_stays(cluster, writer, node, build):
+    await writer.begin()
+    said = {"type": "InventoryRejected", "status": "True", "reason": "GpusDisputed"}
+    said |= {"message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    cluster.server.objects[PATH]["status"]["conditions"] = [said]
+    node.known_devices.update(Findings(devices=(build.device(1),)))
+    await writer._refresh()
+    assert written(cluster)["conditions"] == [said]
 
 
 async def test_a_gpunode_that_is_right_is_not_written_again(cluster, agents, build):
@@ -266,10 +302,15 @@ async def test_an_outage_of_the_api_server_is_survived(cluster, writer):
 
 
 async def test_the_heartbeat_is_renewed_and_survives_an_outage(cluster):
-    path = "/apis/coordination.k8s.io/v1/namespaces/s/leases/gpunode-node-1"
+    path = LEASE
     cluster.server.down = True
     beating = heartbeat.beat_forever(
-        cluster.api, "gpunode-node-1", namespace="s", holder="agent-x", duration_seconds=0.2
+        cluster.api,
+        "gpunode-node-1",
+        node="node-1",
+        namespace="s",
+        holder="agent-x",
+        duration_seconds=0.2,
     )
     async with running(beating):
         await asyncio.sleep(0.1)
@@ -278,6 +319,17 @@ async def test_the_heartbeat_is_renewed_and_survives_an_outage(cluster):
         created = len(cluster.server.writes)
         await until(lambda: len(cluster.server.writes) > created + 1)
     assert cluster.server.objects[path]["spec"]["holderIdentity"] == "agent-x"
+    assert cluster.server.objects[path]["metadata"]["ownerReferences"] == [OWNER]
+
+
+async def test_without_its_node_no_lease_is_created(cluster):
+    del cluster.server.objects[NODE]
+    beat = heartbeat.beat(
+        cluster.api, "gpunode-node-1", node="node-1", namespace="s", holder="x", duration_seconds=1
+    )
+    with pytest.raises(errors.NotFound):
+        await beat
+    assert cluster.server.writes == [("PATCH", LEASE)]
 
 
 async def test_who_uses_the_gpus_is_written_soon_and_not_at_each_pod(

@@ -220,15 +220,6 @@ def test_a_vendor_of_ones_own_is_an_entry_more(render):
     assert vendors.name_of("amd.com/gpu") == "amd"
 
 
-@pytest.mark.parametrize(
-    ("observed", "reads"), [('["nvidia.com/gpu"]', False), ('["amd.com/gpu"]', True)]
-)
-def test_agents_may_read_nodes_only_where_their_labels_are_needed(render, observed, reads):
-    rendered = render(f"observedResources={observed}")
-    rules = rendered.objects["ClusterRole", "gpupack-agent"]["rules"]
-    assert ({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]} in rules) is reads
-
-
 def test_the_variables_of_the_runtimes_of_observed_vendors_are_refused(render):
     amd = render('observedResources=["nvidia.com/gpu","amd.com/gpu"]').text
     assert "['NVIDIA_VISIBLE_DEVICES', 'AMD_VISIBLE_DEVICES']" in amd

@@ -11,7 +11,7 @@ import pytest
 from self_signed import self_signed
 
 from gpupack_cli.commands.doctor import left_out
-from gpupack_cli.doctor import installed, nodes, parts, views
+from gpupack_cli.doctor import installed, inventories, nodes, parts, views
 from gpupack_cli.doctor.calling import called
 from gpupack_cli.doctor.checks import CHECKS, findings
 from gpupack_cli.doctor.finding import Level, ok, skipped
@@ -61,6 +61,15 @@ def gpu_node(name="a", health="Healthy", **status):
     device = {"uuid": "GPU-0", "index": 0, "model": "H100", "memoryMiB": 1, "health": health}
     known = {"gpus": 1, "agentVersion": "0.1.0", "devices": [device]}
     return built(GpuNode, name, status=known | status)
+
+
+REJECTED = {
+    "type": "InventoryRejected",
+    "status": "True",
+    "reason": "GpusDisputed",
+    "message": "the node gets no work: its agent lists GPU-0",
+    "lastTransitionTime": "2026-11-25T00:00:00Z",
+}
 
 
 def secret(folder):
@@ -170,6 +179,11 @@ BROKEN = [
         nodes.reports,
         {"gpu_nodes": Read((gpu_node(staleSince="2026-11-25T00:00:00Z"),))},
         "its driver does not answer",
+    ),
+    (
+        inventories.rejected,
+        {"gpu_nodes": Read((gpu_node(conditions=[REJECTED]),))},
+        "a: the node gets no work: its agent lists GPU-0",
     ),
     (nodes.health, {"gpu_nodes": Read((gpu_node(health="Failed"),))}, "GPU 0 of a is Failed"),
     (

@@ -15,7 +15,7 @@ from gpupack_operator.decision.fleet import Fleet
 from gpupack_operator.decision.quarantine import MENDED, NEW, Rules, decided
 from gpupack_operator.manifests.acceptance import gpujob, job_name
 from gpupack_operator.metrics import Metrics
-from gpupack_operator.quarantines import MOST_MENDED, Quarantines
+from gpupack_operator.quarantines import Quarantines
 
 PROBATION = 600.0
 SECONDS = 900
@@ -493,16 +493,6 @@ async def test_what_was_kept_out_is_tried_also_where_a_list_brings_the_news(
     await quarantines.look()
     (entry,) = server.objects[NODE]["spec"]["quarantine"]
     assert (entry["gpu"], entry["phase"], entry["cause"]) == ("GPU-1", "Acceptance", MENDED)
-
-
-def test_nodes_that_never_come_back_do_not_pile_up(quarantines, build):
-    ill = Quarantine(gpu="GPU-0", cause="XID 79", since=build.stamp(-5))
-    for number in range(MOST_MENDED + 5):
-        gone = node(device(0, "Failed"), quarantine=[ill], name=f"n{number}")
-        quarantines.upsert(gone)
-        quarantines.remove(gone)
-    assert len(quarantines._mended) == MOST_MENDED
-    assert f"n{MOST_MENDED + 4}" in quarantines._mended
 
 
 def in_maintenance(seen, *gpus):

@@ -3,6 +3,7 @@
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from gpupack_crds.gpunode import MAX_RELAPSES, Quarantine
 from gpupack_crds.kinds import GpuNode
@@ -10,13 +11,14 @@ from gpupack_crds.mig import MigGpu
 from gpupack_operator.decision.quarantine import Rules, decided, needs_look
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.quarantines import AGAIN_SECONDS, Quarantines, news
+from gpupack_operator.removed_gpus import MAX_REMOVED
 
 PROBATION = 600.0
 PATH = "/apis/gpupack.dev/v1alpha1/gpunodes/a"
 
 
-def node(*health, quarantine=(), mode="owned", **device):
-    """GPUs 0 to so many, and what is written of them."""
+def node(*health, quarantine=(), mode="owned", name="a", of="", **device):
+    """GPUs 0 to so many, and what is written of them; `of`: UID of the Node that owns it."""
     devices = [
         {
             "uuid": f"GPU-{number}",
@@ -29,7 +31,9 @@ def node(*health, quarantine=(), mode="owned", **device):
         }
         for number, said in enumerate(health)
     ]
-    meta = {"name": "a", "uid": "uid-a", "resourceVersion": "3"}
+    meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": "3"}
+    if of:
+        meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": of}]
     spec = {"quarantine": msgspec.to_builtins(list(quarantine))}
     status = {"mode": mode, "devices": devices}
     return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, GpuNode)
@@ -202,3 +206,43 @@ async def test_a_node_that_is_gone_is_looked_at_no_more(server, quarantines):
     quarantines.remove(node("Failed"))
     await quarantines.look()
     assert server.writes == []
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+async def test_a_gpu_whose_node_was_removed_is_in_quarantine_wherever_it_comes_back(
+    server, quarantines, build, name
+):
+    path = PATH.removesuffix("a") + name
+    server.put(path, {"metadata": {"name": name, "resourceVersion": "3"}, "spec": {}})
+    entry = Quarantine(gpu="GPU-1", cause="XID 79", since=build.stamp(0), relapses=2)
+    gone = node("Healthy", "Failed", quarantine=[entry], of="uid-1")
+    quarantines.replace([gone])
+    quarantines.remove(gone)
+    for told in (node(name=name, of="uid-2"), node("Healthy", "Failed", name=name, of="uid-2")):
+        quarantines.upsert(told)
+        await quarantines.look()
+    (kept,) = server.objects[path]["spec"]["quarantine"]
+    assert (kept["gpu"], kept["relapses"]) == ("GPU-1", 2)
+    entries = [msgspec.convert(kept, Quarantine)]
+    quarantines.upsert(node("Healthy", "Failed", quarantine=entries, name=name, of="uid-2"))
+    assert len(quarantines._removed) == 0
+
+
+async def test_one_whose_gpunode_an_administrator_deleted_is_not(server, quarantines, build):
+    entry = Quarantine(gpu="GPU-0", cause="XID 79", since=build.stamp(0))
+    gone = node("Healthy", quarantine=[entry], of="uid-1")
+    quarantines.replace([gone])
+    quarantines.remove(gone)
+    quarantines.upsert(node("Healthy", of="uid-1"))
+    await quarantines.look()
+    assert server.writes == []
+
+
+def test_gpus_that_never_come_back_do_not_pile_up(quarantines, build):
+    entries = [
+        Quarantine(gpu=f"GPU-{number}", cause="XID 79", since=build.stamp(0)) for number in range(2)
+    ]
+    for number in range(MAX_REMOVED):
+        gone = tuple(structs.replace(each, gpu=f"{each.gpu}-{number}") for each in entries)
+        quarantines.remove(node(quarantine=gone, name=f"n{number}"))
+    assert len(quarantines._removed) == MAX_REMOVED

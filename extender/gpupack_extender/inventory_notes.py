@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells of each node that gets no work because of its inventory, by a condition of its GPUNode."""
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from gpupack_crds.condition import Condition
+from gpupack_crds.gpunode import INVENTORY_REJECTED
+from gpupack_crds.kinds import GPUNODES, GpuNode
+from gpupack_kube import errors
+from gpupack_kube.client import Api
+from gpupack_scheduling.errors import InventoryInvalid
+from gpupack_scheduling.ledger.ledger import Ledger
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 2.0
+MAX_WRITES: Final = 20
+"""At one look."""
+MAX_MESSAGE: Final = 1024
+
+
+class InventoryNotes:
+    """A task beside the queue's.
+
+    Args:
+        api: where GPUNodes are.
+        ledger: knows which nodes it rejects.
+        decides: whether this process does.
+        now: by the API server's clock.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        ledger: Ledger,
+        *,
+        decides: Callable[[], bool],
+        now: Callable[[], dt.datetime],
+    ) -> None:
+        self._api, self._ledger, self._decides, self._now = api, ledger, decides, now
+
+    async def run(self) -> None:
+        """Write for ever; a write that failed is tried again at the next look."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._decides():
+                await self.look()
+
+    async def look(self) -> None:
+        """Write the conditions that say something else by now."""
+        stale = [*self._stale()]
+        for node, condition in stale[:MAX_WRITES]:
+            try:
+                await self._write(node, condition)
+            except (errors.NotFound, errors.Conflict):
+                continue
+            except errors.KubeError as error:
+                log.warning("cannot write GPUNode %s: %s", node.metadata.name, error)
+                return
+
+    def _stale(self) -> Iterator[tuple[GpuNode, Condition]]:
+        now = self._now()
+        for name, node in self._ledger.gpus.items.items():
+            before, why = condition_of(node), self._ledger.rejected.get(name)
+            if before is None and why is None:
+                continue
+            wanted = wanted_condition(why, before, now)
+            if wanted != before:
+                yield node, wanted
+
+    async def _write(self, node: GpuNode, condition: Condition) -> None:
+        others = [each for each in node.status.conditions if each.type != condition.type]
+        body: dict[str, Any] = {
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "status": {"conditions": msgspec.to_builtins([*others, condition])},
+        }
+        await self._api.merge(GPUNODES, node.metadata.name, body, subresource="status")
+
+
+def condition_of(node: GpuNode) -> Condition | None:
+    """Return what a GPUNode says of this."""
+    found = (each for each in node.status.conditions if each.type == INVENTORY_REJECTED)
+    return next(found, None)
+
+
+def wanted_condition(
+    why: InventoryInvalid | None, before: Condition | None, now: dt.datetime
+) -> Condition:
+    """Build the condition of a node that is rejected for `why`, or not any more."""
+    status, reason, message = "False", "InventoryAccepted", "the node gets work"
+    if why is not None:
+        status, reason, message = "True", why.reason, f"the node gets no work: {why}"
+    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if before is not None and before.status == status:
+        at = before.last_transition_time
+    return Condition(
+        type=INVENTORY_REJECTED,
+        status="True" if why else "False",
+        reason=reason,
+        message=message[:MAX_MESSAGE],
+        last_transition_time=at,
+    )

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUNodes without an owner."""
+
+import datetime as dt
+
+import msgspec
+import pytest
+
+from gpupack_crds.kinds import GpuNode
+from gpupack_operator.unowned_gpunodes import GRACE_SECONDS, UnownedGpuNodes
+
+PATH = "/apis/gpupack.dev/v1alpha1/gpunodes/a"
+NODE = "/api/v1/nodes/a"
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-node"}
+
+
+@pytest.fixture
+def clock(build):
+    return {"now": build.at(0)}
+
+
+@pytest.fixture
+def store(server, clock):
+    return UnownedGpuNodes(server.api, now=lambda: clock["now"])
+
+
+@pytest.fixture
+def shown(server, build, store):
+    """The watch shows GPUNode a."""
+
+    def show(**metadata):
+        meta = {"name": "a", "uid": "uid-a", "resourceVersion": "3"}
+        meta |= {"creationTimestamp": build.stamp(0)} | metadata
+        server.put(PATH, {"metadata": meta, "spec": {}})
+        store.replace([msgspec.convert({"metadata": meta}, GpuNode, strict=False)])
+
+    return show
+
+
+async def test_it_is_given_to_its_node(server, store, shown):
+    server.put(NODE, {"metadata": {"name": "a", "uid": "uid-node"}})
+    shown()
+    await store.look()
+    assert server.objects[PATH]["metadata"]["ownerReferences"] == [OWNER]
+
+
+async def test_where_there_is_no_such_node_it_is_deleted_after_a_while(server, store, shown, clock):
+    shown()
+    await store.look()
+    assert PATH in server.objects
+    clock["now"] += dt.timedelta(seconds=GRACE_SECONDS + 1)
+    await store.look()
+    assert PATH not in server.objects
+
+
+async def test_one_that_has_an_owner_is_left_to_the_garbage_collector(server, store, shown, clock):
+    shown(ownerReferences=[OWNER])
+    clock["now"] += dt.timedelta(seconds=GRACE_SECONDS + 1)
+    await store.look()
+    assert server.writes == []
+
+
+async def test_an_api_server_that_is_away_is_asked_again(server, store, shown):
+    server.put(NODE, {"metadata": {"name": "a", "uid": "uid-node"}})
+    shown()
+    server.down = True
+    await store.look()
+    server.down = False
+    await store.look()
+    assert server.objects[PATH]["metadata"]["ownerReferences"] == [OWNER]
