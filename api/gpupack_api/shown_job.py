@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GPUJob as far as ledger, queue and callers read it."""
 
+import datetime as dt
 from typing import Final
 
 import msgspec
@@ -42,6 +43,7 @@ class ShownAttempt(AskingAttempt, frozen=True):
 class ShownStatus(AskingStatus, frozen=True):
     """And what people are told."""
 
+    started_at: dt.datetime | None = None
     revision: int = 0
     message: str = ""
     gpus: str = ""

@@ -42,7 +42,7 @@ class Wanted:
         min_memory: least memory of each GPU, such as 40Gi.
         priority_class: name of a PriorityClass.
         max_restarts: after failures of its own.
-        deadline_seconds: from its first start on; None: it has none.
+        deadline_seconds: that its attempts may be active together; None: without end.
         ttl_seconds: after its end, until it is deleted; None: it is kept.
         variables: environment, as NAME=VALUE.
         scripts: files that lie beside the command.

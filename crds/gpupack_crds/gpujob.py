@@ -329,8 +329,9 @@ class GpuJobSpec(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "The job fails when it has not ended this long after it was first admitted. From "
-                "then on it may only become less.",
+                "The job fails when its attempts have together been active for so long: from "
+                "when each was admitted until it ended. Time in which it waits or is suspended "
+                "does not count. Once the job was admitted it may only become less.",
                 ge=1,
                 le=31_536_000,
             ),

@@ -291,6 +291,17 @@ class GpuJobStatus(Wire, frozen=True):
     ] = 0
     restarts: Annotated[int, described("Failed attempts that count against maxRestarts.", ge=0)] = 0
     started_at: Annotated[Timestamp, described("When the job was first admitted.")] | None = None
+    resumed_at: (
+        Annotated[Timestamp, described("When it was last resumed: it waits from then on.")] | None
+    ) = None
+    active_seconds: Annotated[
+        int,
+        described(
+            "How long the attempts that have ended were active; it counts against "
+            "activeDeadlineSeconds.",
+            ge=0,
+        ),
+    ] = 0
     finished_at: Annotated[Timestamp, described("When the job ended.")] | None = None
     gpus: Annotated[
         str,

@@ -38,6 +38,8 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
         resource_version: the GPUJob's, under which the plan will be written: no other version takes
             the write, so that it is known when a plan cannot be written any more.
         held_since: since when the job has the GPUs that are kept for it, over its revisions.
+        waits_since: since when it waits for its turn; time in which it was suspended is not part
+            of that. Its place in the order is by `submitted_at`.
         grows: the attempt runs; asked for are the places of its workers, old and new. Nothing of
             it waits where there are none.
     """
@@ -53,6 +55,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     grows: bool = False
     priority: int = 0
     submitted_at: Timestamp | None = None
+    waits_since: Timestamp | None = None
     seconds_left: Annotated[float, msgspec.Meta(gt=0)] | None = None
     held_since: Timestamp | None = None
 

@@ -134,7 +134,8 @@ class Actor:
                 resource_version=meta.resource_version,
                 priority=priority,
                 submitted_at=times.write(meta.creation_timestamp or self._api.clock.now()),
-                seconds_left=times.seconds_left(job.spec, job.status, self._api.clock.now()),
+                waits_since=times.write(since) if (since := times.waits_since(job)) else None,
+                seconds_left=times.seconds_left(job.spec, job.status),
                 held_since=job.status.held_since,
             )
         )

@@ -102,6 +102,7 @@ class Plan:
             policy=call.spec.policy,
             priority=call.priority,
             submitted=_moment(call.submitted_at) if call.submitted_at else self.admissions.now(),
+            since=_moment(call.waits_since) if call.waits_since else None,
             duration=call.seconds_left,
             version=call.resource_version,
             avoid=frozenset(map(core.NodeName, call.avoid)),

@@ -457,6 +457,10 @@ def job(
     return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
 
 
+def moment(seconds):
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()
+
+
 def places(plan):
     """Where a plan puts each worker, in their order."""
     return by_worker(plan.placement)
@@ -477,12 +481,13 @@ def plan_request(
     version="1",
     priority=0,
     submitted=0,
+    since=None,
     seconds_left=None,
     namespace="team",
     avoid=(),
     **spec,
 ):
-    """`share=…` asks for shares instead of whole GPUs."""
+    """`share=…` asks for shares instead of whole GPUs; `since`: when the job began to wait."""
     asked = {} if "share" in spec else {"gpus": gpus}
     built = {
         "namespace": namespace,
@@ -493,8 +498,9 @@ def plan_request(
         "spec": {"workers": workers, **asked, **spec},
         "podSpec": pod_spec or {"containers": [{"name": "worker"}]},
         "priority": priority,
-        "submittedAt": dt.datetime.fromtimestamp(submitted, dt.UTC).isoformat(),
+        "submittedAt": moment(submitted),
         "avoid": list(avoid),
         **({} if seconds_left is None else {"secondsLeft": seconds_left}),
+        **({} if since is None else {"waitsSince": moment(since)}),
     }
     return msgspec.json.decode(msgspec.json.encode(built), type=PlanRequest)

@@ -77,7 +77,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--deadline",
     "deadline_seconds",
     callback=span(least_seconds=1),
-    help="It is ended after so long: 90s, 2h.",
+    help="Longest time that it may be active, over all attempts: 90s, 2h.",
 )
 @click.option("--ttl", "ttl_seconds", callback=span(), help="Kept for so long after its end: 30m.")
 @click.option("--env", "variables", multiple=True, help="NAME=VALUE.")

@@ -74,8 +74,17 @@ def opened(
     )
 
 
-def closed(status: GpuJobStatus, verdict: Verdict, now: dt.datetime) -> GpuJobStatus:
-    """End the current attempt; where it ran stays in its entry, and where it broke."""
+def closed(
+    status: GpuJobStatus,
+    verdict: Verdict,
+    now: dt.datetime,
+    *,
+    ended_at: dt.datetime | None = None,
+) -> GpuJobStatus:
+    """End the current attempt; where it ran stays in its entry, and where it broke.
+
+    `ended_at`: when its last worker ended, if that is known and was before this is written.
+    """
     ended = structs.replace(
         status.attempts[-1],
         finished_at=times.write(now),
@@ -84,7 +93,12 @@ def closed(status: GpuJobStatus, verdict: Verdict, now: dt.datetime) -> GpuJobSt
         message=clipped(verdict.message, MESSAGE_CHARACTERS),
         fault=_fault(status, verdict),
     )
-    return structs.replace(status, attempts=(*status.attempts[:-1], ended))
+    active = _active_seconds(ended, now if ended_at is None else min(ended_at, now))
+    return structs.replace(
+        status,
+        attempts=(*status.attempts[:-1], ended),
+        active_seconds=status.active_seconds + active,
+    )
 
 
 def to_avoid(status: GpuJobStatus, now: dt.datetime, seconds: float) -> tuple[str, ...]:
@@ -158,6 +172,11 @@ def _stuck(status: GpuJobStatus) -> int:
 
 def _doubled(row: int, first: float = FIRST_BACKOFF_SECONDS) -> float:
     return first * 2.0 ** (row - 1)
+
+
+def _active_seconds(attempt: Attempt, until: dt.datetime) -> int:
+    """In whole seconds, as the times that it is counted by; a clock that went back adds nothing."""
+    return max(round((until - times.read(attempt.started_at)).total_seconds()), 0)
 
 
 def _seconds(attempt: Attempt) -> float:

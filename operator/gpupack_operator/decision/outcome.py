@@ -68,11 +68,11 @@ def completed(view: AttemptView) -> Finding | None:
 
 
 def out_of_time(view: AttemptView) -> Finding | None:
-    """The GPUJob's deadline."""
-    if view.deadline is None:
+    """The GPUJob's deadline; what ended before it is judged by how it ended, however late."""
+    if view.deadline is None or (view.ended_at is not None and view.ended_at < view.deadline):
         return None
     seconds = view.spec.active_deadline_seconds
-    message = f"the job had not ended {seconds} s (activeDeadlineSeconds) after its admission"
+    message = f"the job was active for {seconds} s (activeDeadlineSeconds) and had not ended"
     return Finding(
         view.deadline, _verdict("DeadlineExceeded", JobReason.DEADLINE_EXCEEDED, message)
     )

@@ -164,7 +164,7 @@ def _ended(
     verdict: Verdict,
     write: Writer,
 ) -> Decision:
-    status = attempts.closed(status, verdict, observation.now)
+    status = attempts.closed(status, verdict, observation.now, ended_at=seen.ended_at)
     if verdict.outcome == "Succeeded":
         return _succeeded(observation, status, seen, verdict, write)
     step = restarts.next_step(verdict, seen, status)

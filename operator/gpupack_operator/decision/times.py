@@ -3,8 +3,10 @@
 
 import datetime as dt
 
+from gpupack_crds import job_times
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.kinds import GpuJob
 
 
 def write(moment: dt.datetime) -> str:
@@ -28,16 +30,21 @@ def earliest(*moments: dt.datetime | None) -> dt.datetime | None:
 
 
 def deadline(spec: GpuJobSpec, status: GpuJobStatus) -> dt.datetime | None:
-    """When the job must have ended: counted from its first admission."""
-    if spec.active_deadline_seconds is None or status.started_at is None:
+    """When the attempt that runs must have ended; None: there is no deadline, or none runs."""
+    left, last = seconds_left(spec, status), status.attempts[-1] if status.attempts else None
+    if left is None or last is None or last.finished_at is not None:
         return None
-    return after(read(status.started_at), spec.active_deadline_seconds)
+    return after(read(last.started_at), left)
 
 
-def seconds_left(spec: GpuJobSpec, status: GpuJobStatus, now: dt.datetime) -> float | None:
-    """Until the deadline if the job starts now; None: it has none."""
-    over = deadline(spec, status)
-    if over is None:
-        seconds = spec.active_deadline_seconds
-        return None if seconds is None else float(seconds)
-    return max((over - now).total_seconds(), 1.0)
+def seconds_left(spec: GpuJobSpec, status: GpuJobStatus) -> float | None:
+    """What the attempts that have ended leave of activeDeadlineSeconds; None: there is none."""
+    return job_times.seconds_left(spec.active_deadline_seconds, status.active_seconds)
+
+
+def waits_since(job: GpuJob) -> dt.datetime | None:
+    """Since when the job's next attempt waits."""
+    status = job.status
+    ends = (each.finished_at for each in status.attempts)
+    moments = (read(each) if each else None for each in (*ends, status.resumed_at))
+    return job_times.waits_since((job.metadata.creation_timestamp, *moments))

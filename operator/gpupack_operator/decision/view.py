@@ -16,7 +16,7 @@ from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome
 from gpupack_kube.objects import Condition, Job
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Limits, Observation
-from gpupack_operator.decision.workers import Worker, by_index
+from gpupack_operator.decision.workers import Worker, by_index, may_run
 from gpupack_operator.manifests.limits import asks_for, limits
 from gpupack_operator.manifests.owner import index_of, is_controlled_by
 
@@ -85,6 +85,17 @@ class AttemptView:
     def count(self) -> int:
         """How many workers there are to be."""
         return len(self.indices)
+
+    @property
+    def ended_at(self) -> dt.datetime | None:
+        """When the last worker ended; None: one may still run, or no object says when it ended."""
+        over = self.job_condition("Failed") or self.job_condition("Complete")
+        ends = [worker.ended_at for worker in self.workers]
+        known = [end for end in ends if end is not None]
+        if self.all_created and len(known) == len(ends):
+            return max(known)
+        gone = not any(may_run(worker.pod, ()) for worker in self.workers)
+        return over.last_transition_time if over and gone else None
 
     @property
     def told_of_strangers(self) -> str:

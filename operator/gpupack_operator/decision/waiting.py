@@ -67,17 +67,21 @@ def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Dec
         status = structs.replace(status, preemption=None)
         status = _set(status, JobReason.SUSPENDED, "spec.suspend is true", write)
         return Decision(status=status, actions=actions, again_at=look_at)
-    deadline = times.deadline(observation.job.spec, status)
-    if deadline is not None and deadline <= observation.now:
-        message = "activeDeadlineSeconds was over before the job could start again"
+    left = times.seconds_left(observation.job.spec, status)
+    if left is not None and left <= 0:
+        limit = observation.job.spec.active_deadline_seconds
+        message = f"the job was active for {status.active_seconds} s of {limit} s "
+        message += "(activeDeadlineSeconds) and cannot start again"
         reason = JobReason.DEADLINE_EXCEEDED
         return _failed(observation, status, write, reason=reason, message=message)
     if status.phase == "Suspended":
+        status = structs.replace(status, resumed_at=times.write(observation.now))
         status = _set(status, JobReason.QUEUED, "the job was resumed", write)
+        return Decision(status=status, actions=actions, again_at=observation.now)
     ready_at = _ready_at(observation, status)
     if ready_at is not None:
         status = _remaining(observation, status, write)
-        again_at = times.earliest(ready_at, deadline, look_at)
+        again_at = times.earliest(ready_at, look_at)
         return Decision(status=status, actions=actions, again_at=again_at)
     return _plan(observation, status, write)
 

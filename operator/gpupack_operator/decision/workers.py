@@ -67,6 +67,13 @@ class Worker:
         return ran or self.pod.status.phase in STARTED_PHASES
 
     @property
+    def ended_at(self) -> dt.datetime | None:
+        """When its last container ended; None: one may still run, or that was not written down."""
+        found = (status.state.terminated for status in self.pod.status.container_statuses)
+        ends = [state.finished_at for state in found if state and state.finished_at]
+        return max(ends, default=None) if self.pod.finished else None
+
+    @property
     def seen_by_kubelet(self) -> bool:
         """Whether its kubelet has said anything of it: the first word lists the containers."""
         return bool(self._statuses()) or self.pod.status.phase != "Pending"

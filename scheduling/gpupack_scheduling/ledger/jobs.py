@@ -25,7 +25,8 @@ class ShownJob:
         attempt: the current one.
         may_wait: False: it has ended, is suspended or is being deleted.
         created_at, started_at: of the job, and of the current attempt.
-        ends_at: when its deadline is over.
+        seconds_left: until its deadline, from when the attempt began that runs or is next.
+        ends_at: when its deadline is over, while an attempt runs.
         priority: by which it was admitted.
         preemption: who is stopped for it while it waits.
         attempts: the last few, the newest last.
@@ -39,6 +40,7 @@ class ShownJob:
     may_wait: bool
     created_at: dt.datetime | None
     started_at: dt.datetime | None
+    seconds_left: float | None
     ends_at: dt.datetime | None
     priority: int
     preemption: PlacedPreemption | None
@@ -49,17 +51,10 @@ class ShownJob:
     extra: int = 0
     held_since: dt.datetime | None = None
 
-    def came(self, number: int) -> dt.datetime | None:
-        """When this attempt, which waits, came to the queue: the job was made, or the last ended.
-
-        None: that is not shown yet. Who remembers it instead forgets it with each new leader.
-        """
-        if self.attempt.number != number - 1:
-            return None
-        ends = [each.finished_at for each in self.attempts]
-        if ends and ends[-1] is None:
-            return None
-        return max((end for end in (self.created_at, *ends) if end is not None), default=None)
+    @property
+    def has_ended(self) -> bool:
+        """Whether its status says so of its last attempt, whose pods may not be gone yet."""
+        return bool(self.attempts) and self.attempts[-1].finished_at is not None
 
 
 class Jobs:
@@ -165,6 +160,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         may_wait=job.may_wait,
         created_at=job.metadata.creation_timestamp,
         started_at=job.started_at,
+        seconds_left=job.seconds_left,
         ends_at=job.ends_at,
         priority=job.status.priority,
         preemption=job.status.preemption,

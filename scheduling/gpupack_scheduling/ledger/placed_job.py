@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpupack_crds import names
+from gpupack_crds import job_times, names
 from gpupack_crds.gpujob import MAX_EXTRA_WORKERS, MAX_WORKERS
 from gpupack_crds.placement import NodePlacement
 from gpupack_kube import objects
@@ -128,7 +128,8 @@ class PlacedJobStatus(objects.View, frozen=True):
     attempt: int = 0
     placement: tuple[NodePlacement, ...] = ()
     attempts: tuple[PlacedAttempt, ...] = ()
-    started_at: dt.datetime | None = None
+    resumed_at: dt.datetime | None = None
+    active_seconds: float = 0.0
     priority: int = 0
     preemption: PlacedPreemption | None = None
     held_since: dt.datetime | None = None
@@ -175,11 +176,32 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def ends_at(self) -> dt.datetime | None:
-        """When its deadline is over; None: it has none, or has never begun."""
-        seconds, begun = self.spec.active_deadline_seconds, self.status.started_at
-        if seconds is None or begun is None:
+        """When its deadline is over, if it goes on; None: it has none, or no attempt runs."""
+        left, begun = self.seconds_left, self.started_at
+        if left is None or begun is None or self.has_ended:
             return None
-        return begun + dt.timedelta(seconds=min(max(seconds, 0.0), _LONGEST_SECONDS))
+        return begun + dt.timedelta(seconds=left)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its last attempt has."""
+        attempts = self.status.attempts
+        return bool(attempts) and attempts[-1].finished_at is not None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What is left of its deadline for the attempt that runs, or for the next; None: none."""
+        limit = self.spec.active_deadline_seconds
+        limit = None if limit is None else min(max(limit, 0.0), _LONGEST_SECONDS)
+        left = job_times.seconds_left(limit, max(self.status.active_seconds, 0.0))
+        return None if left is None else max(left, 1.0)
+
+    @property
+    def waits_since(self) -> dt.datetime | None:
+        """Since when its next attempt waits, as far as is shown."""
+        ends = (each.finished_at for each in self.status.attempts)
+        made = self.metadata.creation_timestamp
+        return job_times.waits_since((made, self.status.resumed_at, *ends))
 
     @property
     def needs(self) -> Needs:

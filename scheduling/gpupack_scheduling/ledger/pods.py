@@ -66,6 +66,8 @@ class Pods:
         """UIDs of bound pods whose condition says that their GPUs are."""
         self.called_failed: set[str] = set()
         """The same of their condition that a GPU failed."""
+        self.held_by_others: set[str] = set()
+        """UIDs of pods that were shown behind gates of others, too, since this process began."""
         self.let_in: dict[str, objects.Pod] = {}
         """By UID, those that a queue has let in and that are not bound yet."""
         self._waiting: dict[str, PodAsk] = {}
@@ -138,6 +140,7 @@ class Pods:
             self._leave_gate(uid)
         self._seen_at = {uid: at for uid, at in self._seen_at.items() if uid in listed}
         self._arrivals.only(listed)
+        self.held_by_others &= listed
         self.reclaimable &= listed
         self.called_idle &= listed
         self.called_failed &= listed
@@ -150,6 +153,7 @@ class Pods:
         self._seen_at.pop(uid, None)
         self._leave_gate(uid)
         self._arrivals.gone(uid)
+        self.held_by_others.discard(uid)
         self.reclaimable.discard(uid)
         self.called_idle.discard(uid)
         self.called_failed.discard(uid)
@@ -162,6 +166,8 @@ class Pods:
     def _see_gate(self, pod: objects.Pod) -> None:
         """It waits for the queue, was let in by one, or does neither."""
         uid = pod.metadata.uid
+        if any(gate.name != names.QUEUE_GATE for gate in pod.spec.scheduling_gates):
+            self.held_by_others.add(uid)
         if pod.metadata.deletion_timestamp is not None:
             self._leave_gate(uid)
         elif is_gated(pod.spec):

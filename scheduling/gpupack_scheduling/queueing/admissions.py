@@ -181,7 +181,7 @@ class Admissions:
         ask = dataclasses.replace(ask, estimate=self._learned.estimate(ask.attempt))
         job, uid = job_id(ask.attempt), ask.attempt.job_uid
         before = self._waiting.get(job)
-        if before is not None and before.asks_for_the_same(ask, self.now()):
+        if before is not None and before.asks_for_the_same(ask):
             before.see_version(ask)
             return
         if job in self._running:
@@ -192,7 +192,8 @@ class Admissions:
         for other, _ in self._waiting.of_job(uid):
             self._withdraw(other)
         self._waiting.add(ask, self.now())
-        self._queue.submit(ask.job, self._came(ask))
+        since = self.now() if ask.since is None else min(ask.since, self.now())
+        self._queue.submit(ask.job, since)
         self._moving.returns(uid, self._queue)
         self._preempting.unasked.returns(uid, self._queue)
         self._see_preemption(uid)
@@ -474,12 +475,6 @@ class Admissions:
         self._running.let_in_pod(waiting.job, claim, self.now())
         return True
 
-    def _came(self, ask: GangAsk) -> float:
-        """When it came, by what every leader and onlooker is shown; now, where that is nothing."""
-        shown = self._ledger.jobs.shown(ask.attempt.job_uid)
-        came = shown.came(ask.attempt.number) if shown else None
-        return self.now() if came is None else min(came.timestamp(), self.now())
-
     def _see_quotas(self) -> None:
         if self._configured == self._quotas.changes:
             return
@@ -543,7 +538,7 @@ class Admissions:
     def _wait_at_gate(self, ask: GatedAsk) -> bool:
         """Whether it waits in the queue; else it is outside, and looked at when one leaves."""
         before = self._waiting.get(ask.job.id)
-        if before is not None and before.asks_for_the_same(ask, self.now()):
+        if before is not None and before.asks_for_the_same(ask):
             before.see_version(ask)
             return True
         self._withdraw(ask.job.id)
@@ -553,7 +548,9 @@ class Admissions:
         except QueueFull:
             return False
         self._waiting.add(ask, self.now())
-        self._queue.submit(ask.job, min(ask.job.submitted, self.now()))
+        was_held = ask.ask.uid in self._ledger.pods.held_by_others
+        since = self.now() if was_held else min(ask.job.submitted, self.now())
+        self._queue.submit(ask.job, since)
         return True
 
     def _show_lack(self, pod: objects.Pod, waited: float) -> None:

@@ -31,6 +31,7 @@ class GangAsk:
         policy: by which placement policy; None: the cluster's.
         priority: the larger goes first.
         submitted: when the GPUJob was made, seconds since the epoch.
+        since: since when it waits, likewise; None: from now on.
         duration: seconds from its start until its deadline; None: it has none.
         estimate: seconds that jobs of its name took; None: too few have ended.
         version: the GPUJob's resourceVersion, under which a plan will be written.
@@ -45,6 +46,7 @@ class GangAsk:
     policy: str | None = None
     priority: int = 0
     submitted: float = 0.0
+    since: float | None = None
     duration: float | None = None
     estimate: float | None = None
     version: str = ""

@@ -86,9 +86,6 @@ def gang_job(
     """
     asked = gang_ask.of_placed(shown.movable, observed) if shown and shown.movable else None
     movable = asked is not None and asked.workers == len(places)
-    duration = None
-    if shown and shown.ends_at and shown.started_at:
-        duration = max((shown.ends_at - shown.started_at).total_seconds(), 1.0)
     created = shown.created_at if shown else None
     found = asked if asked is not None and movable else _gang(places)
     return Job(
@@ -97,7 +94,7 @@ def gang_job(
         submitted=created.timestamp() if created else 0.0,
         tenant=Tenant(attempt.namespace),
         priority=shown.priority if shown else 0,
-        duration=duration,
+        duration=shown.seconds_left if shown else None,
         estimate=estimate,
         name=attempt.job,
         movable=movable,

@@ -146,7 +146,7 @@ class Moving:
         for job in self._of(uid):
             made = self._made.get(job)
             if made is None:
-                if shown is None or job != job_id(shown.attempt) or has_ended(shown):
+                if shown is None or job != job_id(shown.attempt) or shown.has_ended:
                     self._release(job, queue)
             elif told is not None and shown is not None and job == job_id(shown.attempt):
                 if made.order is None or told.since == made.order.preemption.since:
@@ -209,7 +209,7 @@ def _own_move(shown: ShownJob) -> PlacedPreemption | None:
     told = shown.preemption
     if told is None or not shown.may_wait or not shown.attempts:
         return None
-    if not has_ended(shown):
+    if not shown.has_ended:
         return None
     named = (
         each
@@ -217,11 +217,6 @@ def _own_move(shown: ShownJob) -> PlacedPreemption | None:
         if each.ground in _MOVES and job_id(shown.attempt) in each.attempts
     )
     return told if next(named, None) else None
-
-
-def has_ended(shown: ShownJob) -> bool:
-    """Whether the status says so of the last attempt; its pods may not be gone yet."""
-    return bool(shown.attempts) and shown.attempts[-1].finished_at is not None
 
 
 def _moment(seconds: float) -> str:

@@ -193,18 +193,14 @@ class Onlooker:
             policy=job.spec.policy if job.spec.policy in core.POLICIES else None,
             priority=priority,
             submitted=_created(job),
-            duration=self._seconds_left(job),
+            since=since.timestamp() if (since := job.waits_since) else None,
+            duration=job.seconds_left,
             version=job.metadata.resource_version,
             avoid=job.status.to_avoid(now, self._decisions.avoid_seconds),
             movable=job.spec.movable,
             extra=job.spec.extra,
             held_since=held_since.timestamp() if held_since else None,
         )
-
-    def _seconds_left(self, job: AskingJob) -> float | None:
-        if job.ends_at is None:
-            return job.spec.active_deadline_seconds
-        return max(job.ends_at.timestamp() - self.admissions.now(), 1.0)
 
 
 def _attempt(job: AskingJob) -> AttemptKey:

@@ -264,6 +264,8 @@ class RunningHolders:
             running = shown and self._queue.state.running.get(job_id(shown.attempt))
             if not shown or not running or self._attempts.get(running.job.id) != shown.attempt:
                 continue
+            if shown.has_ended:
+                continue
             ends, expected = shown.ends_at, running.until
             until = ends.timestamp() if ends else float("inf")
             if until != expected and not abs(until - expected) < SAME_DEADLINE_SECONDS:

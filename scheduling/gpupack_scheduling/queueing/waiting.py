@@ -9,9 +9,6 @@ from gpupack_scheduling.errors import QueueFull
 from gpupack_scheduling.queueing.ask import Ask, GangAsk, GatedAsk, pod_id
 from gpupack_scheduling.queueing.capacity import Capacity
 
-DEADLINE_SLACK_SECONDS = 5.0
-"""Two parts' clocks, and the time between question and answer."""
-
 
 @dataclasses.dataclass(slots=True)
 class Waiting:
@@ -21,8 +18,8 @@ class Waiting:
     asked_at: float
     unknown_since: float
 
-    def asks_for_the_same(self, ask: Ask, now: float) -> bool:
-        """Whether nobody has edited it since. Less is left each time until a deadline.
+    def asks_for_the_same(self, ask: Ask) -> bool:
+        """Whether it was not edited since.
 
         It keeps the estimate with which it came, and what it avoids.
         """
@@ -30,16 +27,9 @@ class Waiting:
         if not isinstance(before, GangAsk) or not isinstance(ask, GangAsk):
             return before.job == ask.job
         same = dataclasses.replace(
-            ask,
-            version=before.version,
-            duration=before.duration,
-            estimate=before.estimate,
-            avoid=before.avoid,
+            ask, version=before.version, estimate=before.estimate, avoid=before.avoid
         )
-        if same != before or (ask.duration is None) != (before.duration is None):
-            return False
-        passed, less = now - self.asked_at, (before.duration or 0.0) - (ask.duration or 0.0)
-        return not less or abs(passed - less) < DEADLINE_SLACK_SECONDS
+        return same == before
 
     def see_version(self, ask: Ask) -> None:
         """The object was written anew, and asks for the same."""

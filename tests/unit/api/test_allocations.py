@@ -30,7 +30,7 @@ def operator(model, server):
                     "phase": "Running",
                     "attempt": 1,
                     "placement": [placed | {"memoryMiB": [81559]}],
-                    "startedAt": "2026-11-24T10:00:00Z",
+                    "attempts": [{"number": 1, "startedAt": "2026-11-24T10:00:00Z"}],
                 }
             shown = msgspec.json.encode(body | {"status": status})
             model.jobs.upsert(msgspec.json.decode(shown, type=ShownJob))

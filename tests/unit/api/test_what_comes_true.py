@@ -142,7 +142,7 @@ class Both:
     def _ask(self, name):
         made = self.made[name]
         asked = {"attempt": made.attempt, "avoid": made.broke_on, **made.spec}
-        return self.world.asks(name, submitted=made.at, **asked)
+        return self.world.asks(name, submitted=made.at, since=made.at, **asked)
 
     def _run(self, name, plan):
         now, made = _moment(int(self.world.now)), self.made[name]

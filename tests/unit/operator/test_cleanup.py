@@ -90,6 +90,7 @@ def test_nothing_stays_while_the_next_attempt_s_pods_are_refused(build):
 
 def test_a_deadline_leaves_what_failed_before_it(build):
     _, job = failing(build, activeDeadlineSeconds=20)
+    job = structs.replace(job, spec=structs.replace(job.spec, active_deadline_seconds=1))
     over = [build.job(conditions=[("Failed", 11)])]
     decision = decide(build.see(job, jobs=over, pods=[failed_pod(build)], now=21))
     assert (decision.status.reason, decision.actions) == ("DeadlineExceeded", ())

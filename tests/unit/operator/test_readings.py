@@ -160,6 +160,7 @@ def test_a_job_that_fails_while_it_waits_has_no_results_for_good(build):
     job = build.admitted(maxRestarts=1, activeDeadlineSeconds=20)
     pods = [failed_pod(build, UNHEALTHY)]
     job = build.after(job, decide(build.see(job, jobs=[build.job()], pods=pods)))
+    job = structs.replace(job, spec=structs.replace(job.spec, active_deadline_seconds=1))
     status = decide(build.see(job, now=21)).status
     assert (status.phase, status.results) == ("Failed", ())
     assert valid(status) == ("Unknown", "NoResults")

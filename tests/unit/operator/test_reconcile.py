@@ -288,7 +288,7 @@ async def test_the_queue_is_told_by_what_a_job_is_ordered(server, build):
     await scene.reconciler.reconcile(key)
     asked = scene.plans.request
     assert (asked.priority, asked.submitted_at) == (3, "2026-11-21T11:00:00Z")
-    assert asked.seconds_left == 600
+    assert (asked.seconds_left, asked.waits_since) == (600, asked.submitted_at)
     assert server.objects[GPUJOB.replace("train", "timed")]["status"]["priority"] == 3
 
 

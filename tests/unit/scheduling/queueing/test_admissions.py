@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queue beside the ledger: who waits, whose turn comes, what counts as running."""
 
-import datetime as dt
-
 import msgspec
 import pytest
 from extender_builders import gpu_node, job, pod, whole
@@ -120,7 +118,7 @@ def test_an_edited_job_waits_as_it_is_now_and_only_once(full):
 def test_asking_again_does_not_make_the_wait_begin_anew(full):
     full.asks("gang", workers=2, gpus=4, seconds_left=500.0)
     full.now += 301
-    full.asks("gang", workers=2, gpus=4, seconds_left=198.0)
+    full.asks("gang", workers=2, gpus=4, seconds_left=500.0)
     full.ends("holder", nodes=["a"])
     refusal = full.asks("small")
     assert refusal.reason == "RoomKept"
@@ -161,10 +159,12 @@ def test_what_was_found_running_counts_since_it_was_admitted(world):
     """As after a restart of this process."""
     started = {"startedAt": "1970-01-01T00:10:00Z"}
     found = job("old", attempt=2, phase="Running", placed=[("a", [0])], activeDeadlineSeconds=900)
-    world.ledger.jobs.upsert(world.with_times(found, **started))
+    shown = world.with_times(found, **started)
+    status = msgspec.structs.replace(shown.status, active_seconds=300.0)
+    world.ledger.jobs.upsert(msgspec.structs.replace(shown, status=status))
     world.decide()
     (running,) = world.admissions.queue.state.running
-    assert (running.started, running.until) == (600.0, 1500.0)
+    assert (running.started, running.until) == (600.0, 1200.0)
     assert (running.job.name, running.job.tenant) == ("old", "team")
 
 
@@ -185,57 +185,39 @@ def test_when_the_lease_is_lost_nobody_waits_and_all_ask_anew(full):
 
 
 def test_a_new_leader_keeps_room_for_who_waited_before_it(full):
-    full.ledger.jobs.upsert(made("gang", 1000))
-    full.asks("gang", workers=2, gpus=4)
+    full.asks("gang", workers=2, gpus=4, since=1000)
     full.now += 301
     full.admissions.withdraw_all()
-    full.asks("gang", workers=2, gpus=4)
+    full.asks("gang", workers=2, gpus=4, since=1000)
     full.ends("holder", nodes=["a"])
     assert full.asks("small").reason == "RoomKept"
 
 
 def test_an_edited_job_has_waited_since_it_was_made(full):
-    full.ledger.jobs.upsert(made("next", 900))
-    full.asks("next")
+    full.asks("next", since=900)
     full.now += 10
-    full.asks("next", gpus=2)
+    full.asks("next", gpus=2, since=900)
     assert came(full, "next") == 900
 
 
-def test_who_comes_back_has_waited_since_its_last_attempt_ended(full):
-    full.ledger.jobs.upsert(made("next", 100, ended=990))
-    full.asks("next", attempt=2)
-    assert came(full, "next", attempt=2) == 990
+def test_a_job_that_was_parked_for_days_has_its_old_place_in_the_order_and_no_reservation(full):
+    """It was made before the others, and resumed a second ago."""
+    full.asks("others", gpus=4, workers=2, submitted=500, since=999)
+    full.asks("parked", gpus=4, workers=2, submitted=1, since=999)
+    full.ends("holder", nodes=["a"])
+    assert [each.name for each in full.admissions.queue.jobs()] == ["parked", "others"]
+    assert full.asks("small", since=1000).placement
 
 
-@pytest.mark.parametrize("shown", [None, {"at": 2000}], ids=["no", "to come"])
-def test_who_is_not_shown_as_having_come_waits_from_now_on(full, shown):
-    """The watch is behind, or the clock of whoever wrote it before ours."""
-    if shown:
-        full.ledger.jobs.upsert(made("next", **shown))
-    full.asks("next")
+@pytest.mark.parametrize("since", [None, 2000], ids=["not told", "by a clock before ours"])
+def test_who_is_not_known_to_have_come_earlier_waits_from_now_on(full, since):
+    full.asks("next", since=since)
     assert came(full, "next") == 1000
 
 
-def made(name, at, **attempt):
-    """A GPUJob that waits; `ended`: when its first attempt did, in seconds since the epoch."""
-    shown = job(name, attempt=len(attempt))
-    built = msgspec.to_builtins(shown)
-    built["metadata"]["creationTimestamp"] = moment(at)
-    built["status"]["attempts"] = [
-        {"number": 1, "startedAt": moment(at), **({"finishedAt": moment(ended)} if ended else {})}
-        for ended in attempt.values()
-    ]
-    return msgspec.json.decode(msgspec.json.encode(built), type=type(shown))
-
-
-def moment(seconds):
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()
-
-
-def came(world, name, attempt=1):
+def came(world, name):
     """Since when it waits."""
-    return world.admissions.queue.state.waiting.get(job_id(world.attempt(name, attempt))).since
+    return world.admissions.queue.state.waiting.get(job_id(world.attempt(name))).since
 
 
 def test_a_job_goes_to_a_node_that_it_avoids_only_if_it_fits_nowhere_else(world):

@@ -142,6 +142,17 @@ def test_a_pod_that_waits_for_other_gates_is_not_let_in(world, gates):
     assert (world.gates.opened, len(world.admissions)) == ([], 0)
 
 
+@pytest.mark.parametrize("others", [(), ("mine",)])
+def test_a_pod_waits_since_nothing_but_the_queue_keeps_it(full, others):
+    full.now = 1_767_225_700
+    full.ledger.pods.upsert(gated("p", created=20, gates=(names.QUEUE_GATE, *others)))
+    full.decide()
+    full.ledger.pods.upsert(gated("p", created=20))
+    full.decide()
+    entry = full.admissions.queue.state.waiting.get("pod/uid-p")
+    assert entry.since == (full.now if others else entry.job.submitted)
+
+
 def test_a_pod_that_leaves_waits_no_longer(full):
     full.ledger.pods.upsert(gated("p"))
     full.decide()
