@@ -135,6 +135,10 @@ class ContainerStatus(View, frozen=True):
     name: str = ""
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    allocated_resources: dict[str, str | int | float] = {}
+    """Requests that the kubelet has admitted; a resize may still want others."""
+    resources: Resources | None = None
+    """What the container runs with; a resize may not have come to it yet."""
 
 
 class Condition(View, frozen=True):
@@ -158,6 +162,17 @@ class PodStatus(View, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    allocated_resources: dict[str, str | int | float] = {}
+    """Likewise of the pod as a whole, with its overhead."""
+    resources: Resources | None = None
+    resize: str = ""
+    """What becomes of a resize, as Kubernetes before 1.33 says it."""
+
+    @property
+    def resize_is_infeasible(self) -> bool:
+        """Whether the kubelet will not carry out what the spec wants now."""
+        pending = next((c for c in self.conditions if c.type == "PodResizePending"), None)
+        return (pending.reason if pending else self.resize) == "Infeasible"
 
     @property
     def shows_running(self) -> bool:

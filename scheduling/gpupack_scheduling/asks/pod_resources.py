@@ -6,11 +6,16 @@ filters later: the sum of the containers and sidecars, or the peak of the init p
 more; in its place, what the pod requests as a whole, if it does; plus overhead
 (`PodRequests` of k8s.io/component-helpers/resource). A template that the API server has not yet
 filled in is counted as if it had (`defaultPodRequests` of k8s.io/kubernetes).
+
+Resources of a pod that runs can be resized. Until its kubelet has done so it is counted by the most
+of what the spec wants, what the kubelet has admitted and what its containers run with; by the last
+two, where the kubelet says that it cannot (`PodResizePending`, reason `Infeasible`). So a wish that
+is never granted takes nothing from others, and what is still to be given up is not given away.
 """
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import gpupack_core as core
@@ -18,19 +23,19 @@ from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_kube import objects
 from gpupack_scheduling.asks.needs import Needs, is_extended
+from gpupack_scheduling.asks.requests import Quantities, Quantity, Requests
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.limits import believed
 
-_Quantity = str | int | float
-_Measure = Callable[[_Quantity], int]
+Measure = Callable[[Quantity], int]
+Measures = Callable[[str], Measure | None]
+"""By resource name; None: it is not counted."""
 
-_OF_NODES: Final[Mapping[str, _Measure]] = {
+_OF_NODES: Final[Mapping[str, Measure]] = {
     "cpu": functools.lru_cache(maxsize=1024)(quantity.milli_cpu),
     "memory": functools.lru_cache(maxsize=1024)(quantity.mebibytes),
 }
 _whole = functools.lru_cache(maxsize=1024)(quantity.whole)
-
-_HUGE_PAGES: Final = "hugepages-"
 
 
 def needs(spec: objects.PodSpec, gpu_resources: Collection[str] = ()) -> Needs:
@@ -39,12 +44,24 @@ def needs(spec: objects.PodSpec, gpu_resources: Collection[str] = ()) -> Needs:
     Raises:
         AskInvalid: a quantity cannot be read.
     """
+    return _needs(Requests(spec), gpu_resources)
 
-    def measure(name: str) -> _Measure | None:
+
+def held(pod: objects.Pod, gpu_resources: Collection[str] = ()) -> Needs:
+    """The same of a pod that has a node, where its resources may be being resized.
+
+    Raises:
+        AskInvalid: a quantity cannot be read.
+    """
+    return _needs(Requests(pod.spec, pod.status), gpu_resources)
+
+
+def _needs(asked: Requests, gpu_resources: Collection[str]) -> Needs:
+    def measure(name: str) -> Measure | None:
         return _OF_NODES.get(name) or (_whole if is_extended(name, gpu_resources) else None)
 
     try:
-        counted = _counted(spec, measure)
+        counted = _counted(asked, measure)
     except (QuantityInvalid, ArithmeticError) as error:
         raise AskInvalid(f"requests cannot be counted: {error}") from error
     cpu, memory = (believed(counted.pop(name, 0)) for name in _OF_NODES)
@@ -60,7 +77,7 @@ def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
     """
     asked = (names.GPU, names.GPU_SHARE, *observed, *_slices(spec))
     try:
-        counted = _counted(spec, lambda name: quantity.count if name in asked else None)
+        counted = _counted(Requests(spec), lambda name: quantity.count if name in asked else None)
     except QuantityInvalid as error:
         raise AskInvalid(f"GPUs cannot be counted: {error}") from error
     return {name: believed(counted[name]) for name in asked if counted.get(name)}
@@ -86,44 +103,37 @@ def _is_sidecar(container: objects.Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def _counted(spec: objects.PodSpec, measure: Callable[[str], _Measure | None]) -> dict[str, int]:
+def _counted(asked: Requests, measure: Measures) -> dict[str, int]:
     """What the pod needs of each resource that has a measure."""
-    needed = _of_containers(spec, measure)
-    for name in _of_the_whole(spec):
-        whole, asked = measure(name), _asked_as_a_whole(spec, name)
-        if whole is not None and asked is not None:
-            needed[name] = whole(asked)
-    for name, amount in spec.overhead.items():
-        if (overhead := measure(name)) is not None:
-            needed[name] = needed.get(name, 0) + overhead(amount)
+    needed = _of_containers(asked, measure)
+    overhead = _most((asked.spec.overhead,), measure)
+    for name, amount in _of_the_whole(asked, measure, overhead).items():
+        needed[name] = amount
+    for name, amount in overhead.items():
+        needed[name] = needed.get(name, 0) + amount
     return needed
 
 
-def _of_the_whole(spec: objects.PodSpec) -> set[str]:
-    """Resources that a pod may request for all its containers together, and does."""
-    named = {*spec.resources.requests, *spec.resources.limits}
-    return {name for name in named if name in _OF_NODES or name.startswith(_HUGE_PAGES)}
-
-
-def _asked_as_a_whole(spec: objects.PodSpec, name: str) -> _Quantity | None:
-    """What the pod requests for all its containers together; None: each speaks for itself."""
-    limit = spec.resources.limits.get(name)
-    if limit is not None and any(
-        _names(container, name) for container in (*spec.containers, *spec.init_containers)
-    ):
-        limit = None
-    return spec.resources.requests.get(name, limit)
-
-
-def _of_containers(
-    spec: objects.PodSpec, measure: Callable[[str], _Measure | None]
+def _of_the_whole(
+    asked: Requests, measure: Measures, overhead: Mapping[str, int]
 ) -> dict[str, int]:
+    wanted = _most((asked.of_the_whole(),), measure)
+    told = _most(asked.told_of_the_whole(), measure)
+    found: dict[str, int] = {}
+    for name, amount in wanted.items():
+        has = told[name] - overhead.get(name, 0) if name in told else None
+        wish = amount if has is None or asked.counts_wish else 0
+        found[name] = max(wish, has or 0)
+    return found
+
+
+def _of_containers(asked: Requests, measure: Measures) -> dict[str, int]:
     """In one pass, as there may be thousands of containers, and of names."""
     running, sidecars, peak = Counter[str](), Counter[str](), dict[str, int]()
-    for container in spec.containers:
-        running.update(_amounts(container, measure))
-    for container in spec.init_containers:
-        needed = _amounts(container, measure)
+    for container in asked.spec.containers:
+        running.update(_most(asked.of(container), measure))
+    for container in asked.spec.init_containers:
+        needed = _most(asked.of(container), measure)
         for name, amount in needed.items():
             peak[name] = max(peak.get(name, 0), sidecars[name] + amount)
         if _is_sidecar(container):
@@ -132,14 +142,11 @@ def _of_containers(
     return {name: max(running[name], peak.get(name, 0)) for name in {**running, **peak}}
 
 
-def _amounts(
-    container: objects.Container, measure: Callable[[str], _Measure | None]
-) -> dict[str, int]:
-    resources = container.resources
-    asked = {**resources.limits, **resources.requests}
-    found = ((name, measure(name), amount) for name, amount in asked.items())
-    return {name: read(amount) for name, read, amount in found if read is not None}
-
-
-def _names(container: objects.Container, name: str) -> bool:
-    return name in container.resources.requests or name in container.resources.limits
+def _most(lists: Iterable[Quantities], measure: Measures) -> dict[str, int]:
+    """The most of each resource that any of these names."""
+    found: dict[str, int] = {}
+    for each in lists:
+        for name, amount in each.items():
+            if (read := measure(name)) is not None:
+                found[name] = max(found.get(name, 0), read(amount))
+    return found

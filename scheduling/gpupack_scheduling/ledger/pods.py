@@ -264,7 +264,7 @@ class Pods:
 
     def _needs(self, pod: objects.Pod) -> Needs:
         try:
-            return pod_resources.needs(pod.spec, self._observed).bounded()
+            return pod_resources.held(pod, self._observed).bounded()
         except AskInvalid as error:
             self._complain(pod, f"is counted without CPU and memory: {error}")
             return NO_NEEDS

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pod and its containers request: by the spec, and by what the kubelet has done of it."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Final
+
+from gpupack_kube import objects
+
+Quantity = str | int | float
+Quantities = Mapping[str, Quantity]
+
+_OF_A_POD: Final = ("cpu", "memory")
+_HUGE_PAGES: Final = "hugepages-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Requests:
+    """Requests of a pod; `status` None: of one that no kubelet has seen."""
+
+    spec: objects.PodSpec
+    status: objects.PodStatus | None = None
+
+    def of(self, container: objects.Container) -> tuple[Quantities, ...]:
+        """Requests of a container, of which the most counts."""
+        resources = container.resources
+        wanted = {**resources.limits, **resources.requests}
+        status = self._statuses.get(container.name)
+        told = _told(status.allocated_resources, status.resources) if status else ()
+        if not told:
+            return (wanted,)
+        return told if self._is_infeasible else (wanted, *told)
+
+    def of_the_whole(self) -> dict[str, Quantity]:
+        """What the pod wants for all its containers together, where they do not speak for it."""
+        named = {*self.spec.resources.requests, *self.spec.resources.limits}
+        shared = (name for name in named if name in _OF_A_POD or name.startswith(_HUGE_PAGES))
+        found = {name: self._of_the_whole(name) for name in shared}
+        return {name: amount for name, amount in found.items() if amount is not None}
+
+    def told_of_the_whole(self) -> tuple[Quantities, ...]:
+        """What the kubelet says of that, overhead included."""
+        if self.status is None:
+            return ()
+        return _told(self.status.allocated_resources, self.status.resources)
+
+    @property
+    def counts_wish(self) -> bool:
+        """Whether what the pod wants counts although the kubelet has said what it has."""
+        return not self._is_infeasible
+
+    @functools.cached_property
+    def _statuses(self) -> Mapping[str, objects.ContainerStatus]:
+        if self.status is None:
+            return {}
+        told = (*self.status.init_container_statuses, *self.status.container_statuses)
+        return {each.name: each for each in told}
+
+    @functools.cached_property
+    def _is_infeasible(self) -> bool:
+        return self.status is not None and self.status.resize_is_infeasible
+
+    def _of_the_whole(self, name: str) -> Quantity | None:
+        limit = self.spec.resources.limits.get(name)
+        containers = (*self.spec.containers, *self.spec.init_containers)
+        if limit is not None and any(_names(container, name) for container in containers):
+            limit = None
+        return self.spec.resources.requests.get(name, limit)
+
+
+def _told(allocated: Quantities, actual: objects.Resources | None) -> tuple[Quantities, ...]:
+    return tuple(each for each in (allocated, actual.requests if actual else {}) if each)
+
+
+def _names(container: objects.Container, name: str) -> bool:
+    return name in container.resources.requests or name in container.resources.limits
