@@ -137,6 +137,9 @@ def not_bound(view: AttemptView) -> Finding | None:
     Time runs from when the Job controller began with the Job: its writes are limited
     (--kube-api-qps), and after several hundred Jobs at once it is a minute behind. To give up what
     it has not come to would only give it more to do.
+
+    A worker that kube-scheduler refuses names its node: the next attempt avoids that. What stands
+    in its way there (a host port, a volume, another pod's affinity) no plan knows of.
     """
     workers = by_index(view.workers)
     bound = sum(worker.bound for worker in workers.values())
@@ -148,12 +151,15 @@ def not_bound(view: AttemptView) -> Finding | None:
         gone = view.count - bound
         message = f"{gone} of {view.count} pods are gone, and with them why they ended"
         return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
-    unbound = next((worker for worker in workers.values() if not worker.bound), None)
-    why = _why_unbound(unbound) if unbound else "see the events of the Job"
+    unbound = [worker for worker in workers.values() if not worker.bound]
+    refused = next((worker for worker in unbound if worker.refused), None)
+    waits = refused or next(iter(unbound), None)
+    why = _why_unbound(waits, view) if waits else "see the events of the Job"
     within = f"within {seconds:.0f} s"
     message = f"{bound} of {view.count} workers were bound {within}: {why}"
     message += view.told_of_strangers
-    return Finding(due, _verdict("Infrastructure", JobReason.BIND_TIMEOUT, message))
+    index = refused.index if refused else None
+    return Finding(due, _verdict("Infrastructure", JobReason.BIND_TIMEOUT, message, worker=index))
 
 
 def not_starting(view: AttemptView) -> Finding | None:
@@ -233,10 +239,12 @@ def _why_not_created(view: AttemptView, created: int) -> str:
     )
 
 
-def _why_unbound(worker: Worker) -> str:
+def _why_unbound(worker: Worker, view: AttemptView) -> str:
     scheduled = worker.condition("PodScheduled")
     said = scheduled.message if scheduled and scheduled.message else "no scheduler has answered"
-    return f"pod {worker.pod.metadata.name}: {said}"
+    node = view.planned.get(worker.index)
+    place = f", planned on node {node}" if node else ""
+    return f"worker {worker.index}{place} (pod {worker.pod.metadata.name}): {said}"
 
 
 def _trouble(worker: Worker, view: AttemptView) -> Finding | None:

@@ -9,10 +9,12 @@ one of as many as there are.
 
 import dataclasses
 import datetime as dt
+from collections.abc import Mapping
 
 from gpupack_crds import names
 from gpupack_crds.gpujob import FailureAction, GpuJobSpec
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome
+from gpupack_crds.placement import by_worker
 from gpupack_kube.objects import Condition, Job
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Limits, Observation
@@ -62,6 +64,7 @@ class AttemptView:
         indices: of the workers that there are to be.
         workers: the pods that count.
         strangers: names of those that say to be the Job's and are no workers of it.
+        planned: by worker index, the node of its place.
     """
 
     number: int
@@ -75,6 +78,7 @@ class AttemptView:
     deadline: dt.datetime | None
     now: dt.datetime
     limits: Limits
+    planned: Mapping[int, str]
 
     @property
     def all_created(self) -> bool:
@@ -142,6 +146,7 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
         deadline=times.deadline(spec, status),
         now=observation.now,
         limits=observation.limits,
+        planned={place.worker: place.node for place in by_worker(status.placement)},
     )
 
 

@@ -84,6 +84,12 @@ class Worker:
         return bool(self.pod.spec.node_name)
 
     @property
+    def refused(self) -> bool:
+        """Whether kube-scheduler has found no node that takes it, of those that it may be on."""
+        scheduled = self.condition("PodScheduled")
+        return not self.bound and scheduled is not None and scheduled.reason == "Unschedulable"
+
+    @property
     def bound_at(self) -> dt.datetime | None:
         """When it was bound."""
         scheduled = self.condition("PodScheduled")

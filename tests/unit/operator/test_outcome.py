@@ -3,7 +3,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from gpupack_kube.objects import Container, ContainerStatus
+from gpupack_kube.objects import Condition, Container, ContainerStatus
 from gpupack_operator.decision.outcome import judge
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import view
@@ -180,6 +180,30 @@ def test_workers_that_are_not_bound_in_time_are_given_up(verdict, build):
     found, _ = verdict(*pods, running=False, now=60)
     assert (found.outcome, found.reason) == ("Infrastructure", JobReason.BIND_TIMEOUT)
     assert found.message.startswith("1 of 2 workers")
+
+
+def scheduled(pod, reason, message):
+    told = Condition(type="PodScheduled", status="False", reason=reason, message=message)
+    return structs.replace(pod, status=structs.replace(pod.status, conditions=(told,)))
+
+
+def test_a_worker_that_kube_scheduler_refuses_is_named_with_its_node(verdict, build):
+    waits = scheduled(build.pod(0, node="", phase="Pending"), "SchedulerError", "others are late")
+    ports = "0/2 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
+    stuck = scheduled(build.pod(1, node="", phase="Pending"), "Unschedulable", ports)
+    found, _ = verdict(waits, stuck, running=False, now=60)
+    assert (found.reason, found.worker) == (JobReason.BIND_TIMEOUT, 1)
+    assert found.message == (
+        f"0 of 2 workers were bound within 60 s: worker 1, planned on node b "
+        f"(pod {stuck.metadata.name}): {ports}"
+    )
+
+
+def test_where_no_scheduler_refuses_a_worker_no_node_is_blamed(verdict, build):
+    waits = scheduled(build.pod(0, node="", phase="Pending"), "SchedulerError", "timed out")
+    found, _ = verdict(waits, build.pod(1, node="", phase="Pending"), running=False, now=60)
+    assert (found.reason, found.worker) == (JobReason.BIND_TIMEOUT, None)
+    assert "worker 0, planned on node a (pod train-1-0-x): timed out" in found.message
 
 
 def test_a_pod_of_a_running_attempt_that_is_gone_was_lost_and_not_late(verdict, build):
