@@ -62,6 +62,10 @@ INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 CONSUMED_REQUEST_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 """On a worker: the ProvisioningRequest that brought its node; cluster-autoscaler's own name."""
 PROVISIONING_CLASS_ANNOTATION: Final = "autoscaling.x-k8s.io/provisioning-class-name"
+SAFE_TO_EVICT_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""On a worker, `false`: cluster-autoscaler does not drain its node to remove it."""
+DO_NOT_DISRUPT_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
+"""On a worker, `true`: Karpenter does not drain its node to consolidate or replace it."""
 
 WORKER_CONTAINER: Final = "worker"
 RENDEZVOUS_PORT: Final = 29400

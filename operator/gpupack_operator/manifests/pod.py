@@ -61,7 +61,7 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     """
     metadata = user.get("metadata") or {}
     labels = metadata.get("labels", {}) | owner.labels(job, attempt=attempt)
-    annotations = metadata.get("annotations", {}) | sharing(job.spec)
+    annotations = staying(job.spec) | metadata.get("annotations", {}) | sharing(job.spec)
     container = _worker(job, attempt=attempt, defaults=defaults)
     container["name"] = worker_container(job, user)
     ours = _pod_spec(job, container, defaults=defaults)
@@ -74,6 +74,17 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": _with_last_words(spec),
     }
+
+
+def staying(spec: GpuJobSpec) -> dict[str, str]:
+    """Annotations that keep node autoscalers from draining a worker's node; none if it may move.
+
+    One worker that is evicted ends the attempt of the whole gang. Users can decide otherwise: the
+    template's annotations come later.
+    """
+    if spec.movable:
+        return {}
+    return {names.SAFE_TO_EVICT_ANNOTATION: "false", names.DO_NOT_DISRUPT_ANNOTATION: "true"}
 
 
 def sharing(spec: GpuJobSpec) -> dict[str, str]:

@@ -89,6 +89,34 @@ def test_a_share_asks_for_a_slot_with_percent_and_memory(pod_template):
     assert worker["resources"] == {"limits": asked}
 
 
+EVICTABLE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+FIXED = "karpenter.sh/do-not-disrupt"
+
+
+def test_autoscalers_leave_the_nodes_of_workers_alone(pod_template):
+    found, _ = pod_template(gpus=4)
+    assert found["metadata"]["annotations"] == {EVICTABLE: "false", FIXED: "true"}
+
+
+def test_autoscalers_may_drain_the_nodes_of_a_job_that_is_movable(pod_template):
+    found, _ = pod_template(gpus=4, movable=True)
+    assert found["metadata"]["annotations"] == {}
+
+
+def test_the_template_decides_whether_autoscalers_may_drain_a_worker_s_node(pod_template):
+    mine = {EVICTABLE: "true", "team": "a"}
+    found, _ = pod_template({"metadata": {"annotations": mine}}, gpus=4)
+    assert found["metadata"]["annotations"] == mine | {FIXED: "true"}
+
+
+def test_autoscalers_leave_the_nodes_of_extra_workers_alone(build, pod_template):
+    of = build.gpujob(workers=3, minWorkers=2)
+    made = pod_template(workers=3, minWorkers=2)[0]
+    extra = job_beside(of, made, attempt=2, worker=2, node="a")
+    annotations = extra["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {EVICTABLE: "false", FIXED: "true"}
+
+
 def test_gpus_of_another_plugin_are_asked_for_by_its_name(pod_template):
     _, worker = pod_template(gpus=4, resourceName="nvidia.com/gpu")
     assert worker["resources"] == {"limits": {"nvidia.com/gpu": "4"}}
