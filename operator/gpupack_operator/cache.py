@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API server holds, as the watches and our own writes know it.
 
-kopf's events and reflectors fill three indices. Two things they cannot know are added here:
+kopf's events and reflectors fill three indices. Three things they cannot know are added here:
 
 * What we wrote ourselves a moment ago: the newest answer to a write wins over an older watch
   event, so that a pass never decides by a status that the one before has replaced.
@@ -9,15 +9,20 @@ kopf's events and reflectors fill three indices. Two things they cannot know are
   comes back, so they are left out for as long as an index holds them, which for GPUJobs is until
   the next audit. Until one is found, a namesake that lives is told from it by its newer
   resourceVersion.
+* How a worker ended whose pod is gone. A pod that was asked to end goes within a second of its
+  end: the Job controller has counted it, and removes its finalizer. Its last state stays for as
+  long as its Job is there, so that a pass never depends on having come in time.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds import names
+from gpupack_crds.gpujob import MAX_WORKERS, GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kube.objects import Job, Json, Object, Pod
@@ -85,6 +90,8 @@ class Cache:
     pods: Lookup = dataclasses.field(default_factory=dict)
     _written: dict[Key, CachedGpuJob] = dataclasses.field(default_factory=dict)
     _deleted: set[str] = dataclasses.field(default_factory=set)
+    _ended: dict[str, dict[int, Pod]] = dataclasses.field(default_factory=dict)
+    """Finished pods that are gone, by UID of their Job and index."""
 
     def gpujob(self, key: Key) -> CachedGpuJob | None:
         """The newest state of a GPUJob; None where there is none."""
@@ -102,8 +109,10 @@ class Cache:
         return tuple(found for found in labelled if owner.is_ours(found, job))
 
     def pods_of(self, job: GpuJob, jobs: Collection[Job]) -> tuple[Pod, ...]:
-        """The pods of a GPUJob's Jobs, and those that have outlived theirs."""
-        labelled = self._present(self.pods.get(job.metadata.uid, ()))
+        """The pods of a GPUJob's Jobs, those that ended and are gone, and those without a Job."""
+        there = self._present(self.pods.get(job.metadata.uid, ()))
+        gone = (pod for found in jobs for pod in self._ended.get(found.metadata.uid, {}).values())
+        labelled = itertools.chain(there, gone)
         return tuple(pod for pod in labelled if owner.is_worker(pod, job, jobs))
 
     def all_gpujobs(self) -> Iterator[CachedGpuJob]:
@@ -122,6 +131,24 @@ class Cache:
         """Whether a watch event only repeats our own newest write."""
         written = self._written.get(key)
         return written is not None and written.job.metadata.resource_version == version
+
+    def pod_gone(self, pod: Pod) -> None:
+        """A pod is gone; of one that had finished, how it ended stays.
+
+        Labels and owner are what its author wrote: one of each worker of a Job that exists is kept,
+        the first.
+        """
+        meta, index = pod.metadata, owner.index_of(pod)
+        if not pod.finished or not 0 <= index < MAX_WORKERS:
+            return
+        for job in self._present(self.jobs.get(meta.labels.get(names.JOB_UID_LABEL), ())):
+            near = job.metadata.namespace == meta.namespace
+            if near and owner.is_controlled_by(pod, job):
+                self._ended.setdefault(job.metadata.uid, {}).setdefault(index, pod)
+
+    def job_gone(self, job: Job) -> None:
+        """A Job is gone, and with it what its workers say."""
+        self._ended.pop(job.metadata.uid, None)
 
     def mark_deleted(self, uid: str) -> None:
         """An object is gone although nobody was told."""

@@ -46,12 +46,16 @@ class EventRouter:
         for key in told:
             self._queue.add(key)
 
-    def job(self, job: Job, *, gone: bool) -> None:  # noqa: ARG002 - a callback's argument
+    def job(self, job: Job, *, gone: bool) -> None:
         """A Job changed."""
+        if gone:
+            self._cache.job_gone(job)
         self._child(job)
 
-    def pod(self, pod: Pod, *, gone: bool) -> None:  # noqa: ARG002 - a callback's argument
+    def pod(self, pod: Pod, *, gone: bool) -> None:
         """A pod changed."""
+        if gone:
+            self._cache.pod_gone(pod)
         self._child(pod)
 
     def _child(self, item: Job | Pod) -> None:

@@ -7,13 +7,11 @@ import datetime as dt
 import logging
 from typing import Final
 
-from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube import errors
 from gpupack_kube.client import Api
-from gpupack_kube.objects import Job, Json
-from gpupack_kube.resources import JOBS
+from gpupack_kube.objects import Json
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob
 from gpupack_operator.creation_backoff import CreationBackoff
@@ -38,10 +36,10 @@ from gpupack_operator.decision.nodes import AskNodes, NodesAction, ReserveNodes,
 from gpupack_operator.decision.notices import Notice, notices
 from gpupack_operator.decision.workers import is_given_up, is_overdue
 from gpupack_operator.fencing import Fence
-from gpupack_operator.manifests.owner import is_ours
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
+from gpupack_operator.overlooked import overlooked_job, overlooked_pods
 from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities, Priority
@@ -210,8 +208,9 @@ class Reconciler:
 
     async def _observe(self, key: Key, seen: CachedGpuJob) -> Observation:
         jobs = self._cache.jobs_of(seen.job)
-        jobs += await self._overlooked(seen.job, jobs)
+        jobs += await overlooked_job(self._api, seen.job, jobs)
         pods = self._cache.pods_of(seen.job, jobs)
+        pods += await overlooked_pods(self._api, seen.job, jobs, pods)
         doubtful = (pod for pod in pods if is_given_up(pod) or is_overdue(pod, self._now()))
         silent = await self._fence.silent(sorted({pod.spec.node_name for pod in doubtful} - {""}))
         return Observation(
@@ -231,20 +230,6 @@ class Reconciler:
             shrinks=self._preemptions.shrinks(seen.job, seen.job.status.attempt),
             grows=self._preemptions.grows(seen.job, seen.job.status.attempt),
         )
-
-    async def _overlooked(self, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-        """The current attempt's Job, where the watch does not show it: is it really missing?"""
-        attempt = attempts.current(job.status)
-        if attempt is None:
-            return ()
-        name = names.job_name(job.metadata.name, attempt=attempt.number)
-        if any(found.metadata.name == name for found in jobs):
-            return ()
-        try:
-            found = await self._api.get(JOBS, name, namespace=job.metadata.namespace)
-        except errors.NotFound:
-            return ()
-        return (found,) if is_ours(found, job) else ()
 
     async def _write(
         self, observation: Observation, status: GpuJobStatus, template: Json

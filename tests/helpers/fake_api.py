@@ -61,6 +61,18 @@ class ApiServer:
         for events in self._watchers:
             events.put_nowait({"type": "ADDED", "object": body})
 
+    @property
+    def watches(self):
+        """How many watches have begun."""
+        return len(self._watchers)
+
+    def remove_pod(self, body):
+        """Forget a pod and tell those who watch its last state."""
+        meta = body["metadata"]
+        del self.objects[f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"]
+        for events in self._watchers:
+            events.put_nowait({"type": "DELETED", "object": body})
+
     def names(self, method):
         """The paths of all writes by a method, but for events."""
         return [path for verb, path in self.writes if verb == method and "/events" not in path]

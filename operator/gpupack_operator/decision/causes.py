@@ -4,7 +4,8 @@
 One broken worker breaks the others: peers lose their connection and exit, and the Job controller
 deletes those that are left. So every pod is asked what happened to it and when, and the earliest
 answer is the cause. It is the application's failure only if a container ended with an error by
-itself: not deleted before, not disrupted by Kubernetes, not rejected or lost by its kubelet.
+itself (`ends`): not deleted or disrupted before, not rejected or lost by its kubelet. A worker that
+ended with exit code 0 because its pod was asked to end has not completed; it, too, is a cause.
 Moments have whole seconds; of two in the same second the application's failure comes first,
 because the Job controller's deletions follow it at once.
 """
@@ -15,7 +16,7 @@ import re
 
 from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.results import looks_like_result, read_result
-from gpupack_kube.objects import ContainerTerminated
+from gpupack_operator.decision import ends
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.times import after
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
@@ -24,14 +25,6 @@ from gpupack_operator.decision.workers import Exit, Worker
 SETTLE_SECONDS = 2.0
 """How long the news about other pods may take: a deletion is often the echo of a failure."""
 
-LOST_CONTAINER = {"ContainerStatusUnknown", "Unknown"}
-"""The kubelet's words, and the container runtime's, where nobody knows how a container ended. The
-exit code beside them (137, 255) is made up."""
-NEVER_STARTED = "StartError"
-"""containerd's word for a container whose process it could not start, and its exit code 128."""
-CUT_SHORT = ("context canceled", "context deadline exceeded", "ttrpc: closed")
-"""What containerd says of a start whose caller or shim went away in the middle of it, as a kubelet
-does that is restarted. All other starts fail for what the template names."""
 SHOWN_CHARACTERS = 600
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
@@ -64,7 +57,7 @@ def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
     """What happened to a worker; None where nothing went wrong."""
     if worker.succeeded:
         return None
-    if worker.exit and _by_itself(worker, worker.exit):
+    if worker.exit and isinstance(ends.end(worker.pod, worker.exit.state), ends.ByItself):
         return _own_failure(worker, worker.exit, view.started_at)
     return _infrastructure(worker, view.started_at)
 
@@ -72,19 +65,6 @@ def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
 def is_ignored(cause: Cause, view: AttemptView) -> bool:
     """Whether the failure policy lets a worker that failed by itself count as succeeded."""
     return cause.own_failure and view.action_for(cause.verdict.exit_code) == "Ignore"
-
-
-def _by_itself(worker: Worker, exit_: Exit) -> bool:
-    if worker.disruption or worker.pod.status.reason or _lost(exit_.state):
-        return False
-    deleted_at, finished_at = worker.deleted_at, exit_.state.finished_at
-    return deleted_at is None or (finished_at is not None and finished_at < deleted_at)
-
-
-def _lost(state: ContainerTerminated) -> bool:
-    if state.reason == NEVER_STARTED:
-        return any(mark in state.message for mark in CUT_SHORT)
-    return state.reason in LOST_CONTAINER
 
 
 def _own_failure(worker: Worker, exit_: Exit, otherwise: dt.datetime) -> Cause:
@@ -101,23 +81,24 @@ def _own_failure(worker: Worker, exit_: Exit, otherwise: dt.datetime) -> Cause:
 
 
 def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
-    """A moment that nobody wrote down must not be `now`: it would never settle."""
-    if target := worker.disruption:
-        at, reason, message = target.last_transition_time, target.reason, target.message
-    elif worker.deleted_at:
-        at, reason, message = worker.deleted_at, str(JobReason.POD_DELETED), "the pod was deleted"
-    elif worker.exit:
-        state = worker.exit.state
-        at, reason, message = state.finished_at, state.reason, _said(state.message) or "it was lost"
+    """A moment that is not known must not be `now`: it would never settle."""
+    state = worker.exit.state if worker.exit else None
+    at = state.finished_at if state else worker.bound_at
+    if by := ends.interruption(worker.pod):
+        at, reason, message = by.at or at, by.reason, by.message or f"its pod ended: {by.reason}"
+    elif state:
+        reason, message = state.reason, _said(state.message) or "it was lost"
     elif worker.pod.status.phase == "Failed":
-        at, reason, message = worker.bound_at, "", "its node rejected it"
+        reason, message = "", "its node rejected it"
     else:
         return None
     status = worker.pod.status
+    said = status.message or message
+    said += "; exit code 0 after that is no success" if worker.exited_zero else ""
     verdict = Verdict(
         outcome="Infrastructure",
         reason=status.reason or reason or JobReason.POD_REJECTED,
-        message=f"{_who(worker)}: {status.message or message}",
+        message=f"{_who(worker)}: {said}",
         worker=worker.index,
     )
     return Cause(at=at or otherwise, own_failure=False, verdict=verdict)

@@ -19,6 +19,9 @@ from gpupack_operator.decision.workers import Worker, by_index
 NEWS_SECONDS = 3.0
 """A Job's end can be known before those of its pods: two watches."""
 
+MISSING_NAMED = 8
+"""Workers that a message names."""
+
 CONTROLLER_SECONDS = 120.0
 """Until the Job controller must have begun with a Job: others could use the GPUs meanwhile."""
 
@@ -54,17 +57,14 @@ def judge(view: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:
 def completed(view: AttemptView) -> Finding | None:
     """All workers have succeeded; their Job says so too, about a second later.
 
-    Where the Job says it first, the news of the pods, and with them the results, are waited for.
+    The Job alone proves nothing: to its controller a worker that was asked to end and exits 0 has
+    completed as well.
     """
-    count, complete = view.count, view.job_condition("Complete")
-    message = "the worker completed" if count == 1 else f"all {count} workers completed"
-    verdict = _verdict("Succeeded", JobReason.COMPLETED, message)
-    if _all_succeeded(view):
-        return Finding(view.now, verdict)
-    if not complete:
+    if not _all_succeeded(view):
         return None
-    known_at = complete.last_transition_time
-    return Finding(times.after(known_at, NEWS_SECONDS) if known_at else view.now, verdict)
+    count = view.count
+    message = "the worker completed" if count == 1 else f"all {count} workers completed"
+    return Finding(view.now, _verdict("Succeeded", JobReason.COMPLETED, message))
 
 
 def out_of_time(view: AttemptView) -> Finding | None:
@@ -110,6 +110,25 @@ def job_failed(view: AttemptView) -> Finding | None:
         return None
     message = f"a pod is gone, and with it the reason why it ended; its Job says: {failed.message}"
     due = times.after(failed.last_transition_time or view.now, NEWS_SECONDS)
+    return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
+
+
+def ended_unseen(view: AttemptView) -> Finding | None:
+    """The Job completed, and the pod of a worker is gone before its end was seen.
+
+    Only a pod whose deletion was requested goes, and whether that was before its end stood in it.
+    """
+    complete = view.job_condition("Complete")
+    missing = sorted(set(view.indices) - by_index(view.workers).keys())
+    if not complete or not missing:
+        return None
+    which = ", ".join(map(str, missing[:MISSING_NAMED]))
+    which += f" and {len(missing) - MISSING_NAMED} more" if len(missing) > MISSING_NAMED else ""
+    message = (
+        f"the Job completed, but the pods of workers {which} were deleted, and with them whether "
+        "the workers had ended by themselves before"
+    )
+    due = times.after(complete.last_transition_time or view.now, NEWS_SECONDS)
     return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
 
 
@@ -202,6 +221,7 @@ RULES: tuple[Rule, ...] = (
     failures_ignored,
     job_gone,
     job_failed,
+    ended_unseen,
     not_created,
     not_bound,
     not_starting,

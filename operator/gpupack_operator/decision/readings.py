@@ -13,6 +13,7 @@ from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.gpujob_status import WorkerResult
 from gpupack_crds.results import Result, looks_like_result, read_result
 from gpupack_crds.wire import stored_bytes
+from gpupack_operator.decision import ends
 from gpupack_operator.decision.workers import Worker, by_index
 
 RESULTS_BYTES = 196_608
@@ -45,12 +46,15 @@ NONE = Readings(results=(), problems=())
 def read(workers: tuple[Worker, ...]) -> Readings:
     """Read the results of all workers, of those that failed too: a sick GPU's is worth most.
 
-    Words that a failed worker wrote are no attempt at a result: they say why it failed.
+    Words that a failed worker wrote are no attempt at a result: they say why it failed. What a
+    worker wrote when it was asked to end is about a part of its work, and is no result of the job.
     """
     results: list[WorkerResult] = []
     problems: list[str] = []
     each = by_index(workers)
     for index, worker in each.items():
+        if not isinstance(worker.end, ends.ByItself):
+            continue
         if not worker.succeeded and not looks_like_result(worker.result):
             continue
         try:

@@ -13,6 +13,7 @@ from gpupack_kube.objects import (
     ContainerWaiting,
     Pod,
 )
+from gpupack_operator.decision import ends
 from gpupack_operator.manifests import owner
 
 GIVEN_UP = "DeletionByTaintManager"
@@ -56,9 +57,19 @@ class Worker:
         return names.WORKER_CONTAINER if named else found[0]
 
     @property
-    def succeeded(self) -> bool:
-        """Whether all its containers ended well."""
+    def exited_zero(self) -> bool:
+        """Whether all its containers ended with exit code 0, for whatever reason."""
         return self.pod.status.phase == "Succeeded"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its container ended by itself, and all ended with exit code 0."""
+        return self.exited_zero and isinstance(self.end, ends.ByItself)
+
+    @property
+    def end(self) -> ends.End:
+        """How the container that is the job ended, if it has."""
+        return ends.end(self.pod, self._terminated)
 
     @property
     def started(self) -> bool:
@@ -96,19 +107,6 @@ class Worker:
         return scheduled.last_transition_time if scheduled and self.bound else None
 
     @property
-    def deleted_at(self) -> dt.datetime | None:
-        """When its deletion was asked for: deletionTimestamp lies a grace period later."""
-        end = self.pod.metadata.deletion_timestamp
-        grace = self.pod.metadata.deletion_grace_period_seconds
-        return end - dt.timedelta(seconds=grace) if end else None
-
-    @property
-    def disruption(self) -> Condition | None:
-        """Why Kubernetes itself ended the pod, if it did."""
-        target = self.condition("DisruptionTarget")
-        return target if target and target.status == "True" else None
-
-    @property
     def exit(self) -> Exit | None:
         """The container that failed: the worker's first, then any other that ends for good.
 
@@ -139,14 +137,18 @@ class Worker:
     @property
     def result(self) -> str:
         """The worker container's termination message."""
-        for status in self.pod.status.container_statuses:
-            if status.name == self.main_container and status.state.terminated:
-                return status.state.terminated.message
-        return ""
+        return self._terminated.message if self._terminated else ""
 
     def condition(self, kind: str) -> Condition | None:
         """A condition of the pod."""
         return next((found for found in self.pod.status.conditions if found.type == kind), None)
+
+    @property
+    def _terminated(self) -> ContainerTerminated | None:
+        named = (
+            each for each in self.pod.status.container_statuses if each.name == self.main_container
+        )
+        return next((each.state.terminated for each in named), None)
 
     def _sidecars(self) -> frozenset[str]:
         init = self.pod.spec.init_containers
@@ -172,9 +174,8 @@ def may_run(pod: Pod, silent: Collection[str]) -> bool:
 
 def is_given_up(pod: Pod) -> bool:
     """Whether Kubernetes deletes the pod because its node does not answer."""
-    is_deleted = pod.metadata.deletion_timestamp is not None
-    disruption = Worker(pod).disruption
-    return is_deleted and disruption is not None and disruption.reason == GIVEN_UP
+    by = None if pod.finished else ends.interruption(pod)
+    return by is not None and by.reason == GIVEN_UP
 
 
 def is_overdue(pod: Pod, now: dt.datetime) -> bool:

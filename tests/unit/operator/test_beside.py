@@ -205,6 +205,13 @@ def test_a_worker_whose_node_died_gives_its_place_back(build, wide):
     assert decision.status.width.reason == "DeletionByTaintManager"
 
 
+def test_a_worker_that_was_drained_and_exits_0_has_not_completed(build, wide):
+    drained = pod_of(build, 3, node="d", phase="Succeeded", exit_code=0, ended=20, deleted=19)
+    decision = wide.look(jobs=wide.jobs, pods=(wide.pods[0], drained), now=30)
+    assert wide.placed == [0, 1, 2]
+    assert decision.status.width.reason == JobReason.POD_DELETED
+
+
 def test_a_worker_that_is_never_bound_gives_its_place_back(build, wide):
     unbound = pod_of(build, 3, node="", phase="Pending")
     look = {"jobs": wide.jobs, "pods": (wide.pods[0], unbound)}

@@ -4,6 +4,7 @@ import pytest
 from gpujobs import read_gpujob
 from msgspec import structs
 
+from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_operator.cache import Cache, CachedGpuJob
 from gpupack_operator.plan_line import Key
@@ -111,6 +112,59 @@ def test_a_pod_that_only_bears_the_labels_is_not_ours(cache, build):
 
 def test_a_pod_that_has_outlived_its_job_is_known_by_its_owner_s_name(cache, build):
     assert cache.pods_of(build.gpujob(), []) == (build.pod(0), build.pod(1))
+
+
+@pytest.fixture
+def ended(build):
+    """A pod that was deleted and exited 0."""
+    return build.pod(0, phase="Succeeded", exit_code=0, ended=9, deleted=8)
+
+
+@pytest.fixture
+def without_pods(cache, build):
+    """Its Job is there, and no pod."""
+    cache.jobs, cache.pods = {build.UID: [build.job()]}, {}
+    return cache
+
+
+def labelled(pod, uid):
+    meta = structs.replace(pod.metadata, labels=pod.metadata.labels | {names.JOB_UID_LABEL: uid})
+    return structs.replace(pod, metadata=meta)
+
+
+def test_how_a_worker_ended_is_known_for_as_long_as_its_job_is_there(without_pods, build, ended):
+    pod = labelled(ended, build.UID)
+    without_pods.pod_gone(pod)
+    assert without_pods.pods_of(build.gpujob(), [build.job()]) == (pod,)
+    assert without_pods.pods_of(build.gpujob(), []) == ()
+    without_pods.job_gone(build.job())
+    assert without_pods.pods_of(build.gpujob(), [build.job()]) == ()
+
+
+def test_of_pods_that_are_gone_only_finished_workers_of_a_job_that_exists_are_kept(
+    without_pods, build, ended
+):
+    mine = labelled(ended, build.UID)
+    for pod in (
+        labelled(build.pod(0, deleted=8), build.UID),
+        altered(mine, namespace="other"),
+        altered(mine, uid="uid-of-another"),
+        altered(mine, owner_references=()),
+        labelled(build.pod(5000, phase="Succeeded"), build.UID),
+        labelled(mine, "uid-of-another"),
+        ended,
+    ):
+        without_pods.pod_gone(pod)
+    assert without_pods.pods_of(build.gpujob(), [build.job()]) == ()
+
+
+def test_of_several_that_say_to_be_one_worker_the_first_that_is_gone_is_kept(
+    without_pods, build, ended
+):
+    pods = [labelled(build.pod(0, phase="Succeeded", said=str(n)), build.UID) for n in range(99)]
+    for pod in (labelled(ended, build.UID), *pods):
+        without_pods.pod_gone(pod)
+    assert len(without_pods.pods_of(build.gpujob(), [build.job()])) == 1
 
 
 def test_the_template_is_kept_as_it_was_written():

@@ -118,12 +118,43 @@ def test_a_succeeded_job_still_says_where_it_ran(build):
     assert not decision.status.holds_placement
 
 
-def test_a_complete_job_waits_a_moment_for_the_news_of_its_pods(build):
+def test_a_complete_job_whose_pods_are_gone_starts_again_after_a_moment_for_their_news(build):
     jobs = [build.job(conditions=[("Complete", 9)])]
     early = decide(build.see(build.admitted(), jobs=jobs, now=10))
     late = decide(build.see(build.admitted(), jobs=jobs, now=12))
     assert (early.status.phase, early.again_at) == ("Admitted", build.at(12))
-    assert late.status.phase == "Succeeded"
+    ended = late.status.attempts[-1]
+    assert (ended.outcome, ended.reason) == ("Infrastructure", "PodLost")
+    assert late.status.phase == "Pending"
+
+
+def test_a_drained_worker_that_exits_0_starts_again_elsewhere_and_leaves_no_result(build):
+    message = '{"schema": "gpupack.dev/result/v1", "headline": "half of it"}'
+    drained = build.pod(
+        phase="Succeeded",
+        exit_code=0,
+        ended=9,
+        message=message,
+        deleted=8,
+        disrupted=(8, "EvictionByEvictionAPI"),
+    )
+    jobs = [build.job(conditions=[("Complete", 9)])]
+    status = decide(build.see(build.admitted(), jobs=jobs, pods=[drained], now=30)).status
+    ended = status.attempts[-1]
+    assert (ended.outcome, ended.reason) == ("Infrastructure", "EvictionByEvictionAPI")
+    assert "exit code 0 after that is no success" in ended.message
+    assert (status.phase, status.results, status.headline) == ("Pending", (), "")
+    assert status.restarts == 0
+
+
+def test_a_job_that_exits_0_at_its_deadline_while_the_operator_is_down_fails(build):
+    message = '{"schema": "gpupack.dev/result/v1", "headline": "half of it"}'
+    ended = build.pod(phase="Succeeded", exit_code=0, ended=21, message=message, deleted=21)
+    jobs = [build.job(conditions=[("Failed", 22)], deadline=21)]
+    job = build.admitted(activeDeadlineSeconds=20)
+    status = decide(build.see(job, jobs=jobs, pods=[ended], now=90)).status
+    assert (status.phase, status.reason) == ("Failed", "DeadlineExceeded")
+    assert status.results == ()
 
 
 def test_a_failed_worker_fails_a_job_without_restarts(build):
@@ -261,5 +292,5 @@ def _restarting(build, **spec):
 def _lost(build):
     """A job whose first attempt was lost with its node at second 10."""
     job = build.admitted()
-    pods = [build.pod(disrupted=(8, "DeletionByTaintManager"))]
+    pods = [build.pod(disrupted=(8, "DeletionByTaintManager"), deleted=8)]
     return build.after(job, decide(build.see(job, jobs=[build.job()], pods=pods)))

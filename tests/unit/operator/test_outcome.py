@@ -73,6 +73,35 @@ FAILURES = [
         "DeletionByTaintManager",
     ),
     (
+        "saves and exits 0 as it is deleted",
+        {"phase": "Succeeded", "exit_code": 0, "ended": 21, "deleted": 20},
+        "Infrastructure",
+        JobReason.POD_DELETED,
+    ),
+    (
+        "saves and exits 0 as its node is drained",
+        {
+            "phase": "Succeeded",
+            "exit_code": 0,
+            "ended": 20,
+            "deleted": 20,
+            "disrupted": (20, "EvictionByEvictionAPI"),
+        },
+        "Infrastructure",
+        "EvictionByEvictionAPI",
+    ),
+    (
+        "fails, then is evicted",
+        {
+            "exit_code": 3,
+            "ended": 20,
+            "deleted": 22,
+            "disrupted": (22, "EvictionByEvictionAPI"),
+        },
+        "Failed",
+        JobReason.WORKER_FAILED,
+    ),
+    (
         "is evicted by its kubelet",
         {"exit_code": 137, "ended": 20, "reason": "Evicted"},
         "Infrastructure",
@@ -336,6 +365,39 @@ def test_every_worker_must_have_succeeded(verdict, build, others):
     assert verdict(*pods, stranger)[0] is None
 
 
+def test_a_gang_of_which_one_worker_was_drained_has_not_completed(verdict, build):
+    drained = build.pod(
+        0,
+        phase="Succeeded",
+        exit_code=0,
+        ended=20,
+        deleted=20,
+        disrupted=(20, "EvictionByEvictionAPI"),
+    )
+    peer = build.pod(1, phase="Succeeded", exit_code=0, ended=22)
+    found, _ = verdict(drained, peer, job=build.job(conditions=[("Complete", 23)]))
+    assert (found.outcome, found.reason) == ("Infrastructure", "EvictionByEvictionAPI")
+
+
+def test_a_worker_that_completed_before_its_node_was_drained_has_completed(verdict, build):
+    drained = {"deleted": 24, "disrupted": (24, "EvictionByEvictionAPI")}
+    first = build.pod(0, phase="Succeeded", exit_code=0, ended=20, **drained)
+    second = build.pod(1, phase="Succeeded", exit_code=0, ended=28)
+    assert verdict(first, second)[0].outcome == "Succeeded"
+
+
+def test_a_complete_job_says_which_workers_are_gone(verdict, build):
+    pod = build.pod(1, phase="Succeeded", exit_code=0, ended=20)
+    found, _ = verdict(pod, job=build.job(conditions=[("Complete", 22)]))
+    assert (found.outcome, found.reason) == ("Infrastructure", JobReason.POD_LOST)
+    assert "the pods of workers 0 were deleted" in found.message
+
+
+def test_a_complete_job_waits_for_what_its_pods_say(verdict, build):
+    pods = [build.pod(0), build.pod(1)]
+    assert verdict(*pods, job=build.job(conditions=[("Complete", 22)]))[0] is None
+
+
 IGNORE_6 = [{"exitCodes": [6], "action": "Ignore"}]
 
 
@@ -352,6 +414,15 @@ def test_a_job_whose_only_failures_are_ignored_has_succeeded(verdict, build):
     failed = build.job(conditions=[("Failed", 26)])
     found, _ = verdict(*pods, job=failed, failurePolicy=IGNORE_6)
     assert (found.outcome, found.reason) == ("Succeeded", JobReason.FAILURES_IGNORED)
+
+
+def test_a_worker_that_was_interrupted_is_no_failure_that_may_be_ignored(verdict, build):
+    pods = [
+        build.pod(0, phase="Failed", exit_code=6, ended=20),
+        build.pod(1, phase="Succeeded", exit_code=0, ended=21, deleted=20),
+    ]
+    failed = build.job(conditions=[("Failed", 22)])
+    assert verdict(*pods, job=failed, failurePolicy=IGNORE_6)[0].outcome == "Infrastructure"
 
 
 def test_a_failure_that_is_not_ignored_still_counts(verdict, build):

@@ -44,6 +44,14 @@ def test_no_message_is_no_problem(read):
     assert read("", "") == readings.Readings(results=(), problems=())
 
 
+def test_what_a_worker_wrote_when_it_was_asked_to_end_is_no_result(build):
+    whole = build.pod(0, phase="Succeeded", exit_code=0, ended=20, message=result("whole"))
+    part = build.pod(1, phase="Succeeded", exit_code=0, ended=21, message=result("a"), deleted=20)
+    found = readings.read((Worker(whole), Worker(part)))
+    assert [each.headline for each in found.results] == ["whole"]
+    assert found.problems == ()
+
+
 @pytest.mark.parametrize("garbage", ["hello", "{}", '{"schema":"x/v9"}', "[1]", '{"schema":'])
 def test_garbage_is_a_problem_that_names_the_worker(read, garbage):
     found = read(result("a"), garbage)

@@ -239,6 +239,23 @@ async def test_results_are_kept_for_the_next_pass_where_the_api_server_fails_oth
     assert scene.status["phase"] != "Succeeded"
 
 
+async def test_pods_of_a_complete_job_that_the_watch_lacks_are_read(scene, build):
+    await scene.reconcile()
+    pod = msgspec.to_builtins(build.pod(phase="Succeeded", exit_code=0, ended=9))
+    scene.server.put("/api/v1/namespaces/team/pods/train-1-0-x", pod)
+    scene.cache.jobs = {build.UID: [build.job(conditions=[("Complete", 9)])]}
+    await scene.reconcile()
+    assert (scene.status["phase"], scene.status["reason"]) == ("Succeeded", "Completed")
+
+
+async def test_a_complete_job_whose_pods_are_gone_starts_again(scene, build):
+    await scene.reconcile()
+    scene.cache.jobs = {build.UID: [build.job(conditions=[("Complete", 9)])]}
+    await scene.reconcile()
+    ended = scene.status["attempts"][0]
+    assert (ended["outcome"], ended["reason"]) == ("Infrastructure", "PodLost")
+
+
 async def test_an_operator_that_died_between_status_and_job_creates_the_job(scene):
     await scene.reconcile()
     del scene.server.objects[f"{JOBS}/train-1"]

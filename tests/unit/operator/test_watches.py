@@ -94,6 +94,27 @@ async def test_children_are_found_by_their_job_s_uid(server, build):
         assert await queue.get() == Key("team", "train")
 
 
+async def test_how_a_worker_ended_is_known_although_its_pod_is_gone(server, build):
+    server.put(f"{GPUJOBS}/train", gpujob("train") | {"metadata": {"uid": build.UID}})
+    labels = {names.JOB_LABEL: "train", names.JOB_UID_LABEL: build.UID}
+    job = msgspec.to_builtins(build.job())
+    server.put(
+        "/apis/batch/v1/jobs/train-1", job | {"metadata": job["metadata"] | {"labels": labels}}
+    )
+    pod = msgspec.to_builtins(build.pod(phase="Succeeded", exit_code=0, ended=9, deleted=8))
+    pod["metadata"]["labels"] |= labels
+    server.add_pod(pod)
+    async with watching(server) as (cache, _):
+        async with asyncio.timeout(20):
+            while server.watches < len(("jobs", "pods")):
+                await asyncio.sleep(0.01)
+            server.remove_pod(pod)
+            while cache.pods.get(build.UID):
+                await asyncio.sleep(0.01)
+        (found,) = cache.pods_of(build.gpujob(), [build.job()])
+        assert found.status.phase == "Succeeded"
+
+
 async def test_the_time_until_all_is_known_grows_with_the_number_of_jobs_and_no_faster(server):
     """A listener that waits for each of n objects by waking n others needs a minute for these."""
     for number in range(OLD_JOBS):

@@ -13,6 +13,7 @@ LOST = (8, "DeletionByTaintManager")
         ({"disrupted": LOST}, False),
         ({"disrupted": (8, "EvictionByEvictionAPI"), "deleted": 9}, False),
         ({"deleted": 9}, False),
+        ({"disrupted": LOST, "deleted": 9, "phase": "Failed"}, False),
     ],
 )
 def test_a_pod_is_given_up_when_kubernetes_deletes_it_for_a_node_that_does_not_answer(
