@@ -17,6 +17,7 @@ from gpupack_simulator.commands import Output, Play, Replay
 from gpupack_simulator.disciplines import DISCIPLINES
 from gpupack_simulator.errors import InvalidParameter, SimulatorError
 from gpupack_simulator.experiments import FIFO, MEASURED, WARM_UP, KnownMix
+from gpupack_simulator.inputs.nodesource import NodeSource
 from gpupack_simulator.inputs.source import TraceSource
 from gpupack_simulator.inputs.swf import TenantColumn
 from gpupack_simulator.what_if import WhatIf, what_if
@@ -140,6 +141,12 @@ def replay(**given: Any) -> None:
 
 def _trace_options(command: F) -> F:
     options = (
+        click.option(
+            "--nodes",
+            type=_FILE,
+            help="Nodes instead of the scenario's: a table, or `kubectl get nodes -o yaml`.",
+        ),
+        click.option("--node-mapping", type=_FILE, help="YAML that names the columns of --nodes."),
         click.option("--trace", type=_FILE, help="Jobs to add: CSV, or SWF (NAME.swf)."),
         click.option("--mapping", type=_FILE, help="YAML that names the columns of a CSV."),
         click.option(
@@ -253,12 +260,17 @@ def quotas_what_if(**given: Any) -> None:
     """Replay jobs as it is, and with other quotas, a node less or GPUs more: what would change?"""
     given["processes"] = 1
     output, source = _output(given), _source(given)
-    what_if(WhatIf(source=source, **given), output)
+    what_if(WhatIf(source=source, nodes=_nodes(given), **given), output)
 
 
 def _play(given: dict[str, Any]) -> Play:
     source = _source(given)
-    return Play(source=source, **given)
+    return Play(source=source, nodes=_nodes(given), **given)
+
+
+def _nodes(given: dict[str, Any]) -> NodeSource:
+    """Take the options out of those given."""
+    return NodeSource(path=given.pop("nodes"), mapping=given.pop("node_mapping"))
 
 
 def _source(given: dict[str, Any]) -> TraceSource:

@@ -22,6 +22,7 @@ from gpupack_simulator.experiments import (
     Scripted,
 )
 from gpupack_simulator.inputs.mixedfile import read_mixed
+from gpupack_simulator.inputs.nodesource import NodeSource, read_node_source
 from gpupack_simulator.inputs.openb import Pod, read_nodes, read_pods
 from gpupack_simulator.inputs.prices import read_prices
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
@@ -80,6 +81,7 @@ class Play:
     scenario: Path
     policies: tuple[str, ...]
     source: TraceSource
+    nodes: NodeSource
     discipline: str | None
 
 
@@ -138,7 +140,8 @@ def _write_text(path: Path, text: str) -> None:
 
 def _scripted(options: Play) -> Scripted:
     traced = options.source.path is not None
-    scenario = read_scenario(options.scenario, jobs_from_elsewhere=traced)
+    nodes = read_node_source(options.nodes)
+    scenario = read_scenario(options.scenario, jobs_from_elsewhere=traced, nodes=nodes)
     if options.discipline is not None:
         scenario = replace(scenario, discipline=options.discipline)
     trace = read_source(options.source)

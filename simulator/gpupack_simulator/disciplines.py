@@ -19,6 +19,9 @@ class Known(StrEnum):
     EXACT = "exact"
     LEARNED = "learned"
     """From those of the same tenant and kind that ended, as in a cluster."""
+    WALLTIME = "walltime"
+    """What users said that jobs take at most; of a job whose user said nothing: nothing. A job
+    that took longer counts with the time that it took, since a cluster would have ended it."""
     NONE = "none"
 
 
@@ -57,6 +60,12 @@ _ALL = (
     # EASY: as fifo-skip, and nobody delays the first in line. Durations are
     # taken as exact where `durations` does not say otherwise.
     Discipline("backfill", _one_line(Fifo.BEST_EFFORT, keep_room_after=0.0)),
+    # The same by what users said, as published results of EASY are.
+    Discipline(
+        "easy",
+        _one_line(Fifo.BEST_EFFORT, keep_room_after=0.0),
+        durations=Known.WALLTIME,
+    ),
     # The largest priority first, otherwise as fifo; a job that runs is never stopped for another.
     Discipline("priority", _one_line(Fifo.STRICT, by_priority=True)),
     # Priority, then the tenant with the smallest share, then age; tenants give back what they

@@ -75,6 +75,8 @@ class Job:
     begins anew."""
     restart: float = 0.0
     """For so long it stands still when it starts again."""
+    walltime: float | None = None
+    """What its user said that it takes at most; None: the user said nothing."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -83,6 +85,8 @@ class Job:
             raise InvalidJob(f"job {self.id}: arrival {self.arrival:g} is not 0 or later")
         if not self.duration > 0:
             raise InvalidJob(f"job {self.id}: duration {self.duration:g} is not positive")
+        if self.walltime is not None and not self.walltime > 0:
+            raise InvalidJob(f"job {self.id}: walltime {self.walltime:g} is not positive")
         if not 1 <= self.least <= self.workers:
             raise InvalidJob(
                 f"job {self.id}: minWorkers {self.min_workers} is not from 1 to {self.workers}"

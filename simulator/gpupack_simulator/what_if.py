@@ -9,6 +9,7 @@ from gpupack_simulator import cluster_trial
 from gpupack_simulator.cluster_trial import ClusterTrial, drained, grown
 from gpupack_simulator.commands import Output, console, prepared, show_tables, written
 from gpupack_simulator.errors import InvalidParameter
+from gpupack_simulator.inputs.nodesource import NodeSource, read_node_source
 from gpupack_simulator.inputs.quotafile import QuotaFile, read_quotas
 from gpupack_simulator.inputs.scenario import Scenario, read_jobs, read_scenario
 from gpupack_simulator.inputs.snapshot import read_snapshot
@@ -31,6 +32,7 @@ class WhatIf:
     adopt: bool
     jobs: Path | None
     source: TraceSource
+    nodes: NodeSource
     quotas: Path | None
     quotas_before: Path | None
     drain: str | None
@@ -154,6 +156,8 @@ def _one_cluster(options: WhatIf) -> None:
     if options.scenario is not None and (options.jobs is not None or options.adopt):
         name = "--adopt" if options.adopt else "--jobs"
         raise InvalidParameter(f"{name} is of a --snapshot; there is a SCENARIO")
+    if options.snapshot is not None and options.nodes != NodeSource():
+        raise InvalidParameter("--nodes is for a SCENARIO; there is a --snapshot")
     if options.snapshot is not None and options.jobs is None and options.source.path is None:
         raise InvalidParameter("a --snapshot needs jobs: --jobs JOBS.yaml or --trace")
 
@@ -162,7 +166,9 @@ def _cluster(options: WhatIf) -> tuple[Scenario, Json | None]:
     """The scenario, and the cluster that stands for its nodes; jobs of a trace come later."""
     if options.scenario is not None:
         elsewhere = options.source.path is not None
-        return read_scenario(options.scenario, jobs_from_elsewhere=elsewhere), None
+        nodes = read_node_source(options.nodes)
+        scenario = read_scenario(options.scenario, jobs_from_elsewhere=elsewhere, nodes=nodes)
+        return scenario, None
     if options.snapshot is None:
         raise InvalidParameter("there is no cluster")
     jobs = () if options.jobs is None else read_jobs(options.jobs)

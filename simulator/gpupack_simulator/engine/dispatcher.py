@@ -336,13 +336,16 @@ class JobDispatcher:
     def _requeue(self, entry: Entry) -> None:
         entry.end, entry.since = End.WAITING, self.now
         lasts = entry.asked.duration
-        if entry.saved or entry.job.restart:
-            lasts = None if lasts is None else entry.left
+        if lasts is not None and (entry.saved or entry.job.restart):
+            beyond = max((entry.job.walltime or 0.0) - entry.job.duration, 0.0)
+            lasts = entry.left + (beyond if self._known is Known.WALLTIME else 0.0)
         entry.asked = replace(entry.asked, estimate=self._estimate(entry.job), duration=lasts)
         self.queue.submit(entry.asked, self.now)
 
     def _duration(self, job: Job) -> float | None:
         """Of an elastic job at the most: as long as it takes with the fewest workers."""
+        if self._known is Known.WALLTIME:
+            return None if job.walltime is None else max(job.walltime, job.duration)
         if self._known is not Known.EXACT:
             return None
         return job.duration * (1 + job.efficiency * (job.workers - job.least) / job.least)

@@ -1,20 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CSV with a header, every cell judged by the type of its column."""
+"""Tables as text, one row a line, every cell checked by the type of its column."""
 
 import csv
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, count
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from gpupack_simulator.inputs.compression import read_text
 from gpupack_simulator.inputs.faults import Faults
 
 _LONGEST = 60
 """Letters of a cell that a message shows."""
 
 RowT = TypeVar("RowT", bound=msgspec.Struct)
+
+BLANK: Final = frozenset({"", "-", "none", "null", "na", "n/a", "nan", "nat", "\\n"})
+"""Cells that mean «no value», without regard to case."""
+
+BLANK_HINT: Final = "; `leaveOut: [blank]` skips such rows"
+
+SEPARATORS: Final = {"tab": "\t", "space": " "}
+"""Names for separators that cannot be seen."""
+_LIKELY: Final = {"\t": "tab", ";": '";"', "|": '"|"', ",": '","'}
+"""Separators that published tables have, as a mapping writes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableForm:
+    """How a table is written.
+
+    Attributes:
+        separator: one character; several spaces in a row separate as one does.
+        header: the first line names the columns; False: they are called 1, 2, 3 and so on.
+        blank: values of fields that may be blank, by the field's name.
+        leave_out_blank: rows in which another cell is blank are counted and not read; False: they
+            are faults.
+        adjustable: messages name the fields of a mapping that would help.
+    """
+
+    separator: str = ","
+    header: bool = True
+    blank: Mapping[str, Any] = field(default_factory=dict)
+    leave_out_blank: bool = False
+    adjustable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,86 +57,172 @@ class Line(Generic[RowT]):
     row: RowT
 
 
+@dataclass(slots=True)
+class Table(Generic[RowT]):
+    """The rows that are right, and how many were left out because a cell is blank."""
+
+    lines: list[Line[RowT]]
+    left_out: int
+
+
+_PLAIN: Final = TableForm()
+
+
 def read_rows(row: type[RowT], faults: Faults) -> list[Line[RowT]]:
-    """The rows that are right; the others stand in `faults`. Other columns are left alone.
+    """Read a CSV with a header.
+
+    Rows with faults stand in `faults`; columns that `row` has no field for are ignored.
 
     Raises:
         InvalidInput: no text, no header, or a column is missing: no row can be read.
     """
-    reader = csv.reader(io.StringIO(faults.text(), newline=""), strict=True)
-    header = _header(reader, faults)
-    columns = _columns(row, header, faults)
-    return list(_rows(reader, row, columns, len(header), faults))
+    return read_table(row, faults, _PLAIN).lines
 
 
-def _header(reader: Iterator[list[str]], faults: Faults) -> list[str]:
-    try:
-        header = [name.strip() for name in next(reader, [])]
-    except csv.Error as error:
-        raise faults.fatal(f"is not CSV: {error}", line=1) from error
-    if not header:
-        raise faults.fatal("is empty; the first line must name the columns")
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise faults.fatal(f"the header has {', '.join(twice)} twice", line=1)
-    return header
+def read_table(row: type[RowT], faults: Faults, form: TableForm) -> Table[RowT]:
+    """Read a table of this form; as `read_rows`."""
+    text = read_text(faults.path, faults)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=form.separator,
+        skipinitialspace=form.separator == " ",
+        strict=True,
+    )
+    return _Reader(row, faults, form, reader).table()
 
 
-def _columns(
-    row: type[msgspec.Struct], header: list[str], faults: Faults
-) -> list[tuple[msgspec.structs.FieldInfo, int]]:
-    fields = msgspec.structs.fields(row)
-    for field in fields:
-        if field.required and field.encode_name not in header:
-            faults.add(1, field.encode_name, f"is missing; there are {', '.join(header)}")
-    faults.check()
-    return [
-        (field, header.index(field.encode_name)) for field in fields if field.encode_name in header
-    ]
+class _Reader(Generic[RowT]):
+    def __init__(self, row: type[RowT], faults: Faults, form: TableForm, reader: Any) -> None:
+        self._row, self._faults, self._form, self._reader = row, faults, form, reader
+        self._fields = msgspec.structs.fields(row)
+        self._left_out = 0
 
-
-def _rows(
-    reader: Any,
-    row: type[RowT],
-    columns: list[tuple[msgspec.structs.FieldInfo, int]],
-    width: int,
-    faults: Faults,
-) -> Iterator[Line[RowT]]:
-    try:
-        for cells in reader:
-            if not cells:
-                continue
-            if len(cells) != width:
-                faults.add(reader.line_num, "", f"has {len(cells)} cells, the header {width}")
-                continue
-            values = _values(cells, columns, reader.line_num, faults)
-            if values is not None:
-                yield Line(reader.line_num, row(**values))
-    except csv.Error as error:
-        faults.add(reader.line_num, "", f"is not CSV: {error}")
-
-
-def _values(
-    cells: list[str],
-    columns: list[tuple[msgspec.structs.FieldInfo, int]],
-    line: int,
-    faults: Faults,
-) -> dict[str, Any] | None:
-    values, before = {}, len(faults)
-    for field, index in columns:
-        cell = cells[index].strip()
+    def table(self) -> Table[RowT]:
         try:
-            values[field.name] = msgspec.convert(cell, field.type, strict=False)
-        except msgspec.ValidationError as error:
-            faults.add(line, field.encode_name, f"{_shown(cell)}: {_told(error)}")
-    return values if len(faults) == before else None
+            first: list[str] = next((cells for cells in self._reader if cells), [])
+        except csv.Error as error:
+            raise self._faults.fatal(f"is not CSV: {error}", line=1) from error
+        if not first:
+            raise self._faults.fatal("is empty; the first line must name the columns")
+        names = [cell.strip() for cell in first]
+        if not self._form.header:
+            names = [str(number) for number, _ in zip(count(1), first, strict=False)]
+        columns = self._columns(names, [cell.strip() for cell in first])
+        before = [] if self._form.header else [first]
+        lines = list(self._lines(chain(before, self._reader), columns, len(names)))
+        return Table(lines, self._left_out)
+
+    def _columns(
+        self, names: list[str], first: list[str]
+    ) -> list[tuple[msgspec.structs.FieldInfo, int]]:
+        wanted = [each for each in self._fields if each.required or each.encode_name in names]
+        missing = [each for each in wanted if each.encode_name not in names]
+        if missing:
+            self._refuse_other_form(names, first)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise self._faults.fatal(f"the header has {', '.join(twice)} twice", line=1)
+        for each in missing:
+            self._faults.add(1, each.encode_name, f"is missing; there are {', '.join(names)}")
+        self._faults.check()
+        return [(each, names.index(each.encode_name)) for each in wanted]
+
+    def _refuse_other_form(self, names: list[str], first: list[str]) -> None:
+        """Raise if the table is not of the form that was given, where that explains the fault."""
+        if len(first) == 1:
+            for separator, written in _LIKELY.items():
+                if separator in first[0]:
+                    self._say(
+                        f"its columns are separated by {_named(separator)}",
+                        f"separator: {written}",
+                        "write them with commas",
+                    )
+        if self._form.header and any(_is_number(cell) for cell in first):
+            self._say(
+                f"has no header: its first line is {_shown(self._form.separator.join(names))}",
+                "header: false, and the columns by their numbers from 1",
+                "the first line must name the columns",
+            )
+
+    def _say(self, what: str, in_mapping: str, otherwise: str) -> None:
+        fix = f"say `{in_mapping}` in the mapping" if self._form.adjustable else otherwise
+        raise self._faults.fatal(f"{what}; {fix}", line=1)
+
+    def _lines(
+        self,
+        rows: Iterator[list[str]],
+        columns: list[tuple[msgspec.structs.FieldInfo, int]],
+        width: int,
+    ) -> Iterator[Line[RowT]]:
+        try:
+            for cells in rows:
+                if not cells:
+                    continue
+                number = self._reader.line_num
+                if len(cells) != width:
+                    self._faults.add(number, "", f"has {len(cells)} cells, the header {width}")
+                    continue
+                if self._form.leave_out_blank and self._has_blank(cells, columns):
+                    self._left_out += 1
+                    continue
+                values = self._values(cells, columns, number)
+                if values is not None:
+                    yield Line(number, self._row(**values))
+        except csv.Error as error:
+            self._faults.add(self._reader.line_num, "", f"is not CSV: {error}")
+
+    def _has_blank(
+        self, cells: list[str], columns: list[tuple[msgspec.structs.FieldInfo, int]]
+    ) -> bool:
+        return any(
+            is_blank(cells[index]) for each, index in columns if each.name not in self._form.blank
+        )
+
+    def _values(
+        self,
+        cells: list[str],
+        columns: list[tuple[msgspec.structs.FieldInfo, int]],
+        line: int,
+    ) -> dict[str, Any] | None:
+        values, before = {}, len(self._faults)
+        for each, index in columns:
+            cell = cells[index].strip()
+            if each.name in self._form.blank and is_blank(cell):
+                values[each.name] = self._form.blank[each.name]
+                continue
+            try:
+                values[each.name] = msgspec.convert(cell, each.type, strict=False)
+            except msgspec.ValidationError as error:
+                told = f"{_shown(cell)}: {_message(error)}{self._blank_hint(cell)}"
+                self._faults.add(line, each.encode_name, told)
+        return values if len(self._faults) == before else None
+
+    def _blank_hint(self, cell: str) -> str:
+        return BLANK_HINT if self._form.adjustable and is_blank(cell) else ""
+
+
+def is_blank(cell: str) -> bool:
+    """Whether a cell means «no value»."""
+    return cell.strip().casefold() in BLANK
+
+
+def _named(separator: str) -> str:
+    return {"\t": "tabs", ",": "commas"}.get(separator, repr(separator))
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _shown(cell: str) -> str:
     return repr(cell if len(cell) <= _LONGEST else f"{cell[:_LONGEST]}…")
 
 
-def _told(error: msgspec.ValidationError) -> str:
+def _message(error: msgspec.ValidationError) -> str:
     """Msgspec's words, less what is true of every cell: that it is text."""
     message = str(error).removesuffix(", got `str`")
     return message[:1].lower() + message[1:]

@@ -15,7 +15,7 @@ class Faults:
     """Of one file; `check` raises them all at once."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._faults: list[Fault] = []
 
     def __len__(self) -> int:
@@ -28,21 +28,12 @@ class Faults:
     def fatal(self, message: str, *, line: int = 0, column: str = "") -> InvalidInput:
         """To raise at once: nothing after this can be read."""
         self.add(line, column, message)
-        return InvalidInput(self._path.name, self._faults)
+        return InvalidInput(self.path.name, self._faults)
 
     def check(self) -> None:
         """Raises InvalidInput if anything was wrong."""
         if self._faults:
-            raise InvalidInput(self._path.name, self._faults)
-
-    def text(self) -> str:
-        """The content of the file."""
-        try:
-            return self._path.read_text(encoding="utf-8-sig")
-        except OSError as error:
-            raise self.fatal(f"cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise self.fatal(f"is not UTF-8 text: byte {error.start} is {error.reason}") from error
+            raise InvalidInput(self.path.name, self._faults)
 
 
 def converted(value: Any, into: type[T], *, strict: bool = True) -> T | str:

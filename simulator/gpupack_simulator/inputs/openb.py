@@ -147,7 +147,8 @@ def read_timed_jobs(path: Path) -> Trace:
         faults.add(0, "", "has no pods that ran")
     faults.check()
     first = min(job.arrival for job in jobs)
-    return Trace(tuple(from_zero(jobs, first)), len(lines) - len(jobs))
+    never = len(lines) - len(jobs)
+    return Trace(tuple(from_zero(jobs, first)), {"never ran": never} if never else {})
 
 
 def _scheduled(line: Line[TimedPodRow], faults: Faults) -> float | None:

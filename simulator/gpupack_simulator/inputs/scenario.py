@@ -18,7 +18,7 @@
     failureRates: {gpuBetween: 5000, gpuRepair: 24}
     queue:                    # what differs from the discipline
       {halfLife: 3600, fifo: strict, keepRoomAfter: 300, preemption: {minRuntime: 60, grace: 30},
-       durations: learned, guessDelay: 300,     # exact, learned from those that ended, or none
+       durations: learned, guessDelay: 300,     # exact, learned, walltime, or none
        consolidation: {ratio: 0.25, minWait: 300, most: 8, calm: 3600}}
     cohorts:
       - {name: research, gpus: {H100: 8}}
@@ -131,15 +131,17 @@ MOST_GPUS: Final = 1_000_000
 _LISTS = ("nodes", "jobs", "failures", "maintenance", "quotas", "cohorts")
 
 
-def read_scenario(path: Path, *, jobs_from_elsewhere: bool = False) -> Scenario:
-    """The scenario; `jobs_from_elsewhere`: it need not name jobs.
+def read_scenario(
+    path: Path, *, jobs_from_elsewhere: bool = False, nodes: tuple[Node, ...] | None = None
+) -> Scenario:
+    """Read a scenario; `jobs_from_elsewhere`: it need not name jobs; `nodes`: instead of its own.
 
     Raises:
         InvalidInput: with every fault of the file.
     """
     faults = Faults(path)
     reading = Reading(Document(faults), faults)
-    scenario = reading.scenario(path.stem)
+    scenario = reading.scenario(path.stem, nodes)
     if not scenario.jobs and not jobs_from_elsewhere and not len(faults):
         faults.add(1, "jobs", "a scenario needs at least one job")
     faults.check()
@@ -173,12 +175,14 @@ class Reading:
         self._document, self._faults = document, faults
         self._presence: list[Presence] = []
 
-    def scenario(self, name: str) -> Scenario:
+    def scenario(self, name: str, nodes: tuple[Node, ...] | None = None) -> Scenario:
         """All of it."""
         top = fields_of(self._document.data, "", self._document, self._faults)
         rest = {key: value for key, value in top.items() if key not in _LISTS}
         frame = one(rest, _Frame, "", self._document, self._faults) or _Frame()
-        nodes = self.nodes(top.get("nodes"))
+        if nodes is not None and top.get("nodes"):
+            self._fault("nodes", "are given by --nodes too; take one of them away")
+        nodes = nodes or self.nodes(top.get("nodes"))
         if not nodes and not len(self._faults):
             self._fault("nodes", "a scenario needs at least one node")
         discipline = self._attempt("discipline", lambda: discipline_named(frame.discipline))

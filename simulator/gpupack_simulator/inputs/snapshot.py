@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gpupack_core import Cluster, InvalidSnapshot, snapshot
+from gpupack_simulator.inputs.compression import read_text
 from gpupack_simulator.inputs.faults import Faults
 
 _HINT = "--adopt holds it all the same, as the ledger of a live cluster does"
@@ -21,7 +22,7 @@ def read_snapshot(path: Path, *, adopt: bool = False) -> dict[str, Any]:
     """
     faults = Faults(path)
     try:
-        document = msgspec.json.decode(faults.text(), type=dict[str, Any])
+        document = msgspec.json.decode(read_text(faults.path, faults), type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise faults.fatal(f"is not a JSON object: {error}") from error
     except RecursionError as error:

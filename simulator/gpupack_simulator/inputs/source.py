@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from gpupack_simulator.errors import InvalidParameter
+from gpupack_simulator.inputs.mapping import read_mapping
 from gpupack_simulator.inputs.swf import SUFFIX, SwfRules, SwfTrace, TenantColumn, read_swf
-from gpupack_simulator.inputs.trace import Trace, read_mapping, read_trace
+from gpupack_simulator.inputs.trace import Trace, described_left_out, read_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,9 @@ class TraceSource:
     @property
     def is_swf(self) -> bool:
         """By its name."""
-        return self.path is not None and self.path.suffix.lower() == SUFFIX
+        if self.path is None:
+            return False
+        return self.path.name.lower().removesuffix(".gz").endswith(SUFFIX)
 
     @property
     def swf_options(self) -> dict[str, Any]:
@@ -53,12 +56,10 @@ def read_source(source: TraceSource) -> Trace | None:
             raise InvalidParameter(f"{source.path.name} is SWF, whose columns need no --mapping")
         return read_swf(source.path, _rules(source))
     _refuse(source, f"{source.path.name} is none")
-    if source.mapping is None and source.path.name.lower().endswith(f"{SUFFIX}.gz"):
-        raise InvalidParameter(f"{source.path.name} is compressed; unpack it first (gunzip)")
     if source.mapping is None:
         raise InvalidParameter(
             f"--trace needs --mapping: a YAML that names its columns; or a file in the Standard "
-            f"Workload Format, whose name ends in {SUFFIX}"
+            f"Workload Format, whose name ends in {SUFFIX} or {SUFFIX}.gz"
         )
     return read_trace(source.path, read_mapping(source.mapping))
 
@@ -67,7 +68,7 @@ def described(source: TraceSource, trace: Trace) -> str:
     """What was read of it, for people."""
     parts = [f"{len(trace.jobs)} read"]
     if trace.left_out:
-        parts.insert(0, f"{trace.left_out} jobs left out")
+        parts.insert(0, described_left_out(trace.left_out))
     if isinstance(trace, SwfTrace) and trace.max_procs is not None:
         per_gpu = _rules(source).processors_per_gpu
         gpus = -(-trace.max_procs // per_gpu)
@@ -79,6 +80,8 @@ def described(source: TraceSource, trace: Trace) -> str:
 def parameters(source: TraceSource, trace: Trace) -> dict[str, str | int]:
     """For the record of a run."""
     known: dict[str, str | int] = {"trace": "" if source.path is None else source.path.name}
+    if trace.left_out:
+        known["left_out"] = sum(trace.left_out.values())
     if isinstance(trace, SwfTrace):
         rules = _rules(source)
         known |= {

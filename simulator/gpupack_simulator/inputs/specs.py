@@ -94,6 +94,7 @@ class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
     spread: SpreadSpec = field(default_factory=SpreadSpec)
     arrival: Time = 0.0
     duration: Positive = inf
+    walltime: Positive | None = None
     priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
     tenant: str = ""
     preemptible: bool = True
@@ -173,6 +174,7 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
             movable=spec.movable,
             checkpoint=spec.checkpoint,
             restart=spec.restart,
+            walltime=spec.walltime,
         )
 
 

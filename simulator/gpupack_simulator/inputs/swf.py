@@ -14,19 +14,21 @@ those at the top may be header fields, `; MaxProcs: 128`. What becomes of a line
     left out     what never ran (no run time or no processors, -1), and statuses 2 to 4: parts of a
                  job that has a line of its own
 
-Wait time, the estimate of the run time, memory, and «preceding job» with its think time are not
-used: jobs arrive when they arrived then, and durations are exact. The first one arrives at 0.
+The requested time is the walltime, which backfill can go by. Wait time, memory, and «preceding job»
+with its think time are not used: jobs arrive when they arrived then. The first one arrives at 0.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Final, TextIO
 
 from gpupack_core import Request
 from gpupack_simulator.errors import InvalidParameter
+from gpupack_simulator.inputs.compression import UNREADABLE, open_unpacked, unreadable
 from gpupack_simulator.inputs.faults import Faults
 from gpupack_simulator.inputs.trace import Trace, as_few_workers, from_zero
 from gpupack_simulator.job import Job, JobId
@@ -57,7 +59,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
 _WHOLE: Final = re.compile(r"-?[0-9]{1,12}", re.ASCII)
 _HEADER: Final = re.compile(r";\s*(\w+):\s*(.*?)\s*$", re.ASCII)
 _SHOWN: Final = 40
-_GZIP: Final = b"\x1f\x8b"
+_NEVER_RAN: Final = "never ran, or part of a job"
 
 
 class TenantColumn(StrEnum):
@@ -109,16 +111,16 @@ def read_swf(path: Path, rules: SwfRules) -> SwfTrace:
     faults = Faults(path)
     reading = _Reading(rules, faults)
     try:
-        with path.open("rb") as start:
-            if start.read(len(_GZIP)) == _GZIP:
-                raise faults.fatal("is compressed; unpack it first (gunzip)")
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
+        with (
+            open_unpacked(path, faults) as unpacked,
+            TextIOWrapper(unpacked, encoding="utf-8-sig", errors="replace") as file,
+        ):
             for number, line in enumerate(_lines(file, faults), start=1):
                 reading.line(number, line)
                 if len(faults) >= _MOST_FAULTS:
                     break
-    except OSError as error:
-        raise faults.fatal(f"cannot be read: {error.strerror}") from error
+    except UNREADABLE as error:
+        raise unreadable(error, faults) from error
     if not reading.jobs and not len(faults):
         faults.add(0, "", f"has no jobs that ran; {reading.left_out} lines were left out")
     faults.check()
@@ -127,7 +129,7 @@ def read_swf(path: Path, rules: SwfRules) -> SwfTrace:
     header = reading.header
     return SwfTrace(
         tuple(from_zero(jobs, first)),
-        reading.left_out,
+        {_NEVER_RAN: reading.left_out} if reading.left_out else {},
         header.get("MaxProcs"),
         header.get("UnixStartTime"),
     )
@@ -234,6 +236,7 @@ class _Reading:
                 workers,
                 max(float(values["run time"]), _SHORTEST),
                 tenant=self._tenant(values),
+                walltime=_walltime(values),
             )
         )
 
@@ -253,6 +256,11 @@ class _Reading:
 
     def _fault(self, number: int, name: str, message: str) -> None:
         self.faults.add(number, name, message)
+
+
+def _walltime(values: dict[str, float]) -> float | None:
+    """Of what the user requested; None: not known."""
+    return float(values["requested time"]) if values["requested time"] > 0 else None
 
 
 def _shown(cell: str) -> str:

@@ -1,149 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Job CSVs of other clusters (Philly, Helios …) by a mapping of their columns, given as YAML.
+"""Tables of jobs from other clusters (Philly, Helios …), read by a mapping (mapping.py).
 
-    time: "%Y-%m-%d %H:%M:%S"   # format of the time columns; left out: seconds as numbers
-    columns:                    # ours: theirs
-      id: job_id
-      submitted: submit_time
-      duration: duration        # in seconds; or started and ended, the difference of which it is
-      gpus: gpu_num             # of the whole job
-      workers: node_num         # left out: as few workers as maxGpusPerWorker allows
-      cpus: cpu_num             # cores of the whole job; left out: none asked for
-      priority: priority        # left out: 0
-      tenant: vc                # whose quota it counts against; left out: nobody's
-    maxGpusPerWorker: 8
-    minDuration: 1              # jobs that lasted less count as this long; left out: a fault
-    only:                       # jobs with another value are left out, and counted
-      state: [COMPLETED, FAILED]
-
-The first job arrives at 0. GPUs are divided by the workers and must divide evenly.
+The first job arrives at 0. GPUs are divided by the workers and must divide evenly; a worker's part
+of less than one GPU is a share.
 """
 
-import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct, defstruct, field
-from msgspec.structs import asdict
 
-from gpupack_core import MilliCpu, Request
-from gpupack_simulator.inputs.csvfile import Line, read_rows
+from gpupack_core import WHOLE_GPU, MiB, MilliCpu, MilliGpu, Request, Share
+from gpupack_simulator.inputs.csvfile import BLANK_HINT, Line, is_blank, read_table
 from gpupack_simulator.inputs.faults import Faults
-from gpupack_simulator.inputs.typed import one
-from gpupack_simulator.inputs.yamlfile import Document
+from gpupack_simulator.inputs.mapping import ColumnMapping, LeaveOut, Name, Workers
+from gpupack_simulator.inputs.times import NotATime, duration_seconds, is_number_form, seconds_at
 from gpupack_simulator.job import Job, JobId
 
-Name = Annotated[str, Meta(min_length=1)]
-Count = Annotated[int, Meta(ge=0, le=1 << 20)]
-Workers = Annotated[int, Meta(ge=1, le=1 << 20)]
-Cores = Annotated[float, Meta(ge=0, le=1 << 20)]
+_MIB_PER_GIB: Final = 1024
+Gpus = Annotated[float, Meta(ge=0, le=1 << 20)]
+Amount = Annotated[float, Meta(ge=0, le=1 << 20)]
 
-
-class Columns(Struct, forbid_unknown_fields=True):
-    """The names of their columns."""
-
-    id: Name
-    submitted: Name
-    gpus: Name
-    duration: Name | None = None
-    started: Name | None = None
-    ended: Name | None = None
-    workers: Name | None = None
-    cpus: Name | None = None
-    priority: Name | None = None
-    tenant: Name | None = None
-
-
-class ColumnMapping(Struct, rename="camel", forbid_unknown_fields=True):
-    """How to read a trace."""
-
-    columns: Columns
-    time: Name | None = None
-    max_gpus_per_worker: Workers = 8
-    min_duration: Annotated[float, Meta(gt=0)] | None = None
-    only: dict[Name, list[str]] = {}
+REASONS: Final[dict[str, str]] = {
+    LeaveOut.BLANK: "a value is missing",
+    LeaveOut.UNEVEN: "GPUs cannot be divided by the workers",
+    LeaveOut.INSTANT: "no duration",
+    LeaveOut.NO_GPUS: "no GPUs",
+}
+OTHER_VALUES: Final = "`only` wants other values"
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """`left_out`: jobs of the file that are not wanted, or that never ran."""
+    """Jobs of a file, and how many rows were left out, by the reason."""
 
     jobs: tuple[Job, ...]
-    left_out: int
-
-
-def read_mapping(path: Path) -> ColumnMapping:
-    """Raises InvalidInput with every fault of the file."""
-    faults = Faults(path)
-    document = Document(faults)
-    mapping = one(document.data, ColumnMapping, "", document, faults)
-    if mapping is not None:
-        columns = mapping.columns
-        if columns.duration is None and None in {columns.started, columns.ended}:
-            line = document.line("columns")
-            faults.add(line, "columns", "needs duration, or both started and ended")
-        named = [*filter(None, asdict(columns).values()), *mapping.only]
-        for name in sorted({name for name in named if named.count(name) > 1}):
-            faults.add(document.line("columns"), "columns", f"{name!r} is given two meanings")
-        wrong = None if mapping.time is None else _wrong_format(mapping.time)
-        if wrong is not None:
-            faults.add(document.line("time"), "time", f"{mapping.time!r}: {wrong}")
-    faults.check()
-    if mapping is None:
-        raise faults.fatal("is not a mapping")
-    return mapping
-
-
-def _wrong_format(form: str) -> str | None:
-    """Why nothing is a time in this format; by writing one in it and reading that."""
-    try:
-        datetime.strptime(datetime.now(UTC).strftime(form), form)  # noqa: DTZ007  # as it may be
-    except re.error:
-        return "names a part of the time twice"
-    except ValueError as error:
-        return str(error)
-    return None
+    left_out: Mapping[str, int]
 
 
 def read_trace(path: Path, mapping: ColumnMapping) -> Trace:
-    """The jobs in the order of their arrival.
+    """Read the jobs, in the order of their arrival.
 
     Raises:
         InvalidInput: with every fault of the file.
     """
     faults = Faults(path)
     rows = _Rows(mapping, faults)
-    lines = rows.wanted(read_rows(_row_type(mapping), faults))
-    found = [job for line in lines if (job := rows.job(line)) is not None]
+    table = read_table(_row_type(mapping), faults, mapping.form)
+    rows.left_out[REASONS[LeaveOut.BLANK]] += table.left_out
+    found = [job for line in rows.wanted(table.lines) if (job := rows.job(line)) is not None]
+    left_out = {why: number for why, number in rows.left_out.items() if number}
     if not found and not len(faults):
-        faults.add(0, "", "has no jobs" + (", or `only` wants none" if mapping.only else ""))
+        faults.add(0, "", "has no jobs" + (f"; {described_left_out(left_out)}" if left_out else ""))
     faults.check()
     first = min(submitted for submitted, _ in found)
     jobs = [replace(job, arrival=submitted - first) for submitted, job in found]
-    return Trace(tuple(from_zero(jobs, 0.0)), rows.left_out)
+    return Trace(tuple(from_zero(jobs, 0.0)), left_out)
+
+
+def described_left_out(left_out: Mapping[str, int]) -> str:
+    """Say how many rows were left out, and why."""
+    total = sum(left_out.values())
+    why = ", ".join(f"{number}: {reason}" for reason, number in left_out.items())
+    return f"{total} {'row' if total == 1 else 'rows'} left out ({why})"
 
 
 def _row_type(mapping: ColumnMapping) -> type[Struct]:
-    """A row by our names, read from columns by theirs."""
-    time: Any = float if mapping.time is None else str
+    """Make the type of a row, by our names, read from columns by theirs."""
+    time: Any = float if is_number_form(mapping.time) else str
+    lasts: Any = float if is_number_form(mapping.duration_form) else str
     types: dict[str, Any] = {
         "id": Name,
         "submitted": time,
         "started": time,
         "ended": time,
-        "duration": float,
-        "gpus": Count,
+        "duration": lasts,
+        "walltime": lasts,
+        "gpus": Gpus,
+        "gpu_model": str,
+        "gpu_memory": Amount,
         "workers": Workers,
-        "cpus": Cores,
+        "cpus": Amount,
         "priority": int,
         "tenant": str,
     }
-    columns = asdict(mapping.columns)
-    fields = [(ours, types[ours], field(name=theirs)) for ours, theirs in columns.items() if theirs]
+    fields = [(ours, types[ours], field(name=theirs)) for ours, theirs in mapping.names.items()]
     fields += [
         (_only(number), str, field(name=theirs)) for number, theirs in enumerate(mapping.only)
     ]
@@ -155,95 +100,147 @@ def _only(number: int) -> str:
 
 
 class _Rows:
-    """Turns rows of one trace into jobs."""
+    """The rows of one trace, as they become jobs."""
 
     def __init__(self, mapping: ColumnMapping, faults: Faults) -> None:
-        self._mapping, self._columns, self._faults = mapping, mapping.columns, faults
+        self._mapping, self._names, self._faults = mapping, mapping.names, faults
         self._lines: dict[str, int] = {}
-        self.left_out = 0
+        self.left_out = Counter[str]()
 
     def wanted(self, lines: list[Line[Any]]) -> list[Line[Any]]:
-        """Without those that `only` leaves out."""
+        """Leave out those that `only` does not want."""
         wishes = list(enumerate(self._mapping.only.values()))
         kept = [
             line
             for line in lines
             if all(getattr(line.row, _only(number)) in values for number, values in wishes)
         ]
-        self.left_out = len(lines) - len(kept)
+        self.left_out[OTHER_VALUES] += len(lines) - len(kept)
         return kept
 
     def job(self, line: Line[Any]) -> tuple[float, Job] | None:
-        """When it was submitted, which may be before zero, and a job of time 0. None: a fault."""
+        """Return when it was submitted, and a job that arrives at 0. None: left out, or a fault."""
         row, before = line.row, len(self._faults)
-        if self._lines.setdefault(row.id, line.number) != line.number:
-            self._fault(line, "id", f"{row.id!r} stands on line {self._lines[row.id]} too")
+        name = self._id(line)
         submitted, duration = self._time(line, "submitted"), self._duration(line)
-        workers = self._workers(line)
-        cores = self._cores(line, workers)
+        workers, each = self._workers(line)
+        left_out = self._left_out(row.gpus, duration, each)
+        if left_out is not None:
+            self.left_out[REASONS[left_out]] += 1
+            return None
+        self._judge(line, duration, workers, each)
+        walltime = self._walltime(line)
         if len(self._faults) > before:
             return None
-        return submitted, Job(
-            JobId(row.id),
+        job = Job(
+            JobId(name),
             0.0,
-            Request(gpus=row.gpus // workers, cpu=cores),
+            self._request(row, each, workers),
             workers,
             duration,
             getattr(row, "priority", 0),
             tenant=getattr(row, "tenant", ""),
+            walltime=walltime,
         )
+        return submitted, job
+
+    def _id(self, line: Line[Any]) -> str:
+        if "id" not in self._names:
+            return str(line.number - self._mapping.header)
+        name: str = line.row.id
+        if self._lines.setdefault(name, line.number) != line.number:
+            self._fault(line, "id", f"{name!r} stands on line {self._lines[name]} too")
+        return name
+
+    def _left_out(self, gpus: float, duration: float, each: float) -> LeaveOut | None:
+        reasons = {
+            LeaveOut.NO_GPUS: not gpus,
+            LeaveOut.UNEVEN: not _can_be_had(each),
+            LeaveOut.INSTANT: duration <= 0,
+        }
+        wanted = self._mapping.leave_out
+        return next((why for why, so in reasons.items() if so and why in wanted), None)
+
+    def _judge(self, line: Line[Any], duration: float, workers: int, each: float) -> None:
+        gpus, most = line.row.gpus, self._mapping.max_gpus_per_worker
+        if not _can_be_had(each):
+            told = f"{gpus:g} GPUs are not divisible by {workers} workers"
+            self._fault(line, "gpus", f"{told}; `leaveOut: [{LeaveOut.UNEVEN}]` skips such jobs")
+        elif each > most:
+            self._fault(line, "gpus", f"{each:g} GPUs per worker are more than {most}")
+        if duration <= 0:
+            column = "duration" if "duration" in self._names else "ended"
+            told = f"the job lasts {duration:g} s, which is not positive"
+            help_ = f"give a minDuration, or `leaveOut: [{LeaveOut.INSTANT}]`"
+            self._fault(line, column, f"{told}; {help_}")
 
     def _duration(self, line: Line[Any]) -> float:
-        if self._columns.duration is not None:
-            column, seconds = "duration", line.row.duration
+        if "duration" in self._names:
+            seconds = self._lasts(line, "duration")
         else:
-            column, seconds = "ended", self._time(line, "ended") - self._time(line, "started")
+            seconds = self._time(line, "ended") - self._time(line, "started")
         least = self._mapping.min_duration
-        if least is not None and isfinite(seconds):
-            return float(max(seconds, least))
-        if not (seconds > 0 and isfinite(seconds)):
-            self._fault(line, column, f"the job lasts {seconds:g} s, which is not positive")
-        return float(seconds)
+        return seconds if least is None or not isfinite(seconds) else max(seconds, least)
+
+    def _walltime(self, line: Line[Any]) -> float | None:
+        if getattr(line.row, "walltime", None) is None:
+            return None
+        seconds = self._lasts(line, "walltime")
+        return seconds if seconds > 0 else None
+
+    def _lasts(self, line: Line[Any], ours: str) -> float:
+        try:
+            return duration_seconds(getattr(line.row, ours), self._mapping.duration_form)
+        except NotATime as error:
+            self._fault(line, ours, str(error))
+            return 1.0
 
     def _time(self, line: Line[Any], ours: str) -> float:
-        """Seconds since some beginning."""
-        value, form = getattr(line.row, ours), self._mapping.time
-        if form is None:
-            if not isfinite(value):
-                self._fault(line, ours, f"{value} is no time")
-            return float(value)
+        cell = getattr(line.row, ours)
         try:
-            time = datetime.strptime(value, form)  # noqa: DTZ007  # a format may know the zone
-        except ValueError:
-            self._fault(line, ours, f"{value!r} is not a time as in {form!r}")
-            return 0.0
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+            return seconds_at(cell, self._mapping.time)
+        except NotATime as error:
+            blank = isinstance(cell, str) and is_blank(cell)
+            self._fault(line, ours, f"{error}{BLANK_HINT if blank else ''}")
+            return 0.0 if ours != "ended" else 1.0
 
-    def _workers(self, line: Line[Any]) -> int:
-        gpus, most = line.row.gpus, self._mapping.max_gpus_per_worker
-        workers = getattr(line.row, "workers", None)
+    def _workers(self, line: Line[Any]) -> tuple[int, float]:
+        """Return how many there are, and the GPUs of each."""
+        gpus: float = line.row.gpus
+        workers: int | None = getattr(line.row, "workers", None)
         if workers is None:
-            return as_few_workers(gpus, most)
-        if gpus % workers:
-            self._fault(line, "gpus", f"{gpus} GPUs are not divisible by {workers} workers")
-        elif gpus > workers * most:
-            self._fault(line, "gpus", f"{gpus // workers} GPUs per worker are more than {most}")
-        return int(workers)
+            most = self._mapping.max_gpus_per_worker
+            workers = as_few_workers(int(gpus), most) if gpus.is_integer() else 1
+        return workers, gpus / workers
 
-    def _cores(self, line: Line[Any], workers: int) -> MilliCpu:
-        return MilliCpu(round(getattr(line.row, "cpus", 0.0) * 1000 / workers))
+    def _request(self, row: Any, each: float, workers: int) -> Request:
+        """Make the request of one worker."""
+        models: str = getattr(row, "gpu_model", "") if each else ""
+        milli = MilliGpu(round(each * WHOLE_GPU))
+        share = Share(milli, MiB(0)) if 0 < milli < WHOLE_GPU else None
+        return Request(
+            gpus=None if share else int(each),
+            share=share,
+            models=tuple(name.strip() for name in models.split("|") if name.strip()),
+            min_memory=MiB(round(getattr(row, "gpu_memory", 0.0) * _MIB_PER_GIB) if each else 0),
+            cpu=MilliCpu(round(getattr(row, "cpus", 0.0) * 1000 / workers)),
+        )
 
     def _fault(self, line: Line[Any], ours: str, message: str) -> None:
-        theirs = getattr(self._columns, ours)
-        self._faults.add(line.number, theirs, message)
+        self._faults.add(line.number, self._names[ours], message)
+
+
+def _can_be_had(gpus: float) -> bool:
+    """Whether a worker can have so many: whole GPUs, or a share of one."""
+    return gpus.is_integer() or WHOLE_GPU > round(gpus * WHOLE_GPU) > 0
 
 
 def as_few_workers(gpus: int, most: int) -> int:
-    """Workers of equally many GPUs, at most so many each."""
+    """Return how many workers of equally many GPUs, at most `most` each, have so many."""
     return next(n for n in range(1, gpus + 2) if gpus % n == 0 and gpus <= n * most)
 
 
 def from_zero(jobs: list[Job], first: float) -> Iterator[Job]:
-    """In the order of arrival, on a clock that shows 0 at the time given."""
+    """Yield jobs in the order of arrival, on a clock that shows 0 at the time given."""
     for job in sorted(jobs, key=lambda job: job.arrival):
         yield replace(job, arrival=job.arrival - first)

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from gpupack_simulator.inputs.compression import read_text
 from gpupack_simulator.inputs.faults import Faults
 
 _MOST_WRITTEN_OUT = 1_000_000
@@ -22,7 +23,7 @@ class Document:
         """Raises InvalidInput: the file is not YAML, is empty, or names a field twice."""
         self._faults = faults
         self._walked: set[int] = set()
-        text = faults.text()
+        text = read_text(faults.path, faults)
         try:
             loader = yaml.SafeLoader(text)
             node = loader.get_single_node()

@@ -157,7 +157,11 @@ def test_timed_pods_arrive_when_they_were_created_and_last_from_scheduling_to_de
     first, second = trace.jobs
     assert (first.id, first.arrival, first.duration, first.tenant) == ("a", 0, 1, "LS")
     assert (second.id, second.arrival, second.duration, second.tenant) == ("b", 50, 210, "BE")
-    assert (first.request.gpus, second.request.share.milli, trace.left_out) == (2, 300, 1)
+    assert (first.request.gpus, second.request.share.milli, trace.left_out) == (
+        2,
+        300,
+        {"never ran": 1},
+    )
 
 
 BROKEN_TIMES = {

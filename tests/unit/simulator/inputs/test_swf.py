@@ -87,7 +87,7 @@ def test_what_never_ran_and_parts_of_jobs_are_left_out_and_counted(read):
     parts = [line(f1=1, f11=status) for status in (2, 3, 4)]
     trace = read(FIRST, *never, *parts, line(f1=9, f11=5), line(f1=10, f11=0))
     assert [job.id for job in trace.jobs] == ["1", "9", "10"]
-    assert trace.left_out == 6
+    assert trace.left_out == {"never ran, or part of a job": 6}
 
 
 BROKEN = {
@@ -133,8 +133,20 @@ def test_rules_that_make_no_gpus_are_refused(rule):
         SwfRules(**{rule: 0})
 
 
-def test_a_log_that_is_still_compressed_is_told_of(tmp_path):
-    path = tmp_path / "log.swf"
+def test_a_log_is_read_as_the_archive_publishes_it_compressed_by_gzip(tmp_path):
+    path = tmp_path / "log.swf.gz"
     path.write_bytes(gzip.compress(FIRST.encode()))
-    with pytest.raises(InvalidInput, match=r"log.swf: is compressed; unpack it first \(gunzip\)"):
+    (job,) = read_swf(path, ALL).jobs
+    assert job.id == "1"
+
+
+def test_a_damaged_log_is_reported(tmp_path):
+    path = tmp_path / "log.swf.gz"
+    path.write_bytes(gzip.compress(FIRST.encode())[:-12])
+    with pytest.raises(InvalidInput, match=r"log.swf.gz: cannot be read: Compressed file ended"):
         read_swf(path, ALL)
+
+
+def test_the_requested_time_is_the_walltime(read):
+    known, unknown = read(FIRST, line(f1=2, f9=-1)).jobs
+    assert (known.walltime, unknown.walltime) == (7200, None)
