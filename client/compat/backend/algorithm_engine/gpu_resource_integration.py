@@ -76,6 +76,11 @@ class GPUResourceManager:
             self._held.append(allocation)
         return allocation.node_name
 
+    def held(self, gpu_config: TrainingGPUConfig) -> Allocation | None:
+        """Return the last allocation by an equal configuration that is still held."""
+        with self._changing:
+            return next((each for each in reversed(self._held) if each.config == gpu_config), None)
+
     def cleanup_gpu_resources(self, node_name: str | None, gpu_count: int) -> bool:
         """Give back the last allocation of so many GPUs that began on this node."""
         with self._changing:
