@@ -5,7 +5,7 @@ Every field of a PodSpec is passed on; spelled out here are those that a rule is
 does not see fields that the schema does not know.
 """
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from gpupack_crds.wire import Rule, Wire, described
 
@@ -36,6 +36,40 @@ class ResourceNeeds(Wire, frozen=True):
     requests: Annotated[
         Quantities, described("Requests, such as cpu and memory.", schema={"maxProperties": 16})
     ] = {}
+
+
+GPU_PREFIXES: Final = (
+    "gpupack.dev/",
+    "nvidia.com/gpu",
+    "nvidia.com/mig-",
+    "nvidia.com/pgpu",
+    "nvidia.com/vgpu",
+    "nvidia.com/priority",
+    "amd.com/gpu",
+    "amd.com/spx_",
+    "amd.com/dpx_",
+    "amd.com/qpx_",
+    "amd.com/cpx_",
+    "gpu.intel.com/",
+    "habana.ai/gaudi",
+    "huawei.com/Ascend",
+    "huawei.com/npu",
+    "aliyun.com/gpu",
+    "volcano.sh/gpu",
+    "volcano.sh/vgpu",
+    "koordinator.sh/gpu",
+    "tencent.com/vcuda",
+)
+"""How the names of GPU resources begin, ours and those of other device plugins: whole GPUs, parts,
+partitions, their memory and cores. `nvidia.com/` alone would refuse NICs of NVIDIA's network
+operator. The API server bounds what a rule may cost: `startsWith` costs as much as the prefix is
+long, and `matches` as much as any key could be."""
+
+
+def _names_no_gpus(kind: str) -> str:
+    """In CEL, that no name in a container's limits or requests is one of a GPU resource."""
+    is_gpu = " || ".join(f"k.startsWith('{each}')" for each in GPU_PREFIXES)
+    return f"self.resources.{kind}.all(k, !({is_gpu}))"
 
 
 class TemplateContainer(Wire, frozen=True):
@@ -72,11 +106,11 @@ class TemplateContainer(Wire, frozen=True):
             ".env",
         ),
         Rule(
-            "!has(self.resources) || ((!has(self.resources.limits) || self.resources.limits.all("
-            "k, !k.startsWith('gpupack.dev/') && k != 'nvidia.com/gpu')) && "
-            "(!has(self.resources.requests) || self.resources.requests.all("
-            "k, !k.startsWith('gpupack.dev/') && k != 'nvidia.com/gpu')))",
-            "ask for GPUs by spec.gpus or spec.share, not in the container's resources",
+            f"!has(self.resources) || ((!has(self.resources.limits) || {_names_no_gpus('limits')}) "
+            f"&& (!has(self.resources.requests) || {_names_no_gpus('requests')}))",
+            "ask for GPUs by spec.gpus or spec.share, not in the container's resources; GPUs of "
+            "another device plugin by spec.resourceName and spec.gpus. Remove GPU resources such "
+            "as nvidia.com/gpumem or amd.com/gpu from the container",
             ".resources",
         ),
     )

@@ -314,6 +314,23 @@ BAD = [
         {CONTAINERS: worker(resources={"requests": {"nvidia.com/gpu": "1"}})},
         "ask for GPUs by spec.gpus or spec.share, not in the container's resources",
     ),
+    *(
+        Bad(
+            f"{name} beside the job's own GPU",
+            {CONTAINERS: worker(resources={"limits": {name: 3}})},
+            "Remove GPU resources such as nvidia.com/gpumem or amd.com/gpu from the container",
+        )
+        for name in (
+            "nvidia.com/gpumem",
+            "nvidia.com/gpucores",
+            "nvidia.com/mig-1g.10gb",
+            "nvidia.com/gpu.shared",
+            "amd.com/gpu",
+            "amd.com/cpx_nps4",
+            "gpu.intel.com/i915",
+            "volcano.sh/vgpu-memory",
+        )
+    ),
     Bad(
         "visible devices set by hand",
         {CONTAINERS: worker(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])},
@@ -441,6 +458,15 @@ GOOD_TOO = [
     Bad("the largest share", share(percent=99, memory="0.5Ti"), ""),
     Bad("our own resource by name", {"spec.resourceName": "gpupack.dev/gpu"}, ""),
     Bad("GPUs that another plugin hands out", {"spec.resourceName": "nvidia.com/gpu"}, ""),
+    Bad("GPUs of another vendor", {"spec.resourceName": "amd.com/gpu"}, ""),
+    Bad(
+        "NICs of a vendor that has GPUs, too",
+        {
+            "spec.workload": REMOVE,
+            CONTAINERS: worker(resources={"limits": {"nvidia.com/hostdev": 1, "rdma/hca": 1}}),
+        },
+        "",
+    ),
 ]
 """Changes that leave the manifest a good one."""
 
