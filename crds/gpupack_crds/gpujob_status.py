@@ -215,6 +215,22 @@ class Width(Wire, frozen=True):
     ] = ""
 
 
+class PlannedPod(Wire, frozen=True):
+    """A worker's pod as the API server's admission made it, when a plan was last asked for."""
+
+    spec: Annotated[
+        dict[str, Any],
+        described(
+            "The parts of its PodSpec that decide where it fits: requests, overhead, nodeSelector, "
+            "required node affinity, tolerations.",
+            schema={"x-kubernetes-preserve-unknown-fields": True},
+        ),
+    ] = {}
+    omitted: Annotated[
+        bool, described("These parts are larger than 16 KiB and are not written here.")
+    ] = False
+
+
 class GpuJobStatus(Wire, frozen=True):
     """What became of the job."""
 
@@ -259,6 +275,15 @@ class GpuJobStatus(Wire, frozen=True):
         tuple[NodePlacement, ...],
         described("Where the workers of the current attempt run, by node.", max_length=MAX_WORKERS),
     ] = ()
+    planned_pod: (
+        Annotated[
+            PlannedPod,
+            described(
+                "The pod that a worker is planned as. Absent: not known; the template is planned."
+            ),
+        ]
+        | None
+    ) = None
     attempts: Annotated[
         tuple[Attempt, ...],
         described(

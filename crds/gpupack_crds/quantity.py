@@ -20,7 +20,7 @@ def mebibytes(quantity: str | float) -> MiB:
     Raises:
         QuantityInvalid: the text is no quantity, or negative.
     """
-    return MiB(_ceiling(_parse(quantity) / BYTES_PER_MIB))
+    return MiB(_ceiling(amount(quantity) / BYTES_PER_MIB))
 
 
 def milli_cpu(quantity: str | float) -> MilliCpu:
@@ -29,7 +29,7 @@ def milli_cpu(quantity: str | float) -> MilliCpu:
     Raises:
         QuantityInvalid: the text is no quantity, or negative.
     """
-    return MilliCpu(_ceiling(_parse(quantity) * _MILLI))
+    return MilliCpu(_ceiling(amount(quantity) * _MILLI))
 
 
 def count(quantity: str | float) -> int:
@@ -38,7 +38,7 @@ def count(quantity: str | float) -> int:
     Raises:
         QuantityInvalid: the text is no quantity, negative, or not a whole number.
     """
-    parsed = _parse(quantity)
+    parsed = amount(quantity)
     if parsed != parsed.to_integral_value():
         raise QuantityInvalid(f"{quantity!r} is not a whole number of devices")
     return int(parsed)
@@ -50,10 +50,15 @@ def whole(quantity: str | float) -> int:
     Raises:
         QuantityInvalid: the text is no quantity, or negative.
     """
-    return _ceiling(_parse(quantity))
+    return _ceiling(amount(quantity))
 
 
-def _parse(quantity: str | float) -> decimal.Decimal:
+def amount(quantity: str | float) -> decimal.Decimal:
+    """A quantity of any resource, for comparing.
+
+    Raises:
+        QuantityInvalid: the text is no quantity, or negative.
+    """
     try:
         parsed = decimal.Decimal(parse_quantity(quantity))
     except (ValueError, ArithmeticError) as error:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries decisions out: the only place that writes."""
 
+import dataclasses
 import logging
 import secrets
 import time
@@ -52,8 +53,9 @@ from gpupack_operator.manifests.job import job_beside
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
 from gpupack_operator.manifests.provisioning import consuming
 from gpupack_operator.manifests.service import service
+from gpupack_operator.planned_spec import planned_pod
 from gpupack_operator.plans import PlanClient
-from gpupack_operator.pod_admission import PodAdmission
+from gpupack_operator.pod_admission import PodAdmission, first_pod
 
 log = logging.getLogger(__name__)
 
@@ -110,26 +112,26 @@ class Actor:
             template = self.template(seen, action.attempt)
         except TemplateInvalid as error:
             return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
-        no = await self._admission.refusal(
+        admitted = await self._admission.review(
             job,
             template,
             kind=pod.kind(job, seen.template, defaults=self._defaults),
             attempt=action.attempt,
             in_doubt=in_doubt,
         )
-        if no:
-            return no
+        if isinstance(admitted, NotPlanned):
+            return admitted
         # The template stands in the PodSpec: twice, a large one would be beyond what is read.
         spec = msgspec.structs.replace(job.spec, template=None)
         meta = job.metadata
-        return await self._ask(
+        answer = await self._ask(
             PlanRequest(
                 namespace=meta.namespace,
                 name=meta.name,
                 uid=meta.uid,
                 attempt=action.attempt,
                 spec=spec,
-                pod_spec=msgspec.Raw(msgspec.json.encode(template["spec"])),
+                pod_spec=msgspec.Raw(admitted.spec or msgspec.json.encode(template["spec"])),
                 avoid=action.avoid,
                 resource_version=meta.resource_version,
                 priority=priority,
@@ -139,6 +141,9 @@ class Actor:
                 held_since=job.status.held_since,
             )
         )
+        if isinstance(answer, Planned | Waits):
+            return dataclasses.replace(answer, planned_pod=planned_pod(admitted.spec))
+        return answer
 
     async def grow(self, seen: CachedGpuJob, action: AskGrowth) -> Answer:
         """Ask for the places of an attempt that runs, with those that are held for it now."""
@@ -327,6 +332,19 @@ class Actor:
             await self._api.delete(GPUJOBS, meta.name, namespace=meta.namespace, uid=meta.uid)
         except (errors.NotFound, errors.Conflict):
             log.debug("GPUJob %s is gone already", meta.name)
+
+    async def admitted_template(self, seen: CachedGpuJob, attempt: int) -> Json:
+        """The same with the PodSpec as admission makes it of the first pod.
+
+        An autoscaler takes a PodTemplate's word for what the pods will ask for.
+
+        Raises:
+            TemplateInvalid: the user's template cannot be merged over ours.
+            Invalid, Forbidden: the API server refuses the pod.
+        """
+        template = self.template(seen, attempt)
+        spec = await self._admission.try_pod(first_pod(seen.job, template, attempt=attempt))
+        return template if spec is None else template | {"spec": msgspec.json.decode(spec)}
 
     def template(self, seen: CachedGpuJob, attempt: int) -> Json:
         """The pod template of an attempt, not pinned to nodes.

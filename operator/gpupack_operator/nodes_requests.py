@@ -6,7 +6,7 @@ an error. The cluster may not have the kind at all: that is an answer, not a fai
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gpupack_crds import names
@@ -46,14 +46,14 @@ class NodesRequests:
     Args:
         api: the API server.
         settings: how nodes are asked for; None: not at all, only given back.
-        template: the pod template of a GPUJob's attempt.
+        template: the pod template of a GPUJob's attempt, as admission makes its pods.
     """
 
     def __init__(
         self,
         api: Api,
         settings: Provisioning | None,
-        template: Callable[[CachedGpuJob, int], Json],
+        template: Callable[[CachedGpuJob, int], Awaitable[Json]],
     ) -> None:
         self._api = api
         self.settings = settings
@@ -89,7 +89,7 @@ class NodesRequests:
         """
         job = seen.job
         try:
-            bodies = self._bodies(seen, action)
+            bodies = await self._bodies(seen, action)
             for resource, body in bodies:
                 if not await self._ensure(resource, body, job):
                     return None
@@ -101,13 +101,13 @@ class NodesRequests:
             return NodesNotAsked(str(error))
         return NodesAsked()
 
-    def _bodies(
+    async def _bodies(
         self, seen: CachedGpuJob, action: AskNodes
     ) -> tuple[tuple[Resource[Any], Json], ...]:
         job, settings = seen.job, self.settings
         if settings is None:
             return ()
-        template = self._template(seen, job.status.attempt + 1)
+        template = await self._template(seen, job.status.attempt + 1)
         of_pods = provisioning.pod_template(job, template, number=action.number)
         request = provisioning.provisioning_request(job, settings, number=action.number)
         return (POD_TEMPLATES, of_pods), (PROVISIONING_REQUESTS, request)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Would the API server take the first pod of a GPUJob? Asked by a dry run, before a plan.
+"""What does the API server make of the first pod of a GPUJob? Asked by a dry run, before a plan.
 
 A plan holds GPUs, and a Job whose pods a quota or an admission policy refuses holds them until
 somebody notices that no pod comes. The dry run goes through the whole of admission, quotas and
-Pod Security among it, and leaves nothing behind.
+Pod Security among it, and leaves nothing behind. Its answer is the pod as admission has changed it,
+which is the one to plan.
 
 Only the first pod is tried: what is left of a quota may not do for the others, or for those of jobs
 that begin at the same time. Such an attempt ends before all its pods exist (outcome.not_created),
@@ -14,8 +15,11 @@ thousand of them cost one dry run, not a thousand. Where admission goes by names
 then, too, the attempt ends and pauses its namespace. Pods that have been made since count against a
 quota, so a yes lasts no longer than until the next attempt of its namespace begins.
 
+What admission makes of a pod may change, so a yes lasts a minute. A waiting job asks at least every
+ten minutes (plan_line.py) and whenever its turn has come.
+
 An admission webhook that cannot do dry runs makes the API server refuse them all; then nothing is
-known, and the plan is asked for.
+known, and the plan is asked for with the template.
 """
 
 import dataclasses
@@ -24,18 +28,24 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube import errors
 from gpupack_kube.client import Api
-from gpupack_kube.objects import Json
-from gpupack_kube.resources import PODS
+from gpupack_kube.objects import Json, Object
+from gpupack_kube.resources import PODS, Resource
+from gpupack_operator import planned_spec
 from gpupack_operator.decision.model import NotPlanned
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.remembered import Remembered
 
-ALLOWED_SECONDS = 300.0
-"""How long a yes is good for: waiting jobs ask for plans far more often than quotas change."""
+ALLOWED_SECONDS = 60.0
+"""How long a yes is good for: a thousand jobs that begin to wait ask more than once in a minute."""
+
+MAX_KEPT_YES: Final = 1024
+"""Each has a pod of at most MAX_STORED_BYTES; the oldest go, which costs their jobs a dry run."""
 
 DOUBTFUL_SECONDS: Final = 1.0
 """The same where pods of other jobs are about to count. The Job controller takes about as long to
@@ -55,12 +65,37 @@ policy's refusal may have the same status code and hold such words, but begins w
 forbidden», a webhook's with «admission webhook»; both may be lifted."""
 
 
+class _TriedPod(Object, frozen=True):
+    """A pod that a dry run answered."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_TRIED_PODS: Final = Resource(PODS.prefix, PODS.plural, _TriedPod)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AdmittedPod:
+    """A pod that the API server takes.
+
+    Attributes:
+        spec: what decides where it fits (planned_spec.py), as JSON; None: it is not known what
+            admission makes of it.
+    """
+
+    spec: bytes | None = None
+
+
+UNKNOWN: Final = AdmittedPod()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Yes:
     """When it was given, by the monotonic clock in seconds, and whether in doubt."""
 
     at: float
     in_doubt: bool
+    pod: AdmittedPod
 
     @property
     def until(self) -> float:
@@ -102,7 +137,9 @@ class PodAdmission:
             clock, linger_seconds=MAX_REFUSED_SECONDS
         )
         """By uid, attempt and revision; those of jobs that are gone go in time."""
-        self._allowed = Remembered[tuple[str, str], _Yes](clock, linger_seconds=0.0)
+        self._allowed = Remembered[tuple[str, str], _Yes](
+            clock, linger_seconds=0.0, most=MAX_KEPT_YES
+        )
         """By namespace and kind."""
         self._began = Remembered[str, _Began](clock, linger_seconds=0.0)
         """By namespace."""
@@ -111,10 +148,10 @@ class PodAdmission:
         """Pods of an attempt are about to be made there."""
         self._began.keep(namespace, _Began(self._clock()))
 
-    async def refusal(
+    async def review(
         self, job: GpuJob, template: Json, *, kind: str, attempt: int, in_doubt: bool = False
-    ) -> NotPlanned | None:
-        """Why no plan is to be asked for; None where the API server takes the first pod.
+    ) -> AdmittedPod | NotPlanned:
+        """The first pod as admission makes it; or why no plan is to be asked for.
 
         Args:
             job: the GPUJob.
@@ -132,17 +169,17 @@ class PodAdmission:
         if no is None or no.until <= now:
             yes = self._allowed.get(pods)
             if yes and now < yes.at + self._good_seconds(yes, pods[0], in_doubt=in_doubt):
-                return None
+                return yes.pod
             try:
-                said = await self._review(first_pod(job, template, attempt=attempt))
+                found = await self._review(first_pod(job, template, attempt=attempt))
             except errors.Invalid as error:
                 return NotPlanned(JobReason.INVALID_TEMPLATE, error.said, for_good=True)
-            if not said:
-                self._allowed.keep(pods, _Yes(now, in_doubt))
+            if isinstance(found, AdmittedPod):
+                self._keep(pods, _Yes(now, in_doubt, found))
                 self._refused.forget(key)
-                return None
+                return found
             seconds = _doubled(no)
-            no = _No(said, self._clock() + seconds, seconds)
+            no = _No(found, self._clock() + seconds, seconds)
             self._refused.keep(key, no)
             self._allowed.forget(pods)
         return NotPlanned(
@@ -151,27 +188,49 @@ class PodAdmission:
             retry_seconds=max(no.until - self._clock(), 0.0),
         )
 
+    async def try_pod(self, pod: Json) -> msgspec.Raw | None:
+        """The PodSpec as admission makes it; None: that is not known.
+
+        Raises:
+            Invalid, Forbidden: the API server refuses the pod.
+            KubeError: it gave no answer.
+        """
+        namespace = pod["metadata"]["namespace"]
+        try:
+            tried = await self._api.create(_TRIED_PODS, pod, namespace=namespace, dry_run=True)
+        except errors.AlreadyExists:
+            return None
+        except (errors.Forbidden, errors.Invalid) as error:
+            if not _is_wrong(error) and NO_DRY_RUNS in error.said:
+                return None
+            raise
+        return tried.spec
+
+    def _keep(self, pods: tuple[str, str], yes: _Yes) -> None:
+        """Any tenant may have pods as large as an object can be: those are tried each time."""
+        if len(yes.pod.spec or b"") <= planned_spec.MAX_STORED_BYTES:
+            self._allowed.keep(pods, yes)
+        else:
+            self._allowed.forget(pods)
+
     def _good_seconds(self, yes: _Yes, namespace: str, *, in_doubt: bool) -> float:
         began = self._began.get(namespace)
         is_outdated = began is not None and began.at >= yes.at
         return DOUBTFUL_SECONDS if in_doubt or yes.in_doubt or is_outdated else ALLOWED_SECONDS
 
-    async def _review(self, pod: Json) -> str:
-        """What forbids the pod; empty: nothing that is known.
+    async def _review(self, pod: Json) -> AdmittedPod | str:
+        """The pod, or what forbids it.
 
         Raises:
             Invalid: the pod is wrong.
         """
-        namespace = pod["metadata"]["namespace"]
         try:
-            await self._api.create(PODS, pod, namespace=namespace, dry_run=True)
-        except errors.AlreadyExists:
-            return ""
+            spec = await self.try_pod(pod)
         except (errors.Forbidden, errors.Invalid) as error:
             if _is_wrong(error):
                 raise
-            return "" if NO_DRY_RUNS in error.said else error.said
-        return ""
+            return error.said
+        return UNKNOWN if spec is None else AdmittedPod(planned_spec.read(spec))
 
 
 def first_pod(job: GpuJob, template: Json, *, attempt: int) -> Json:

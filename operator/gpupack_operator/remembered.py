@@ -25,10 +25,14 @@ class Remembered(Generic[K, V]):
     Args:
         clock: monotonic seconds.
         linger_seconds: how long one stays when it is over: what follows it may build on it.
+        most: how many are kept; the oldest go first.
     """
 
-    def __init__(self, clock: Callable[[], float], *, linger_seconds: float) -> None:
+    def __init__(
+        self, clock: Callable[[], float], *, linger_seconds: float, most: int = 1 << 20
+    ) -> None:
         self._clock = clock
+        self._most = most
         self._linger_seconds = linger_seconds
         self._values: collections.OrderedDict[K, V] = collections.OrderedDict()
         """Those that changed last at the end."""
@@ -45,7 +49,9 @@ class Remembered(Generic[K, V]):
         """It takes the place of the last one."""
         self._values[key] = value
         self._values.move_to_end(key)
-        while self._is_long_over(next(iter(self._values.values()))):
+        while len(self._values) > self._most or self._is_long_over(
+            next(iter(self._values.values()))
+        ):
             self._values.popitem(last=False)
 
     def forget(self, key: K) -> None:

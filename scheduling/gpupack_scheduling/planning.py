@@ -51,7 +51,7 @@ class Plan:
             return self._more(call)
         ask = self._ask(call)
         held = self.ledger.plan_of(ask.attempt)
-        if held and self._stands(held, ask.gang):
+        if held and self._stands(held, ask):
             seconds, version = self.decisions.plan_hold_seconds, call.resource_version
             self.ledger.renew_plan(ask.attempt, seconds=seconds, version=version)
             return self._response(held)
@@ -111,9 +111,13 @@ class Plan:
             held_since=_moment(call.held_since) if call.held_since else None,
         )
 
-    def _stands(self, held: tuple[WorkerClaim, ...], gang: core.Gang) -> bool:
+    def _stands(self, held: tuple[WorkerClaim, ...], ask: GangAsk) -> bool:
+        """Whether these places still are what is asked for: admission may change its mind."""
+        gang = ask.gang
         if any(claim.state is State.WRITTEN for claim in held):
             return True
+        if self.admissions.admitted_gang(ask.attempt) != gang:
+            return False
         obstacles = (
             self.ledger.claims.obstacle(claim.allocation, may_be_left=True) for claim in held
         )

@@ -436,9 +436,11 @@ def job(
     uid=None,
     deleted=False,
     namespace="team",
+    planned=None,
+    kind=PlacedJob,
     **spec,
 ):
-    """A GPUJob; `placed` holds (node, GPU numbers or devices) per worker."""
+    """A GPUJob; `placed` holds (node, GPU numbers or devices) per worker, `planned` its pod."""
     placement = by_node(
         WorkerPlacement(index, where, _devices(where, held))
         for index, (where, held) in enumerate(placed)
@@ -452,9 +454,14 @@ def job(
             **({"deletionTimestamp": "1970-01-01T00:00:00Z"} if deleted else {}),
         },
         "spec": {"gpus": 1, **spec},
-        "status": {"attempt": attempt, "phase": phase, "placement": msgspec.to_builtins(placement)},
+        "status": {
+            "attempt": attempt,
+            "phase": phase,
+            "placement": msgspec.to_builtins(placement),
+            **({} if planned is None else {"plannedPod": planned}),
+        },
     }
-    return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
+    return msgspec.json.decode(msgspec.json.encode(built), type=kind)
 
 
 def moment(seconds):

@@ -28,7 +28,7 @@ class ApiServer:
 
     `down` answers 503; `silent` never answers; `refuse` maps a plural to what creating or patching
     one is answered; `slow` delays writes by their method, seconds; `date` is the header of every
-    answer.
+    answer; `admit` is what admission makes of an object that is tried.
     """
 
     def __init__(self):
@@ -40,6 +40,7 @@ class ApiServer:
         self.refuse = {}
         self.slow = {}
         self.date = None
+        self.admit = lambda tried: tried
         self._watchers = []
 
     def app(self):
@@ -92,7 +93,7 @@ class ApiServer:
         body = await request.json()
         if request.query.get("dryRun"):
             self.dry_runs.append(body)
-            return web.json_response(body)
+            return web.json_response(self.admit(body))
         await asyncio.sleep(self.slow.get(request.method, 0))
         self.writes.append((request.method, request.path))
         return getattr(self, f"_{request.method.lower()}")(request.path, body)

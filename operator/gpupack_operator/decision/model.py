@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Literal
 
-from gpupack_crds.gpujob_status import GpuJobStatus, Ground, Preemption
+from gpupack_crds.gpujob_status import GpuJobStatus, Ground, PlannedPod, Preemption
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.plan import LacksRoom
@@ -63,11 +63,13 @@ class Planned:
         placement: as the status has it.
         seconds: how long the places are still held for certain; by then they must be written.
         priority: by which they were given.
+        planned_pod: what they were asked for with; None: the template.
     """
 
     placement: tuple[NodePlacement, ...]
     seconds: float
     priority: int = 0
+    planned_pod: PlannedPod | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Waits:
         seconds: how long that still stands for certain; by then it must be written.
         lacks_room: where nothing but room is lacking.
         queued: False: the queue has decided nothing about it, and says when to ask again.
+        planned_pod: as which its workers stand in the queue; None: as the template.
     """
 
     reason: str
@@ -92,6 +95,7 @@ class Waits:
     seconds: float | None = None
     lacks_room: LacksRoom | None = None
     queued: bool = True
+    planned_pod: PlannedPod | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ def not_bound(view: AttemptView) -> Finding | None:
     why = _why_unbound(waits, view) if waits else "see the events of the Job"
     within = f"within {seconds:.0f} s"
     message = f"{bound} of {view.count} workers were bound {within}: {why}"
-    message += view.told_of_strangers
+    message += view.told_of_strangers + view.told_of_more
     index = refused.index if refused else None
     return Finding(due, _verdict("Infrastructure", JobReason.BIND_TIMEOUT, message, worker=index))
 

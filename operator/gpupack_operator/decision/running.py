@@ -136,7 +136,7 @@ def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobS
     if started < seen.count:
         trouble = outcome.not_starting(seen)
         if trouble is None:
-            message = STARTING_MESSAGE + seen.told_of_strangers
+            message = STARTING_MESSAGE + seen.told_of_strangers + seen.told_of_more
             return write.set(status, Type.RUNNING, "False", JobReason.STARTING, message)
         verdict = trouble.verdict
         return write.set(status, Type.RUNNING, "False", verdict.reason, verdict.message)

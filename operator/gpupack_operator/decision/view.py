@@ -13,11 +13,12 @@ from collections.abc import Mapping
 
 from gpupack_crds import names
 from gpupack_crds.gpujob import FailureAction, GpuJobSpec
-from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome
+from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome, PlannedPod
 from gpupack_crds.placement import by_worker
 from gpupack_kube.objects import Condition, Job
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Limits, Observation
+from gpupack_operator.decision.unplanned import beyond_plan
 from gpupack_operator.decision.workers import Worker, by_index, may_run
 from gpupack_operator.manifests.limits import asks_for, limits
 from gpupack_operator.manifests.owner import index_of, is_controlled_by
@@ -65,6 +66,7 @@ class AttemptView:
         workers: the pods that count.
         strangers: names of those that say to be the Job's and are no workers of it.
         planned: by worker index, the node of its place.
+        planned_pod: the pod that each worker was planned as; None: that is not known.
     """
 
     number: int
@@ -79,6 +81,7 @@ class AttemptView:
     now: dt.datetime
     limits: Limits
     planned: Mapping[int, str]
+    planned_pod: PlannedPod | None = None
 
     @property
     def all_created(self) -> bool:
@@ -114,6 +117,15 @@ class AttemptView:
             f"worker or have no worker's index: pods {named}; delete them"
         )
 
+    @property
+    def told_of_more(self) -> str:
+        """What to add to a message where workers do not start; empty if all are as planned."""
+        found = (beyond_plan(worker.pod, self.planned_pod) for worker in self.workers)
+        more = next(filter(None, found), "")
+        if not more:
+            return ""
+        return f"; its pods request more than was planned, and count as they are: {more}"
+
     def job_condition(self, kind: str) -> Condition | None:
         """A condition of the Job that is true."""
         conditions = self.job.status.conditions if self.job else ()
@@ -147,6 +159,7 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
         now=observation.now,
         limits=observation.limits,
         planned={place.worker: place.node for place in by_worker(status.placement)},
+        planned_pod=status.planned_pod,
     )
 
 

@@ -130,7 +130,9 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
     if isinstance(answer, NotPlanned) and answer.for_good:
         return _failed(observation, status, write, reason=answer.reason, message=answer.message)
     if isinstance(answer, Waits) and answer.queued:
-        status = structs.replace(status, preemption=answer.preemption)
+        status = structs.replace(
+            status, preemption=answer.preemption, planned_pod=answer.planned_pod
+        )
     if isinstance(answer, NotPlanned | Waits):
         again_at = _ask_again_at(observation, answer)
         reason, message = answer.reason, answer.message
@@ -203,6 +205,7 @@ def _admitted(
         status,
         priority=plan.priority,
         preemption=None,
+        planned_pod=plan.planned_pod,
         revision=observation.job.spec.revision,
     )
     status = beside.widened(observation.job.spec, status)

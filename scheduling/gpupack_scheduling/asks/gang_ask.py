@@ -16,7 +16,7 @@ from gpupack_kube import objects
 from gpupack_scheduling.asks import gpu_ask, pod_ask
 from gpupack_scheduling.asks.node_rules import NodeRules
 from gpupack_scheduling.errors import AskInvalid
-from gpupack_scheduling.ledger.placed_job import PlacedJob, PlacedJobTemplate
+from gpupack_scheduling.ledger.placed_job import PlacedJob
 from gpupack_scheduling.limits import believed
 
 _TOLD: Final = (
@@ -53,11 +53,10 @@ def gang(
 
 
 def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
-    """What the workers of a job that has places ask for; None: it cannot be read.
-
-    But for what the operator adds to a template, which decides about no place.
-    """
-    template = job.spec.template or PlacedJobTemplate()
+    """What the workers of a job ask for, as they were planned; None: that cannot be read."""
+    if job.status.planned_pod is not None and job.status.planned_pod.omitted:
+        return None
+    template = job.planned
     told = {wire_name(name): getattr(job.spec, name) for name in _TOLD}
     try:
         spec = msgspec.convert({k: v for k, v in told.items() if v is not None}, GpuJobSpec)
@@ -103,7 +102,8 @@ def _request(
 def _require_no_others(worker: objects.PodSpec, resource: str, observed: Collection[str]) -> None:
     """No node has GPUs of two names: such a worker would hold its place and never start."""
     for container in (*worker.containers, *worker.init_containers):
-        for name, count in sorted(container.resources.limits.items()):
+        asked = dict(container.resources.limits) | container.resources.requests
+        for name, count in sorted(asked.items()):
             if name in observed and name != resource:
                 raise AskInvalid(
                     f"container {container.name} asks for {name}: {count}, but the job's GPUs are "

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJobs with what tells an onlooker whether they wait in the queue, and for what.
 
-Whoever decides is asked by the operator, with the pod template that it makes of the job's own. What
-it adds decides about no place, so the job itself says as much.
+Whoever decides is asked by the operator, with the pod that admission makes of a worker. The
+operator writes the parts that decide about places into the status (`plannedPod`), so the job itself
+says as much; a job that has not been asked for yet has its template alone.
 """
 
 import datetime as dt
@@ -86,9 +87,9 @@ class AskingJob(PlacedJob, frozen=True):
     def __post_init__(self) -> None:
         """Of one that waits it is kept where it may run, unless it has too much to say of that."""
         super().__post_init__()
-        template = self.spec.template
-        if template is not None and not self.may_move and len(template.rules) > MOST_RULES_BYTES:
-            msgspec.structs.force_setattr(template, "rules", UNREADABLE_RULES)
+        planned = self.planned
+        if not self.may_move and len(planned.rules) > MOST_RULES_BYTES:
+            msgspec.structs.force_setattr(planned, "rules", UNREADABLE_RULES)
 
     @property
     def keeps_rules(self) -> bool:

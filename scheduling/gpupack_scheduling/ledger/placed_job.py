@@ -49,6 +49,16 @@ class PlacedJobTemplate(objects.View, frozen=True):
         msgspec.structs.force_setattr(self, "spec", msgspec.Raw(kept))
 
 
+class PlacedPlannedPod(PlacedJobTemplate, frozen=True):
+    """The pod as the operator planned it: the template, and what admission made of it.
+
+    Attributes:
+        omitted: it is too large to be written.
+    """
+
+    omitted: bool = False
+
+
 def _rules(spec: msgspec.Raw) -> msgspec.Raw:
     """What is too long, or cannot be read, names no nodes: nobody may be moved by it."""
     if len(bytes(spec)) > MOST_BYTES:
@@ -133,6 +143,7 @@ class PlacedJobStatus(objects.View, frozen=True):
     priority: int = 0
     preemption: PlacedPreemption | None = None
     held_since: dt.datetime | None = None
+    planned_pod: PlacedPlannedPod | None = None
 
     @property
     def holds_placement(self) -> bool:
@@ -148,9 +159,17 @@ class PlacedJob(objects.Object, frozen=True):
 
     def __post_init__(self) -> None:
         """Who waits says where he may run when he asks; of the others, who is moved is asked."""
-        template = self.spec.template
-        if template is not None and not self.keeps_rules:
-            msgspec.structs.force_setattr(template, "rules", NO_RULES)
+        for pod in (self.spec.template, self.status.planned_pod):
+            if pod is not None and not (self.keeps_rules and pod is self.planned):
+                msgspec.structs.force_setattr(pod, "rules", NO_RULES)
+
+    @property
+    def planned(self) -> PlacedJobTemplate:
+        """The pod that a worker is planned as, as far as that is written; or else its template."""
+        pod = self.status.planned_pod
+        if pod is not None and not pod.omitted:
+            return pod
+        return self.spec.template or PlacedJobTemplate()
 
     @property
     def keeps_rules(self) -> bool:
@@ -206,9 +225,8 @@ class PlacedJob(objects.Object, frozen=True):
     @property
     def needs(self) -> Needs:
         """What a worker needs as far as the job tells; nothing where it cannot be read."""
-        template = self.spec.template or PlacedJobTemplate()
         try:
-            spec = msgspec.json.decode(template.spec, type=objects.PodSpec)
+            spec = msgspec.json.decode(self.planned.spec, type=objects.PodSpec)
             return pod_resources.needs(spec, (self.spec.resource_name,)).bounded()
         except AskInvalid:
             return NO_NEEDS

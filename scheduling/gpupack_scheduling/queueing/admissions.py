@@ -198,6 +198,12 @@ class Admissions:
         self._preempting.unasked.returns(uid, self._queue)
         self._see_preemption(uid)
 
+    def admitted_gang(self, attempt: AttemptKey) -> core.Gang | None:
+        """What an attempt asked for that holds places; None: it holds none."""
+        self.see()
+        running = self._queue.state.running.get(job_id(attempt))
+        return running.job.gang if running else None
+
     def obstacle(self, ask: GangAsk) -> str:
         """Why it could not come into the queue; empty: it could."""
         return self._waiting.obstacle_to(ask)

@@ -51,7 +51,7 @@ class Cluster:
         cache = Cache(gpujobs={KEY: [read_gpujob(self.server.objects[GPUJOB])]})
         api, defaults = self.server.api, PodDefaults(workload_image="x")
         actor = Actor(api, self, defaults=defaults, reporter="me", provisioning=self.settings)
-        self.nodes = NodesRequests(api, self.settings, actor.template)
+        self.nodes = NodesRequests(api, self.settings, actor.admitted_template)
         sources = Sources(
             fence=Fence(api, namespace="gpupack-system"),
             priorities=Priorities(api, most=1000),
@@ -112,6 +112,16 @@ async def test_the_request_is_for_all_workers_as_they_will_be_and_belongs_to_the
     for item in (request, template):
         (owner,) = item["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["uid"]) == ("GPUJob", cluster.build.UID)
+
+
+async def test_the_autoscaler_is_told_of_the_pods_that_admission_makes(cluster):
+    """It applies no LimitRange and no RuntimeClass itself."""
+    overhead = {"overhead": {"cpu": "250m"}}
+    cluster.server.admit = lambda pod: pod | {"spec": pod["spec"] | overhead}
+    await cluster.reconcile()
+    spec = cluster.server.objects[f"{TEMPLATES}/train-nodes-1"]["template"]["spec"]
+    assert spec["overhead"] == {"cpu": "250m"}
+    assert spec["volumes"]
 
 
 async def test_an_elastic_job_asks_for_those_who_start_together(server, build):

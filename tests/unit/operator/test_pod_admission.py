@@ -2,7 +2,15 @@
 import msgspec
 import pytest
 
-from gpupack_operator.pod_admission import ALLOWED_SECONDS, DOUBTFUL_SECONDS, PodAdmission
+from gpupack_operator.planned_spec import MAX_STORED_BYTES
+from gpupack_operator.pod_admission import (
+    ALLOWED_SECONDS,
+    DOUBTFUL_SECONDS,
+    MAX_KEPT_YES,
+    UNKNOWN,
+    AdmittedPod,
+    PodAdmission,
+)
 
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "worker"}]}}
 QUOTA = (403, "Forbidden", 'pods "train-1-0" is forbidden: exceeded quota: small')
@@ -33,13 +41,22 @@ class Admission:
         self.now = 0.0
         self.admission = PodAdmission(server.api, clock=lambda: self.now)
 
-    async def ask(self, answer=None, *, attempt=1, in_doubt=False, job=None, kind="a"):
+    async def ask(self, answer=None, **asked):
         """The refusal, where the API server would answer so."""
+        found = await self.review(answer, **asked)
+        return None if isinstance(found, AdmittedPod) else found
+
+    async def review(self, answer=None, *, attempt=1, in_doubt=False, job=None, kind="a"):
+        """The pod, or the refusal."""
         self.server.refuse = {"pods": answer} if answer else {}
         self.server.dry_runs.clear()
-        return await self.admission.refusal(
+        return await self.admission.review(
             job or self.job, TEMPLATE, kind=kind, attempt=attempt, in_doubt=in_doubt
         )
+
+    def admit(self, **spec):
+        """Have admission make this of the pod's spec."""
+        self.server.admit = lambda pod: pod | {"spec": pod["spec"] | spec}
 
     def other(self, **changes):
         """Another GPUJob."""
@@ -81,7 +98,46 @@ async def test_a_pod_that_is_wrong_is_refused_for_good(reviews, answer):
 
 @pytest.mark.parametrize("answer", [NO_DRY_RUNS, TAKEN], ids=["no dry runs", "name taken"])
 async def test_an_answer_that_says_nothing_of_the_pods_holds_nobody_up(reviews, answer):
-    assert await reviews.ask(answer) is None
+    assert await reviews.review(answer) == UNKNOWN
+
+
+async def test_the_answer_is_the_pod_as_admission_made_it(reviews):
+    reviews.admit(
+        containers=[{"name": "worker", "image": "x", "resources": {"requests": {"cpu": "1k"}}}],
+        overhead={"cpu": "250m"},
+        nodeSelector={"pool": "gold"},
+        nodeName="",
+    )
+    found = await reviews.review()
+    assert msgspec.json.decode(found.spec) == {
+        "containers": [{"name": "worker", "resources": {"requests": {"cpu": "1k"}}}],
+        "overhead": {"cpu": "250m"},
+        "nodeSelector": {"pool": "gold"},
+    }
+
+
+async def test_another_answer_of_admission_is_known_a_minute_later(reviews):
+    before = await reviews.review()
+    reviews.admit(overhead={"cpu": "1"})
+    reviews.now = ALLOWED_SECONDS - 1
+    assert await reviews.review() == before
+    reviews.now = ALLOWED_SECONDS
+    assert b"overhead" in (await reviews.review()).spec
+    assert ALLOWED_SECONDS <= 60
+
+
+async def test_a_pod_with_much_to_say_is_tried_each_time_and_not_kept(reviews):
+    reviews.admit(nodeSelector={"pool": "x" * MAX_STORED_BYTES})
+    for _ in range(2):
+        assert len((await reviews.review()).spec) > MAX_STORED_BYTES
+        assert len(reviews.server.dry_runs) == 1
+    assert len(reviews.admission._allowed) == 0
+
+
+async def test_no_more_than_so_many_answers_are_kept(reviews):
+    for number in range(MAX_KEPT_YES + 10):
+        await reviews.review(kind=str(number))
+    assert len(reviews.admission._allowed) == MAX_KEPT_YES
 
 
 async def test_a_no_is_asked_about_again_later_each_time_with_the_same_text(reviews):

@@ -80,7 +80,7 @@ class Scene:
             fence=fence,
             priorities=Priorities(server.api, most=max_priority),
             preemptions=Preemptions(),
-            nodes=NodesRequests(server.api, provisioning, actor.template),
+            nodes=NodesRequests(server.api, provisioning, actor.admitted_template),
             bounds=NodesBounds(Bounds(between_seconds=0), self.woken.append),
             metrics=Metrics(),
         )
@@ -178,11 +178,23 @@ async def test_the_whole_template_reaches_the_job(scene):
     assert {"name": "data", "emptyDir": {}} in pod_spec["volumes"]
 
 
-async def test_the_plan_api_is_told_of_the_template_once(scene):
+async def test_the_plan_api_is_asked_with_the_pod_that_admission_makes(scene):
+    selector = {"nodeSelector": {"pool": "gold"}}
+    scene.server.admit = lambda tried: tried | {"spec": tried["spec"] | selector}
     await scene.reconcile()
     assert scene.plans.request.spec.template is None
     pod_spec = msgspec.json.decode(scene.plans.request.pod_spec)
+    assert pod_spec["nodeSelector"] == {"pool": "gold"}
+    assert pod_spec["containers"][0]["resources"] == {"requests": {"gpupack.dev/gpu": "1"}}
+    assert scene.status["plannedPod"] == {"spec": pod_spec}
+
+
+async def test_where_admission_cannot_be_asked_the_template_is_planned(scene):
+    scene.server.refuse = {"pods": (400, "BadRequest", "a webhook does not support dry run")}
+    await scene.reconcile()
+    pod_spec = msgspec.json.decode(scene.plans.request.pod_spec)
     assert {"name": "data", "emptyDir": {}} in pod_spec["volumes"]
+    assert "plannedPod" not in scene.status
 
 
 async def test_a_second_pass_changes_nothing(scene):

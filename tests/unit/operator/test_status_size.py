@@ -14,6 +14,7 @@ from gpupack_operator.decision import attempts, beside, readings
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.view import Verdict
 from gpupack_operator.decision.workers import Worker
+from gpupack_operator.planned_spec import MAX_STORED_BYTES, planned_pod
 
 MIB = 1 << 20
 LONGEST = "<" * 100_000
@@ -62,13 +63,16 @@ def largest(build, *, name_length):
         why=beside.Why("R" * 128, LONGEST),
         at=build.at(0),
     )
-    return structs.replace(status, results=results)
+    pod = {"nodeSelector": {"pool": "<" * ((MAX_STORED_BYTES - 64) // 6)}}
+    planned = planned_pod(json.dumps(pod).encode())
+    return structs.replace(status, results=results, planned_pod=planned)
 
 
 def test_the_largest_status_fits_into_etcd(build):
     status = largest(build, name_length=253)
     assert (len(status.placement), len(status.attempts)) == (MAX_WORKERS, 20)
     assert status.results
+    assert not status.planned_pod.omitted
     assert stored_bytes(status) < MIB
 
 

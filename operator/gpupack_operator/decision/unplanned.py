@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pod requests beyond the pod that it was planned as.
+
+Admission may change between the dry run and the creation of the pods. The ledger counts a pod as it
+is; kube-scheduler may find no room for it on the planned node.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gpupack_crds import quantity
+from gpupack_crds.errors import QuantityInvalid
+from gpupack_crds.gpujob_status import PlannedPod
+from gpupack_kube.objects import Pod, PodSpec
+
+Requests = dict[str, str | int | float]
+
+
+def beyond_plan(pod: Pod, planned: PlannedPod | None) -> str:
+    """What the pod requests beyond its plan, the first difference; empty: nothing that is known."""
+    if planned is None or planned.omitted:
+        return ""
+    try:
+        was = dict(_requests(msgspec.convert(planned.spec, PodSpec)))
+    except msgspec.ValidationError:
+        return ""
+    found = (_more(part, now, was.get(part)) for part, now in _requests(pod.spec))
+    return next(filter(None, found), "")
+
+
+def _requests(spec: PodSpec) -> Iterator[tuple[str, Requests]]:
+    """What each part of a pod requests."""
+    for container in (*spec.containers, *spec.init_containers):
+        asked = container.resources
+        yield f"container {container.name}", dict(asked.limits) | asked.requests
+    yield "the pod as a whole", spec.resources.requests
+    yield "overhead", spec.overhead
+
+
+def _more(part: str, now: Requests, was: Requests | None) -> str:
+    if not now:
+        return ""
+    if was is None:
+        return f"{part} was added"
+    for name, asked in sorted(now.items()):
+        planned = was.get(name, 0)
+        if asked != planned and _exceeds(asked, planned):
+            return f"{part} requests {name}: {asked}, planned was {planned}"
+    return ""
+
+
+def _exceeds(asked: str | float, planned: str | float) -> bool:
+    try:
+        return quantity.amount(asked) > quantity.amount(planned)
+    except QuantityInvalid:
+        return False

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+import pytest
+
+from gpupack_crds.gpujob_status import PlannedPod
+from gpupack_kube.objects import Pod
+from gpupack_operator.decision import running
+from gpupack_operator.decision.conditions import Type, get
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import Planned, Waits
+from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.decision.unplanned import beyond_plan
+
+
+def container(name="worker", **requests):
+    return {"name": name, "resources": {"requests": requests}}
+
+
+PLANNED = {"containers": [container(cpu="2", memory="1Gi")], "overhead": {"cpu": "100m"}}
+
+
+def beyond(**spec):
+    pod = msgspec.convert({"spec": PLANNED | spec}, Pod)
+    return beyond_plan(pod, PlannedPod(spec=PLANNED))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"containers": [container(cpu="2000m", memory="1024Mi")]},
+        {"containers": [container(cpu="1"), container("idle")]},
+        {"nodeSelector": {"pool": "gold"}},
+    ],
+    ids=["the same", "in other words", "less", "no request"],
+)
+def test_a_pod_that_requests_no_more_is_as_planned(spec):
+    assert beyond(**spec) == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            {"containers": [container(cpu="4", memory="1Gi")]},
+            "container worker requests cpu: 4, planned was 2",
+        ),
+        ({"containers": [container(rdma="1")]}, "container worker requests rdma: 1, planned was 0"),
+        ({"initContainers": [container("mesh", cpu="1")]}, "container mesh was added"),
+        ({"overhead": {"cpu": "1"}}, "overhead requests cpu: 1, planned was 100m"),
+    ],
+    ids=["more", "another resource", "another container", "more overhead"],
+)
+def test_what_a_pod_requests_beyond_its_plan_is_named(spec, said):
+    assert beyond(**spec) == said
+
+
+def test_nothing_is_said_where_it_is_not_known_what_was_planned():
+    pod = msgspec.convert({"spec": PLANNED}, Pod)
+    assert [beyond_plan(pod, each) for each in (None, PlannedPod(omitted=True))] == ["", ""]
+
+
+@pytest.fixture
+def admitted(build):
+    """A job that was planned as a pod of one GPU without CPU."""
+    planned = PlannedPod(spec={"containers": [container(**{"gpupack.dev/gpu": "1"})]})
+    fresh = build.gpujob()
+    answer = Planned(build.placement("a"), seconds=9, planned_pod=planned)
+    return build.after(fresh, decide(build.see(fresh, answer=answer, now=0)))
+
+
+def heavy(build):
+    return build.pod(phase="Pending", node="", limits={"gpupack.dev/gpu": "1", "cpu": "8"})
+
+
+def test_an_attempt_whose_pods_request_more_says_so_while_they_do_not_start(admitted, build):
+    seen = build.see(admitted, jobs=[build.job()], pods=[heavy(build)])
+    message = get(decide(seen).status, Type.RUNNING).message
+    assert message.startswith(running.STARTING_MESSAGE)
+    assert "more than was planned" in message
+    assert "container worker requests cpu: 8, planned was 0" in message
+
+
+def test_an_attempt_that_was_not_bound_says_so_too(admitted, build):
+    seen = build.see(admitted, jobs=[build.job()], pods=[heavy(build)], now=120)
+    attempt = decide(seen).status.attempts[-1]
+    assert attempt.reason == JobReason.BIND_TIMEOUT
+    assert "container worker requests cpu: 8, planned was 0" in attempt.message
+
+
+def test_the_status_says_as_which_pod_a_job_waits(build):
+    planned = PlannedPod(spec=PLANNED)
+    answer = Waits("TooFewFreeGpus", "full", planned_pod=planned)
+    job = build.gpujob()
+    job = build.after(job, decide(build.see(job, answer=answer)))
+    assert job.status.planned_pod == planned
+    decision = decide(build.see(job, answer=Waits("TooFewFreeGpus", "full")))
+    assert decision.status.planned_pod is None

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs whose pods are not what their templates say: admission adds to them."""
+
+import pytest
+from extender_builders import job, places, plan_request
+
+from gpupack_crds.plan import PlanRefusal
+from gpupack_scheduling.asks import gang_ask
+from gpupack_scheduling.ledger.asking_job import MOST_RULES_BYTES, AskingJob
+
+TEMPLATE = {"spec": {"containers": [{"name": "worker"}]}}
+
+
+def worker(cpu):
+    return {"name": "worker", "resources": {"requests": {"cpu": cpu}}}
+
+
+def pod_spec(cpu="1", **rules):
+    return {"containers": [worker(cpu)], **rules}
+
+
+def asking(planned):
+    """A GPUJob that waits, planned as this pod."""
+    return job("train", template=TEMPLATE, planned=planned, kind=AskingJob)
+
+
+def test_an_onlooker_plans_the_pod_that_admission_made():
+    planned = {"spec": pod_spec("20", nodeSelector={"pool": "gold"})}
+    request = gang_ask.of_placed(asking(planned), ()).request
+    assert (request.cpu, request.selector.labels) == (20_000, (("pool", "gold"),))
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [{"omitted": True}, {"spec": {"nodeSelector": {"pool": "x" * MOST_RULES_BYTES}}}],
+    ids=["not written", "too many rules"],
+)
+def test_where_the_pod_is_not_known_an_onlooker_does_not_plan_the_template(planned):
+    assert gang_ask.of_placed(asking(planned), ()) is None
+
+
+def test_cpu_of_a_written_place_is_that_of_the_planned_pod(world):
+    planned = {"spec": pod_spec("20", overhead={"cpu": "2"})}
+    held = {"phase": "Admitted", "placed": [("a", [0])]}
+    world.ledger.jobs.upsert(job("train", attempt=1, template=TEMPLATE, planned=planned, **held))
+    (claim,) = world.ledger.claims.workers.values()
+    assert claim.placement.cpu == 22_000
+
+
+def test_a_plan_for_another_pod_than_is_asked_for_now_is_made_again(world):
+    before = places(world.plan(plan_request("train", pod_spec=pod_spec("1"))))
+    again = world.plan(plan_request("train", pod_spec=pod_spec("1")))
+    assert places(again) == before
+    refused = world.plan(plan_request("train", pod_spec=pod_spec("1000")))
+    assert isinstance(refused, PlanRefusal)
+    assert refused.reason == "CpuExhausted"
+    assert world.ledger.claims.workers == {}
+    assert places(world.plan(plan_request("train", pod_spec=pod_spec("1")))) == before
+
+
+def test_a_pod_that_waits_and_changes_waits_as_what_it_is_now(world):
+    world.plan(plan_request("train", pod_spec=pod_spec("1000")))
+    assert places(world.plan(plan_request("train", pod_spec=pod_spec("1"))))
