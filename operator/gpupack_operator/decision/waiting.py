@@ -129,10 +129,9 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
         return Decision(status=observation.job.status, again_at=again_at)
     if isinstance(answer, NotPlanned) and answer.for_good:
         return _failed(observation, status, write, reason=answer.reason, message=answer.message)
-    if isinstance(answer, Waits) and answer.queued:
-        status = structs.replace(
-            status, preemption=answer.preemption, planned_pod=answer.planned_pod
-        )
+    if isinstance(answer, Waits):
+        preemption = answer.preemption if answer.queued else status.preemption
+        status = structs.replace(status, preemption=preemption, planned_pod=answer.planned_pod)
     if isinstance(answer, NotPlanned | Waits):
         again_at = _ask_again_at(observation, answer)
         reason, message = answer.reason, answer.message
