@@ -15,8 +15,8 @@ thousand of them cost one dry run, not a thousand. Where admission goes by names
 then, too, the attempt ends and pauses its namespace. Pods that have been made since count against a
 quota, so a yes lasts no longer than until the next attempt of its namespace begins.
 
-What admission makes of a pod may change, so a yes lasts a minute. A waiting job asks at least every
-ten minutes (plan_line.py) and whenever its turn has come.
+What admission makes of a pod may change, so a yes lasts no longer than until the first look at a
+job that waits. Such a job asks at least every ten minutes (plan_line.py) and when its turn comes.
 
 An admission webhook that cannot do dry runs makes the API server refuse them all; then nothing is
 known, and the plan is asked for with the template.
@@ -39,10 +39,11 @@ from gpupack_kube.resources import PODS, Resource
 from gpupack_operator import planned_spec
 from gpupack_operator.decision.model import NotPlanned
 from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.plan_line import FIRST_LOOK_SECONDS
 from gpupack_operator.remembered import Remembered
 
-ALLOWED_SECONDS = 60.0
-"""How long a yes is good for: a thousand jobs that begin to wait ask more than once in a minute."""
+ALLOWED_SECONDS = FIRST_LOOK_SECONDS
+"""How long a yes is good for. A thousand jobs that are alike and begin to wait cost one dry run."""
 
 MAX_KEPT_YES: Final = 1024
 """Each has a pod of at most MAX_STORED_BYTES; the oldest go, which costs their jobs a dry run."""

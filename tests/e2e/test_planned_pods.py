@@ -31,35 +31,30 @@ def runtime_class(name, **spec):
     return kind | {"metadata": {"name": name}} | spec
 
 
-def policy(name, namespace, change):
-    """A MutatingAdmissionPolicy for the pods of a namespace, and its binding."""
+def policy(name, namespace, *, applied, patched):
+    """A MutatingAdmissionPolicy for the pods of a namespace, and its binding.
+
+    `applied`: fields of the spec; `patched`: JSON patches of what these cannot change.
+    """
     group = "admissionregistration.k8s.io/v1"
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
     here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    expression = f"Object{{spec: Object.spec{{{applied}}}}}"
     spec = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "Never",
         "matchConstraints": {
             "namespaceSelector": here,
-            "resourceRules": [rule | {"resources": ["pods"]}],
+            "resourceRules": [pods | {"resources": ["pods"]}],
         },
         "mutations": [
-            {
-                "patchType": "ApplyConfiguration",
-                "applyConfiguration": {"expression": f"Object{{spec: Object.spec{{{change}}}}}"},
-            }
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}},
+            {"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{patched}]"}},
         ],
     }
-    meta = {"metadata": {"name": name}}
-    return (
-        {"apiVersion": group, "kind": "MutatingAdmissionPolicy", "spec": spec} | meta,
-        {
-            "apiVersion": group,
-            "kind": "MutatingAdmissionPolicyBinding",
-            "spec": {"policyName": name},
-        }
-        | meta,
-    )
+    shared = {"apiVersion": group, "metadata": {"name": name}}
+    binding = {"kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": name}}
+    return {"kind": "MutatingAdmissionPolicy", "spec": spec} | shared, binding | shared
 
 
 @pytest.fixture
@@ -112,7 +107,7 @@ def test_a_job_that_a_limit_range_makes_too_large_holds_nothing_until_that_is_me
     kube.delete("limitrange", "defaults")
     job = kube.wait_phase("greedy", "Succeeded", seconds=180)
     assert job["status"]["attempt"] == 1
-    assert "cpu" not in requests(job)["worker"]
+    assert "plannedPod" not in job["status"]
 
 
 def test_a_gang_is_spread_as_the_requests_that_a_limit_range_adds_want_it(kube, judged):
@@ -157,11 +152,13 @@ def test_what_a_mutating_policy_adds_is_planned(kube, judged, made):
         'restartPolicy: "Always", resources: Object.spec.initContainers.resources{'
         f'requests: {{"cpu": "{HUGE_CPU}"}}}}}}'
     )
-    change = (
-        f'initContainers: [{sidecar}], nodeSelector: {{"kubernetes.io/os": "linux"}}, '
-        'tolerations: [Object.spec.tolerations{key: "gold", operator: "Exists"}]'
+    added = (
+        'JSONPatch{op: "add", path: "/spec/nodeSelector", value: {"kubernetes.io/os": "linux"}}, '
+        'JSONPatch{op: "add", path: "/spec/tolerations/-", '
+        'value: Object.spec.tolerations{key: "gold", operator: "Exists"}}'
     )
-    made(*policy(f"adds-{kube.namespace}"[:63], kube.namespace, change))
+    name, applied = f"adds-{kube.namespace}"[:63], f"initContainers: [{sidecar}]"
+    made(*policy(name, kube.namespace, applied=applied, patched=added))
     wait_for(lambda: tried(kube).get("initContainers"), seconds=60, what="the policy in force")
     kube.submit(judged.job("meshed"))
     job = waits_for_cpu(kube, "meshed")

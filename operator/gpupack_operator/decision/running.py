@@ -254,8 +254,8 @@ def _given_back(status: GpuJobStatus, write: Writer) -> GpuJobStatus:
 
 
 def ended_now(status: GpuJobStatus, now: dt.datetime) -> GpuJobStatus:
-    """The job has ended for good; its time to live begins."""
-    return structs.replace(status, finished_at=times.write(now))
+    """The job has ended for good; its time to live begins. Nothing plans its pods any more."""
+    return structs.replace(status, finished_at=times.write(now), planned_pod=None)
 
 
 def _waiting_again(status: GpuJobStatus, verdict: Verdict, write: Writer) -> GpuJobStatus:

@@ -2,6 +2,7 @@
 import msgspec
 import pytest
 
+from gpupack_operator.plan_line import FIRST_LOOK_SECONDS
 from gpupack_operator.planned_spec import MAX_STORED_BYTES
 from gpupack_operator.pod_admission import (
     ALLOWED_SECONDS,
@@ -116,14 +117,14 @@ async def test_the_answer_is_the_pod_as_admission_made_it(reviews):
     }
 
 
-async def test_another_answer_of_admission_is_known_a_minute_later(reviews):
+async def test_another_answer_of_admission_is_known_when_a_waiting_job_is_next_looked_at(reviews):
     before = await reviews.review()
     reviews.admit(overhead={"cpu": "1"})
     reviews.now = ALLOWED_SECONDS - 1
     assert await reviews.review() == before
     reviews.now = ALLOWED_SECONDS
     assert b"overhead" in (await reviews.review()).spec
-    assert ALLOWED_SECONDS <= 60
+    assert ALLOWED_SECONDS <= FIRST_LOOK_SECONDS
 
 
 async def test_a_pod_with_much_to_say_is_tried_each_time_and_not_kept(reviews):
@@ -170,10 +171,10 @@ async def test_a_yes_from_before_pods_of_its_namespace_were_made_holds_no_more(r
     """They count against a quota, of which nobody is in doubt once all of them exist."""
     await reviews.ask()
     reviews.admission.begins("rivals")
-    reviews.now = 30
+    reviews.now = ALLOWED_SECONDS / 3
     assert await reviews.ask(QUOTA) is None
     reviews.admission.begins(reviews.job.metadata.namespace)
-    reviews.now = 60
+    reviews.now = ALLOWED_SECONDS / 2
     assert await reviews.ask(QUOTA, job=reviews.other()) is not None
 
 

@@ -96,3 +96,9 @@ def test_the_status_says_as_which_pod_a_job_waits(build):
     assert job.status.planned_pod == planned
     decision = decide(build.see(job, answer=Waits("TooFewFreeGpus", "full")))
     assert decision.status.planned_pod is None
+
+
+def test_a_job_that_has_ended_keeps_no_planned_pod(admitted, build):
+    done = build.pod(phase="Succeeded", exit_code=0, ended=20)
+    status = decide(build.see(admitted, jobs=[build.job()], pods=[done], now=30)).status
+    assert (status.phase, status.planned_pod) == ("Succeeded", None)
