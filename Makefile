@@ -47,6 +47,9 @@ export SUDO := $(if $(filter kind,$(CLUSTER))$(filter 0,$(shell id -u)),,sudo -E
 # Builds images with Python's own libraries alone.
 IMAGES := $(SUDO) env PYTHONPATH=images $(PYTHON) -B -m gpupack_images
 
+# Builds binaries with Python's own libraries and Go.
+GO_BUILD := env PYTHONPATH=devcluster $(PYTHON) -B -m gpupack_devcluster.build $(BIN)
+
 # The Python of the host that `make gpu-bundle` packs for.
 GPU_PYTHON ?= 3.12
 
@@ -57,13 +60,18 @@ IMAGES_STAMP = $(STAMPS)/images-$(ENGINE)
 # The dev cluster's nodes hard-link the layers of buildah's store; kind loads from Docker, or where
 # that has no buildx, archives that buildah writes.
 export ENGINE := $(if $(filter kind,$(CLUSTER)),auto,buildah)
-# What the tests and `make lint` need beside what the demo needs.
+# What all tests and `make lint-chart` need beside what the demo needs.
 TEST_IMAGES ?= judge workloads-test notebook tensorflow tensorflow-test
 TEST_BINARIES ?= kwok kubeconform
+# The part of it that `make test` and CI need.
+setup-test test test-cluster: export TEST_IMAGES = judge
+setup-test test test-cluster: export TEST_BINARIES = kubeconform
 POD_IMAGES := operator extender api agent workloads $(TEST_IMAGES)
 HOST_IMAGES := $(if $(filter kind,$(CLUSTER)),,pause kube-scheduler)
+# What fails runs once more, by itself, when its suite has ended.
+PYTEST := .ci/rerun-failed $(PY) -B -m pytest
 # As root, which must leave nothing of its own in the checkout of who called it.
-PYTEST_CLUSTER := $(SUDO) $(PY) -B -m pytest -o cache_dir=$(DEV)/pytest-e2e --durations 25
+PYTEST_CLUSTER := $(SUDO) $(PYTEST) --durations 25
 # How many tests share the cluster at once: they wait more than they compute.
 BESIDE ?= 4
 E2E := --ignore tests/e2e/edges --ignore tests/e2e/workloads tests/e2e
@@ -97,6 +105,9 @@ cluster-up: ## Start the cluster, load the images, install the chart
 .PHONY: setup
 setup: ## What cluster-up needs: libraries, binaries, images; side by side
 	@$(MAKE) -j4 parts
+
+.PHONY: setup-test
+setup-test: setup
 
 .PHONY: cluster-down
 cluster-down: ## Stop the cluster; its data stay for the next start
@@ -137,17 +148,20 @@ bench-workloads: ## Every workload at the sizes of docs/workloads.md; ONLY="gemm
 
 .PHONY: test
 test: ## What every change can break: the unit tests, and on the real cluster those that are not slow
+	@$(MAKE) -j1 --keep-going test-unit test-cluster
+
+.PHONY: test-cluster
+test-cluster: ## Of the tests on the cluster those that are not slow
 	@$(MAKE) cluster-up
-	@$(MAKE) test-unit
 	@$(MAKE) pytest-e2e BUT="and not slow"
 
 .PHONY: test-all
-test-all: ## Those of `make test`, the slow ones, every workload, our wheels; CI leaves the slow ones out
-	@$(MAKE) -j1 --keep-going wheels cluster-up test-unit test-browser test-host pytest-workloads pytest-beside pytest-alone
+test-all: ## Those of `make test`, the slow ones, every workload, browser, host, wheels; CI does not run it
+	@$(MAKE) -j1 --keep-going wheels test-unit test-browser test-host test-workloads test-e2e
 
 .PHONY: test-unit
 test-unit: venv ## The tests that need no cluster
-	@STEP_SHOW=1 $(STEP) test-unit $(PY) -m pytest -n auto -m "not gpu" --timeout 60 tests/unit
+	@STEP_SHOW=1 $(STEP) test-unit $(PYTEST) -n auto -m "not gpu" --timeout 120 --durations 25 tests/unit
 
 .PHONY: test-launcher
 test-launcher: venv ## go vet and the tests of the launcher, where there is Go; make test-unit runs them, too
@@ -194,7 +208,7 @@ test-e2e: ## All of tests/e2e but the workloads and the hard edges
 # First the tests that share the cluster, side by side, then those that need it for themselves.
 .PHONY: pytest-e2e
 pytest-e2e:
-	@$(MAKE) -j1 pytest-beside pytest-alone
+	@$(MAKE) -j1 --keep-going pytest-beside pytest-alone
 
 .PHONY: pytest-alone
 pytest-alone:
@@ -290,9 +304,9 @@ fuzz-api: ## schemathesis on the REST API for API_FUZZ_SECONDS=600; API_FUZZ_SEE
 wheels: venv ## Wheels of all components, those for users tried in an environment of their own
 	@$(STEP) wheels .ci/check-wheels $(COMPONENTS)
 
-LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-chart lint-dashboard
+LINTS := lint-ruff lint-format lint-types lint-layers lint-generated
 .PHONY: lint $(LINTS)
-lint: $(LINTS) ## Style, types, layers, generated files, chart; `make -k lint` shows all that fails
+lint: $(LINTS) ## Style, types, layers, generated files; needs `make venv` alone; `make -k lint` shows all that fails
 $(LINTS): venv
 lint-ruff:
 	@$(STEP) ruff $(VENV)/bin/ruff check
@@ -304,9 +318,14 @@ lint-layers:
 	@$(STEP) layers $(VENV)/bin/lint-imports
 lint-generated:
 	@$(STEP) generated .ci/check-generated $(GENERATED)
-lint-chart:
+
+.PHONY: lint-chart
+lint-chart: venv ## The chart, by helm and kubeconform, which are built if they are not there
+	@[ -n "$(filter kind,$(CLUSTER))" ] || { $(STEP) go .ci/check-go && $(STEP) chart-tools $(GO_BUILD) helm kubeconform; }
 	@$(STEP) chart .ci/check-chart
-lint-dashboard: $(NODE_STAMP)
+
+.PHONY: lint-dashboard
+lint-dashboard: $(NODE_STAMP) ## Style and types of the dashboard, by what npm downloads
 	@$(STEP) lint-dashboard $(NPM) run check
 
 .PHONY: generate
@@ -322,8 +341,7 @@ images: app-images host-images ## Build the container images
 .PHONY: binaries
 binaries: disk ## Build the cluster's binaries
 	@$(STEP) go .ci/check-go
-	@STEP_SECONDS=420 PYTHONPATH=devcluster $(STEP) binaries $(PYTHON) -B -m gpupack_devcluster.build \
-	  $(BIN) kube containerd helm $(TEST_BINARIES)
+	@STEP_SECONDS=420 $(STEP) binaries $(GO_BUILD) kube containerd helm $(TEST_BINARIES)
 
 .PHONY: lock
 lock: venv ## Choose the newest versions that fit and lock them with their hashes
