@@ -89,6 +89,6 @@ class HostServer:
         if self.process is not None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(20)
+                self.process.wait(30)
             self.process.kill()
             self.process.wait()

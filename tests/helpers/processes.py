@@ -35,7 +35,7 @@ def is_alive(pid):
     return state != "Z"
 
 
-def ends(pid, seconds=10.0):
+def ends(pid, seconds=30.0):
     """Whether it runs no longer, or not after so long: a signal takes a moment to be heard."""
     until = time.monotonic() + seconds
     while is_alive(pid):

@@ -118,7 +118,7 @@ async def binary(_request):
 async def test_an_exporter_that_is_broken_or_hostile_changes_nothing(answer):
     async with shown(answer) as url:
         exporter = Exporter(url)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await asked(exporter)
     assert exporter.merged(scan()) == scan()
 
@@ -182,7 +182,7 @@ async def test_it_is_asked_in_its_turn_and_no_scan_waits(monkeypatch):
     async with shown(counted) as url:
         exporter = Exporter(url)
         running = asyncio.create_task(exporter.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while asks.qsize() < 3:
                 await asyncio.sleep(0.01)
         assert exporter.merged(scan()).devices[1].health == "Failed"

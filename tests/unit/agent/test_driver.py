@@ -191,16 +191,16 @@ async def test_an_xid_wakes_the_agent_and_counts_until_the_gpu_was_mended(host):
     inventory = host.inventory(answer_seconds=30)
     host.is_now(gpu(0, events=8), event=79)
     await inventory.scan()
-    await asyncio.wait_for(inventory.changed(), 20)
+    await asyncio.wait_for(inventory.changed(), 30)
     (device,) = (await inventory.scan()).devices
     assert (device.health, device.xids) == ("Failed", (79,))
     inventory.forget()
-    await asyncio.wait_for(inventory.changed(), 20)
+    await asyncio.wait_for(inventory.changed(), 30)
     assert health(await inventory.scan()) == {0: "Healthy"}
 
 
 async def test_without_an_event_a_scan_is_due_after_a_while(host):
-    await asyncio.wait_for(host.inventory(scan_seconds=0.05).changed(), 20)
+    await asyncio.wait_for(host.inventory(scan_seconds=0.05).changed(), 30)
 
 
 async def test_a_container_gets_the_device_nodes_of_its_gpus_alone(host):

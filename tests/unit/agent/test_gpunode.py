@@ -83,7 +83,7 @@ def written(cluster):
 
 
 async def until(condition):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -247,7 +247,7 @@ async def test_a_layout_that_is_wanted_is_announced_before_it_is_brought_about(
         wanted = {"migLayouts": [{"gpu": "GPU-9", "profiles": ["1g.18gb"]}]}
         cluster.server.objects[PATH]["spec"] = wanted
         await until(lambda: written(cluster)["migGpus"][0].get("changing"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not await layouts.round(Cutter()):
                 await asyncio.sleep(0.01)
     ((uuid, places, announced),) = cuts
@@ -298,7 +298,7 @@ async def test_an_outage_of_the_api_server_is_survived(cluster, writer):
     async with running(writer.run()):
         await asyncio.sleep(0.1)
         cluster.server.down = False
-        await asyncio.wait_for(writer.written.wait(), 5)
+        await asyncio.wait_for(writer.written.wait(), 30)
 
 
 async def test_the_heartbeat_is_renewed_and_survives_an_outage(cluster):

@@ -67,7 +67,7 @@ def test_its_sign_of_life_is_what_a_probe_asks_for_until_a_signal_ends_it(agent)
     probe = [sys.executable, "-m", "gpupack_agent.probe"]
     until(lambda: run_process(probe, **made).returncode == 0)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(30) == 0
 
 
 def test_a_port_that_is_taken_is_said(agent, tmp_path):

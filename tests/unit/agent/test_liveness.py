@@ -102,5 +102,5 @@ def test_an_agent_whose_loop_hangs_ends_and_tells_where():
 
 
 def test_an_agent_whose_loop_turns_is_left_alone_and_one_that_stops_is_too():
-    done = run("await asyncio.sleep(0.5)", seconds=1.5)
+    done = run("await asyncio.sleep(0.5)", seconds=3)
     assert (done.returncode, done.stderr) == (0, "")

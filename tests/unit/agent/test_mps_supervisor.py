@@ -51,8 +51,8 @@ async def supervisor(mps, tmp_path, monkeypatch):
     await asyncio.gather(serving, return_exceptions=True)
 
 
-async def until(truth, seconds=5):
-    async with asyncio.timeout(seconds):
+async def until(truth):
+    async with asyncio.timeout(30):
         while not truth():
             await asyncio.sleep(0.02)
 
@@ -96,7 +96,7 @@ async def test_a_daemon_that_ends_by_itself_is_started_again_after_a_while(mps, 
     made = Supervisor(mps, path, None)
     mps.want(UUID)
     await made.round()
-    await asyncio.sleep(0.2)
+    await made._daemons[UUID].process.wait()
     await made.round()
     assert f"GPU {UUID}: its daemon ended with 3" in caplog.text
     assert made._daemons == {}
@@ -194,8 +194,7 @@ async def test_a_host_without_the_program_serves_nobody_until_it_has_it(
 ):
     monkeypatch.setattr(supervisors, "LOOK_SECONDS", 0.05)
     serving = asyncio.create_task(supervisors.serve(mps, tmp_path, tmp_path / "lib"))
-    await asyncio.sleep(0.1)
-    assert "no limited shares here" in caplog.text
+    await until(lambda: "no limited shares here" in caplog.text)
     assert not mps.is_served()
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/nvidia-cuda-mps-control").touch()

@@ -71,7 +71,7 @@ async def test_a_closed_stream_is_noticed(serve):
     stream = (await serve(plugin)).ListAndWatch(api.Empty())
     await stream.read()
     stream.cancel()
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         while plugin.streams:
             await asyncio.sleep(0.01)
 
@@ -122,4 +122,4 @@ async def test_a_call_that_the_kubelet_gave_up_is_not_active_any_more(serve):
     stub = await serve(PluginServicer("x/gpu", prepare))
     with pytest.raises(grpc.aio.AioRpcError, match="DEADLINE_EXCEEDED"):
         await stub.PreStartContainer(request("a"), timeout=0.1)
-    assert await asyncio.wait_for(outcome, 3) in {"cancelled", "not active"}
+    assert await asyncio.wait_for(outcome, 30) in {"cancelled", "not active"}

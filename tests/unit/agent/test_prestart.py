@@ -317,7 +317,7 @@ async def test_an_api_server_that_says_nothing_does_not_hold_a_start_up_for_long
     world.bind("a", build.share(), tickets=["gpu-0"])
     world.cluster.server.silent = True
     with pytest.raises(StartRefused, match="do not answer"):
-        await asyncio.wait_for(world.start("gpu-0"), 10)
+        await asyncio.wait_for(world.start("gpu-0"), 30)
 
 
 async def test_without_the_kubelets_answer_a_start_is_refused_with_the_reason(world, build):

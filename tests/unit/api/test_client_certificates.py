@@ -181,7 +181,7 @@ async def test_certificates_are_asked_for_at_a_port_of_their_own(parts, files, t
     app = build(settings, parts.api)
     certificates = app.tasks["client certificates"]
     following = asyncio.create_task(certificates.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while certificates.context.verify_mode is ssl.CERT_NONE:
             await asyncio.sleep(0.01)
     shown = CA.written(tmp_path / "mine", "tenant")

@@ -94,7 +94,7 @@ async def test_a_file_that_changes_is_noticed(config_file, written, applied, mon
         return sum("what counted before still does" in each for each in caplog.messages)
 
     async def noticed(*, seconds, complained):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (config_file.current.sample_seconds, complaints()) != (seconds, complained):
                 await asyncio.sleep(0.005)
 

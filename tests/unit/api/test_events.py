@@ -349,7 +349,7 @@ def heard(feed, frames, model, seen):
         while not (told or feed.listeners or task.done()):
             await asyncio.sleep(0)
         during()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await task
         assert feed.listeners == 0
         return b"".join(told).decode()

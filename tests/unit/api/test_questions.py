@@ -31,7 +31,7 @@ def ask(questions, held):
     """Asks as a user; the answer comes when it is let go."""
 
     def wait(_):
-        assert held.wait(10)
+        assert held.wait(30)
         return Answer(waiting=7)
 
     return lambda name: asyncio.ensure_future(

@@ -69,7 +69,7 @@ async def test_calls_are_answered_while_many_workers_are_placed(call, monkeypatc
 
     def slowly(*given, at_once=core.plan_gang):
         placing.set()
-        assert placed.wait(10)
+        assert placed.wait(30)
         return at_once(*given)
 
     monkeypatch.setattr(core, "plan_gang", slowly)

@@ -189,12 +189,12 @@ def following(cluster):
 
 
 async def ends(task):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return await task
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.01)
 

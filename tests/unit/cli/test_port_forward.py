@@ -108,7 +108,7 @@ async def test_a_kubectl_ends_with_a_command_that_is_killed(session, tmp_path):
     assert is_alive(pid)
     command.kill()
     await command.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while is_alive(pid):
             await asyncio.sleep(0.05)
 

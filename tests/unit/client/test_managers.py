@@ -191,7 +191,8 @@ def test_who_waits_while_the_manager_is_closed_holds_nothing(folder):
         closing = host_gpus.manager(folder)
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(closing.allocate_gpu_resources, ALL, timeout_seconds=30)
-            time.sleep(0.3)
+            while len(list(folder.glob("*.json"))) < 2:
+                time.sleep(0.01)
             closing.close()
             held.release()
             with pytest.raises(NotEnoughGpus, match="closed meanwhile"):
@@ -205,8 +206,8 @@ async def test_those_who_wait_keep_nobody_from_giving_back(folder):
         asking = (machine.allocate_gpu_resources(ALL, timeout_seconds=60) for _ in range(40))
         waiting = [asyncio.create_task(each) for each in asking]
         await asyncio.sleep(0.5)
-        await asyncio.wait_for(first.release(), 5)
-        done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=10)
+        await asyncio.wait_for(first.release(), 30)
+        done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=30)
         assert len(done) == 1
         for each in rest:
             each.cancel()
@@ -232,5 +233,5 @@ async def test_the_event_loop_goes_on_while_gpus_are_waited_for(folder):
         await asyncio.sleep(0.1)
         assert not waiting.done()
         await first.release()
-        second = await asyncio.wait_for(waiting, 10)
+        second = await asyncio.wait_for(waiting, 30)
         assert second.gpus.held

@@ -77,7 +77,7 @@ def test_what_cannot_be_asked_at_a_moment_is_asked_again(monkeypatch):
 
     agreement = Agreement(look)
     agreement.start()
-    assert done.wait(10)
+    assert done.wait(30)
     assert agreement.result()["figures"]["pods"] == 1
 
 

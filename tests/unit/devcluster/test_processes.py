@@ -72,7 +72,7 @@ def start_python(state, code):
     program = f"import pathlib, signal, time; {code}; pathlib.Path({str(ready)!r}).touch()"
     command = [str(link), "-c", f"{program}; time.sleep(60)"]
     spawn(command, environment=environment, log=state / "sleeper.log")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not ready.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     found = processes.find(state, "sleeper")

@@ -56,7 +56,7 @@ class Script:
 
 async def run_until(reflector, condition):
     task = asyncio.create_task(reflector.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.01)
     task.cancel()
@@ -166,7 +166,7 @@ async def test_a_silent_watch_is_left_when_a_new_list_is_asked_for(serve):
         store = Names()
         reflector = Reflector(api, PODS, store)
         task = asyncio.create_task(reflector.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(script.asked) < 2:
                 await asyncio.sleep(0.01)
             asked_at = time.monotonic()
@@ -292,7 +292,7 @@ async def test_a_kind_of_which_nothing_is_said_is_fresh_as_long_as_watches_are_a
         reflector = Reflector(api, PODS, Names())
         fresh_at = set()
         task = asyncio.create_task(reflector.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(script.asked) < 6:
                 fresh_at.add(reflector.fresh_at)
                 await asyncio.sleep(0.01)
@@ -307,13 +307,13 @@ async def test_freshness_is_known_only_after_the_first_list(serve):
         reflector = Reflector(api, PODS, Names())
         assert reflector.age_seconds() == float("inf")
         await run_until(reflector, reflector.synced.is_set)
-    assert reflector.age_seconds() < 5
+    assert reflector.age_seconds() < 30
 
 
 async def test_a_page_that_the_server_does_not_write_in_time_is_asked_for_smaller(
     serve, monkeypatch
 ):
-    monkeypatch.setattr("gpupack_kube.client.LIST_SECONDS", 0.3)
+    monkeypatch.setattr("gpupack_kube.client.LIST_SECONDS", 1.0)
     script = Script(pages=[page([pod("a", "1")])], watches=[])
     limits = []
 
@@ -321,7 +321,7 @@ async def test_a_page_that_the_server_does_not_write_in_time_is_asked_for_smalle
         if "watch" not in request.query:
             limits.append(int(request.query["limit"]))
             if limits[-1] > 200:
-                await asyncio.sleep(5)
+                await asyncio.sleep(60)
         return await script.answer(request)
 
     async with serve(answer) as api:

@@ -110,7 +110,7 @@ async def test_what_kopf_is_not_shown_neither_the_first_list_nor_the_audit_takes
     cache = Cache()
     gpujobs = watches.gpujobs_of(cache, Quiet())
     async with connected(Served(text).app()) as (api, _):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             await watches.list_once(api, gpujobs, namespace="")
         listed = list(cache.keys())
         audit = Audit(api, cache, gpujobs.drop, namespace="")
@@ -217,7 +217,7 @@ class WatchedServer:
                     )
                 )
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(10):
+                    async with asyncio.timeout(30):
                         while len(cache.keys()) < of and not listening.done():
                             await asyncio.sleep(0.02)
                 stop.set()

@@ -473,7 +473,7 @@ async def test_a_plan_is_not_written_after_it_has_expired_and_the_job_is_read_fi
     scene.server.slow["PUT"] = 2.0
     with pytest.raises(Unreachable, match="before the status was written"):
         await scene.reconcile()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not scene.server.names("PUT"):
             await asyncio.sleep(0.01)
     await scene.reconcile()

@@ -43,7 +43,7 @@ async def test_a_leader_counts_what_none_of_its_watches_could_read(monkeypatch, 
         for kind in ("gpujobs", "pods"):
             assert f'gpupack_unreadable_objects_total{{kind="{kind}"}} 0.0' in text
         stop.set()
-        await asyncio.wait_for(serving, timeout=10)
+        await asyncio.wait_for(serving, timeout=30)
 
 
 class Broken:

@@ -69,7 +69,7 @@ def listening(tmp_path, monkeypatch):
 
 
 async def heard(line, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(line.told) < count:
             line.news.clear()
             await line.news.wait()
@@ -77,7 +77,7 @@ async def heard(line, count):
 
 
 async def asked_so_often(asked, count):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(asked) < count:
             await asyncio.sleep(0.01)
 
@@ -112,7 +112,7 @@ async def test_attempts_that_are_to_end_are_told_each_time_all_of_them(listening
     drained = {"attempt": "uid/2", "node": "a", "why": "fan"}
     orders = CALL | {"stops": [stop], "drained": [drained]}
     async with listening((200, orders), (200, CALL)) as (line, asked):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(asked) < 3:
                 await asyncio.sleep(0.01)
     assert line.stops == [["uid/1", "uid/2"], []]

@@ -40,7 +40,7 @@ async def watching(server):
     found = watches.reflectors(server.api, cache, router, namespace="")
     tasks = [asyncio.create_task(reflector.run()) for reflector in found.values()]
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             await watches.list_once(server.api, gpujobs, namespace="")
             for reflector in found.values():
                 await reflector.synced.wait()
@@ -78,7 +78,7 @@ async def test_a_job_that_kopf_has_heard_of_before_the_list_came_is_kept(server)
     gpujobs = watches.gpujobs_of(cache, Deaf())
     gpujobs.upsert(msgspec.convert(gpujob("younger"), ReadableGpuJob))
     server.put(f"{GPUJOBS}/train", gpujob("train"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         await watches.list_once(server.api, gpujobs, namespace="")
     assert set(cache.keys()) == {Key("team", "younger"), Key("team", "train")}
 

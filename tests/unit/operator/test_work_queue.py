@@ -108,4 +108,4 @@ async def test_a_waiting_worker_wakes_for_a_new_key(queue):
     waiter = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     queue.add("a")
-    assert await asyncio.wait_for(waiter, 1) == "a"
+    assert await asyncio.wait_for(waiter, 30) == "a"

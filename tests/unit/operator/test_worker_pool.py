@@ -41,7 +41,7 @@ async def test_one_job_is_in_one_worker_s_hands_only():
         pool.add_all([A])
         await asyncio.sleep(0)
         pool.add_all([A])
-        await asyncio.wait_for(passed.wait(), 20)
+        await asyncio.wait_for(passed.wait(), 30)
     assert most == 1
 
 
@@ -58,7 +58,7 @@ async def test_a_pass_that_fails_is_repeated_and_the_others_go_on():
 
     async with working(reconcile) as pool:
         pool.add_all([A, B])
-        await asyncio.wait_for(enough.wait(), 20)
+        await asyncio.wait_for(enough.wait(), 30)
     assert seen.count(B) == 1
 
 
@@ -79,7 +79,7 @@ async def test_each_failure_in_a_row_is_told_and_a_success_begins_anew():
 
     async with working(reconcile, on_failure=on_failure) as pool:
         pool.add_all([A])
-        await asyncio.wait_for(enough.wait(), 20)
+        await asyncio.wait_for(enough.wait(), 30)
     assert told == [(A, Unreachable, 1), (A, TypeError, 2), (A, TypeError, 1)]
 
 
@@ -98,7 +98,7 @@ async def test_a_failure_that_cannot_be_told_ends_no_worker():
 
     async with working(reconcile, on_failure=on_failure, size=1) as pool:
         pool.add_all([A])
-        await asyncio.wait_for(enough.wait(), 20)
+        await asyncio.wait_for(enough.wait(), 30)
     assert seen == [A, A]
 
 
@@ -114,5 +114,5 @@ async def test_a_pass_says_when_it_wants_to_look_again():
 
     async with working(reconcile) as pool:
         pool.add_all([A])
-        await asyncio.wait_for(twice.wait(), 20)
+        await asyncio.wait_for(twice.wait(), 30)
     assert seen == [A, A]

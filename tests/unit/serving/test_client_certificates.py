@@ -242,7 +242,7 @@ async def test_the_configmap_is_followed(server, api, files, monkeypatch):
     certificates = ClientCertificates(api, files)
 
     async def until(condition):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not condition():
                 await asyncio.sleep(0.01)
 

@@ -97,7 +97,7 @@ async def test_a_server_that_fails_ends_its_task(api, settings, monkeypatch):
     monkeypatch.setattr("gpupack_serving.listener.Listener._accept", fails)
     async with metrics.shown([COUNTED], api=api, settings=settings) as serving:
         with pytest.raises(metrics.TaskEnded):
-            await asyncio.wait_for(serving, 5)
+            await asyncio.wait_for(serving, 30)
 
 
 def test_a_port_without_a_certificate_is_refused(environ):

@@ -88,7 +88,7 @@ def left_behind(mark):
 
 def all_ended(mark):
     """A worker that its socket tells to end does so in a moment."""
-    for _ in range(200):
+    for _ in range(600):
         if not left_behind(mark):
             return True
         sleep(0.05)

@@ -79,7 +79,7 @@ def test_a_pod_stays_and_tells_by_a_file_whether_its_host_passed(ready, tmp_path
                 assert process.poll() is None
                 assert mark.exists() == passes
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=30) == 0
 
 
 def test_the_document_shows_what_such_a_host_is_told(ready):

@@ -217,7 +217,7 @@ def test_a_forwarding_that_ended_begins_anew_and_is_not_of_the_programs_group(ku
         first = int((tmp_path / "started").read_text())
         assert os.getpgid(first) != os.getpgrp()
         os.kill(first, signal.SIGKILL)
-        forwarding._running.wait(10)
+        forwarding._running.wait(30)
         assert forwarding.address().startswith("https://localhost:")
         assert int((tmp_path / "started").read_text()) != first
     finally:
@@ -243,7 +243,7 @@ def test_a_forwarding_ends_with_a_program_that_is_ended_without_closing_it(
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout.readline() == "forwarded\n"
         program.send_signal(ended_by)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while is_alive(int((tmp_path / "started").read_text())):
         assert time.monotonic() < until
         time.sleep(0.05)

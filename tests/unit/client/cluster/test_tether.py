@@ -37,7 +37,7 @@ def catches(pid, number):
 def test_a_program_that_ends_by_itself_ends_its_shell_with_its_own_status():
     with begun(ENDS_BY_ITSELF) as shell:
         assert shell.stdout.read() == "a b\n"
-        assert shell.wait(10) == 3
+        assert shell.wait(30) == 3
 
 
 @pytest.mark.parametrize("how", ["pipe", "signal"])
@@ -47,9 +47,9 @@ def test_the_shell_waits_for_a_program_that_is_told_to_end(how):
         if how == "pipe":
             shell.stdin.close()
         else:
-            wait_for(lambda: catches(shell.pid, signal.SIGTERM), seconds=10, what="its trap")
+            wait_for(lambda: catches(shell.pid, signal.SIGTERM), seconds=30, what="its trap")
             os.killpg(shell.pid, signal.SIGTERM)
-        assert shell.wait(10) == 4
+        assert shell.wait(30) == 4
         assert not is_alive(pid)
         assert shell.stdout.read() == "ended\n"
 

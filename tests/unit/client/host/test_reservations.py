@@ -183,9 +183,9 @@ def test_what_nobody_of_us_wrote_reserves_nothing(reserved, folder, machine, cha
 
 
 def test_whoever_locks_a_reservation_makes_it_last_no_longer(reserved, folder, machine):
-    reserved.make("a", gpus(8), Patience(0, 1))
+    reserved.make("a", gpus(8), Patience(0, 3))
     with (folder / "reserved-a.json").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert machine.get_gpu_status().available_gpus == 0
-        time.sleep(1.1)
+        time.sleep(3.1)
         assert machine.get_gpu_status().available_gpus == 8

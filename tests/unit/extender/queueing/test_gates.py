@@ -56,11 +56,15 @@ def held(world):
     return asked, place
 
 
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
 async def settled(opening):
     """Until nothing is being opened."""
-    async with asyncio.timeout(5):
-        while opening._busy:
-            await asyncio.sleep(0.005)
+    await until(lambda: not opening._busy)
 
 
 async def test_a_gate_is_opened_with_the_place_written_on_the_pod(opener, server, world):
@@ -92,8 +96,8 @@ async def test_a_pod_that_has_changed_is_read_and_opened_as_it_is(opener, server
 async def test_the_place_of_a_pod_that_is_gone_is_given_back(opener, server, world):
     opener.open(*held(world))
     await settled(opener)
-    await asyncio.sleep(0.1)
-    assert (world.states(), "uid-p" in world.ledger.changes.gates) == ([], True)
+    await until(lambda: "uid-p" in world.ledger.changes.gates)
+    assert world.states() == []
 
 
 async def test_a_pod_of_the_same_name_is_another(opener, server, world):
@@ -112,8 +116,7 @@ async def test_a_write_that_is_refused_is_tried_again_later_with_a_place_of_then
     await settled(opener)
     assert world.states() == []
     world.ledger.changes.take()
-    await asyncio.sleep(0.1)
-    assert "uid-p" in world.ledger.changes.gates
+    await until(lambda: "uid-p" in world.ledger.changes.gates)
 
 
 async def test_a_gate_is_not_opened_for_a_place_that_is_held_no_more(opener, server, world):

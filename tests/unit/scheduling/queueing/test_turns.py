@@ -32,7 +32,7 @@ async def test_who_waits_hears_of_the_first_turn(turns):
     waiting = [asyncio.create_task(turns.since(queue, number, seconds=10)) for _ in range(3)]
     await asyncio.sleep(0.01)
     turns.give("team", "a")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert [len((await each).jobs) for each in waiting] == [1, 1, 1]
 
 
@@ -47,7 +47,7 @@ async def test_a_queue_that_begins_anew_says_so_to_who_waits(turns):
     waiting = asyncio.create_task(turns.since(queue, number, seconds=10))
     await asyncio.sleep(0.01)
     turns.begin()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         heard = await waiting
     assert heard.anew
     assert heard.queue != queue
