@@ -4,6 +4,7 @@
 import asyncio
 import logging
 import os
+import resource
 import sys
 
 from gpupack_extender import app
@@ -21,6 +22,10 @@ def main() -> None:
         settings = Settings.from_environ(os.environ)
     except SettingsInvalid as error:
         sys.exit(f"gpupack-extender: {error}")
+
+    # kube-scheduler holds a connection for each worker of a gang that gathers, up to a thousand.
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 
     async def extend(stop: asyncio.Event) -> None:
         async with Api.connect(os.environ) as api:

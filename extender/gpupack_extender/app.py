@@ -13,6 +13,7 @@ import gpupack_core as core
 from gpupack_crds import names
 from gpupack_extender.binding import Binder
 from gpupack_extender.filtering import Filter
+from gpupack_extender.gathering import Gathering
 from gpupack_extender.health import Health
 from gpupack_extender.inventory_notes import InventoryNotes
 from gpupack_extender.leader_endpoint import LeaderEndpoint, OwnPod
@@ -79,6 +80,7 @@ class App:
     tasks: dict[str, Runs]
     """By what they are for."""
     turns: Turns
+    gathering: Gathering
     servers: tuple[Server, ...]
     metrics: Metrics
 
@@ -86,6 +88,7 @@ class App:
 def build(settings: Settings, api: Api) -> App:
     """Put everything together; a loop must run."""
     parts, metrics = parts_of(settings, api), Metrics()
+    binder = _binder(parts)
     events = EventWriter(api, Reporter(CONTROLLER, settings.leader_election.pod_name, "Evict"))
     idle = _notes(parts, events, IDLE, lambda: [pod.note for pod in parts.admissions.idle_pods()])
     collectors: tuple[Collector, ...] = (
@@ -115,7 +118,8 @@ def build(settings: Settings, api: Api) -> App:
             ),
         },
         turns=parts.turns,
-        servers=_servers(parts, settings.serving, metrics),
+        gathering=binder.gathering,
+        servers=_servers(parts, settings.serving, metrics, binder),
         metrics=metrics,
     )
 
@@ -157,7 +161,15 @@ def _notes(
     )
 
 
-def _servers(parts: Parts, serving: Serving, metrics: Metrics) -> tuple[Server, ...]:
+def _binder(parts: Parts) -> Binder:
+    ledger, readiness = parts.ledger, parts.readiness
+    reserve = Reserve(ledger, parts.admissions, parts.decisions, readiness.require_to_decide)
+    return Binder(parts.api, ledger, reserve, leads=lambda: parts.leadership.held)
+
+
+def _servers(
+    parts: Parts, serving: Serving, metrics: Metrics, binder: Binder
+) -> tuple[Server, ...]:
     """Of kube-scheduler's verbs, of the plan API, and of health."""
     ledger, decisions, readiness = parts.ledger, parts.decisions, parts.readiness
     verbs = Verbs(
@@ -170,12 +182,7 @@ def _servers(parts: Parts, serving: Serving, metrics: Metrics) -> tuple[Server, 
             parts.admissions,
         ),
         prioritize_pod=Prioritize(ledger, parts.policies, decisions),
-        binder=Binder(
-            parts.api,
-            ledger,
-            Reserve(ledger, parts.admissions, decisions, readiness.require_to_decide),
-            leads=lambda: parts.leadership.held,
-        ),
+        binder=binder,
         readiness=readiness,
         metrics=metrics,
     )
@@ -218,6 +225,7 @@ async def run(app: App, stop: asyncio.Event) -> None:
             server.should_exit = True
         await asyncio.sleep(CLOSING_SECONDS)
         app.turns.begin()
+        app.gathering.close()
         await asyncio.gather(*serving)
         for task in (*watching, *asking, *working):
             task.cancel()

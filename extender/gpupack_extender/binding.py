@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """bind: one Binding, node and devices in one write.
 
-    Reserve ─► POST Binding ─┬─ answered: written                            ─► landed
-                             ├─ refused, pod gone or bound elsewhere         ─► not landed
-                             └─ no answer, 5xx, or a Conflict: read the pod  ─► by what it says
+    Reserve ─► Gathering ─► POST Binding ─┬─ answered: written                   ─► landed
+                                          ├─ refused, pod gone or bound elsewhere ─► not landed
+                                          └─ no answer, 5xx, Conflict: read it    ─► by what it says
 
 A lost reply is a question, not a failure. A pod read as unbound after a lost reply proves
 nothing, since the write may still be on its way: it is sent again (the pod's UID is its
@@ -13,15 +13,19 @@ alone: once the Lease is lost nothing more is sent for it, as a successor may ha
 place away.
 
 Each bind runs as a task of its own: kube-scheduler gives up waiting after httpTimeout, but a
-write cannot be given up half-way. A second call for the same pod waits for the same task.
+write cannot be given up half-way. A second call for the same pod waits for the same task. Before
+the write, while a gang gathers, a task without a caller ends.
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable
 
 from gpupack_crds import names
 from gpupack_crds.devices import encode_devices
+from gpupack_extender.errors import GangIncomplete
+from gpupack_extender.gathering import Gathering
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.wire import BindingArgs
 from gpupack_kube import errors, objects
@@ -39,6 +43,21 @@ TRIES = 3
 PAUSE_SECONDS = 0.2
 FIRST_SERVER_ERROR = 500
 
+MAX_WRITES = 32
+"""Bindings that are sent at a time: a gang of a thousand leaves connections to other calls."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Call:
+    """One pod's bind, and how many calls wait for it."""
+
+    task: asyncio.Task[None] | None = None
+    callers: int = 0
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.callers > 0
+
 
 class Binder:
     """The bind verb."""
@@ -50,7 +69,9 @@ class Binder:
         self._ledger = ledger
         self._reserve = reserve
         self._leads = leads
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, _Call] = {}
+        self._writes = asyncio.Semaphore(MAX_WRITES)
+        self.gathering = Gathering(ledger)
 
     async def bind(self, call: BindingArgs) -> None:
         """Bind the pod; returning means that it is bound.
@@ -59,12 +80,15 @@ class Binder:
             BindRefused: the ledger or the API server refuses; the place is free again.
             KubeError: it is not known whether the pod is bound; the place stays held.
         """
-        task = self._running.get(call.pod_uid)
-        if task is None:
-            task = asyncio.create_task(self._bind(call))
-            self._running[call.pod_uid] = task
-            task.add_done_callback(lambda done: self._finished(call, done))
-        await asyncio.shield(task)
+        running = self._running.setdefault(call.pod_uid, _Call())
+        running.callers += 1
+        if running.task is None:
+            running.task = asyncio.create_task(self._bind(call, running))
+            running.task.add_done_callback(lambda done: self._finished(call, done))
+        try:
+            await asyncio.shield(running.task)
+        finally:
+            running.callers -= 1
 
     def _finished(self, call: BindingArgs, task: asyncio.Task[None]) -> None:
         """Forget the task; its error is retrieved here too, as no caller may be left."""
@@ -72,7 +96,7 @@ class Binder:
         if not task.cancelled() and (error := task.exception()):
             log.warning("binding %s/%s: %s", call.pod_namespace, call.pod_name, error)
 
-    async def _bind(self, call: BindingArgs) -> None:
+    async def _bind(self, call: BindingArgs, running: _Call) -> None:
         ask = self._ledger.pods.waiting(call.pod_uid)
         if ask is None:
             pod = await self._read(call)
@@ -89,7 +113,13 @@ class Binder:
             return
         outcome, error = Outcome.UNKNOWN, ""
         try:
-            outcome, error = await self._settle(call, claim)
+            if not claim.may_have_landed:
+                await self.gathering.wait(claim, lambda: running.is_wanted)
+            async with self._writes:
+                outcome, error = await self._settle(call, claim)
+        except GangIncomplete:
+            outcome = Outcome.NOT_LANDED
+            raise
         finally:
             self._ledger.end_bind(call.pod_uid, outcome)
         if outcome in {Outcome.GONE, Outcome.NOT_LANDED}:

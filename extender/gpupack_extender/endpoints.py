@@ -3,7 +3,7 @@
 
 import asyncio
 import http
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -30,7 +30,11 @@ JSON: Final = "application/json"
 LARGE_BYTES: Final = 256 << 10
 """Larger bodies are decoded in a thread, beside other calls: a megabyte can take 0.1 s."""
 
+CALLER_SECONDS: Final = 1.0
+"""How often a call that takes long looks whether its caller is there."""
+
 T = TypeVar("T", bound=msgspec.Struct)
+R = TypeVar("R")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -89,6 +93,22 @@ def decode(body: bytes, kind: type[T]) -> T:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CallInvalid(f"the body is no {kind.__name__}: {error}") from error
     return call
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, R]) -> R:
+    """Do something that can take long, for as long as its caller waits for it.
+
+    Raises:
+        CallInvalid: the caller has gone away.
+    """
+    task = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=CALLER_SECONDS))[0]:
+            if await request.is_disconnected():
+                raise CallInvalid("the caller went away before there was an answer")
+        return await task
+    finally:
+        task.cancel()
 
 
 def answer(body: Any, status: int = http.HTTPStatus.OK) -> Response:

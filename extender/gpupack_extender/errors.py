@@ -12,6 +12,8 @@ one of gpupack_serving.
 
 import http
 
+from gpupack_scheduling.errors import BindRefused
+
 
 class ExtenderError(Exception):
     """Root of all errors of the extender."""
@@ -33,3 +35,7 @@ class MediaTypeInvalid(CallInvalid):
     """The body is not sent as plain JSON."""
 
     status = http.HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+
+
+class GangIncomplete(BindRefused):
+    """A worker is not bound yet, as others of its gang have not come to be bound."""

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from gpupack_extender import endpoints
 from gpupack_extender.binding import Binder
+from gpupack_extender.errors import GangIncomplete
 from gpupack_extender.filtering import Filter, nowhere
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.ranking import Prioritize
@@ -77,7 +78,7 @@ class Verbs:
         """Write the pod's node and devices."""
         call = await endpoints.read(request, BindingArgs, limit_bytes=BIND_BYTES)
         with self.metrics.timed("bind"):
-            result, outcome = await self._bind(call)
+            result, outcome = await endpoints.unless_gone(request, self._bind(call))
         self.metrics.count("bind", outcome)
         return endpoints.answer(result)
 
@@ -98,6 +99,8 @@ class Verbs:
         try:
             self.readiness.require_to_answer()
             await self.binder.bind(call)
+        except GangIncomplete as error:
+            return BindingResult(error=str(error)), "incomplete"
         except (NotReady, BindRefused) as error:
             return BindingResult(error=str(error)), "refused"
         except KubeError as error:

@@ -17,7 +17,7 @@ import dataclasses
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 import gpupack_core as core
@@ -84,6 +84,10 @@ class ClaimTable:
     def pods_of_attempt(self, attempt: AttemptKey) -> tuple[PodClaim, ...]:
         """Pods that have a claim and say to be workers of it."""
         return tuple(pod for each in self._served.get(attempt, ()) for pod in self.pods_of(each))
+
+    def served(self, attempt: AttemptKey) -> Collection[WorkerKey]:
+        """The workers of an attempt of which a pod has a claim; to be read."""
+        return self._served.get(attempt, ())
 
     def lingerer(self, node: core.NodeName, uid: str) -> Lingering | None:
         """Who lingers there and is covered by no pod's claim."""

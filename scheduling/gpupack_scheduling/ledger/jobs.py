@@ -33,6 +33,7 @@ class ShownJob:
         tickets: what the kubelet counts for a worker whose devices the status does not name.
         movable: as it was shown, where it has places and may be moved to others.
         least, extra: workers that start together, and those that may run beside them.
+        runs: all workers that start together have started.
         held_since: since when it has its GPUs, over its revisions; None: since the attempt began.
     """
 
@@ -49,6 +50,7 @@ class ShownJob:
     movable: PlacedJob | None = None
     least: int = 1
     extra: int = 0
+    runs: bool = False
     held_since: dt.datetime | None = None
 
     @property
@@ -169,6 +171,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         movable=job if job.may_move else None,
         least=job.spec.least,
         extra=job.spec.extra,
+        runs=job.status.phase == "Running",
         held_since=job.status.held_since,
     )
 

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The workers of a gang are bound together, once kube-scheduler has accepted each of them.
+
+    filter ─► bind: the place is held ─► waits until all workers of the gang are here ─► Binding
+                                            └► refused: the attempt, the pod or the caller is gone
+
+kube-scheduler calls bind for each pod from a task of its own, when the pod has passed its filters
+and its volumes are there. A worker that it refuses never comes here, so none of its gang is bound,
+and no container of it starts: the others wait until the operator gives the attempt up
+(BindTimeout), which takes their places away.
+
+A worker is here, too, if it is bound already: after a restart those that come again find the rest.
+An attempt that has begun once does not wait again, whatever becomes of its pods.
+
+Workers of an elastic gang beyond the least, gangs of one, and pods without a GPUJob do not wait.
+"""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+from gpupack_extender.errors import GangIncomplete
+from gpupack_scheduling.ledger.claims import PodClaim
+from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
+
+LOOK_SECONDS: Final = 0.5
+"""How often a worker that waits looks whether its place, its pod and its caller are there."""
+
+MAX_BEGUN: Final = 4096
+"""Attempts that are known to have begun; those without places are forgotten then."""
+
+
+class Gathering:
+    """Which gangs have come together."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._begun: set[AttemptKey] = set()
+        self._news: dict[AttemptKey, asyncio.Event] = defaultdict(asyncio.Event)
+        self._waiting: dict[AttemptKey, int] = defaultdict(int)
+        self._is_closed = False
+
+    def close(self) -> None:
+        """No worker waits any more: the process is about to end."""
+        self._is_closed = True
+        for news in self._news.values():
+            news.set()
+
+    async def wait(self, claim: PodClaim, is_wanted: Callable[[], bool]) -> None:
+        """Wait until all workers of a pod's gang are here.
+
+        Args:
+            claim: the pod's place, which is held for its Binding.
+            is_wanted: whether kube-scheduler still waits for an answer.
+
+        Raises:
+            GangIncomplete: it must not be bound now; no Binding was sent.
+        """
+        worker = claim.worker
+        if worker is None or self._may_begin(worker):
+            return
+        attempt = worker.attempt
+        self._waiting[attempt] += 1
+        try:
+            while not self._may_begin(worker):
+                self._require_place(claim, worker, is_wanted)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._news[attempt].wait(), LOOK_SECONDS)
+        finally:
+            self._leave(attempt)
+
+    def _leave(self, attempt: AttemptKey) -> None:
+        self._waiting[attempt] -= 1
+        if not self._waiting[attempt]:
+            del self._waiting[attempt]
+            self._news.pop(attempt, None)
+
+    def _may_begin(self, worker: WorkerKey) -> bool:
+        attempt = worker.attempt
+        if attempt in self._begun:
+            return True
+        shown = self._ledger.jobs.shown(attempt.job_uid)
+        if shown is None or shown.attempt != attempt:
+            return False
+        if worker.index >= shown.least or shown.least == 1:
+            return True
+        if not (shown.runs or self._are_here(attempt, shown.least)):
+            return False
+        self._begin(attempt)
+        return True
+
+    def _are_here(self, attempt: AttemptKey, least: int) -> bool:
+        here = self._ledger.claims.served(attempt)
+        return len(here) >= least and sum(each.index < least for each in here) >= least
+
+    def _begin(self, attempt: AttemptKey) -> None:
+        if len(self._begun) >= MAX_BEGUN:
+            self._begun = {each for each in self._begun if self._ledger.claims.has_workers(each)}
+        self._begun.add(attempt)
+        if attempt in self._news:
+            self._news[attempt].set()
+
+    def _require_place(
+        self, claim: PodClaim, worker: WorkerKey, is_wanted: Callable[[], bool]
+    ) -> None:
+        if claim.uid not in self._ledger.claims.pods:
+            raise GangIncomplete(f"pod {claim.name} is gone")
+        if worker not in self._ledger.claims.workers:
+            raise GangIncomplete(f"{worker.attempt} has given its places back")
+        if self._is_closed or not is_wanted():
+            raise GangIncomplete(f"{worker.attempt}: not all of its workers came to be bound")
