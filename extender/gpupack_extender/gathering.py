@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gpupack_extender.errors import GangIncomplete
-from gpupack_scheduling.ledger.claims import PodClaim
+from gpupack_scheduling.ledger.claims import PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
 
@@ -64,9 +64,11 @@ class Gathering:
             return
         attempt = worker.attempt
         self._waiting[attempt] += 1
+        was_shown = False
         try:
             while not self._may_begin(worker):
-                self._require_place(claim, worker, is_wanted)
+                was_shown = self._require_pod(claim, was_shown=was_shown)
+                self._require_place(worker, is_wanted)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._news[attempt].wait(), LOOK_SECONDS)
         finally:
@@ -103,11 +105,19 @@ class Gathering:
         if attempt in self._news:
             self._news[attempt].set()
 
-    def _require_place(
-        self, claim: PodClaim, worker: WorkerKey, is_wanted: Callable[[], bool]
-    ) -> None:
-        if claim.uid not in self._ledger.claims.pods:
+    def _require_pod(self, claim: PodClaim, *, was_shown: bool) -> bool:
+        """Whether the watch has shown the pod by now.
+
+        A list in which it is missing leaves its claim alone, as the pod may be younger.
+        """
+        held = self._ledger.claims.pods.get(claim.uid)
+        is_shown = self._ledger.pods.waiting(claim.uid) is not None
+        is_missing = was_shown and not is_shown
+        if held is None or (is_missing and held.state is State.BINDING):
             raise GangIncomplete(f"pod {claim.name} is gone")
+        return was_shown or is_shown
+
+    def _require_place(self, worker: WorkerKey, is_wanted: Callable[[], bool]) -> None:
         if worker not in self._ledger.claims.workers:
             raise GangIncomplete(f"{worker.attempt} has given its places back")
         if self._is_closed or not is_wanted():

@@ -86,6 +86,15 @@ async def test_a_pod_that_is_deleted_is_not_waited_for_and_its_replacement_is(
     assert bound(server) == ["w0", "w1", "w2"]
 
 
+async def test_a_pod_that_a_new_list_does_not_show_is_not_waited_for(binder, world, server):
+    admitted(world)
+    async with calls(binder, world, server, 0, 1) as (_, leaves):
+        world.ledger.pods.replace([pod("w0", worker=("train", 1, 0))])
+        with pytest.raises(GangIncomplete, match="pod w1 is gone"):
+            await leaves
+    assert bound(server) == []
+
+
 async def test_a_worker_whose_scheduler_has_gone_away_is_not_bound_later(binder, world, server):
     admitted(world)
     async with calls(binder, world, server, 0):
