@@ -11,12 +11,12 @@ import types
 import aiohttp
 import msgspec
 import pytest
-from extender_builders import plan_request, pod
+from extender_builders import job, plan_request, pod
 from listening import listening
 
 import gpupack_core as core
 from gpupack_crds import names
-from gpupack_extender import endpoints
+from gpupack_extender import endpoints, gathering
 from gpupack_extender.binding import Binder
 from gpupack_extender.health import Health
 from gpupack_extender.leadership import Leadership
@@ -138,6 +138,45 @@ async def test_filter_then_bind(verbs, world, server):
     async with verbs.post("/scheduler/bind", json=call) as response:
         assert await response.json() == {"Error": ""}
     assert world.states() == ["landed"]
+
+
+@pytest.fixture
+def gang(world, server, monkeypatch):
+    """A gang of two whose workers are to be bound; each look at who waits is soon."""
+    monkeypatch.setattr(endpoints, "CALLER_SECONDS", 0.05)
+    monkeypatch.setattr(gathering, "LOOK_SECONDS", 0.05)
+    placed = [("a", [0]), ("b", [0])]
+    world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=placed, workers=2))
+    for index in range(2):
+        worker = pod(f"w{index}", worker=("train", 1, index))
+        server.add(worker)
+        world.ledger.pods.upsert(worker)
+
+
+async def bind_worker(verbs, index, node, seconds=30.0):
+    call = {"PodName": f"w{index}", "PodNamespace": "team", "PodUID": f"uid-w{index}", "Node": node}
+    timeout = aiohttp.ClientTimeout(seconds)
+    async with verbs.post("/scheduler/bind", json=call, timeout=timeout) as response:
+        return await response.json()
+
+
+@pytest.mark.usefixtures("gang")
+async def test_a_worker_that_waits_for_its_gang_is_answered_when_all_have_come(verbs, server):
+    first = asyncio.create_task(bind_worker(verbs, 0, "a"))
+    await asyncio.sleep(0.3)
+    assert not first.done()
+    assert not server.bindings
+    assert [await bind_worker(verbs, 1, "b"), await first] == [{"Error": ""}] * 2
+
+
+@pytest.mark.usefixtures("gang")
+async def test_a_worker_of_which_kube_scheduler_has_gone_away_waits_no_longer(verbs, world, server):
+    with pytest.raises(TimeoutError):
+        await bind_worker(verbs, 0, "a", seconds=0.3)
+    async with asyncio.timeout(30):
+        while "binding" in world.states():
+            await asyncio.sleep(0.05)
+    assert not server.bindings
 
 
 async def test_an_unservable_pod_is_told_so_on_every_node(verbs):
