@@ -75,9 +75,9 @@ def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
     Raises:
         AskInvalid: a quantity cannot be read.
     """
-    asked = (names.GPU, names.GPU_SHARE, *observed, *_slices(spec))
+    asked = dict.fromkeys((names.GPU, names.GPU_SHARE, *observed, *_slices(spec)), quantity.count)
     try:
-        counted = _counted(Requests(spec), lambda name: quantity.count if name in asked else None)
+        counted = _counted(Requests(spec), asked.get)
     except QuantityInvalid as error:
         raise AskInvalid(f"GPUs cannot be counted: {error}") from error
     return {name: believed(counted[name]) for name in asked if counted.get(name)}
