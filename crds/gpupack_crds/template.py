@@ -131,8 +131,9 @@ class TemplateSpec(Wire, frozen=True):
     containers: Annotated[
         tuple[Annotated[TemplateContainer, described("One container.", schema=PRESERVE)], ...],
         described(
-            "Containers, merged by name. A worker ends when all of them have: one that only helps "
-            "belongs into initContainers, with restartPolicy: Always.",
+            "Containers, merged by name. A worker ends when the one that has its GPUs does. Others "
+            "are stopped when the attempt has ended, and their pod is deleted: one that only helps "
+            "belongs into initContainers, with restartPolicy: Always, where it ends by itself.",
             max_length=8,
         ),
     ] = ()

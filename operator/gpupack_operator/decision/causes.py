@@ -55,7 +55,7 @@ def first_cause(view: AttemptView) -> Finding | None:
 
 def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
     """What happened to a worker; None where nothing went wrong."""
-    if worker.succeeded:
+    if worker.succeeded and worker.pod.status.phase != "Failed":
         return None
     if worker.exit and isinstance(ends.end(worker.pod, worker.exit.state), ends.ByItself):
         return _own_failure(worker, worker.exit, view.started_at)

@@ -80,9 +80,9 @@ def out_of_time(view: AttemptView) -> Finding | None:
 
 def failures_ignored(view: AttemptView) -> Finding | None:
     """Every worker ended, well or by an exit code that the failure policy ignores."""
-    if not view.job_condition("Failed"):
-        return None
     workers = by_index(view.workers)
+    if not all(worker.has_ended for worker in workers.values()):
+        return None
     failed = [worker for worker in workers.values() if not worker.succeeded]
     found = [causes.cause_of(worker, view) for worker in failed]
     ignored = all(cause is not None and causes.is_ignored(cause, view) for cause in found)

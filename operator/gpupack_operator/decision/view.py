@@ -20,7 +20,7 @@ from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Limits, Observation
 from gpupack_operator.decision.unplanned import beyond_plan
 from gpupack_operator.decision.workers import Worker, by_index, may_run
-from gpupack_operator.manifests.limits import asks_for, limits
+from gpupack_operator.manifests.limits import gpu_container, limits
 from gpupack_operator.manifests.owner import index_of, is_controlled_by
 
 STRANGERS_NAMED = 3
@@ -189,9 +189,9 @@ def _workers(
     for pod in observation.pods:
         if job is None or not is_controlled_by(pod, job):
             continue
-        worker = Worker(pod)
-        if worker.index in indices and asks_for(pod, wanted):
-            workers.append(worker)
+        container = gpu_container(pod, wanted)
+        if index_of(pod) in indices and container is not None:
+            workers.append(Worker(pod, container))
         else:
             strangers.append(pod.metadata.name)
     return tuple(workers), tuple(sorted(strangers))

@@ -37,9 +37,18 @@ class Exit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Worker:
-    """One pod of an attempt, and what can be said about it."""
+    """One pod of an attempt, and what can be said about it.
+
+    It ends with the container that has its GPUs: others (a log shipper, a proxy that admission has
+    added) may go on, and are stopped when the attempt has ended.
+
+    Attributes:
+        pod: as the API server shows it.
+        container: that has the GPUs; empty: as the template names it.
+    """
 
     pod: Pod
+    container: str = ""
 
     @property
     def index(self) -> int:
@@ -48,23 +57,28 @@ class Worker:
 
     @property
     def main_container(self) -> str:
-        """The name of the container that is the job; one that is alone has a name of its own.
-
-        Beside that one there may be others that admission has added, behind it.
-        """
+        """The name of the container that is the job; one that is alone has a name of its own."""
+        if self.container:
+            return self.container
         found = [container.name for container in self.pod.spec.containers]
         named = names.WORKER_CONTAINER in found or not found
         return names.WORKER_CONTAINER if named else found[0]
 
     @property
     def exited_zero(self) -> bool:
-        """Whether all its containers ended with exit code 0, for whatever reason."""
-        return self.pod.status.phase == "Succeeded"
+        """Whether the container that is the job ended with exit code 0, for whatever reason."""
+        state = self._terminated
+        return self.pod.status.phase == "Succeeded" if state is None else state.exit_code == 0
 
     @property
     def succeeded(self) -> bool:
-        """Whether its container ended by itself, and all ended with exit code 0."""
+        """Whether that container ended by itself, with exit code 0."""
         return self.exited_zero and isinstance(self.end, ends.ByItself)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether that container has."""
+        return self._terminated is not None or self.pod.finished
 
     @property
     def end(self) -> ends.End:
@@ -79,10 +93,8 @@ class Worker:
 
     @property
     def ended_at(self) -> dt.datetime | None:
-        """When its last container ended; None: one may still run, or that was not written down."""
-        found = (status.state.terminated for status in self.pod.status.container_statuses)
-        ends = [state.finished_at for state in found if state and state.finished_at]
-        return max(ends, default=None) if self.pod.finished else None
+        """When the container that is the job ended; None: it may run, or that was not written."""
+        return self._terminated.finished_at if self._terminated else None
 
     @property
     def seen_by_kubelet(self) -> bool:

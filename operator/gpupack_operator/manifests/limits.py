@@ -34,19 +34,25 @@ def limits(spec: GpuJobSpec) -> dict[str, str]:
     }
 
 
-def asks_for(pod: Pod, wanted: Quantities) -> bool:
-    """Whether a pod asks gpupack's scheduler for this, in one container, and for no other GPU.
+def gpu_container(pod: Pod, wanted: Quantities) -> str | None:
+    """The name of the container that asks for this; None: the pod is no worker.
+
+    A worker asks gpupack's scheduler, in one container that is no init container, and asks for no
+    other GPU.
 
     Args:
         pod: as the API server shows it.
         wanted: limits of a worker container.
     """
     named = OURS | wanted.keys()
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
-    narrowed = (_only(container.resources.limits, named) for container in containers)
-    asked = [found for found in narrowed if found]
+    ordinary = [(each.name, each.resources.limits) for each in pod.spec.containers]
+    initial = [each.resources.limits for each in pod.spec.init_containers]
+    asked = [(name, found) for name, limit in ordinary if (found := _only(limit, named))]
     asks_us = pod.spec.scheduler_name == names.SCHEDULER_NAME
-    return asks_us and len(asked) == 1 and _same(asked[0], wanted)
+    if not asks_us or len(asked) != 1 or any(_only(limit, named) for limit in initial):
+        return None
+    name, found = asked[0]
+    return name if _same(found, wanted) else None
 
 
 def _only(found: Quantities, named: frozenset[str]) -> Quantities:
