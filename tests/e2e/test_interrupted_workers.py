@@ -138,6 +138,7 @@ def test_a_worker_that_a_taint_ends_and_that_exits_0_starts_again(kube, saver):
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_ends_while_the_operator_is_down_are_no_success(kube, system, saver):
     saver("late", activeDeadlineSeconds=DEADLINE_SECONDS)
     saver("lost")
